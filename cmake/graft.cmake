@@ -1,0 +1,61 @@
+# graft_library(NAME SOURCES ... DEPS ...): a static library of one folder of src/.
+function(graft_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC graft_options ${ARG_DEPS})
+endfunction()
+
+# graft_test(NAME SOURCES ... DEPS ...): one GoogleTest program, registered with CTest under its label.
+# Tests find the repository through GRAFT_SOURCE_DIR.
+function(graft_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT GRAFT_BUILD_TESTS)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600
+    ENVIRONMENT "GRAFT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+endfunction()
+
+# graft_fuzz(NAME SOURCES ... DEPS ...): a libFuzzer program; exists under the fuzz preset (clang) only.
+function(graft_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT GRAFT_BUILD_FUZZERS)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND PROPERTY GRAFT_FUZZERS ${name})
+endfunction()
+
+# graft_cpu_op(TARGET op): adds op/op.cc and, per instruction set, a copy of op/op_cpu.cc.
+function(graft_cpu_op target op)
+  target_sources(${target} PRIVATE ${op}/${op}.cc)
+  graft_cpu_source(${target} ${op}/${op}_cpu.cc)
+endfunction()
+
+# graft_cpu_source(TARGET file): one copy of the file per instruction set, see kernels/common/cpu_isa.h.
+# Kernels keep their optimisation in sanitizer builds, which would crawl without it.
+function(graft_cpu_source target file)
+  get_filename_component(stem ${file} NAME_WE)
+  foreach(isa portable avx2 avx512)
+    if(isa STREQUAL "avx2")
+      set(flags -DGRAFT_ISA_AVX2 -mavx2 -mfma -mf16c)
+    elseif(isa STREQUAL "avx512")
+      set(flags -DGRAFT_ISA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
+    else()
+      set(flags)
+    endif()
+    if(NOT isa STREQUAL "portable" AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+      continue()
+    endif()
+    set(copy ${target}_${stem}_${isa})
+    add_library(${copy} OBJECT ${file})
+    target_link_libraries(${copy} PRIVATE graft_options)
+    target_compile_options(${copy} PRIVATE ${flags} -O3)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${copy}>)
+  endforeach()
+endfunction()

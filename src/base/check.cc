@@ -1,0 +1,18 @@
+#include "base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace graft::internal {
+
+CheckFailure::CheckFailure(const char* file, int line, const char* expression) {
+  stream_ << file << ":" << line << ": CHECK failed: " << expression << " ";
+}
+
+CheckFailure::~CheckFailure() {
+  std::fprintf(stderr, "%s\n", stream_.str().c_str());
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace graft::internal

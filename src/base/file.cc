@@ -1,0 +1,52 @@
+#include "base/file.h"
+
+#include <filesystem>
+#include <fstream>
+
+namespace graft {
+
+namespace fs = std::filesystem;
+
+Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return InvalidArgumentError(path + " is a folder, a file was expected");
+  }
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return NotFoundError("cannot open " + path + ": no such file, or not readable");
+  const int64_t bytes = file.tellg();
+  if (bytes > bytes_max) {
+    return ResourceExhaustedError(path + " has " + std::to_string(bytes) + " bytes, the limit is " +
+                                  std::to_string(bytes_max));
+  }
+  std::string text(static_cast<size_t>(bytes), '\0');
+  file.seekg(0);
+  file.read(text.data(), bytes);
+  if (file.gcount() != bytes) return DataLossError("cannot read all of " + path);
+  return text;
+}
+
+bool FileExists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+Result<std::string> ResolveInside(const std::string& root, const std::string& path) {
+  std::error_code error;
+  const fs::path base = fs::canonical(root, error);
+  if (error) return NotFoundError("folder " + root + " does not exist");
+  // Weakly first: an escape is refused the same whether its target exists or not.
+  const fs::path joined = fs::path(path).is_absolute() ? fs::path(path) : base / path;
+  const fs::path resolved = fs::weakly_canonical(joined, error);
+  if (error) return InvalidArgumentError("path '" + path + "' cannot be resolved");
+  const fs::path relative = resolved.lexically_relative(base);
+  if (relative.empty() || *relative.begin() == "..") {
+    return PermissionDeniedError("path '" + path + "' is outside " + root);
+  }
+  if (!fs::exists(resolved, error)) {
+    return NotFoundError("path '" + path + "' does not exist under " + root);
+  }
+  return resolved.string();
+}
+
+}  // namespace graft

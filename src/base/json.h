@@ -1,0 +1,29 @@
+// JSON from untrusted hands: parsing with a depth limit and no exceptions, and typed reading of
+// fields whose errors name the field. nlohmann::json underneath. No thread of its own.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace graft {
+
+using Json = nlohmann::json;
+// Keeps the order of keys, for what people read.
+using OrderedJson = nlohmann::ordered_json;
+
+inline constexpr int kJsonDepthMax = 64;
+
+// kInvalidArgument with line and column where the text is not JSON, is not UTF-8, or nests deeper
+// than `depth_max`.
+Result<Json> ParseJson(std::string_view text, int depth_max = kJsonDepthMax);
+
+// ParseJson of a whole file; the error starts with the path.
+Result<Json> ParseJsonFile(const std::string& path, int depth_max = kJsonDepthMax);
+
+// The text of `json`; bytes that are not UTF-8 become U+FFFD instead of an exception.
+std::string DumpJson(const Json& json);
+
+}  // namespace graft

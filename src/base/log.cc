@@ -1,0 +1,23 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <memory>
+
+namespace graft {
+
+Status InitLog(const std::string& level) {
+  const auto parsed = spdlog::level::from_str(level);
+  if (parsed == spdlog::level::off && level != "off") {
+    return InvalidArgumentError("unknown log level '" + level +
+                                "'; use debug, info, warn, error or off");
+  }
+  auto logger = std::make_shared<spdlog::logger>(
+      "graft", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  logger->set_level(parsed);
+  spdlog::set_default_logger(std::move(logger));
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,37 @@
+#include "base/sha256.h"
+
+#include <openssl/evp.h>
+
+#include "base/check.h"
+
+namespace graft {
+
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+}
+
+Sha256::~Sha256() = default;
+
+void Sha256::Update(const void* data, size_t bytes) {
+  CHECK(EVP_DigestUpdate(state_->context, data, bytes) == 1);
+}
+
+std::string Sha256::HexDigest() {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int bytes = 0;
+  CHECK(EVP_DigestFinal_ex(state_->context, digest, &bytes) == 1);
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (unsigned int i = 0; i < bytes; ++i) {
+    hex += kDigits[digest[i] >> 4];
+    hex += kDigits[digest[i] & 15];
+  }
+  return hex;
+}
+
+}  // namespace graft

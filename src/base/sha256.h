@@ -1,0 +1,28 @@
+// SHA-256 (OpenSSL), the adapter identity's hash. One object hashes one message; not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace graft {
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void Update(const void* data, size_t bytes);
+  void Update(std::string_view text) { Update(text.data(), text.size()); }
+  // 64 lower-case hexadecimal digits. Ends the message; call once.
+  std::string HexDigest();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace graft

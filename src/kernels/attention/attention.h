@@ -1,0 +1,35 @@
+// Causal attention over paged keys and values, prefill chunks and decode rows in one launch, with
+// grouped query heads and an optional sliding window. Online softmax in float, keys taken in a
+// fixed order, so that a row's result does not depend on its batch or on how its prompt was
+// chunked.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/kv_layout.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct AttentionArgs {
+  KvLayout layout;
+  int32_t layer = 0;
+  const void* pool = nullptr;           // layout.dtype, see KvLayout
+  const int32_t* pages = nullptr;       // page ids of all sequences, concatenated
+  const int32_t* page_begin = nullptr;  // [num_sequences + 1] into pages
+  const int32_t* row_begin = nullptr;   // [num_sequences + 1] into the rows of q and out
+  const int32_t* kv_tokens =
+      nullptr;  // [num_sequences] positions visible to the sequence's last row
+  int32_t num_sequences = 0;
+  int32_t num_heads = 0;     // a multiple of layout.num_kv_heads
+  const float* q = nullptr;  // [rows, num_heads, head_dim], rows q_stride elements apart
+  int64_t q_stride = 0;
+  void* out = nullptr;  // [rows, num_heads * head_dim] contiguous, of out_dtype
+  DType out_dtype = DType::kF32;
+  float scale = 0.0f;  // 1 / sqrt(head_dim)
+  int32_t window = 0;  // 0: full; w: a row at position p sees (p - w, p]
+};
+
+void Attention(const AttentionArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,75 @@
+#include "kernels/common/cpu_isa.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace graft {
+namespace {
+
+CpuIsa MachineIsa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return CpuIsa::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    return CpuIsa::kAvx2;
+  }
+#endif
+  return CpuIsa::kPortable;
+}
+
+CpuIsa DetectIsa() {
+  const CpuIsa machine = MachineIsa();
+  const char* text = std::getenv("GRAFT_CPU_ISA");
+  if (text == nullptr) return machine;
+  CpuIsa wanted = machine;
+  if (std::string_view(text) == "portable") wanted = CpuIsa::kPortable;
+  if (std::string_view(text) == "avx2") wanted = CpuIsa::kAvx2;
+  return wanted < machine ? wanted : machine;
+}
+
+CpuIsa& Active() {
+  static CpuIsa isa = BestCpuIsa();
+  return isa;
+}
+
+}  // namespace
+
+CpuIsa BestCpuIsa() {
+  static const CpuIsa isa = DetectIsa();
+  return isa;
+}
+
+CpuIsa ActiveCpuIsa() { return Active(); }
+
+const char* CpuIsaName(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return "portable";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+  }
+  return "?";
+}
+
+bool CpuHasAvx512Bf16() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
+ScopedCpuIsa::ScopedCpuIsa(CpuIsa isa) : before_(Active()) {
+  CHECK(isa <= BestCpuIsa()) << "this machine does not run " << CpuIsaName(isa);
+  Active() = isa;
+}
+
+ScopedCpuIsa::~ScopedCpuIsa() { Active() = before_; }
+
+}  // namespace graft

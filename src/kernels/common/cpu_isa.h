@@ -1,0 +1,72 @@
+// Instruction sets chosen at run time. Each op_cpu.cc is compiled once per set into its own
+// namespace (cmake/graft.cmake, graft_cpu_op); op.cc declares the copies with GRAFT_CPU_OP and
+// calls the best one that this machine runs. op_cpu.cc keeps to intrinsics, kernels/common/simd.h
+// and file-local functions: an inline function of a library, compiled for AVX-512 and picked by the
+// linker for everybody, would crash older machines.
+#pragma once
+
+#include "tensor/stream.h"
+
+// The namespace of the copy being compiled.
+#if defined(GRAFT_ISA_AVX512)
+#define GRAFT_CPU_NAMESPACE cpu_avx512
+#elif defined(GRAFT_ISA_AVX2)
+#define GRAFT_CPU_NAMESPACE cpu_avx2
+#else
+#define GRAFT_CPU_NAMESPACE cpu_portable
+#endif
+
+namespace graft {
+
+enum class CpuIsa : int { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };  // AVX-512: F, BW, DQ, VL
+
+// The best set that this machine runs and GRAFT_CPU_ISA (portable, avx2, avx512) allows.
+CpuIsa BestCpuIsa();
+// The set in use; BestCpuIsa() unless a test overrides it.
+CpuIsa ActiveCpuIsa();
+const char* CpuIsaName(CpuIsa isa);
+// AVX512_BF16 (vdpbf16ps): checked at run time by the ops that use it, inside their AVX-512 copy.
+bool CpuHasAvx512Bf16();
+
+// Forces a set not above BestCpuIsa() for a scope. Tests only; not thread-safe.
+class ScopedCpuIsa {
+ public:
+  explicit ScopedCpuIsa(CpuIsa isa);
+  ~ScopedCpuIsa();
+
+ private:
+  CpuIsa before_;
+};
+
+}  // namespace graft
+
+// Declares the three compiled copies of `Op(const Args&, Stream&)` and defines OpCpu, which picks
+// one.
+#if defined(__x86_64__)
+#define GRAFT_CPU_OP(Op, Args)                                   \
+  namespace cpu_portable {                                       \
+  void Op(const Args& args, Stream& stream);                     \
+  }                                                              \
+  namespace cpu_avx2 {                                           \
+  void Op(const Args& args, Stream& stream);                     \
+  }                                                              \
+  namespace cpu_avx512 {                                         \
+  void Op(const Args& args, Stream& stream);                     \
+  }                                                              \
+  static inline void Op##Cpu(const Args& args, Stream& stream) { \
+    switch (ActiveCpuIsa()) {                                    \
+      case CpuIsa::kAvx512:                                      \
+        return cpu_avx512::Op(args, stream);                     \
+      case CpuIsa::kAvx2:                                        \
+        return cpu_avx2::Op(args, stream);                       \
+      case CpuIsa::kPortable:                                    \
+        return cpu_portable::Op(args, stream);                   \
+    }                                                            \
+  }
+#else
+#define GRAFT_CPU_OP(Op, Args)               \
+  namespace cpu_portable {                   \
+  void Op(const Args& args, Stream& stream); \
+  }                                          \
+  static inline void Op##Cpu(const Args& args, Stream& stream) { cpu_portable::Op(args, stream); }
+#endif

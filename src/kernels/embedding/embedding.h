@@ -1,0 +1,23 @@
+// Embedding: out[i] = table[tokens[i]], widened to float.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct EmbeddingArgs {
+  const void* table = nullptr;  // [vocab_size, n] of dtype
+  DType dtype = DType::kF32;
+  int32_t vocab_size = 0;
+  const int32_t* tokens = nullptr;  // [num_tokens], each in [0, vocab_size)
+  float* out = nullptr;             // [num_tokens, n]
+  int64_t num_tokens = 0;
+  int64_t n = 0;
+};
+
+void Embedding(const EmbeddingArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,51 @@
+// Gemm: y = x W^T (+ bias) (+ y), the dense projections. Row i of y depends on row i of x and on W
+// alone, bit for bit, whatever m is: a request's output must not depend on its batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tensor/buffer.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// A weight in the layout that the kernels of this machine want. Immutable after Pack; any thread.
+class GemmWeight {
+ public:
+  // Stacks `parts`, each [n_i, k] as HF stores a Linear, into one [sum n_i, k] of `dtype` (fp32 or
+  // bf16): q, k and v (or gate and up) become one GEMM.
+  static GemmWeight Pack(std::span<const TensorView> parts, DType dtype, Stream& stream);
+
+  GemmWeight();
+  GemmWeight(GemmWeight&&) noexcept;
+  GemmWeight& operator=(GemmWeight&&) noexcept;
+  ~GemmWeight();
+
+  int64_t n() const;
+  int64_t k() const;
+  DType dtype() const;
+  int64_t bytes() const;
+
+  struct State;  // the backend's own
+  const State* state() const { return state_.get(); }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+struct GemmArgs {
+  const void* x = nullptr;  // [m, k] of weight.dtype(), rows x_stride elements apart
+  int64_t x_stride = 0;
+  int64_t m = 0;  // 0 is allowed and does nothing
+  const GemmWeight* weight = nullptr;
+  const float* bias = nullptr;  // [n] or null
+  float* y = nullptr;           // [m, n], rows y_stride elements apart
+  int64_t y_stride = 0;
+  bool accumulate = false;  // add to y (the residual) instead of overwriting it
+};
+
+void Gemm(const GemmArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,60 @@
+// LoRA for a batch of many adapters (Punica's SGMV, section 4; S-LoRA's MBGMV/MBGMM, section 4.1,
+// ranks mixed without padding): y += scale * (x A^T) B^T per segment, in two launches, shrink then
+// expand. One launch serves up to three modules that share x (q, k, v; gate, up), as slices. Base
+// rows are in no segment and cost nothing. Each row's result depends on its own x and adapter
+// alone, bit for bit.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+inline constexpr int32_t kLoraRankMax = 256;
+inline constexpr int32_t kLoraSlicesMax = 3;
+
+// One adapter's matrices for one module. Rows are gathered through pointers, so that pages of a
+// pool need not be contiguous: a_rows[j] is row j of A, b_rows[j] is column j of B (row j of B^T).
+struct LoraMatrix {
+  const void* const* a_rows = nullptr;  // [rank] pointers to [k] elements
+  const void* const* b_rows = nullptr;  // [rank] pointers to [n] elements
+  int32_t rank = 0;                     // 0: the adapter leaves this module alone
+  float scale = 0.0f;                   // alpha / rank, or alpha / sqrt(rank)
+};
+
+// Consecutive rows of one adapter. Segments are disjoint and ascend; they may be empty, may leave
+// rows out (base rows), and two may name one adapter.
+struct LoraSegment {
+  int32_t row_begin = 0;
+  int32_t row_end = 0;
+  int32_t adapter_slot = 0;
+};
+
+struct LoraArgs {
+  DType dtype = DType::kF32;              // of x, A and B: fp32 or bf16
+  const LoraSegment* segments = nullptr;  // [num_segments]
+  int32_t num_segments = 0;
+  // Slice s of adapter slot a is matrices[a * matrices_stride + s].
+  const LoraMatrix* matrices = nullptr;
+  int64_t matrices_stride = 0;
+  int32_t num_slices = 1;   // [1, kLoraSlicesMax]
+  const void* x = nullptr;  // [num_rows, k], rows x_stride elements apart
+  int64_t x_stride = 0;
+  int64_t k = 0;
+  float* h = nullptr;    // scratch [num_slices, num_rows, h_stride], between the two launches
+  int64_t h_stride = 0;  // >= the largest rank in use
+  int32_t num_rows = 0;
+  float* y = nullptr;  // [num_rows, ...], rows y_stride elements apart
+  int64_t y_stride = 0;
+  int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
+  int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
+};
+
+// h = x A^T.
+void LoraShrink(const LoraArgs& args, Stream& stream);
+// y += scale * h B^T.
+void LoraExpand(const LoraArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,27 @@
+// RMSNorm: out = x / sqrt(mean(x^2) + epsilon) * weight, over the last dimension. Serves the hidden
+// state (num_heads 1) and Qwen3's per-head q and k (num_heads vectors per token, side by side).
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct RmsNormArgs {
+  const float* x = nullptr;  // [num_tokens, num_heads, n], tokens x_stride elements apart
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [n]
+  void* out = nullptr;            // as x, of out_dtype, tokens out_stride apart; may be x itself
+  int64_t out_stride = 0;
+  DType out_dtype = DType::kF32;
+  int64_t num_tokens = 0;
+  int32_t num_heads = 1;
+  int64_t n = 0;
+  float epsilon = 1e-5f;
+};
+
+void RmsNorm(const RmsNormArgs& args, Stream& stream);
+
+}  // namespace graft

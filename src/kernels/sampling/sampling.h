@@ -1,0 +1,72 @@
+// Sampling: logits to tokens, one row per sequence. Each row depends on its own logits, settings
+// and (seed, draw_idx) alone. Order, as in HF and vLLM: penalties, logit_bias, banned tokens,
+// temperature, top_k, top_p, min_p, draw. Log-probabilities are of the model's own distribution,
+// before all of these.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "tensor/stream.h"
+
+namespace graft {
+
+inline constexpr int32_t kLogprobsMax = 20;
+
+struct TokenCount {
+  int32_t token = 0;
+  int32_t num_output = 0;  // times in the output so far
+  bool in_prompt = false;
+};
+
+struct SamplingRow {
+  float temperature = 0.0f;  // 0: greedy, the lowest id among equals
+  float top_p = 1.0f;
+  int32_t top_k = 0;  // 0: off
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  uint64_t seed = 0;
+  uint64_t draw_idx = 0;               // output tokens drawn so far
+  int32_t num_logprobs = -1;           // -1: none; k: the k likeliest, k <= kLogprobsMax
+  const TokenCount* counts = nullptr;  // [num_counts], each token once; for the penalties
+  int32_t num_counts = 0;
+  const std::pair<int32_t, float>* logit_bias = nullptr;  // [num_logit_bias]
+  int32_t num_logit_bias = 0;
+  const int32_t* banned = nullptr;  // [num_banned] token ids that must not be drawn
+  int32_t num_banned = 0;
+};
+
+struct SampledToken {
+  int32_t token = -1;
+  float logprob = 0.0f;     // natural logarithm
+  bool not_finite = false;  // the logits held NaN or Inf, or nothing could be drawn: token is -1
+  int32_t num_top = 0;
+  int32_t top_tokens[kLogprobsMax] = {};  // likeliest first, equals by lower id
+  float top_logprobs[kLogprobsMax] = {};
+};
+
+struct SamplingArgs {
+  const float* logits = nullptr;  // [num_rows, vocab_size], left as it is
+  int32_t vocab_size = 0;
+  const SamplingRow* rows = nullptr;  // [num_rows]
+  SampledToken* out = nullptr;        // [num_rows]
+  int32_t num_rows = 0;
+};
+
+void Sample(const SamplingArgs& args, Stream& stream);
+
+struct TokenLogprobsArgs {
+  const float* logits = nullptr;  // [num_rows, vocab_size]
+  int32_t vocab_size = 0;
+  const int32_t* tokens = nullptr;  // [num_rows] whose log-probability is asked
+  int32_t num_top = 0;              // and the num_top likeliest
+  SampledToken* out = nullptr;      // [num_rows]
+  int32_t num_rows = 0;
+};
+
+// Log-probabilities of given tokens, for prompt log-probabilities.
+void TokenLogprobs(const TokenLogprobsArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,41 @@
+// Waist 1, beside Generator: which adapters there are, by name. A name is an alias; the content
+// hash is the identity that a Request carries. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+struct AdapterInfo {
+  std::string name;
+  std::string hash;        // SHA-256 of config and weights, hexadecimal
+  std::string path;        // the PEFT folder
+  std::string base_model;  // as adapter_config.json names it, may be empty
+  int32_t rank_max = 0;    // the largest rank of any module
+  int64_t bytes = 0;       // weights in the served dtype
+  int64_t loaded_at = 0;   // Unix seconds
+};
+
+class AdapterCatalog {
+ public:
+  virtual ~AdapterCatalog() = default;
+
+  // Sorted by name.
+  virtual std::vector<AdapterInfo> List() const = 0;
+  // kNotFound with the nearest names.
+  virtual Result<AdapterInfo> Find(const std::string& name) const = 0;
+  // Reads, checks, self-tests and makes servable the PEFT folder `path` (inside the adapters
+  // folder). Blocks its caller for the whole load. kAlreadyExists if the name is taken by other
+  // content, unless `replace`: then new requests get the new content while requests in flight
+  // finish on the old.
+  virtual Result<AdapterInfo> Load(const std::string& name, const std::string& path,
+                                   bool replace) = 0;
+  // New requests no longer find it; requests in flight finish. kNotFound.
+  virtual Status Unload(const std::string& name) = 0;
+};
+
+}  // namespace graft

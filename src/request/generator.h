@@ -1,0 +1,40 @@
+// Waist 1, the interface: whoever turns a Request into TokenEvents. The engine is one; a remote
+// worker behind an RPC is another. Thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "request/request.h"
+#include "request/token_stream.h"
+
+namespace graft {
+
+// What a client may ask of the model behind a Generator.
+struct GeneratorLimits {
+  int32_t context_tokens_max = 0;  // prompt and output together
+  int32_t vocab_size = 0;
+};
+
+class Generator {
+ public:
+  virtual ~Generator() = default;
+
+  // Takes the request, or refuses it at once: kInvalidArgument (it can never run: too long, bad
+  // sampling values), kNotFound (no adapter of that hash), kResourceExhausted (queue full, try
+  // later), kUnavailable (draining). After OK the stream gets events until one with a finish
+  // reason. The stream is shared because writer and reader live on different threads and either may
+  // end first.
+  virtual Status Submit(Request request, std::shared_ptr<TokenStream> stream) = 0;
+
+  // Ends the request within one step; its stream gets a last event kCancelled. Unknown ids are
+  // ignored.
+  virtual void Cancel(RequestId id) = 0;
+
+  virtual GeneratorLimits limits() const = 0;
+};
+
+// The first field out of range, by name, or OK. Token ids are checked against `vocab_size`.
+Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size);
+
+}  // namespace graft

@@ -1,0 +1,44 @@
+// Waist 1, upwards: one event per token of a request, the last one with a finish reason. Plain
+// data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+enum class FinishReason : uint8_t {
+  kNone,       // more follows
+  kStop,       // EOS or a stop token id
+  kLength,     // tokens_max or the context length
+  kCancelled,  // Cancel was called
+  kError,      // `status` says why
+};
+
+struct TokenLogprob {
+  int32_t token = -1;
+  float logprob = 0.0f;  // natural logarithm, of the model's own distribution (before temperature)
+};
+
+struct Usage {
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of prompt_tokens, those found in the prefix cache
+  int32_t output_tokens = 0;
+};
+
+struct TokenEvent {
+  int32_t token = -1;  // -1: no token comes with this event
+  float logprob = 0.0f;
+  std::vector<TokenLogprob> top_logprobs;  // likeliest first, if asked for
+  // Filled on the first event only, if prompt_logprobs was asked for: entry i is prompt token i;
+  // entry 0 has no prediction and is NaN. prompt_top_logprobs[i] may be empty.
+  std::vector<TokenLogprob> prompt_logprobs;
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
+  FinishReason finish_reason = FinishReason::kNone;
+  Status status;  // not OK only with kError
+  Usage usage;    // filled on the last event
+};
+
+}  // namespace graft

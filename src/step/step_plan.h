@@ -1,0 +1,67 @@
+// Waist 2, downwards: everything one step does, as plain integers. Made by the scheduler, read by
+// an executor that knows tensors but no requests. Row order is the plan's order: sequences that use
+// one adapter are adjacent (base rows first), so that segments are found in one scan.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace graft {
+
+// An adapter's place in the executor's table; kNoAdapter is the base model.
+using AdapterSlot = int32_t;
+inline constexpr AdapterSlot kNoAdapter = -1;
+
+// How to sample for one sequence; constant over its life. Mirrors request/SamplingParams in
+// integers and floats only, so that waist 2 does not depend on waist 1.
+struct SamplingSpec {
+  float temperature = 0.0f;
+  float top_p = 1.0f;
+  int32_t top_k = 0;
+  float min_p = 0.0f;
+  uint64_t seed = 0;
+  float repetition_penalty = 1.0f;
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  int32_t num_logprobs = -1;  // -1: none
+};
+
+// A sequence enters the executor: its sampler state is created in `sequence_slot`. A sequence that
+// was preempted enters again with its output so far in `output_tokens`.
+struct SequenceStart {
+  int32_t sequence_slot = 0;
+  SamplingSpec sampling;
+  std::vector<int32_t> prompt_tokens;
+  std::vector<int32_t> output_tokens;
+};
+
+// One sequence's rows in this step.
+struct PlannedSequence {
+  int32_t sequence_slot = 0;  // [0, sequences_max)
+  AdapterSlot adapter_slot = kNoAdapter;
+  int32_t token_begin = 0;     // into StepPlan::tokens
+  int32_t num_tokens = 0;      // 1 in decode, a chunk in prefill
+  int32_t position_begin = 0;  // position of its first row; rows before it are in the KV pages
+  int32_t page_begin = 0;      // into StepPlan::pages
+  int32_t num_pages = 0;       // covers position_begin + num_tokens positions
+  bool samples = false;        // draw a token after the last row
+  // Draw nothing before this many output tokens may end the sequence: ids whose logits become -inf.
+  int32_t banned_begin = 0;  // into StepPlan::banned_tokens
+  int32_t num_banned = 0;
+  // Log-probability of every row's successor among prompt_tokens (prompt_logprobs requests only).
+  bool prompt_logprobs = false;
+};
+
+struct StepPlan {
+  uint64_t step_id = 0;
+  std::vector<SequenceStart> starts;  // before anything else
+  std::vector<PlannedSequence> sequences;
+  std::vector<int32_t> tokens;         // rows of all sequences
+  std::vector<int32_t> pages;          // page ids of all sequences
+  std::vector<int32_t> banned_tokens;  // of all sequences
+  std::vector<int32_t> ended_slots;    // sequence slots freed since the last step; before starts
+};
+
+}  // namespace graft

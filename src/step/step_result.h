@@ -1,0 +1,41 @@
+// Waist 2, upwards: what one step drew. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace graft {
+
+struct LogprobEntry {
+  int32_t token = -1;
+  float logprob = 0.0f;
+};
+
+// What came of one PlannedSequence, same index.
+struct SequenceResult {
+  int32_t token = -1;    // -1 if it did not sample
+  float logprob = 0.0f;  // of `token`, before temperature and penalties
+  std::vector<LogprobEntry> top_logprobs;
+  // The logits held NaN or Inf: nothing was drawn, the engine fails this request alone.
+  bool not_finite = false;
+  // If asked for: entry i is about the prompt token after row i (none after the prompt's last).
+  std::vector<LogprobEntry> prompt_logprobs;
+  std::vector<std::vector<LogprobEntry>> prompt_top_logprobs;
+};
+
+// Nanoseconds of this step by part, as the executor measured them.
+struct StepTimes {
+  int64_t gemm_ns = 0;
+  int64_t lora_ns = 0;
+  int64_t attention_ns = 0;
+  int64_t sampling_ns = 0;
+  int64_t total_ns = 0;
+};
+
+struct StepResult {
+  uint64_t step_id = 0;
+  std::vector<SequenceResult> sequences;
+  StepTimes times;
+};
+
+}  // namespace graft
