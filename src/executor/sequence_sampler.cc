@@ -1,0 +1,54 @@
+#include "executor/sequence_sampler.h"
+
+namespace graft {
+
+void SequenceSampler::Start(const SequenceStart& start) {
+  spec_ = start.sampling;
+  prompt_tokens_ = start.prompt_tokens;
+  num_drawn_ = 0;
+  counts_.clear();
+  count_idx_.clear();
+  if (CountsTokens()) {
+    for (const int32_t token : prompt_tokens_) CountOf(token).in_prompt = true;
+  }
+  for (const int32_t token : start.output_tokens) Accept(token);
+}
+
+SamplingRow SequenceSampler::Row(const int32_t* banned, int32_t num_banned) const {
+  SamplingRow row;
+  row.temperature = spec_.temperature;
+  row.top_p = spec_.top_p;
+  row.top_k = spec_.top_k;
+  row.min_p = spec_.min_p;
+  row.repetition_penalty = spec_.repetition_penalty;
+  row.frequency_penalty = spec_.frequency_penalty;
+  row.presence_penalty = spec_.presence_penalty;
+  row.seed = spec_.seed;
+  row.draw_idx = num_drawn_;
+  row.num_logprobs = spec_.num_logprobs;
+  row.counts = counts_.data();
+  row.num_counts = static_cast<int32_t>(counts_.size());
+  row.logit_bias = spec_.logit_bias.data();
+  row.num_logit_bias = static_cast<int32_t>(spec_.logit_bias.size());
+  row.banned = banned;
+  row.num_banned = num_banned;
+  return row;
+}
+
+void SequenceSampler::Accept(int32_t token) {
+  ++num_drawn_;
+  if (CountsTokens()) ++CountOf(token).num_output;
+}
+
+bool SequenceSampler::CountsTokens() const {
+  return spec_.repetition_penalty != 1.0f || spec_.frequency_penalty != 0.0f ||
+         spec_.presence_penalty != 0.0f;
+}
+
+TokenCount& SequenceSampler::CountOf(int32_t token) {
+  const auto [it, inserted] = count_idx_.try_emplace(token, counts_.size());
+  if (inserted) counts_.push_back(TokenCount{.token = token});
+  return counts_[it->second];
+}
+
+}  // namespace graft

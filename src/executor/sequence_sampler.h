@@ -1,0 +1,38 @@
+// What the sampler remembers of one sequence between steps: its settings, how often each token occurred
+// (only while a penalty asks for it) and how many tokens were drawn. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/sampling/sampling.h"
+#include "step/step_plan.h"
+
+namespace graft {
+
+class SequenceSampler {
+ public:
+  // Begins a sequence, or resumes a preempted one with its output so far.
+  void Start(const SequenceStart& start);
+  // The settings of the next draw; pointers stay valid until the next call of a non-const method.
+  // `banned` is borrowed.
+  SamplingRow Row(const int32_t* banned, int32_t num_banned) const;
+  // The drawn token joins the output.
+  void Accept(int32_t token);
+
+  int32_t num_logprobs() const { return spec_.num_logprobs; }
+  const std::vector<int32_t>& prompt_tokens() const { return prompt_tokens_; }
+
+ private:
+  bool CountsTokens() const;
+  TokenCount& CountOf(int32_t token);
+
+  SamplingSpec spec_;
+  std::vector<int32_t> prompt_tokens_;
+  uint64_t num_drawn_ = 0;
+  std::vector<TokenCount> counts_;
+  std::unordered_map<int32_t, size_t> count_idx_;  // token -> index in counts_
+};
+
+}  // namespace graft

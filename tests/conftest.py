@@ -1,0 +1,105 @@
+"""A real graft process on the demo model, and the clients that talk to it."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+import openai
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEMO = ROOT / "demo"
+ADMIN_KEY = "admin-secret"
+
+
+def binary():
+    return os.environ.get("GRAFT_BINARY", str(ROOT / "build" / "dev" / "graft"))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """graft serve in a process of its own."""
+
+    def __init__(self, *args, model=DEMO / "base", adapters=DEMO / "adapters", env=None):
+        self.port = free_port()
+        self.args = [binary(), "serve", "--model", str(model), "--adapters", str(adapters), "--host", "127.0.0.1",
+                     "--port", str(self.port), *map(str, args)]
+        self.env = {**os.environ, **(env or {})}
+        self.process = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, timeout_s=120):
+        self.process = subprocess.Popen(self.args, env=self.env, stderr=subprocess.PIPE, text=True)
+        os.set_blocking(self.process.stderr.fileno(), False)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"graft ended with {self.process.returncode}:\n{self.log()}")
+            try:
+                with urllib.request.urlopen(self.url + "/ready", timeout=5) as reply:
+                    if reply.status == 200:
+                        return self
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError("graft did not become ready")
+
+    def log(self):
+        return self.process.stderr.read() or ""
+
+    def stop(self, sig=signal.SIGTERM, timeout_s=60):
+        self.process.send_signal(sig)
+        return self.process.wait(timeout_s)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            code = self.stop()
+            assert code == 0, f"graft ended with {code}:\n{self.log()}"
+
+    def client(self, key="none", **kwargs):
+        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120, **kwargs)
+
+    def metric(self, name):
+        """Sum of a metric over its labels."""
+        with urllib.request.urlopen(self.url + "/metrics", timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+        values = [float(line.rsplit(" ", 1)[1]) for line in lines
+                  if line.split("{")[0].split(" ")[0] == name]
+        assert values, f"no metric {name}"
+        return sum(values)
+
+    def alive(self):
+        with urllib.request.urlopen(self.url + "/health", timeout=10) as reply:
+            return reply.status == 200
+
+
+@pytest.fixture(scope="session")
+def server():
+    """fp32, as the goldens were made; shared by the tests that leave it as they found it."""
+    with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def golden():
+    return json.loads((DEMO / "golden.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def models(golden):
+    return sorted({entry["model"] for entry in golden})

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""make demo: one prompt to the base model and to every adapter of demo/, in one batch, side by side."""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROMPT = "It was a dark and stormy night, and"
+TOKENS = 60
+
+
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path)
+    reply = connection.getresponse()
+    return reply.status, reply.read().decode()
+
+
+def metric(port, name):
+    for line in get(port, "/metrics")[1].splitlines():
+        if line.startswith(name + " "):
+            return float(line.split(" ")[1])
+    return 0.0
+
+
+def start_server(port):
+    print(f"== starting the server: graft serve --model demo/base --adapters demo/adapters --port {port}")
+    start = time.monotonic()
+    process = subprocess.Popen([f"{ROOT}/build/release/graft", "serve", "--model", f"{ROOT}/demo/base", "--adapters",
+                                f"{ROOT}/demo/adapters", "--port", str(port), "--log-level", "warn"])
+    while True:
+        if process.poll() is not None:
+            sys.exit("the server did not start; its message is above")
+        try:
+            if get(port, "/ready")[0] == 200:
+                break
+        except OSError:
+            time.sleep(0.005)
+    print(f"   ready after {time.monotonic() - start:.2f} s")
+    return process
+
+
+def complete(port, model, barrier):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.connect()
+    body = json.dumps({"model": model, "prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True})
+    barrier.wait()
+    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+    reply = json.loads(connection.getresponse().read())
+    if "error" in reply:
+        sys.exit(reply["error"]["message"])
+    return reply
+
+
+def watch(port, done, seen):
+    """Remembers the fullest step: (rows, sequences, adapters)."""
+    while not done.is_set():
+        step = tuple(int(metric(port, f"graft_step_{what}")) for what in ("sequences", "adapters", "rows"))
+        seen[0] = max(seen[0], step)
+
+
+def main():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = start_server(port)
+    try:
+        models = json.loads(get(port, "/v1/models")[1])["data"]
+        names = [model["id"] for model in models]
+        ranks = {model["id"]: model.get("rank") for model in models}
+        print(f"== one batch: {len(names)} requests, one for each of {', '.join(names)}")
+        done, seen = threading.Event(), [(0, 0, 0)]
+        watcher = threading.Thread(target=watch, args=(port, done, seen))
+        watcher.start()
+        barrier = threading.Barrier(len(names))
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            start = time.monotonic()
+            replies = list(pool.map(lambda name: complete(port, name, barrier), names))
+            seconds = time.monotonic() - start
+        done.set()
+        watcher.join()
+        show(names, ranks, replies, seconds, seen[0])
+    finally:
+        process.terminate()
+        code = process.wait(30)
+    print("== server stopped" if code == 0 else f"== server ended with {code}")
+    return code
+
+
+def show(names, ranks, replies, seconds, step):
+    columns = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    print(f'\n"{PROMPT} ..."\n')
+    for name, reply in zip(names, replies):
+        label = name + (f" (rank {ranks[name]})" if ranks[name] else "")
+        text = " ".join(reply["choices"][0]["text"].split())
+        lines = textwrap.wrap(text, columns - 24) or [""]
+        print(f"{label:<22}  {lines[0]}")
+        for line in lines[1:]:
+            print(" " * 24 + line)
+    tokens = sum(reply["usage"]["completion_tokens"] for reply in replies)
+    print(f"\n{tokens} tokens in {seconds:.2f} s: {tokens / seconds:.0f} tokens/s over all requests")
+    print(f"fullest step: {step[0]} sequences, {step[1]} adapters beside the base model, {step[2]} rows")
+    print("keep it running with: make serve\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""The house's rules that a machine can check: layers, sizes, headers, forbidden words.
+
+Prints every violation as path:line: what, and exits with 1 if there is one.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LINE_COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+# Assembled, so that this file does not trip over itself.
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home)/")
+THROW = re.compile(r"^\s*throw\b")
+
+problems = []
+
+
+def report(path, line, what):
+    problems.append(f"{path}:{line}: {what}")
+
+
+def read_layers():
+    layers = {}
+    with open(os.path.join(ROOT, "LAYERS")) as file:
+        for line in file:
+            line = line.split("#")[0].strip()
+            if line:
+                folder, _, allowed = line.partition(":")
+                layers[folder] = set(allowed.split()) | {folder}
+    return layers
+
+
+def check_layers(layers):
+    """May-include must be acyclic: every folder's allowed ones stand above it in the file."""
+    seen = set()
+    for folder, allowed in layers.items():
+        for other in allowed - {folder}:
+            if other not in seen:
+                report("LAYERS", 0, f"{folder} may include {other}, which is not declared before it")
+        seen.add(folder)
+
+
+def check_includes(path, lines, layers):
+    folder = path.split("/")[1]
+    if folder not in layers:
+        report(path, 0, f"folder {folder} has no line in LAYERS")
+        return
+    for number, line in enumerate(lines, 1):
+        match = re.match(r'\s*#include "([^"]+)"', line)
+        if not match:
+            continue
+        target = match.group(1).split("/")[0]
+        if "/" not in match.group(1):
+            report(path, number, f'include "{match.group(1)}" must start at src/')
+        elif target not in layers[folder]:
+            report(path, number, f"{folder}/ may not include {target}/ (LAYERS)")
+
+
+def check_functions(path, lines):
+    """Google style puts a function's closing brace in the column of its first line: two depths are
+    looked at, functions of a namespace and methods of a class."""
+    for indent in ("", "  "):
+        start = None
+        for number, line in enumerate(lines, 1):
+            if start is None:
+                opens = line.startswith(indent) and not line[len(indent):len(indent) + 1].isspace()
+                if opens and re.search(r"\)[^;=]*\{$", line) and "(" in line:
+                    if not re.match(r"\s*(namespace|class|struct|enum|union|TEST|#)", line):
+                        start = number
+            elif line.startswith(indent + "}"):
+                if number - start + 1 > FUNCTION_LINES_MAX:
+                    report(path, start, f"function of {number - start + 1} lines, the limit is "
+                                        f"{FUNCTION_LINES_MAX}")
+                start = None
+
+
+def check_source(path, text, layers):
+    lines = text.split("\n")
+    check_includes(path, lines, layers)
+    is_test = path.endswith(("_test.cc", "_fuzz.cc"))
+    if len(lines) > FILE_LINES_MAX and not is_test:
+        report(path, 0, f"{len(lines)} lines, the limit is {FILE_LINES_MAX}")
+    if not is_test:
+        check_functions(path, lines)
+    if path.endswith(".h"):
+        if not lines[0].startswith("//"):
+            report(path, 1, "a header opens with what it is, its invariant and its thread")
+        if "#pragma once" not in text:
+            report(path, 1, "no #pragma once")
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_COLUMNS_MAX:
+            report(path, number, f"{len(line)} columns, the limit is {LINE_COLUMNS_MAX}")
+        if THROW.search(line):
+            report(path, number, "no throw of ours: return a Status")
+        if "\t" in line:
+            report(path, number, "a tab")
+
+
+def check_words(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        if UNFINISHED.search(line):
+            report(path, number, "unfinished work is not committed")
+        if MACHINE_PATH.search(line):
+            report(path, number, "a path of one machine")
+
+
+def main():
+    layers = read_layers()
+    check_layers(layers)
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
+                           capture_output=True, check=True).stdout.split("\n")
+    for path in sorted(filter(None, files)):
+        full = os.path.join(ROOT, path)
+        if not os.path.isfile(full):
+            continue
+        is_source = path.startswith("src/") and path.endswith((".h", ".cc", ".cu", ".cuh"))
+        is_text = path.endswith((".py", ".sh", ".md", ".cmake", ".txt")) or path == "Makefile"
+        if not (is_source or is_text) or path.startswith("demo/") or path.startswith("tests/data/"):
+            continue
+        with open(full, encoding="utf-8") as file:
+            text = file.read()
+        if is_source:
+            check_source(path, text, layers)
+        if is_source or is_text:
+            check_words(path, text)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
