@@ -1,0 +1,122 @@
+#include "cache/page_pool.h"
+
+#include <string>
+
+namespace graft {
+
+PageList& PageList::operator=(PageList&& other) noexcept {
+  if (this == &other) return *this;
+  Clear();
+  refs_ = std::move(other.refs_);
+  other.refs_.clear();
+  return *this;
+}
+
+void PageList::Clear() {
+  while (!refs_.empty()) refs_.pop_back();
+}
+
+PagePool::PagePool(int32_t num_pages) {
+  CHECK_GT(num_pages, 0);
+  pages_.resize(static_cast<size_t>(num_pages));
+  for (int32_t page = 0; page < num_pages; ++page) PushBack(kFreeList, page);
+}
+
+PagePool::~PagePool() { CHECK_EQ(num_referenced(), 0) << "pages outlive their pool"; }
+
+PageRef PagePool::Allocate() {
+  const int32_t page = lists_[kFreeList].head;
+  if (page < 0) return PageRef();
+  AddReference(page);
+  return PageRef(this, page);
+}
+
+PageRef PagePool::Share(int32_t page) {
+  CHECK(at(page).list != kFreeList) << "page " << page << " is free";
+  AddReference(page);
+  return PageRef(this, page);
+}
+
+void PagePool::Keep(int32_t page) {
+  CHECK_GT(at(page).references, 0) << "page " << page;
+  CHECK(!at(page).kept) << "page " << page << " is kept already";
+  at(page).kept = true;
+}
+
+void PagePool::Evict(int32_t page) {
+  CHECK(at(page).list == kCachedList) << "page " << page << " is not cached";
+  Unlink(page);
+  at(page).kept = false;
+  PushBack(kFreeList, page);
+}
+
+const PagePool::Page& PagePool::at(int32_t page) const {
+  CHECK(page >= 0 && page < num_pages()) << "no page " << page;
+  return pages_[static_cast<size_t>(page)];
+}
+
+void PagePool::PushBack(ListId list, int32_t page) {
+  List& ends = lists_[list];
+  at(page).list = list;
+  at(page).previous = ends.tail;
+  at(page).next = -1;
+  (ends.tail < 0 ? ends.head : at(ends.tail).next) = page;
+  ends.tail = page;
+  ++ends.size;
+}
+
+void PagePool::Unlink(int32_t page) {
+  Page& node = at(page);
+  List& ends = lists_[node.list];
+  (node.previous < 0 ? ends.head : at(node.previous).next) = node.next;
+  (node.next < 0 ? ends.tail : at(node.next).previous) = node.previous;
+  node.previous = node.next = -1;
+  node.list = kNoList;
+  --ends.size;
+}
+
+void PagePool::AddReference(int32_t page) {
+  if (at(page).list != kNoList) Unlink(page);
+  ++at(page).references;
+}
+
+void PagePool::DropReference(int32_t page) {
+  Page& node = at(page);
+  CHECK_GT(node.references, 0) << "page " << page;
+  if (--node.references == 0) PushBack(node.kept ? kCachedList : kFreeList, page);
+}
+
+Status PagePool::CheckList(ListId list) const {
+  int32_t previous = -1;
+  int32_t size = 0;
+  for (int32_t page = lists_[list].head; page >= 0; page = at(page).next) {
+    const Page& node = at(page);
+    const bool belongs = node.list == list && node.references == 0 && node.previous == previous &&
+                         node.kept == (list == kCachedList);
+    if (!belongs || ++size > num_pages()) {
+      return InternalError("page " + std::to_string(page) + " does not belong in its list");
+    }
+    previous = page;
+  }
+  if (size != lists_[list].size || previous != lists_[list].tail) {
+    return InternalError("a page list's size or tail is wrong");
+  }
+  return OkStatus();
+}
+
+Status PagePool::CheckIntegrity() const {
+  RETURN_IF_ERROR(CheckList(kFreeList));
+  RETURN_IF_ERROR(CheckList(kCachedList));
+  int32_t num_listed = 0;
+  for (int32_t page = 0; page < num_pages(); ++page) {
+    const bool listed = at(page).list != kNoList;
+    if (listed == (at(page).references > 0)) {
+      return InternalError("page " + std::to_string(page) + " is both listed and referenced");
+    }
+    num_listed += listed ? 1 : 0;
+  }
+  if (num_listed != num_free() + num_cached()) return InternalError("a page fell out of its list");
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,129 @@
+// The page pool's bookkeeping: ids and reference counts, no bytes (model/ owns those). A page is
+// free, referenced (by one or more PageRefs), or cached: nobody references it but the prefix tree
+// still knows its content, and it can be evicted. Every change is O(1) and allocates nothing.
+// Engine thread only: counts are plain integers.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+class PagePool;
+
+// One reference to a page. Copying refers once more; the pool outlives every reference.
+class PageRef {
+ public:
+  PageRef() = default;
+  PageRef(const PageRef& other);
+  PageRef(PageRef&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), page_(std::exchange(other.page_, -1)) {}
+  PageRef& operator=(PageRef other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(page_, other.page_);
+    return *this;
+  }
+  ~PageRef();
+
+  explicit operator bool() const { return pool_ != nullptr; }
+  int32_t page() const { return page_; }
+
+ private:
+  friend class PagePool;
+  PageRef(PagePool* pool, int32_t page) : pool_(pool), page_(page) {}
+
+  PagePool* pool_ = nullptr;
+  int32_t page_ = -1;
+};
+
+// The pages of one sequence, in order of position. Lets go of the last page first, which is what
+// keeps a cached page always older than the cached pages before it (see PagePool::OldestCached).
+class PageList {
+ public:
+  PageList() = default;
+  PageList(PageList&&) noexcept = default;
+  PageList& operator=(PageList&& other) noexcept;
+  ~PageList() { Clear(); }
+
+  int32_t size() const { return static_cast<int32_t>(refs_.size()); }
+  int32_t page(int32_t idx) const { return refs_[static_cast<size_t>(idx)].page(); }
+  const PageRef& operator[](int32_t idx) const { return refs_[static_cast<size_t>(idx)]; }
+  void Append(PageRef ref) { refs_.push_back(std::move(ref)); }
+  void Replace(int32_t idx, PageRef ref) { refs_[static_cast<size_t>(idx)] = std::move(ref); }
+  void Clear();
+
+ private:
+  std::vector<PageRef> refs_;
+};
+
+class PagePool {
+ public:
+  explicit PagePool(int32_t num_pages);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // The first reference to a free page; empty if no page is free.
+  PageRef Allocate();
+  // One more reference to a referenced or cached page.
+  PageRef Share(int32_t page);
+
+  // For the prefix tree. From now on the referenced `page` becomes cached, not free, when its last
+  // reference goes.
+  void Keep(int32_t page);
+  // The cached page whose last reference went longest ago; -1 if none is cached.
+  int32_t OldestCached() const { return lists_[kCachedList].head; }
+  // A cached page becomes free.
+  void Evict(int32_t page);
+
+  int32_t num_pages() const { return static_cast<int32_t>(pages_.size()); }
+  int32_t num_free() const { return lists_[kFreeList].size; }
+  int32_t num_cached() const { return lists_[kCachedList].size; }
+  int32_t num_referenced() const { return num_pages() - num_free() - num_cached(); }
+  int32_t references(int32_t page) const { return at(page).references; }
+  // The prefix tree knows this page's content.
+  bool kept(int32_t page) const { return at(page).kept; }
+
+  // Walks everything: lists, counts and links agree. For tests. kInternal says what is wrong.
+  Status CheckIntegrity() const;
+
+ private:
+  friend class PageRef;
+  enum ListId : uint8_t { kFreeList, kCachedList, kNoList };
+  struct Page {
+    int32_t references = 0;
+    int32_t previous = -1;
+    int32_t next = -1;
+    ListId list = kNoList;
+    bool kept = false;
+  };
+  struct List {
+    int32_t head = -1;
+    int32_t tail = -1;
+    int32_t size = 0;
+  };
+
+  const Page& at(int32_t page) const;
+  Page& at(int32_t page) { return const_cast<Page&>(std::as_const(*this).at(page)); }
+  void PushBack(ListId list, int32_t page);
+  void Unlink(int32_t page);
+  void AddReference(int32_t page);
+  void DropReference(int32_t page);
+  Status CheckList(ListId list) const;
+
+  std::vector<Page> pages_;
+  List lists_[2];
+};
+
+inline PageRef::PageRef(const PageRef& other) : pool_(other.pool_), page_(other.page_) {
+  if (pool_ != nullptr) pool_->AddReference(page_);
+}
+
+inline PageRef::~PageRef() {
+  if (pool_ != nullptr) pool_->DropReference(page_);
+}
+
+}  // namespace graft

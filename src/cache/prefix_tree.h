@@ -1,0 +1,88 @@
+// The prefix cache: which pages hold the KV of which leading tokens. A tree per (tenant, adapter
+// content hash), whose nodes are whole pages of tokens; nothing is ever shared across two roots,
+// and an adapter reloaded under its old name has another hash, hence another root. Pages that
+// nobody references stay cached in the pool until EvictOldest takes them, leaves first. Found by
+// hash, trusted only after comparing all tokens. Memory is fixed at construction but for the roots.
+// Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/page_pool.h"
+
+namespace graft {
+
+// Who may share pages: one tenant's requests on one adapter content ("" is the base model).
+struct PrefixKey {
+  std::string tenant;
+  std::string adapter_hash;
+  bool operator==(const PrefixKey&) const = default;
+};
+
+class PrefixTree {
+ public:
+  PrefixTree(PagePool& pool, int32_t page_tokens);
+
+  // References to the cached pages that hold the longest prefix of `tokens`, whole pages only; a
+  // partly filled last page of `tokens` never matches.
+  PageList Match(const PrefixKey& key, std::span<const int32_t> tokens) const;
+
+  // Makes page `idx` of a sequence findable: `pages[idx]` holds the KV of `tokens` (one page of
+  // them), and the pages before it are in the tree already. If the tree knows another page of the
+  // same content, the sequence gets that one instead and its own becomes free.
+  void Insert(const PrefixKey& key, PageList& pages, int32_t idx, std::span<const int32_t> tokens);
+
+  // Forgets the cached page that went unused longest, and frees it. False if none is cached.
+  bool EvictOldest();
+
+  // Pages in the tree, referenced ones included.
+  int32_t num_nodes() const { return num_nodes_; }
+  int32_t num_roots() const { return static_cast<int32_t>(root_of_key_.size()); }
+
+  // Walks everything, the pool's view of each page included. For tests.
+  Status CheckIntegrity() const;
+
+ private:
+  struct KeyHash {
+    size_t operator()(const PrefixKey& key) const;
+  };
+  // Parents are page ids, or a root's id, which is below -1.
+  static constexpr int32_t kNone = -1;
+  struct Node {  // index: page id
+    int32_t parent = kNone;
+    int32_t num_children = 0;
+    int32_t next_in_bucket = kNone;
+    bool used = false;
+  };
+  struct Root {
+    int32_t num_children = 0;
+    const PrefixKey* key = nullptr;  // in root_of_key_, whose nodes do not move; null: id is free
+  };
+  static size_t RootIndex(int32_t root) { return static_cast<size_t>(-2 - root); }
+
+  std::span<const int32_t> TokensOf(int32_t page) const;
+  int32_t& BucketOf(int32_t parent, std::span<const int32_t> tokens);
+  int32_t FindChild(int32_t parent, std::span<const int32_t> tokens) const;
+  int32_t& NumChildren(int32_t parent);
+  int32_t OpenRoot(const PrefixKey& key);
+  void CloseRootIfEmpty(int32_t root);
+  void Remove(int32_t page);
+  Status CheckNode(int32_t page) const;
+
+  PagePool& pool_;
+  const int32_t page_tokens_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> tokens_;   // [num_pages][page_tokens]
+  std::vector<int32_t> buckets_;  // heads of the chains through next_in_bucket; a power of two
+  int32_t num_nodes_ = 0;
+  std::unordered_map<PrefixKey, int32_t, KeyHash> root_of_key_;
+  std::vector<Root> roots_;
+  std::vector<int32_t> free_roots_;
+};
+
+}  // namespace graft
