@@ -1,0 +1,44 @@
+#include "kernels/embedding/embedding.h"
+
+#include "kernels/common/parallel_rows.h"
+#include "kernels/common/simd.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+template <typename T>
+void WidenRow(const T* row, int64_t n, float* out) {
+  constexpr int kLanes = Vec::kLanes;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Vec::Load(row + i).Store(out + i);
+  if (i < n) {
+    const int left = static_cast<int>(n - i);
+    Vec::LoadPartial(row + i, left).StorePartial(out + i, left);
+  }
+}
+
+template <typename T>
+void GatherRows(const EmbeddingArgs& args, Stream& stream) {
+  const T* table = static_cast<const T*>(args.table);
+  const int64_t bytes_per_row = args.n * (sizeof(float) + sizeof(T));
+  ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      WidenRow(table + args.tokens[i] * args.n, args.n, args.out + i * args.n);
+    }
+  });
+}
+
+}  // namespace
+
+void Embedding(const EmbeddingArgs& args, Stream& stream) {
+  switch (args.dtype) {
+    case DType::kF32:
+      return GatherRows<float>(args, stream);
+    case DType::kBF16:
+      return GatherRows<Bfloat16>(args, stream);
+    case DType::kF16:
+      return GatherRows<Float16>(args, stream);
+  }
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE

@@ -1,0 +1,72 @@
+#include "kernels/rms_norm/rms_norm.h"
+
+#include "kernels/common/parallel_rows.h"
+#include "kernels/common/simd.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+// Four sums side by side: one would wait for itself at every addition.
+float SumOfSquares(const float* x, int64_t n) {
+  constexpr int kLanes = Vec::kLanes;
+  Vec sums[4] = {Vec::Zero(), Vec::Zero(), Vec::Zero(), Vec::Zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int j = 0; j < 4; ++j) {
+      const Vec v = Vec::Load(x + i + j * kLanes);
+      sums[j] = Fma(v, v, sums[j]);
+    }
+  }
+  for (; i < n; i += kLanes) {
+    const int64_t left = n - i;
+    const Vec v =
+        left < kLanes ? Vec::LoadPartial(x + i, static_cast<int>(left)) : Vec::Load(x + i);
+    sums[0] = Fma(v, v, sums[0]);
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])).Sum();
+}
+
+template <typename T>
+void NormalizeVector(const float* x, const float* weight, float epsilon, int64_t n, T* out) {
+  constexpr int kLanes = Vec::kLanes;
+  const float mean = SumOfSquares(x, n) / static_cast<float>(n);
+  const Vec inverse = Vec::Set(1.0f / __builtin_sqrtf(mean + epsilon));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    (Vec::Load(x + i) * inverse * Vec::Load(weight + i)).Store(out + i);
+  }
+  if (i < n) {
+    const int left = static_cast<int>(n - i);
+    (Vec::LoadPartial(x + i, left) * inverse * Vec::LoadPartial(weight + i, left))
+        .StorePartial(out + i, left);
+  }
+}
+
+template <typename T>
+void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
+  const int64_t bytes_per_row = args.num_heads * args.n * (sizeof(float) + sizeof(T));
+  ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      const float* x = args.x + token * args.x_stride;
+      T* out = static_cast<T*>(args.out) + token * args.out_stride;
+      for (int32_t head = 0; head < args.num_heads; ++head) {
+        NormalizeVector(x + head * args.n, args.weight, args.epsilon, args.n, out + head * args.n);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void RmsNorm(const RmsNormArgs& args, Stream& stream) {
+  switch (args.out_dtype) {
+    case DType::kF32:
+      return NormalizeRows<float>(args, stream);
+    case DType::kBF16:
+      return NormalizeRows<Bfloat16>(args, stream);
+    case DType::kF16:
+      return NormalizeRows<Float16>(args, stream);
+  }
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE

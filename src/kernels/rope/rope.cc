@@ -1,0 +1,32 @@
+#include "kernels/rope/rope.h"
+
+#include "base/check.h"
+#include "kernels/common/cpu_isa.h"
+
+namespace graft {
+
+GRAFT_CPU_OP(Rope, RopeArgs)
+
+namespace {
+
+void CheckArgs(const RopeArgs& args) {
+  CHECK_GE(args.num_tokens, 0);
+  CHECK_GT(args.num_heads, 0);
+  CHECK_GT(args.head_dim, 0);
+  CHECK_EQ(args.head_dim % 2, 0) << "halves are rotated against each other";
+  if (args.num_tokens == 0) return;
+  CHECK(args.x != nullptr && args.positions != nullptr);
+  CHECK(args.cos != nullptr && args.sin != nullptr);
+  CHECK_GE(args.x_stride, int64_t{args.num_heads} * args.head_dim);
+  for (int64_t i = 0; i < args.num_tokens; ++i) CHECK_GE(args.positions[i], 0) << "row " << i;
+}
+
+}  // namespace
+
+void Rope(const RopeArgs& args, Stream& stream) {
+  CheckArgs(args);
+  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  RopeCpu(args, stream);
+}
+
+}  // namespace graft

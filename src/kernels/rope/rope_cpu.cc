@@ -1,0 +1,52 @@
+#include "kernels/rope/rope.h"
+
+#include "kernels/common/parallel_rows.h"
+#include "kernels/common/simd.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+// Products are rounded before they are subtracted or added in one instruction (Fma), in full
+// vectors and in the tail alike.
+void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
+  constexpr int kLanes = Vec::kLanes;
+  const Vec minus_one = Vec::Set(-1.0f);
+  float* y = x + half;
+  int32_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const Vec c = Vec::Load(cos + i);
+    const Vec s = Vec::Load(sin + i);
+    const Vec low = Vec::Load(x + i);
+    const Vec high = Vec::Load(y + i);
+    Fma(low, c, high * s * minus_one).Store(x + i);
+    Fma(high, c, low * s).Store(y + i);
+  }
+  if (i < half) {
+    const int left = half - i;
+    const Vec c = Vec::LoadPartial(cos + i, left);
+    const Vec s = Vec::LoadPartial(sin + i, left);
+    const Vec low = Vec::LoadPartial(x + i, left);
+    const Vec high = Vec::LoadPartial(y + i, left);
+    Fma(low, c, high * s * minus_one).StorePartial(x + i, left);
+    Fma(high, c, low * s).StorePartial(y + i, left);
+  }
+}
+
+}  // namespace
+
+void Rope(const RopeArgs& args, Stream& stream) {
+  const int32_t half = args.head_dim / 2;
+  const int64_t bytes_per_row = int64_t{2} * args.num_heads * args.head_dim * sizeof(float);
+  ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      const int64_t table_row = int64_t{args.positions[token]} * half;
+      float* x = args.x + token * args.x_stride;
+      for (int32_t head = 0; head < args.num_heads; ++head) {
+        RotateHead(args.cos + table_row, args.sin + table_row, half,
+                   x + int64_t{head} * args.head_dim);
+      }
+    }
+  });
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE

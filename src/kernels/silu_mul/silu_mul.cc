@@ -1,0 +1,27 @@
+#include "kernels/silu_mul/silu_mul.h"
+
+#include "base/check.h"
+#include "kernels/common/cpu_isa.h"
+
+namespace graft {
+
+GRAFT_CPU_OP(SiluMul, SiluMulArgs)
+
+namespace {
+
+void CheckArgs(const SiluMulArgs& args) {
+  CHECK_GE(args.num_tokens, 0);
+  CHECK_GT(args.n, 0);
+  if (args.num_tokens == 0) return;
+  CHECK(args.gate_up != nullptr && args.out != nullptr);
+}
+
+}  // namespace
+
+void SiluMul(const SiluMulArgs& args, Stream& stream) {
+  CheckArgs(args);
+  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  SiluMulCpu(args, stream);
+}
+
+}  // namespace graft
