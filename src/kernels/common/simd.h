@@ -84,6 +84,20 @@ inline Vec Round(Vec a) {
 // a * 2^b for integral b in [-126, 127].
 inline Vec ScaleByPowerOf2(Vec a, Vec b) { return {_mm512_scalef_ps(a.v, b.v)}; }
 
+// Two bf16 values per 32-bit lane: widened apart, low halves (even elements) and high halves.
+inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
+  const __m512i pairs = _mm512_loadu_si512(p);
+  even.v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+  odd.v = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+}
+// sum + a.even * b.even + a.odd * b.odd per lane of bf16 pairs, rounded twice, subnormals as zero.
+// Only where CpuHasAvx512Bf16(). Assembly, because a function with a target attribute of its own
+// would not be inlined into the copy's loops.
+inline Vec DotBf16(__m512i a, __m512i b, Vec sum) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.v) : "v"(a), "v"(b));
+  return sum;
+}
+
 #elif defined(GRAFT_ISA_AVX2)
 
 struct Vec {
@@ -161,6 +175,12 @@ inline Vec ScaleByPowerOf2(Vec a, Vec b) {
   return {_mm256_mul_ps(a.v, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)))};
 }
 
+inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
+  const __m256i pairs = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  even.v = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+  odd.v = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
+}
+
 #else
 
 struct Vec {
@@ -199,6 +219,11 @@ inline Vec Fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 inline Vec Round(Vec a) { return {__builtin_nearbyintf(a.v)}; }
 inline Vec ScaleByPowerOf2(Vec a, Vec b) {
   return {a.v * __builtin_bit_cast(float, (static_cast<int32_t>(b.v) + 127) << 23)};
+}
+
+inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
+  even = Vec::Load(static_cast<const Bfloat16*>(p));
+  odd = Vec::Load(static_cast<const Bfloat16*>(p) + 1);
 }
 
 #endif

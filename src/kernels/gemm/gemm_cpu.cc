@@ -1,0 +1,287 @@
+// The one GEMM kernel, for every m: a tile of rows times a panel of columns in registers, each
+// element of y summed by one accumulator over k in ascending order. Nothing about a row depends on
+// how many rows there are or on how threads share the panels: that is the header's promise, by
+// construction. docs/kernels.md has the reasons and the figures.
+#include <cstring>
+
+#include "kernels/common/simd.h"
+#include "kernels/common/unroll.h"
+#include "kernels/gemm/gemm_layout.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+constexpr int kVecs = static_cast<int>(kGemmPanel) / Vec::kLanes;
+
+// Rows of a tile: as many accumulators as leave registers for the operands.
+#if defined(GRAFT_ISA_AVX512)
+constexpr int kRowsF32 = 14;
+constexpr int kRowsWiden = 12;
+#elif defined(GRAFT_ISA_AVX2)
+constexpr int kRowsF32 = 3;
+constexpr int kRowsWiden = 2;
+#else
+constexpr int kRowsF32 = 2;
+constexpr int kRowsWiden = 2;
+#endif
+
+template <int kRows>
+struct Tile {
+  Vec sum[kRows][kVecs];
+};
+
+// Calls function(v) for each vector of a panel. Lanes of one float are left to the vectoriser.
+template <typename Function>
+__attribute__((always_inline)) inline void ForEachVec(const Function& function) {
+#if defined(GRAFT_ISA_AVX512) || defined(GRAFT_ISA_AVX2)
+  Unroll<kVecs>(function);
+#else
+  for (int v = 0; v < kVecs; ++v) function(v);
+#endif
+}
+
+// The three ways to multiply one step of a panel by one step of each row of x. kXBytes is the size
+// of a step in the copy of x, x_row its distance between rows.
+
+struct F32Math {
+  using Source = float;
+  static constexpr int kRowsMax = kRowsF32;
+  static constexpr int64_t kXBytes = 4;
+  static constexpr int64_t kXRow = kGemmBlockSteps * kXBytes + 64;
+
+  template <int kRows>
+  static inline __attribute__((always_inline)) void Step(const char* x, const char* w,
+                                                         Tile<kRows>& tile) {
+    Vec column[kVecs];
+    ForEachVec([&](auto v) {
+      column[v] = Vec::Load(reinterpret_cast<const float*>(w) + v * Vec::kLanes);
+    });
+    Unroll<kRows>([&](auto r) {
+      const Vec row = Vec::Set(*reinterpret_cast<const float*>(x + r * kXRow));
+      ForEachVec([&](auto v) { tile.sum[r][v] = Fma(row, column[v], tile.sum[r][v]); });
+    });
+  }
+  static void Copy(const float* x, int64_t k, char* out) {
+    std::memcpy(out, x, static_cast<size_t>(k) * sizeof(float));
+  }
+};
+
+// bf16 without dot-product instructions: even and odd k of a pair are widened and multiplied one
+// after the other.
+struct WidenMath {
+  using Source = Bfloat16;
+  static constexpr int kRowsMax = kRowsWiden;
+  static constexpr int64_t kXBytes = 8;
+  static constexpr int64_t kXRow = kGemmBlockSteps * kXBytes + 64;
+
+  template <int kRows>
+  static inline __attribute__((always_inline)) void Step(const char* x, const char* w,
+                                                         Tile<kRows>& tile) {
+    Vec even[kVecs], odd[kVecs];
+    ForEachVec([&](auto v) { WidenPairs(w + v * Vec::kLanes * 4, even[v], odd[v]); });
+    Unroll<kRows>([&](auto r) {
+      const float* row = reinterpret_cast<const float*>(x + r * kXRow);
+      const Vec row_even = Vec::Set(row[0]);
+      const Vec row_odd = Vec::Set(row[1]);
+      ForEachVec([&](auto v) {
+        tile.sum[r][v] = Fma(row_even, even[v], tile.sum[r][v]);
+        tile.sum[r][v] = Fma(row_odd, odd[v], tile.sum[r][v]);
+      });
+    });
+  }
+  static void Copy(const Bfloat16* x, int64_t k, char* out) {
+    float* target = reinterpret_cast<float*>(out);
+    int64_t i = 0;
+    for (; i + Vec::kLanes <= k; i += Vec::kLanes) Vec::Load(x + i).Store(target + i);
+    const int rest = static_cast<int>(k - i);
+    if (rest > 0) Vec::LoadPartial(x + i, rest).StorePartial(target + i, rest);
+  }
+};
+
+#if defined(GRAFT_ISA_AVX512)
+// bf16 pairs by vdpbf16ps.
+struct DotMath {
+  using Source = Bfloat16;
+  static constexpr int kRowsMax = kRowsF32;
+  static constexpr int64_t kXBytes = 4;
+  static constexpr int64_t kXRow = kGemmBlockSteps * kXBytes + 64;
+
+  template <int kRows>
+  static inline __attribute__((always_inline)) void Step(const char* x, const char* w,
+                                                         Tile<kRows>& tile) {
+    __m512i column[kVecs];
+    ForEachVec([&](auto v) { column[v] = _mm512_loadu_si512(w + v * 64); });
+    Unroll<kRows>([&](auto r) {
+      const __m512i row = _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(x + r * kXRow));
+      ForEachVec([&](auto v) { tile.sum[r][v] = DotBf16(row, column[v], tile.sum[r][v]); });
+    });
+  }
+  static void Copy(const Bfloat16* x, int64_t k, char* out) {
+    std::memcpy(out, x, static_cast<size_t>(k) * sizeof(Bfloat16));
+  }
+};
+#endif
+
+// What the memory system should fetch while a tile is computed: two lines `step` / 2 apart, `step`
+// bytes further with every step of k. step 0 re-reads a line at hand, which costs nothing.
+struct Prefetch {
+  const char* begin;
+  int64_t step;
+};
+
+template <typename Math, int kRows>
+__attribute__((noinline)) void ComputeTile(const char* x, const char* w, int64_t num_steps,
+                                           Prefetch prefetch, Tile<kRows>& out) {
+  Tile<kRows> tile;
+  Unroll<kRows>([&](auto r) { ForEachVec([&](auto v) { tile.sum[r][v] = Vec::Zero(); }); });
+  const char* ahead = prefetch.begin;
+  while (num_steps > 0) {
+    const int64_t count = num_steps < kGemmBlockSteps ? num_steps : kGemmBlockSteps;
+    for (int64_t s = 0; s < count; ++s) {
+      __builtin_prefetch(ahead, 0, 2);
+      __builtin_prefetch(ahead + prefetch.step / 2, 0, 2);
+      ahead += prefetch.step;
+      Math::template Step<kRows>(x + s * Math::kXBytes, w, tile);
+      w += kGemmStepBytes;
+    }
+    x += kRows * Math::kXRow;
+    num_steps -= count;
+  }
+  out = tile;
+}
+
+// y = sum (+ bias) (+ y), for the panel's columns that exist.
+void StoreRow(const Vec* sum, const GemmArgs& args, int64_t row, int64_t column, int64_t n) {
+  float* y = args.y + row * args.y_stride + column;
+  for (int v = 0; v < kVecs; ++v) {
+    const int64_t first = int64_t{v} * Vec::kLanes;
+    const int64_t rest = n - column - first;
+    if (rest <= 0) return;
+    const int lanes = rest < Vec::kLanes ? static_cast<int>(rest) : Vec::kLanes;
+    Vec value = sum[v];
+    if (args.bias != nullptr) value = value + Vec::LoadPartial(args.bias + column + first, lanes);
+    if (args.accumulate) value = value + Vec::LoadPartial(y + first, lanes);
+    value.StorePartial(y + first, lanes);
+  }
+}
+
+template <typename Math>
+class GemmRun {
+ public:
+  explicit GemmRun(const GemmCpuArgs& args)
+      : args_(args),
+        num_blocks_((args.num_steps + kGemmBlockSteps - 1) / kGemmBlockSteps),
+        num_tiles_((args.gemm.m + Math::kRowsMax - 1) / Math::kRowsMax) {}
+
+  void Run(Stream& stream) {
+    const int num_threads = stream.cpu_threads->num_threads();
+    const int64_t num_panels = (args_.n + kGemmPanel - 1) / kGemmPanel;
+    const int64_t weight_bytes = num_panels * args_.num_steps * kGemmStepBytes;
+    if (num_threads == 1 || weight_bytes * args_.gemm.m <= kSerialBytesMax) {
+      CopyX(0, num_tiles_, args_.scratch);
+      ComputePanels(0, num_panels, args_.scratch);
+      return;
+    }
+    if (args_.gemm.m > kGemmOwnCopyRowsMax) {
+      stream.cpu_threads->ParallelFor(
+          num_tiles_, 1, [&](int64_t begin, int64_t end) { CopyX(begin, end, args_.scratch); });
+      stream.cpu_threads->ParallelFor(num_panels, 1, [&](int64_t begin, int64_t end) {
+        ComputePanels(begin, end, args_.scratch);
+      });
+      return;
+    }
+    // A few rows: a copy per thread costs less than waiting for a common one.
+    stream.cpu_threads->Run([&](int worker_idx) {
+      const int64_t begin = num_panels * worker_idx / num_threads;
+      const int64_t end = num_panels * (worker_idx + 1) / num_threads;
+      if (begin == end) return;
+      char* scratch = args_.scratch + worker_idx * args_.gemm.m * num_blocks_ * Math::kXRow;
+      CopyX(0, num_tiles_, scratch);
+      ComputePanels(begin, end, scratch);
+    });
+  }
+
+ private:
+  // Below this product of weight bytes and rows, waking the other threads costs more than they
+  // save.
+  static constexpr int64_t kSerialBytesMax = 128 << 10;
+
+  // Tiles share the rows evenly: 16 rows are 8 + 8, not 14 + 2.
+  int64_t TileBegin(int64_t tile) const { return args_.gemm.m * tile / num_tiles_; }
+
+  // Copies the rows of tiles [begin, end) into blocks: [tile][block][row][kXRow bytes].
+  void CopyX(int64_t begin, int64_t end, char* scratch) const {
+    using Source = typename Math::Source;
+    constexpr int64_t kStepK = 4 / static_cast<int64_t>(sizeof(Source));
+    constexpr int64_t kElementBytes = Math::kXBytes / kStepK;
+    constexpr int64_t kBlockK = kGemmBlockSteps * kStepK;
+    for (int64_t tile = begin; tile < end; ++tile) {
+      const int64_t row_begin = TileBegin(tile);
+      const int64_t rows = TileBegin(tile + 1) - row_begin;
+      char* out = scratch + row_begin * num_blocks_ * Math::kXRow;
+      for (int64_t block = 0; block < num_blocks_; ++block) {
+        const int64_t k_begin = block * kBlockK;
+        const int64_t k = args_.k - k_begin < kBlockK ? args_.k - k_begin : kBlockK;
+        for (int64_t row = 0; row < rows; ++row, out += Math::kXRow) {
+          Math::Copy(static_cast<const Source*>(args_.gemm.x) +
+                         (row_begin + row) * args_.gemm.x_stride + k_begin,
+                     k, out);
+          // The last pair's missing half.
+          if (k % kStepK != 0) std::memset(out + k * kElementBytes, 0, kElementBytes);
+        }
+      }
+    }
+  }
+
+  void ComputePanels(int64_t begin, int64_t end, const char* scratch) const {
+    const int64_t panel_bytes = args_.num_steps * kGemmStepBytes;
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const char* w = args_.panels + panel * panel_bytes;
+      for (int64_t tile = 0; tile < num_tiles_; ++tile) {
+        Prefetch prefetch{w, 0};
+        if (num_tiles_ == 1) {
+          prefetch = {w + kPrefetchBytes, kGemmStepBytes};
+        } else if (tile < 2 && panel + 1 < end) {
+          // The first two tiles fetch half of the next panel each.
+          prefetch = {w + panel_bytes + tile * panel_bytes / 2, kGemmStepBytes / 2};
+        }
+        ComputeRows(scratch, w, tile, panel * kGemmPanel, prefetch);
+      }
+    }
+  }
+
+  void ComputeRows(const char* scratch, const char* w, int64_t tile_idx, int64_t column,
+                   Prefetch prefetch) const {
+    const int64_t row_begin = TileBegin(tile_idx);
+    const int64_t rows = TileBegin(tile_idx + 1) - row_begin;
+    const char* x = scratch + row_begin * num_blocks_ * Math::kXRow;
+    Unroll<Math::kRowsMax>([&](auto index) {
+      constexpr int kRows = decltype(index)::value + 1;
+      if (rows != kRows) return;
+      Tile<kRows> tile;
+      ComputeTile<Math, kRows>(x, w, args_.num_steps, prefetch, tile);
+      for (int r = 0; r < kRows; ++r) {
+        StoreRow(tile.sum[r], args_.gemm, row_begin + r, column, args_.n);
+      }
+    });
+  }
+
+  // Far enough ahead to hide the way from memory, near enough to stay in the first-level cache.
+  static constexpr int64_t kPrefetchBytes = 4096;
+
+  const GemmCpuArgs args_;
+  const int64_t num_blocks_;
+  const int64_t num_tiles_;
+};
+
+}  // namespace
+
+void Gemm(const GemmCpuArgs& args, Stream& stream) {
+  if (args.dtype == DType::kF32) return GemmRun<F32Math>(args).Run(stream);
+#if defined(GRAFT_ISA_AVX512)
+  if (CpuHasAvx512Bf16()) return GemmRun<DotMath>(args).Run(stream);
+#endif
+  GemmRun<WidenMath>(args).Run(stream);
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE
