@@ -1,0 +1,231 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace graft {
+namespace {
+
+SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOptions& options) {
+  const int32_t step_tokens_max = options.step_tokens_max > 0
+                                      ? std::min(options.step_tokens_max, limits.step_tokens_max)
+                                      : limits.step_tokens_max;
+  return {.sequences_max = limits.sequences_max,
+          .step_tokens_max = step_tokens_max,
+          .prefill_chunk_max = options.prefill_chunk_max,
+          .num_pages = limits.num_pages,
+          .page_tokens = limits.page_tokens,
+          .prefix_cache = options.prefix_cache,
+          .eos_token_ids = options.eos_token_ids};
+}
+
+// A context longer than the whole pool could never be filled: the smaller one is the limit, so that
+// every request that is accepted fits alone.
+GeneratorLimits LimitsOf(const ExecutorLimits& limits) {
+  const int64_t pool_tokens = int64_t{limits.num_pages} * limits.page_tokens;
+  return {.context_tokens_max =
+              static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
+          .vocab_size = limits.vocab_size};
+}
+
+TokenLogprob ToTokenLogprob(const LogprobEntry& entry) {
+  return {.token = entry.token, .logprob = entry.logprob};
+}
+
+std::vector<TokenLogprob> ToTokenLogprobs(const std::vector<LogprobEntry>& entries) {
+  std::vector<TokenLogprob> logprobs(entries.size());
+  std::transform(entries.begin(), entries.end(), logprobs.begin(), ToTokenLogprob);
+  return logprobs;
+}
+
+}  // namespace
+
+Engine::Engine(Executor& executor, AdapterTable& adapters, Clock& clock, Metrics& metrics,
+               EngineOptions options)
+    : executor_(executor),
+      adapters_(adapters),
+      clock_(clock),
+      limits_(LimitsOf(executor.limits())),
+      metrics_(metrics, options.adapter_label),
+      queue_(options.requests_max),
+      scheduler_(SchedulerOptionsOf(executor.limits(), options)) {
+  metrics_.RecordState(scheduler_);
+}
+
+Engine::~Engine() { Stop(); }
+
+Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
+  CHECK(stream != nullptr);
+  RETURN_IF_ERROR(CheckRequest(request));
+  auto sequence = std::make_unique<Sequence>();
+  if (!request.adapter_hash.empty()) {
+    ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(request.adapter_hash));
+  }
+  sequence->counters = metrics_.CountersFor(request.adapter_hash);
+  sequence->id = request.id;
+  sequence->prefix_key = {.tenant = std::move(request.tenant),
+                          .adapter_hash = std::move(request.adapter_hash)};
+  sequence->arrival_ns = request.arrival_ns != 0 ? request.arrival_ns : clock_.NowNs();
+  sequence->tokens = std::move(request.prompt_tokens);
+  sequence->num_prompt_tokens = sequence->num_tokens();
+  sequence->output_tokens_max = std::min(request.sampling.tokens_max,
+                                         limits_.context_tokens_max - sequence->num_prompt_tokens);
+  sequence->sampling = std::move(request.sampling);
+  sequence->stream = std::move(stream);
+  return queue_.Push(std::move(sequence));
+}
+
+Status Engine::CheckRequest(const Request& request) const {
+  RETURN_IF_ERROR(ValidateSamplingParams(request.sampling, limits_.vocab_size));
+  const std::vector<int32_t>& prompt = request.prompt_tokens;
+  if (prompt.empty()) return InvalidArgumentError("the prompt holds no tokens");
+  // Scoring a prompt (tokens_max 0) needs no room for a token after it.
+  const int32_t prompt_max = limits_.context_tokens_max - (request.sampling.tokens_max > 0 ? 1 : 0);
+  if (prompt.size() > static_cast<size_t>(prompt_max)) {
+    return InvalidArgumentError("the prompt has " + std::to_string(prompt.size()) +
+                                " tokens; the context holds " +
+                                std::to_string(limits_.context_tokens_max) +
+                                ", prompt and output together: shorten the prompt to " +
+                                std::to_string(prompt_max) + " tokens or fewer");
+  }
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] >= 0 && prompt[i] < limits_.vocab_size) continue;
+    return InvalidArgumentError("prompt token " + std::to_string(i) + " is " +
+                                std::to_string(prompt[i]) + ", the vocabulary ends at " +
+                                std::to_string(limits_.vocab_size - 1));
+  }
+  return OkStatus();
+}
+
+void Engine::Cancel(RequestId id) { queue_.Cancel(id); }
+
+void Engine::Start() {
+  CHECK(!thread_.joinable()) << "started twice";
+  thread_ = std::thread([this] { Loop(); });
+}
+
+bool Engine::Drain(std::chrono::nanoseconds timeout) {
+  CHECK(thread_.joinable()) << "nobody works the queue off";
+  queue_.Close();
+  if (queue_.WaitUntilIdle(timeout)) return true;
+  queue_.CancelAll();
+  queue_.WaitUntilIdle(std::nullopt);
+  return false;
+}
+
+void Engine::Stop() {
+  queue_.Stop();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    AdmitNewRequests();  // publishes the cancellations
+  }
+}
+
+void Engine::Loop() {
+  while (!scheduler_.empty() || queue_.WaitForWork()) Step();
+}
+
+bool Engine::Step() {
+  const int64_t begin_ns = clock_.NowNs();
+  AdmitNewRequests();
+  const StepPlan& plan = scheduler_.Plan();
+  if (plan.sequences.empty()) return false;
+  const int64_t run_begin_ns = clock_.NowNs();
+  const StepResult result = executor_.Run(plan);
+  const int64_t run_ns = clock_.NowNs() - run_begin_ns;
+  scheduler_.Commit(plan, result);
+  Publish(plan, result);
+  metrics_.RecordStep(plan, result.times, run_ns, clock_.NowNs() - begin_ns - run_ns);
+  return true;
+}
+
+void Engine::AdmitNewRequests() {
+  RequestQueue::Batch batch = queue_.Take();
+  std::vector<std::unique_ptr<Sequence>> cancelled;
+  for (auto& sequence : batch.submitted) {
+    metrics_.RecordAccepted(*sequence);
+    scheduler_.Add(std::move(sequence));
+  }
+  for (const RequestId id : batch.cancelled) {
+    auto sequence = scheduler_.Remove(id);
+    if (sequence != nullptr) cancelled.push_back(std::move(sequence));
+  }
+  while (batch.cancel_all && !scheduler_.empty()) cancelled.push_back(scheduler_.RemoveOldest());
+  if (cancelled.empty()) return;
+  // Booked before the streams hear of it: who reads a last event finds the counts right.
+  metrics_.RecordState(scheduler_);
+  queue_.Finished(static_cast<int32_t>(cancelled.size()));
+  for (const auto& sequence : cancelled) {
+    sequence->finish_reason = FinishReason::kCancelled;
+    PublishLast(*sequence, {});
+  }
+}
+
+void Engine::Publish(const StepPlan& plan, const StepResult& result) {
+  CHECK_EQ(plan.step_id, result.step_id);
+  const std::vector<std::unique_ptr<Sequence>> finished = scheduler_.TakeFinished();
+  metrics_.RecordState(scheduler_);
+  if (!finished.empty()) queue_.Finished(static_cast<int32_t>(finished.size()));
+  const std::span<Sequence* const> planned = scheduler_.planned();
+  for (size_t i = 0; i < planned.size(); ++i) {
+    PublishOne(*planned[i], plan.sequences[i], result.sequences[i]);
+  }
+}
+
+void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
+                        const SequenceResult& result) {
+  if (planned.prompt_logprobs && !result.not_finite) {
+    KeepPromptLogprobs(sequence, planned, result);
+  }
+  const bool has_token = planned.samples && !result.not_finite;
+  const bool is_last = sequence.finish_reason != FinishReason::kNone;
+  if (!has_token && !is_last) return;
+  TokenEvent event;
+  if (!result.not_finite) {
+    event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
+    event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
+  }
+  if (has_token) {
+    metrics_.RecordToken(sequence, clock_.NowNs());
+    event.token = result.token;
+    event.logprob = result.logprob;
+    event.top_logprobs = ToTokenLogprobs(result.top_logprobs);
+  }
+  if (is_last) {
+    PublishLast(sequence, std::move(event));
+  } else {
+    sequence.stream->Push(std::move(event));
+  }
+}
+
+// Entry i of a result is about the prompt token after the chunk's row i.
+void Engine::KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
+                                const SequenceResult& result) {
+  const auto num_prompt = static_cast<size_t>(sequence.num_prompt_tokens);
+  if (sequence.prompt_logprobs.empty()) {
+    sequence.prompt_logprobs.resize(num_prompt);
+    sequence.prompt_top_logprobs.resize(num_prompt);
+    sequence.prompt_logprobs[0] = {.token = sequence.tokens[0], .logprob = std::nanf("")};
+  }
+  const size_t first = static_cast<size_t>(planned.position_begin) + 1;
+  for (size_t i = 0; i < result.prompt_logprobs.size() && first + i < num_prompt; ++i) {
+    sequence.prompt_logprobs[first + i] = ToTokenLogprob(result.prompt_logprobs[i]);
+  }
+  for (size_t i = 0; i < result.prompt_top_logprobs.size() && first + i < num_prompt; ++i) {
+    sequence.prompt_top_logprobs[first + i] = ToTokenLogprobs(result.prompt_top_logprobs[i]);
+  }
+}
+
+void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
+  metrics_.RecordFinished(sequence);
+  event.finish_reason = sequence.finish_reason;
+  event.status = sequence.status;
+  event.usage = {.prompt_tokens = sequence.num_prompt_tokens,
+                 .cached_tokens = std::max(0, sequence.cached_tokens),
+                 .output_tokens = sequence.num_output_tokens()};
+  sequence.stream->Push(std::move(event));
+}
+
+}  // namespace graft

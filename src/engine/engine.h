@@ -1,0 +1,86 @@
+// The engine: requests in, token events out, one step at a time over whatever executor it is given.
+// Submit and Cancel are thread-safe; everything else happens on one thread, the engine's own after
+// Start(), or the caller's, who then calls Step() (tests, the simulator). State crosses threads
+// through two queues only: RequestQueue downwards, TokenStream upwards.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "cache/adapter_table.h"
+#include "engine/engine_metrics.h"
+#include "engine/request_queue.h"
+#include "engine/scheduler.h"
+#include "request/generator.h"
+#include "step/executor.h"
+
+namespace graft {
+
+struct EngineOptions {
+  int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit
+  int32_t prefill_chunk_max = 0;  // rows one request prefills in one step; 0: step_tokens_max
+  int32_t requests_max = 1024;    // in flight, waiting included
+  bool prefix_cache = true;
+  std::vector<int32_t> eos_token_ids;
+  // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
+  // hash's first digits.
+  std::function<std::string(const std::string&)> adapter_label;
+};
+
+class Engine : public Generator {
+ public:
+  // All referred to must outlive the engine.
+  Engine(Executor& executor, AdapterTable& adapters, Clock& clock, Metrics& metrics,
+         EngineOptions options);
+  ~Engine() override;  // Stop()s
+
+  // Any thread. tokens_max is cut where the context ends; a prompt that leaves no room for a token
+  // is refused. An event with kStop carries the token that stopped it (EOS or a stop id).
+  Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
+  void Cancel(RequestId id) override;
+  GeneratorLimits limits() const override { return limits_; }
+
+  // Starts the engine's thread; once.
+  void Start();
+  // Refuses new requests from now on and waits until those in flight are done. After `timeout` the
+  // rest is cancelled; then false. Needs the thread.
+  bool Drain(std::chrono::nanoseconds timeout);
+  // Refuses new requests, cancels those in flight and ends the thread. Every accepted request has
+  // had its last event when this returns.
+  void Stop();
+
+  // One step, for callers without Start(). False if there was nothing to run.
+  bool Step();
+
+  EngineSnapshot Snapshot() const { return metrics_.Snapshot(); }
+  // Not while the thread runs.
+  Status CheckIntegrity() const { return scheduler_.CheckIntegrity(); }
+
+ private:
+  void Loop();
+  void AdmitNewRequests();
+  void Publish(const StepPlan& plan, const StepResult& result);
+  void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
+  void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
+                          const SequenceResult& result);
+  void PublishLast(Sequence& sequence, TokenEvent event);
+  Status CheckRequest(const Request& request) const;
+
+  Executor& executor_;
+  AdapterTable& adapters_;
+  Clock& clock_;
+  const GeneratorLimits limits_;
+  EngineMetrics metrics_;
+  RequestQueue queue_;
+  Scheduler scheduler_;
+  std::thread thread_;
+};
+
+}  // namespace graft

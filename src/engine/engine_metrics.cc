@@ -1,0 +1,205 @@
+#include "engine/engine_metrics.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kLabelDigits = 12;
+
+const std::vector<double>& SecondsBounds() {
+  static const std::vector<double> bounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                             0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
+  return bounds;
+}
+
+std::array<prometheus::Counter*, 4> PartCounters(Metrics& metrics) {
+  std::array<prometheus::Counter*, 4> counters;
+  const char* const parts[] = {"gemm", "lora", "attention", "sampling"};
+  for (size_t i = 0; i < counters.size(); ++i) {
+    counters[i] = &metrics.Counter("graft_executor_part_seconds_total",
+                                   "Seconds of the steps by part", {{"part", parts[i]}});
+  }
+  return counters;
+}
+
+std::array<prometheus::Counter*, 5> FinishCounters(Metrics& metrics) {
+  std::array<prometheus::Counter*, 5> counters = {};
+  const char* const reasons[] = {"", "stop", "length", "cancelled", "error"};
+  for (size_t i = 1; i < counters.size(); ++i) {
+    counters[i] = &metrics.Counter("graft_requests_finished_total",
+                                   "Requests that ended, by reason", {{"reason", reasons[i]}});
+  }
+  return counters;
+}
+
+std::array<prometheus::Gauge*, 3> PageGauges(Metrics& metrics) {
+  std::array<prometheus::Gauge*, 3> gauges;
+  const char* const states[] = {"free", "cached", "referenced"};
+  for (size_t i = 0; i < gauges.size(); ++i) {
+    gauges[i] = &metrics.Gauge("graft_pages", "Pages of the pool by state", {{"state", states[i]}});
+  }
+  return gauges;
+}
+
+// Distinct adapters of a plan; sequences of one adapter are adjacent and base rows come first.
+int64_t NumAdapters(const StepPlan& plan) {
+  int64_t num_adapters = 0;
+  AdapterSlot previous = kNoAdapter;
+  for (const PlannedSequence& planned : plan.sequences) {
+    num_adapters += planned.adapter_slot != previous ? 1 : 0;
+    previous = planned.adapter_slot;
+  }
+  return num_adapters;
+}
+
+// Whether the plan holds both chunks and single rows.
+bool IsMixed(const StepPlan& plan) {
+  const auto decodes = [](const PlannedSequence& planned) { return planned.num_tokens == 1; };
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(), decodes) &&
+         !std::all_of(plan.sequences.begin(), plan.sequences.end(), decodes);
+}
+
+}  // namespace
+
+EngineMetrics::EngineMetrics(Metrics& metrics,
+                             std::function<std::string(const std::string&)> adapter_label)
+    : metrics_(metrics),
+      adapter_label_(std::move(adapter_label)),
+      steps_total_(metrics.Counter("graft_steps_total", "Steps run")),
+      mixed_steps_total_(metrics.Counter("graft_mixed_steps_total",
+                                         "Steps that held both prefill chunks and decodes")),
+      executor_seconds_(
+          metrics.Counter("graft_executor_seconds_total", "Seconds inside the executor")),
+      overhead_seconds_(metrics.Counter("graft_engine_overhead_seconds_total",
+                                        "Seconds of the steps outside the executor: planning, "
+                                        "committing, publishing")),
+      part_seconds_(PartCounters(metrics)),
+      preemptions_total_(metrics.Counter("graft_preemptions_total",
+                                         "Sequences sent back to the queue for want of pages")),
+      prefix_lookup_total_(metrics.Counter("graft_prefix_lookup_tokens_total",
+                                           "Tokens the prefix cache was asked for")),
+      prefix_hit_total_(
+          metrics.Counter("graft_prefix_hit_tokens_total", "Tokens the prefix cache had")),
+      finished_total_(FinishCounters(metrics)),
+      waiting_gauge_(metrics.Gauge("graft_requests_waiting", "Requests in the queue")),
+      running_gauge_(metrics.Gauge("graft_requests_running", "Requests in the batch")),
+      batch_sequences_gauge_(
+          metrics.Gauge("graft_batch_sequences_max", "Sequences of the largest batch so far")),
+      batch_adapters_gauge_(
+          metrics.Gauge("graft_batch_adapters_max", "Most distinct adapters in one batch so far")),
+      pages_gauge_(PageGauges(metrics)),
+      step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
+      first_token_seconds_(metrics.Histogram("graft_time_to_first_token_seconds",
+                                             "Seconds from a request's arrival to its first token",
+                                             SecondsBounds())),
+      next_token_seconds_(metrics.Histogram(
+          "graft_inter_token_seconds", "Seconds between tokens of a request", SecondsBounds())) {}
+
+AdapterCounters EngineMetrics::CountersFor(const std::string& adapter_hash) {
+  std::string name = "base";
+  if (!adapter_hash.empty()) {
+    name = adapter_label_ ? adapter_label_(adapter_hash) : adapter_hash.substr(0, kLabelDigits);
+  }
+  const Metrics::Labels labels = {{"adapter", metrics_.BoundedLabel("adapter", name)}};
+  return {.requests = &metrics_.Counter("graft_adapter_requests_total",
+                                        "Requests accepted, by adapter", labels),
+          .prompt_tokens = &metrics_.Counter("graft_adapter_prompt_tokens_total",
+                                             "Prompt tokens accepted, by adapter", labels),
+          .output_tokens = &metrics_.Counter("graft_adapter_output_tokens_total",
+                                             "Tokens generated, by adapter", labels)};
+}
+
+void EngineMetrics::RecordAccepted(const Sequence& sequence) {
+  prompt_tokens_.Add(sequence.num_prompt_tokens);
+  sequence.counters.requests->Increment();
+  sequence.counters.prompt_tokens->Increment(sequence.num_prompt_tokens);
+}
+
+void EngineMetrics::RecordToken(Sequence& sequence, int64_t now_ns) {
+  output_tokens_.Add(1);
+  sequence.counters.output_tokens->Increment();
+  if (sequence.num_output_tokens() == 1) {
+    first_token_seconds_.Observe(NsToSeconds(now_ns - sequence.arrival_ns));
+  } else {
+    next_token_seconds_.Observe(NsToSeconds(now_ns - sequence.last_token_ns));
+  }
+  sequence.last_token_ns = now_ns;
+}
+
+void EngineMetrics::RecordFinished(const Sequence& sequence) {
+  finished_total_[static_cast<size_t>(sequence.finish_reason)]->Increment();
+}
+
+void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t executor_ns,
+                               int64_t overhead_ns) {
+  steps_.Add(1);
+  steps_total_.Increment();
+  executor_ns_.Add(executor_ns);
+  executor_seconds_.Increment(NsToSeconds(executor_ns));
+  overhead_ns_.Add(overhead_ns);
+  overhead_seconds_.Increment(NsToSeconds(overhead_ns));
+  step_seconds_.Observe(NsToSeconds(executor_ns + overhead_ns));
+  const int64_t parts_ns[] = {times.gemm_ns, times.lora_ns, times.attention_ns, times.sampling_ns};
+  for (size_t i = 0; i < part_seconds_.size(); ++i) {
+    part_seconds_[i]->Increment(NsToSeconds(parts_ns[i]));
+  }
+  rows_.Add(static_cast<int64_t>(plan.tokens.size()));
+  if (IsMixed(plan)) {
+    mixed_steps_.Add(1);
+    mixed_steps_total_.Increment();
+  }
+  step_sequences_max_.Raise(static_cast<int64_t>(plan.sequences.size()));
+  step_adapters_max_.Raise(NumAdapters(plan));
+  batch_sequences_gauge_.Set(static_cast<double>(step_sequences_max_.value()));
+  batch_adapters_gauge_.Set(static_cast<double>(step_adapters_max_.value()));
+}
+
+void EngineMetrics::Advance(Number& number, prometheus::Counter& counter, int64_t total) {
+  if (total == number.value()) return;
+  counter.Increment(static_cast<double>(total - number.value()));
+  number.Set(total);
+}
+
+void EngineMetrics::RecordState(const Scheduler& scheduler) {
+  const SchedulerStats& stats = scheduler.stats();
+  Advance(preemptions_, preemptions_total_, stats.preemptions);
+  Advance(prefix_lookup_tokens_, prefix_lookup_total_, stats.prefix_lookup_tokens);
+  Advance(prefix_hit_tokens_, prefix_hit_total_, stats.prefix_hit_tokens);
+  requests_waiting_.Set(scheduler.num_waiting());
+  requests_running_.Set(scheduler.num_running());
+  waiting_gauge_.Set(scheduler.num_waiting());
+  running_gauge_.Set(scheduler.num_running());
+  const PagePool& pool = scheduler.pool();
+  pages_free_.Set(pool.num_free());
+  pages_cached_.Set(pool.num_cached());
+  pages_referenced_.Set(pool.num_referenced());
+  pages_gauge_[0]->Set(pool.num_free());
+  pages_gauge_[1]->Set(pool.num_cached());
+  pages_gauge_[2]->Set(pool.num_referenced());
+}
+
+EngineSnapshot EngineMetrics::Snapshot() const {
+  return {.steps = steps_.value(),
+          .executor_ns = executor_ns_.value(),
+          .overhead_ns = overhead_ns_.value(),
+          .rows = rows_.value(),
+          .prompt_tokens = prompt_tokens_.value(),
+          .output_tokens = output_tokens_.value(),
+          .preemptions = preemptions_.value(),
+          .prefix_lookup_tokens = prefix_lookup_tokens_.value(),
+          .prefix_hit_tokens = prefix_hit_tokens_.value(),
+          .mixed_steps = mixed_steps_.value(),
+          .step_sequences_max = step_sequences_max_.value(),
+          .step_adapters_max = step_adapters_max_.value(),
+          .requests_waiting = requests_waiting_.value(),
+          .requests_running = requests_running_.value(),
+          .pages_free = pages_free_.value(),
+          .pages_cached = pages_cached_.value(),
+          .pages_referenced = pages_referenced_.value()};
+}
+
+}  // namespace graft

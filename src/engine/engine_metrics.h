@@ -1,0 +1,97 @@
+// What the engine counts: Prometheus series for operators, and one snapshot struct for the bench.
+// Written by the engine thread only, but for CountersFor; read from any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/metrics.h"
+#include "engine/scheduler.h"
+
+namespace graft {
+
+// Totals since the start; each field is consistent by itself.
+struct EngineSnapshot {
+  int64_t steps = 0;
+  int64_t executor_ns = 0;  // in Executor::Run
+  int64_t overhead_ns = 0;  // the rest of Step: admitting, planning, committing, publishing
+  int64_t rows = 0;         // token rows computed
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  int64_t preemptions = 0;
+  int64_t prefix_lookup_tokens = 0;
+  int64_t prefix_hit_tokens = 0;
+  int64_t mixed_steps = 0;         // prefill and decode in one invocation
+  int64_t step_sequences_max = 0;  // the largest batch so far
+  int64_t step_adapters_max = 0;   // most distinct adapters in one batch so far
+  int64_t requests_waiting = 0;    // now
+  int64_t requests_running = 0;    // now
+  int64_t pages_free = 0;          // now
+  int64_t pages_cached = 0;        // now
+  int64_t pages_referenced = 0;    // now
+};
+
+class EngineMetrics {
+ public:
+  // `adapter_label` names an adapter hash in labels; empty: its first 12 digits.
+  EngineMetrics(Metrics& metrics, std::function<std::string(const std::string&)> adapter_label);
+
+  // Any thread; takes locks, so not for the step.
+  AdapterCounters CountersFor(const std::string& adapter_hash);
+  EngineSnapshot Snapshot() const;
+
+  void RecordAccepted(const Sequence& sequence);
+  // A token of `sequence`, drawn at `now_ns`; updates its last_token_ns.
+  void RecordToken(Sequence& sequence, int64_t now_ns);
+  void RecordFinished(const Sequence& sequence);
+  void RecordStep(const StepPlan& plan, const StepTimes& times, int64_t executor_ns,
+                  int64_t overhead_ns);
+  void RecordState(const Scheduler& scheduler);
+
+ private:
+  // One number of the snapshot; the engine thread alone writes it.
+  class Number {
+   public:
+    int64_t value() const { return value_.load(std::memory_order_relaxed); }
+    void Set(int64_t value) { value_.store(value, std::memory_order_relaxed); }
+    void Add(int64_t delta) { Set(value() + delta); }
+    void Raise(int64_t value) { Set(std::max(value, this->value())); }
+
+   private:
+    std::atomic<int64_t> value_{0};
+  };
+  // The same total for Prometheus, which wants increments.
+  void Advance(Number& number, prometheus::Counter& counter, int64_t total);
+
+  Metrics& metrics_;
+  const std::function<std::string(const std::string&)> adapter_label_;
+
+  Number steps_, executor_ns_, overhead_ns_, rows_, prompt_tokens_, output_tokens_, preemptions_,
+      prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
+      step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
+      pages_referenced_;
+
+  prometheus::Counter& steps_total_;
+  prometheus::Counter& mixed_steps_total_;
+  prometheus::Counter& executor_seconds_;
+  prometheus::Counter& overhead_seconds_;
+  std::array<prometheus::Counter*, 4> part_seconds_;  // gemm, lora, attention, sampling
+  prometheus::Counter& preemptions_total_;
+  prometheus::Counter& prefix_lookup_total_;
+  prometheus::Counter& prefix_hit_total_;
+  std::array<prometheus::Counter*, 5> finished_total_;  // by FinishReason
+  prometheus::Gauge& waiting_gauge_;
+  prometheus::Gauge& running_gauge_;
+  prometheus::Gauge& batch_sequences_gauge_;
+  prometheus::Gauge& batch_adapters_gauge_;
+  std::array<prometheus::Gauge*, 3> pages_gauge_;  // free, cached, referenced
+  prometheus::Histogram& step_seconds_;
+  prometheus::Histogram& first_token_seconds_;
+  prometheus::Histogram& next_token_seconds_;
+};
+
+}  // namespace graft

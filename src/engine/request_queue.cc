@@ -1,0 +1,76 @@
+#include "engine/request_queue.h"
+
+#include <string>
+#include <utility>
+
+namespace graft {
+
+Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return UnavailableError("the server is shutting down; send the request elsewhere");
+  if (num_in_flight_ >= requests_max_) {
+    return ResourceExhaustedError("the queue is full (" + std::to_string(requests_max_) +
+                                  " requests); try again later");
+  }
+  ++num_in_flight_;
+  batch_.submitted.push_back(std::move(sequence));
+  work_came_.notify_one();
+  return OkStatus();
+}
+
+void RequestQueue::Cancel(RequestId id) {
+  std::lock_guard lock(mutex_);
+  if (num_in_flight_ == 0) return;
+  batch_.cancelled.push_back(id);
+  work_came_.notify_one();
+}
+
+void RequestQueue::CancelAll() {
+  std::lock_guard lock(mutex_);
+  batch_.cancel_all = true;
+  work_came_.notify_one();
+}
+
+void RequestQueue::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
+void RequestQueue::Stop() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  stopped_ = true;
+  batch_.cancel_all = true;
+  work_came_.notify_one();
+}
+
+bool RequestQueue::WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout) {
+  std::unique_lock lock(mutex_);
+  const auto idle = [this] { return asleep_ && num_in_flight_ == 0 && !has_work(); };
+  if (timeout.has_value()) return idle_came_.wait_for(lock, *timeout, idle);
+  idle_came_.wait(lock, idle);
+  return true;
+}
+
+RequestQueue::Batch RequestQueue::Take() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(batch_, {});
+}
+
+void RequestQueue::Finished(int32_t num_requests) {
+  std::lock_guard lock(mutex_);
+  num_in_flight_ -= num_requests;
+  CHECK_GE(num_in_flight_, 0);
+}
+
+bool RequestQueue::WaitForWork() {
+  std::unique_lock lock(mutex_);
+  asleep_ = true;
+  idle_came_.notify_all();
+  work_came_.wait(lock, [this] { return has_work() || stopped_; });
+  if (!has_work()) return false;  // stays "asleep": whoever waits for idleness need not wait
+  asleep_ = false;
+  return true;
+}
+
+}  // namespace graft

@@ -1,0 +1,402 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace graft {
+namespace {
+
+SamplingSpec SpecOf(const SamplingParams& params) {
+  return {.temperature = params.temperature,
+          .top_p = params.top_p,
+          .top_k = params.top_k,
+          .min_p = params.min_p,
+          .seed = params.seed,
+          .repetition_penalty = params.repetition_penalty,
+          .frequency_penalty = params.frequency_penalty,
+          .presence_penalty = params.presence_penalty,
+          .logit_bias = params.logit_bias,
+          .num_logprobs = params.num_logprobs};
+}
+
+bool Contains(std::span<const int32_t> values, int32_t value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+SchedulerOptions Completed(SchedulerOptions options) {
+  CHECK_GT(options.step_tokens_max, 0);
+  CHECK_GT(options.sequences_max, 0);
+  CHECK_GT(options.page_tokens, 0);
+  CHECK_GE(options.prefill_chunk_max, 0);
+  // With a row for everyone, decodes never crowd out an older sequence's prefill.
+  options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
+  if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
+  return options;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(Completed(options)), pool_(options.num_pages), tree_(pool_, options.page_tokens) {
+  for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
+}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
+  CHECK(sequence->num_prompt_tokens > 0 && sequence->num_output_tokens() == 0);
+  CHECK_LE(sequence->num_tokens() + std::max(0, sequence->output_tokens_max - 1), tokens_max())
+      << "request " << sequence->id << " can never fit";
+  sequence->order = next_order_++;
+  waiting_.push_back(std::move(sequence));
+}
+
+std::unique_ptr<Sequence> Scheduler::Remove(RequestId id) {
+  const auto has_id = [id](const auto& sequence) { return sequence->id == id; };
+  const auto take = [&](auto& sequences) -> std::unique_ptr<Sequence> {
+    const auto it = std::find_if(sequences.begin(), sequences.end(), has_id);
+    if (it == sequences.end()) return nullptr;
+    std::unique_ptr<Sequence> sequence = std::move(*it);
+    sequences.erase(it);
+    Release(*sequence);
+    return sequence;
+  };
+  std::unique_ptr<Sequence> sequence = take(running_);
+  return sequence != nullptr ? std::move(sequence) : take(waiting_);
+}
+
+std::unique_ptr<Sequence> Scheduler::RemoveOldest() {
+  CHECK(!empty());
+  return Remove(running_.empty() ? waiting_.front()->id : running_.front()->id);
+}
+
+const StepPlan& Scheduler::Plan() {
+  CHECK(finished_.empty()) << "TakeFinished comes between Commit and Plan";
+  preempted_in_plan_ = false;
+  for (const auto& sequence : running_) sequence->num_planned = 0;
+  int32_t rows_left = options_.step_tokens_max;
+  rows_left = PlanDecodes(rows_left);
+  rows_left = PlanPrefills(rows_left);
+  AdmitWaiting(rows_left);
+  BuildPlan();
+  return plan_;
+}
+
+// A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
+// by preempting the newest, which may be itself.
+int32_t Scheduler::PlanDecodes(int32_t rows_left) {
+  for (size_t i = 0; i < running_.size() && rows_left > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.num_pending() != 1) continue;
+    while (i < running_.size() && PagesFor(sequence.num_tokens()) > sequence.pages.size()) {
+      if (!TakePage(sequence)) PreemptNewest();
+    }
+    if (i == running_.size()) break;  // it was the newest
+    sequence.num_planned = 1;
+    --rows_left;
+  }
+  return rows_left;
+}
+
+// Oldest first; an older sequence may take the pages of newer ones, the newest makes do with what
+// there is.
+int32_t Scheduler::PlanPrefills(int32_t rows_left) {
+  for (size_t i = 0; i < running_.size() && rows_left > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.num_pending() <= 1) continue;
+    PlanChunk(sequence, rows_left);
+    while (sequence.num_planned == 0 && i + 1 < running_.size()) {
+      PreemptNewest();
+      PlanChunk(sequence, rows_left);
+    }
+    rows_left -= sequence.num_planned;
+  }
+  return rows_left;
+}
+
+void Scheduler::AdmitWaiting(int32_t rows_left) {
+  // Whoever was preempted stands first in the queue and would bounce straight back.
+  if (preempted_in_plan_) return;
+  while (rows_left > 0 && !waiting_.empty() && !free_slots_.empty()) {
+    const Sequence& next = *waiting_.front();
+    PageList matched;
+    if (options_.prefix_cache && !next.wants_prompt_logprobs()) {
+      // The last token is always computed: its logits are what the step is for.
+      matched = tree_.Match(next.prefix_key, std::span(next.tokens).first(next.tokens.size() - 1));
+    }
+    if (!FitsNow(next, matched)) return;
+    std::unique_ptr<Sequence> sequence = std::move(waiting_.front());
+    waiting_.pop_front();
+    Start(std::move(sequence), std::move(matched));
+    PlanChunk(*running_.back(), rows_left);
+    CHECK_GT(running_.back()->num_planned, 0) << "admitted without a page";
+    rows_left -= running_.back()->num_planned;
+  }
+}
+
+// Room for all its tokens and one more, after what running prefills will still take and a page of
+// growth for everyone: else it would soon be preempted again. Alone it may always start.
+bool Scheduler::FitsNow(const Sequence& sequence, const PageList& matched) const {
+  if (running_.empty()) return true;
+  int32_t promised = 0;
+  for (const auto& other : running_) {
+    promised += 1 + std::max(0, PagesFor(other->num_tokens()) - other->pages.size());
+  }
+  const int32_t wanted = PagesFor(sequence.num_tokens() + 1) - matched.size();
+  return wanted + promised <= pool_.num_free() + pool_.num_cached();
+}
+
+void Scheduler::Start(std::unique_ptr<Sequence> sequence, PageList matched) {
+  sequence->sequence_slot = free_slots_.top();
+  free_slots_.pop();
+  sequence->num_indexed_pages = matched.size();
+  sequence->num_computed = matched.size() * options_.page_tokens;
+  sequence->pages = std::move(matched);
+  if (sequence->cached_tokens < 0) sequence->cached_tokens = sequence->num_computed;
+  if (options_.prefix_cache) {
+    stats_.prefix_lookup_tokens += sequence->num_tokens();
+    stats_.prefix_hit_tokens += sequence->num_computed;
+  }
+  running_.push_back(std::move(sequence));
+}
+
+// As many rows as the step, the chunk limit and the pages to be had allow; may be none.
+void Scheduler::PlanChunk(Sequence& sequence, int32_t rows_left) {
+  const int32_t wanted = std::min({sequence.num_pending(), rows_left, options_.prefill_chunk_max});
+  const int32_t pages_wanted = PagesFor(sequence.num_computed + wanted);
+  while (sequence.pages.size() < pages_wanted && TakePage(sequence)) {
+  }
+  const int32_t room = sequence.pages.size() * options_.page_tokens - sequence.num_computed;
+  sequence.num_planned = std::min(wanted, room);
+}
+
+// A free page, else the page of the prefix that went unused longest. False: all are in use.
+bool Scheduler::TakePage(Sequence& sequence) {
+  PageRef page = pool_.Allocate();
+  if (!page && tree_.EvictOldest()) page = pool_.Allocate();
+  if (!page) return false;
+  sequence.pages.Append(std::move(page));
+  return true;
+}
+
+// Back to the head of the queue: everyone else there came later. Its tokens stay; what the prefix
+// tree keeps of its pages until it runs again need not be computed again.
+void Scheduler::PreemptNewest() {
+  std::unique_ptr<Sequence> newest = std::move(running_.back());
+  running_.pop_back();
+  Release(*newest);
+  waiting_.push_front(std::move(newest));
+  preempted_in_plan_ = true;
+  ++stats_.preemptions;
+}
+
+void Scheduler::BuildPlan() {
+  ++plan_.step_id;
+  plan_.starts.clear();
+  plan_.sequences.clear();
+  plan_.tokens.clear();
+  plan_.pages.clear();
+  plan_.banned_tokens.clear();
+  plan_.ended_slots.clear();
+  planned_.clear();
+  for (const auto& sequence : running_) {
+    if (sequence->num_planned > 0) planned_.push_back(sequence.get());
+  }
+  CHECK(!planned_.empty() || empty()) << "nobody can run, yet requests wait";
+  if (planned_.empty()) return;  // nobody runs this plan: ended slots wait for the next
+  // Base rows (-1) come first; within an adapter, the order of arrival.
+  std::sort(planned_.begin(), planned_.end(), [](const Sequence* a, const Sequence* b) {
+    return std::pair(a->adapter.slot(), a->order) < std::pair(b->adapter.slot(), b->order);
+  });
+  plan_.ended_slots.swap(ended_slots_);
+  for (Sequence* sequence : planned_) AppendToPlan(*sequence);
+}
+
+void Scheduler::AppendToPlan(Sequence& sequence) {
+  const auto prompt =
+      std::span(sequence.tokens).first(static_cast<size_t>(sequence.num_prompt_tokens));
+  if (!std::exchange(sequence.started, true)) {
+    const auto output = std::span(sequence.tokens).subspan(prompt.size());
+    plan_.starts.push_back({.sequence_slot = sequence.sequence_slot,
+                            .sampling = SpecOf(sequence.sampling),
+                            .prompt_tokens = {prompt.begin(), prompt.end()},
+                            .output_tokens = {output.begin(), output.end()}});
+  }
+  PlannedSequence planned = {
+      .sequence_slot = sequence.sequence_slot,
+      .adapter_slot = sequence.adapter.slot(),
+      .token_begin = static_cast<int32_t>(plan_.tokens.size()),
+      .num_tokens = sequence.num_planned,
+      .position_begin = sequence.num_computed,
+      .page_begin = static_cast<int32_t>(plan_.pages.size()),
+      .num_pages = PagesFor(sequence.num_computed + sequence.num_planned),
+      .samples = sequence.num_planned == sequence.num_pending() && sequence.output_tokens_max > 0,
+      .banned_begin = static_cast<int32_t>(plan_.banned_tokens.size()),
+      .prompt_logprobs = sequence.wants_prompt_logprobs()};
+  const auto rows = std::span(sequence.tokens)
+                        .subspan(static_cast<size_t>(sequence.num_computed),
+                                 static_cast<size_t>(sequence.num_planned));
+  plan_.tokens.insert(plan_.tokens.end(), rows.begin(), rows.end());
+  for (int32_t i = 0; i < planned.num_pages; ++i) plan_.pages.push_back(sequence.pages.page(i));
+  if (planned.samples && sequence.num_output_tokens() < sequence.sampling.tokens_min) {
+    const auto ban = [&](const std::vector<int32_t>& tokens) {
+      plan_.banned_tokens.insert(plan_.banned_tokens.end(), tokens.begin(), tokens.end());
+    };
+    if (!sequence.sampling.ignore_eos) ban(options_.eos_token_ids);
+    ban(sequence.sampling.stop_token_ids);
+    planned.num_banned = static_cast<int32_t>(plan_.banned_tokens.size()) - planned.banned_begin;
+  }
+  plan_.sequences.push_back(planned);
+}
+
+void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
+  CHECK_EQ(plan.sequences.size(), planned_.size());
+  CHECK_EQ(result.sequences.size(), planned_.size());
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
+  }
+  const auto ended = [](const auto& sequence) {
+    return sequence->finish_reason != FinishReason::kNone;
+  };
+  for (auto& sequence : running_) {
+    if (!ended(sequence)) continue;
+    Release(*sequence);
+    finished_.push_back(std::move(sequence));
+  }
+  std::erase(running_, nullptr);
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFinished() {
+  return std::exchange(finished_, {});
+}
+
+void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
+                          const SequenceResult& result) {
+  sequence.num_planned = 0;
+  if (result.not_finite) {
+    // What it left in its pages is not to be shared: they are not indexed.
+    sequence.finish_reason = FinishReason::kError;
+    sequence.status = InternalError(
+        "the model's output for this request is not finite (NaN or Inf); its adapter's weights or "
+        "the prompt drive the model out of range");
+    return;
+  }
+  sequence.num_computed += planned.num_tokens;
+  IndexFullPages(sequence);
+  if (planned.samples) {
+    CHECK_GE(result.token, 0) << "no token for request " << sequence.id;
+    sequence.tokens.push_back(result.token);
+    if (IsStop(sequence, result.token)) {
+      sequence.finish_reason = FinishReason::kStop;
+      return;
+    }
+  }
+  const bool all_computed = sequence.num_pending() == 0 || planned.samples;
+  if (all_computed && sequence.num_output_tokens() >= sequence.output_tokens_max) {
+    sequence.finish_reason = FinishReason::kLength;
+  }
+}
+
+// A page is shared as soon as it is full, so that requests that come in a burst with one prompt
+// and are not admitted together find it.
+void Scheduler::IndexFullPages(Sequence& sequence) {
+  if (!options_.prefix_cache) return;
+  const auto page_tokens = static_cast<size_t>(options_.page_tokens);
+  for (; sequence.num_indexed_pages < sequence.num_computed / options_.page_tokens;
+       ++sequence.num_indexed_pages) {
+    const auto begin = static_cast<size_t>(sequence.num_indexed_pages) * page_tokens;
+    tree_.Insert(sequence.prefix_key, sequence.pages, sequence.num_indexed_pages,
+                 std::span(sequence.tokens).subspan(begin, page_tokens));
+  }
+}
+
+bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {
+  if (!sequence.sampling.ignore_eos && Contains(options_.eos_token_ids, token)) return true;
+  return Contains(sequence.sampling.stop_token_ids, token);
+}
+
+// The sequence holds nothing afterwards and could start anew.
+void Scheduler::Release(Sequence& sequence) {
+  sequence.pages.Clear();
+  sequence.num_computed = 0;
+  sequence.num_indexed_pages = 0;
+  sequence.num_planned = 0;
+  if (sequence.sequence_slot < 0) return;
+  free_slots_.push(sequence.sequence_slot);
+  if (std::exchange(sequence.started, false)) ended_slots_.push_back(sequence.sequence_slot);
+  sequence.sequence_slot = -1;
+}
+
+Status Scheduler::CheckRunning(const Sequence& sequence) const {
+  const std::string name = "request " + std::to_string(sequence.id);
+  if (sequence.finish_reason != FinishReason::kNone) return InternalError(name + " runs on");
+  if (sequence.sequence_slot < 0 || sequence.sequence_slot >= options_.sequences_max) {
+    return InternalError(name + " runs without a slot");
+  }
+  if (sequence.num_pending() < 1 || sequence.num_output_tokens() < 0) {
+    return InternalError(name + " has nothing to run");
+  }
+  const int32_t num_pages = sequence.pages.size();
+  if (num_pages < PagesFor(sequence.num_computed) || num_pages > PagesFor(sequence.num_tokens())) {
+    return InternalError(name + " has too few or too many pages");
+  }
+  const int32_t num_full = options_.prefix_cache ? sequence.num_computed / options_.page_tokens : 0;
+  if (sequence.num_indexed_pages != num_full) return InternalError(name + " is not indexed");
+  for (int32_t i = 0; i < num_pages; ++i) {
+    if (pool_.kept(sequence.pages.page(i)) != (i < num_full)) {
+      return InternalError(name + " and the prefix tree disagree about a page");
+    }
+  }
+  return OkStatus();
+}
+
+Status Scheduler::CheckQueues() const {
+  if (running_.size() + free_slots_.size() != static_cast<size_t>(options_.sequences_max)) {
+    return InternalError("a sequence slot is lost");
+  }
+  std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
+  uint64_t order_min = 0;
+  const auto in_order = [&](const Sequence& sequence) {
+    return sequence.order >= std::exchange(order_min, sequence.order + 1);
+  };
+  for (const auto& sequence : running_) {
+    RETURN_IF_ERROR(CheckRunning(*sequence));
+    const auto slot = static_cast<size_t>(sequence->sequence_slot);
+    if (slot_taken[slot]) return InternalError("two sequences in one slot");
+    slot_taken[slot] = true;
+    if (!in_order(*sequence)) return InternalError("running sequences are out of order");
+  }
+  for (const auto& sequence : waiting_) {
+    if (!in_order(*sequence)) return InternalError("waiting sequences are out of order");
+    if (sequence->pages.size() != 0 || sequence->sequence_slot != -1 ||
+        sequence->num_computed != 0 || sequence->num_indexed_pages != 0) {
+      return InternalError("a waiting sequence holds something");
+    }
+  }
+  return OkStatus();
+}
+
+Status Scheduler::CheckIntegrity() const {
+  RETURN_IF_ERROR(pool_.CheckIntegrity());
+  RETURN_IF_ERROR(tree_.CheckIntegrity());
+  RETURN_IF_ERROR(CheckQueues());
+  std::vector<int32_t> references(static_cast<size_t>(pool_.num_pages()), 0);
+  for (const auto& sequence : running_) {
+    for (int32_t i = 0; i < sequence->pages.size(); ++i) {
+      ++references[static_cast<size_t>(sequence->pages.page(i))];
+    }
+  }
+  int32_t num_kept = 0;
+  for (int32_t page = 0; page < pool_.num_pages(); ++page) {
+    num_kept += pool_.kept(page) ? 1 : 0;
+    if (references[static_cast<size_t>(page)] != pool_.references(page)) {
+      return InternalError("page " + std::to_string(page) + " has references without owners");
+    }
+  }
+  if (num_kept != tree_.num_nodes()) return InternalError("pages kept for nobody");
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,70 @@
+// One request inside the engine, from Submit to its last event. Plain data, engine thread only; the
+// scheduler moves it between waiting and running and owns it in both.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cache/adapter_table.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_tree.h"
+#include "request/request.h"
+#include "request/token_event.h"
+#include "request/token_stream.h"
+
+namespace prometheus {
+class Counter;
+}
+
+namespace graft {
+
+// Where this request's tokens are counted; set by whoever submits, so that the step looks up
+// nothing.
+struct AdapterCounters {
+  prometheus::Counter* requests = nullptr;
+  prometheus::Counter* prompt_tokens = nullptr;
+  prometheus::Counter* output_tokens = nullptr;
+};
+
+struct Sequence {
+  // What was asked.
+  RequestId id = 0;
+  PrefixKey prefix_key;
+  SamplingParams sampling;
+  int64_t arrival_ns = 0;
+  int32_t num_prompt_tokens = 0;
+  int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
+  std::shared_ptr<TokenStream> stream;
+  AdapterLease adapter;
+  AdapterCounters counters;
+
+  // Where it stands. `tokens` is prompt, then output.
+  std::vector<int32_t> tokens;
+  uint64_t order = 0;             // of admission; smaller came first
+  int32_t sequence_slot = -1;     // -1: waiting
+  bool started = false;           // the executor knows it (since its slot was given)
+  PageList pages;                 // of positions [0, pages.size() * page_tokens)
+  int32_t num_computed = 0;       // leading tokens whose KV is in `pages`
+  int32_t num_indexed_pages = 0;  // leading pages that are in the prefix tree
+  int32_t num_planned = 0;        // rows in the plan being made or run
+  FinishReason finish_reason = FinishReason::kNone;
+  Status status;
+
+  // What the client is told.
+  int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run
+  int64_t last_token_ns = 0;
+  std::vector<TokenLogprob> prompt_logprobs;
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
+
+  int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
+  int32_t num_pending() const { return num_tokens() - num_computed; }
+  // Prompt log-probabilities travel with the first output token; afterwards (when a preempted
+  // sequence is computed again) nobody wants them.
+  bool wants_prompt_logprobs() const {
+    return sampling.prompt_logprobs && num_output_tokens() == 0;
+  }
+};
+
+}  // namespace graft
