@@ -1,0 +1,63 @@
+#include "model/rope_table.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace graft {
+namespace {
+
+// Llama 3.1: long wavelengths turn `factor` times slower, short ones stay, and between the two the
+// change is blended in linearly over the number of turns within the original context.
+double Llama3Frequency(double frequency, const RopeConfig& rope) {
+  const double turns = rope.original_tokens * frequency / (2.0 * std::numbers::pi);
+  if (turns < rope.low_freq_factor) return frequency / rope.factor;
+  if (turns > rope.high_freq_factor) return frequency;
+  const double kept =
+      (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1.0 - kept) * frequency / rope.factor + kept * frequency;
+}
+
+}  // namespace
+
+std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim) {
+  std::vector<float> frequencies;
+  for (int32_t i = 0; i < head_dim / 2; ++i) {
+    double frequency = std::pow(rope.theta, -2.0 * i / head_dim);
+    switch (rope.scaling) {
+      case RopeScaling::kNone:
+        break;
+      case RopeScaling::kLinear:
+        frequency /= rope.factor;
+        break;
+      case RopeScaling::kLlama3:
+        frequency = Llama3Frequency(frequency, rope);
+        break;
+    }
+    frequencies.push_back(static_cast<float>(frequency));
+  }
+  return frequencies;
+}
+
+RopeTable::RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_positions,
+                     Stream& stream)
+    : num_positions_(num_positions),
+      cos_(int64_t{num_positions} * (head_dim / 2) * int64_t{sizeof(float)}),
+      sin_(int64_t{num_positions} * (head_dim / 2) * int64_t{sizeof(float)}) {
+  const std::vector<float> frequencies = RopeFrequencies(rope, head_dim);
+  const auto half = static_cast<int64_t>(frequencies.size());
+  float* cos = cos_.as<float>();
+  float* sin = sin_.as<float>();
+  stream.cpu_threads->ParallelFor(num_positions, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t position = begin; position < end; ++position) {
+      for (int64_t i = 0; i < half; ++i) {
+        // The angle in float, as HF has it: models are trained with these very angles, and at
+        // position 100,000 the exact ones are some 1e-3 away.
+        const float angle = static_cast<float>(position) * frequencies[i];
+        cos[position * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+        sin[position * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      }
+    }
+  });
+}
+
+}  // namespace graft

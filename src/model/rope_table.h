@@ -1,0 +1,32 @@
+// Cosines and sines of every position's rotary angles, as HF computes them. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/config.h"
+#include "tensor/buffer.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// The head_dim / 2 angular frequencies (radians per position) after scaling. llama3: Llama 3.1's
+// smooth interpolation between the frequencies it keeps and those it divides by the factor.
+std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim);
+
+class RopeTable {
+ public:
+  // For positions [0, num_positions).
+  RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_positions, Stream& stream);
+
+  int32_t num_positions() const { return num_positions_; }
+  const float* cos() const { return cos_.as<float>(); }  // [num_positions, head_dim / 2]
+  const float* sin() const { return sin_.as<float>(); }
+
+ private:
+  int32_t num_positions_;
+  Buffer cos_;
+  Buffer sin_;
+};
+
+}  // namespace graft

@@ -1,0 +1,334 @@
+#include "model/transformer.h"
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "kernels/attention/attention.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/kv_write/kv_write.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/silu_mul/silu_mul.h"
+
+namespace graft {
+namespace {
+
+// Adds the time of its scope to *total, where somebody asked.
+class PartTimer {
+ public:
+  explicit PartTimer(int64_t* total)
+      : total_(total), begin_ns_(total == nullptr ? 0 : SteadyClock::Get().NowNs()) {}
+  ~PartTimer() {
+    if (total_ != nullptr) *total_ += SteadyClock::Get().NowNs() - begin_ns_;
+  }
+  PartTimer(const PartTimer&) = delete;
+  PartTimer& operator=(const PartTimer&) = delete;
+
+ private:
+  int64_t* const total_;
+  const int64_t begin_ns_;
+};
+
+Buffer Rows(int64_t num_rows, int64_t n, DType dtype) {
+  return Buffer(num_rows * n * DTypeBytes(dtype));
+}
+
+}  // namespace
+
+struct Transformer::Step {
+  const ForwardBatch& batch;
+  Stream& stream;
+  ForwardTimes* times;
+
+  int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
+  int64_t* Part(int64_t ForwardTimes::*part) const {
+    return times == nullptr ? nullptr : &(times->*part);
+  }
+};
+
+struct Transformer::Projection {
+  const void* x;
+  const GemmWeight& weight;
+  const Buffer& bias;  // may be empty
+  float* y;
+  bool accumulate;
+  LoraModule first;
+  std::span<const int64_t> slice_n;  // columns of each module in y
+};
+
+Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
+                         const TransformerLimits& limits, Stream& stream)
+    : config_(config),
+      weights_(weights),
+      pool_(pool),
+      limits_(limits),
+      rope_(config.rope, config.head_dim, limits.context_tokens_max, stream) {
+  CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
+  CHECK_EQ(config.layer_windows.size(), static_cast<size_t>(config.num_layers));
+  CHECK(pool.layout().num_layers == config.num_layers &&
+        pool.layout().num_kv_heads == config.num_kv_heads &&
+        pool.layout().head_dim == config.head_dim && pool.layout().dtype == weights.dtype)
+      << "the page pool was laid out for another model";
+  CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
+  CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
+  const int64_t rows = limits.step_tokens_max;
+  const int64_t hidden = config.hidden_size;
+  hidden_ = Rows(rows, hidden, DType::kF32);
+  normed_ = Rows(rows, hidden, weights.dtype);
+  qkv_ = Rows(rows, config.qkv_size(), DType::kF32);
+  attended_ = Rows(rows, config.q_size(), weights.dtype);
+  gate_up_ = Rows(rows, int64_t{2} * config.intermediate_size, DType::kF32);
+  activated_ = Rows(rows, config.intermediate_size, weights.dtype);
+  lora_h_ = Rows(rows * kLoraSlicesMax, limits.lora_rank_max, DType::kF32);
+  logits_hidden_ = Rows(limits.logits_rows_max, hidden, DType::kF32);
+  logits_normed_ = Rows(limits.logits_rows_max, hidden, weights.dtype);
+  logits_ = Rows(limits.logits_rows_max, config.vocab_size, DType::kF32);
+}
+
+int64_t Transformer::scratch_bytes() const {
+  int64_t total = 0;
+  for (const Buffer* buffer : {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_,
+                               &lora_h_, &logits_hidden_, &logits_normed_, &logits_}) {
+    total += buffer->bytes();
+  }
+  return total;
+}
+
+void Transformer::CheckBatch(const ForwardBatch& batch) const {
+  const size_t num_rows = batch.tokens.size();
+  CHECK_LE(num_rows, static_cast<size_t>(limits_.step_tokens_max));
+  CHECK(batch.positions.size() == num_rows && batch.row_page.size() == num_rows &&
+        batch.row_slot.size() == num_rows);
+  const size_t num_sequences = batch.kv_tokens.size();
+  CHECK(batch.row_begin.size() == num_sequences + 1 &&
+        batch.page_begin.size() == num_sequences + 1);
+  CHECK_EQ(static_cast<size_t>(batch.row_begin.back()), num_rows);
+  CHECK_EQ(static_cast<size_t>(batch.page_begin.back()), batch.pages.size());
+  for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
+  if (!batch.lora_segments.empty()) {
+    CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
+    CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
+  }
+}
+
+const float* Transformer::Forward(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
+  CheckBatch(batch);
+  const Step step{batch, stream, times};
+  num_rows_ = static_cast<int32_t>(batch.tokens.size());
+  {
+    const PartTimer timer(step.Part(&ForwardTimes::total_ns));
+    Embedding({.table = weights_.embedding.data(),
+               .dtype = weights_.dtype,
+               .vocab_size = config_.vocab_size,
+               .tokens = batch.tokens.data(),
+               .out = hidden_.as<float>(),
+               .num_tokens = step.num_rows(),
+               .n = config_.hidden_size},
+              stream);
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) Layer(layer, step);
+  }
+  return Logits(batch.logits_rows, stream, times);
+}
+
+// hidden += Attention(RMSNorm(hidden)); hidden += Mlp(RMSNorm(hidden))
+void Transformer::Layer(int32_t layer, const Step& step) {
+  const LayerWeights& weights = weights_.layers[layer];
+  Norm(hidden_.as<float>(), weights.attention_norm, step);
+  Attention(layer, step);
+  Norm(hidden_.as<float>(), weights.mlp_norm, step);
+  Mlp(layer, step);
+}
+
+void Transformer::Attention(int32_t layer, const Step& step) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const int64_t qkv_n[] = {config_.q_size(), config_.kv_size(), config_.kv_size()};
+  const int64_t o_n[] = {config_.hidden_size};
+  float* q = qkv_.as<float>();
+  float* k = q + config_.q_size();
+
+  Project({normed_.data(), weights.qkv, weights.qkv_bias, q, false, LoraModule::kQ, qkv_n}, layer,
+          step);
+  if (config_.qk_norm) {
+    NormHeads(q, weights.q_norm, config_.num_heads, step);
+    NormHeads(k, weights.k_norm, config_.num_kv_heads, step);
+  }
+  AttendPages(layer, step);
+  Project(
+      {attended_.data(), weights.o, weights.o_bias, hidden_.as<float>(), true, LoraModule::kO, o_n},
+      layer, step);
+}
+
+void Transformer::Mlp(int32_t layer, const Step& step) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const int64_t gate_up_n[] = {config_.intermediate_size, config_.intermediate_size};
+  const int64_t down_n[] = {config_.hidden_size};
+
+  Project({normed_.data(), weights.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
+           LoraModule::kGate, gate_up_n},
+          layer, step);
+  SiluMul({.gate_up = gate_up_.as<float>(),
+           .out = activated_.data(),
+           .out_dtype = weights_.dtype,
+           .num_tokens = step.num_rows(),
+           .n = config_.intermediate_size},
+          step.stream);
+  Project({activated_.data(), weights.down, weights.down_bias, hidden_.as<float>(), true,
+           LoraModule::kDown, down_n},
+          layer, step);
+}
+
+// Rotates q and k, stores k and v in the sequences' pages, and attends over the pages.
+void Transformer::AttendPages(int32_t layer, const Step& step) {
+  const PartTimer timer(step.Part(&ForwardTimes::attention_ns));
+  const ForwardBatch& batch = step.batch;
+  float* q = qkv_.as<float>();
+  const float* k = q + config_.q_size();
+  Rope({.x = q,
+        .x_stride = config_.qkv_size(),
+        .num_tokens = step.num_rows(),
+        .num_heads = config_.num_heads + config_.num_kv_heads,
+        .head_dim = config_.head_dim,
+        .positions = batch.positions.data(),
+        .cos = rope_.cos(),
+        .sin = rope_.sin()},
+       step.stream);
+  KvWrite({.layout = pool_.layout(),
+           .layer = layer,
+           .pool = pool_.data(),
+           .k = k,
+           .v = k + config_.kv_size(),
+           .row_stride = config_.qkv_size(),
+           .row_page = batch.row_page.data(),
+           .row_slot = batch.row_slot.data(),
+           .num_rows = static_cast<int32_t>(step.num_rows())},
+          step.stream);
+  graft::Attention({.layout = pool_.layout(),
+                    .layer = layer,
+                    .pool = pool_.data(),
+                    .pages = batch.pages.data(),
+                    .page_begin = batch.page_begin.data(),
+                    .row_begin = batch.row_begin.data(),
+                    .kv_tokens = batch.kv_tokens.data(),
+                    .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
+                    .num_heads = config_.num_heads,
+                    .q = q,
+                    .q_stride = config_.qkv_size(),
+                    .out = attended_.data(),
+                    .out_dtype = weights_.dtype,
+                    .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                    .window = config_.layer_windows[layer]},
+                   step.stream);
+}
+
+// normed = RMSNorm(x), in the dtype that GEMMs read.
+void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
+  RmsNorm({.x = x,
+           .x_stride = config_.hidden_size,
+           .weight = weight.as<float>(),
+           .out = normed_.data(),
+           .out_stride = config_.hidden_size,
+           .out_dtype = weights_.dtype,
+           .num_tokens = step.num_rows(),
+           .n = config_.hidden_size,
+           .epsilon = config_.rms_norm_epsilon},
+          step.stream);
+}
+
+// RMSNorm over each head of q or k, in place.
+void Transformer::NormHeads(float* x, const Buffer& weight, int32_t num_heads, const Step& step) {
+  RmsNorm({.x = x,
+           .x_stride = config_.qkv_size(),
+           .weight = weight.as<float>(),
+           .out = x,
+           .out_stride = config_.qkv_size(),
+           .out_dtype = DType::kF32,
+           .num_tokens = step.num_rows(),
+           .num_heads = num_heads,
+           .n = config_.head_dim,
+           .epsilon = config_.rms_norm_epsilon},
+          step.stream);
+}
+
+void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
+  {
+    const PartTimer timer(step.Part(&ForwardTimes::gemm_ns));
+    Gemm({.x = projection.x,
+          .x_stride = projection.weight.k(),
+          .m = step.num_rows(),
+          .weight = &projection.weight,
+          .bias = projection.bias.as<float>(),
+          .y = projection.y,
+          .y_stride = projection.weight.n(),
+          .accumulate = projection.accumulate},
+         step.stream);
+  }
+  if (!step.batch.lora_segments.empty()) AddLora(projection, layer, step);
+}
+
+void Transformer::AddLora(const Projection& projection, int32_t layer, const Step& step) {
+  const PartTimer timer(step.Part(&ForwardTimes::lora_ns));
+  const ForwardBatch& batch = step.batch;
+  LoraArgs args{.dtype = weights_.dtype,
+                .segments = batch.lora_segments.data(),
+                .num_segments = static_cast<int32_t>(batch.lora_segments.size()),
+                .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +
+                            static_cast<int64_t>(projection.first),
+                .matrices_stride = batch.lora.stride,
+                .num_slices = static_cast<int32_t>(projection.slice_n.size()),
+                .x = projection.x,
+                .x_stride = projection.weight.k(),
+                .k = projection.weight.k(),
+                .h = lora_h_.as<float>(),
+                .h_stride = batch.lora.rank_max,
+                .num_rows = static_cast<int32_t>(step.num_rows()),
+                .y = projection.y,
+                .y_stride = projection.weight.n()};
+  int64_t column = 0;
+  for (size_t slice = 0; slice < projection.slice_n.size(); ++slice) {
+    args.slice_begin[slice] = column;
+    args.slice_n[slice] = projection.slice_n[slice];
+    column += projection.slice_n[slice];
+  }
+  LoraShrink(args, step.stream);
+  LoraExpand(args, step.stream);
+}
+
+const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream,
+                                 ForwardTimes* times) {
+  CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
+  if (rows.empty()) return logits_.as<float>();
+  const PartTimer total(times == nullptr ? nullptr : &times->total_ns);
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const int64_t hidden = config_.hidden_size;
+  // Picking rows is what Embedding does, with the hidden states for its table.
+  Embedding({.table = hidden_.data(),
+             .dtype = DType::kF32,
+             .vocab_size = num_rows_,
+             .tokens = rows.data(),
+             .out = logits_hidden_.as<float>(),
+             .num_tokens = num_rows,
+             .n = hidden},
+            stream);
+  RmsNorm({.x = logits_hidden_.as<float>(),
+           .x_stride = hidden,
+           .weight = weights_.final_norm.as<float>(),
+           .out = logits_normed_.data(),
+           .out_stride = hidden,
+           .out_dtype = weights_.dtype,
+           .num_tokens = num_rows,
+           .n = hidden,
+           .epsilon = config_.rms_norm_epsilon},
+          stream);
+  const PartTimer timer(times == nullptr ? nullptr : &times->gemm_ns);
+  Gemm({.x = logits_normed_.data(),
+        .x_stride = hidden,
+        .m = num_rows,
+        .weight = &weights_.lm_head,
+        .y = logits_.as<float>(),
+        .y_stride = config_.vocab_size},
+       stream);
+  return logits_.as<float>();
+}
+
+}  // namespace graft

@@ -1,0 +1,346 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "model/safetensors.h"
+
+namespace graft {
+namespace {
+
+// Elements per task when tensors are scanned or drawn.
+constexpr int64_t kGrain = int64_t{1} << 16;
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+// Where a model's tensors come from, by HF's names. Views live until Release().
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  void Release() { live_.clear(); }
+
+ protected:
+  void* Allocate(int64_t bytes) { return live_.emplace_back(bytes).data(); }
+
+ private:
+  std::vector<Buffer> live_;
+};
+
+// An exponent of all ones is NaN or Inf, in each of the three formats.
+template <typename Bits>
+bool HasAllOnesExponent(const char* data, int64_t begin, int64_t end, Bits exponent) {
+  bool found = false;
+  for (int64_t i = begin; i < end; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
+    found |= (bits & exponent) == exponent;
+  }
+  return found;
+}
+
+bool IsFinite(const TensorView& tensor, Stream& stream) {
+  std::atomic<bool> found{false};
+  const char* data = static_cast<const char*>(tensor.data);
+  stream.cpu_threads->ParallelFor(tensor.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
+    bool here = false;
+    switch (tensor.dtype) {
+      case DType::kF32:
+        here = HasAllOnesExponent<uint32_t>(data, begin, end, 0x7f800000u);
+        break;
+      case DType::kBF16:
+        here = HasAllOnesExponent<uint16_t>(data, begin, end, 0x7f80u);
+        break;
+      case DType::kF16:
+        here = HasAllOnesExponent<uint16_t>(data, begin, end, 0x7c00u);
+        break;
+    }
+    if (here) found.store(true, std::memory_order_relaxed);
+  });
+  return !found.load();
+}
+
+class FileSource : public TensorSource {
+ public:
+  FileSource(const SafetensorsSet& files, Stream& stream) : files_(files), stream_(stream) {}
+
+  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
+    ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
+    if (tensor.shape != shape) {
+      return InvalidArgumentError("tensor " + name + " has shape " + ShapeText(tensor.shape) +
+                                  ", config.json asks for " + ShapeText(shape));
+    }
+    if (!IsFinite(tensor, stream_)) {
+      return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
+    }
+    used_.insert(name);
+    // Kernels read whole elements; a file may put them at odd addresses.
+    if (std::bit_cast<uintptr_t>(tensor.data) % static_cast<uint64_t>(DTypeBytes(tensor.dtype))) {
+      void* aligned = Allocate(tensor.bytes());
+      std::memcpy(aligned, tensor.data, static_cast<size_t>(tensor.bytes()));
+      tensor.data = aligned;
+    }
+    return tensor;
+  }
+
+  bool used(const std::string& name) const { return used_.contains(name); }
+
+ private:
+  const SafetensorsSet& files_;
+  Stream& stream_;
+  std::set<std::string> used_;
+};
+
+// Norms are ones; everything else is uniform with the standard deviation 0.02 that HF starts from.
+// Uniform, because a benchmark cares that numbers stay in range, and it costs a tenth of normal.
+class RandomSource : public TensorSource {
+ public:
+  RandomSource(DType dtype, uint64_t seed, Stream& stream)
+      : dtype_(dtype), seed_(seed), stream_(stream) {}
+
+  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
+    TensorView view{nullptr, dtype_, shape};
+    void* data = Allocate(view.bytes());
+    const uint64_t tensor_seed = RandomBits(seed_, num_tensors_++);
+    const bool is_norm = name.ends_with("norm.weight");
+    DispatchDType(dtype_, [&]<typename T>() {
+      T* out = static_cast<T*>(data);
+      const auto fill = [&](int64_t begin, int64_t end) {
+        if (is_norm) {
+          std::fill(out + begin, out + end, FromFloat<T>(1.0f));
+        } else {
+          Draw(tensor_seed, begin, end, out);
+        }
+      };
+      stream_.cpu_threads->ParallelFor(view.num_elements(), kGrain, fill);
+    });
+    view.data = data;
+    return view;
+  }
+
+ private:
+  // Four elements per draw, 16 bits each; begin is a multiple of 4.
+  template <typename T>
+  static void Draw(uint64_t seed, int64_t begin, int64_t end, T* out) {
+    constexpr float kStep = 0.02f * 1.7320508f / 32768.0f;  // sqrt(3): half width of std dev 1
+    for (int64_t i = begin; i < end; i += 4) {
+      uint64_t bits = RandomBits(seed, static_cast<uint64_t>(i));
+      const int64_t n = std::min<int64_t>(4, end - i);
+      for (int64_t j = 0; j < n; ++j, bits >>= 16) {
+        const float centred = static_cast<float>(static_cast<int32_t>(bits & 0xffffu)) - 32767.5f;
+        out[i + j] = FromFloat<T>(centred * kStep);
+      }
+    }
+  }
+
+  const DType dtype_;
+  const uint64_t seed_;
+  Stream& stream_;
+  uint64_t num_tensors_ = 0;
+};
+
+// Asks a source for every tensor of the architecture and packs it.
+class Builder {
+ public:
+  Builder(const ModelConfig& config, DType dtype, TensorSource& source, Stream& stream,
+          const LoadProgress& progress)
+      : config_(config), dtype_(dtype), source_(source), stream_(stream), progress_(progress) {}
+
+  Result<ModelWeights> Build() {
+    ModelWeights weights;
+    weights.dtype = dtype_;
+    const int64_t vocab = config_.vocab_size;
+    const int64_t hidden = config_.hidden_size;
+    ASSIGN_OR_RETURN(weights.embedding,
+                     Plain({{"model.embed_tokens.weight", {vocab, hidden}}}, dtype_));
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      weights.layers.emplace_back();
+      RETURN_IF_ERROR(
+          BuildLayer("model.layers." + std::to_string(layer) + ".", weights.layers.back()));
+    }
+    ASSIGN_OR_RETURN(weights.final_norm, Plain({{"model.norm.weight", {hidden}}}, DType::kF32));
+    if (config_.tied_embeddings) {
+      const TensorView table{weights.embedding.data(), dtype_, {vocab, hidden}};
+      weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
+    } else {
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({{"lm_head.weight", {vocab, hidden}}}));
+    }
+    return weights;
+  }
+
+ private:
+  struct Part {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+
+  Status BuildLayer(const std::string& prefix, LayerWeights& layer) {
+    const int64_t hidden = config_.hidden_size;
+    const int64_t intermediate = config_.intermediate_size;
+    const int64_t q = config_.q_size();
+    const int64_t kv = config_.kv_size();
+    const std::string attention = prefix + "self_attn.";
+    const std::string mlp = prefix + "mlp.";
+    ASSIGN_OR_RETURN(layer.attention_norm,
+                     Plain({{prefix + "input_layernorm.weight", {hidden}}}, DType::kF32));
+    ASSIGN_OR_RETURN(layer.qkv, Matrix({{attention + "q_proj.weight", {q, hidden}},
+                                        {attention + "k_proj.weight", {kv, hidden}},
+                                        {attention + "v_proj.weight", {kv, hidden}}}));
+    ASSIGN_OR_RETURN(layer.o, Matrix({{attention + "o_proj.weight", {hidden, q}}}));
+    ASSIGN_OR_RETURN(layer.mlp_norm,
+                     Plain({{prefix + "post_attention_layernorm.weight", {hidden}}}, DType::kF32));
+    ASSIGN_OR_RETURN(layer.gate_up, Matrix({{mlp + "gate_proj.weight", {intermediate, hidden}},
+                                            {mlp + "up_proj.weight", {intermediate, hidden}}}));
+    ASSIGN_OR_RETURN(layer.down, Matrix({{mlp + "down_proj.weight", {hidden, intermediate}}}));
+    if (config_.qkv_bias) {
+      ASSIGN_OR_RETURN(layer.qkv_bias, Plain({{attention + "q_proj.bias", {q}},
+                                              {attention + "k_proj.bias", {kv}},
+                                              {attention + "v_proj.bias", {kv}}},
+                                             DType::kF32));
+    }
+    if (config_.o_bias) {
+      ASSIGN_OR_RETURN(layer.o_bias, Plain({{attention + "o_proj.bias", {hidden}}}, DType::kF32));
+    }
+    if (config_.mlp_bias) {
+      ASSIGN_OR_RETURN(layer.gate_up_bias, Plain({{mlp + "gate_proj.bias", {intermediate}},
+                                                  {mlp + "up_proj.bias", {intermediate}}},
+                                                 DType::kF32));
+      ASSIGN_OR_RETURN(layer.down_bias, Plain({{mlp + "down_proj.bias", {hidden}}}, DType::kF32));
+    }
+    if (config_.qk_norm) {
+      const std::vector<int64_t> head = {config_.head_dim};
+      ASSIGN_OR_RETURN(layer.q_norm, Plain({{attention + "q_norm.weight", head}}, DType::kF32));
+      ASSIGN_OR_RETURN(layer.k_norm, Plain({{attention + "k_norm.weight", head}}, DType::kF32));
+    }
+    return OkStatus();
+  }
+
+  // The parts stacked and packed for GEMM.
+  Result<GemmWeight> Matrix(const std::vector<Part>& parts) {
+    ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
+    GemmWeight weight = GemmWeight::Pack(views, dtype_, stream_);
+    Finish(views);
+    return weight;
+  }
+
+  // The parts one after the other, as they are.
+  Result<Buffer> Plain(const std::vector<Part>& parts, DType dtype) {
+    ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
+    int64_t num_elements = 0;
+    for (const TensorView& view : views) num_elements += view.num_elements();
+    Buffer buffer(num_elements * DTypeBytes(dtype));
+    char* out = buffer.as<char>();
+    for (const TensorView& view : views) {
+      ConvertElements(view.dtype, view.data, dtype, out, view.num_elements());
+      out += view.num_elements() * DTypeBytes(dtype);
+    }
+    Finish(views);
+    return buffer;
+  }
+
+  Result<std::vector<TensorView>> Get(const std::vector<Part>& parts) {
+    std::vector<TensorView> views;
+    for (const Part& part : parts) {
+      ASSIGN_OR_RETURN(TensorView view, source_.Get(part.name, part.shape));
+      views.push_back(std::move(view));
+    }
+    return views;
+  }
+
+  void Finish(const std::vector<TensorView>& views) {
+    for (const TensorView& view : views) num_done_ += view.num_elements();
+    source_.Release();
+    if (progress_) progress_(num_done_, config_.num_parameters());
+  }
+
+  const ModelConfig& config_;
+  const DType dtype_;
+  TensorSource& source_;
+  Stream& stream_;
+  const LoadProgress& progress_;
+  int64_t num_done_ = 0;
+};
+
+// What is in the files and was not used: refused where it is part of a module that we compute.
+Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
+                   const ModelConfig& config) {
+  std::vector<std::string> foreign;
+  for (const std::string& name : files.Names()) {
+    if (source.used(name)) continue;
+    // A table of frequencies that old checkpoints carry; computed here.
+    if (name.ends_with("rotary_emb.inv_freq")) continue;
+    // Saved although tied; HF does not read it either.
+    if (config.tied_embeddings && name == "lm_head.weight") continue;
+    const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
+                         name.starts_with("model.embed_tokens.") || name.starts_with("lm_head.");
+    if (is_ours) {
+      return UnimplementedError("tensor " + name + " is in the files, but a " +
+                                std::string(ArchitectureName(config.architecture)) +
+                                " of this config.json has no such tensor");
+    }
+    foreign.push_back(name);
+  }
+  if (!foreign.empty()) {
+    LOG_WARN("{} tensors belong to no part of the model and are not read: {}{}", foreign.size(),
+             foreign.front(), foreign.size() > 1 ? ", ..." : "");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+int64_t ModelWeights::bytes() const {
+  int64_t total = embedding.bytes() + final_norm.bytes() + lm_head.bytes();
+  for (const LayerWeights& layer : layers) {
+    for (const GemmWeight* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      total += weight->bytes();
+    }
+    for (const Buffer* buffer :
+         {&layer.attention_norm, &layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.o_bias,
+          &layer.mlp_norm, &layer.gate_up_bias, &layer.down_bias}) {
+      total += buffer->bytes();
+    }
+  }
+  return total;
+}
+
+DType ServingDType(const ModelConfig& config, std::optional<DType> asked) {
+  if (asked.has_value()) return *asked;
+  return config.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
+                                 DType dtype, Stream& stream, const LoadProgress& progress) {
+  if (dtype == DType::kF16) {
+    return UnimplementedError("serving in fp16 is not supported; supported: fp32, bf16");
+  }
+  ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
+  FileSource source(files, stream);
+  Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
+  if (!weights.ok()) return weights;
+  RETURN_IF_ERROR(CheckUnused(files, source, config));
+  return weights;
+}
+
+ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
+                           const LoadProgress& progress) {
+  CHECK(dtype != DType::kF16) << "serving dtypes are fp32 and bf16";
+  RandomSource source(dtype, seed, stream);
+  Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
+  CHECK(weights.ok()) << weights.status().ToString();
+  return std::move(*weights);
+}
+
+}  // namespace graft

@@ -1,0 +1,63 @@
+// ModelWeights: a base model's bytes in the layouts its kernels want. Projections that share an
+// input are stacked (q, k, v; gate, up) so that each is one GEMM. Matrices are in the serving dtype
+// (fp32 or bf16), norms and biases in fp32. Immutable once made; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/gemm/gemm.h"
+#include "model/config.h"
+#include "tensor/buffer.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// Biases and q/k norms that the architecture does not have are empty: data() is null.
+struct LayerWeights {
+  Buffer attention_norm;  // fp32 [hidden]; HF's input_layernorm
+  GemmWeight qkv;         // [q + k + v, hidden]
+  Buffer qkv_bias;        // fp32
+  Buffer q_norm;          // fp32 [head_dim]
+  Buffer k_norm;
+  GemmWeight o;  // [hidden, q]
+  Buffer o_bias;
+  Buffer mlp_norm;     // fp32 [hidden]; HF's post_attention_layernorm
+  GemmWeight gate_up;  // [2 intermediate, hidden]
+  Buffer gate_up_bias;
+  GemmWeight down;  // [hidden, intermediate]
+  Buffer down_bias;
+};
+
+struct ModelWeights {
+  DType dtype = DType::kF32;
+  Buffer embedding;  // [vocab, hidden] of dtype
+  std::vector<LayerWeights> layers;
+  Buffer final_norm;   // fp32 [hidden]
+  GemmWeight lm_head;  // [vocab, hidden]; of tied embeddings, the same numbers packed
+
+  int64_t bytes() const;
+};
+
+// The dtype to serve in: `asked`, else bf16 for a bf16 checkpoint and fp32 for all others (fp16's
+// small numbers would drown in bf16).
+DType ServingDType(const ModelConfig& config, std::optional<DType> asked);
+
+// Called with parameters done and in total, on the loading thread.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
+// Reads an HF folder's tensors. Errors name the tensor: missing, of the wrong shape or dtype,
+// holding NaN or Inf, or belonging to a module of ours that does not have it (a bias where the
+// config says none). Tensors of other modules are listed in the log and left alone.
+Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
+                                 DType dtype, Stream& stream, const LoadProgress& progress = {});
+
+// Weights drawn from (seed, tensor, element) with HF's initial spread, for benchmarks of any shape.
+// The same on any number of threads.
+ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
+                           const LoadProgress& progress = {});
+
+}  // namespace graft
