@@ -1,0 +1,76 @@
+// The tokens that stand beside the model's own: found in the text before anything else looks at it,
+// never split. Immutable once built, any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "text/normalizer.h"
+
+namespace graft {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;      // left out by skip_special_tokens
+  bool normalized = false;   // looked for in the normalized text, not in the original
+  bool single_word = false;  // only where no word character touches it
+  bool lstrip = false;       // takes the white space on its left with it
+  bool rstrip = false;
+};
+
+// Byte trie that finds the longest of its keys at a position.
+class TokenTrie {
+ public:
+  void Insert(std::string_view key, int32_t value);
+  // The value and length of the longest key that `text` has at `pos`.
+  struct Match {
+    int32_t value;
+    size_t bytes;
+  };
+  std::optional<Match> LongestAt(std::string_view text, size_t pos) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<unsigned char, int32_t>> children;
+    int32_t value = -1;
+  };
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::array<int32_t, 256> roots_ = {};  // the children of node 0; 0: none
+};
+
+class AddedTokens {
+ public:
+  static Result<AddedTokens> Build(std::vector<AddedToken> tokens, const Normalizer& normalizer);
+
+  // A part of the text: a token, or what lies between tokens.
+  struct Part {
+    size_t begin;
+    size_t end;
+    const AddedToken* token;  // nullptr: plain text
+  };
+  // The parts of `text` from left to right, by the tokens that are looked for in the original text
+  // (`normalized` false) or in a normalized part of it (true). None is empty but of tokens.
+  std::vector<Part> Split(std::string_view text, bool normalized) const;
+
+  const AddedToken* Find(int32_t id) const;
+  const AddedToken* Find(std::string_view content) const;
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+  int32_t id_end() const { return id_end_; }  // one past the largest id
+
+ private:
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<int32_t, size_t> by_id_;
+  std::unordered_map<std::string, size_t> by_content_;
+  TokenTrie original_;
+  TokenTrie normalized_;
+  int32_t id_end_ = 0;
+};
+
+}  // namespace graft

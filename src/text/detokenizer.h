@@ -1,0 +1,29 @@
+// Token ids in, text out, one token at a time: the concatenation of what Push and Flush return is
+// Tokenizer::Decode of all ids, and every piece is whole UTF-8. One thread; must not outlive its
+// Tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "text/decoder.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+class Detokenizer {
+ public:
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
+
+  // The text that has become certain with this token; often "" while a character is incomplete.
+  std::string Push(int32_t id);
+  // What was held back; incomplete characters become U+FFFD. The next Push starts a new text.
+  std::string Flush();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_tokens_;
+  DecodeStream stream_;
+};
+
+}  // namespace graft

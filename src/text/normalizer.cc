@@ -1,0 +1,142 @@
+#include "text/normalizer.h"
+
+#include <map>
+
+#include "text/byte_level.h"
+#include "text/json_field.h"
+#include "text/utf8.h"
+
+namespace graft {
+namespace {
+
+constexpr const char* kSupported =
+    "NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, StripAccents, ByteLevel, Sequence";
+
+const std::map<std::string, NormalForm>& FormsByName() {
+  static const auto* const forms =
+      new std::map<std::string, NormalForm>{{"NFC", NormalForm::kNfc},
+                                            {"NFD", NormalForm::kNfd},
+                                            {"NFKC", NormalForm::kNfkc},
+                                            {"NFKD", NormalForm::kNfkd}};
+  return *forms;
+}
+
+std::string Lowercase(std::string_view text) {
+  std::string lower;
+  lower.reserve(text.size());
+  for (size_t pos = 0; pos < text.size();) AppendLowercase(NextCodePoint(text, &pos), &lower);
+  return lower;
+}
+
+std::string StripAccents(std::string_view text) {
+  std::string stripped;
+  stripped.reserve(text.size());
+  for (size_t pos = 0; pos < text.size();) {
+    const size_t begin = pos;
+    if (!IsUnicodeMark(NextCodePoint(text, &pos))) stripped.append(text.substr(begin, pos - begin));
+  }
+  return stripped;
+}
+
+std::string Strip(std::string_view text, bool left, bool right) {
+  size_t begin = 0;
+  for (size_t pos = 0; left && pos < text.size();) {
+    if (!IsUnicodeWhitespace(NextCodePoint(text, &pos))) break;
+    begin = pos;
+  }
+  size_t end = text.size();
+  for (size_t pos = end; right && pos > begin;) {
+    if (!IsUnicodeWhitespace(PreviousCodePoint(text, &pos))) break;
+    end = pos;
+  }
+  return std::string(text.substr(begin, end - begin));
+}
+
+}  // namespace
+
+Result<Normalizer> Normalizer::Parse(const Json& json) {
+  Normalizer normalizer;
+  if (!json.is_null()) RETURN_IF_ERROR(normalizer.AddSteps(json));
+  return normalizer;
+}
+
+Status Normalizer::AddSteps(const Json& json) {
+  ASSIGN_OR_RETURN(const std::string type, TypeOf(json, "normalizer"));
+  if (type == "Sequence") {
+    const auto list = json.find("normalizers");
+    if (list == json.end() || !list->is_array()) {
+      return InvalidArgumentError("normalizer Sequence has no list 'normalizers'");
+    }
+    for (const Json& member : *list) RETURN_IF_ERROR(AddSteps(member));
+    return OkStatus();
+  }
+  Result<Step> step = ParseStep(json, type);
+  if (!step.ok()) return step.status().WithContext("normalizer " + type);
+  steps_.push_back(*std::move(step));
+  return OkStatus();
+}
+
+Result<Normalizer::Step> Normalizer::ParseStep(const Json& json, const std::string& type) {
+  const auto form = FormsByName().find(type);
+  if (form != FormsByName().end()) return Step{.kind = Kind::kUnicode, .form = form->second};
+  if (type == "Lowercase") return Step{.kind = Kind::kLowercase};
+  if (type == "StripAccents") return Step{.kind = Kind::kStripAccents};
+  if (type == "ByteLevel") return Step{.kind = Kind::kByteLevel};
+  if (type == "Strip") {
+    Step step{.kind = Kind::kStrip};
+    ASSIGN_OR_RETURN(step.left, BoolField(json, "strip_left", true));
+    ASSIGN_OR_RETURN(step.right, BoolField(json, "strip_right", true));
+    return step;
+  }
+  if (type == "Prepend") {
+    Step step{.kind = Kind::kPrepend};
+    ASSIGN_OR_RETURN(step.content, StringField(json, "prepend", ""));
+    return step;
+  }
+  if (type == "Replace") {
+    Step step{.kind = Kind::kReplace};
+    ASSIGN_OR_RETURN(step.content, StringField(json, "content", ""));
+    ASSIGN_OR_RETURN(step.pattern, Pattern::Parse(json.value("pattern", Json())));
+    return step;
+  }
+  return UnsupportedComponent("normalizer", type, kSupported);
+}
+
+Status Normalizer::Apply(std::string* text) const {
+  for (const Step& step : steps_) RETURN_IF_ERROR(ApplyStep(step, text));
+  return OkStatus();
+}
+
+Status Normalizer::ApplyStep(const Step& step, std::string* text) {
+  switch (step.kind) {
+    case Kind::kUnicode: {
+      ASSIGN_OR_RETURN(*text, NormalizeUnicode(*text, step.form));
+      break;
+    }
+    case Kind::kPrepend:
+      if (!text->empty()) text->insert(0, step.content);
+      break;
+    case Kind::kReplace: {
+      ASSIGN_OR_RETURN(*text, step.pattern->ReplaceAll(*text, step.content));
+      break;
+    }
+    case Kind::kLowercase:
+      *text = Lowercase(*text);
+      break;
+    case Kind::kStrip:
+      *text = Strip(*text, step.left, step.right);
+      break;
+    case Kind::kStripAccents:
+      *text = StripAccents(*text);
+      break;
+    case Kind::kByteLevel: {
+      std::string mapped;
+      AppendByteLevel(*text, &mapped);
+      *text = std::move(mapped);
+      break;
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace graft

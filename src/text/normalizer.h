@@ -1,0 +1,41 @@
+// The normalizer of a tokenizer.json: rewrites a text before it is split. Immutable, any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "text/pattern.h"
+#include "text/unicode.h"
+
+namespace graft {
+
+class Normalizer {
+ public:
+  Normalizer() = default;  // changes nothing
+  // `json` may be null. kUnimplemented names a type that is not supported.
+  static Result<Normalizer> Parse(const Json& json);
+
+  bool empty() const { return steps_.empty(); }
+  // `text` is valid UTF-8 and stays so.
+  Status Apply(std::string* text) const;
+
+ private:
+  enum class Kind { kUnicode, kPrepend, kReplace, kLowercase, kStrip, kStripAccents, kByteLevel };
+  struct Step {
+    Kind kind;
+    NormalForm form = NormalForm::kNfc;
+    std::string content;             // of kPrepend and kReplace
+    std::optional<Pattern> pattern;  // of kReplace
+    bool left = false;               // of kStrip
+    bool right = false;
+  };
+  Status AddSteps(const Json& json);
+  static Result<Step> ParseStep(const Json& json, const std::string& type);
+  static Status ApplyStep(const Step& step, std::string* text);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace graft

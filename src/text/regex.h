@@ -1,0 +1,43 @@
+// A regular expression over Unicode text with the meaning Oniguruma gives it (the oracle's engine),
+// run by PCRE2. What the two read differently is translated, or refused by name. Matching has a
+// limit, past which it is an error. Immutable, any thread. The one door to PCRE2.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+// A half-open range of bytes of the text that was searched.
+struct TextRange {
+  size_t begin;
+  size_t end;
+};
+
+class Regex {
+ public:
+  // kInvalidArgument where the pattern is wrong, kUnimplemented where it uses what is not
+  // supported.
+  static Result<Regex> Compile(std::string_view pattern);
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
+  ~Regex();
+
+  // All matches from left to right, not overlapping; `text` is valid UTF-8. kResourceExhausted
+  // where the text drives the pattern past the match limit.
+  Status FindAll(std::string_view text, std::vector<TextRange>* matches) const;
+
+ private:
+  struct Code;
+  explicit Regex(std::unique_ptr<Code> code);
+  std::unique_ptr<Code> code_;
+};
+
+// The pattern in PCRE2's words. Public for its tests.
+Result<std::string> TranslateRegex(std::string_view pattern);
+
+}  // namespace graft

@@ -1,0 +1,92 @@
+#include "text/sentencepiece_model.h"
+
+#include <sentencepiece_processor.h>
+
+#include "text/tokenizer_json.h"
+
+namespace graft {
+namespace {
+
+// normalizer_spec { add_dummy_prefix: false } of sentencepiece's ModelProto. Appended to a file it
+// overrides the file's: protobuf joins messages that come twice, and the last value of a field
+// wins.
+constexpr std::string_view kNoDummyPrefix("\x1A\x02\x18\x00", 4);
+constexpr const char* kMetaspace = "\xE2\x96\x81";  // U+2581
+
+class SentencePieceModel : public TokenModel {
+ public:
+  Status Load(std::string_view bytes) {
+    const auto status = processor_.LoadFromSerializedProto({bytes.data(), bytes.size()});
+    if (status.ok()) return OkStatus();
+    return InvalidArgumentError("not a sentencepiece model: " + std::string(status.message()));
+  }
+
+  Status Encode(std::span<const Word> words, std::vector<int32_t>* ids) const override {
+    std::vector<int> word_ids;
+    for (const Word& word : words) {
+      const auto status = processor_.Encode({word.text.data(), word.text.size()}, &word_ids);
+      if (!status.ok()) return InternalError("sentencepiece: " + std::string(status.message()));
+      ids->insert(ids->end(), word_ids.begin(), word_ids.end());
+    }
+    return OkStatus();
+  }
+  std::optional<int32_t> TokenId(std::string_view token) const override {
+    const int id = processor_.PieceToId({token.data(), token.size()});
+    // What it does not know has the id of the unknown piece.
+    if (id < 0 || id >= size() || processor_.IdToPiece(id) != token) return std::nullopt;
+    return id;
+  }
+  std::string_view Token(int32_t id) const override {
+    return id >= 0 && id < size() ? std::string_view(processor_.IdToPiece(id)) : "";
+  }
+  int32_t size() const override { return processor_.GetPieceSize(); }
+
+  // Whether a text gets a space before it.
+  bool AddsDummyPrefix() const {
+    std::vector<std::string> pieces;
+    const bool encoded = processor_.Encode("a", &pieces).ok();
+    return encoded && !pieces.empty() && pieces.front().starts_with(kMetaspace);
+  }
+
+  std::vector<AddedToken> SpecialTokens() const {
+    std::vector<AddedToken> tokens;
+    for (int id = 0; id < size(); ++id) {
+      const bool special = processor_.IsControl(id) || processor_.IsUnknown(id);
+      if (special)
+        tokens.push_back({.id = id, .content = processor_.IdToPiece(id), .special = true});
+    }
+    return tokens;
+  }
+  std::string BosToken() const { return std::string(Token(processor_.bos_id())); }
+  std::string EosToken() const { return std::string(Token(processor_.eos_id())); }
+
+ private:
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+}  // namespace
+
+Result<TokenizerParts> ParseSentencePieceModel(std::string bytes, const TokenizerConfig& config) {
+  auto model = std::make_unique<SentencePieceModel>();
+  RETURN_IF_ERROR(model->Load(bytes));
+  const bool adds_prefix = model->AddsDummyPrefix();
+  TokenizerParts parts;
+  if (adds_prefix && !config.legacy) {
+    // Only the start of the text gets its space, not what follows a special token.
+    parts.pre_tokenizer = PreTokenizer::MetaspaceFirst();
+    RETURN_IF_ERROR(model->Load(bytes.append(kNoDummyPrefix)));
+  }
+  parts.bos_token = config.bos_token.empty() ? model->BosToken() : config.bos_token;
+  parts.eos_token = config.eos_token.empty() ? model->EosToken() : config.eos_token;
+  ASSIGN_OR_RETURN(parts.added_tokens,
+                   JoinAddedTokens(model->SpecialTokens(), config, *model, parts.normalizer));
+  const AddedToken* bos = parts.added_tokens.Find(parts.bos_token);
+  const AddedToken* eos = parts.added_tokens.Find(parts.eos_token);
+  if (config.add_bos_token.value_or(true) && bos != nullptr) parts.prefix_ids = {bos->id};
+  if (config.add_eos_token.value_or(false) && eos != nullptr) parts.suffix_ids = {eos->id};
+  parts.decoder = Decoder::Metaspace(adds_prefix);
+  parts.model = std::move(model);
+  return parts;
+}
+
+}  // namespace graft

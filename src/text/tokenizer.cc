@@ -1,0 +1,92 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+
+#include "text/detokenizer.h"
+#include "text/text_arena.h"
+#include "text/utf8.h"
+
+namespace graft {
+
+Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
+                                               bool add_special_tokens) const {
+  if (text.size() > kTextBytesMax) {
+    return ResourceExhaustedError("text of " + std::to_string(text.size()) +
+                                  " bytes, the limit is " + std::to_string(kTextBytesMax));
+  }
+  if (!IsValidUtf8(text)) return InvalidArgumentError("text is not valid UTF-8");
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 8);
+  if (add_special_tokens) ids = parts_.prefix_ids;
+  for (const AddedTokens::Part& part : parts_.added_tokens.Split(text, /*normalized=*/false)) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+      continue;
+    }
+    RETURN_IF_ERROR(
+        EncodePlain(text.substr(part.begin, part.end - part.begin), part.begin == 0, &ids));
+  }
+  if (add_special_tokens) {
+    ids.insert(ids.end(), parts_.suffix_ids.begin(), parts_.suffix_ids.end());
+  }
+  return ids;
+}
+
+// A text between added tokens: normalized, searched for the added tokens that are looked for in
+// normalized text, cut into words, tokenized.
+Status Tokenizer::EncodePlain(std::string_view text, bool at_start,
+                              std::vector<int32_t>* ids) const {
+  std::string normalized;
+  if (!parts_.normalizer.empty()) {
+    normalized = text;
+    RETURN_IF_ERROR(parts_.normalizer.Apply(&normalized));
+    text = normalized;
+  }
+  TextArena arena;
+  std::vector<Word> words;
+  for (const AddedTokens::Part& part : parts_.added_tokens.Split(text, /*normalized=*/true)) {
+    if (part.token != nullptr) {
+      ids->push_back(part.token->id);
+      continue;
+    }
+    words.assign(1, {text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0});
+    RETURN_IF_ERROR(parts_.pre_tokenizer.Apply(&words, &arena));
+    RETURN_IF_ERROR(parts_.model->Encode(words, ids));
+  }
+  return OkStatus();
+}
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  Detokenizer detokenizer(*this, skip_special_tokens);
+  std::string text;
+  for (const int32_t id : ids) text += detokenizer.Push(id);
+  return text += detokenizer.Flush();
+}
+
+std::string Tokenizer::TokenBytes(int32_t id) const {
+  const AddedToken* added = parts_.added_tokens.Find(id);
+  if (added != nullptr) return added->content;
+  return parts_.decoder.TokenBytes(parts_.model->Token(id));
+}
+
+bool Tokenizer::IsSpecial(int32_t id) const {
+  const AddedToken* added = parts_.added_tokens.Find(id);
+  return added != nullptr && added->special;
+}
+
+std::optional<int32_t> Tokenizer::TokenId(std::string_view token) const {
+  const AddedToken* added = parts_.added_tokens.Find(token);
+  if (added != nullptr) return added->id;
+  return parts_.model->TokenId(token);
+}
+
+int32_t Tokenizer::vocab_size() const {
+  return std::max(parts_.model->size(), parts_.added_tokens.id_end());
+}
+
+std::string_view Tokenizer::TokenText(int32_t id) const {
+  const AddedToken* added = parts_.added_tokens.Find(id);
+  return added != nullptr ? added->content : parts_.model->Token(id);
+}
+
+}  // namespace graft

@@ -1,0 +1,174 @@
+#include "text/tokenizer_json.h"
+
+#include <algorithm>
+#include <set>
+
+#include "text/bpe_model.h"
+#include "text/json_field.h"
+#include "text/post_processor.h"
+
+namespace graft {
+namespace {
+
+// A merge is written "left right" or ["left", "right"].
+Result<std::pair<std::string, std::string>> ParseMerge(const Json& json) {
+  if (json.is_string()) {
+    const std::string& text = json.get_ref<const std::string&>();
+    const size_t space = text.find(' ');
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
+      return std::pair(text.substr(0, space), text.substr(space + 1));
+    }
+  } else if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
+    return std::pair(json[0].get<std::string>(), json[1].get<std::string>());
+  }
+  return InvalidArgumentError("a merge must be \"left right\" or [\"left\", \"right\"], not " +
+                              DumpJson(json).substr(0, 100));
+}
+
+// Fields of a BPE model that must be absent, null, zero or "".
+Status RefuseUnsupportedFields(const Json& model) {
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    const Json field = model.value(key, Json());
+    const bool unused = field.is_null() ||
+                        (field.is_string() && field.get<std::string>().empty()) ||
+                        (field.is_number() && field.get<double>() == 0);
+    if (!unused) {
+      return UnimplementedError("model BPE with '" + std::string(key) + "' is not supported");
+    }
+  }
+  return OkStatus();
+}
+
+Status ParseVocabulary(const Json& model, BpeSpec* spec) {
+  const auto vocabulary = model.find("vocab");
+  if (vocabulary == model.end() || !vocabulary->is_object()) {
+    return InvalidArgumentError("model BPE has no object 'vocab'");
+  }
+  spec->vocabulary.reserve(vocabulary->size());
+  for (const auto& [token, id] : vocabulary->items()) {
+    if (!id.is_number_integer()) return InvalidArgumentError("vocab: ids must be whole numbers");
+    spec->vocabulary.emplace_back(token, id.get<int64_t>());
+  }
+  return OkStatus();
+}
+
+Status ParseMerges(const Json& model, BpeSpec* spec) {
+  const auto merges = model.find("merges");
+  if (merges == model.end() || !merges->is_array()) {
+    return InvalidArgumentError("model BPE has no list 'merges'");
+  }
+  spec->merges.reserve(merges->size());
+  for (const Json& member : *merges) {
+    ASSIGN_OR_RETURN(auto merge, ParseMerge(member));
+    spec->merges.push_back(std::move(merge));
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<TokenModel>> ParseModel(const Json& json) {
+  if (!json.is_object()) return InvalidArgumentError("'model' must be an object");
+  // Old files leave the type out; what has merges is BPE.
+  ASSIGN_OR_RETURN(const std::string type,
+                   StringField(json, "type", json.contains("merges") ? "BPE" : ""));
+  if (type != "BPE") return UnsupportedComponent("model", type, "BPE");
+  RETURN_IF_ERROR(RefuseUnsupportedFields(json));
+  BpeSpec spec;
+  RETURN_IF_ERROR(ParseVocabulary(json, &spec));
+  RETURN_IF_ERROR(ParseMerges(json, &spec));
+  ASSIGN_OR_RETURN(const std::string unk_token, StringField(json, "unk_token", ""));
+  if (!unk_token.empty()) spec.unk_token = unk_token;
+  ASSIGN_OR_RETURN(spec.fuse_unk, BoolField(json, "fuse_unk", false));
+  ASSIGN_OR_RETURN(spec.byte_fallback, BoolField(json, "byte_fallback", false));
+  ASSIGN_OR_RETURN(spec.ignore_merges, BoolField(json, "ignore_merges", false));
+  ASSIGN_OR_RETURN(std::unique_ptr<TokenModel> model, BpeModel::Build(std::move(spec)));
+  return model;
+}
+
+Result<std::vector<AddedToken>> ParseAddedTokens(const Json& json) {
+  std::vector<AddedToken> tokens;
+  if (json.is_null()) return tokens;
+  if (!json.is_array()) return InvalidArgumentError("'added_tokens' must be a list");
+  for (const Json& member : json) {
+    if (!member.is_object()) return InvalidArgumentError("an added token must be an object");
+    ASSIGN_OR_RETURN(const int64_t id, IntField(member, "id", -1));
+    ASSIGN_OR_RETURN(AddedToken token, ParseAddedToken(member, id));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// LlamaTokenizer writes its own post-processor over the file's.
+Status ApplyLlamaConfig(const TokenizerConfig& config, TokenizerParts* parts) {
+  const bool decides = config.add_bos_token.has_value() || config.add_eos_token.has_value();
+  if (!config.IsLlamaFamily() || !decides) return OkStatus();
+  const auto ids_of = [&](const std::string& token) -> Result<std::vector<int32_t>> {
+    const AddedToken* added = parts->added_tokens.Find(token);
+    if (added != nullptr) return std::vector<int32_t>{added->id};
+    const std::optional<int32_t> id = parts->model->TokenId(token);
+    if (id.has_value()) return std::vector<int32_t>{*id};
+    return InvalidArgumentError("token '" + token +
+                                "' of tokenizer_config.json is not in the vocabulary");
+  };
+  parts->prefix_ids.clear();
+  parts->suffix_ids.clear();
+  if (config.add_bos_token.value_or(true)) {
+    ASSIGN_OR_RETURN(parts->prefix_ids, ids_of(config.bos_token));
+  }
+  if (config.add_eos_token.value_or(false)) {
+    ASSIGN_OR_RETURN(parts->suffix_ids, ids_of(config.eos_token));
+  }
+  return OkStatus();
+}
+
+Result<TokenizerParts> ParseParts(const Json& json, const TokenizerConfig& config) {
+  if (!json.is_object()) return InvalidArgumentError("must hold an object");
+  const auto section = [&](const char* key) { return json.value(key, Json()); };
+  TokenizerParts parts;
+  const auto model = json.find("model");
+  if (model == json.end()) return InvalidArgumentError("there is no 'model'");
+  ASSIGN_OR_RETURN(parts.model, ParseModel(*model));
+  ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(section("normalizer")));
+  ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse(section("pre_tokenizer")));
+  ASSIGN_OR_RETURN(parts.decoder, Decoder::Parse(section("decoder")));
+  ASSIGN_OR_RETURN(const PostProcessor post, PostProcessor::Parse(section("post_processor")));
+  parts.prefix_ids = post.prefix_ids;
+  parts.suffix_ids = post.suffix_ids;
+  ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ParseAddedTokens(section("added_tokens")));
+  ASSIGN_OR_RETURN(parts.added_tokens,
+                   JoinAddedTokens(std::move(tokens), config, *parts.model, parts.normalizer));
+  RETURN_IF_ERROR(ApplyLlamaConfig(config, &parts));
+  parts.bos_token = config.bos_token;
+  parts.eos_token = config.eos_token;
+  return parts;
+}
+
+}  // namespace
+
+Result<AddedTokens> JoinAddedTokens(std::vector<AddedToken> tokens, const TokenizerConfig& config,
+                                    const TokenModel& model, const Normalizer& normalizer) {
+  tokens.insert(tokens.end(), config.added_tokens.begin(), config.added_tokens.end());
+  // The config's tokens without ids are special if the vocabulary holds them.
+  std::vector<std::string> special = config.special_tokens;
+  for (const std::string& token : {config.bos_token, config.eos_token, config.unk_token}) {
+    special.push_back(token);
+  }
+  for (const std::string& content : special) {
+    const std::optional<int32_t> id = model.TokenId(content);
+    if (id.has_value()) tokens.push_back({.id = *id, .content = content, .special = true});
+  }
+  std::set<std::string> seen;
+  std::vector<AddedToken> joined;
+  for (AddedToken& token : tokens) {
+    if (token.content.empty() || !seen.insert(token.content).second) continue;
+    token.id = model.TokenId(token.content).value_or(token.id);
+    joined.push_back(std::move(token));
+  }
+  return AddedTokens::Build(std::move(joined), normalizer);
+}
+
+Result<TokenizerParts> ParseTokenizerJson(std::string_view text, const TokenizerConfig& config) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  return ParseParts(json, config);
+}
+
+}  // namespace graft
