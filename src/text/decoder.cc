@@ -186,7 +186,7 @@ void DecodeStream::Feed(size_t step_idx, std::string token, std::string* out) {
       return Feed(step_idx + 1, ReplaceCharacter(token, step.content, strips ? "" : " "), out);
     }
     case Kind::kJoinBySpace:
-      return Feed(step_idx + 1, first ? std::move(token) : " " + token, out);
+      return Feed(step_idx + 1, first ? std::move(token) : std::string(1, ' ').append(token), out);
   }
 }
 

@@ -160,7 +160,7 @@ Status PreTokenizer::ApplyStep(const Step& step, std::vector<Word>* words, TextA
 std::string_view PreTokenizer::Prepare(const Step& step, const Word& word, TextArena* arena) {
   if (step.kind == Kind::kByteLevel) {
     if (!step.add_prefix_space || word.text.starts_with(' ')) return word.text;
-    return arena->Add(" " + std::string(word.text));
+    return arena->Add(std::string(1, ' ').append(word.text));
   }
   if (step.kind != Kind::kMetaspace) return word.text;
   std::string text;
