@@ -266,8 +266,8 @@ class GemmRun {
     });
   }
 
-  // Far enough ahead to hide the way from memory, near enough to stay in the first-level cache.
-  static constexpr int64_t kPrefetchBytes = 4096;
+  // Far enough ahead to hide the way from memory at full bandwidth (measured: 4 KiB is too near).
+  static constexpr int64_t kPrefetchBytes = 12288;
 
   const GemmCpuArgs args_;
   const int64_t num_blocks_;
