@@ -1,0 +1,131 @@
+// What the engine's tests share: an engine over a FakeExecutor with adapters to load and retire,
+// and clients that collect their events. One thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/fake_executor.h"
+
+namespace graft {
+
+inline constexpr int32_t kEosToken = 0;
+
+inline ExecutorLimits TestLimits() {
+  return {.sequences_max = 8,
+          .step_tokens_max = 32,
+          .context_tokens_max = 64,
+          .num_pages = 64,
+          .page_tokens = 4,
+          .vocab_size = 50,
+          .adapters_max = 4};
+}
+
+inline EngineOptions TestOptions() {
+  EngineOptions options;
+  options.eos_token_ids = {kEosToken};
+  return options;
+}
+
+// A request and what came back of it.
+struct TestClient {
+  Request request;
+  std::shared_ptr<TokenStream> stream = std::make_shared<TokenStream>();
+  std::vector<TokenEvent> events;
+
+  void Collect() {
+    while (auto event = stream->TryPop()) {
+      EXPECT_TRUE(!done()) << "an event after the last";
+      events.push_back(std::move(*event));
+    }
+  }
+  bool done() const {
+    return !events.empty() && events.back().finish_reason != FinishReason::kNone;
+  }
+  const TokenEvent& last() const { return events.back(); }
+  std::vector<int32_t> output() const {
+    std::vector<int32_t> tokens;
+    for (const TokenEvent& event : events) {
+      if (event.token >= 0) tokens.push_back(event.token);
+    }
+    return tokens;
+  }
+};
+
+class EngineHarness {
+ public:
+  explicit EngineHarness(const ExecutorLimits& limits = TestLimits(),
+                         const EngineOptions& options = TestOptions())
+      : executor(limits),
+        adapters(limits.adapters_max, [this](int32_t slot) { executor.SetAdapter(slot, ""); }),
+        engine(executor, adapters, clock, metrics, options) {}
+
+  // False: no slot is free, or the content is loaded.
+  bool LoadAdapter(const std::string& hash) {
+    const Result<int32_t> slot = adapters.Reserve();
+    if (!slot.ok()) return false;
+    if (!adapters.Publish(*slot, hash).ok()) {
+      adapters.Abandon(*slot);
+      return false;
+    }
+    executor.SetAdapter(*slot, hash);
+    return true;
+  }
+
+  Request MakeRequest(std::vector<int32_t> prompt, int32_t tokens_max) {
+    Request request;
+    request.id = ++last_id;
+    request.prompt_tokens = std::move(prompt);
+    request.sampling.tokens_max = tokens_max;
+    request.sampling.seed = SeedOfTenant("", static_cast<uint32_t>(last_id));
+    request.sampling.ignore_eos = true;
+    return request;
+  }
+
+  // Accepted, or the test fails.
+  std::unique_ptr<TestClient> Submit(Request request) {
+    auto client = std::make_unique<TestClient>();
+    client->request = request;
+    const Status status = engine.Submit(std::move(request), client->stream);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return client;
+  }
+
+  bool Step() {
+    clock.AdvanceNs(1000);
+    const bool ran = engine.Step();
+    const Status status = engine.CheckIntegrity();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return ran;
+  }
+
+  // Steps until nothing is left; a request that never ends fails the test.
+  void RunAll() {
+    for (int step = 0; Step(); ++step) ASSERT_LT(step, 100000) << "no progress";
+  }
+
+  std::vector<int32_t> Reference(const Request& request) const {
+    const int32_t eos[] = {kEosToken};
+    return ReferenceOutput(request, eos, executor.limits());
+  }
+
+  FakeExecutor executor;
+  AdapterTable adapters;
+  ManualClock clock;
+  Metrics metrics;
+  RequestId last_id = 0;
+  Engine engine;
+};
+
+// Tokens 2, 3, ...: neither EOS nor poison.
+inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < num_tokens; ++i) tokens.push_back(2 + (first - 2 + i) % 48);
+  return tokens;
+}
+
+}  // namespace graft

@@ -1,0 +1,212 @@
+// The engine on its own thread: submitters, readers, cancels, retirement and draining at once. Runs
+// clean under TSan.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kSubmitters = 8;
+
+// SteadyClock instead of the harness's: a ManualClock belongs to one thread.
+struct ThreadedEngine {
+  explicit ThreadedEngine(const ExecutorLimits& limits = TestLimits(),
+                          const EngineOptions& options = TestOptions())
+      : executor(limits),
+        adapters(limits.adapters_max, [this](int32_t slot) { executor.SetAdapter(slot, ""); }),
+        engine(executor, adapters, SteadyClock::Get(), metrics, options) {
+    for (const char* hash : {"c0", "c1"}) LoadAdapter(hash);
+  }
+
+  void LoadAdapter(const std::string& hash) {
+    const Result<int32_t> slot = adapters.Reserve();
+    if (!slot.ok()) return;  // retired content still in use in all of them
+    executor.SetAdapter(*slot, hash);
+    CHECK(adapters.Publish(*slot, hash).ok());
+  }
+
+  Request MakeRequest(int32_t prompt_tokens, int32_t tokens_max) {
+    Request request;
+    request.id = ++last_id;
+    request.prompt_tokens = Prompt(prompt_tokens);
+    request.adapter_hash = request.id % 3 == 0 ? "" : request.id % 3 == 1 ? "c0" : "c1";
+    request.sampling.tokens_max = tokens_max;
+    request.sampling.seed = SeedOfTenant("", static_cast<uint32_t>(request.id));
+    request.sampling.ignore_eos = true;
+    return request;
+  }
+
+  FakeExecutor executor;
+  AdapterTable adapters;
+  Metrics metrics;
+  std::atomic<RequestId> last_id = 0;
+  Engine engine;
+};
+
+// Reads until the last event.
+std::vector<TokenEvent> ReadAll(TokenStream& stream) {
+  std::vector<TokenEvent> events;
+  do {
+    events.push_back(stream.Pop());
+  } while (events.back().finish_reason == FinishReason::kNone);
+  return events;
+}
+
+TEST(EngineThreadTest, EightSubmittersGetTheirOwnAnswers) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;  // preemptions too
+  ThreadedEngine threaded(limits);
+  threaded.engine.Start();
+  std::atomic<int> num_cancelled = 0;
+  std::atomic<bool> stop = false;
+  std::thread administrator([&] {
+    while (!stop) {
+      threaded.adapters.Retire("c1");
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      threaded.LoadAdapter("c1");
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  std::vector<std::thread> submitters;
+  for (int submitter = 0; submitter < kSubmitters; ++submitter) {
+    submitters.emplace_back([&, submitter] {
+      for (int i = 0; i < 40; ++i) {
+        const Request request = threaded.MakeRequest(1 + (submitter * 7 + i) % 30, 1 + i % 20);
+        auto stream = std::make_shared<TokenStream>();
+        const Status status = threaded.engine.Submit(request, stream);
+        if (!status.ok()) {
+          EXPECT_EQ(status.code(), StatusCode::kNotFound);
+          EXPECT_EQ(request.adapter_hash, "c1");
+          continue;
+        }
+        const bool cancel = i % 5 == 4;
+        if (cancel) threaded.engine.Cancel(request.id);
+        const std::vector<TokenEvent> events = ReadAll(*stream);
+        EXPECT_FALSE(stream->TryPop().has_value());
+        if (events.back().finish_reason == FinishReason::kCancelled) {
+          EXPECT_TRUE(cancel);
+          ++num_cancelled;
+          continue;
+        }
+        std::vector<int32_t> output;
+        for (const TokenEvent& event : events) output.push_back(event.token);
+        EXPECT_EQ(output, ReferenceOutput(request, {}, limits));
+        (void)threaded.engine.Snapshot();
+        (void)threaded.metrics.Render();
+      }
+    });
+  }
+  for (std::thread& submitter : submitters) submitter.join();
+  stop = true;
+  administrator.join();
+  EXPECT_TRUE(threaded.engine.Drain(seconds(60)));
+  threaded.engine.Stop();
+  EXPECT_GT(num_cancelled, 0);
+  EXPECT_EQ(threaded.engine.CheckIntegrity().ToString(), "OK");
+  EXPECT_EQ(threaded.engine.Snapshot().pages_referenced, 0);
+}
+
+TEST(EngineThreadTest, DrainFinishesWhatRunsAndRefusesTheRest) {
+  ThreadedEngine threaded;
+  threaded.engine.Start();
+  std::vector<std::pair<Request, std::shared_ptr<TokenStream>>> accepted;
+  for (int i = 0; i < 20; ++i) {
+    accepted.emplace_back(threaded.MakeRequest(10, 20), std::make_shared<TokenStream>());
+    ASSERT_TRUE(threaded.engine.Submit(accepted.back().first, accepted.back().second).ok());
+  }
+  EXPECT_TRUE(threaded.engine.Drain(seconds(60)));
+  EXPECT_EQ(
+      threaded.engine.Submit(threaded.MakeRequest(10, 20), std::make_shared<TokenStream>()).code(),
+      StatusCode::kUnavailable);
+  for (auto& [request, stream] : accepted) {
+    std::vector<int32_t> output;
+    while (auto event = stream->TryPop()) output.push_back(event->token);
+    EXPECT_EQ(output, ReferenceOutput(request, {}, TestLimits()));
+  }
+}
+
+// An executor that takes its time, so that a deadline comes first.
+class SlowExecutor : public Executor {
+ public:
+  explicit SlowExecutor(Executor& inner) : inner_(inner) {}
+  const ExecutorLimits& limits() const override { return inner_.limits(); }
+  StepResult Run(const StepPlan& plan) override {
+    std::this_thread::sleep_for(milliseconds(20));
+    return inner_.Run(plan);
+  }
+
+ private:
+  Executor& inner_;
+};
+
+TEST(EngineThreadTest, DrainCancelsAtTheDeadline) {
+  FakeExecutor fast(TestLimits());
+  SlowExecutor slow(fast);
+  AdapterTable adapters(1, [](int32_t) {});
+  Metrics metrics;
+  Engine engine(slow, adapters, SteadyClock::Get(), metrics, TestOptions());
+  engine.Start();
+  Request request;
+  request.id = 1;
+  request.prompt_tokens = Prompt(4);
+  request.sampling.tokens_max = 60;
+  request.sampling.ignore_eos = true;
+  auto stream = std::make_shared<TokenStream>();
+  ASSERT_TRUE(engine.Submit(request, stream).ok());
+  EXPECT_FALSE(engine.Drain(milliseconds(100)));
+  const std::vector<TokenEvent> events = ReadAll(*stream);
+  EXPECT_EQ(events.back().finish_reason, FinishReason::kCancelled);
+  EXPECT_LT(events.size(), 60u);
+}
+
+TEST(EngineThreadTest, StopEndsEveryStreamWhileSubmittersRun) {
+  ThreadedEngine threaded;
+  threaded.engine.Start();
+  std::vector<std::thread> submitters;
+  std::atomic<int> num_accepted = 0;
+  for (int i = 0; i < 4; ++i) {
+    submitters.emplace_back([&] {
+      for (;;) {
+        auto stream = std::make_shared<TokenStream>();
+        const Status status = threaded.engine.Submit(threaded.MakeRequest(5, 50), stream);
+        if (!status.ok()) {
+          EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+          return;
+        }
+        ++num_accepted;
+        ReadAll(*stream);
+      }
+    });
+  }
+  while (num_accepted < 20) std::this_thread::yield();
+  threaded.engine.Stop();
+  for (std::thread& submitter : submitters) submitter.join();
+}
+
+// Idle means asleep: the thread's processor time does not grow while nothing is asked.
+TEST(EngineThreadTest, AnIdleEngineSleeps) {
+  ThreadedEngine threaded;
+  threaded.engine.Start();
+  auto stream = std::make_shared<TokenStream>();
+  ASSERT_TRUE(threaded.engine.Submit(threaded.MakeRequest(5, 5), stream).ok());
+  ReadAll(*stream);
+  const auto processor_ns = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  std::this_thread::sleep_for(milliseconds(20));
+  const int64_t before_ns = processor_ns();
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LT(processor_ns() - before_ns, 100'000'000);
+  EXPECT_EQ(threaded.engine.Snapshot().steps, 5);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,215 @@
+#include "engine/fake_executor.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/random.h"
+
+namespace graft {
+namespace {
+
+constexpr uint64_t kFirstDigest = 0x243f6a8885a308d3ULL;
+
+uint64_t Fold(uint64_t digest, uint64_t value) { return RandomBits(digest, value); }
+
+uint64_t HashText(const std::string& text) {
+  uint64_t digest = kFirstDigest;
+  for (const char c : text) digest = Fold(digest, static_cast<uint8_t>(c));
+  return digest;
+}
+
+uint64_t NextDigest(uint64_t previous, int32_t token, uint64_t adapter, uint64_t seed) {
+  return Fold(Fold(Fold(previous, static_cast<uint64_t>(token)), adapter), seed >> 32);
+}
+
+// The draw: a hash of all that attention would see, the seed and the draw index, walked on past
+// banned tokens.
+int32_t Draw(uint64_t seen, uint64_t seed, int64_t draw_idx, std::span<const int32_t> banned,
+             int32_t vocab_size) {
+  const uint64_t bits = Fold(Fold(seen, seed), static_cast<uint64_t>(draw_idx));
+  int32_t token = static_cast<int32_t>(bits % static_cast<uint64_t>(vocab_size));
+  while (std::find(banned.begin(), banned.end(), token) != banned.end()) {
+    token = (token + 1) % vocab_size;
+  }
+  return token;
+}
+
+float LogprobOf(uint64_t digest, int32_t token) {
+  return -static_cast<float>(RandomUniform(digest, static_cast<uint64_t>(token)));
+}
+
+bool Contains(std::span<const int32_t> values, int32_t value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+}  // namespace
+
+uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed) {
+  return (HashText(tenant) & 0xffffffff00000000ULL) | seed;
+}
+
+std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
+                                     const ExecutorLimits& limits) {
+  const uint64_t adapter = HashText(request.adapter_hash);
+  const SamplingParams& params = request.sampling;
+  uint64_t digest = kFirstDigest;
+  uint64_t seen = kFirstDigest;
+  const auto read = [&](int32_t token) {
+    digest = NextDigest(digest, token, adapter, params.seed);
+    seen = Fold(seen, digest);
+  };
+  for (const int32_t token : request.prompt_tokens) read(token);
+  const auto context_max = static_cast<size_t>(
+      std::min<int64_t>(limits.context_tokens_max, int64_t{limits.num_pages} * limits.page_tokens));
+  std::vector<int32_t> output;
+  while (output.size() < static_cast<size_t>(params.tokens_max) &&
+         request.prompt_tokens.size() + output.size() < context_max) {
+    std::vector<int32_t> banned;
+    if (output.size() < static_cast<size_t>(params.tokens_min)) {
+      banned = params.stop_token_ids;
+      if (!params.ignore_eos) {
+        banned.insert(banned.end(), eos_token_ids.begin(), eos_token_ids.end());
+      }
+    }
+    output.push_back(
+        Draw(seen, params.seed, static_cast<int64_t>(output.size()), banned, limits.vocab_size));
+    if (!params.ignore_eos && Contains(eos_token_ids, output.back())) break;
+    if (Contains(params.stop_token_ids, output.back())) break;
+    read(output.back());
+  }
+  return output;
+}
+
+float ReferencePromptLogprob(const Request& request, int32_t position) {
+  const uint64_t adapter = HashText(request.adapter_hash);
+  uint64_t digest = kFirstDigest;
+  for (int32_t i = 0; i < position; ++i) {
+    digest = NextDigest(digest, request.prompt_tokens[static_cast<size_t>(i)], adapter,
+                        request.sampling.seed);
+  }
+  return LogprobOf(digest, request.prompt_tokens[static_cast<size_t>(position)]);
+}
+
+FakeExecutor::FakeExecutor(const ExecutorLimits& limits)
+    : limits_(limits),
+      cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)),
+      adapters_(static_cast<size_t>(limits.adapters_max)),
+      slots_(static_cast<size_t>(limits.sequences_max)) {}
+
+void FakeExecutor::SetAdapter(int32_t slot, const std::string& content) {
+  adapters_[static_cast<size_t>(slot)] = content;
+}
+
+StepResult FakeExecutor::Run(const StepPlan& plan) {
+  CheckPlan(plan);
+  ApplyStarts(plan);
+  last_plan_ = plan;
+  ++num_steps_;
+  StepResult result;
+  result.step_id = plan.step_id;
+  for (const PlannedSequence& planned : plan.sequences) {
+    result.sequences.push_back(RunSequence(plan, planned));
+  }
+  return result;
+}
+
+// The rules of waist 2.
+void FakeExecutor::CheckPlan(const StepPlan& plan) const {
+  CHECK(!plan.sequences.empty());
+  CHECK_LE(plan.tokens.size(), static_cast<size_t>(limits_.step_tokens_max));
+  std::set<int32_t> sequence_slots;
+  std::map<AdapterSlot, size_t> last_row_of_adapter;
+  size_t num_tokens = 0;
+  size_t num_pages = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const PlannedSequence& planned = plan.sequences[i];
+    CHECK(sequence_slots.insert(planned.sequence_slot).second) << "planned twice";
+    CHECK_GT(planned.num_tokens, 0);
+    CHECK_EQ(static_cast<size_t>(planned.token_begin), num_tokens);
+    CHECK_EQ(static_cast<size_t>(planned.page_begin), num_pages);
+    const int32_t end = planned.position_begin + planned.num_tokens;
+    CHECK_LE(end, limits_.context_tokens_max);
+    CHECK_EQ(planned.num_pages, (end + limits_.page_tokens - 1) / limits_.page_tokens);
+    num_tokens += static_cast<size_t>(planned.num_tokens);
+    num_pages += static_cast<size_t>(planned.num_pages);
+    if (planned.adapter_slot == kNoAdapter) {
+      CHECK(i == 0 || plan.sequences[i - 1].adapter_slot == kNoAdapter) << "base rows come first";
+    } else {
+      CHECK(!adapters_[static_cast<size_t>(planned.adapter_slot)].empty()) << "freed adapter";
+    }
+    const auto [it, is_new] = last_row_of_adapter.try_emplace(planned.adapter_slot, i);
+    CHECK(is_new || it->second + 1 == i) << "rows of one adapter are not adjacent";
+    it->second = i;
+  }
+  CHECK_EQ(plan.tokens.size(), num_tokens);
+  CHECK_EQ(plan.pages.size(), num_pages);
+}
+
+void FakeExecutor::ApplyStarts(const StepPlan& plan) {
+  for (const int32_t slot : plan.ended_slots) {
+    CHECK(slots_[static_cast<size_t>(slot)].has_value()) << "slot " << slot << " ended twice";
+    slots_[static_cast<size_t>(slot)].reset();
+  }
+  for (const SequenceStart& start : plan.starts) {
+    auto& slot = slots_[static_cast<size_t>(start.sequence_slot)];
+    CHECK(!slot.has_value()) << "slot " << start.sequence_slot << " is in use";
+    slot = SlotState{.sampling = start.sampling,
+                     .num_prompt = static_cast<int64_t>(start.prompt_tokens.size()),
+                     .num_drawn = static_cast<int64_t>(start.output_tokens.size()),
+                     .tokens = start.prompt_tokens,
+                     .poisoned = Contains(start.prompt_tokens, kPoisonToken)};
+    slot->tokens.insert(slot->tokens.end(), start.output_tokens.begin(), start.output_tokens.end());
+  }
+}
+
+FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequence& planned,
+                                         int32_t position) {
+  const int32_t page =
+      plan.pages[static_cast<size_t>(planned.page_begin + position / limits_.page_tokens)];
+  CHECK(page >= 0 && page < limits_.num_pages);
+  return cells_[static_cast<size_t>(page) * static_cast<size_t>(limits_.page_tokens) +
+                static_cast<size_t>(position % limits_.page_tokens)];
+}
+
+SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequence& planned) {
+  auto& slot = slots_[static_cast<size_t>(planned.sequence_slot)];
+  CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
+  const uint64_t seed = slot->sampling.seed;
+  const uint64_t adapter = HashText(planned.adapter_slot == kNoAdapter
+                                        ? ""
+                                        : adapters_[static_cast<size_t>(planned.adapter_slot)]);
+  SequenceResult result;
+  for (int32_t row = 0; row < planned.num_tokens; ++row) {
+    const int32_t position = planned.position_begin + row;
+    const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + row)];
+    CHECK_EQ(token, slot->tokens[static_cast<size_t>(position)]) << "row of another sequence";
+    const uint64_t previous =
+        position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;
+    const uint64_t digest = NextDigest(previous, token, adapter, seed);
+    CellOf(plan, planned, position) = {.digest = digest, .position = position};
+    if (planned.prompt_logprobs && position + 1 < slot->num_prompt) {
+      const int32_t next = slot->tokens[static_cast<size_t>(position) + 1];
+      result.prompt_logprobs.push_back({.token = next, .logprob = LogprobOf(digest, next)});
+      result.prompt_top_logprobs.push_back({result.prompt_logprobs.back()});
+    }
+  }
+  if (!planned.samples) return result;
+  if (slot->poisoned) {
+    result.not_finite = true;
+    return result;
+  }
+  uint64_t seen = kFirstDigest;
+  for (int32_t position = 0; position < planned.position_begin + planned.num_tokens; ++position) {
+    const Cell& cell = CellOf(plan, planned, position);
+    seen = Fold(seen, cell.position == position ? cell.digest : 0);
+  }
+  const auto banned = std::span(plan.banned_tokens)
+                          .subspan(static_cast<size_t>(planned.banned_begin),
+                                   static_cast<size_t>(planned.num_banned));
+  result.token = Draw(seen, seed, slot->num_drawn++, banned, limits_.vocab_size);
+  result.logprob = LogprobOf(seen, result.token);
+  slot->tokens.push_back(result.token);
+  return result;
+}
+
+}  // namespace graft

@@ -1,0 +1,76 @@
+// A deterministic executor for tests: integers in place of tensors, but real pages. Every position
+// stores a digest of the one before it, its token, its adapter's content and its tenant; a drawn
+// token is a hash of all digests that the plan's page table leads to. A stale page, a wrong page
+// table, a prefix shared across adapters or tenants, or a lost draw index gives other tokens than
+// ReferenceOutput. It also checks the plan against waist 2's rules. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "request/request.h"
+#include "step/executor.h"
+
+namespace graft {
+
+// Prompt tokens from here on make the step's result not finite.
+inline constexpr int32_t kPoisonToken = 1;
+
+// What a request of `adapter_content` ("" for base) must produce, computed without any pages.
+// `eos_token_ids` and the request's stops end it; `context_tokens_max` cuts it.
+std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
+                                     const ExecutorLimits& limits);
+
+// The logprob that the fake gives prompt token `position` of a request (by its tokens up to there).
+float ReferencePromptLogprob(const Request& request, int32_t position);
+
+// Tenants are told apart by the seed's upper half: the plan does not name them.
+uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed);
+
+class FakeExecutor : public Executor {
+ public:
+  explicit FakeExecutor(const ExecutorLimits& limits);
+
+  const ExecutorLimits& limits() const override { return limits_; }
+  StepResult Run(const StepPlan& plan) override;
+
+  // What an adapter slot computes with, by content hash; "" when freed. A plan that names a freed
+  // slot fails a CHECK.
+  void SetAdapter(int32_t slot, const std::string& content);
+
+  // The last plan, for tests that look at one.
+  const StepPlan& last_plan() const { return last_plan_; }
+  int64_t num_steps() const { return num_steps_; }
+
+ private:
+  struct Cell {
+    uint64_t digest = 0;
+    int32_t position = -1;
+  };
+  struct SlotState {
+    SamplingSpec sampling;
+    int64_t num_prompt = 0;
+    int64_t num_drawn = 0;  // output tokens so far
+    std::vector<int32_t> tokens;
+    bool poisoned = false;
+  };
+
+  void CheckPlan(const StepPlan& plan) const;
+  void ApplyStarts(const StepPlan& plan);
+  SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
+  Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
+
+  const ExecutorLimits limits_;
+  std::vector<Cell> cells_;                      // [num_pages][page_tokens]
+  std::vector<std::string> adapters_;            // content by slot
+  std::vector<std::optional<SlotState>> slots_;  // by sequence slot
+  StepPlan last_plan_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace graft
