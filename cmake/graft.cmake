@@ -39,7 +39,8 @@ endfunction()
 
 # graft_cpu_source(TARGET file): one copy of the file per instruction set, see kernels/common/cpu_isa.h.
 # Kernels keep their optimisation in sanitizer builds, which would crawl without it. gcc 12 takes the
-# deliberately undefined operand inside its own AVX-512 intrinsics for an uninitialised variable.
+# deliberately undefined operand inside its own AVX-512 intrinsics for an uninitialised variable. No
+# contraction: a loop's body and its tail must round alike, so fused multiply-adds are written out.
 function(graft_cpu_source target file)
   get_filename_component(stem ${file} NAME_WE)
   foreach(isa portable avx2 avx512)
@@ -56,7 +57,7 @@ function(graft_cpu_source target file)
     set(copy ${target}_${stem}_${isa})
     add_library(${copy} OBJECT ${file})
     target_link_libraries(${copy} PRIVATE graft_options)
-    target_compile_options(${copy} PRIVATE ${flags} -O3
+    target_compile_options(${copy} PRIVATE ${flags} -O3 -ffp-contract=off
       -Wno-uninitialized -Wno-maybe-uninitialized)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${copy}>)
   endforeach()

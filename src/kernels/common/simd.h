@@ -229,9 +229,9 @@ inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
 #endif
 
 // e^x within 2 ulp for x in [-87, 88]; clamped outside, so that it neither overflows nor underflows
-// to less than 1e-38.
+// to less than 1e-38. NaN stays NaN: Min and Max return their second operand then.
 inline Vec Exp(Vec x) {
-  x = Max(Min(x, Vec::Set(88.0f)), Vec::Set(-87.0f));
+  x = Max(Vec::Set(-87.0f), Min(Vec::Set(88.0f), x));
   const Vec n = Round(x * Vec::Set(1.44269504f));
   // x - n ln 2 in two steps: ln 2 does not fit one float.
   Vec r = Fma(n, Vec::Set(-0.693359375f), x);

@@ -1,0 +1,461 @@
+// One tile at a time (attention_tile.h): its keys and values are walked in blocks of kBlock
+// positions, aligned in the sequence. A block is copied out of its pages once, keys transposed, and
+// then serves every query of the tile through one small matrix product for q k^T and one for p v.
+//
+// A row's result is the same bits in any tile: a score is one accumulator over head_dim ascending;
+// a block's maximum and sum go through fixed lanes; the output is one accumulator over positions
+// ascending, to which masked positions add zero.
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_tile.h"
+#include "kernels/common/simd.h"
+#include "kernels/common/unroll.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+constexpr int kLanes = Vec::kLanes;
+constexpr int kBlock = 64;
+static_assert(kBlock % kLanes == 0);
+
+#if defined(GRAFT_ISA_AVX512)
+constexpr int kVecs = 4;  // columns of a register tile; kRows below are its rows
+#elif defined(GRAFT_ISA_AVX2)
+constexpr int kVecs = 2;
+#else
+constexpr int kVecs = 16;
+#endif
+constexpr int kRows = 4;
+
+// What stands in for the keys and values of a position that nobody sees.
+template <typename T>
+alignas(64) const T kZeroRow[kAttentionHeadDimMax] = {};
+
+// Products run over steps: one float, or a pair of bf16 in the same four bytes. Steps are kept in
+// arrays of float whatever they hold.
+struct Scratch {
+  alignas(64) float queries[kTileQueries * kAttentionHeadDimMax];  // [query][step of head_dim]
+  alignas(64) float keys[kAttentionHeadDimMax * kBlock];           // [step of head_dim][position]
+  alignas(64) float values[kBlock * kAttentionHeadDimMax];  // [step of positions][padded_dim]
+  alignas(64) float scores[kTileQueries * kBlock];  // [query][position], then [step of positions]
+  alignas(64) float outputs[kTileQueries * kAttentionHeadDimMax];  // [query][padded_dim]
+  float maxima[kTileQueries];                                      // of the scores so far
+  float sums[kTileQueries];                                        // of exp(score - maximum) so far
+  const void* key_rows[kBlock];  // where the block lies in the pool
+  const void* value_rows[kBlock];
+};
+
+// Float arithmetic for any element type.
+template <typename T>
+struct FloatMath {
+  using Element = T;
+  static constexpr int kTerms = 1;  // elements of one step
+
+  static inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Fma(a, b, sum); }
+  static inline Vec LoadSteps(const T* row, int step, int n) {
+    return n < kLanes ? Vec::LoadPartial(row + step, n) : Vec::Load(row + step);
+  }
+  static inline void StoreSteps(const Vec* values, int step, float* out) {
+    values[0].Store(out + step);
+  }
+  // Values of one position.
+  static inline Vec JoinRows(const T* const* rows, int dim, int n) {
+    return LoadSteps(rows[0], dim, n);
+  }
+};
+
+#if defined(GRAFT_ISA_AVX512)
+// Pairs of bf16 by vdpbf16ps: q and p are rounded to bf16, sums are float.
+struct PairMath {
+  using Element = Bfloat16;
+  static constexpr int kTerms = 2;
+
+  static inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) {
+    return DotBf16(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v), sum);
+  }
+  static inline Vec LoadSteps(const Bfloat16* row, int step, int n) {
+    const float* pairs = reinterpret_cast<const float*>(row) + step;
+    return n < kLanes ? Vec::LoadPartial(pairs, n) : Vec::Load(pairs);
+  }
+  static inline void StoreSteps(const Vec* values, int step, float* out) {
+    Bfloat16* pairs = reinterpret_cast<Bfloat16*>(out + step);
+    values[0].Store(pairs);
+    values[1].Store(pairs + kLanes);
+  }
+  // Values of an even position in the low halves, of the odd one after it in the high halves.
+  static inline Vec JoinRows(const Bfloat16* const* rows, int dim, int n) {
+    const Vec even = FloatMath<Bfloat16>::LoadSteps(rows[0], dim, n);
+    const Vec odd = FloatMath<Bfloat16>::LoadSteps(rows[1], dim, n);
+    return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16),
+                                                _mm512_castps_si512(odd.v)))};
+  }
+};
+#endif
+
+// rows[i] lane j <- rows[j] lane i.
+#if defined(GRAFT_ISA_AVX512)
+inline void Transpose(Vec* rows) {
+  __m512 pairs[16];
+  Unroll<8>([&](auto i) {
+    pairs[2 * i] = _mm512_unpacklo_ps(rows[2 * i].v, rows[2 * i + 1].v);
+    pairs[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i].v, rows[2 * i + 1].v);
+  });
+  __m512 quads[16];
+  Unroll<4>([&](auto i) {
+    Unroll<2>([&](auto half) {
+      const __m512d low = _mm512_castps_pd(pairs[4 * i + half]);
+      const __m512d high = _mm512_castps_pd(pairs[4 * i + 2 + half]);
+      quads[4 * i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      quads[4 * i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    });
+  });
+  // quads[4 i + j] holds column j + 4 l of rows 4 i ... 4 i + 3 in its 128-bit lane l.
+  Unroll<4>([&](auto j) {
+    const __m512 even_01 = _mm512_shuffle_f32x4(quads[j], quads[4 + j], 0x88);
+    const __m512 odd_01 = _mm512_shuffle_f32x4(quads[j], quads[4 + j], 0xdd);
+    const __m512 even_23 = _mm512_shuffle_f32x4(quads[8 + j], quads[12 + j], 0x88);
+    const __m512 odd_23 = _mm512_shuffle_f32x4(quads[8 + j], quads[12 + j], 0xdd);
+    rows[j].v = _mm512_shuffle_f32x4(even_01, even_23, 0x88);
+    rows[8 + j].v = _mm512_shuffle_f32x4(even_01, even_23, 0xdd);
+    rows[4 + j].v = _mm512_shuffle_f32x4(odd_01, odd_23, 0x88);
+    rows[12 + j].v = _mm512_shuffle_f32x4(odd_01, odd_23, 0xdd);
+  });
+}
+#elif defined(GRAFT_ISA_AVX2)
+inline void Transpose(Vec* rows) {
+  __m256 pairs[8];
+  Unroll<4>([&](auto i) {
+    pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i].v, rows[2 * i + 1].v);
+    pairs[2 * i + 1] = _mm256_unpackhi_ps(rows[2 * i].v, rows[2 * i + 1].v);
+  });
+  __m256 quads[8];
+  Unroll<2>([&](auto i) {
+    Unroll<2>([&](auto half) {
+      const __m256d low = _mm256_castps_pd(pairs[4 * i + half]);
+      const __m256d high = _mm256_castps_pd(pairs[4 * i + 2 + half]);
+      quads[4 * i + 2 * half] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+      quads[4 * i + 2 * half + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    });
+  });
+  Unroll<4>([&](auto j) {
+    rows[j].v = _mm256_permute2f128_ps(quads[j], quads[4 + j], 0x20);
+    rows[4 + j].v = _mm256_permute2f128_ps(quads[j], quads[4 + j], 0x31);
+  });
+}
+#else
+inline void Transpose(Vec*) {}  // one lane
+#endif
+
+// The positions of a block that somebody in the tile sees: [begin, end) of [0, kBlock).
+struct Span {
+  int begin;
+  int end;
+};
+
+// c (+)= a b with a [kRowCount, num_steps], b [num_steps, kVecCount * kLanes] in registers.
+template <typename Math, bool kAdd, int kRowCount, int kVecCount>
+inline void MultiplyRegisters(const float* a, int a_stride, const float* b, int b_stride,
+                              int num_steps, float* c, int c_stride) {
+  Vec sums[kRowCount][kVecCount];
+  Unroll<kRowCount>([&](auto r) {
+    Unroll<kVecCount>([&](auto v) {
+      sums[r][v] = kAdd ? Vec::Load(c + r * c_stride + v * kLanes) : Vec::Zero();
+    });
+  });
+  for (int step = 0; step < num_steps; ++step) {
+    Vec columns[kVecCount];
+    Unroll<kVecCount>([&](auto v) { columns[v] = Vec::Load(b + step * b_stride + v * kLanes); });
+    Unroll<kRowCount>([&](auto r) {
+      const Vec row = Vec::Set(a[r * a_stride + step]);
+      Unroll<kVecCount>(
+          [&](auto v) { sums[r][v] = Math::MultiplyAdd(row, columns[v], sums[r][v]); });
+    });
+  }
+  Unroll<kRowCount>([&](auto r) {
+    Unroll<kVecCount>([&](auto v) { sums[r][v].Store(c + r * c_stride + v * kLanes); });
+  });
+}
+
+// One strip of kVecCount vectors for all rows.
+template <typename Math, bool kAdd, int kVecCount>
+void MultiplyStrip(const float* a, int a_stride, int num_rows, const float* b, int b_stride,
+                   int num_steps, float* c, int c_stride) {
+  int row = 0;
+  for (; row + kRows <= num_rows; row += kRows) {
+    MultiplyRegisters<Math, kAdd, kRows, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
+                                                    num_steps, c + row * c_stride, c_stride);
+  }
+  for (; row < num_rows; ++row) {
+    MultiplyRegisters<Math, kAdd, 1, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
+                                                num_steps, c + row * c_stride, c_stride);
+  }
+}
+
+// c (+)= a b over num_vecs vectors of columns.
+template <typename Math, bool kAdd>
+void Multiply(const float* a, int a_stride, int num_rows, const float* b, int b_stride,
+              int num_vecs, int num_steps, float* c, int c_stride) {
+  int v = 0;
+  for (; v + kVecs <= num_vecs; v += kVecs) {
+    MultiplyStrip<Math, kAdd, kVecs>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
+                                     c + v * kLanes, c_stride);
+  }
+  for (; v < num_vecs; ++v) {
+    MultiplyStrip<Math, kAdd, 1>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
+                                 c + v * kLanes, c_stride);
+  }
+}
+
+// What is constant over a tile.
+template <typename Math>
+class TileRunner {
+  using Element = typename Math::Element;
+
+ public:
+  TileRunner(const AttentionArgs& args, const AttentionTile& tile, Scratch& scratch)
+      : args_(args),
+        tile_(tile),
+        scratch_(scratch),
+        dim_(args.layout.head_dim),
+        dim_steps_(dim_ / Math::kTerms),
+        padded_dim_((dim_ + kLanes - 1) / kLanes * kLanes),
+        num_queries_(tile.num_rows * tile.num_heads) {}
+
+  void Run() {
+    LoadQueries();
+    const int32_t end = tile_.position + tile_.num_rows;
+    const int32_t begin = FirstVisible(tile_.position);
+    for (int32_t block = begin / kBlock * kBlock; block < end; block += kBlock) {
+      const Span span{begin > block ? begin - block : 0,
+                      end - block < kBlock ? end - block : kBlock};
+      FindRows(block, span);
+      PackKeys(span);
+      PackValues(span);
+      AddBlock(block, span);
+    }
+    StoreOutputs();
+  }
+
+ private:
+  // The first position that a row at `position` sees.
+  int32_t FirstVisible(int32_t position) const {
+    const bool cut = args_.window > 0 && position >= args_.window;
+    return cut ? position - args_.window + 1 : 0;
+  }
+
+  // Scales the queries, so that scores need not be.
+  void LoadQueries() {
+    const Vec scale = Vec::Set(args_.scale);
+    constexpr int kStepElements = kLanes * Math::kTerms;
+    for (int query = 0; query < num_queries_; ++query) {
+      const int row = tile_.row_begin + query / tile_.num_heads;
+      const int head = tile_.head_begin + query % tile_.num_heads;
+      const float* q = args_.q + row * args_.q_stride + int64_t{head} * dim_;
+      alignas(64) float padded[kStepElements];
+      float* out = scratch_.queries + query * kAttentionHeadDimMax;
+      for (int i = 0; i < dim_; i += kStepElements) {
+        const int left = dim_ - i < kStepElements ? dim_ - i : kStepElements;
+        for (int j = 0; j < kStepElements; ++j) padded[j] = j < left ? q[i + j] : 0.0f;
+        Vec scaled[Math::kTerms];
+        for (int t = 0; t < Math::kTerms; ++t) scaled[t] = Vec::Load(padded + t * kLanes) * scale;
+        Math::StoreSteps(scaled, i / Math::kTerms, out);
+      }
+      for (int i = 0; i < padded_dim_; i += kLanes) {
+        Vec::Zero().Store(scratch_.outputs + query * padded_dim_ + i);
+      }
+      scratch_.maxima[query] = -__builtin_inff();
+      scratch_.sums[query] = 0.0f;
+    }
+  }
+
+  // Where the positions of the block lie; zeros stand in for those nobody sees.
+  void FindRows(int32_t block, Span span) {
+    const KvLayout& layout = args_.layout;
+    const int32_t* pages = args_.pages + args_.page_begin[tile_.sequence];
+    const Element* pool = static_cast<const Element*>(args_.pool);
+    for (int i = 0; i < kBlock; ++i) {
+      scratch_.key_rows[i] = scratch_.value_rows[i] = kZeroRow<Element>;
+    }
+    int32_t page = (block + span.begin) / layout.page_tokens;
+    int32_t slot = (block + span.begin) % layout.page_tokens;
+    for (int i = span.begin; i < span.end; ++page, slot = 0) {
+      const Element* keys = pool + layout.KeyOffset(pages[page], args_.layer, tile_.kv_head, slot);
+      const Element* values = keys + layout.KeyElements();
+      for (; slot < layout.page_tokens && i < span.end; ++slot, ++i) {
+        scratch_.key_rows[i] = keys;
+        scratch_.value_rows[i] = values;
+        keys += dim_;
+        values += dim_;
+      }
+    }
+  }
+
+  void PackKeys(Span span) {
+    for (int i = span.begin / kLanes * kLanes; i < span.end; i += kLanes) {
+      for (int step = 0; step < dim_steps_; step += kLanes) {
+        const int left = dim_steps_ - step < kLanes ? dim_steps_ - step : kLanes;
+        Vec tile[kLanes];
+        Unroll<kLanes>([&](auto j) {
+          tile[j] =
+              Math::LoadSteps(static_cast<const Element*>(scratch_.key_rows[i + j]), step, left);
+        });
+        Transpose(tile);
+        float* out = scratch_.keys + step * kBlock + i;
+        if (left == kLanes) {
+          Unroll<kLanes>([&](auto j) { tile[j].Store(out + j * kBlock); });
+        } else {
+          for (int j = 0; j < left; ++j) tile[j].Store(out + j * kBlock);
+        }
+      }
+    }
+  }
+
+  void PackValues(Span span) {
+    for (int i = span.begin / Math::kTerms; i * Math::kTerms < span.end; ++i) {
+      const Element* rows[Math::kTerms];
+      for (int t = 0; t < Math::kTerms; ++t) {
+        rows[t] = static_cast<const Element*>(scratch_.value_rows[i * Math::kTerms + t]);
+      }
+      for (int d = 0; d < dim_; d += kLanes) {
+        const int left = dim_ - d < kLanes ? dim_ - d : kLanes;
+        Math::JoinRows(rows, d, left).Store(scratch_.values + i * padded_dim_ + d);
+      }
+    }
+  }
+
+  void AddBlock(int32_t block, Span span) {
+    // Rows that see any of the block: not above the diagonal, not past the window.
+    const int32_t first_row = block > tile_.position ? block - tile_.position : 0;
+    int32_t end_row = tile_.num_rows;
+    if (args_.window > 0) {
+      const int64_t in_window = int64_t{block} + span.end + args_.window - 1 - tile_.position;
+      if (in_window < end_row) end_row = static_cast<int32_t>(in_window);
+    }
+    const int first = first_row * tile_.num_heads;
+    const int count = (end_row - first_row) * tile_.num_heads;
+    const int first_vec = span.begin / kLanes;
+    const int end_vec = (span.end + kLanes - 1) / kLanes;
+    float* scores = scratch_.scores + first * kBlock;
+    Multiply<Math, false>(scratch_.queries + first * kAttentionHeadDimMax, kAttentionHeadDimMax,
+                          count, scratch_.keys + first_vec * kLanes, kBlock, end_vec - first_vec,
+                          dim_steps_, scores + first_vec * kLanes, kBlock);
+    for (int query = first; query < first + count; ++query) {
+      const int32_t position = tile_.position + query / tile_.num_heads;
+      const int32_t begin = FirstVisible(position) - block;
+      const int32_t end = position + 1 - block;
+      Weigh(query, Span{begin > span.begin ? begin : span.begin, end < span.end ? end : span.end});
+    }
+    const int first_step = span.begin / Math::kTerms;
+    const int end_step = (span.end + Math::kTerms - 1) / Math::kTerms;
+    Multiply<Math, true>(scores + first_step, kBlock, count,
+                         scratch_.values + first_step * padded_dim_, padded_dim_,
+                         padded_dim_ / kLanes, end_step - first_step,
+                         scratch_.outputs + first * padded_dim_, padded_dim_);
+  }
+
+  // The online softmax: scores of one query become weights exp(score - maximum), zero where masked,
+  // and what was summed under a smaller maximum shrinks.
+  __attribute__((noinline)) void Weigh(int query, Span visible) {
+    float* scores = scratch_.scores + query * kBlock;
+    for (int i = 0; i < visible.begin; ++i) scores[i] = -__builtin_inff();
+    for (int i = visible.end; i < kBlock; ++i) scores[i] = -__builtin_inff();
+    const float before = scratch_.maxima[query];
+    Vec maximum = Vec::Set(before);
+    for (int i = 0; i < kBlock; i += kLanes) maximum = Max(maximum, Vec::Load(scores + i));
+    const float after = maximum.Max();
+    Vec sum = Vec::Zero();
+    for (int i = 0; i < kBlock; i += kLanes) {
+      Exp(Vec::Load(scores + i) - Vec::Set(after)).Store(scores + i);
+    }
+    for (int i = 0; i < visible.begin; ++i) scores[i] = 0.0f;
+    for (int i = visible.end; i < kBlock; ++i) scores[i] = 0.0f;
+    for (int i = 0; i < kBlock; i += kLanes) sum = sum + Vec::Load(scores + i);
+    if (after != before) {
+      const Vec shrink = Exp(Vec::Set(before - after));
+      scratch_.sums[query] *= shrink.Max();
+      float* output = scratch_.outputs + query * padded_dim_;
+      for (int d = 0; d < padded_dim_; d += kLanes)
+        (Vec::Load(output + d) * shrink).Store(output + d);
+    }
+    scratch_.maxima[query] = after;
+    scratch_.sums[query] += sum.Sum();
+    if constexpr (Math::kTerms > 1) {
+      constexpr int kStepElements = kLanes * Math::kTerms;
+      for (int i = 0; i < kBlock; i += kStepElements) {
+        Vec weights[Math::kTerms];
+        for (int t = 0; t < Math::kTerms; ++t) weights[t] = Vec::Load(scores + i + t * kLanes);
+        Math::StoreSteps(weights, i / Math::kTerms, scores);
+      }
+    }
+  }
+
+  void StoreOutputs() {
+    switch (args_.out_dtype) {
+      case DType::kF32:
+        return StoreOutputsAs<float>();
+      case DType::kBF16:
+        return StoreOutputsAs<Bfloat16>();
+      case DType::kF16:
+        return StoreOutputsAs<Float16>();
+    }
+  }
+
+  template <typename T>
+  void StoreOutputsAs() {
+    for (int query = 0; query < num_queries_; ++query) {
+      const int64_t row = tile_.row_begin + query / tile_.num_heads;
+      const int head = tile_.head_begin + query % tile_.num_heads;
+      T* out = static_cast<T*>(args_.out) + (row * args_.num_heads + head) * dim_;
+      const float* output = scratch_.outputs + query * padded_dim_;
+      const Vec inverse = Vec::Set(1.0f / scratch_.sums[query]);
+      int d = 0;
+      for (; d + kLanes <= dim_; d += kLanes) (Vec::Load(output + d) * inverse).Store(out + d);
+      if (d < dim_) (Vec::Load(output + d) * inverse).StorePartial(out + d, dim_ - d);
+    }
+  }
+
+  const AttentionArgs& args_;
+  const AttentionTile& tile_;
+  Scratch& scratch_;
+  const int dim_;
+  const int dim_steps_;
+  const int padded_dim_;
+  const int num_queries_;
+};
+
+template <typename Math>
+void RunTiles(const AttentionArgs& args, Stream& stream) {
+  int64_t next = 0;
+  const auto work = [&](int) {
+    Scratch scratch;
+    AttentionTileCursor cursor(args);
+    AttentionTile tile;
+    while (cursor.Seek(__atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), &tile)) {
+      TileRunner<Math>(args, tile, scratch).Run();
+    }
+  };
+  if (AttentionWantsThreads(args)) {
+    stream.cpu_threads->Run(work);
+  } else {
+    work(0);
+  }
+}
+
+}  // namespace
+
+void Attention(const AttentionArgs& args, Stream& stream) {
+  switch (args.layout.dtype) {
+    case DType::kF32:
+      return RunTiles<FloatMath<float>>(args, stream);
+    case DType::kBF16:
+#if defined(GRAFT_ISA_AVX512)
+      if (CpuHasAvx512Bf16() && args.layout.head_dim % 2 == 0) {
+        return RunTiles<PairMath>(args, stream);
+      }
+#endif
+      return RunTiles<FloatMath<Bfloat16>>(args, stream);
+    case DType::kF16:
+      return RunTiles<FloatMath<Float16>>(args, stream);
+  }
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE

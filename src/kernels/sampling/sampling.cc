@@ -1,0 +1,214 @@
+#include "kernels/sampling/sampling.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/common/cpu_isa.h"
+#include "kernels/common/parallel_rows.h"
+#include "kernels/sampling/candidates.h"
+#include "kernels/sampling/row_scan.h"
+
+namespace graft {
+
+GRAFT_CPU_OP(ScanRow, ScanRowArgs)
+GRAFT_CPU_OP(WeighRow, WeighRowArgs)
+
+void ScanRow(const ScanRowArgs& args, Stream& stream) { ScanRowCpu(args, stream); }
+void WeighRow(const WeighRowArgs& args, Stream& stream) { WeighRowCpu(args, stream); }
+
+namespace {
+
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+void CheckToken(int32_t token, int32_t vocab_size, const char* what) {
+  CHECK(token >= 0 && token < vocab_size)
+      << what << " names token " << token << " of a vocabulary of " << vocab_size;
+}
+
+void CheckRow(const SamplingRow& row) {
+  CHECK(row.temperature >= 0.0f && std::isfinite(row.temperature)) << row.temperature;
+  CHECK(row.top_p > 0.0f && row.top_p <= 1.0f) << row.top_p;
+  CHECK_GE(row.top_k, 0);
+  CHECK(row.min_p >= 0.0f && row.min_p <= 1.0f) << row.min_p;
+  CHECK_GT(row.repetition_penalty, 0.0f);
+  CHECK(row.num_logprobs >= -1 && row.num_logprobs <= kLogprobsMax) << row.num_logprobs;
+  CHECK(row.num_counts == 0 || row.counts != nullptr);
+  CHECK(row.num_logit_bias == 0 || row.logit_bias != nullptr);
+  CHECK(row.num_banned == 0 || row.banned != nullptr);
+}
+
+// False: NaN, +Inf or nothing but -Inf.
+bool Scan(const float* logits, int32_t n, Stream& stream, SamplingScratch& scratch,
+          ScannedRow* row) {
+  scratch.maxima.resize(NumScanBlocks(n));
+  bool finite = false;
+  ScanRow({.logits = logits, .n = n, .maxima = scratch.maxima.data(), .finite = &finite}, stream);
+  if (!finite) return false;
+  const float maximum = *std::max_element(scratch.maxima.begin(), scratch.maxima.end());
+  *row = {.logits = logits, .n = n, .maxima = scratch.maxima.data(), .maximum = maximum};
+  return maximum > kNegativeInfinity;
+}
+
+// log(sum(exp(logits))).
+double LogSumExp(const ScannedRow& row, Stream& stream, SamplingScratch& scratch) {
+  scratch.sums.resize(NumScanBlocks(row.n));
+  WeighRow({.logits = row.logits, .n = row.n, .maximum = row.maximum, .sums = scratch.sums.data()},
+           stream);
+  double total = 0.0;
+  for (const float sum : scratch.sums) total += sum;
+  return row.maximum + std::log(total);
+}
+
+// The likeliest tokens; those of probability zero are left out.
+void FillTop(const ScannedRow& row, int32_t num_top, double log_sum, SamplingScratch& scratch,
+             SampledToken* out) {
+  if (num_top <= 0) return;
+  Candidates& candidates = scratch.candidates;
+  GatherLargest(row, num_top, scratch, &candidates);
+  std::vector<int32_t>& order = scratch.order;
+  order.resize(candidates.tokens.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  const auto count = std::min<size_t>(num_top, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(count), order.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float logit_a = candidates.logits[a];
+                      const float logit_b = candidates.logits[b];
+                      return logit_a != logit_b ? logit_a > logit_b : a < b;
+                    });
+  for (size_t i = 0; i < count; ++i) {
+    const float logit = candidates.logits[order[i]];
+    if (logit == kNegativeInfinity) break;
+    out->top_tokens[i] = candidates.tokens[order[i]];
+    out->top_logprobs[i] = static_cast<float>(logit - log_sum);
+    out->num_top = static_cast<int32_t>(i) + 1;
+  }
+}
+
+bool AdjustsLogits(const SamplingRow& row) {
+  const bool penalises = row.repetition_penalty != 1.0f || row.frequency_penalty != 0.0f ||
+                         row.presence_penalty != 0.0f;
+  return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0;
+}
+
+void AdjustLogits(const SamplingRow& row, int32_t n, float* logits) {
+  for (int32_t i = 0; i < row.num_counts; ++i) {
+    const TokenCount& count = row.counts[i];
+    CheckToken(count.token, n, "counts");
+    float& logit = logits[count.token];
+    if (count.in_prompt || count.num_output > 0) {
+      logit = logit < 0.0f ? logit * row.repetition_penalty : logit / row.repetition_penalty;
+    }
+    if (count.num_output > 0) {
+      logit -= row.frequency_penalty * static_cast<float>(count.num_output) + row.presence_penalty;
+    }
+  }
+  for (int32_t i = 0; i < row.num_logit_bias; ++i) {
+    CheckToken(row.logit_bias[i].first, n, "logit_bias");
+    logits[row.logit_bias[i].first] += row.logit_bias[i].second;
+  }
+  for (int32_t i = 0; i < row.num_banned; ++i) {
+    CheckToken(row.banned[i], n, "banned");
+    logits[row.banned[i]] = kNegativeInfinity;
+  }
+}
+
+// The lowest id among the largest.
+int32_t LikeliestToken(const ScannedRow& row) {
+  int32_t block = 0;
+  while (row.maxima[block] < row.maximum) ++block;
+  int32_t token = block * kScanBlock;
+  while (row.logits[token] < row.maximum) ++token;
+  return token;
+}
+
+void SampleRow(const float* logits, int32_t n, const SamplingRow& settings, Stream& stream,
+               SamplingScratch& scratch, SampledToken* out) {
+  *out = SampledToken{};
+  out->not_finite = true;
+  ScannedRow row;
+  if (!Scan(logits, n, stream, scratch, &row)) return;
+  double log_sum = 0.0;
+  if (settings.num_logprobs >= 0) {
+    log_sum = LogSumExp(row, stream, scratch);
+    FillTop(row, settings.num_logprobs, log_sum, scratch, out);
+  }
+  if (AdjustsLogits(settings)) {
+    scratch.adjusted.assign(logits, logits + n);
+    AdjustLogits(settings, n, scratch.adjusted.data());
+    if (!Scan(scratch.adjusted.data(), n, stream, scratch, &row)) {
+      out->num_top = 0;
+      return;
+    }
+  }
+  out->not_finite = false;
+  out->token = settings.temperature == 0.0f ? LikeliestToken(row)
+                                            : DrawToken(row, settings, stream, scratch);
+  if (settings.num_logprobs >= 0) {
+    out->logprob = static_cast<float>(logits[out->token] - log_sum);
+  }
+}
+
+// Grows to the vocabulary once per thread instead of once per step.
+SamplingScratch& ThreadScratch() {
+  static thread_local SamplingScratch scratch;
+  return scratch;
+}
+
+// Calls function(row_idx, scratch) for every row; threads take the next one when they are free, for
+// rows differ in cost.
+template <typename Function>
+void ForEachRow(int32_t num_rows, int32_t vocab_size, Stream& stream, const Function& function) {
+  std::atomic<int32_t> next{0};
+  const auto work = [&](int) {
+    SamplingScratch& scratch = ThreadScratch();
+    for (int32_t row = next++; row < num_rows; row = next++) function(row, scratch);
+  };
+  const int64_t bytes = int64_t{num_rows} * vocab_size * static_cast<int64_t>(sizeof(float));
+  if (num_rows > 1 && bytes >= kForkBytes) {
+    stream.cpu_threads->Run(work);
+  } else {
+    work(0);
+  }
+}
+
+}  // namespace
+
+void Sample(const SamplingArgs& args, Stream& stream) {
+  CHECK_GE(args.num_rows, 0);
+  if (args.num_rows == 0) return;
+  CHECK_GT(args.vocab_size, 0);
+  CHECK(args.logits != nullptr && args.rows != nullptr && args.out != nullptr);
+  for (int32_t i = 0; i < args.num_rows; ++i) CheckRow(args.rows[i]);
+  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, SamplingScratch& scratch) {
+    SampleRow(args.logits + int64_t{i} * args.vocab_size, args.vocab_size, args.rows[i], stream,
+              scratch, &args.out[i]);
+  });
+}
+
+void TokenLogprobs(const TokenLogprobsArgs& args, Stream& stream) {
+  CHECK_GE(args.num_rows, 0);
+  CHECK(args.num_top >= 0 && args.num_top <= kLogprobsMax) << args.num_top;
+  if (args.num_rows == 0) return;
+  CHECK_GT(args.vocab_size, 0);
+  CHECK(args.logits != nullptr && args.tokens != nullptr && args.out != nullptr);
+  for (int32_t i = 0; i < args.num_rows; ++i) CheckToken(args.tokens[i], args.vocab_size, "tokens");
+  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, SamplingScratch& scratch) {
+    const float* logits = args.logits + int64_t{i} * args.vocab_size;
+    SampledToken* out = &args.out[i];
+    *out = SampledToken{};
+    ScannedRow row;
+    out->not_finite = !Scan(logits, args.vocab_size, stream, scratch, &row);
+    if (out->not_finite) return;
+    const double log_sum = LogSumExp(row, stream, scratch);
+    out->token = args.tokens[i];
+    out->logprob = static_cast<float>(logits[args.tokens[i]] - log_sum);
+    FillTop(row, args.num_top, log_sum, scratch, out);
+  });
+}
+
+}  // namespace graft
