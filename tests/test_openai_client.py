@@ -144,15 +144,15 @@ def test_errors(server):
 
 def test_cancel_frees_the_engine(server):
     client = server.client()
-    before = server.metric("graft_sequences_running")
+    before = server.metric("graft_requests_running")
     stream = client.completions.create(model="base", prompt="Go", max_tokens=900, temperature=0, stream=True,
                                        extra_body={"ignore_eos": True})
     next(iter(stream))
     stream.close()
     deadline = time.monotonic() + 10
-    while server.metric("graft_sequences_running") > before and time.monotonic() < deadline:
+    while server.metric("graft_requests_running") > before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert server.metric("graft_sequences_running") == before
+    assert server.metric("graft_requests_running") == before
 
 
 def test_200_streams_equal_their_single_answers(server):

@@ -61,13 +61,6 @@ def complete(port, model, barrier):
     return reply
 
 
-def watch(port, done, seen):
-    """Remembers the fullest step: (rows, sequences, adapters)."""
-    while not done.is_set():
-        step = tuple(int(metric(port, f"graft_step_{what}")) for what in ("sequences", "adapters", "rows"))
-        seen[0] = max(seen[0], step)
-
-
 def main():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -78,17 +71,12 @@ def main():
         names = [model["id"] for model in models]
         ranks = {model["id"]: model.get("rank") for model in models}
         print(f"== one batch: {len(names)} requests, one for each of {', '.join(names)}")
-        done, seen = threading.Event(), [(0, 0, 0)]
-        watcher = threading.Thread(target=watch, args=(port, done, seen))
-        watcher.start()
         barrier = threading.Barrier(len(names))
         with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
             start = time.monotonic()
             replies = list(pool.map(lambda name: complete(port, name, barrier), names))
             seconds = time.monotonic() - start
-        done.set()
-        watcher.join()
-        show(names, ranks, replies, seconds, seen[0])
+        show(names, ranks, replies, seconds, port)
     finally:
         process.terminate()
         code = process.wait(30)
@@ -96,7 +84,7 @@ def main():
     return code
 
 
-def show(names, ranks, replies, seconds, step):
+def show(names, ranks, replies, seconds, port):
     columns = min(shutil.get_terminal_size((100, 24)).columns, 120)
     print(f'\n"{PROMPT} ..."\n')
     for name, reply in zip(names, replies):
@@ -108,7 +96,8 @@ def show(names, ranks, replies, seconds, step):
             print(" " * 24 + line)
     tokens = sum(reply["usage"]["completion_tokens"] for reply in replies)
     print(f"\n{tokens} tokens in {seconds:.2f} s: {tokens / seconds:.0f} tokens/s over all requests")
-    print(f"fullest step: {step[0]} sequences, {step[1]} adapters beside the base model, {step[2]} rows")
+    sequences, adapters = (int(metric(port, f"graft_batch_{what}_max")) for what in ("sequences", "adapters"))
+    print(f"largest batch: {sequences} sequences in one step, of {adapters} adapters and the base model")
     print("keep it running with: make serve\n")
 
 

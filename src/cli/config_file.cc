@@ -34,6 +34,7 @@ Status ApplyEntry(CLI::App& command, const std::string& path, std::string key,
                                 command.get_name() + " --help for the flags");
   }
   if (!value.IsScalar()) return InvalidArgumentError(path + ": '" + key + "' must be one value");
+  option->run_callback_for_default();
   option->default_val(value.as<std::string>());
   option->required(false);
   return OkStatus();

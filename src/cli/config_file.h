@@ -1,5 +1,5 @@
-// Every flag also from a YAML or JSON file (JSON is YAML) and from the environment. A flag on the command
-// line wins over the environment, which wins over the file.
+// Every flag also from a YAML or JSON file (JSON is YAML) and from the environment. A flag on the
+// command line wins over the environment, which wins over the file.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,8 +13,8 @@ namespace graft {
 void AddConfigOptions(CLI::App& command);
 
 // Where the command line or GRAFT_CONFIG names a file, makes its values the defaults of `command`'s
-// options. Keys are the flags' names without the dashes; an unknown key is refused by name. Call before
-// parsing.
+// options. Keys are the flags' names without the dashes; an unknown key is refused by name. Call
+// before parsing.
 Status ApplyConfigFile(CLI::App& command, int argc, const char* const* argv);
 
 }  // namespace graft

@@ -1,4 +1,5 @@
-// One progress line on stderr for long work: a bar on a terminal, a line per tenth elsewhere. One thread.
+// One progress line on stderr for long work: a bar on a terminal, a line per tenth elsewhere. One
+// thread.
 #pragma once
 
 #include <cstdint>

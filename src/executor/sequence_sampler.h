@@ -1,5 +1,5 @@
-// What the sampler remembers of one sequence between steps: its settings, how often each token occurred
-// (only while a penalty asks for it) and how many tokens were drawn. Engine thread only.
+// What the sampler remembers of one sequence between steps: its settings, how often each token
+// occurred (only while a penalty asks for it) and how many tokens were drawn. Engine thread only.
 #pragma once
 
 #include <cstdint>

@@ -66,10 +66,17 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
   for (int32_t i = 0; i < num_popular; ++i) weights[i] = std::pow(kSkew, -i);
   for (int32_t i = 0; i < n; ++i) {
     switch (popularity) {
-      case Popularity::kDistinct: adapters[i] = i % num_adapters; break;
-      case Popularity::kUniform: adapters[i] = i % num_popular; break;
-      case Popularity::kSkewed: adapters[i] = DrawWeighted(weights, random); break;
-      case Popularity::kIdentical: break;
+      case Popularity::kDistinct:
+        adapters[i] = i % num_adapters;
+        break;
+      case Popularity::kUniform:
+        adapters[i] = i % num_popular;
+        break;
+      case Popularity::kSkewed:
+        adapters[i] = DrawWeighted(weights, random);
+        break;
+      case Popularity::kIdentical:
+        break;
     }
   }
   return adapters;

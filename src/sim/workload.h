@@ -1,5 +1,5 @@
-// Workloads: which adapter each request asks for, how long it is and when it arrives. Deterministic for a
-// seed. Popularity laws as in Punica (section 7): distinct, uniform, skewed, identical.
+// Workloads: which adapter each request asks for, how long it is and when it arrives. Deterministic
+// for a seed. Popularity laws as in Punica (section 7): distinct, uniform, skewed, identical.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ Result<Popularity> ParsePopularity(const std::string& text);
 std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t num_adapters,
                                     Random& random);
 
-// n arrival times in seconds: Poisson at `requests_per_second`; all zero (a closed loop) for rate 0.
+// n arrival times in seconds: Poisson at `requests_per_second`; all zero (a closed loop) for rate
+// 0.
 std::vector<double> ArrivalSeconds(int32_t n, double requests_per_second, Random& random);
 
 struct RequestLengths {
@@ -33,9 +34,9 @@ struct RequestLengths {
   int32_t output_tokens = 0;
 };
 
-// (prompt, output) lengths from a CSV whose first line names the columns; takes the columns whose names
-// hold "prompt" or "input" or "context", and "response" or "output" or "generated". Rows with a zero are
-// left out.
+// (prompt, output) lengths from a CSV whose first line names the columns; takes the columns whose
+// names hold "prompt" or "input" or "context", and "response" or "output" or "generated". Rows with
+// a zero are left out.
 Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 struct Percentiles {

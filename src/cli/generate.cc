@@ -1,0 +1,143 @@
+// graft generate: one prompt to the base model and any number of adapters, in one batch, printed as
+// it comes (one answer) or side by side (several).
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/runtime.h"
+#include "text/detokenizer.h"
+#include "text/stop_matcher.h"
+
+namespace graft {
+namespace {
+
+struct GenerateOptions {
+  RuntimeOptions runtime;
+  std::vector<std::string> names;  // adapters, or the base model's name
+  std::string prompt;
+  std::vector<std::string> stops;
+  SamplingParams sampling;
+  bool quiet = false;
+
+  GenerateOptions() {
+    runtime.sequences_max = 16;
+    runtime.log_level = "warn";
+    sampling.tokens_max = 128;
+  }
+};
+
+// One answer on its way from tokens to text.
+class Answer {
+ public:
+  Answer(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
+      : detokenizer_(tokenizer, /*skip_special_tokens=*/true), stop_matcher_(stops, false) {}
+
+  std::shared_ptr<TokenStream> stream() const { return stream_; }
+
+  // Waits for the next text; false after the last.
+  Result<bool> Next(std::string* text) {
+    const TokenEvent event = stream_->Pop();
+    if (event.finish_reason == FinishReason::kError) return event.status;
+    const bool ends = event.finish_reason != FinishReason::kNone;
+    text->clear();
+    if (event.token >= 0 && event.finish_reason != FinishReason::kStop) {
+      *text = Match(detokenizer_.Push(event.token));
+    }
+    if (ends && !stopped_) *text += Match(detokenizer_.Flush()) + stop_matcher_.Flush();
+    return !ends && !stopped_;
+  }
+
+ private:
+  std::string Match(const std::string& text) {
+    if (stopped_) return "";
+    StopMatcher::Output output = stop_matcher_.Push(text);
+    stopped_ = output.stopped;
+    return output.text;
+  }
+
+  Detokenizer detokenizer_;
+  StopMatcher stop_matcher_;
+  bool stopped_ = false;
+  std::shared_ptr<TokenStream> stream_ = std::make_shared<TokenStream>();  // the engine's end, too
+};
+
+Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runtime& runtime,
+                 const std::string& name, const std::vector<int32_t>& prompt, RequestId id,
+                 const Answer& answer) {
+  Request request;
+  request.id = id;
+  request.prompt_tokens = prompt;
+  request.sampling = options.sampling;
+  request.arrival_ns = SteadyClock::Get().NowNs();
+  if (!name.empty() && name != model.name) {
+    ASSIGN_OR_RETURN(const AdapterInfo info, runtime.catalog().Find(name));
+    request.adapter_hash = info.hash;
+  }
+  return runtime.engine().Submit(std::move(request), answer.stream());
+}
+
+Status RunGenerate(const GenerateOptions& options) {
+  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
+  RETURN_IF_ERROR(runtime->LoadAdapters());
+  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
+                   tokenizer->Encode(options.prompt, /*add_special_tokens=*/true));
+  runtime->engine().Start();
+
+  std::vector<std::string> names = options.names;
+  if (names.empty()) names.push_back(model->name);
+  std::vector<std::unique_ptr<Answer>> answers;
+  for (const std::string& name : names) {
+    answers.push_back(std::make_unique<Answer>(*tokenizer, options.stops));
+    RETURN_IF_ERROR(
+        SubmitOne(options, *model, *runtime, name, prompt, answers.size(), *answers.back()));
+  }
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers.size() > 1) std::printf("%s== %s\n", i == 0 ? "" : "\n", names[i].c_str());
+    for (bool more = true; more;) {
+      std::string text;
+      ASSIGN_OR_RETURN(more, answers[i]->Next(&text));
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    }
+    std::printf("\n");
+    runtime->engine().Cancel(i + 1);  // a stop string ends an answer before the engine knows
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, CommandRun& run) {
+  CLI::App* command = app.add_subcommand(
+      "generate",
+      "Complete a prompt with the base model or adapters, all in one batch.\n"
+      "  graft generate --model demo/base --adapters demo/adapters --adapter austen \\\n"
+      "                 --adapter doyle --prompt 'It was a dark and stormy night'");
+  auto options = std::make_shared<GenerateOptions>();  // lives as long as the parser and `run`
+  AddRuntimeOptions(*command, options->runtime);
+  command->add_option("--adapter", options->names,
+                      "an adapter, or the base model's name; may be repeated [the base model]");
+  command->add_option("--prompt", options->prompt, "the text to go on from");
+  command->add_option("--max-tokens", options->sampling.tokens_max, "tokens of output", true);
+  command->add_option("--temperature", options->sampling.temperature, "0 is greedy", true);
+  command->add_option("--top-p", options->sampling.top_p, "nucleus sampling", true);
+  command->add_option("--top-k", options->sampling.top_k, "0: off", true);
+  command->add_option("--min-p", options->sampling.min_p, "0: off", true);
+  command->add_option("--seed", options->sampling.seed, "the same seed draws the same text", true);
+  command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off", true);
+  command->add_option("--stop", options->stops, "end before this text; may be repeated");
+  command->add_flag("--ignore-eos", options->sampling.ignore_eos, "go on past the model's own end");
+  command->add_flag("--quiet", options->quiet, "no progress bars");
+  AddConfigOptions(*command);
+  command->callback([options, &run] { run = [options] { return RunGenerate(*options); }; });
+}
+
+}  // namespace graft

@@ -1,0 +1,101 @@
+// Runtime: one model, its adapters and the engine, wired together; what serve, generate and bench
+// share. Made and destroyed on the main thread; the engine runs on its own.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/metrics.h"
+#include "cache/adapter_table.h"
+#include "engine/adapter_catalog.h"
+#include "engine/engine.h"
+#include "executor/adapter_backend.h"
+#include "executor/model_executor.h"
+#include "model/kv_pool.h"
+#include "model/lora_store.h"
+#include "model/transformer.h"
+#include "model/weights.h"
+#include "registry/adapter_registry.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+struct RuntimeOptions {
+  std::string model;       // HF folder
+  std::string adapters;    // folder of PEFT folders; "" for none
+  std::string model_name;  // "" for the folder's name
+  std::string device = "auto";
+  std::string dtype = "auto";  // auto, bf16, fp32
+  std::string registry;        // SQLite file; "" to forget at exit
+  int threads = 0;             // of the kernels; 0: one per core
+  int sequences_max = 256;
+  int step_tokens_max = 512;
+  int page_tokens = 16;
+  int context_tokens_max = 0;  // 0: the model's own
+  double kv_gib = 0.0;  // 0: what sequences_max full contexts need, at most half of free memory
+  int adapters_max = 256;
+  int requests_max = 4096;  // waiting ones
+  bool prefix_cache = true;
+  std::string log_level = "info";
+};
+
+// Adds the options above to a subcommand.
+void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options);
+
+// The parts that bench builds more than once from one set of weights.
+struct LoadedModel {
+  std::string name;
+  Device device;
+  ModelConfig config;
+  std::unique_ptr<ThreadPool> threads;
+  Stream stream;
+  ModelWeights weights;
+};
+
+// "fp32" or "bf16"; nothing for "auto".
+Result<std::optional<DType>> ParseServingDType(const std::string& text);
+
+// Starts the threads and reads the weights of options.model.
+Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet);
+// The same with random weights for the shape in `config_path` (an HF config.json).
+Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
+                                                 const std::string& config_path, bool quiet);
+
+class Runtime {
+ public:
+  // Without `lora` the executor has no adapter slots at all: the baseline that bench compares with.
+  // Borrows `model`.
+  static Result<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options, LoadedModel& model,
+                                                 bool lora);
+
+  // Loads every adapter of options.adapters and, before them, those that the registry remembers.
+  Status LoadAdapters();
+
+  Engine& engine() { return *engine_; }
+  EngineAdapterCatalog& catalog() { return *catalog_; }
+  AdapterTable& adapter_table() { return *adapter_table_; }
+  LoraStore& loras() { return *loras_; }
+  Metrics& metrics() { return metrics_; }
+  const ExecutorLimits& limits() const { return executor_->limits(); }
+  int64_t kv_bytes() const { return kv_pool_->bytes(); }
+
+ private:
+  Runtime() = default;
+
+  std::string adapters_dir_;
+  Metrics metrics_;
+  std::unique_ptr<KvPool> kv_pool_;
+  std::unique_ptr<LoraStore> loras_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<ModelExecutor> executor_;
+  std::unique_ptr<LoraAdapterBackend> backend_;
+  std::unique_ptr<AdapterTable> adapter_table_;
+  std::unique_ptr<AdapterRegistry> registry_;
+  std::unique_ptr<EngineAdapterCatalog> catalog_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace graft

@@ -1,0 +1,69 @@
+#include "cli/synthetic_adapter.h"
+
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "model/peft_config.h"
+#include "model/safetensors.h"
+
+namespace graft {
+namespace {
+
+// The header's entries and the data's size, in the order in which PEFT lists modules.
+struct Layout {
+  Json header = Json::object();
+  int64_t bytes = 0;
+
+  void Add(const std::string& name, int64_t rows, int64_t columns) {
+    const int64_t end = bytes + rows * columns * DTypeBytes(DType::kBF16);
+    header[name] = {{"dtype", "BF16"}, {"shape", {rows, columns}}, {"data_offsets", {bytes, end}}};
+    bytes = end;
+  }
+};
+
+Layout LayOut(const ModelConfig& model, int32_t rank) {
+  Layout layout;
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+      layout.Add(LoraTensorName(layer, module, LoraSide::kA), rank, shape.in);
+      layout.Add(LoraTensorName(layer, module, LoraSide::kB), shape.out, rank);
+    }
+  }
+  return layout;
+}
+
+// Safetensors: the header's length in eight little-endian bytes, the header, the data.
+std::string MakeFile(const Layout& layout, uint64_t seed) {
+  std::string header = layout.header.dump();
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string file(8, '\0');
+  const uint64_t header_bytes = header.size();
+  std::memcpy(file.data(), &header_bytes, 8);
+  file += header;
+  const size_t data_begin = file.size();
+  file.resize(data_begin + static_cast<size_t>(layout.bytes));
+  Random random(seed);
+  // Four bf16 values a draw: random sign and mantissa, exponents that keep every value below 2^-5.
+  for (size_t i = data_begin; i + 8 <= file.size(); i += 8) {
+    const uint64_t bits = (random.Bits() & 0x807f807f807f807fULL) | 0x3d003d003d003d00ULL;
+    std::memcpy(file.data() + i, &bits, 8);
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
+                                         uint64_t seed) {
+  const Json config = {
+      {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", "all-linear"}};
+  ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(config.dump()));
+  ASSIGN_OR_RETURN(const SafetensorsFile file,
+                   SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank), seed), "synthetic"));
+  return LoraWeights::Load(file, peft, model, dtype);
+}
+
+}  // namespace graft

@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include "executor/ragged_batch.h"
+#include "executor/sequence_sampler.h"
+
+namespace graft {
+namespace {
+
+PlannedSequence Planned(AdapterSlot adapter, int32_t token_begin, int32_t num_tokens,
+                        int32_t position_begin, int32_t page_begin, int32_t num_pages) {
+  PlannedSequence sequence;
+  sequence.adapter_slot = adapter;
+  sequence.token_begin = token_begin;
+  sequence.num_tokens = num_tokens;
+  sequence.position_begin = position_begin;
+  sequence.page_begin = page_begin;
+  sequence.num_pages = num_pages;
+  return sequence;
+}
+
+TEST(RaggedBatchTest, LaysOutRowsPagesAndSegments) {
+  StepPlan plan;
+  plan.tokens = {10, 11, 12, 13, 14, 15};
+  plan.pages = {7, 3, 5, 9, 1};
+  plan.sequences = {
+      Planned(kNoAdapter, 0, 1, 4, 0, 2),  // decode at position 4: second page, first slot
+      Planned(2, 1, 3, 2, 2, 2),           // a chunk over a page border
+      Planned(2, 4, 1, 0, 4, 1),           // the same adapter again: one segment
+      Planned(6, 5, 1, 3, 4, 1),
+  };
+  plan.sequences[0].samples = true;
+  plan.sequences[1].samples = true;
+  RaggedBatch batch(4);
+  batch.Build(plan);
+  EXPECT_EQ(batch.positions(), (std::vector<int32_t>{4, 2, 3, 4, 0, 3}));
+  EXPECT_EQ(batch.row_page(), (std::vector<int32_t>{3, 5, 5, 9, 1, 1}));
+  EXPECT_EQ(batch.row_slot(), (std::vector<int32_t>{0, 2, 3, 0, 0, 3}));
+  EXPECT_EQ(batch.row_begin(), (std::vector<int32_t>{0, 1, 4, 5, 6}));
+  EXPECT_EQ(batch.page_begin(), (std::vector<int32_t>{0, 2, 4, 5, 6}));
+  EXPECT_EQ(batch.kv_tokens(), (std::vector<int32_t>{5, 5, 1, 4}));
+  ASSERT_EQ(batch.segments().size(), 2u);
+  EXPECT_EQ(batch.segments()[0].row_begin, 1);
+  EXPECT_EQ(batch.segments()[0].row_end, 5);
+  EXPECT_EQ(batch.segments()[1].adapter_slot, 6);
+  EXPECT_EQ(batch.sample_rows(), (std::vector<int32_t>{0, 3}));
+
+  batch.Build(StepPlan{});
+  EXPECT_EQ(batch.num_rows(), 0);
+  EXPECT_EQ(batch.row_begin(), std::vector<int32_t>{0});
+}
+
+TEST(RaggedBatchTest, BaseRowsSplitNoSegmentOfTheirOwn) {
+  StepPlan plan;
+  plan.tokens = {1, 2, 3};
+  plan.pages = {0, 1, 2};
+  plan.sequences = {Planned(1, 0, 1, 0, 0, 1), Planned(kNoAdapter, 1, 1, 0, 1, 1),
+                    Planned(1, 2, 1, 0, 2, 1)};
+  RaggedBatch batch(1);
+  batch.Build(plan);
+  ASSERT_EQ(batch.segments().size(), 2u);
+  EXPECT_EQ(batch.segments()[1].row_begin, 2);
+}
+
+TEST(RaggedBatchDeathTest, RefusesRowsPastTheirPages) {
+  StepPlan plan;
+  plan.tokens = {1, 2};
+  plan.pages = {0};
+  plan.sequences = {Planned(kNoAdapter, 0, 2, 3, 0, 1)};
+  RaggedBatch batch(4);
+  EXPECT_DEATH(batch.Build(plan), "past the sequence's pages");
+}
+
+TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {
+  SequenceStart start;
+  start.prompt_tokens = {5, 6, 5};
+  start.sampling.seed = 9;
+  SequenceSampler plain;
+  plain.Start(start);
+  plain.Accept(5);
+  EXPECT_EQ(plain.Row(nullptr, 0).num_counts, 0);
+  EXPECT_EQ(plain.Row(nullptr, 0).draw_idx, 1u);
+
+  start.sampling.presence_penalty = 1.0f;
+  SequenceSampler whole, resumed;
+  whole.Start(start);
+  for (const int32_t token : {6, 8, 8}) whole.Accept(token);
+  start.output_tokens = {6, 8, 8};
+  resumed.Start(start);
+  for (const SequenceSampler* sampler : {&whole, &resumed}) {
+    const SamplingRow row = sampler->Row(nullptr, 0);
+    EXPECT_EQ(row.draw_idx, 3u);
+    ASSERT_EQ(row.num_counts, 3);
+    EXPECT_EQ(row.counts[0].token, 5);
+    EXPECT_TRUE(row.counts[0].in_prompt);
+    EXPECT_EQ(row.counts[1].num_output, 1);
+    EXPECT_FALSE(row.counts[2].in_prompt);
+    EXPECT_EQ(row.counts[2].num_output, 2);
+  }
+  start.output_tokens.clear();
+  resumed.Start(start);  // a slot is reused
+  EXPECT_EQ(resumed.Row(nullptr, 0).draw_idx, 0u);
+  EXPECT_EQ(resumed.Row(nullptr, 0).num_counts, 2);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,55 @@
+#include "executor/ragged_batch.h"
+
+namespace graft {
+
+void RaggedBatch::Build(const StepPlan& plan) {
+  for (auto* column :
+       {&tokens_, &positions_, &row_page_, &row_slot_, &pages_, &kv_tokens_, &sample_rows_}) {
+    column->clear();
+  }
+  row_begin_.assign(1, 0);
+  page_begin_.assign(1, 0);
+  segments_.clear();
+  for (const PlannedSequence& sequence : plan.sequences) Append(plan, sequence);
+}
+
+void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) {
+  const int32_t kv_tokens = sequence.position_begin + sequence.num_tokens;
+  CHECK_GE(sequence.token_begin, 0);
+  CHECK_LE(static_cast<size_t>(sequence.token_begin + sequence.num_tokens), plan.tokens.size());
+  CHECK_GE(sequence.page_begin, 0);
+  CHECK_LE(static_cast<size_t>(sequence.page_begin + sequence.num_pages), plan.pages.size());
+  CHECK_LE(kv_tokens, sequence.num_pages * page_tokens_) << "rows past the sequence's pages";
+
+  const int32_t row_begin = num_rows();
+  const int32_t* pages = plan.pages.data() + sequence.page_begin;
+  for (int32_t i = 0; i < sequence.num_tokens; ++i) {
+    const int32_t position = sequence.position_begin + i;
+    tokens_.push_back(plan.tokens[sequence.token_begin + i]);
+    positions_.push_back(position);
+    row_page_.push_back(pages[position / page_tokens_]);
+    row_slot_.push_back(position % page_tokens_);
+  }
+  const int32_t row_end = num_rows();
+  row_begin_.push_back(row_end);
+  pages_.insert(pages_.end(), pages, pages + sequence.num_pages);
+  page_begin_.push_back(static_cast<int32_t>(pages_.size()));
+  kv_tokens_.push_back(kv_tokens);
+
+  if (sequence.adapter_slot != kNoAdapter) {
+    const bool extends = !segments_.empty() && segments_.back().row_end == row_begin &&
+                         segments_.back().adapter_slot == sequence.adapter_slot;
+    if (extends) {
+      segments_.back().row_end = row_end;
+    } else {
+      segments_.push_back({row_begin, row_end, sequence.adapter_slot});
+    }
+  }
+
+  if (sequence.samples) {
+    CHECK_GT(sequence.num_tokens, 0) << "nothing to sample after";
+    sample_rows_.push_back(row_end - 1);
+  }
+}
+
+}  // namespace graft

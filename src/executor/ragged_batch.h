@@ -1,0 +1,45 @@
+// A StepPlan as the arrays that the kernels read: one row per token, ranges per sequence, one LoRA
+// segment per run of rows of one adapter (Punica, section 4; built once per step, used by every
+// layer). Reused from step to step. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/lora/lora.h"
+#include "step/step_plan.h"
+
+namespace graft {
+
+class RaggedBatch {
+ public:
+  explicit RaggedBatch(int32_t page_tokens) : page_tokens_(page_tokens) {}
+
+  // Replaces the contents. CHECKs that the plan's ranges lie inside its arrays.
+  void Build(const StepPlan& plan);
+
+  int32_t num_rows() const { return static_cast<int32_t>(positions_.size()); }
+  int32_t num_sequences() const { return static_cast<int32_t>(kv_tokens_.size()); }
+
+  const std::vector<int32_t>& tokens() const { return tokens_; }        // [num_rows]
+  const std::vector<int32_t>& positions() const { return positions_; }  // [num_rows]
+  const std::vector<int32_t>& row_page() const { return row_page_; }  // [num_rows] page written to
+  const std::vector<int32_t>& row_slot() const { return row_slot_; }  // [num_rows] place in it
+  const std::vector<int32_t>& row_begin() const { return row_begin_; }  // [num_sequences + 1]
+  const std::vector<int32_t>& pages() const { return pages_; }
+  const std::vector<int32_t>& page_begin() const { return page_begin_; }  // [num_sequences + 1]
+  const std::vector<int32_t>& kv_tokens() const { return kv_tokens_; }    // [num_sequences]
+  const std::vector<LoraSegment>& segments() const { return segments_; }
+  // The last row of each sequence that samples, in the plan's order.
+  const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
+
+ private:
+  void Append(const StepPlan& plan, const PlannedSequence& sequence);
+
+  const int32_t page_tokens_;
+  std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
+      kv_tokens_, sample_rows_;
+  std::vector<LoraSegment> segments_;
+};
+
+}  // namespace graft
