@@ -76,7 +76,8 @@ Result<AddedTokens> AddedTokens::Build(std::vector<AddedToken> tokens,
   AddedTokens added;
   added.tokens_ = std::move(tokens);
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
-    const AddedToken& token = added.tokens_[i];
+    AddedToken& token = added.tokens_[i];
+    token.decoded = token.content;
     added.by_id_.try_emplace(token.id, i);
     added.by_content_.try_emplace(token.content, i);
     added.id_end_ = std::max(added.id_end_, token.id + 1);
@@ -84,9 +85,8 @@ Result<AddedTokens> AddedTokens::Build(std::vector<AddedToken> tokens,
       added.original_.Insert(token.content, static_cast<int32_t>(i));
       continue;
     }
-    std::string content = token.content;
-    RETURN_IF_ERROR(normalizer.Apply(&content));
-    added.normalized_.Insert(content, static_cast<int32_t>(i));
+    RETURN_IF_ERROR(normalizer.Apply(&token.decoded));
+    added.normalized_.Insert(token.decoded, static_cast<int32_t>(i));
   }
   return added;
 }
@@ -110,8 +110,10 @@ std::vector<AddedTokens::Part> AddedTokens::Split(std::string_view text, bool no
     // An earlier token may have taken the white space already.
     if (token.lstrip) begin = std::max(SkipSpaceLeft(text, begin, done), done);
     if (token.rstrip) end = SkipSpaceRight(text, end);
+    if (begin > end) continue;
     if (done < begin) parts.push_back({done, begin, nullptr});
-    parts.push_back({begin, end, &token});
+    // A token all of which an earlier one has taken is lost.
+    if (begin < end) parts.push_back({begin, end, &token});
     done = end;
   }
   if (done < text.size()) parts.push_back({done, text.size(), nullptr});

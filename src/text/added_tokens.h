@@ -18,7 +18,8 @@ namespace graft {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool special = false;      // left out by skip_special_tokens
+  std::string decoded;   // what Decode makes of it: the content, normalized if it is looked for so
+  bool special = false;  // left out by skip_special_tokens
   bool normalized = false;   // looked for in the normalized text, not in the original
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space on its left with it

@@ -102,8 +102,14 @@ Result<Normalizer::Step> Normalizer::ParseStep(const Json& json, const std::stri
   return UnsupportedComponent("normalizer", type, kSupported);
 }
 
-Status Normalizer::Apply(std::string* text) const {
-  for (const Step& step : steps_) RETURN_IF_ERROR(ApplyStep(step, text));
+Status Normalizer::Apply(std::string* text, bool* starts_later) const {
+  for (const Step& step : steps_) {
+    const bool strips = step.kind == Kind::kStrip && step.left && !text->empty();
+    size_t pos = 0;
+    const bool strips_now = strips && IsUnicodeWhitespace(NextCodePoint(*text, &pos));
+    if (strips_now && starts_later != nullptr) *starts_later = true;
+    RETURN_IF_ERROR(ApplyStep(step, text));
+  }
   return OkStatus();
 }
 

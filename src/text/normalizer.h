@@ -18,8 +18,9 @@ class Normalizer {
   static Result<Normalizer> Parse(const Json& json);
 
   bool empty() const { return steps_.empty(); }
-  // `text` is valid UTF-8 and stays so.
-  Status Apply(std::string* text) const;
+  // `text` is valid UTF-8 and stays so. `*starts_later` (where asked for) becomes true if the start
+  // of the original text was stripped off: what is left does not stand at the start any more.
+  Status Apply(std::string* text, bool* starts_later = nullptr) const;
 
  private:
   enum class Kind { kUnicode, kPrepend, kReplace, kLowercase, kStrip, kStripAccents, kByteLevel };

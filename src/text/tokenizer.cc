@@ -39,8 +39,10 @@ Status Tokenizer::EncodePlain(std::string_view text, bool at_start,
   std::string normalized;
   if (!parts_.normalizer.empty()) {
     normalized = text;
-    RETURN_IF_ERROR(parts_.normalizer.Apply(&normalized));
+    bool starts_later = false;
+    RETURN_IF_ERROR(parts_.normalizer.Apply(&normalized, &starts_later));
     text = normalized;
+    at_start = at_start && !starts_later;
   }
   TextArena arena;
   std::vector<Word> words;
@@ -86,7 +88,7 @@ int32_t Tokenizer::vocab_size() const {
 
 std::string_view Tokenizer::TokenText(int32_t id) const {
   const AddedToken* added = parts_.added_tokens.Find(id);
-  return added != nullptr ? added->content : parts_.model->Token(id);
+  return added != nullptr ? added->decoded : parts_.model->Token(id);
 }
 
 }  // namespace graft
