@@ -1,0 +1,103 @@
+#include "server/api_error.h"
+
+namespace graft {
+namespace {
+
+const char* TypeOfHttpStatus(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return http_status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+}  // namespace
+
+Json ApiError::ToJson() const {
+  return {{"error",
+           {{"message", message},
+            {"type", type},
+            {"param", StringOrNull(param)},
+            {"code", StringOrNull(code)}}}};
+}
+
+ApiError HttpError(int http_status, std::string code, std::string message) {
+  ApiError error;
+  error.http_status = http_status;
+  error.type = TypeOfHttpStatus(http_status);
+  error.code = std::move(code);
+  error.message = std::move(message);
+  return error;
+}
+
+ApiError InvalidRequestError(std::string param, std::string message) {
+  ApiError error = HttpError(400, "invalid_value", std::move(message));
+  error.param = std::move(param);
+  return error;
+}
+
+ApiError ModelNotFoundError(const std::string& model, const std::string& nearest) {
+  std::string message = "The model '" + model + "' does not exist or you do not have access to it.";
+  if (!nearest.empty()) message += " The nearest names are: " + nearest + ".";
+  ApiError error = HttpError(404, "model_not_found", std::move(message));
+  error.param = "model";
+  return error;
+}
+
+ApiError DrainingError() {
+  ApiError error = HttpError(503, "draining", "The server is shutting down; try another one.");
+  error.retry_after_s = 1;
+  return error;
+}
+
+ApiError ErrorFromStatus(const Status& status, std::string param) {
+  ApiError error;
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kOutOfRange:
+    case StatusCode::kFailedPrecondition:
+      error = HttpError(400, "invalid_value", status.message());
+      break;
+    case StatusCode::kUnimplemented:
+      error = HttpError(400, "unsupported", status.message());
+      break;
+    case StatusCode::kUnauthenticated:
+      error = HttpError(401, "invalid_api_key", status.message());
+      break;
+    case StatusCode::kPermissionDenied:
+      error = HttpError(403, "permission_denied", status.message());
+      break;
+    case StatusCode::kNotFound:
+      error = HttpError(404, "not_found", status.message());
+      break;
+    case StatusCode::kAlreadyExists:
+      error = HttpError(409, "already_exists", status.message());
+      break;
+    case StatusCode::kResourceExhausted:
+      error = HttpError(429, "overloaded", status.message());
+      error.retry_after_s = 1;
+      break;
+    case StatusCode::kUnavailable:
+    case StatusCode::kCancelled:  // nobody but the server itself cancels what a client still awaits
+    case StatusCode::kAborted:
+      error = HttpError(503, "unavailable", status.message());
+      error.retry_after_s = 1;
+      break;
+    case StatusCode::kDeadlineExceeded:
+      error = HttpError(504, "timeout", status.message());
+      break;
+    default:
+      error = HttpError(500, "internal_error", status.message());
+  }
+  error.param = std::move(param);
+  return error;
+}
+
+}  // namespace graft

@@ -1,0 +1,62 @@
+// What a client is told when its request fails: an HTTP status and OpenAI's error object. Plain
+// data; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace graft {
+
+struct ApiError {
+  int http_status = 500;
+  std::string message;
+  std::string type = "server_error";
+  std::string param;      // the field at fault, as a path ("messages[1].content"); "" for none
+  std::string code;       // a word that programs compare with; "" for none
+  int retry_after_s = 0;  // > 0: sent as Retry-After
+
+  // {"error": {"message", "type", "param", "code"}}, the empty ones null.
+  Json ToJson() const;
+};
+
+// 400 about one field.
+ApiError InvalidRequestError(std::string param, std::string message);
+
+// 404 model_not_found. `nearest` is a list of names ready to read, "" for none.
+ApiError ModelNotFoundError(const std::string& model, const std::string& nearest);
+
+// 503 of a server that is ending.
+ApiError DrainingError();
+
+// 401, 403, 404, 405 and the like: the type follows from the status.
+ApiError HttpError(int http_status, std::string code, std::string message);
+
+// What a failure below the server means to a client. `param` as above.
+ApiError ErrorFromStatus(const Status& status, std::string param = "");
+
+// A value, or what the client is told instead.
+template <typename T>
+class ApiResult {
+ public:
+  ApiResult(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
+  ApiResult(ApiError error) : error_(std::move(error)) {}  // NOLINT: implicit by design
+
+  bool ok() const { return value_.has_value(); }
+  const ApiError& error() const { return error_; }
+  T& operator*() {
+    CHECK(ok()) << error_.message;
+    return *value_;
+  }
+  T* operator->() { return &**this; }
+
+ private:
+  std::optional<T> value_;
+  ApiError error_;
+};
+
+}  // namespace graft

@@ -1,0 +1,116 @@
+#include "server/choice.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace graft {
+namespace {
+
+int64_t NumCodePoints(std::string_view text) {
+  int64_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+Choice::Choice(const Tokenizer& tokenizer, ChoiceOptions options,
+               std::span<const int32_t> prompt_tokens)
+    : tokenizer_(tokenizer),
+      options_(std::move(options)),
+      detokenizer_(tokenizer, options_.skip_special_tokens),
+      stop_matcher_(options_.stop, options_.include_stop_text) {
+  if (options_.continues_prompt) Prime(prompt_tokens);
+}
+
+// Brings the detokenizer past the start of a text with one token of the prompt that is a whole
+// piece of text in itself, and drops what that gives.
+void Choice::Prime(std::span<const int32_t> prompt_tokens) {
+  constexpr size_t kTokensMax = 16;
+  for (size_t i = 0; i < std::min(prompt_tokens.size(), kTokensMax); ++i) {
+    const int32_t token = prompt_tokens[prompt_tokens.size() - 1 - i];
+    Detokenizer probe(tokenizer_, options_.skip_special_tokens);
+    if (probe.Push(token).empty() || !probe.Flush().empty()) continue;
+    detokenizer_.Push(token);
+    return;
+  }
+}
+
+void Choice::Push(const TokenEvent& event) {
+  if (!started_) {
+    started_ = true;
+    if (options_.echo) Echo(event);
+  }
+  if (!finished()) {
+    if (event.token >= 0) PushToken(event);
+    if (!finished() && event.finish_reason != FinishReason::kNone) {
+      if (event.finish_reason == FinishReason::kError) status_ = event.status;
+      Finish(event.finish_reason);
+    }
+  }
+  if (event.finish_reason != FinishReason::kNone) {
+    closed_ = true;
+    cached_tokens_ = event.usage.cached_tokens;
+  }
+}
+
+// The prompt goes out first, whole, past the stop strings.
+void Choice::Echo(const TokenEvent& event) {
+  if (options_.logprobs) {
+    Detokenizer detokenizer(tokenizer_, options_.skip_special_tokens);
+    int64_t offset = 0;
+    for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
+      LogprobEntry entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
+      if (i < event.prompt_top_logprobs.size()) entry.top = event.prompt_top_logprobs[i];
+      offset += NumCodePoints(detokenizer.Push(entry.chosen.token));
+      piece_.logprobs.push_back(std::move(entry));
+    }
+  }
+  decoded_chars_ = NumCodePoints(options_.echo_text);
+  piece_.text = std::move(options_.echo_text);
+}
+
+void Choice::PushToken(const TokenEvent& event) {
+  ++output_tokens_;
+  const bool is_stop_token = event.finish_reason == FinishReason::kStop;
+  if (is_stop_token && !options_.include_stop_text) return;
+  if (options_.logprobs) {
+    pending_.push_back({.entry = {.chosen = {event.token, event.logprob},
+                                  .top = event.top_logprobs,
+                                  .text_offset = decoded_chars_},
+                        .text_begin = decoded_bytes_});
+  }
+  PushText(detokenizer_.Push(event.token));
+}
+
+void Choice::PushText(const std::string& text) {
+  if (text.empty()) return;
+  decoded_bytes_ += text.size();
+  decoded_chars_ += NumCodePoints(text);
+  StopMatcher::Output output = stop_matcher_.Push(text);
+  released_bytes_ += output.text.size();
+  piece_.text += output.text;
+  ReleaseLogprobs(/*all=*/false);
+  if (!output.stopped) return;
+  pending_.clear();  // the tokens that only spelt the stop
+  finish_ = FinishReason::kStop;
+}
+
+void Choice::Finish(FinishReason finish) {
+  PushText(detokenizer_.Flush());
+  if (finished()) return;  // the last bytes completed a stop string
+  piece_.text += stop_matcher_.Flush();
+  ReleaseLogprobs(/*all=*/true);
+  finish_ = finish;
+}
+
+void Choice::ReleaseLogprobs(bool all) {
+  while (!pending_.empty() && (all || pending_.front().text_begin < released_bytes_)) {
+    piece_.logprobs.push_back(std::move(pending_.front().entry));
+    pending_.pop_front();
+  }
+}
+
+ChoicePiece Choice::TakePiece() { return std::exchange(piece_, {}); }
+
+}  // namespace graft

@@ -1,0 +1,97 @@
+// One choice of a response: the engine's events in, text and log-probabilities out, as soon as no
+// stop string can take them back. A token's log-probability leaves together with its text; the
+// token or string that stops a choice is no part of it unless asked for. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "request/token_event.h"
+#include "text/detokenizer.h"
+#include "text/stop_matcher.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+// One token of a response's logprobs.
+struct LogprobEntry {
+  TokenLogprob chosen;  // logprob NaN: the first token of a prompt, which nothing predicts
+  std::vector<TokenLogprob> top;
+  int64_t text_offset = 0;  // where its text starts in the choice's text, in code points
+};
+
+// What has become certain since the last look.
+struct ChoicePiece {
+  std::string text;
+  std::vector<LogprobEntry> logprobs;
+};
+
+struct ChoiceOptions {
+  std::vector<std::string> stop;
+  bool include_stop_text = false;
+  bool skip_special_tokens = true;
+  bool logprobs = false;
+  // The output continues the prompt's text (completions), rather than starting a text of its own
+  // (chat): it matters where a tokenizer drops the space before a text's first word.
+  bool continues_prompt = false;
+  bool echo = false;
+  std::string echo_text;  // the prompt
+};
+
+class Choice {
+ public:
+  Choice(const Tokenizer& tokenizer, ChoiceOptions options, std::span<const int32_t> prompt_tokens);
+
+  // Takes the next event. After the finish nothing but the engine's last word is looked at.
+  void Push(const TokenEvent& event);
+
+  // Takes what may be sent.
+  ChoicePiece TakePiece();
+
+  // No more text will come: a stop, the length, or a failure.
+  bool finished() const { return finish_ != FinishReason::kNone; }
+  // The engine is still producing what a stop string has made useless.
+  bool wants_cancel() const { return finished() && !closed_; }
+  // The engine's last event was here.
+  bool closed() const { return closed_; }
+  FinishReason finish() const { return finish_; }
+  const Status& status() const { return status_; }  // why, if finish() is kError
+  bool started() const { return started_; }         // some event has come
+  int32_t output_tokens() const { return output_tokens_; }
+  int32_t cached_tokens() const { return cached_tokens_; }  // known once closed
+
+ private:
+  struct PendingLogprob {
+    LogprobEntry entry;
+    size_t text_begin;  // in bytes
+  };
+
+  void Prime(std::span<const int32_t> prompt_tokens);
+  void Echo(const TokenEvent& event);
+  void PushToken(const TokenEvent& event);
+  void PushText(const std::string& text);
+  void Finish(FinishReason finish);
+  void ReleaseLogprobs(bool all);
+
+  const Tokenizer& tokenizer_;
+  ChoiceOptions options_;
+  Detokenizer detokenizer_;
+  StopMatcher stop_matcher_;
+  std::deque<PendingLogprob> pending_;
+  ChoicePiece piece_;
+  size_t decoded_bytes_ = 0;   // out of the detokenizer
+  int64_t decoded_chars_ = 0;  // the same in code points, and the echoed prompt's
+  size_t released_bytes_ = 0;  // out of the stop matcher
+  FinishReason finish_ = FinishReason::kNone;
+  Status status_;
+  bool started_ = false;
+  bool closed_ = false;
+  int32_t output_tokens_ = 0;
+  int32_t cached_tokens_ = 0;
+};
+
+}  // namespace graft

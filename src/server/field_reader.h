@@ -1,0 +1,67 @@
+// Strict reading of one JSON object from a client: every field is taken by name and type, and what
+// nobody took is refused by name. The first failure is kept and the rest become no-ops, so that a
+// parser reads as a list of its fields. A null field equals an absent one. One thread.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "server/api_error.h"
+
+namespace graft {
+
+// The JSON type's name as an error shows it: "a string", "a number", ...
+const char* JsonTypeName(const Json& json);
+
+class FieldReader {
+ public:
+  // `path` goes before field names in errors: "" or, for example, "messages[2].". `object` must
+  // outlive the reader. What is no object fails at once.
+  FieldReader(const Json& object, std::string path);
+
+  // Each leaves *out alone where the field is absent or null.
+  void Bool(const char* name, bool* out);
+  void String(const char* name, std::string* out, size_t bytes_max);
+  void Float(const char* name, float* out);
+  void Int(const char* name, int32_t min, int32_t max, int32_t* out);
+  void OptionalInt(const char* name, int32_t min, int32_t max, std::optional<int32_t>* out);
+  // Token ids: non-negative int32.
+  void IntList(const char* name, size_t items_max, std::vector<int32_t>* out);
+  // A string or a list of strings.
+  void StringOrList(const char* name, size_t items_max, size_t bytes_max,
+                    std::vector<std::string>* out);
+  // The value itself, or null if absent or null.
+  const Json* Take(const char* name);
+
+  // Fields that change nothing here, taken from whoever sends them.
+  void Ignore(std::initializer_list<const char*> names);
+  // A field that is known but not supported: refused unless it has a value that asks for nothing
+  // (null, the neutral value, or an empty list, object or string).
+  void Refuse(const char* name, const Json& neutral = nullptr);
+  void Refuse(std::initializer_list<const char*> names);
+
+  // Records a failure about a field of this object.
+  void Fail(const std::string& name, const std::string& message);
+  void Fail(ApiError error);
+  bool failed() const { return error_.has_value(); }
+
+  // To be called last: the first failure, among them a field that nobody took.
+  std::optional<ApiError> Finish();
+
+ private:
+  void FailType(const std::string& name, const char* expected, const Json& got);
+
+  const Json* object_;  // null if it was no object
+  std::string path_;
+  std::vector<std::string> known_;
+  std::optional<ApiError> error_;
+};
+
+// The integer in `json` (3 or 3.0) if it is one within [min, max].
+std::optional<int64_t> IntegerOf(const Json& json, int64_t min, int64_t max);
+
+}  // namespace graft

@@ -1,0 +1,225 @@
+#include "server/generation_plan.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "base/random.h"
+#include "server/nearest_names.h"
+#include "text/chat_template.h"
+
+namespace graft {
+namespace {
+
+using TokenIds = std::vector<int32_t>;
+
+constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
+
+ApiError ContextLengthError(const std::string& param, int64_t context_tokens, int64_t prompt_tokens,
+                            int64_t output_tokens) {
+  ApiError error = InvalidRequestError(
+      param, "This model's maximum context length is " + std::to_string(context_tokens) +
+                 " tokens. However, you requested " +
+                 std::to_string(prompt_tokens + output_tokens) + " tokens (" +
+                 std::to_string(prompt_tokens) + " in the prompt, " +
+                 std::to_string(output_tokens) + " in the completion).");
+  error.code = "context_length_exceeded";
+  return error;
+}
+
+// How many tokens this prompt may be answered with, by what was asked for and what fits.
+ApiResult<int32_t> OutputTokensMax(const std::string& param, const GenerationParams& params,
+                                   bool is_chat, int64_t prompt_tokens, int64_t context_tokens) {
+  const int64_t room = context_tokens - prompt_tokens;
+  if (params.tokens_max.has_value()) {
+    if (*params.tokens_max <= room) return *params.tokens_max;
+    return ContextLengthError(param, context_tokens, prompt_tokens, *params.tokens_max);
+  }
+  if (room < 1) return ContextLengthError(param, context_tokens, prompt_tokens, 1);
+  if (is_chat) return static_cast<int32_t>(room);
+  return static_cast<int32_t>(std::min<int64_t>(room, kCompletionTokensDefault));
+}
+
+std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vocab_size) {
+  const Status status = ValidateSamplingParams(sampling, vocab_size);
+  if (status.ok()) return std::nullopt;
+  // The message opens with the field's name.
+  const std::string& message = status.message();
+  return InvalidRequestError(message.substr(0, message.find(' ')), message);
+}
+
+ApiResult<TokenIds> EncodePrompt(const ServerContext& context, const std::string& param,
+                                 const std::string& text, bool add_special_tokens) {
+  Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens);
+  if (!tokens.ok()) return InvalidRequestError(param, tokens.status().message());
+  if (tokens->empty()) return InvalidRequestError(param, "'" + param + "' must not be empty");
+  return std::move(*tokens);
+}
+
+// Adds the n requests of one prompt.
+std::optional<ApiError> AddPrompt(const ServerContext& context, const GenerationParams& params,
+                                  const std::string& param, TokenIds tokens, ChoiceOptions choice,
+                                  Request request, GenerationPlan* plan) {
+  const GeneratorLimits limits = context.generator.limits();
+  ApiResult<int32_t> tokens_max =
+      OutputTokensMax(param, params, plan->head.is_chat, static_cast<int64_t>(tokens.size()),
+                      limits.context_tokens_max);
+  if (!tokens_max.ok()) return tokens_max.error();
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < limits.vocab_size) continue;
+    return InvalidRequestError(param, "'" + param + "' holds token id " + std::to_string(token) +
+                                          ", the vocabulary ends at " +
+                                          std::to_string(limits.vocab_size - 1));
+  }
+  request.sampling = params.sampling;
+  request.sampling.tokens_max = *tokens_max;
+  if (auto error = CheckSampling(request.sampling, limits.vocab_size)) return error;
+  request.prompt_tokens = std::move(tokens);
+  const uint64_t seed = params.seed.has_value() ? *params.seed : RandomSeed();
+  for (int32_t i = 0; i < params.n; ++i) {
+    // The first choice gets the client's own seed, so that n does not change it.
+    request.sampling.seed = i == 0 ? seed : RandomBits(seed, static_cast<uint64_t>(i));
+    plan->requests.push_back(request);
+    plan->choices.push_back(choice);
+  }
+  return std::nullopt;
+}
+
+ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& key, bool is_chat,
+                                    const GenerationParams& params, Request* request,
+                                    ChoiceOptions* choice) {
+  ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
+  if (!model.ok()) return model.error();
+  request->tenant = key.rights().tenant;
+  request->adapter_hash = model->hash;
+  choice->stop = params.stop;
+  choice->include_stop_text = params.include_stop_text;
+  choice->skip_special_tokens = params.skip_special_tokens;
+  choice->logprobs = params.logprobs;
+  GenerationPlan plan;
+  plan.head = {.is_chat = is_chat,
+               .logprobs = params.logprobs,
+               .include_usage = params.include_usage,
+               .id = RandomName(is_chat ? "chatcmpl-" : "cmpl-"),
+               .model = params.model,
+               .created = UnixTimeSeconds()};
+  plan.stream = params.stream;
+  plan.n = params.n;
+  return plan;
+}
+
+ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const ApiKey& key,
+                                         CompletionRequest parsed) {
+  Request request;
+  ChoiceOptions choice{.continues_prompt = true, .echo = parsed.echo};
+  const GenerationParams& params = parsed.params;
+  ApiResult<GenerationPlan> plan = StartPlan(context, key, false, params, &request, &choice);
+  if (!plan.ok()) return plan;
+  for (size_t i = 0; i < parsed.prompts.size(); ++i) {
+    const std::string param =
+        parsed.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
+    TokenIds tokens;
+    if (auto* ids = std::get_if<TokenIds>(&parsed.prompts[i])) {
+      tokens = std::move(*ids);
+      if (parsed.echo) choice.echo_text = context.tokenizer.Decode(tokens, true);
+    } else {
+      std::string& text = std::get<std::string>(parsed.prompts[i]);
+      ApiResult<TokenIds> encoded =
+          EncodePrompt(context, param, text, params.add_special_tokens.value_or(true));
+      if (!encoded.ok()) return encoded.error();
+      tokens = std::move(*encoded);
+      if (parsed.echo) choice.echo_text = std::move(text);
+    }
+    if (auto error =
+            AddPrompt(context, params, param, std::move(tokens), choice, request, &*plan)) {
+      return *error;
+    }
+  }
+  return plan;
+}
+
+OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request) {
+  OrderedJson values = std::move(request->template_kwargs);
+  values["messages"] = std::move(request->messages);
+  values["tools"] = nullptr;  // HF defines both, so templates ask "is not none"
+  values["documents"] = nullptr;
+  values["add_generation_prompt"] = request->add_generation_prompt;
+  values["bos_token"] = context.tokenizer.bos_token();
+  values["eos_token"] = context.tokenizer.eos_token();
+  return values;
+}
+
+ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const ApiKey& key,
+                                   ChatRequest parsed) {
+  Request request;
+  ChoiceOptions choice;
+  ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
+  if (!plan.ok()) return plan;
+  if (context.chat_template == nullptr) {
+    return InvalidRequestError("messages", "This model has no chat template; use /v1/completions.");
+  }
+  const Result<std::string> prompt =
+      context.chat_template->Render(TemplateContext(context, &parsed));
+  if (!prompt.ok()) return ErrorFromStatus(prompt.status(), "messages");
+  ApiResult<TokenIds> tokens = EncodePrompt(context, "messages", prompt.value(),
+                                            parsed.params.add_special_tokens.value_or(false));
+  if (!tokens.ok()) return tokens.error();
+  if (auto error = AddPrompt(context, parsed.params, "messages", std::move(*tokens), choice,
+                             request, &*plan)) {
+    return *error;
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::string RandomName(const char* prefix) {
+  char digits[33];
+  std::snprintf(digits, sizeof(digits), "%016llx%016llx",
+                static_cast<unsigned long long>(RandomSeed()),
+                static_cast<unsigned long long>(RandomSeed()));
+  return std::string(prefix) + digits;
+}
+
+AllowedModels ListAllowedModels(const ServerContext& context, const ApiKey& key) {
+  AllowedModels models;
+  models.base = key.Allows(context.base_model);
+  models.adapters = context.catalog.List();
+  std::erase_if(models.adapters,
+                [&](const AdapterInfo& adapter) { return !key.Allows(adapter.name); });
+  return models;
+}
+
+ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
+                                 const std::string& name) {
+  if (key.Allows(name)) {
+    if (name == context.base_model) return AdapterInfo{.name = name};
+    Result<AdapterInfo> adapter = context.catalog.Find(name);
+    if (adapter.ok()) return std::move(*adapter);
+    if (adapter.status().code() != StatusCode::kNotFound) {
+      return ErrorFromStatus(adapter.status(), "model");
+    }
+  }
+  // The catalog's own suggestions may be other tenants' names.
+  std::vector<std::string> names;
+  const AllowedModels allowed = ListAllowedModels(context, key);
+  for (const AdapterInfo& adapter : allowed.adapters) names.push_back(adapter.name);
+  if (allowed.base) names.push_back(context.base_model);
+  return ModelNotFoundError(name, NearestNames(name, names));
+}
+
+ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,
+                                         const ApiKey& key, bool is_chat, std::string_view body) {
+  if (body.empty()) return InvalidRequestError("", "The body is empty; send a JSON object.");
+  const Result<Json> json = ParseJson(body);
+  if (!json.ok()) return InvalidRequestError("", "The body is " + json.status().message());
+  if (is_chat) {
+    ApiResult<ChatRequest> request = ParseChatRequest(json.value(), limits);
+    if (!request.ok()) return request.error();
+    return PlanChat(context, key, std::move(*request));
+  }
+  ApiResult<CompletionRequest> request = ParseCompletionRequest(json.value(), limits);
+  if (!request.ok()) return request.error();
+  return PlanCompletion(context, key, std::move(*request));
+}
+
+}  // namespace graft

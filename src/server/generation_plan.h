@@ -1,0 +1,49 @@
+// From a request's body to what the engine is asked and how the answer is written: parsing, model
+// lookup, chat template, tokenising, limits. The expensive part of a request before the engine;
+// runs on any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "request/request.h"
+#include "server/api_error.h"
+#include "server/api_keys.h"
+#include "server/choice.h"
+#include "server/openai_request.h"
+#include "server/openai_response.h"
+#include "server/server_context.h"
+
+namespace graft {
+
+struct GenerationPlan {
+  ResponseHead head;
+  bool stream = false;
+  int32_t n = 1;  // choices per prompt
+  // One per choice, prompt by prompt. Ids and arrival times are the submitter's to fill.
+  std::vector<Request> requests;
+  std::vector<ChoiceOptions> choices;
+};
+
+// `body` is the bytes of POST /v1/completions, or of /v1/chat/completions if `is_chat`.
+ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,
+                                         const ApiKey& key, bool is_chat, std::string_view body);
+
+// "prefix" and 32 random hexadecimal digits.
+std::string RandomName(const char* prefix);
+
+// The models that `key` may use: the base model's name (if allowed) and adapters.
+struct AllowedModels {
+  bool base = false;
+  std::vector<AdapterInfo> adapters;
+};
+AllowedModels ListAllowedModels(const ServerContext& context, const ApiKey& key);
+
+// The content hash behind a model's name ("" for the base model), or 404 with the nearest names.
+// What the key may not use does not exist for it.
+ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
+                                 const std::string& name);
+
+}  // namespace graft

@@ -1,0 +1,79 @@
+// One generation request in flight: submits a plan's requests, turns their events into a response,
+// and cancels whatever is still running when it goes. One thread at a time; only `on_ready` is
+// called elsewhere.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "request/token_stream.h"
+#include "server/generation_plan.h"
+
+namespace graft {
+
+class GenerationSession {
+ public:
+  GenerationSession(const ServerContext& context, GenerationPlan plan);
+  // Cancels what runs; after it `on_ready` is not called any more.
+  ~GenerationSession();
+  GenerationSession(const GenerationSession&) = delete;
+  GenerationSession& operator=(const GenerationSession&) = delete;
+
+  // Submits every choice or, if one is refused, none. `on_ready` is called on the engine's thread
+  // when there is something to Poll; it must only post work elsewhere. `next_id` gives request ids.
+  std::optional<ApiError> Submit(std::atomic<RequestId>* next_id, std::function<void()> on_ready);
+
+  // Takes all events that are there. A choice that a stop string ended is cancelled in the engine.
+  void Poll();
+
+  bool stream() const { return is_stream_; }
+  // The first token of any choice has come, or a failure.
+  bool started() const;
+  // Nothing more will come: every choice is over in the engine too, or one has failed.
+  bool done() const;
+  // Why it failed, if it did. The other choices are cancelled.
+  const std::optional<ApiError>& error() const { return error_; }
+  // Clock time of the first event, 0 before it.
+  int64_t first_event_ns() const { return first_event_ns_; }
+  int64_t arrival_ns() const { return arrival_ns_; }
+
+  // Streaming: appends the server-sent events of all that came since the last call, at the end with
+  // usage (if asked for) and [DONE], or an error.
+  void AppendEvents(std::string* out);
+  // Not streaming: the whole response once done() without error.
+  std::string Body();
+
+ private:
+  struct RunningChoice {
+    RequestId id = 0;
+    std::shared_ptr<TokenStream> stream;  // null before Submit
+    Choice choice;
+    bool cancelled = false;  // we asked for it
+    bool role_sent = false;
+    bool finish_sent = false;
+  };
+
+  void PollChoice(RunningChoice& running);
+  void Cancel(RunningChoice& running);
+  void CancelAll();
+  ResponseUsage SumUsage() const;
+
+  const ServerContext& context_;
+  const bool is_stream_;
+  const bool include_usage_;
+  const int32_t choices_per_prompt_;
+  std::vector<Request> requests_;  // moved out by Submit
+  std::vector<int64_t> prompt_tokens_;
+  std::vector<RunningChoice> choices_;
+  ResponseWriter writer_;
+  std::optional<ApiError> error_;
+  int64_t arrival_ns_ = 0;
+  int64_t first_event_ns_ = 0;
+  bool end_sent_ = false;
+};
+
+}  // namespace graft

@@ -1,0 +1,74 @@
+// The bodies of POST /v1/completions and /v1/chat/completions as values: every field OpenAI and
+// vLLM know is read, ignored (because it changes no output) or refused by name. Pure functions; any
+// thread. Ranges of sampling values are ValidateSamplingParams' business.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "request/request.h"
+#include "server/api_error.h"
+
+namespace graft {
+
+// What one request may ask for at most.
+struct RequestLimits {
+  int64_t prompt_bytes_max = int64_t{4} << 20;  // one prompt's or all messages' text
+  int32_t prompts_max = 128;
+  int32_t choices_max = 128;  // n, and prompts times n
+  int32_t messages_max = 4096;
+  int32_t stops_max = 16;
+  int32_t stop_bytes_max = 1024;
+  int32_t stop_token_ids_max = 256;
+  int32_t logit_bias_max = 1024;
+};
+
+// What both endpoints share.
+struct GenerationParams {
+  std::string model;
+  SamplingParams sampling;  // tokens_max and seed are filled from below once the prompt is known
+  std::optional<int32_t> tokens_max;
+  std::optional<uint64_t> seed;
+  int32_t n = 1;
+  std::vector<std::string> stop;
+  bool include_stop_text = false;
+  bool skip_special_tokens = true;
+  std::optional<bool> add_special_tokens;  // default: true for completions, false for chat
+  bool logprobs = false;
+  bool stream = false;
+  bool include_usage = false;  // a last chunk with the usage
+};
+
+using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+struct CompletionRequest {
+  GenerationParams params;
+  std::vector<Prompt> prompts;  // at least one
+  bool echo = false;
+};
+
+struct ChatRequest {
+  GenerationParams params;
+  // As templates want it: [{"role", "content", ...}], content always a string.
+  OrderedJson messages = OrderedJson::array();
+  bool add_generation_prompt = true;
+  OrderedJson template_kwargs = OrderedJson::object();
+};
+
+struct LoadAdapterRequest {
+  std::string name;
+  std::string path;
+  bool replace = false;
+};
+
+ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits);
+ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits);
+ApiResult<LoadAdapterRequest> ParseLoadAdapterRequest(const Json& body);
+// The adapter's name.
+ApiResult<std::string> ParseUnloadAdapterRequest(const Json& body);
+
+}  // namespace graft

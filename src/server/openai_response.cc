@@ -1,0 +1,284 @@
+#include "server/openai_response.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "text/utf8.h"
+
+namespace graft {
+namespace {
+
+// JSON has no minus infinity; OpenAI writes this for tokens that cannot come.
+constexpr float kLogprobMin = -9999.0f;
+
+void AppendInteger(int64_t value, std::string* out) { *out += std::to_string(value); }
+
+void AppendLogprob(float logprob, std::string* out) {
+  if (std::isnan(logprob)) {
+    *out += "null";
+    return;
+  }
+  char digits[32];
+  const float clamped = std::max(logprob, kLogprobMin);
+  const auto end = std::to_chars(digits, digits + sizeof(digits), clamped);
+  out->append(digits, end.ptr);
+}
+
+void AppendUsage(const ResponseUsage& usage, std::string* out) {
+  *out += "{\"prompt_tokens\":";
+  AppendInteger(usage.prompt_tokens, out);
+  *out += ",\"completion_tokens\":";
+  AppendInteger(usage.output_tokens, out);
+  *out += ",\"total_tokens\":";
+  AppendInteger(usage.prompt_tokens + usage.output_tokens, out);
+  *out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
+  AppendInteger(usage.cached_tokens, out);
+  *out += "}}";
+}
+
+void AppendFinish(FinishReason finish, std::string* out) {
+  *out += "\"finish_reason\":";
+  if (finish == FinishReason::kNone) {
+    *out += "null";
+  } else {
+    *out += std::string("\"") + FinishReasonName(finish) + "\"";
+  }
+}
+
+void AppendComma(size_t idx, std::string* out) {
+  if (idx > 0) *out += ',';
+}
+
+}  // namespace
+
+void AppendJsonString(std::string_view text, std::string* out) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+  });
+  if (!is_plain) {
+    *out += DumpJson(Json(std::string(text)));
+    return;
+  }
+  *out += '"';
+  *out += text;
+  *out += '"';
+}
+
+const char* FinishReasonName(FinishReason finish) {
+  return finish == FinishReason::kLength ? "length" : "stop";
+}
+
+std::string CompletionTokenText(const std::string& bytes) {
+  if (IsValidUtf8(bytes)) return bytes;
+  std::string text = "bytes:";
+  char digits[8];
+  for (const char c : bytes) {
+    std::snprintf(digits, sizeof(digits), "\\x%02x", static_cast<unsigned char>(c));
+    text += digits;
+  }
+  return text;
+}
+
+ResponseWriter::ResponseWriter(const Tokenizer& tokenizer, ResponseHead head)
+    : tokenizer_(tokenizer), head_(std::move(head)) {
+  chunk_prefix_ = "data: {\"id\":";
+  AppendJsonString(head_.id, &chunk_prefix_);
+  chunk_prefix_ += head_.is_chat ? ",\"object\":\"chat.completion.chunk\",\"created\":"
+                                 : ",\"object\":\"text_completion\",\"created\":";
+  AppendInteger(head_.created, &chunk_prefix_);
+  chunk_prefix_ += ",\"model\":";
+  AppendJsonString(head_.model, &chunk_prefix_);
+  chunk_prefix_ += ",\"choices\":[";
+}
+
+void ResponseWriter::AppendEvent(std::string_view choice, std::string* out) const {
+  *out += chunk_prefix_;
+  *out += choice;
+  *out += head_.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n";
+}
+
+void ResponseWriter::AppendRoleChunk(int32_t idx, std::string* out) const {
+  if (!head_.is_chat) return;
+  AppendEvent("{\"index\":" + std::to_string(idx) +
+                  ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                  "\"finish_reason\":null}",
+              out);
+}
+
+void ResponseWriter::AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                                 std::string* out) {
+  const bool has_piece = !piece.text.empty() || !piece.logprobs.empty();
+  const FinishReason piece_finish = head_.is_chat ? FinishReason::kNone : finish;
+  if (has_piece || piece_finish != FinishReason::kNone) {
+    std::string choice;
+    AppendChoice(idx, piece, piece_finish, &choice);
+    AppendEvent(choice, out);
+  }
+  if (!head_.is_chat || finish == FinishReason::kNone) return;
+  std::string choice = "{\"index\":" + std::to_string(idx) + ",\"delta\":{},\"logprobs\":null,";
+  AppendFinish(finish, &choice);
+  AppendEvent(choice + "}", out);
+}
+
+void ResponseWriter::AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                                  std::string* out) const {
+  *out += "{\"index\":";
+  AppendInteger(idx, out);
+  *out += head_.is_chat ? ",\"delta\":{\"content\":" : ",\"text\":";
+  AppendJsonString(piece.text, out);
+  *out += head_.is_chat ? "},\"logprobs\":" : ",\"logprobs\":";
+  AppendLogprobs(piece.logprobs, out);
+  *out += ',';
+  AppendFinish(finish, out);
+  *out += '}';
+}
+
+void ResponseWriter::AppendUsageChunk(const ResponseUsage& usage, std::string* out) const {
+  *out += chunk_prefix_ + "],\"usage\":";
+  AppendUsage(usage, out);
+  *out += "}\n\n";
+}
+
+void ResponseWriter::AppendErrorEvent(const ApiError& error, std::string* out) {
+  *out += "data: " + DumpJson(error.ToJson()) + "\n\n";
+}
+
+std::string ResponseWriter::Body(const std::vector<ChoicePiece>& pieces,
+                                 const std::vector<FinishReason>& finishes,
+                                 const ResponseUsage& usage) const {
+  std::string body = "{\"id\":";
+  AppendJsonString(head_.id, &body);
+  body += head_.is_chat ? ",\"object\":\"chat.completion\",\"created\":"
+                        : ",\"object\":\"text_completion\",\"created\":";
+  AppendInteger(head_.created, &body);
+  body += ",\"model\":";
+  AppendJsonString(head_.model, &body);
+  body += ",\"choices\":[";
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    AppendComma(i, &body);
+    if (!head_.is_chat) {
+      AppendChoice(static_cast<int32_t>(i), pieces[i], finishes[i], &body);
+      continue;
+    }
+    body += "{\"index\":" + std::to_string(i) + ",\"message\":{\"role\":\"assistant\",\"content\":";
+    AppendJsonString(pieces[i].text, &body);
+    body += ",\"refusal\":null},\"logprobs\":";
+    AppendLogprobs(pieces[i].logprobs, &body);
+    body += ',';
+    AppendFinish(finishes[i], &body);
+    body += '}';
+  }
+  body += "],\"usage\":";
+  AppendUsage(usage, &body);
+  return body + "}";
+}
+
+void ResponseWriter::AppendLogprobs(const std::vector<LogprobEntry>& entries,
+                                    std::string* out) const {
+  if (!head_.logprobs) {
+    *out += "null";
+  } else if (head_.is_chat) {
+    AppendChatLogprobs(entries, out);
+  } else {
+    AppendCompletionLogprobs(entries, out);
+  }
+}
+
+void ResponseWriter::AppendCompletionLogprobs(const std::vector<LogprobEntry>& entries,
+                                              std::string* out) const {
+  std::string logprobs, tops, offsets;
+  *out += "{\"tokens\":[";
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const LogprobEntry& entry = entries[i];
+    AppendComma(i, out);
+    AppendJsonString(CompletionTokenText(tokenizer_.TokenBytes(entry.chosen.token)), out);
+    AppendComma(i, &logprobs);
+    AppendLogprob(entry.chosen.logprob, &logprobs);
+    AppendComma(i, &offsets);
+    AppendInteger(entry.text_offset, &offsets);
+    AppendComma(i, &tops);
+    if (std::isnan(entry.chosen.logprob)) {
+      tops += "null";
+      continue;
+    }
+    // A dictionary: of tokens that read the same the likeliest, which comes first, is kept; the
+    // chosen token is always in it.
+    std::vector<std::string> seen;
+    std::vector<TokenLogprob> all = entry.top;
+    all.push_back(entry.chosen);
+    tops += '{';
+    for (const TokenLogprob& token : all) {
+      std::string text = CompletionTokenText(tokenizer_.TokenBytes(token.token));
+      if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+      AppendComma(seen.size(), &tops);
+      AppendJsonString(text, &tops);
+      tops += ':';
+      AppendLogprob(token.logprob, &tops);
+      seen.push_back(std::move(text));
+    }
+    tops += '}';
+  }
+  *out += "],\"token_logprobs\":[" + logprobs + "],\"top_logprobs\":[" + tops +
+          "],\"text_offset\":[" + offsets + "]}";
+}
+
+void ResponseWriter::AppendTokenFields(const TokenLogprob& token, std::string* out) const {
+  const std::string bytes = tokenizer_.TokenBytes(token.token);
+  *out += "\"token\":";
+  AppendJsonString(bytes, out);
+  *out += ",\"logprob\":";
+  AppendLogprob(token.logprob, out);
+  *out += ",\"bytes\":[";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    AppendComma(i, out);
+    AppendInteger(static_cast<unsigned char>(bytes[i]), out);
+  }
+  *out += ']';
+}
+
+void ResponseWriter::AppendChatLogprobs(const std::vector<LogprobEntry>& entries,
+                                        std::string* out) const {
+  *out += "{\"content\":[";
+  for (size_t i = 0; i < entries.size(); ++i) {
+    AppendComma(i, out);
+    *out += '{';
+    AppendTokenFields(entries[i].chosen, out);
+    *out += ",\"top_logprobs\":[";
+    for (size_t j = 0; j < entries[i].top.size(); ++j) {
+      AppendComma(j, out);
+      *out += '{';
+      AppendTokenFields(entries[i].top[j], out);
+      *out += '}';
+    }
+    *out += "]}";
+  }
+  *out += "],\"refusal\":null}";
+}
+
+Json BaseModelObject(const std::string& name, int64_t created, int32_t context_tokens_max) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "graft"},
+          {"root", name},
+          {"parent", nullptr},
+          {"max_model_len", context_tokens_max}};
+}
+
+Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_model,
+                        int32_t context_tokens_max) {
+  return {{"id", adapter.name},
+          {"object", "model"},
+          {"created", adapter.loaded_at},
+          {"owned_by", "graft"},
+          {"root", base_model},
+          {"parent", base_model},
+          {"max_model_len", context_tokens_max},
+          {"rank", adapter.rank_max},
+          {"hash", adapter.hash},
+          {"bytes", adapter.bytes}};
+}
+
+}  // namespace graft

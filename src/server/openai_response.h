@@ -1,0 +1,79 @@
+// OpenAI's response bodies, whole and in server-sent events. Text is appended to a string rather
+// than built as a JSON tree where it happens per token. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "request/adapter_catalog.h"
+#include "server/api_error.h"
+#include "server/choice.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+// What every body of one response repeats.
+struct ResponseHead {
+  bool is_chat = false;
+  bool logprobs = false;       // asked for; otherwise the field is null
+  bool include_usage = false;  // every chunk but the last then says "usage": null
+  std::string id;              // "cmpl-..." or "chatcmpl-..."
+  std::string model;           // as the client named it
+  int64_t created = 0;         // Unix seconds
+};
+
+struct ResponseUsage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t output_tokens = 0;
+};
+
+// `text` as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
+void AppendJsonString(std::string_view text, std::string* out);
+
+// OpenAI's word, "stop" or "length".
+const char* FinishReasonName(FinishReason finish);
+
+class ResponseWriter {
+ public:
+  ResponseWriter(const Tokenizer& tokenizer, ResponseHead head);
+
+  // One event of a stream with what choice `idx` has gained; `finish` kNone while it goes on.
+  // Chat gets its finish in an event of its own, as OpenAI sends it.
+  void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish, std::string* out);
+  // Chat's first event of a choice, which holds the role alone; nothing for completions.
+  void AppendRoleChunk(int32_t idx, std::string* out) const;
+  void AppendUsageChunk(const ResponseUsage& usage, std::string* out) const;
+  static void AppendErrorEvent(const ApiError& error, std::string* out);
+  static void AppendDone(std::string* out) { *out += "data: [DONE]\n\n"; }
+
+  // The whole response; choice i has pieces[i] and finishes[i].
+  std::string Body(const std::vector<ChoicePiece>& pieces,
+                   const std::vector<FinishReason>& finishes, const ResponseUsage& usage) const;
+
+ private:
+  void AppendEvent(std::string_view choice, std::string* out) const;
+  void AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                    std::string* out) const;
+  void AppendLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
+  void AppendCompletionLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
+  void AppendChatLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
+  void AppendTokenFields(const TokenLogprob& token, std::string* out) const;
+
+  const Tokenizer& tokenizer_;
+  const ResponseHead head_;
+  std::string chunk_prefix_;  // of every event, up to the choices
+};
+
+// A token's bytes as completions show them: text, or "bytes:\xe2\x80" where they are not UTF-8.
+std::string CompletionTokenText(const std::string& bytes);
+
+// Entries of /v1/models.
+Json BaseModelObject(const std::string& name, int64_t created, int32_t context_tokens_max);
+Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_model,
+                        int32_t context_tokens_max);
+
+}  // namespace graft

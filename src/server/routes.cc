@@ -1,0 +1,62 @@
+#include "server/routes.h"
+
+#include "server/http_message.h"
+
+namespace graft {
+namespace {
+
+struct Entry {
+  const char* path;
+  Route route;
+  const char* method;
+};
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr Entry kRoutes[] = {
+    {"/health", Route::kHealth, "GET"},
+    {"/ready", Route::kReady, "GET"},
+    {"/metrics", Route::kMetrics, "GET"},
+    {"/v1/models", Route::kModels, "GET"},
+    {"/v1/models/{model}", Route::kModel, "GET"},
+    {"/v1/completions", Route::kCompletions, "POST"},
+    {"/v1/chat/completions", Route::kChatCompletions, "POST"},
+    {"/v1/load_lora_adapter", Route::kLoadAdapter, "POST"},
+    {"/v1/unload_lora_adapter", Route::kUnloadAdapter, "POST"},
+};
+
+const Entry* FindEntry(Route route) {
+  for (const Entry& entry : kRoutes) {
+    if (entry.route == route) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+RouteMatch MatchRoute(std::string_view path) {
+  for (const Entry& entry : kRoutes) {
+    if (path == entry.path && entry.route != Route::kModel) return {.route = entry.route};
+  }
+  // A model's name may hold slashes, escaped or not.
+  if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
+    return {.route = Route::kModel, .model = PercentDecode(path.substr(kModelPrefix.size()))};
+  }
+  return {};
+}
+
+const char* RouteName(Route route) {
+  const Entry* entry = FindEntry(route);
+  return entry == nullptr ? "unknown" : entry->path;
+}
+
+const char* RouteMethod(Route route) {
+  const Entry* entry = FindEntry(route);
+  return entry == nullptr ? "GET" : entry->method;
+}
+
+bool MethodAllowed(Route route, std::string_view method) {
+  const std::string_view allowed = RouteMethod(route);
+  return method == allowed || (method == "HEAD" && allowed == "GET");
+}
+
+}  // namespace graft

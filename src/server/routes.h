@@ -1,0 +1,45 @@
+// Which endpoint a request is for. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace graft {
+
+enum class Route {
+  kUnknown,
+  kHealth,
+  kReady,
+  kMetrics,
+  kModels,
+  kModel,  // one by name
+  kCompletions,
+  kChatCompletions,
+  kLoadAdapter,
+  kUnloadAdapter,
+};
+
+struct RouteMatch {
+  Route route = Route::kUnknown;
+  std::string model;  // of kModel, decoded
+};
+
+RouteMatch MatchRoute(std::string_view path);
+
+// The path, for logs and labels: "/v1/models/{model}".
+const char* RouteName(Route route);
+
+// "POST", or "GET" (and then HEAD too).
+const char* RouteMethod(Route route);
+bool MethodAllowed(Route route, std::string_view method);
+
+// POST /v1/completions and /v1/chat/completions.
+inline bool IsGeneration(Route route) {
+  return route == Route::kCompletions || route == Route::kChatCompletions;
+}
+// Changes which adapters there are.
+inline bool IsAdmin(Route route) {
+  return route == Route::kLoadAdapter || route == Route::kUnloadAdapter;
+}
+
+}  // namespace graft

@@ -1,0 +1,30 @@
+// What the server borrows from whoever wires it, all of it outliving the server and thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "request/adapter_catalog.h"
+#include "request/generator.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+class ChatTemplate;
+
+struct ServerContext {
+  Generator& generator;
+  AdapterCatalog& catalog;
+  const Tokenizer& tokenizer;
+  const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
+  Metrics& metrics;
+  const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
+  std::string base_model;  // the name that clients give for no adapter
+  // Whether requests can be served now; what fails shows on /ready. Empty: always.
+  std::function<Status()> ready;
+};
+
+}  // namespace graft
