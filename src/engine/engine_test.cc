@@ -350,7 +350,7 @@ TEST(EngineTest, PreemptsTheNewestAndResumesItUnchanged) {
       EXPECT_EQ(client->last().usage.cached_tokens, 0);  // what it found again was its own
     }
     EXPECT_GT(harness.engine.Snapshot().preemptions, 0);
-    EXPECT_LT(harness.engine.Snapshot().preemptions, 12);
+    EXPECT_LE(harness.engine.Snapshot().preemptions, 4);  // and no bouncing
   }
 }
 

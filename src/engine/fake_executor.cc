@@ -182,6 +182,7 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
   for (int32_t row = 0; row < planned.num_tokens; ++row) {
     const int32_t position = planned.position_begin + row;
     const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + row)];
+    CHECK_LT(static_cast<size_t>(position), slot->tokens.size()) << "a token it was not told of";
     CHECK_EQ(token, slot->tokens[static_cast<size_t>(position)]) << "row of another sequence";
     const uint64_t previous =
         position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;

@@ -74,7 +74,6 @@ std::unique_ptr<Sequence> Scheduler::RemoveOldest() {
 
 const StepPlan& Scheduler::Plan() {
   CHECK(finished_.empty()) << "TakeFinished comes between Commit and Plan";
-  preempted_in_plan_ = false;
   for (const auto& sequence : running_) sequence->num_planned = 0;
   int32_t rows_left = options_.step_tokens_max;
   rows_left = PlanDecodes(rows_left);
@@ -117,8 +116,6 @@ int32_t Scheduler::PlanPrefills(int32_t rows_left) {
 }
 
 void Scheduler::AdmitWaiting(int32_t rows_left) {
-  // Whoever was preempted stands first in the queue and would bounce straight back.
-  if (preempted_in_plan_) return;
   while (rows_left > 0 && !waiting_.empty() && !free_slots_.empty()) {
     const Sequence& next = *waiting_.front();
     PageList matched;
@@ -137,7 +134,8 @@ void Scheduler::AdmitWaiting(int32_t rows_left) {
 }
 
 // Room for all its tokens and one more, after what running prefills will still take and a page of
-// growth for everyone: else it would soon be preempted again. Alone it may always start.
+// growth for everyone: else it would soon be preempted again, or bounce straight back in the plan
+// that preempted it. Alone it may always start.
 bool Scheduler::FitsNow(const Sequence& sequence, const PageList& matched) const {
   if (running_.empty()) return true;
   int32_t promised = 0;
@@ -188,7 +186,6 @@ void Scheduler::PreemptNewest() {
   running_.pop_back();
   Release(*newest);
   waiting_.push_front(std::move(newest));
-  preempted_in_plan_ = true;
   ++stats_.preemptions;
 }
 

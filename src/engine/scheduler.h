@@ -104,7 +104,6 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> finished_;
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
-  bool preempted_in_plan_ = false;
   StepPlan plan_;  // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
