@@ -90,6 +90,15 @@ inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
   even.v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
   odd.v = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
 }
+// The inverse for results: from even and odd lanes to the first and the second half of neighbours.
+inline void InterleavePairs(Vec& even, Vec& odd) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high =
+      _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  const Vec first = {_mm512_permutex2var_ps(even.v, low, odd.v)};
+  odd.v = _mm512_permutex2var_ps(even.v, high, odd.v);
+  even = first;
+}
 // sum + a.even * b.even + a.odd * b.odd per lane of bf16 pairs, rounded twice, subnormals as zero.
 // Only where CpuHasAvx512Bf16(). Assembly, because a function with a target attribute of its own
 // would not be inlined into the copy's loops.
@@ -180,6 +189,12 @@ inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
   even.v = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
   odd.v = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
 }
+inline void InterleavePairs(Vec& even, Vec& odd) {
+  const __m256 low = _mm256_unpacklo_ps(even.v, odd.v);   // 0 1 2 3, 8 9 10 11
+  const __m256 high = _mm256_unpackhi_ps(even.v, odd.v);  // 4 5 6 7, 12 13 14 15
+  even.v = _mm256_permute2f128_ps(low, high, 0x20);
+  odd.v = _mm256_permute2f128_ps(low, high, 0x31);
+}
 
 #else
 
@@ -225,6 +240,7 @@ inline void WidenPairs(const void* p, Vec& even, Vec& odd) {
   even = Vec::Load(static_cast<const Bfloat16*>(p));
   odd = Vec::Load(static_cast<const Bfloat16*>(p) + 1);
 }
+inline void InterleavePairs(Vec&, Vec&) {}
 
 #endif
 

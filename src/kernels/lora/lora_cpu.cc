@@ -1,0 +1,347 @@
+// LoRA shrink and expand: register tiles of rows times rank (shrink) or rows times columns
+// (expand), so that a segment of many rows computes from cache and a lone row streams its adapter
+// at memory bandwidth. Each sum has one accumulator in one fixed order, whatever the tile: a row's
+// bits do not depend on its batch. docs/kernels.md has the reasons and the figures.
+#include "kernels/lora/lora.h"
+
+#include "kernels/common/simd.h"
+#include "kernels/common/unroll.h"
+#include "kernels/lora/lora_work.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+constexpr int kLineBytes = 64;
+
+// ---- Shrink: dot products along k, lanes along k, one Vec of partial sums per (row, rank). ----
+
+// One step of k as the arithmetic wants it, for each way to multiply.
+struct F32Dot {
+  using Element = float;
+  static constexpr int kLanes = Vec::kLanes;
+  struct Operand {
+    Vec v;
+  };
+  static Operand Load(const float* p) { return {Vec::Load(p)}; }
+  static Operand LoadPartial(const float* p, int n) { return {Vec::LoadPartial(p, n)}; }
+  static Vec Add(Operand a, Operand b, Vec sum) { return Fma(a.v, b.v, sum); }
+#if defined(GRAFT_ISA_AVX512)
+  static constexpr int kRowsMax = 6;
+#else
+  static constexpr int kRowsMax = 3;
+#endif
+};
+
+// bf16 widened: even elements, then odd ones.
+struct WidenDot {
+  using Element = Bfloat16;
+  static constexpr int kLanes = 2 * Vec::kLanes;
+  struct Operand {
+    Vec even, odd;
+  };
+  static Operand Load(const Bfloat16* p) {
+    Operand operand;
+    WidenPairs(p, operand.even, operand.odd);
+    return operand;
+  }
+  static Operand LoadPartial(const Bfloat16* p, int n) {
+    Bfloat16 lanes[kLanes] = {};
+    for (int i = 0; i < n; ++i) lanes[i] = p[i];
+    return Load(lanes);
+  }
+  static Vec Add(Operand a, Operand b, Vec sum) {
+    return Fma(a.odd, b.odd, Fma(a.even, b.even, sum));
+  }
+#if defined(GRAFT_ISA_AVX512)
+  static constexpr int kRowsMax = 4;
+#else
+  static constexpr int kRowsMax = 2;
+#endif
+};
+
+#if defined(GRAFT_ISA_AVX512)
+struct PairDot {
+  using Element = Bfloat16;
+  static constexpr int kLanes = 2 * Vec::kLanes;
+  struct Operand {
+    __m512i v;
+  };
+  static Operand Load(const Bfloat16* p) { return {_mm512_loadu_si512(p)}; }
+  static Operand LoadPartial(const Bfloat16* p, int n) {
+    return {_mm512_maskz_loadu_epi16(static_cast<__mmask32>((1ull << n) - 1), p)};
+  }
+  static Vec Add(Operand a, Operand b, Vec sum) { return DotBf16(a.v, b.v, sum); }
+  static constexpr int kRowsMax = 6;
+};
+#endif
+
+// Ranks of a tile: many for a lone row, whose adapter comes from memory in as many streams.
+constexpr int kRankTile = 4;
+constexpr int kRankTileOfOneRow = 8;
+
+template <typename Dot>
+struct ShrinkTile {
+  using Element = typename Dot::Element;
+
+  const LoraArgs& args;
+  const Element* x;  // the tile's first row
+  float* h;          // the tile's first row and the matrix's first rank
+
+  // h[r][j] for kRows rows and kRanks rows of A at `a`; meanwhile fetches the rows at `next`.
+  template <int kRows, int kRanks>
+  __attribute__((noinline)) void Compute(const void* const* a_rows, int64_t rank_begin,
+                                         const void* const* next) const {
+    const Element* a[kRanks];
+    const char* ahead[kRanks];
+    Unroll<kRanks>([&](auto j) {
+      a[j] = static_cast<const Element*>(a_rows[rank_begin + j]);
+      ahead[j] = static_cast<const char*>(next == nullptr ? a_rows[rank_begin + j] : next[j]);
+    });
+    Vec sum[kRows][kRanks];
+    Unroll<kRows>([&](auto r) { Unroll<kRanks>([&](auto j) { sum[r][j] = Vec::Zero(); }); });
+    const auto step = [&](int64_t i, auto load) __attribute__((always_inline)) {
+      typename Dot::Operand row[kRows];
+      Unroll<kRows>([&](auto r) { row[r] = load(x + r * args.x_stride + i); });
+      Unroll<kRanks>([&](auto j) {
+        const typename Dot::Operand column = load(a[j] + i);
+        Unroll<kRows>([&](auto r) { sum[r][j] = Dot::Add(row[r], column, sum[r][j]); });
+      });
+    };
+    int64_t i = 0;
+    for (; i + Dot::kLanes <= args.k; i += Dot::kLanes) {
+      if constexpr (kRows == 1) {
+        Unroll<kRanks>([&](auto j) {
+          __builtin_prefetch(ahead[j] + i * static_cast<int64_t>(sizeof(Element)), 0, 2);
+        });
+      }
+      step(i, [](const Element* p) { return Dot::Load(p); });
+    }
+    const int rest = static_cast<int>(args.k - i);
+    if (rest > 0) step(i, [rest](const Element* p) { return Dot::LoadPartial(p, rest); });
+    for (int r = 0; r < kRows; ++r) {
+      for (int j = 0; j < kRanks; ++j) h[r * args.h_stride + rank_begin + j] = sum[r][j].Sum();
+    }
+  }
+};
+
+// Ranks [item.begin, item.end) of the item's rows, cut into register tiles.
+template <typename Dot, int kRows>
+void ShrinkRows(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+  using Element = typename Dot::Element;
+  const ShrinkTile<Dot> tile{
+      args, static_cast<const Element*>(args.x) + item.row_begin * args.x_stride,
+      args.h + (int64_t{item.slice} * args.num_rows + item.row_begin) * args.h_stride};
+  constexpr int kTile = kRows == 1 ? kRankTileOfOneRow : kRankTile;
+  const void* const* a_rows = item.matrix->a_rows;
+  int64_t rank = item.begin;
+  for (; rank + kTile <= item.end; rank += kTile) {
+    const void* const* ahead = nullptr;
+    if (rank + 2 * kTile <= item.end) {
+      ahead = a_rows + rank + kTile;
+    } else if (next != nullptr && next->begin + kTile <= next->end) {
+      ahead = next->matrix->a_rows + next->begin;
+    }
+    tile.template Compute<kRows, kTile>(a_rows, rank, ahead);
+  }
+  for (; rank < item.end; ++rank) tile.template Compute<kRows, 1>(a_rows, rank, nullptr);
+}
+
+template <typename Dot>
+void ShrinkItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+  Unroll<Dot::kRowsMax>([&](auto index) {
+    constexpr int kRows = decltype(index)::value + 1;
+    if (item.rows == kRows) ShrinkRows<Dot, kRows>(args, item, next);
+  });
+}
+
+template <typename Dot>
+void Shrink(const LoraArgs& args, Stream& stream) {
+  ForEachLoraItem(
+      args, stream, Dot::kRowsMax,
+      [](const LoraMatrix& matrix, int) { return int64_t{matrix.rank}; },
+      [&](const LoraMatrix&) { return args.k * DTypeBytes(args.dtype); },
+      [&](const LoraItem& item, const LoraItem* next) { ShrinkItem<Dot>(args, item, next); });
+}
+
+// ---- Expand: lanes along the columns of y, two Vecs at a time, over the ranks in order. ----
+
+// Two Vecs of columns, in the order that loads give: neighbours for fp32, even and odd columns for
+// bf16, which costs two operations per 64 bytes where a widening load costs four.
+struct Columns {
+  Vec first, second;
+};
+constexpr int kColumns = 2 * Vec::kLanes;
+
+inline Columns LoadColumns(const float* p) { return {Vec::Load(p), Vec::Load(p + Vec::kLanes)}; }
+inline Columns LoadColumns(const Bfloat16* p) {
+  Columns columns;
+  WidenPairs(p, columns.first, columns.second);
+  return columns;
+}
+// Back to neighbours.
+inline Columns InOrder(Columns columns, const float*) { return columns; }
+inline Columns InOrder(Columns columns, const Bfloat16*) {
+  InterleavePairs(columns.first, columns.second);
+  return columns;
+}
+
+#if defined(GRAFT_ISA_AVX512)
+constexpr int kExpandRowsMax = 6;
+constexpr int kExpandGroups = 2;  // Columns of a tile
+#else
+constexpr int kExpandRowsMax = 4;
+constexpr int kExpandGroups = 1;
+#endif
+constexpr int kExpandGroupsOfOneRow = 4;
+// Columns that a unit of work holds: the widest tile.
+constexpr int64_t kExpandUnit = kExpandGroupsOfOneRow * kColumns;
+
+// The column after the item's last.
+inline int64_t ItemEnd(const LoraArgs& args, const LoraItem& item) {
+  const int64_t end = item.end * kExpandUnit;
+  return end < args.slice_n[item.slice] ? end : args.slice_n[item.slice];
+}
+
+// y[r][column, column + groups * kColumns) += scale * sum over ranks of h[r][j] * b_rows[j][...].
+template <typename Element, int kRows, int kGroups>
+__attribute__((noinline)) void ExpandTile(const LoraMatrix& matrix, const float* h,
+                                          int64_t h_stride, float* y, int64_t y_stride,
+                                          int64_t column) {
+  Columns sum[kRows][kGroups];
+  Unroll<kRows>([&](auto r) {
+    Unroll<kGroups>([&](auto g) { sum[r][g] = {Vec::Zero(), Vec::Zero()}; });
+  });
+  for (int32_t j = 0; j < matrix.rank; ++j) {
+    const Element* b = static_cast<const Element*>(matrix.b_rows[j]) + column;
+    Columns columns[kGroups];
+    Unroll<kGroups>([&](auto g) { columns[g] = LoadColumns(b + g * kColumns); });
+    Unroll<kRows>([&](auto r) {
+      const Vec factor = Vec::Set(h[r * h_stride + j]);
+      Unroll<kGroups>([&](auto g) {
+        sum[r][g].first = Fma(factor, columns[g].first, sum[r][g].first);
+        sum[r][g].second = Fma(factor, columns[g].second, sum[r][g].second);
+      });
+    });
+  }
+  const Vec scale = Vec::Set(matrix.scale);
+  Unroll<kRows>([&](auto r) {
+    Unroll<kGroups>([&](auto g) {
+      const Columns delta = InOrder(sum[r][g], static_cast<const Element*>(nullptr));
+      float* out = y + r * y_stride + column + g * kColumns;
+      Fma(scale, delta.first, Vec::Load(out)).Store(out);
+      Fma(scale, delta.second, Vec::Load(out + Vec::kLanes)).Store(out + Vec::kLanes);
+    });
+  });
+}
+
+// The last columns, fewer than a Columns: up to a Vec at a time.
+template <typename Element>
+void ExpandTail(const LoraMatrix& matrix, const float* h, float* y, int64_t column, int64_t end) {
+  for (; column < end; column += Vec::kLanes) {
+    const int lanes = end - column < Vec::kLanes ? static_cast<int>(end - column) : Vec::kLanes;
+    Vec sum = Vec::Zero();
+    for (int32_t j = 0; j < matrix.rank; ++j) {
+      const Element* b = static_cast<const Element*>(matrix.b_rows[j]) + column;
+      sum = Fma(Vec::Set(h[j]), Vec::LoadPartial(b, lanes), sum);
+    }
+    Fma(Vec::Set(matrix.scale), sum, Vec::LoadPartial(y + column, lanes))
+        .StorePartial(y + column, lanes);
+  }
+}
+
+// Walks the columns of one item and asks for B's bytes a fixed distance ahead, into the next item
+// where this one ends.
+template <typename Element>
+class ExpandFetcher {
+ public:
+  ExpandFetcher(const LoraArgs& args, const LoraItem& item, int64_t end, const LoraItem* next)
+      : item_(item), end_(end), next_(next) {
+    const int64_t unit_bytes =
+        kExpandUnit * static_cast<int64_t>(sizeof(Element)) * item.matrix->rank;
+    distance_ = (kFetchBytes + unit_bytes - 1) / unit_bytes * kExpandUnit;
+    if (next != nullptr) next_end_ = ItemEnd(args, *next);
+  }
+
+  void FetchFor(int64_t column) const {
+    const int64_t ahead = column + distance_;
+    if (ahead < end_) {
+      Fetch(*item_.matrix, ahead, end_);
+    } else if (next_ != nullptr) {
+      Fetch(*next_->matrix, next_->begin * kExpandUnit + ahead - end_, next_end_);
+    }
+  }
+
+ private:
+  static constexpr int64_t kFetchBytes = 12288;
+
+  static void Fetch(const LoraMatrix& matrix, int64_t column, int64_t end) {
+    const int64_t count = end - column < kExpandUnit ? end - column : kExpandUnit;
+    if (count <= 0) return;
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(Element));
+    for (int32_t j = 0; j < matrix.rank; ++j) {
+      const char* b =
+          reinterpret_cast<const char*>(static_cast<const Element*>(matrix.b_rows[j]) + column);
+      for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(b + i, 0, 2);
+    }
+  }
+
+  const LoraItem& item_;
+  const int64_t end_;
+  const LoraItem* next_;
+  int64_t next_end_ = 0;
+  int64_t distance_;
+};
+
+template <typename Element, int kRows>
+void ExpandRows(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+  const LoraMatrix& matrix = *item.matrix;
+  const float* h = args.h + (int64_t{item.slice} * args.num_rows + item.row_begin) * args.h_stride;
+  float* y = args.y + item.row_begin * args.y_stride + args.slice_begin[item.slice];
+  int64_t column = item.begin * kExpandUnit;
+  const int64_t end = ItemEnd(args, item);
+  constexpr int kGroups = kRows == 1 ? kExpandGroupsOfOneRow : kExpandGroups;
+  const ExpandFetcher<Element> fetcher(args, item, end, next);
+  for (; column + kGroups * kColumns <= end; column += kGroups * kColumns) {
+    if constexpr (kRows == 1) fetcher.FetchFor(column);
+    ExpandTile<Element, kRows, kGroups>(matrix, h, args.h_stride, y, args.y_stride, column);
+  }
+  for (; column + kColumns <= end; column += kColumns) {
+    ExpandTile<Element, kRows, 1>(matrix, h, args.h_stride, y, args.y_stride, column);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    ExpandTail<Element>(matrix, h + r * args.h_stride, y + r * args.y_stride, column, end);
+  }
+}
+
+template <typename Element>
+void Expand(const LoraArgs& args, Stream& stream) {
+  ForEachLoraItem(
+      args, stream, kExpandRowsMax,
+      [&](const LoraMatrix& matrix, int slice) {
+        return matrix.rank == 0 ? 0 : (args.slice_n[slice] + kExpandUnit - 1) / kExpandUnit;
+      },
+      [&](const LoraMatrix& matrix) { return matrix.rank * kExpandUnit * DTypeBytes(args.dtype); },
+      [&](const LoraItem& item, const LoraItem* next) {
+        Unroll<kExpandRowsMax>([&](auto index) {
+          constexpr int kRows = decltype(index)::value + 1;
+          if (item.rows == kRows) ExpandRows<Element, kRows>(args, item, next);
+        });
+      });
+}
+
+}  // namespace
+
+void LoraShrink(const LoraArgs& args, Stream& stream) {
+  if (args.dtype == DType::kF32) return Shrink<F32Dot>(args, stream);
+#if defined(GRAFT_ISA_AVX512)
+  if (CpuHasAvx512Bf16()) return Shrink<PairDot>(args, stream);
+#endif
+  Shrink<WidenDot>(args, stream);
+}
+
+void LoraExpand(const LoraArgs& args, Stream& stream) {
+  if (args.dtype == DType::kF32) return Expand<float>(args, stream);
+  Expand<Bfloat16>(args, stream);
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE
