@@ -22,7 +22,7 @@ constexpr int kVecs = 4;  // columns of a register tile; kRows below are its row
 #elif defined(GRAFT_ISA_AVX2)
 constexpr int kVecs = 2;
 #else
-constexpr int kVecs = 16;
+constexpr int kVecs = 4;
 #endif
 constexpr int kRows = 4;
 
@@ -44,13 +44,17 @@ struct Scratch {
   const void* value_rows[kBlock];
 };
 
+struct FloatProduct {
+  static inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Fma(a, b, sum); }
+};
+
 // Float arithmetic for any element type.
 template <typename T>
 struct FloatMath {
   using Element = T;
+  using Product = FloatProduct;
   static constexpr int kTerms = 1;  // elements of one step
 
-  static inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Fma(a, b, sum); }
   static inline Vec LoadSteps(const T* row, int step, int n) {
     return n < kLanes ? Vec::LoadPartial(row + step, n) : Vec::Load(row + step);
   }
@@ -64,14 +68,18 @@ struct FloatMath {
 };
 
 #if defined(GRAFT_ISA_AVX512)
-// Pairs of bf16 by vdpbf16ps: q and p are rounded to bf16, sums are float.
-struct PairMath {
-  using Element = Bfloat16;
-  static constexpr int kTerms = 2;
-
+struct PairProduct {
   static inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) {
     return DotBf16(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v), sum);
   }
+};
+
+// Pairs of bf16 by vdpbf16ps: q and p are rounded to bf16, sums are float.
+struct PairMath {
+  using Element = Bfloat16;
+  using Product = PairProduct;
+  static constexpr int kTerms = 2;
+
   static inline Vec LoadSteps(const Bfloat16* row, int step, int n) {
     const float* pairs = reinterpret_cast<const float*>(row) + step;
     return n < kLanes ? Vec::LoadPartial(pairs, n) : Vec::Load(pairs);
@@ -152,7 +160,7 @@ struct Span {
 };
 
 // c (+)= a b with a [kRowCount, num_steps], b [num_steps, kVecCount * kLanes] in registers.
-template <typename Math, bool kAdd, int kRowCount, int kVecCount>
+template <typename Product, bool kAdd, int kRowCount, int kVecCount>
 inline void MultiplyRegisters(const float* a, int a_stride, const float* b, int b_stride,
                               int num_steps, float* c, int c_stride) {
   Vec sums[kRowCount][kVecCount];
@@ -167,7 +175,7 @@ inline void MultiplyRegisters(const float* a, int a_stride, const float* b, int 
     Unroll<kRowCount>([&](auto r) {
       const Vec row = Vec::Set(a[r * a_stride + step]);
       Unroll<kVecCount>(
-          [&](auto v) { sums[r][v] = Math::MultiplyAdd(row, columns[v], sums[r][v]); });
+          [&](auto v) { sums[r][v] = Product::MultiplyAdd(row, columns[v], sums[r][v]); });
     });
   }
   Unroll<kRowCount>([&](auto r) {
@@ -176,32 +184,32 @@ inline void MultiplyRegisters(const float* a, int a_stride, const float* b, int 
 }
 
 // One strip of kVecCount vectors for all rows.
-template <typename Math, bool kAdd, int kVecCount>
+template <typename Product, bool kAdd, int kVecCount>
 void MultiplyStrip(const float* a, int a_stride, int num_rows, const float* b, int b_stride,
                    int num_steps, float* c, int c_stride) {
   int row = 0;
   for (; row + kRows <= num_rows; row += kRows) {
-    MultiplyRegisters<Math, kAdd, kRows, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
-                                                    num_steps, c + row * c_stride, c_stride);
+    MultiplyRegisters<Product, kAdd, kRows, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
+                                                       num_steps, c + row * c_stride, c_stride);
   }
   for (; row < num_rows; ++row) {
-    MultiplyRegisters<Math, kAdd, 1, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
-                                                num_steps, c + row * c_stride, c_stride);
+    MultiplyRegisters<Product, kAdd, 1, kVecCount>(a + row * a_stride, a_stride, b, b_stride,
+                                                   num_steps, c + row * c_stride, c_stride);
   }
 }
 
 // c (+)= a b over num_vecs vectors of columns.
-template <typename Math, bool kAdd>
+template <typename Product, bool kAdd>
 void Multiply(const float* a, int a_stride, int num_rows, const float* b, int b_stride,
               int num_vecs, int num_steps, float* c, int c_stride) {
   int v = 0;
   for (; v + kVecs <= num_vecs; v += kVecs) {
-    MultiplyStrip<Math, kAdd, kVecs>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
-                                     c + v * kLanes, c_stride);
+    MultiplyStrip<Product, kAdd, kVecs>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
+                                        c + v * kLanes, c_stride);
   }
   for (; v < num_vecs; ++v) {
-    MultiplyStrip<Math, kAdd, 1>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
-                                 c + v * kLanes, c_stride);
+    MultiplyStrip<Product, kAdd, 1>(a, a_stride, num_rows, b + v * kLanes, b_stride, num_steps,
+                                    c + v * kLanes, c_stride);
   }
 }
 
@@ -335,9 +343,10 @@ class TileRunner {
     const int first_vec = span.begin / kLanes;
     const int end_vec = (span.end + kLanes - 1) / kLanes;
     float* scores = scratch_.scores + first * kBlock;
-    Multiply<Math, false>(scratch_.queries + first * kAttentionHeadDimMax, kAttentionHeadDimMax,
-                          count, scratch_.keys + first_vec * kLanes, kBlock, end_vec - first_vec,
-                          dim_steps_, scores + first_vec * kLanes, kBlock);
+    Multiply<typename Math::Product, false>(
+        scratch_.queries + first * kAttentionHeadDimMax, kAttentionHeadDimMax, count,
+        scratch_.keys + first_vec * kLanes, kBlock, end_vec - first_vec, dim_steps_,
+        scores + first_vec * kLanes, kBlock);
     for (int query = first; query < first + count; ++query) {
       const int32_t position = tile_.position + query / tile_.num_heads;
       const int32_t begin = FirstVisible(position) - block;
@@ -346,10 +355,10 @@ class TileRunner {
     }
     const int first_step = span.begin / Math::kTerms;
     const int end_step = (span.end + Math::kTerms - 1) / Math::kTerms;
-    Multiply<Math, true>(scores + first_step, kBlock, count,
-                         scratch_.values + first_step * padded_dim_, padded_dim_,
-                         padded_dim_ / kLanes, end_step - first_step,
-                         scratch_.outputs + first * padded_dim_, padded_dim_);
+    Multiply<typename Math::Product, true>(scores + first_step, kBlock, count,
+                                           scratch_.values + first_step * padded_dim_, padded_dim_,
+                                           padded_dim_ / kLanes, end_step - first_step,
+                                           scratch_.outputs + first * padded_dim_, padded_dim_);
   }
 
   // The online softmax: scores of one query become weights exp(score - maximum), zero where masked,

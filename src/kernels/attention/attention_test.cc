@@ -1,0 +1,405 @@
+#include "kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/common/test_util.h"
+
+namespace graft {
+namespace {
+
+using testing::BitEqual;
+using testing::ForEachCpu;
+using testing::Input;
+using testing::IsClose;
+using testing::Output;
+using testing::Reference;
+
+struct Sequence {
+  int32_t kv_tokens = 0;
+  int32_t num_rows = 0;
+};
+
+struct Case {
+  std::string name;
+  int32_t num_heads = 1;
+  int32_t num_kv_heads = 1;
+  int32_t head_dim = 16;
+  int32_t page_tokens = 16;
+  int32_t window = 0;
+  std::vector<Sequence> sequences;
+};
+
+// Keys and values of each sequence in pages of a pool in which everything else is NaN, so that
+// whatever the op reads without need shows. Pages are dealt out in a scrambled order; those wholly
+// outside of the window have the id -1.
+template <typename T>
+class Problem {
+ public:
+  explicit Problem(const Case& c)
+      : case_(c),
+        layout_{.num_layers = 2,
+                .num_kv_heads = c.num_kv_heads,
+                .head_dim = c.head_dim,
+                .page_tokens = c.page_tokens,
+                .dtype = DTypeOf<T>()},
+        pool_(NumPages(c) * layout_.PageElements(), 1) {
+    const T nan = FromFloat<T>(std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(pool_.data(), pool_.size(), nan);
+    int32_t num_rows = 0;
+    for (const Sequence& s : c.sequences) {
+      row_begin_.push_back(num_rows);
+      page_begin_.push_back(static_cast<int32_t>(pages_.size()));
+      kv_tokens_.push_back(s.kv_tokens);
+      num_rows += s.num_rows;
+      AddPages(s);
+    }
+    row_begin_.push_back(num_rows);
+    page_begin_.push_back(static_cast<int32_t>(pages_.size()));
+    q_stride_ = int64_t{c.num_heads} * c.head_dim + 5;
+    q_ = Input<float>::Normal(num_rows * q_stride_, 7, 3, 1.5);
+  }
+
+  int64_t num_rows() const {
+    int64_t num_rows = 0;
+    for (const Sequence& s : case_.sequences) num_rows += s.num_rows;
+    return num_rows;
+  }
+  int64_t row_elements() const { return int64_t{case_.num_heads} * case_.head_dim; }
+  float* q_row(int64_t row) { return q_.data() + row * q_stride_; }
+  int64_t q_stride() const { return q_stride_; }
+  const Sequence& sequence(size_t idx) const { return case_.sequences[idx]; }
+
+  // Leaves only rows [begin, end) of sequence 0, which was built with all of its rows. The other
+  // sequences move up behind them, to other queries.
+  void SelectRows(int32_t begin, int32_t end) {
+    kv_tokens_[0] = end;
+    row_begin_[0] = begin;
+    for (size_t s = 1; s < row_begin_.size(); ++s) {
+      row_begin_[s] = end;
+      if (s < case_.sequences.size()) end += case_.sequences[s].num_rows;
+    }
+  }
+
+  void Run(void* out, DType out_dtype, Stream& stream) const {
+    Attention({.layout = layout_,
+               .layer = 1,
+               .pool = pool_.data(),
+               .pages = pages_.data(),
+               .page_begin = page_begin_.data(),
+               .row_begin = row_begin_.data(),
+               .kv_tokens = kv_tokens_.data(),
+               .num_sequences = static_cast<int32_t>(kv_tokens_.size()),
+               .num_heads = case_.num_heads,
+               .q = q_.data(),
+               .q_stride = q_stride_,
+               .out = out,
+               .out_dtype = out_dtype,
+               .scale = Scale(),
+               .window = case_.window},
+              stream);
+  }
+
+  // Element d of (row of the sequence, head), with its softmax over the visible positions.
+  std::vector<Reference> Expected(size_t sequence, int32_t row, int32_t head) const {
+    const Sequence& s = case_.sequences[sequence];
+    const int32_t position = s.kv_tokens - s.num_rows + row;
+    const int32_t begin = case_.window > 0 ? std::max(0, position - case_.window + 1) : 0;
+    const int32_t kv_head = head / (case_.num_heads / case_.num_kv_heads);
+    const float* q = q_.data() + (row_begin_[sequence] + row) * q_stride_ + head * case_.head_dim;
+    std::vector<double> weights;
+    double maximum = -std::numeric_limits<double>::infinity();
+    for (int32_t p = begin; p <= position; ++p) {
+      double score = 0.0;
+      for (int32_t d = 0; d < case_.head_dim; ++d) {
+        score += double{q[d]} * ToFloat(pool_[KeyOffset(sequence, p, kv_head) + d]);
+      }
+      weights.push_back(score * Scale());
+      maximum = std::max(maximum, weights.back());
+    }
+    double sum = 0.0;
+    for (double& weight : weights) sum += weight = std::exp(weight - maximum);
+    std::vector<Reference> expected(case_.head_dim);
+    for (int32_t p = begin; p <= position; ++p) {
+      const int64_t values = KeyOffset(sequence, p, kv_head) + layout_.KeyElements();
+      for (int32_t d = 0; d < case_.head_dim; ++d) {
+        expected[d].Add(weights[p - begin] / sum * ToFloat(pool_[values + d]));
+      }
+    }
+    return expected;
+  }
+
+ private:
+  static int64_t NumPages(const Case& c) {
+    int64_t num_pages = 0;
+    for (const Sequence& s : c.sequences) {
+      num_pages += (s.kv_tokens + c.page_tokens - 1) / c.page_tokens;
+    }
+    return num_pages;
+  }
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
+  int64_t KeyOffset(size_t sequence, int32_t position, int32_t kv_head) const {
+    const int32_t page = pages_[page_begin_[sequence] + position / case_.page_tokens];
+    return layout_.KeyOffset(page, 1, kv_head, position % case_.page_tokens);
+  }
+
+  void AddPages(const Sequence& s) {
+    const int64_t total = NumPages(case_);
+    const size_t sequence = kv_tokens_.size() - 1;
+    const int32_t first_position = s.kv_tokens - s.num_rows;
+    const int32_t visible = case_.window > 0 ? std::max(0, first_position - case_.window + 1) : 0;
+    const int32_t num_pages = (s.kv_tokens + case_.page_tokens - 1) / case_.page_tokens;
+    for (int32_t i = 0; i < num_pages; ++i) {
+      const bool outside = (i + 1) * case_.page_tokens <= visible;
+      const auto dealt = static_cast<int64_t>(pages_.size());
+      pages_.push_back(outside ? -1 : static_cast<int32_t>(total - 1 - dealt));
+    }
+    Random random(100 + sequence);
+    for (int32_t p = 0; p < s.kv_tokens; ++p) {
+      for (int32_t h = 0; h < case_.num_kv_heads; ++h) {
+        for (int32_t d = 0; d < case_.head_dim; ++d) {
+          const T key = FromFloat<T>(static_cast<float>(random.Normal()));
+          const T value = FromFloat<T>(static_cast<float>(random.Normal()));
+          if (p < visible) continue;
+          pool_[KeyOffset(sequence, p, h) + d] = key;
+          pool_[KeyOffset(sequence, p, h) + layout_.KeyElements() + d] = value;
+        }
+      }
+    }
+  }
+
+  const Case case_;
+  const KvLayout layout_;
+  Input<T> pool_;
+  std::vector<int32_t> pages_, page_begin_, row_begin_, kv_tokens_;
+  Input<float> q_{0};
+  int64_t q_stride_ = 0;
+};
+
+std::vector<Case> Cases() {
+  return {
+      {"one token", 1, 1, 16, 16, 0, {{1, 1}}},
+      {"decode", 4, 2, 64, 16, 0, {{1, 1}, {63, 1}, {64, 1}, {65, 1}, {200, 1}}},
+      {"prefill", 4, 2, 64, 16, 0, {{130, 130}}},
+      {"mixed", 8, 2, 32, 8, 0, {{90, 1}, {70, 70}, {150, 20}, {0, 0}, {40, 1}}},
+      {"no grouping", 3, 3, 24, 5, 0, {{77, 77}, {13, 2}}},
+      {"all heads share", 8, 1, 40, 3, 0, {{50, 9}}},
+      {"more heads than a tile", 130, 1, 16, 16, 0, {{20, 3}, {70, 1}}},
+      {"odd head_dim", 2, 1, 17, 16, 0, {{70, 3}, {5, 5}}},
+      {"head_dim 80", 4, 4, 80, 1, 0, {{70, 6}}},
+      {"head_dim 128", 4, 1, 128, 64, 0, {{129, 2}, {66, 66}}},
+      {"head_dim 256", 2, 1, 256, 32, 0, {{100, 1}, {30, 30}}},
+      {"head_dim 2", 2, 2, 2, 7, 0, {{66, 40}}},
+      {"window 1", 2, 1, 16, 4, 1, {{70, 70}, {70, 1}}},
+      {"window 5", 2, 1, 32, 4, 5, {{140, 80}, {129, 1}, {3, 3}}},
+      {"window 64", 4, 2, 16, 16, 64, {{300, 1}, {200, 200}, {129, 65}}},
+      {"window wider than all", 2, 1, 16, 16, std::numeric_limits<int32_t>::max(), {{99, 50}}},
+  };
+}
+
+template <typename T, typename Out>
+void ExpectClose(const Case& c, double tolerance) {
+  SCOPED_TRACE(c.name);
+  const Problem<T> problem(c);
+  std::vector<std::vector<Reference>> expected;
+  for (size_t s = 0; s < c.sequences.size(); ++s) {
+    for (int32_t row = 0; row < c.sequences[s].num_rows; ++row) {
+      for (int32_t head = 0; head < c.num_heads; ++head) {
+        expected.push_back(problem.Expected(s, row, head));
+      }
+    }
+  }
+  ForEachCpu([&](Stream& stream) {
+    Output<Out> out(problem.num_rows() * problem.row_elements(), 3);
+    problem.Run(out.data(), DTypeOf<Out>(), stream);
+    EXPECT_TRUE(out.GuardsIntact());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      for (int32_t d = 0; d < c.head_dim; ++d) {
+        ASSERT_TRUE(
+            IsClose(out.At(static_cast<int64_t>(i) * c.head_dim + d), expected[i][d], tolerance))
+            << "query " << i << ", dimension " << d;
+      }
+    }
+  });
+}
+
+// Scores of a magnitude of ten keep six digits.
+constexpr double kF32Close = 1e-5;
+// q and p are rounded to bf16 where the machine multiplies bf16 pairs.
+constexpr double kBF16Close = 1.0 / 64;
+
+TEST(AttentionTest, MatchesReferenceF32) {
+  for (const Case& c : Cases()) ExpectClose<float, float>(c, kF32Close);
+}
+
+TEST(AttentionTest, MatchesReferenceBF16) {
+  for (const Case& c : Cases()) ExpectClose<Bfloat16, Bfloat16>(c, kBF16Close);
+}
+
+TEST(AttentionTest, MatchesReferenceF16) {
+  for (const Case& c : Cases()) ExpectClose<Float16, float>(c, kF32Close);
+  ExpectClose<Float16, Float16>(Cases()[1], 1e-3);
+}
+
+TEST(AttentionTest, NothingToDo) {
+  ForEachCpu([](Stream& stream) {
+    Output<float> out(16);
+    AttentionArgs args{.layout = {.num_layers = 1,
+                                  .num_kv_heads = 1,
+                                  .head_dim = 16,
+                                  .page_tokens = 16,
+                                  .dtype = DType::kF32},
+                       .num_heads = 1,
+                       .q_stride = 16,
+                       .out = out.data()};
+    Attention(args, stream);
+    const int32_t begins[] = {0, 0, 0};
+    const int32_t kv_tokens[] = {0, 0};
+    args.page_begin = args.row_begin = begins;
+    args.kv_tokens = kv_tokens;
+    args.num_sequences = 2;
+    Attention(args, stream);
+    for (int64_t i = 0; i < out.size(); ++i) EXPECT_TRUE(out.IsUntouched(i));
+  });
+}
+
+// The rows of sequence 0, its prompt prefilled in chunks beside the other sequences.
+template <typename T>
+std::vector<T> ChunkedPrefill(Problem<T>& problem, int32_t chunk, Stream& stream) {
+  const int32_t num_tokens = problem.sequence(0).kv_tokens;
+  std::vector<T> out(problem.num_rows() * problem.row_elements());
+  for (int32_t begin = 0; begin < num_tokens; begin += chunk) {
+    problem.SelectRows(begin, std::min(num_tokens, begin + chunk));
+    problem.Run(out.data(), DTypeOf<T>(), stream);
+  }
+  out.resize(num_tokens * problem.row_elements());
+  return out;
+}
+
+template <typename T>
+void ExpectSameBitsInAnyChunk(const Case& alone_case, const Case& mixed_case) {
+  SCOPED_TRACE(alone_case.name);
+  Problem<T> alone(alone_case);
+  Problem<T> mixed(mixed_case);
+  std::copy_n(alone.q_row(0), alone.num_rows() * alone.q_stride(), mixed.q_row(0));
+  ForEachCpu([&](Stream& stream) {
+    const std::vector<T> expected = ChunkedPrefill(alone, 1 << 20, stream);
+    for (const int32_t chunk : {1, 3, 7, 16, 64, 100}) {
+      SCOPED_TRACE(chunk);
+      const std::vector<T> actual = ChunkedPrefill(chunk % 2 == 1 ? mixed : alone, chunk, stream);
+      ASSERT_EQ(actual.size(), expected.size());
+      EXPECT_TRUE(BitEqual(actual.data(), expected.data(), static_cast<int64_t>(expected.size())));
+    }
+  });
+}
+
+TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
+  const std::vector<Sequence> neighbours = {{150, 1}, {40, 40}, {66, 3}};
+  for (Case alone : {Case{"full", 4, 2, 32, 16, 0, {{150, 150}}},
+                     Case{"window", 4, 1, 40, 4, 70, {{150, 150}}}}) {
+    Case mixed = alone;
+    mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
+    if (alone.window == 0) ExpectSameBitsInAnyChunk<float>(alone, mixed);
+    ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed);
+  }
+}
+
+TEST(AttentionTest, RowsDoNotDependOnPageSizeNorThreads) {
+  for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (isa > BestCpuIsa()) continue;
+    const ScopedCpuIsa scope(isa);
+    std::vector<float> expected;
+    for (const int32_t page_tokens : {1, 7, 16, 64}) {
+      for (const int num_threads : {1, 3}) {
+        const Problem<float> problem(Case{"", 4, 2, 32, page_tokens, 0, {{150, 90}, {129, 1}}});
+        ThreadPool threads(num_threads);
+        Stream stream{.device = {}, .cpu_threads = &threads};
+        std::vector<float> out(problem.num_rows() * problem.row_elements());
+        problem.Run(out.data(), DType::kF32, stream);
+        if (expected.empty()) expected = out;
+        EXPECT_TRUE(BitEqual(out.data(), expected.data(), static_cast<int64_t>(out.size())));
+      }
+    }
+  }
+}
+
+// Large scores: the softmax is one position's, no overflow on the way.
+TEST(AttentionTest, HugeScoresStayFinite) {
+  Problem<float> problem(Case{"", 1, 1, 16, 16, 0, {{130, 3}}});
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int32_t d = 0; d < 16; ++d) problem.q_row(row)[d] *= 1e6f;
+  }
+  ForEachCpu([&](Stream& stream) {
+    std::vector<float> out(3 * 16);
+    problem.Run(out.data(), DType::kF32, stream);
+    for (int32_t row = 0; row < 3; ++row) {
+      const std::vector<Reference> expected = problem.Expected(0, row, 0);
+      for (int32_t d = 0; d < 16; ++d) {
+        EXPECT_TRUE(IsClose(out[row * 16 + d], expected[d], kF32Close));
+      }
+    }
+  });
+}
+
+// NaN in a query must reach its output, where sampling finds it, and no other row.
+TEST(AttentionTest, NanStaysInItsRow) {
+  Problem<float> problem(Case{"", 2, 1, 16, 16, 0, {{70, 3}, {70, 1}}});
+  problem.q_row(1)[3] = std::numeric_limits<float>::quiet_NaN();
+  ForEachCpu([&](Stream& stream) {
+    std::vector<float> out(problem.num_rows() * problem.row_elements());
+    problem.Run(out.data(), DType::kF32, stream);
+    for (size_t i = 0; i < out.size(); ++i) {
+      EXPECT_EQ(std::isnan(out[i]), i >= 32 && i < 48) << i;
+    }
+  });
+}
+
+TEST(AttentionDeathTest, RefusesBadShapes) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const int32_t begins[] = {0, 1};
+  const int32_t kv_tokens[] = {17};
+  const int32_t pages[] = {0};
+  std::vector<float> pool(4096), q(64), out(64);
+  const AttentionArgs good{.layout = {.num_layers = 1,
+                                      .num_kv_heads = 1,
+                                      .head_dim = 16,
+                                      .page_tokens = 32,
+                                      .dtype = DType::kF32},
+                           .pool = pool.data(),
+                           .pages = pages,
+                           .page_begin = begins,
+                           .row_begin = begins,
+                           .kv_tokens = kv_tokens,
+                           .num_sequences = 1,
+                           .num_heads = 2,
+                           .q = q.data(),
+                           .q_stride = 32,
+                           .out = out.data(),
+                           .scale = 0.25f};
+  Attention(good, stream);
+  AttentionArgs args = good;
+  args.layout.page_tokens = 16;  // one page does not hold 17 positions
+  EXPECT_DEATH(Attention(args, stream), "kv_tokens");
+  args = good;
+  args.num_heads = 0;
+  EXPECT_DEATH(Attention(args, stream), "heads");
+  args = good;
+  args.q_stride = 31;
+  EXPECT_DEATH(Attention(args, stream), "q_stride");
+  args = good;
+  args.out = nullptr;
+  EXPECT_DEATH(Attention(args, stream), "out");
+  args = good;
+  args.layout.head_dim = 257;
+  args.q_stride = 1000;
+  EXPECT_DEATH(Attention(args, stream), "head_dim");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,80 @@
+#include "kernels/embedding/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/common/test_util.h"
+
+namespace graft {
+namespace {
+
+using testing::ForEachCpu;
+using testing::Input;
+using testing::Output;
+
+struct Case {
+  int64_t num_tokens;
+  int64_t n;
+  int64_t misalign;
+};
+
+const Case kCases[] = {{0, 8, 0},  {1, 1, 1},  {5, 15, 1},   {2, 16, 0},
+                       {3, 33, 3}, {7, 64, 1}, {90, 515, 1}, {1, 4096, 0}};
+constexpr int32_t kVocab = 23;
+
+template <typename T>
+void ExpectMatchesReference(const Case& c) {
+  SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
+  const auto table = Input<T>::Normal(kVocab * c.n, 1, c.misalign);
+  std::vector<int32_t> tokens(c.num_tokens);
+  for (int64_t i = 0; i < c.num_tokens; ++i)
+    tokens[i] = static_cast<int32_t>((i * 7 + 22) % kVocab);
+  ForEachCpu([&](Stream& stream) {
+    Output<float> out(c.num_tokens * c.n, c.misalign);
+    Embedding({.table = table.data(),
+               .dtype = DTypeOf<T>(),
+               .vocab_size = kVocab,
+               .tokens = tokens.data(),
+               .out = out.data(),
+               .num_tokens = c.num_tokens,
+               .n = c.n},
+              stream);
+    EXPECT_TRUE(out.GuardsIntact());
+    for (int64_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(out[i], ToFloat(table[tokens[i / c.n] * c.n + i % c.n])) << i;
+    }
+  });
+}
+
+TEST(EmbeddingTest, MatchesReference) {
+  for (const Case& c : kCases) {
+    ExpectMatchesReference<float>(c);
+    ExpectMatchesReference<Bfloat16>(c);
+    ExpectMatchesReference<Float16>(c);
+  }
+}
+
+TEST(EmbeddingDeathTest, RefusesTokensOutsideOfTheVocabulary) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::vector<float> table(4 * 3), out(3);
+  int32_t token = 3;
+  EmbeddingArgs args{.table = table.data(),
+                     .vocab_size = 4,
+                     .tokens = &token,
+                     .out = out.data(),
+                     .num_tokens = 1,
+                     .n = 3};
+  Embedding(args, stream);
+  token = 4;
+  EXPECT_DEATH(Embedding(args, stream), "token 4");
+  token = -1;
+  EXPECT_DEATH(Embedding(args, stream), "token -1");
+  token = 0;
+  args.out = nullptr;
+  EXPECT_DEATH(Embedding(args, stream), "out");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,157 @@
+#include "kernels/rms_norm/rms_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/common/test_util.h"
+
+namespace graft {
+namespace {
+
+using testing::ForEachCpu;
+using testing::Input;
+using testing::IsClose;
+using testing::Output;
+using testing::Reference;
+using testing::ToleranceOf;
+
+struct Case {
+  int64_t num_tokens;
+  int32_t num_heads;
+  int64_t n;
+  int64_t gap;  // elements between tokens
+  int64_t misalign;
+};
+
+const Case kCases[] = {
+    {0, 1, 8, 0, 0},  {1, 1, 1, 0, 0},    {1, 1, 7, 0, 1},     {3, 1, 16, 5, 0},  {2, 1, 17, 3, 2},
+    {5, 1, 63, 0, 3}, {2, 1, 65, 1, 0},   {1, 1, 2048, 0, 1},  {9, 4, 128, 7, 5}, {3, 2, 33, 0, 1},
+    {2, 8, 64, 0, 0}, {1, 1, 4100, 0, 0}, {41, 1, 1001, 2, 1},
+};
+
+template <typename T>
+void ExpectMatchesReference(const Case& c) {
+  SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.num_heads) + " x " +
+               std::to_string(c.n));
+  const int64_t row = c.num_heads * c.n;
+  const int64_t stride = row + c.gap;
+  const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign, 3.0);
+  const auto weight = Input<float>::Normal(c.n, 2, c.misalign);
+  const float epsilon = 1e-3f;
+  ForEachCpu([&](Stream& stream) {
+    Output<T> out(c.num_tokens * stride, c.misalign);
+    RmsNorm({.x = x.data(),
+             .x_stride = stride,
+             .weight = weight.data(),
+             .out = out.data(),
+             .out_stride = stride,
+             .out_dtype = DTypeOf<T>(),
+             .num_tokens = c.num_tokens,
+             .num_heads = c.num_heads,
+             .n = c.n,
+             .epsilon = epsilon},
+            stream);
+    EXPECT_TRUE(out.GuardsIntact());
+    for (int64_t begin = 0; begin < c.num_tokens * stride; begin += stride) {
+      for (int64_t i = 0; i < row; ++i) {
+        double sum = 0.0;
+        const int64_t head = begin + i / c.n * c.n;
+        for (int64_t j = 0; j < c.n; ++j) sum += x.At(head + j) * x.At(head + j);
+        Reference expected;
+        expected.Add(x.At(begin + i) * weight.At(i % c.n) /
+                     std::sqrt(sum / static_cast<double>(c.n) + epsilon));
+        // Below fp16's normal range its steps no longer shrink.
+        if (DTypeOf<T>() == DType::kF16) expected.magnitude += 0x1.0p-14;
+        ASSERT_TRUE(IsClose(out.At(begin + i), expected, ToleranceOf(DTypeOf<T>())))
+            << begin << " + " << i;
+      }
+      for (int64_t i = row; i < stride; ++i) ASSERT_TRUE(out.IsUntouched(begin + i));
+    }
+  });
+}
+
+TEST(RmsNormTest, MatchesReference) {
+  for (const Case& c : kCases) {
+    ExpectMatchesReference<float>(c);
+    ExpectMatchesReference<Bfloat16>(c);
+    ExpectMatchesReference<Float16>(c);
+  }
+}
+
+TEST(RmsNormTest, InPlaceEqualsOutOfPlace) {
+  constexpr int64_t kTokens = 5, kHeads = 3, kN = 37, kStride = kHeads * kN + 4;
+  const auto x = Input<float>::Normal(kTokens * kStride, 3, 1);
+  const auto weight = Input<float>::Normal(kN, 4);
+  ForEachCpu([&](Stream& stream) {
+    Output<float> apart(x.size(), 1);
+    Output<float> in_place(x.size(), 1);
+    std::copy_n(x.data(), x.size(), apart.data());
+    std::copy_n(x.data(), x.size(), in_place.data());
+    RmsNormArgs args{.x = x.data(),
+                     .x_stride = kStride,
+                     .weight = weight.data(),
+                     .out = apart.data(),
+                     .out_stride = kStride,
+                     .num_tokens = kTokens,
+                     .num_heads = kHeads,
+                     .n = kN};
+    RmsNorm(args, stream);
+    args.x = in_place.data();
+    args.out = in_place.data();
+    RmsNorm(args, stream);
+    EXPECT_TRUE(testing::BitEqual(apart.data(), in_place.data(), apart.size()));
+    EXPECT_NE(apart[0], x[0]);
+  });
+}
+
+TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
+  std::vector<float> x(3 * 20, 0.0f);
+  for (int i = 40; i < 60; ++i) x[i] = 1.0f;
+  x[25] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> weight(20, 2.0f);
+  ForEachCpu([&](Stream& stream) {
+    Output<float> out(60);
+    RmsNorm({.x = x.data(),
+             .x_stride = 20,
+             .weight = weight.data(),
+             .out = out.data(),
+             .out_stride = 20,
+             .num_tokens = 3,
+             .n = 20,
+             .epsilon = 1e-6f},
+            stream);
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(out[i], 0.0f);
+      EXPECT_TRUE(std::isnan(out[20 + i]));
+      EXPECT_NEAR(out[40 + i], 2.0f, 1e-5f);
+    }
+  });
+}
+
+TEST(RmsNormDeathTest, RefusesBadShapes) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::vector<float> x(16), weight(8);
+  RmsNormArgs args{.x = x.data(),
+                   .x_stride = 8,
+                   .weight = weight.data(),
+                   .out = x.data(),
+                   .out_stride = 8,
+                   .num_tokens = 2,
+                   .n = 8};
+  RmsNorm(args, stream);
+  args.x_stride = 7;
+  EXPECT_DEATH(RmsNorm(args, stream), "x_stride");
+  args.x_stride = 8;
+  args.out_dtype = DType::kBF16;
+  EXPECT_DEATH(RmsNorm(args, stream), "in place");
+  args.out = nullptr;
+  EXPECT_DEATH(RmsNorm(args, stream), "out");
+}
+
+}  // namespace
+}  // namespace graft

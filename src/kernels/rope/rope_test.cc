@@ -1,0 +1,132 @@
+#include "kernels/rope/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/common/test_util.h"
+
+namespace graft {
+namespace {
+
+using testing::ForEachCpu;
+using testing::Input;
+using testing::IsClose;
+using testing::Output;
+using testing::Reference;
+
+struct Case {
+  int64_t num_tokens;
+  int32_t num_heads;
+  int32_t head_dim;
+  int64_t gap;
+  int64_t misalign;
+};
+
+const Case kCases[] = {
+    {0, 1, 8, 0, 0},  {1, 1, 2, 0, 0},  {3, 2, 6, 1, 1},    {2, 3, 32, 4, 0},  {5, 1, 34, 0, 3},
+    {4, 5, 64, 8, 1}, {2, 2, 80, 0, 0}, {3, 36, 128, 9, 1}, {2, 1, 256, 0, 2}, {33, 9, 66, 5, 1},
+};
+
+constexpr int32_t kPositionsMax = 50;
+
+TEST(RopeTest, MatchesReference) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.num_heads) + " x " +
+                 std::to_string(c.head_dim));
+    const int64_t row = int64_t{c.num_heads} * c.head_dim;
+    const int64_t stride = row + c.gap;
+    const int32_t half = c.head_dim / 2;
+    const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign);
+    const auto cos = Input<float>::Normal(int64_t{kPositionsMax} * half, 2, c.misalign);
+    const auto sin = Input<float>::Normal(int64_t{kPositionsMax} * half, 3, c.misalign);
+    std::vector<int32_t> positions(c.num_tokens);
+    // The last position first: its table rows end where the tables end.
+    for (int64_t i = 0; i < c.num_tokens; ++i) {
+      positions[i] = kPositionsMax - 1 - static_cast<int32_t>(i * 7 % kPositionsMax);
+    }
+    ForEachCpu([&](Stream& stream) {
+      Output<float> out(x, c.misalign);
+      Rope({.x = out.data(),
+            .x_stride = stride,
+            .num_tokens = c.num_tokens,
+            .num_heads = c.num_heads,
+            .head_dim = c.head_dim,
+            .positions = positions.data(),
+            .cos = cos.data(),
+            .sin = sin.data()},
+           stream);
+      EXPECT_TRUE(out.GuardsIntact());
+      for (int64_t i = 0; i < c.num_tokens * stride; ++i) {
+        const int64_t in_row = i % stride;
+        if (in_row >= row) {
+          ASSERT_EQ(out[i], x[i]) << "gap " << i;
+          continue;
+        }
+        const int64_t d = in_row % c.head_dim;
+        const int64_t angle = int64_t{positions[i / stride]} * half + d % half;
+        Reference expected;
+        expected.Add(x.At(i) * cos.At(angle));
+        expected.Add(d < half ? -x.At(i + half) * sin.At(angle) : x.At(i - half) * sin.At(angle));
+        ASSERT_TRUE(IsClose(out.At(i), expected, testing::kF32Tolerance)) << i;
+      }
+    });
+  }
+}
+
+TEST(RopeTest, RotationKeepsLength) {
+  constexpr int32_t kDim = 48;
+  const auto x = Input<float>::Normal(kDim, 5);
+  std::vector<float> cos(kDim / 2), sin(kDim / 2);
+  for (int32_t i = 0; i < kDim / 2; ++i) {
+    cos[i] = std::cos(0.1f * static_cast<float>(i));
+    sin[i] = std::sin(0.1f * static_cast<float>(i));
+  }
+  const int32_t position = 0;
+  ForEachCpu([&](Stream& stream) {
+    Output<float> out(x, 0);
+    Rope({.x = out.data(),
+          .x_stride = kDim,
+          .num_tokens = 1,
+          .num_heads = 1,
+          .head_dim = kDim,
+          .positions = &position,
+          .cos = cos.data(),
+          .sin = sin.data()},
+         stream);
+    double before = 0.0, after = 0.0;
+    for (int32_t i = 0; i < kDim; ++i) {
+      before += x.At(i) * x.At(i);
+      after += out.At(i) * out.At(i);
+    }
+    EXPECT_NEAR(after, before, 1e-5 * before);
+  });
+}
+
+TEST(RopeDeathTest, RefusesBadShapes) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::vector<float> x(16), table(16);
+  int32_t position = 0;
+  RopeArgs args{.x = x.data(),
+                .x_stride = 16,
+                .num_tokens = 1,
+                .num_heads = 2,
+                .head_dim = 8,
+                .positions = &position,
+                .cos = table.data(),
+                .sin = table.data()};
+  Rope(args, stream);
+  args.x_stride = 15;
+  EXPECT_DEATH(Rope(args, stream), "x_stride");
+  args.x_stride = 16;
+  args.head_dim = 7;
+  EXPECT_DEATH(Rope(args, stream), "halves");
+  args.head_dim = 8;
+  position = -1;
+  EXPECT_DEATH(Rope(args, stream), "positions");
+}
+
+}  // namespace
+}  // namespace graft
