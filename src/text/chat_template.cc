@@ -1,0 +1,147 @@
+#include "text/chat_template.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/parser.h"
+#include "text/utf8.h"
+
+namespace graft {
+namespace {
+
+using jinja::Heap;
+using jinja::Value;
+
+// Strings stay where they are in `json`, which outlives the rendering.
+Result<Value> FromJson(Heap& heap, const OrderedJson& json, int depth) {
+  if (depth > jinja::kValueDepthMax) {
+    return InvalidArgumentError("messages nested deeper than " +
+                                std::to_string(jinja::kValueDepthMax) + " levels");
+  }
+  switch (json.type()) {
+    case OrderedJson::value_t::null:
+      return Value::None();
+    case OrderedJson::value_t::boolean:
+      return Value::Bool(json.get<bool>());
+    case OrderedJson::value_t::number_integer:
+      return Value::Int(json.get<int64_t>());
+    case OrderedJson::value_t::number_unsigned:
+      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+        return Value::Float(json.get<double>());
+      }
+      return Value::Int(json.get<int64_t>());
+    case OrderedJson::value_t::number_float:
+      return Value::Float(json.get<double>());
+    case OrderedJson::value_t::string: {
+      const std::string& text = json.get_ref<const std::string&>();
+      if (!IsValidUtf8(text)) return InvalidArgumentError("a message is not UTF-8");
+      return Value::String(text);
+    }
+    case OrderedJson::value_t::array: {
+      std::vector<Value> items;
+      items.reserve(json.size());
+      for (const OrderedJson& item : json) {
+        ASSIGN_OR_RETURN(const Value value, FromJson(heap, item, depth + 1));
+        items.push_back(value);
+      }
+      return heap.List(std::move(items));
+    }
+    case OrderedJson::value_t::object: {
+      std::vector<std::pair<Value, Value>> entries;
+      entries.reserve(json.size());
+      for (auto it = json.begin(); it != json.end(); ++it) {
+        if (!IsValidUtf8(it.key())) return InvalidArgumentError("a message is not UTF-8");
+        ASSIGN_OR_RETURN(const Value value, FromJson(heap, it.value(), depth + 1));
+        entries.emplace_back(Value::String(it.key()), value);
+      }
+      return heap.NewDict(std::move(entries));
+    }
+    default:
+      return InvalidArgumentError("messages hold a value that is no JSON");
+  }
+}
+
+// The default among the named templates of a tokenizer_config.json.
+Result<std::optional<std::string>> DefaultSource(const Json& field) {
+  if (field.is_null()) return std::optional<std::string>();
+  if (field.is_string()) return std::optional<std::string>(field.get<std::string>());
+  if (!field.is_array()) return InvalidArgumentError("chat_template is neither text nor a list");
+  for (const Json& entry : field) {
+    if (!entry.is_object()) continue;
+    const auto name = entry.find("name");
+    const auto text = entry.find("template");
+    if (name == entry.end() || text == entry.end() || !text->is_string()) continue;
+    if (*name == "default") return std::optional<std::string>(text->get<std::string>());
+  }
+  return InvalidArgumentError("chat_template is a list without an entry named \"default\"");
+}
+
+Result<std::optional<std::string>> ReadSource(const std::string& model_dir, std::string* path) {
+  *path = model_dir + "/chat_template.jinja";
+  if (FileExists(*path)) {
+    ASSIGN_OR_RETURN(std::string text, ReadFile(*path, kChatTemplateBytesMax));
+    return std::optional<std::string>(std::move(text));
+  }
+  *path = model_dir + "/tokenizer_config.json";
+  if (!FileExists(*path)) return std::optional<std::string>();
+  ASSIGN_OR_RETURN(const Json config, ParseJsonFile(*path));
+  const auto field = config.find("chat_template");
+  if (!config.is_object() || field == config.end()) return std::optional<std::string>();
+  Result<std::optional<std::string>> source = DefaultSource(*field);
+  if (!source.ok()) return source.status().WithContext(*path);
+  return source;
+}
+
+}  // namespace
+
+struct ChatTemplate::Tree {
+  jinja::Block block;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<Tree> tree) : tree_(std::move(tree)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
+  if (source.size() > kChatTemplateBytesMax) {
+    return ResourceExhaustedError("a chat template of " + std::to_string(source.size()) +
+                                  " bytes, the limit is " + std::to_string(kChatTemplateBytesMax));
+  }
+  Result<jinja::Block> block = jinja::ParseTemplate(source);
+  if (!block.ok()) return block.status().WithContext("chat template");
+  auto tree = std::make_unique<Tree>();
+  tree->block = std::move(block).value();
+  return ChatTemplate(std::move(tree));
+}
+
+Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
+  std::string path;
+  ASSIGN_OR_RETURN(const std::optional<std::string> source, ReadSource(model_dir, &path));
+  if (!source.has_value()) return std::optional<ChatTemplate>();
+  Result<ChatTemplate> parsed = Parse(*source);
+  if (!parsed.ok()) return parsed.status().WithContext(path);
+  return std::optional<ChatTemplate>(std::move(parsed).value());
+}
+
+Result<std::string> ChatTemplate::Render(const OrderedJson& context) const {
+  return Render(context, UnixTimeSeconds());
+}
+
+Result<std::string> ChatTemplate::Render(const OrderedJson& context, int64_t now) const {
+  if (!context.is_object()) return InvalidArgumentError("a chat template renders a JSON object");
+  Heap heap{jinja::Limits()};
+  std::vector<std::pair<std::string_view, Value>> variables;
+  for (auto it = context.begin(); it != context.end(); ++it) {
+    ASSIGN_OR_RETURN(const Value value, FromJson(heap, it.value(), 0));
+    variables.emplace_back(it.key(), value);
+  }
+  jinja::Interpreter interpreter(&heap, now);
+  Result<std::string> text = interpreter.Run(tree_->block, std::move(variables));
+  if (!text.ok()) return text.status().WithContext("chat template");
+  return text;
+}
+
+}  // namespace graft

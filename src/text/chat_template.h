@@ -1,0 +1,48 @@
+// A model's chat template: messages to prompt text, byte for byte as Hugging Face renders it. The
+// language is the part of Jinja that real templates use, interpreted by text/jinja.
+// Immutable; any thread may render.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace graft {
+
+inline constexpr size_t kChatTemplateBytesMax = size_t{1} << 20;
+
+class ChatTemplate {
+ public:
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  // kInvalidArgument for a syntax error, kUnimplemented with the name of a construct that Graft
+  // does not have; both with the line.
+  static Result<ChatTemplate> Parse(std::string_view source);
+
+  // The folder's chat_template.jinja, or else the `chat_template` of its tokenizer_config.json: a
+  // string, or a list of named ones, of which "default" is taken. Nothing if there is none.
+  static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
+
+  // `context` holds what the template names: messages, add_generation_prompt, bos_token, eos_token,
+  // tools, ... (an object). kInvalidArgument where the template refuses the messages
+  // (raise_exception) or cannot work with them, kUnimplemented for a method that Graft does not
+  // have, kResourceExhausted past the limits on work, memory and output.
+  Result<std::string> Render(const OrderedJson& context) const;
+  // The same with the time that strftime_now tells, in Unix seconds.
+  Result<std::string> Render(const OrderedJson& context, int64_t now) const;
+
+ private:
+  struct Tree;
+  explicit ChatTemplate(std::unique_ptr<Tree> tree);
+
+  std::unique_ptr<Tree> tree_;
+};
+
+}  // namespace graft

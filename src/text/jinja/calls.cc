@@ -1,0 +1,179 @@
+// The interpreter's calls: methods, macros, and the functions that every template can name.
+#include <algorithm>
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "text/jinja/arguments.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/methods.h"
+#include "text/jinja/write.h"
+
+namespace graft::jinja {
+namespace {
+
+constexpr int64_t kRangeMax = 100'000;  // Jinja's sandbox has the same
+
+Result<Value> CallRange(Heap& heap, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::Make("range", {"start", "stop", "step"}, arguments));
+  RETURN_IF_ERROR(bound.Required(0).status());
+  ASSIGN_OR_RETURN(int64_t start, bound.IntOr(0, 0));
+  ASSIGN_OR_RETURN(int64_t stop, bound.IntOr(1, 0));
+  ASSIGN_OR_RETURN(const int64_t step, bound.IntOr(2, 1));
+  if (!bound.Has(1)) stop = std::exchange(start, 0);
+  if (step == 0) return InvalidArgumentError("'range' needs a step that is not zero");
+  std::vector<Value> items;
+  for (__int128 value = start; step > 0 ? value < stop : value > stop; value += step) {
+    if (static_cast<int64_t>(items.size()) >= kRangeMax) {
+      return ResourceExhaustedError("'range' gives at most " + std::to_string(kRangeMax) +
+                                    " numbers");
+    }
+    items.push_back(Value::Int(static_cast<int64_t>(value)));
+  }
+  heap.Charge(items.size());
+  return heap.List(std::move(items));
+}
+
+// dict(mapping, **more), which is also how a namespace starts.
+Result<Dict*> CallDict(Heap& heap, std::string_view name, const Arguments& arguments) {
+  Dict* dict = heap.NewEntries();
+  if (arguments.positional.size() > 1) {
+    return TypeError("'" + std::string(name) + "' takes at most one positional argument");
+  }
+  for (const Value& initial : arguments.positional) {
+    if (initial.kind() == Kind::kDict) {
+      dict->entries = initial.dict().entries;
+      heap.Charge(dict->entries.size());
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::vector<Value> pairs, Iterate(heap, initial));
+    for (const Value& pair : pairs) {
+      ASSIGN_OR_RETURN(const std::vector<Value> parts, Iterate(heap, pair));
+      if (parts.size() != 2) return TypeError("a dict is made of pairs");
+      RETURN_IF_ERROR(SetEntry(heap, dict, parts[0], parts[1]));
+    }
+  }
+  for (const Argument& argument : arguments.keyword) {
+    RETURN_IF_ERROR(SetEntry(heap, dict, Value::String(argument.name), argument.value));
+  }
+  return dict;
+}
+
+void SetParameter(Scope* scope, std::string_view name, const Value& value) {
+  scope->variables.emplace_back(name, value);
+}
+
+}  // namespace
+
+Result<Value> Interpreter::Call(const Value& callee, const Arguments& arguments) {
+  if (callee.is_undefined()) return UndefinedError(callee);
+  if (callee.kind() != Kind::kCallable) {
+    return TypeError("a value of type '" + std::string(TypeName(callee)) + "' cannot be called");
+  }
+  const Callable& callable = callee.callable();
+  switch (callable.kind) {
+    case CallableKind::kGlobal:
+      return CallGlobal(callable.name, arguments);
+    case CallableKind::kMethod:
+      return CallMethod(heap_, callable.self, callable.name, arguments);
+    case CallableKind::kMacro:
+      return CallMacro(callable, arguments);
+  }
+  return Value();
+}
+
+Status Interpreter::BindMacro(const Stmt& macro, const Arguments& arguments, Scope* scope) {
+  const std::string name = "macro '" + macro.text + "'";
+  const size_t num_parameters = macro.parameters.size();
+  if (arguments.positional.size() > num_parameters && !macro.uses_varargs) {
+    return TypeError(name + " takes at most " + std::to_string(num_parameters) + " arguments");
+  }
+  std::vector<Argument> rest = arguments.keyword;
+  for (size_t i = 0; i < num_parameters; ++i) {
+    const Parameter& parameter = macro.parameters[i];
+    const auto keyword = std::find_if(rest.begin(), rest.end(), [&](const Argument& argument) {
+      return argument.name == parameter.name;
+    });
+    if (i < arguments.positional.size()) {
+      if (keyword != rest.end()) return TypeError(name + " got '" + parameter.name + "' twice");
+      SetParameter(scope, parameter.name, arguments.positional[i]);
+    } else if (keyword != rest.end()) {
+      SetParameter(scope, parameter.name, keyword->value);
+      rest.erase(keyword);
+    } else if (parameter.default_value != nullptr) {
+      ASSIGN_OR_RETURN(const Value value, Evaluate(*parameter.default_value, scope));
+      SetParameter(scope, parameter.name, value);
+    } else {
+      SetParameter(scope, parameter.name, Value::Undefined(Missing::kName, parameter.name));
+    }
+  }
+  if (macro.uses_varargs) {
+    const size_t used = std::min(num_parameters, arguments.positional.size());
+    std::vector<Value> extra(arguments.positional.begin() + static_cast<ptrdiff_t>(used),
+                             arguments.positional.end());
+    SetParameter(scope, "varargs", heap_.NewSequence(Flavor::kTuple, std::move(extra)));
+  }
+  Dict* extra = heap_.NewEntries();
+  if (macro.uses_caller) {
+    SetParameter(scope, "caller", Value::Undefined(Missing::kName, "caller"));
+  }
+  for (const Argument& argument : rest) {
+    if (argument.name == "caller" && macro.uses_caller) {
+      scope->variables.back().second = argument.value;
+    } else if (macro.uses_kwargs) {
+      RETURN_IF_ERROR(SetEntry(heap_, extra, Value::String(argument.name), argument.value));
+    } else {
+      return TypeError(name + " has no parameter '" + std::string(argument.name) + "'");
+    }
+  }
+  if (macro.uses_kwargs) SetParameter(scope, "kwargs", Value::Of(extra));
+  return OkStatus();
+}
+
+Result<Value> Interpreter::CallMacro(const Callable& callable, const Arguments& arguments) {
+  const Stmt& macro = *callable.macro;
+  Scope* scope = heap_.NewScope(callable.closure);
+  RETURN_IF_ERROR(BindMacro(macro, arguments, scope));
+  const int64_t outer_depth = std::exchange(for_depth_, 0);
+  Result<Value> text = Capture(macro.body, scope);
+  for_depth_ = outer_depth;
+  return text;
+}
+
+Result<Value> Interpreter::CallStrftime(const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const Bound bound, Bound::Make("strftime_now", {"format"}, arguments));
+  ASSIGN_OR_RETURN(const std::string_view format, bound.Text(0));
+  if (format.find("%f") != std::string_view::npos) {
+    return UnimplementedError("%f in strftime_now is not supported");
+  }
+  const std::time_t now = static_cast<std::time_t>(now_);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char buffer[4096];
+  if (format.size() > sizeof(buffer) / 16) {
+    return InvalidArgumentError("the format of strftime_now is too long");
+  }
+  // 0 also stands for an empty result, which only an empty format or e.g. "%p" can have.
+  const size_t bytes = std::strftime(buffer, sizeof(buffer), std::string(format).c_str(), &local);
+  return heap_.String(std::string(buffer, bytes));
+}
+
+Result<Value> Interpreter::CallGlobal(std::string_view name, const Arguments& arguments) {
+  if (name == "range") return CallRange(heap_, arguments);
+  if (name == "strftime_now") return CallStrftime(arguments);
+  if (name == "dict") {
+    ASSIGN_OR_RETURN(Dict * dict, CallDict(heap_, name, arguments));
+    return Value::Of(dict);
+  }
+  if (name == "namespace") {
+    ASSIGN_OR_RETURN(Dict * attributes, CallDict(heap_, name, arguments));
+    return Value::NamespaceOf(attributes);
+  }
+  CHECK(name == "raise_exception") << name;
+  ASSIGN_OR_RETURN(const Bound bound, Bound::Make(name, {"message"}, arguments));
+  ASSIGN_OR_RETURN(const Value message, bound.Required(0));
+  ASSIGN_OR_RETURN(std::string text, ToText(heap_, message));
+  return InvalidArgumentError("the template refuses these messages: " + text);
+}
+
+}  // namespace graft::jinja

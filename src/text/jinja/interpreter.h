@@ -1,0 +1,74 @@
+// Runs a parsed template. One rendering per object; one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/jinja/ast.h"
+#include "text/jinja/value.h"
+
+namespace graft::jinja {
+
+class Interpreter {
+ public:
+  // `now`: Unix seconds for strftime_now, told in the machine's time zone.
+  Interpreter(Heap* heap, int64_t now) : heap_(*heap), now_(now) {}
+
+  // The text that `block` gives with `variables` as its outermost names. Failures name the line.
+  Result<std::string> Run(const Block& block,
+                          std::vector<std::pair<std::string_view, Value>> variables);
+
+ private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+
+  Status RunBlock(const Block& block, Scope* scope);
+  Status RunStatement(const Stmt& stmt, Scope* scope);
+  Status RunIf(const Stmt& stmt, Scope* scope);
+  Status RunFor(const Stmt& stmt, Scope* scope);
+  Status RunWith(const Stmt& stmt, Scope* scope);
+  Status RunCallBlock(const Stmt& stmt, Scope* scope);
+  Status Emit(const Value& value);
+  Status EmitText(std::string_view text);
+  // The text of `block`, run in a scope of its own, instead of its output.
+  Result<Value> Capture(const Block& block, Scope* scope);
+  // The same, sent through the filters of a set or filter block.
+  Result<Value> CaptureFiltered(const Stmt& stmt, Scope* scope);
+  Result<std::vector<Value>> ForItems(const Stmt& stmt, Scope* scope);
+  Status Assign(const Target& target, const Value& value, Scope* scope);
+
+  Result<Value> Evaluate(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateNode(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateName(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateItem(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateCall(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateFilterOrTest(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateList(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateDict(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateUnary(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateBinary(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateConcat(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateCompare(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateAndOr(const Expr& expr, Scope* scope);
+  Result<Value> EvaluateCondition(const Expr& expr, Scope* scope);
+  Result<Arguments> EvaluateArguments(const std::vector<ArgumentExpr>& exprs, Scope* scope);
+  Status SpreadArgument(const ArgumentExpr& expr, const Value& value, Arguments* arguments);
+
+  Result<Value> Call(const Value& callee, const Arguments& arguments);
+  Result<Value> CallMacro(const Callable& callable, const Arguments& arguments);
+  Status BindMacro(const Stmt& macro, const Arguments& arguments, Scope* scope);
+  Result<Value> CallGlobal(std::string_view name, const Arguments& arguments);
+  Result<Value> CallStrftime(const Arguments& arguments);
+
+  Heap& heap_;
+  const int64_t now_;
+  std::string out_;
+  Flow flow_ = Flow::kNext;
+  int line_ = 1;           // of what runs, for errors
+  int64_t for_depth_ = 0;  // loops around
+  Value captured_;         // what kCaptured stands for
+};
+
+}  // namespace graft::jinja

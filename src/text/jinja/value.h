@@ -1,0 +1,254 @@
+// The values a template computes with, as Python has them: undefined, None, bool, int, float, str,
+// list-likes, dict, namespace and callables. A Value is a small handle; what it points to lives in
+// the Heap of one rendering, which also counts what the rendering may still spend. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft::jinja {
+
+struct Sequence;
+struct Dict;
+struct Loop;
+struct Callable;
+
+enum class Kind : uint8_t {
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kSequence,
+  kDict,
+  kNamespace,
+  kLoop,
+  kCallable,
+};
+
+// Why a value is undefined; decides the error's words.
+enum class Missing : uint8_t { kName, kDictKey, kAttribute, kUnsafe, kMessage };
+
+class Value {
+ public:
+  Value() : missing_(Missing::kName) { text_ = {nullptr, 0}; }
+
+  static Value None() { return Value(Kind::kNone); }
+  static Value Bool(bool value);
+  static Value Int(int64_t value);
+  static Value Float(double value);
+  // The bytes must outlive the rendering (template, context, or Heap) and be valid UTF-8.
+  static Value String(std::string_view text);
+  // `name`: what was looked for; with kMessage the whole error.
+  static Value Undefined(Missing why, std::string_view name);
+  static Value Of(Sequence* sequence);
+  static Value Of(Dict* dict);
+  static Value NamespaceOf(Dict* attributes);
+  static Value Of(Loop* loop);
+  static Value Of(Callable* callable);
+
+  Kind kind() const { return kind_; }
+  bool is_undefined() const { return kind_ == Kind::kUndefined; }
+  bool is_none() const { return kind_ == Kind::kNone; }
+  bool is_string() const { return kind_ == Kind::kString; }
+  // int or bool, which Python takes for one.
+  bool is_integral() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }
+  bool is_number() const { return is_integral() || kind_ == Kind::kFloat; }
+
+  bool boolean() const { return integer_ != 0; }
+  // Of kInt and kBool.
+  int64_t integer() const { return integer_; }
+  // Of every number.
+  double number() const { return kind_ == Kind::kFloat ? float_ : static_cast<double>(integer_); }
+  // Of kString and kUndefined.
+  std::string_view text() const { return std::string_view(text_.data, text_.size); }
+  Missing missing() const { return missing_; }
+  Sequence& sequence() const { return *sequence_; }
+  Dict& dict() const { return *dict_; }  // of kDict and kNamespace
+  Loop& loop() const { return *loop_; }
+  Callable& callable() const { return *callable_; }
+
+ private:
+  explicit Value(Kind kind) : kind_(kind) { integer_ = 0; }
+
+  Kind kind_ = Kind::kUndefined;
+  Missing missing_ = Missing::kName;
+  union {
+    int64_t integer_;
+    double float_;
+    struct {
+      const char* data;
+      size_t size;
+    } text_;
+    Sequence* sequence_;
+    Dict* dict_;
+    Loop* loop_;
+    Callable* callable_;
+  };
+};
+
+// What Python type a run of items has; templates can tell them apart.
+enum class Flavor : uint8_t {
+  kList,
+  kTuple,
+  kIterator,  // a generator: always true, no length, can be walked once
+  kKeysView,
+  kItemsView,
+  kValuesView,
+};
+
+struct Sequence {
+  Flavor flavor = Flavor::kList;
+  std::vector<Value> items;
+  size_t next = 0;  // of kIterator: items before it are consumed
+};
+
+// In order of insertion. Keys are str, int, float, bool or None.
+struct Dict {
+  std::vector<std::pair<Value, Value>> entries;
+};
+
+// `loop` inside a for.
+struct Loop {
+  const std::vector<Value>* items = nullptr;  // of a Sequence of the same Heap
+  size_t index0 = 0;
+  int64_t depth = 1;
+  std::optional<std::vector<Value>> last_changed;
+};
+
+struct Stmt;
+
+// The variables of one block; inner ones hide outer ones of the same name.
+struct Scope {
+  Scope* parent = nullptr;
+  std::vector<std::pair<std::string_view, Value>> variables;
+};
+
+enum class CallableKind : uint8_t { kGlobal, kMethod, kMacro };
+
+struct Callable {
+  CallableKind kind = CallableKind::kGlobal;
+  std::string_view name;
+  Value self;                   // of kMethod
+  const Stmt* macro = nullptr;  // of kMacro
+  Scope* closure = nullptr;     // of kMacro
+};
+
+struct Argument {
+  std::string_view name;  // "" for a positional one
+  Value value;
+};
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<Argument> keyword;
+};
+
+// What one rendering may spend. Past any of them it ends with kResourceExhausted.
+struct Limits {
+  size_t memory_bytes = size_t{256} << 20;  // all values made, garbage included
+  size_t output_bytes = size_t{64} << 20;
+  uint64_t work = 50'000'000;  // about one per node evaluated or 16 bytes looked at
+  int depth = 1200;            // statements, expressions and macros within each other
+};
+
+// Owns every value of one rendering and keeps the books. Spending past a limit does not fail at
+// once but makes status() a failure, which the interpreter looks at after each node; whoever is
+// about to make something much larger than its inputs asks Fits first.
+class Heap {
+ public:
+  explicit Heap(const Limits& limits) : limits_(limits) {}
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  Value String(std::string text);
+  Value Undefined(std::string message);
+  Value NewSequence(Flavor flavor, std::vector<Value> items);
+  Value List(std::vector<Value> items) { return NewSequence(Flavor::kList, std::move(items)); }
+  Value NewDict(std::vector<std::pair<Value, Value>> entries);
+  Dict* NewEntries();
+  Callable* NewCallable(Callable callable);
+  Scope* NewScope(Scope* parent);
+  // Over the items of `sequence`, a value of this heap.
+  Loop* NewLoop(const Value& sequence, int64_t depth);
+
+  // False, and a failing status(), once the work is used up.
+  bool Charge(uint64_t work);
+  bool ChargeBytes(size_t bytes) { return Charge(1 + bytes / 16); }
+  // A failure if a value of that many bytes could not be made.
+  Status Fits(double bytes) const;
+  const Status& status() const { return status_; }
+  const Limits& limits() const { return limits_; }
+
+ private:
+  friend class Nesting;
+  void Spend(size_t bytes);
+
+  const Limits limits_;
+  size_t spent_bytes_ = 0;
+  uint64_t spent_work_ = 0;
+  int depth_ = 0;
+  Status status_;
+  std::deque<std::string> strings_;
+  std::deque<Sequence> sequences_;
+  std::deque<Dict> dicts_;
+  std::deque<Callable> callables_;
+  std::deque<Scope> scopes_;
+  std::deque<Loop> loops_;
+};
+
+// One level of the interpreter's recursion, for as long as it lives; costs one unit of work.
+class Nesting {
+ public:
+  explicit Nesting(Heap* heap) : heap_(*heap) {
+    ++heap_.depth_;
+    heap_.Charge(1);
+  }
+  ~Nesting() { --heap_.depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+  // A failure if the level is too deep or the heap is spent.
+  Status status() const;
+
+ private:
+  Heap& heap_;
+};
+
+// Values are compared and written by recursion; deeper ones are refused, as Python does.
+inline constexpr int kValueDepthMax = 200;
+
+// Python's name of the type, for errors: "str", "NoneType", ...
+std::string_view TypeName(const Value& value);
+// The error that using an undefined value gives.
+Status UndefinedError(const Value& undefined);
+Status TypeError(std::string message);
+
+// bool(value)
+bool Truth(const Value& value);
+// a == b
+Result<bool> Equal(Heap& heap, const Value& a, const Value& b, int depth = 0);
+// Negative, zero or positive; a type error for what Python cannot order.
+Result<int> Compare(Heap& heap, const Value& a, const Value& b, int depth = 0);
+// needle in haystack
+Result<bool> Contains(Heap& heap, const Value& needle, const Value& haystack);
+// len(value)
+Result<int64_t> Length(const Value& value);
+// list(value): items, keys, or code points. Consumes an iterator.
+Result<std::vector<Value>> Iterate(Heap& heap, const Value& value);
+
+// The entry of `key`, or nullptr.
+Value* FindEntry(Dict& dict, const Value& key);
+Value* FindEntry(Dict& dict, std::string_view key);
+// dict[key] = value. A type error for a key that Graft's dicts do not hold.
+Status SetEntry(Heap& heap, Dict* dict, const Value& key, const Value& value);
+
+}  // namespace graft::jinja
