@@ -38,7 +38,8 @@ function(graft_cpu_op target op)
 endfunction()
 
 # graft_cpu_source(TARGET file): one copy of the file per instruction set, see kernels/common/cpu_isa.h.
-# Kernels keep their optimisation in sanitizer builds, which would crawl without it. gcc 12 takes the
+# Kernels are optimised and NOT instrumented in sanitizer builds: instrumented unrolled loops take minutes
+# to compile and crawl; their tests put sentinels around every output instead. gcc 12 takes the
 # deliberately undefined operand inside its own AVX-512 intrinsics for an uninitialised variable. No
 # contraction: a loop's body and its tail must round alike, so fused multiply-adds are written out.
 function(graft_cpu_source target file)
@@ -57,7 +58,7 @@ function(graft_cpu_source target file)
     set(copy ${target}_${stem}_${isa})
     add_library(${copy} OBJECT ${file})
     target_link_libraries(${copy} PRIVATE graft_options)
-    target_compile_options(${copy} PRIVATE ${flags} -O3 -ffp-contract=off
+    target_compile_options(${copy} PRIVATE ${flags} -O3 -g0 -fno-sanitize=all -ffp-contract=off
       -Wno-uninitialized -Wno-maybe-uninitialized)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${copy}>)
   endforeach()
