@@ -16,6 +16,16 @@ uint64_t PairKey(int32_t left, int32_t right) {
 // Fibonacci hashing: the product's upper half depends on all bits of the key.
 size_t PairHash(uint64_t pair) { return (pair * 0x9E3779B97F4A7C15) >> 32; }
 
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+
+// Where the piece of `text` that begins at `begin` ends: before a U+2581 that follows something
+// else.
+size_t EndBeforeMetaspace(std::string_view text, size_t begin) {
+  size_t pos = begin;
+  while (text.substr(pos).starts_with(kMetaspace)) pos += kMetaspace.size();
+  return std::min(text.find(kMetaspace, pos), text.size());
+}
+
 std::string ByteToken(int byte) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
@@ -38,6 +48,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::Build(BpeSpec spec) {
   model->fuse_unk_ = spec.fuse_unk;
   model->byte_fallback_ = spec.byte_fallback;
   model->ignore_merges_ = spec.ignore_merges;
+  model->cuts_at_metaspace_ = model->NoMergeCrossesIntoMetaspace(spec.merges);
   model->IndexCodePoints();
   return model;
 }
@@ -88,6 +99,15 @@ void BpeModel::IndexCodePoints() {
   }
 }
 
+bool BpeModel::NoMergeCrossesIntoMetaspace(
+    const std::vector<std::pair<std::string, std::string>>& merges) const {
+  const auto stays_out = [](const auto& merge) {
+    return !merge.second.starts_with(kMetaspace) || merge.first.ends_with(kMetaspace);
+  };
+  // An unknown U+2581 could become one with the unknown before it.
+  return TokenId(kMetaspace).has_value() && std::all_of(merges.begin(), merges.end(), stays_out);
+}
+
 Status BpeModel::Encode(std::span<const Word> words, std::vector<int32_t>* ids) const {
   Workspace workspace;
   for (const Word& word : words) {
@@ -98,12 +118,21 @@ Status BpeModel::Encode(std::span<const Word> words, std::vector<int32_t>* ids) 
         continue;
       }
     }
-    if (cache_.Find(word.text, ids)) continue;
-    const size_t before = ids->size();
-    EncodeWord(word.text, &workspace, ids);
-    cache_.Insert(word.text, ids->data() + before, ids->size() - before);
+    const std::string_view text = word.text;
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = cuts_at_metaspace_ ? EndBeforeMetaspace(text, begin) : text.size();
+      EncodeCached(text.substr(begin, end - begin), &workspace, ids);
+    }
   }
   return OkStatus();
+}
+
+void BpeModel::EncodeCached(std::string_view word, Workspace* workspace,
+                            std::vector<int32_t>* ids) const {
+  if (cache_.Find(word, ids)) return;
+  const size_t before = ids->size();
+  EncodeWord(word, workspace, ids);
+  cache_.Insert(word, ids->data() + before, ids->size() - before);
 }
 
 void BpeModel::EncodeWord(std::string_view word, Workspace* workspace,

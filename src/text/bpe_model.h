@@ -69,7 +69,10 @@ class BpeModel : public TokenModel {
   void InsertMerge(const Merge& merge);
   const Merge* FindMerge(int32_t left, int32_t right) const;
   void IndexCodePoints();
+  bool NoMergeCrossesIntoMetaspace(
+      const std::vector<std::pair<std::string, std::string>>& merges) const;
 
+  void EncodeCached(std::string_view word, Workspace* workspace, std::vector<int32_t>* ids) const;
   void EncodeWord(std::string_view word, Workspace* workspace, std::vector<int32_t>* ids) const;
   void SplitIntoSymbols(std::string_view word, std::vector<Symbol>* symbols) const;
   int32_t CodePointId(std::string_view text, char32_t code_point) const;
@@ -85,6 +88,9 @@ class BpeModel : public TokenModel {
   bool fuse_unk_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
+  // No token goes on into a U+2581 after another character: a word can be cut there, which is where
+  // a sentencepiece-style vocabulary, whose one word is the whole text, has its words.
+  bool cuts_at_metaspace_ = false;
   mutable WordCache cache_;
 };
 

@@ -6,24 +6,10 @@
 #include "text/bpe_model.h"
 #include "text/json_field.h"
 #include "text/post_processor.h"
+#include "text/tokenizer_json_reader.h"
 
 namespace graft {
 namespace {
-
-// A merge is written "left right" or ["left", "right"].
-Result<std::pair<std::string, std::string>> ParseMerge(const Json& json) {
-  if (json.is_string()) {
-    const std::string& text = json.get_ref<const std::string&>();
-    const size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
-      return std::pair(text.substr(0, space), text.substr(space + 1));
-    }
-  } else if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
-    return std::pair(json[0].get<std::string>(), json[1].get<std::string>());
-  }
-  return InvalidArgumentError("a merge must be \"left right\" or [\"left\", \"right\"], not " +
-                              DumpJson(json).substr(0, 100));
-}
 
 // Fields of a BPE model that must be absent, null, zero or "".
 Status RefuseUnsupportedFields(const Json& model) {
@@ -39,42 +25,17 @@ Status RefuseUnsupportedFields(const Json& model) {
   return OkStatus();
 }
 
-Status ParseVocabulary(const Json& model, BpeSpec* spec) {
-  const auto vocabulary = model.find("vocab");
-  if (vocabulary == model.end() || !vocabulary->is_object()) {
-    return InvalidArgumentError("model BPE has no object 'vocab'");
-  }
-  spec->vocabulary.reserve(vocabulary->size());
-  for (const auto& [token, id] : vocabulary->items()) {
-    if (!id.is_number_integer()) return InvalidArgumentError("vocab: ids must be whole numbers");
-    spec->vocabulary.emplace_back(token, id.get<int64_t>());
-  }
-  return OkStatus();
-}
-
-Status ParseMerges(const Json& model, BpeSpec* spec) {
-  const auto merges = model.find("merges");
-  if (merges == model.end() || !merges->is_array()) {
-    return InvalidArgumentError("model BPE has no list 'merges'");
-  }
-  spec->merges.reserve(merges->size());
-  for (const Json& member : *merges) {
-    ASSIGN_OR_RETURN(auto merge, ParseMerge(member));
-    spec->merges.push_back(std::move(merge));
-  }
-  return OkStatus();
-}
-
-Result<std::unique_ptr<TokenModel>> ParseModel(const Json& json) {
-  if (!json.is_object()) return InvalidArgumentError("'model' must be an object");
+Result<std::unique_ptr<TokenModel>> ParseModel(TokenizerJson file) {
+  const Json json = file.rest.value("model", Json());
+  if (!json.is_object()) return InvalidArgumentError("there is no object 'model'");
   // Old files leave the type out; what has merges is BPE.
   ASSIGN_OR_RETURN(const std::string type,
-                   StringField(json, "type", json.contains("merges") ? "BPE" : ""));
+                   StringField(json, "type", file.merges.has_value() ? "BPE" : ""));
   if (type != "BPE") return UnsupportedComponent("model", type, "BPE");
   RETURN_IF_ERROR(RefuseUnsupportedFields(json));
-  BpeSpec spec;
-  RETURN_IF_ERROR(ParseVocabulary(json, &spec));
-  RETURN_IF_ERROR(ParseMerges(json, &spec));
+  if (!file.vocabulary.has_value()) return InvalidArgumentError("model has no object 'vocab'");
+  if (!file.merges.has_value()) return InvalidArgumentError("model has no list 'merges'");
+  BpeSpec spec{.vocabulary = *std::move(file.vocabulary), .merges = *std::move(file.merges)};
   ASSIGN_OR_RETURN(const std::string unk_token, StringField(json, "unk_token", ""));
   if (!unk_token.empty()) spec.unk_token = unk_token;
   ASSIGN_OR_RETURN(spec.fuse_unk, BoolField(json, "fuse_unk", false));
@@ -120,28 +81,6 @@ Status ApplyLlamaConfig(const TokenizerConfig& config, TokenizerParts* parts) {
   return OkStatus();
 }
 
-Result<TokenizerParts> ParseParts(const Json& json, const TokenizerConfig& config) {
-  if (!json.is_object()) return InvalidArgumentError("must hold an object");
-  const auto section = [&](const char* key) { return json.value(key, Json()); };
-  TokenizerParts parts;
-  const auto model = json.find("model");
-  if (model == json.end()) return InvalidArgumentError("there is no 'model'");
-  ASSIGN_OR_RETURN(parts.model, ParseModel(*model));
-  ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(section("normalizer")));
-  ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse(section("pre_tokenizer")));
-  ASSIGN_OR_RETURN(parts.decoder, Decoder::Parse(section("decoder")));
-  ASSIGN_OR_RETURN(const PostProcessor post, PostProcessor::Parse(section("post_processor")));
-  parts.prefix_ids = post.prefix_ids;
-  parts.suffix_ids = post.suffix_ids;
-  ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ParseAddedTokens(section("added_tokens")));
-  ASSIGN_OR_RETURN(parts.added_tokens,
-                   JoinAddedTokens(std::move(tokens), config, *parts.model, parts.normalizer));
-  RETURN_IF_ERROR(ApplyLlamaConfig(config, &parts));
-  parts.bos_token = config.bos_token;
-  parts.eos_token = config.eos_token;
-  return parts;
-}
-
 }  // namespace
 
 Result<AddedTokens> JoinAddedTokens(std::vector<AddedToken> tokens, const TokenizerConfig& config,
@@ -167,8 +106,23 @@ Result<AddedTokens> JoinAddedTokens(std::vector<AddedToken> tokens, const Tokeni
 }
 
 Result<TokenizerParts> ParseTokenizerJson(std::string_view text, const TokenizerConfig& config) {
-  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
-  return ParseParts(json, config);
+  ASSIGN_OR_RETURN(TokenizerJson file, ReadTokenizerJson(text));
+  const auto section = [&](const char* key) { return file.rest.value(key, Json()); };
+  TokenizerParts parts;
+  ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(section("normalizer")));
+  ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse(section("pre_tokenizer")));
+  ASSIGN_OR_RETURN(parts.decoder, Decoder::Parse(section("decoder")));
+  ASSIGN_OR_RETURN(const PostProcessor post, PostProcessor::Parse(section("post_processor")));
+  parts.prefix_ids = post.prefix_ids;
+  parts.suffix_ids = post.suffix_ids;
+  ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ParseAddedTokens(section("added_tokens")));
+  ASSIGN_OR_RETURN(parts.model, ParseModel(std::move(file)));
+  ASSIGN_OR_RETURN(parts.added_tokens,
+                   JoinAddedTokens(std::move(tokens), config, *parts.model, parts.normalizer));
+  RETURN_IF_ERROR(ApplyLlamaConfig(config, &parts));
+  parts.bos_token = config.bos_token;
+  parts.eos_token = config.eos_token;
+  return parts;
 }
 
 }  // namespace graft
