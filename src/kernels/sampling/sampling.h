@@ -1,7 +1,7 @@
 // Sampling: logits to tokens, one row per sequence. Each row depends on its own logits, settings
 // and (seed, draw_idx) alone. Order, as in HF and vLLM: penalties, logit_bias, banned tokens,
 // temperature, top_k, top_p, min_p, draw. Log-probabilities are of the model's own distribution,
-// before all of these.
+// before all of these. A logit of -Inf is a probability of zero. docs/sampling.md has the details.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TokenCount {
 };
 
 struct SamplingRow {
-  float temperature = 0.0f;  // 0: greedy, the lowest id among equals
+  float temperature = 0.0f;  // finite; 0: greedy, the lowest id among equals
   float top_p = 1.0f;
   int32_t top_k = 0;  // 0: off
   float min_p = 0.0f;
@@ -40,9 +40,9 @@ struct SamplingRow {
 
 struct SampledToken {
   int32_t token = -1;
-  float logprob = 0.0f;     // natural logarithm
-  bool not_finite = false;  // the logits held NaN or Inf, or nothing could be drawn: token is -1
-  int32_t num_top = 0;
+  float logprob = 0.0f;     // natural logarithm, if any were asked for; -Inf of a logit of -Inf
+  bool not_finite = false;  // the logits held NaN or +Inf, or nothing could be drawn: token is -1
+  int32_t num_top = 0;      // at most as asked for; tokens of probability zero are left out
   int32_t top_tokens[kLogprobsMax] = {};  // likeliest first, equals by lower id
   float top_logprobs[kLogprobsMax] = {};
 };
