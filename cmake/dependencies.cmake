@@ -6,10 +6,6 @@ find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core)
 find_package(SQLite3 REQUIRED)
-# Debian's dnnl-config.cmake asks for OpenCL headers, which only its GPU backend needs.
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-add_library(dnnl INTERFACE)
-target_link_libraries(dnnl INTERFACE ${DNNL_LIBRARY})
 find_package(CLI11 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(Boost 1.81 REQUIRED)
@@ -19,4 +15,7 @@ pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
 if(GRAFT_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  # Only gemm_onednn_bench links oneDNN (docs/kernels.md says why the product does not). Debian's
+  # dnnl-config.cmake asks for OpenCL headers, which only its GPU backend needs.
+  find_library(DNNL_LIBRARY dnnl)
 endif()

@@ -13,6 +13,10 @@ namespace {
 
 constexpr int kLineBytes = 64;
 
+// Up to so many rows, a tile of A or B is taken through all rows while it is near; above, rows are
+// taken through all of A or B, so that x and y pass once.
+constexpr int32_t kLoraFewRows = 64;
+
 // ---- Shrink: dot products along k, lanes along k, one Vec of partial sums per (row, rank). ----
 
 // One step of k as the arithmetic wants it, for each way to multiply.
@@ -79,88 +83,92 @@ struct PairDot {
 constexpr int kRankTile = 4;
 constexpr int kRankTileOfOneRow = 8;
 
-template <typename Dot>
-struct ShrinkTile {
+// h[r][j] for kRows rows of x and kRanks rows of A; meanwhile fetches the rows at `next`, or
+// re-reads lines at hand where that is null.
+template <typename Dot, int kRows, int kRanks>
+__attribute__((noinline)) void ShrinkTile(const LoraArgs& args, const LoraItem& item, int32_t row,
+                                          int64_t rank, const void* const* next) {
   using Element = typename Dot::Element;
-
-  const LoraArgs& args;
-  const Element* x;  // the tile's first row
-  float* h;          // the tile's first row and the matrix's first rank
-
-  // h[r][j] for kRows rows and kRanks rows of A at `a`; meanwhile fetches the rows at `next`.
-  template <int kRows, int kRanks>
-  __attribute__((noinline)) void Compute(const void* const* a_rows, int64_t rank_begin,
-                                         const void* const* next) const {
-    const Element* a[kRanks];
-    const char* ahead[kRanks];
+  const Element* x = static_cast<const Element*>(args.x) + row * args.x_stride;
+  const Element* a[kRanks];
+  const char* ahead[kRanks];
+  Unroll<kRanks>([&](auto j) {
+    a[j] = static_cast<const Element*>(item.matrix->a_rows[rank + j]);
+    ahead[j] =
+        next == nullptr ? reinterpret_cast<const char*>(a[j]) : static_cast<const char*>(next[j]);
+  });
+  Vec sum[kRows][kRanks];
+  Unroll<kRows>([&](auto r) { Unroll<kRanks>([&](auto j) { sum[r][j] = Vec::Zero(); }); });
+  const auto step = [&](int64_t i, auto load) __attribute__((always_inline)) {
+    typename Dot::Operand x_operand[kRows];
+    Unroll<kRows>([&](auto r) { x_operand[r] = load(x + r * args.x_stride + i); });
     Unroll<kRanks>([&](auto j) {
-      a[j] = static_cast<const Element*>(a_rows[rank_begin + j]);
-      ahead[j] = static_cast<const char*>(next == nullptr ? a_rows[rank_begin + j] : next[j]);
+      const typename Dot::Operand a_operand = load(a[j] + i);
+      Unroll<kRows>([&](auto r) { sum[r][j] = Dot::Add(x_operand[r], a_operand, sum[r][j]); });
     });
-    Vec sum[kRows][kRanks];
-    Unroll<kRows>([&](auto r) { Unroll<kRanks>([&](auto j) { sum[r][j] = Vec::Zero(); }); });
-    const auto step = [&](int64_t i, auto load) __attribute__((always_inline)) {
-      typename Dot::Operand row[kRows];
-      Unroll<kRows>([&](auto r) { row[r] = load(x + r * args.x_stride + i); });
-      Unroll<kRanks>([&](auto j) {
-        const typename Dot::Operand column = load(a[j] + i);
-        Unroll<kRows>([&](auto r) { sum[r][j] = Dot::Add(row[r], column, sum[r][j]); });
-      });
-    };
-    int64_t i = 0;
-    for (; i + Dot::kLanes <= args.k; i += Dot::kLanes) {
-      if constexpr (kRows == 1) {
-        Unroll<kRanks>([&](auto j) {
-          __builtin_prefetch(ahead[j] + i * static_cast<int64_t>(sizeof(Element)), 0, 2);
-        });
-      }
-      step(i, [](const Element* p) { return Dot::Load(p); });
-    }
-    const int rest = static_cast<int>(args.k - i);
-    if (rest > 0) step(i, [rest](const Element* p) { return Dot::LoadPartial(p, rest); });
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kRanks; ++j) h[r * args.h_stride + rank_begin + j] = sum[r][j].Sum();
-    }
+  };
+  int64_t i = 0;
+  for (; i + Dot::kLanes <= args.k; i += Dot::kLanes) {
+    Unroll<kRanks>([&](auto j) {
+      __builtin_prefetch(ahead[j] + i * static_cast<int64_t>(sizeof(Element)), 0, 2);
+    });
+    step(i, [](const Element* p) { return Dot::Load(p); });
   }
-};
+  const int rest = static_cast<int>(args.k - i);
+  if (rest > 0) step(i, [rest](const Element* p) { return Dot::LoadPartial(p, rest); });
+  float* h = args.h + (int64_t{item.slice} * args.num_rows + row) * args.h_stride + rank;
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kRanks; ++j) h[r * args.h_stride + j] = sum[r][j].Sum();
+  }
+}
 
-// Ranks [item.begin, item.end) of the item's rows, cut into register tiles.
+// Ranks of a tile for the item: a full one, or a single rank at the end.
 template <typename Dot, int kRows>
-void ShrinkRows(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
-  using Element = typename Dot::Element;
-  const ShrinkTile<Dot> tile{
-      args, static_cast<const Element*>(args.x) + item.row_begin * args.x_stride,
-      args.h + (int64_t{item.slice} * args.num_rows + item.row_begin) * args.h_stride};
+void ShrinkRanks(const LoraArgs& args, const LoraItem& item, int32_t row, int64_t rank,
+                 int64_t count, const void* const* next) {
   constexpr int kTile = kRows == 1 ? kRankTileOfOneRow : kRankTile;
-  const void* const* a_rows = item.matrix->a_rows;
-  int64_t rank = item.begin;
-  for (; rank + kTile <= item.end; rank += kTile) {
-    const void* const* ahead = nullptr;
-    if (rank + 2 * kTile <= item.end) {
-      ahead = a_rows + rank + kTile;
-    } else if (next != nullptr && next->begin + kTile <= next->end) {
-      ahead = next->matrix->a_rows + next->begin;
-    }
-    tile.template Compute<kRows, kTile>(a_rows, rank, ahead);
+  const int64_t end = rank + count;
+  for (; rank + kTile <= end; rank += kTile) {
+    ShrinkTile<Dot, kRows, kTile>(args, item, row, rank, next);
+    if (next != nullptr) next += kTile;
   }
-  for (; rank < item.end; ++rank) tile.template Compute<kRows, 1>(a_rows, rank, nullptr);
+  for (; rank < end; ++rank) ShrinkTile<Dot, kRows, 1>(args, item, row, rank, nullptr);
 }
 
 template <typename Dot>
 void ShrinkItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
-  Unroll<Dot::kRowsMax>([&](auto index) {
-    constexpr int kRows = decltype(index)::value + 1;
-    if (item.rows == kRows) ShrinkRows<Dot, kRows>(args, item, next);
-  });
+  if (item.rows() > kLoraFewRows) {  // x is what must be read once
+    ForEachRowTile<Dot::kRowsMax>(item, [&](int32_t row, auto rows) {
+      ShrinkRanks<Dot, decltype(rows)::value>(args, item, row, item.begin, item.end - item.begin,
+                                              nullptr);
+    });
+    return;
+  }
+  constexpr int64_t kTile = kRankTileOfOneRow;
+  for (int64_t rank = item.begin; rank < item.end; rank += kTile) {
+    const int64_t count = item.end - rank < kTile ? item.end - rank : kTile;
+    // The next whole tile of A, here or in the next item.
+    const void* const* ahead = nullptr;
+    if (rank + 2 * kTile <= item.end) {
+      ahead = item.matrix->a_rows + rank + kTile;
+    } else if (rank + kTile >= item.end && next != nullptr && next->begin + kTile <= next->end) {
+      ahead = next->matrix->a_rows + next->begin;
+    }
+    ForEachRowTile<Dot::kRowsMax>(item, [&](int32_t row, auto rows) {
+      ShrinkRanks<Dot, decltype(rows)::value>(args, item, row, rank, count, ahead);
+      ahead = nullptr;
+    });
+  }
 }
 
 template <typename Dot>
 void Shrink(const LoraArgs& args, Stream& stream) {
-  ForEachLoraItem(
-      args, stream, Dot::kRowsMax,
-      [](const LoraMatrix& matrix, int) { return int64_t{matrix.rank}; },
-      [&](const LoraMatrix&) { return args.k * DTypeBytes(args.dtype); },
-      [&](const LoraItem& item, const LoraItem* next) { ShrinkItem<Dot>(args, item, next); });
+  const LoraPlan plan{.unit_bytes_per_rank = args.k * DTypeBytes(args.dtype),
+                      .columns_per_unit = 0,
+                      .rows_max = Dot::kRowsMax};
+  ForEachLoraItem(args, plan, stream, [&](const LoraItem& item, const LoraItem* next) {
+    ShrinkItem<Dot>(args, item, next);
+  });
 }
 
 // ---- Expand: lanes along the columns of y, two Vecs at a time, over the ranks in order. ----
@@ -292,17 +300,15 @@ class ExpandFetcher {
   int64_t distance_;
 };
 
+// Columns [column, end) for kRows rows from `row`.
 template <typename Element, int kRows>
-void ExpandRows(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+void ExpandRows(const LoraArgs& args, const LoraItem& item, int32_t row, int64_t column,
+                int64_t end) {
   const LoraMatrix& matrix = *item.matrix;
-  const float* h = args.h + (int64_t{item.slice} * args.num_rows + item.row_begin) * args.h_stride;
-  float* y = args.y + item.row_begin * args.y_stride + args.slice_begin[item.slice];
-  int64_t column = item.begin * kExpandUnit;
-  const int64_t end = ItemEnd(args, item);
+  const float* h = args.h + (int64_t{item.slice} * args.num_rows + row) * args.h_stride;
+  float* y = args.y + row * args.y_stride + args.slice_begin[item.slice];
   constexpr int kGroups = kRows == 1 ? kExpandGroupsOfOneRow : kExpandGroups;
-  const ExpandFetcher<Element> fetcher(args, item, end, next);
   for (; column + kGroups * kColumns <= end; column += kGroups * kColumns) {
-    if constexpr (kRows == 1) fetcher.FetchFor(column);
     ExpandTile<Element, kRows, kGroups>(matrix, h, args.h_stride, y, args.y_stride, column);
   }
   for (; column + kColumns <= end; column += kColumns) {
@@ -314,19 +320,33 @@ void ExpandRows(const LoraArgs& args, const LoraItem& item, const LoraItem* next
 }
 
 template <typename Element>
+void ExpandItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+  const int64_t begin = item.begin * kExpandUnit;
+  const int64_t end = ItemEnd(args, item);
+  if (item.rows() > kLoraFewRows) {  // y is what must be read and written once
+    ForEachRowTile<kExpandRowsMax>(item, [&](int32_t row, auto rows) {
+      ExpandRows<Element, decltype(rows)::value>(args, item, row, begin, end);
+    });
+    return;
+  }
+  const ExpandFetcher<Element> fetcher(args, item, end, next);
+  for (int64_t column = begin; column < end; column += kExpandUnit) {
+    fetcher.FetchFor(column);
+    const int64_t unit_end = column + kExpandUnit < end ? column + kExpandUnit : end;
+    ForEachRowTile<kExpandRowsMax>(item, [&](int32_t row, auto rows) {
+      ExpandRows<Element, decltype(rows)::value>(args, item, row, column, unit_end);
+    });
+  }
+}
+
+template <typename Element>
 void Expand(const LoraArgs& args, Stream& stream) {
-  ForEachLoraItem(
-      args, stream, kExpandRowsMax,
-      [&](const LoraMatrix& matrix, int slice) {
-        return matrix.rank == 0 ? 0 : (args.slice_n[slice] + kExpandUnit - 1) / kExpandUnit;
-      },
-      [&](const LoraMatrix& matrix) { return matrix.rank * kExpandUnit * DTypeBytes(args.dtype); },
-      [&](const LoraItem& item, const LoraItem* next) {
-        Unroll<kExpandRowsMax>([&](auto index) {
-          constexpr int kRows = decltype(index)::value + 1;
-          if (item.rows == kRows) ExpandRows<Element, kRows>(args, item, next);
-        });
-      });
+  const LoraPlan plan{.unit_bytes_per_rank = kExpandUnit * static_cast<int64_t>(sizeof(Element)),
+                      .columns_per_unit = kExpandUnit,
+                      .rows_max = kExpandRowsMax};
+  ForEachLoraItem(args, plan, stream, [&](const LoraItem& item, const LoraItem* next) {
+    ExpandItem<Element>(args, item, next);
+  });
 }
 
 }  // namespace
