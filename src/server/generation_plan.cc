@@ -159,7 +159,8 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const ApiKey& k
   }
   const Result<std::string> prompt =
       context.chat_template->Render(TemplateContext(context, &parsed));
-  if (!prompt.ok()) return ErrorFromStatus(prompt.status(), "messages");
+  // Whatever the template minds, it is these messages.
+  if (!prompt.ok()) return InvalidRequestError("messages", prompt.status().message());
   ApiResult<TokenIds> tokens = EncodePrompt(context, "messages", prompt.value(),
                                             parsed.params.add_special_tokens.value_or(false));
   if (!tokens.ok()) return tokens.error();

@@ -42,7 +42,8 @@ void HttpParser::Feed(std::string* input) {
   if (error_.has_value()) return;
   // An empty line before a request is skipped (RFC 9112, 2.2).
   while (!started_ && input->starts_with("\r\n")) input->erase(0, 2);
-  if (!input->empty() && *input != "\r") started_ = true;
+  if (!started_ && (input->empty() || *input == "\r")) return;
+  started_ = true;
   size_t taken = 0;
   boost::system::error_code error;
   try {

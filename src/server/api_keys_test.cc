@@ -1,0 +1,123 @@
+#include "server/api_keys.h"
+
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "server/server_testing.h"
+
+namespace graft {
+namespace {
+
+constexpr char kKeys[] = R"([
+  {"key": "alpha", "tenant": "a", "adapters": ["austen", "demo"], "requests_per_minute": 2},
+  {"key": "beta", "tenant": "b", "adapters": "*", "requests_concurrent_max": 1},
+  {"key": "root", "tenant": "ops", "adapters": ["*"], "admin": true}])";
+
+TEST(ApiKeysTest, KeysHaveTheirRights) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
+  EXPECT_TRUE(keys.required());
+  EXPECT_TRUE(keys.has_admin());
+  auto alpha = keys.Authenticate("Bearer alpha");
+  ASSERT_TRUE(alpha.ok());
+  EXPECT_EQ((*alpha)->rights().tenant, "a");
+  EXPECT_TRUE((*alpha)->Allows("austen"));
+  EXPECT_TRUE((*alpha)->Allows("demo"));
+  EXPECT_FALSE((*alpha)->Allows("doyle"));
+  EXPECT_FALSE((*alpha)->rights().admin);
+  EXPECT_TRUE((*keys.Authenticate("bearer  beta"))->Allows("anything"));
+  EXPECT_TRUE((*keys.Authenticate("Bearer root"))->rights().admin);
+  for (const char* bad : {"", "alpha", "Bearer ", "Bearer", "Bearer alph", "Bearer alphaa",
+                          "Basic alpha", "Bearer ALPHA"}) {
+    const auto refused = keys.Authenticate(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().http_status, 401);
+  }
+}
+
+TEST(ApiKeysTest, KeysMayBeGivenAsHashes) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  Sha256 hash;
+  hash.Update("secret");
+  ASSERT_TRUE(
+      keys.Load({{{"key_sha256", hash.HexDigest()}, {"tenant", "t"}, {"adapters", {"*"}}}}).ok());
+  EXPECT_TRUE(keys.Authenticate("Bearer secret").ok());
+}
+
+TEST(ApiKeysTest, WithoutKeysEverybodyMayGenerate) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.SetAdminKey("admin").ok());
+  EXPECT_FALSE(keys.required());
+  EXPECT_EQ((*keys.Authenticate(""))->rights().tenant, "");
+  EXPECT_TRUE((*keys.Authenticate("Bearer whatever"))->Allows("x"));
+  EXPECT_FALSE((*keys.Authenticate("Bearer whatever"))->rights().admin);
+  EXPECT_TRUE((*keys.Authenticate("Bearer admin"))->rights().admin);
+}
+
+TEST(ApiKeysTest, BadFilesAreRefusedByField) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({})", "JSON list"},
+      {R"([])", "at least one"},
+      {R"([3])", "keys[0]"},
+      {R"([{"tenant":"t","adapters":["*"]}])", "keys[0].key"},
+      {R"([{"key":"k","key_sha256":"00","tenant":"t","adapters":["*"]}])", "only one"},
+      {R"([{"key_sha256":"00","tenant":"t","adapters":["*"]}])", "keys[0].key_sha256"},
+      {R"([{"key":"k","adapters":["*"]}])", "keys[0].tenant"},
+      {R"([{"key":"k","tenant":"t"}])", "keys[0].adapters"},
+      {R"([{"key":"k","tenant":"t","adapters":[]}])", "keys[0].adapters"},
+      {R"([{"key":"k","tenant":"t","adapters":["*"],"requests_per_minute":0}])",
+       "keys[0].requests_per_minute"},
+      {R"([{"key":"k","tenant":"t","adapters":["*"],"rate":3}])", "keys[0].rate"},
+      {R"([{"key":"k","tenant":"t","adapters":["*"]},{"key":"k","tenant":"u","adapters":["*"]}])",
+       "keys[1]"},
+  };
+  for (const auto& [text, part] : cases) {
+    ManualClock clock;
+    ApiKeys keys(clock);
+    const Status status = keys.Load(Json::parse(text));
+    EXPECT_FALSE(status.ok()) << text;
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  }
+}
+
+TEST(ApiKeysTest, TheRateComesBackWithTime) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
+  ApiKey* alpha = *keys.Authenticate("Bearer alpha");
+  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  const auto refused = alpha->Admit(clock.NowNs());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().http_status, 429);
+  EXPECT_EQ(refused.error().retry_after_s, 30);
+  clock.AdvanceNs(int64_t{29} * 1'000'000'000);
+  EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
+  clock.AdvanceNs(int64_t{1} * 1'000'000'000);
+  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  // A long pause saves up a minute's worth and no more.
+  clock.AdvanceNs(int64_t{3600} * 1'000'000'000);
+  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
+}
+
+TEST(ApiKeysTest, ALeaseIsGivenBack) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
+  ApiKey* beta = *keys.Authenticate("Bearer beta");
+  {
+    auto lease = beta->Admit(0);
+    ASSERT_TRUE(lease.ok());
+    const ApiKey::Lease moved = std::move(*lease);
+    EXPECT_EQ(beta->Admit(0).error().http_status, 429);
+  }
+  EXPECT_TRUE(beta->Admit(0).ok());
+}
+
+}  // namespace
+}  // namespace graft

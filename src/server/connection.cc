@@ -1,0 +1,491 @@
+#include "server/connection.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "server/endpoints.h"
+
+namespace graft {
+namespace {
+
+namespace asio = boost::asio;
+
+// Pipelined bytes beyond this wait in the kernel.
+constexpr size_t kInputBytesMax = 64 << 10;
+// How long a client is given to read the last answer before its connection goes.
+constexpr std::chrono::milliseconds kLingerTime{2000};
+
+}  // namespace
+
+struct Connection::Exchange {
+  HttpRequest* request = nullptr;
+  RouteMatch match;
+  ApiKey* key = nullptr;
+  std::string id;
+  int64_t start_ns = 0;
+  bool keep_alive = false;
+  bool head_sent = false;
+  int status = 0;  // of the answer, once it has one
+  bool first_token_recorded = false;
+};
+
+Connection::Connection(ServerState& state, asio::any_io_executor strand,
+                       std::unique_ptr<Socket> socket)
+    : state_(state), strand_(std::move(strand)), socket_(std::move(socket)), timer_(strand_) {
+  state_.connections.Add();
+  state_.metrics.ConnectionOpened();
+}
+
+Connection::~Connection() {
+  state_.metrics.ConnectionClosed();
+  state_.connections.Remove();
+}
+
+void Connection::Start() {
+  // The frame holds `self`, so that the connection outlives its coroutine.
+  asio::co_spawn(
+      strand_, [self = shared_from_this()]() -> Awaitable<void> { return self->Run(); },
+      asio::detached);
+}
+
+void Connection::Abort() {
+  asio::post(strand_, [self = shared_from_this()] {
+    self->aborted_ = true;
+    self->Notify();
+  });
+}
+
+void Connection::Kill() {
+  asio::post(strand_, [self = shared_from_this()] {
+    self->aborted_ = true;
+    self->ended_ = true;
+    self->socket_->Close();
+    self->Notify();
+  });
+}
+
+Connection::Awaitable<void> Connection::Run() {
+  try {
+    bool open = co_await Handshake();
+    if (open) ReadMore();
+    while (open) open = co_await ServeNext();
+    if (!aborted_) co_await Linger();
+  } catch (const std::exception& exception) {
+    LOG_ERROR("connection: {}", exception.what());
+  }
+  socket_->Close();
+}
+
+Connection::Awaitable<bool> Connection::Handshake() {
+  const auto deadline = SteadyTime::now() + state_.options.handshake_timeout;
+  bool done = false;
+  auto result = std::make_shared<std::pair<bool, bool>>(false, false);
+  socket_->AsyncHandshake([self = shared_from_this(), result](bool ok) {
+    *result = {true, ok};
+    self->Notify();
+  });
+  while (!result->first) {
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time || aborted_) {
+      ended_ = true;
+      socket_->Close();
+      co_return false;
+    }
+  }
+  done = result->second;
+  if (!done) ended_ = true;
+  co_return done;
+}
+
+Connection::Awaitable<bool> Connection::ServeNext() {
+  HttpParser parser(state_.options.parser_limits);
+  const bool has_head = co_await ReadHead(parser);
+  if (!has_head) co_return false;
+
+  Exchange exchange;
+  exchange.request = &parser.request();
+  exchange.match = MatchRoute(parser.request().path);
+  exchange.id = RandomName("req_");
+  exchange.start_ns = state_.context.clock.NowNs();
+  state_.requests.Add();
+  state_.metrics.RequestStarted();
+  bool keep = false;
+  bool threw = false;
+  try {
+    keep = co_await ServeRequest(exchange, parser);
+  } catch (const std::exception& exception) {
+    LOG_ERROR("request {} {}: {}", exchange.id, RouteName(exchange.match.route), exception.what());
+    threw = true;
+  }
+  if (threw) {
+    keep = false;
+    exchange.keep_alive = false;
+    ApiError error = HttpError(500, "internal_error",
+                               "The server failed; its log has more under " + exchange.id + ".");
+    if (!exchange.head_sent) co_await Respond(exchange, ErrorResponse(error));
+  }
+  RecordEnd(exchange);
+  state_.requests.Remove();
+  co_return keep;
+}
+
+// Until a request's head is there, or is refused (then parser.error() is set). False if there is
+// nothing to answer.
+Connection::Awaitable<bool> Connection::ReadHead(HttpParser& parser) {
+  auto deadline = SteadyTime::now() + state_.options.idle_timeout;
+  bool started = false;
+  while (true) {
+    parser.Feed(&input_);
+    ReadMore();
+    if (parser.head_done() || parser.error().has_value()) co_return true;
+    if (ended_ || aborted_) co_return false;
+    if (parser.started() && !started) {
+      started = true;
+      deadline = SteadyTime::now() + state_.options.head_timeout;
+    }
+    const bool in_time = co_await WaitUntil(deadline);
+    if (in_time) continue;
+    if (started) {
+      Exchange exchange;
+      exchange.request = &parser.request();
+      exchange.id = RandomName("req_");
+      co_await Respond(
+          exchange, ErrorResponse(HttpError(408, "timeout", "The request's head took too long.")));
+    }
+    co_return false;
+  }
+}
+
+Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpParser& parser) {
+  // A small body comes with the head; once it is taken an early refusal can keep the connection.
+  if (!parser.error().has_value()) parser.Feed(&input_);
+  ReadMore();
+  const bool can_keep = parser.head_done() && parser.request().keep_alive && !state_.draining;
+  exchange.keep_alive = can_keep && parser.done();
+  if (parser.error().has_value()) {
+    exchange.keep_alive = false;
+    co_return co_await Respond(exchange, ErrorResponse(*parser.error()));
+  }
+  if (exchange.request->method == "OPTIONS") {
+    co_return co_await Respond(exchange, OptionsResponse(state_, exchange.match));
+  }
+  std::optional<ApiError> error =
+      CheckHead(state_, exchange.match, *exchange.request, &exchange.key);
+  if (!error.has_value() && IsGeneration(exchange.match.route) && state_.draining) {
+    error = DrainingError();
+  }
+  if (error.has_value()) {
+    HttpResponse response = ErrorResponse(*error);
+    if (error->http_status == 405) {
+      response.headers.emplace_back("Allow", RouteMethod(exchange.match.route));
+    }
+    co_return co_await Respond(exchange, std::move(response));
+  }
+  if (!parser.done()) {
+    const bool has_body = co_await ReadBody(exchange, parser);
+    if (!has_body) co_return false;
+    exchange.keep_alive = can_keep;
+  }
+  co_return co_await Answer(exchange);
+}
+
+// False if it was answered with an error, or the client has gone.
+Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser& parser) {
+  const auto deadline = SteadyTime::now() + state_.options.body_timeout;
+  if (!exchange.request->expect.empty() && !exchange.request->is_http_1_0) {
+    const bool sent = co_await Write("HTTP/1.1 100 Continue\r\n\r\n", /*stop_at_end=*/false);
+    if (!sent) co_return false;
+  }
+  while (true) {
+    parser.Feed(&input_);
+    ReadMore();
+    if (parser.done()) co_return true;
+    std::optional<ApiError> error = parser.error();
+    if (aborted_) error = DrainingError();
+    if (!error.has_value()) {
+      if (ended_) {
+        state_.metrics.ClientGone();
+        co_return false;
+      }
+      const bool in_time = co_await WaitUntil(deadline);
+      if (in_time) continue;
+      error = HttpError(408, "timeout", "The request's body took too long.");
+    }
+    co_await Respond(exchange, ErrorResponse(*error));
+    co_return false;
+  }
+}
+
+Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
+  if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
+  if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnWorker(exchange);
+  static const ApiKey nobody({}, 0);
+  const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
+  HttpResponse response = AnswerGet(state_, exchange.match, key);
+  co_return co_await Respond(exchange, std::move(response));
+}
+
+Connection::Awaitable<bool> Connection::AnswerOnWorker(Exchange& exchange) {
+  HttpResponse response;
+  const bool ok = co_await OnWorker(
+      [&] { response = AnswerAdmin(state_, exchange.match.route, exchange.request->body); });
+  if (!ok) response = ErrorResponse(HttpError(500, "internal_error", "The server failed."));
+  co_return co_await Respond(exchange, std::move(response));
+}
+
+Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exchange) {
+  std::optional<ApiResult<GenerationPlan>> plan;
+  const auto make_plan = [&] {
+    plan.emplace(PlanGeneration(state_.context, state_.options.request_limits, *exchange.key,
+                                exchange.match.route == Route::kChatCompletions,
+                                exchange.request->body));
+  };
+  const int64_t body_bytes = static_cast<int64_t>(exchange.request->body.size());
+  bool ok = true;
+  if (body_bytes <= state_.options.inline_body_bytes_max) {
+    make_plan();
+  } else {
+    ok = co_await OnWorker(make_plan);
+  }
+  if (!ok) co_return HttpError(500, "internal_error", "The server failed.");
+  co_return std::move(*plan);
+}
+
+Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
+  ApiResult<ApiKey::Lease> lease = exchange.key->Admit(state_.context.clock.NowNs());
+  if (!lease.ok()) co_return co_await Respond(exchange, ErrorResponse(lease.error()));
+  ApiResult<GenerationPlan> plan = co_await Plan(exchange);
+  if (!plan.ok()) co_return co_await Respond(exchange, ErrorResponse(plan.error()));
+  exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
+  GenerationSession session(state_.context, std::move(*plan));
+  const std::optional<ApiError> error = session.Submit(&state_.next_request_id, MakeWaker());
+  if (error.has_value()) co_return co_await Respond(exchange, ErrorResponse(*error));
+  if (session.stream()) co_return co_await AnswerStream(exchange, session);
+  co_return co_await AnswerWhole(exchange, session);
+}
+
+Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
+                                                    GenerationSession& session) {
+  const auto deadline = SteadyTime::now() + state_.options.request_timeout;
+  std::optional<ApiError> error;
+  while (!error.has_value()) {
+    session.Poll();
+    RecordFirstToken(exchange, session);
+    if (session.done()) break;
+    if (aborted_) {
+      error = DrainingError();
+    } else if (ended_) {
+      state_.metrics.ClientGone();
+      co_return false;
+    } else {
+      const bool in_time = co_await WaitUntil(deadline);
+      if (!in_time) error = HttpError(504, "timeout", "The request took too long.");
+    }
+  }
+  if (!error.has_value()) error = session.error();
+  HttpResponse response =
+      error.has_value() ? ErrorResponse(*error) : HttpResponse{.body = session.Body()};
+  co_return co_await Respond(exchange, std::move(response));
+}
+
+Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
+                                                     GenerationSession& session) {
+  const bool chunked = !exchange.request->is_http_1_0;
+  if (!chunked) exchange.keep_alive = false;  // the connection's end is the body's
+  const auto deadline = SteadyTime::now() + state_.options.request_timeout;
+  auto heartbeat = SteadyTime::now() + state_.options.heartbeat;
+  while (true) {
+    session.Poll();
+    RecordFirstToken(exchange, session);
+    std::optional<ApiError> error = session.error();
+    const bool late = SteadyTime::now() >= deadline;
+    if (aborted_) error = DrainingError();
+    if (late) error = HttpError(504, "timeout", "The request took too long.");
+    // Before the first token a failure still has a status of its own.
+    if (error.has_value() && !exchange.head_sent) {
+      co_return co_await Respond(exchange, ErrorResponse(*error));
+    }
+    std::string events;
+    session.AppendEvents(&events);
+    const bool cut_off = !session.done() && (aborted_ || late);
+    if (cut_off) ResponseWriter::AppendErrorEvent(*error, &events);
+    const bool last = session.done() || cut_off;
+    if (events.empty() && SteadyTime::now() >= heartbeat) events = ": keep-alive\n\n";
+    if (!events.empty()) {
+      std::string data;
+      if (!exchange.head_sent) {
+        exchange.status = 200;
+        exchange.head_sent = true;
+        HttpHeadOptions head = HeadOptions(exchange);
+        head.is_stream = true;
+        head.chunked = chunked;
+        data = FormatHead({.content_type = "text/event-stream; charset=utf-8"}, head);
+      }
+      if (chunked) {
+        AppendHttpChunk(events, &data);
+        if (last) data += kLastHttpChunk;
+      } else {
+        data += events;
+      }
+      const bool sent = co_await Write(std::move(data), /*stop_at_end=*/true);
+      if (!sent && !last) state_.metrics.ClientGone();
+      if (!sent) co_return false;
+      heartbeat = SteadyTime::now() + state_.options.heartbeat;
+    }
+    if (last) co_return exchange.keep_alive;
+    if (ended_) {
+      state_.metrics.ClientGone();
+      co_return false;
+    }
+    co_await WaitUntil(std::min(heartbeat, deadline));
+  }
+}
+
+HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {
+  return {.keep_alive = exchange.keep_alive,
+          .is_http_1_0 = exchange.request->is_http_1_0,
+          .request_id = exchange.id,
+          .cors_origin = state_.options.cors_allow_origin};
+}
+
+Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse response) {
+  if (aborted_ || state_.draining) exchange.keep_alive = false;
+  exchange.status = response.status;
+  exchange.head_sent = true;
+  std::string data = FormatHead(response, HeadOptions(exchange));
+  if (exchange.request->method != "HEAD") data += response.body;
+  const bool sent = co_await Write(std::move(data), /*stop_at_end=*/false);
+  co_return sent&& exchange.keep_alive;
+}
+
+void Connection::RecordEnd(const Exchange& exchange) {
+  const double seconds = NsToSeconds(state_.context.clock.NowNs() - exchange.start_ns);
+  // nginx's number for a client that left without an answer.
+  const int status = exchange.status == 0 ? 499 : exchange.status;
+  state_.metrics.RequestEnded(exchange.match.route, status, seconds);
+  LOG_DEBUG("{} {} {} {:.1f} ms", exchange.id, RouteName(exchange.match.route), status,
+            seconds * 1e3);
+}
+
+void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& session) {
+  if (exchange.first_token_recorded || session.first_event_ns() == 0) return;
+  exchange.first_token_recorded = true;
+  state_.metrics.FirstToken(exchange.match.route,
+                            NsToSeconds(session.first_event_ns() - session.arrival_ns()));
+}
+
+// Lets the client read what was sent: closing while bytes of it are unread would reset the
+// connection and lose the answer on its way.
+Connection::Awaitable<void> Connection::Linger() {
+  if (ended_) co_return;
+  const auto deadline = SteadyTime::now() + kLingerTime;
+  auto shut = std::make_shared<bool>(false);
+  socket_->AsyncShutdown([self = shared_from_this(), shut] {
+    *shut = true;
+    self->Notify();
+  });
+  while (!*shut || !ended_) {
+    input_.clear();
+    ReadMore();
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time || aborted_) co_return;
+  }
+}
+
+Connection::Awaitable<bool> Connection::OnWorker(std::function<void()> work) {
+  struct Task {
+    bool done = false;
+    bool ok = true;
+  };
+  auto task = std::make_shared<Task>();
+  state_.run_on_worker([self = shared_from_this(), task, work = std::move(work)] {
+    bool ok = true;
+    try {
+      work();
+    } catch (const std::exception& exception) {
+      LOG_ERROR("worker: {}", exception.what());
+      ok = false;
+    }
+    asio::post(self->strand_, [self, task, ok] {
+      task->done = true;
+      task->ok = ok;
+      self->Notify();
+    });
+  });
+  while (!task->done) co_await WaitUntil(SteadyTime::time_point::max());
+  co_return task->ok;
+}
+
+Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadline) {
+  if (!notified_) {
+    timer_.expires_at(deadline);
+    boost::system::error_code cancelled;
+    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+  notified_ = false;
+  co_return SteadyTime::now() < deadline;
+}
+
+Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end) {
+  if (!write_ok_) co_return false;
+  const auto deadline = SteadyTime::now() + state_.options.write_timeout;
+  write_buffer_ = std::move(data);
+  writing_ = true;
+  socket_->AsyncWrite(write_buffer_, [self = shared_from_this()](bool ok) {
+    self->writing_ = false;
+    self->write_ok_ = self->write_ok_ && ok;
+    self->Notify();
+  });
+  while (writing_) {
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!writing_) break;
+    if (in_time && !(stop_at_end && ended_)) continue;
+    // The buffer stays until the callback has run; nothing is sent after this.
+    write_ok_ = false;
+    ended_ = true;
+    socket_->Close();
+    co_return false;
+  }
+  co_return write_ok_;
+}
+
+void Connection::ReadMore() {
+  if (reading_ || ended_ || input_.size() >= kInputBytesMax) return;
+  reading_ = true;
+  socket_->AsyncReadSome(read_buffer_.data(), read_buffer_.size(),
+                         [self = shared_from_this()](size_t bytes) { self->OnRead(bytes); });
+}
+
+void Connection::OnRead(size_t bytes) {
+  reading_ = false;
+  if (bytes == 0) {
+    ended_ = true;
+  } else {
+    input_.append(read_buffer_.data(), bytes);
+    ReadMore();
+  }
+  Notify();
+}
+
+void Connection::Notify() {
+  notified_ = true;
+  timer_.cancel();
+}
+
+std::function<void()> Connection::MakeWaker() {
+  return [self = shared_from_this()] {
+    if (self->wake_posted_.exchange(true)) return;  // one wake-up looks at every stream
+    asio::post(self->strand_, [self] {
+      self->wake_posted_ = false;
+      self->Notify();
+    });
+  };
+}
+
+}  // namespace graft

@@ -1,0 +1,102 @@
+// One client's connection: a coroutine that reads requests, answers them one after the other, and
+// notices at any moment that the client has gone. Lives on one strand; whatever comes from other
+// threads is posted there. Internal to the server.
+//
+// A read is always outstanding (as long as its buffer has room), so that the end of the connection
+// shows while a request waits in the queue. The coroutine itself only ever waits for one thing: to
+// be notified, or for a moment in time. All timeouts are that one timer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/generation_session.h"
+#include "server/http_message.h"
+#include "server/http_parser.h"
+#include "server/routes.h"
+#include "server/server_state.h"
+#include "server/socket.h"
+
+namespace graft {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(ServerState& state, boost::asio::any_io_executor strand,
+             std::unique_ptr<Socket> socket);
+  ~Connection();
+
+  // Starts serving; the connection keeps itself alive until it ends.
+  void Start();
+
+  // Any thread. Ends the connection: a request in flight is told that the server ends.
+  void Abort();
+  // Any thread. Ends it without a word.
+  void Kill();
+
+ private:
+  template <typename T>
+  using Awaitable = boost::asio::awaitable<T>;
+  using SteadyTime = std::chrono::steady_clock;
+
+  // One request and what is known about its answer.
+  struct Exchange;
+
+  Awaitable<void> Run();
+  // Each says whether the connection can go on.
+  Awaitable<bool> Handshake();
+  Awaitable<bool> ServeNext();
+  Awaitable<bool> ReadHead(HttpParser& parser);
+  Awaitable<bool> ServeRequest(Exchange& exchange, HttpParser& parser);
+  Awaitable<bool> ReadBody(Exchange& exchange, HttpParser& parser);
+  Awaitable<bool> Answer(Exchange& exchange);
+  Awaitable<bool> Generate(Exchange& exchange);
+  Awaitable<ApiResult<GenerationPlan>> Plan(Exchange& exchange);
+  Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
+  Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
+  Awaitable<bool> AnswerOnWorker(Exchange& exchange);
+  Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
+  Awaitable<void> Linger();
+
+  // Runs `work` on a worker and waits for it. False if it ended by an exception.
+  Awaitable<bool> OnWorker(std::function<void()> work);
+  // Waits to be notified. False once `deadline` has passed.
+  Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);
+  // Sends `data`. False if the client is gone, or does not read for the write timeout; with
+  // `stop_at_end` also once it has ended its side.
+  Awaitable<bool> Write(std::string data, bool stop_at_end);
+
+  HttpHeadOptions HeadOptions(const Exchange& exchange) const;
+  void RecordEnd(const Exchange& exchange);
+  void RecordFirstToken(Exchange& exchange, const GenerationSession& session);
+  void ReadMore();
+  void OnRead(size_t bytes);
+  void Notify();
+  // A function for the engine's thread that notifies the coroutine.
+  std::function<void()> MakeWaker();
+
+  ServerState& state_;
+  const boost::asio::any_io_executor strand_;
+  const std::unique_ptr<Socket> socket_;
+  boost::asio::steady_timer timer_;
+  bool notified_ = false;
+  std::atomic<bool> wake_posted_{false};
+
+  std::array<char, 8192> read_buffer_;
+  std::string input_;  // read and not yet parsed
+  bool reading_ = false;
+  bool ended_ = false;    // the client sends no more, or is gone
+  bool aborted_ = false;  // the server ends
+
+  std::string write_buffer_;
+  bool writing_ = false;
+  bool write_ok_ = true;
+};
+
+}  // namespace graft

@@ -1,0 +1,188 @@
+#include "server/endpoints.h"
+
+#include <optional>
+
+#include "base/log.h"
+#include "server/generation_plan.h"
+
+namespace graft {
+namespace {
+
+bool NeedsKey(const ServerState& state, Route route) {
+  if (route == Route::kHealth || route == Route::kReady) return false;
+  return route != Route::kMetrics || state.options.metrics_need_admin;
+}
+
+std::optional<ApiError> CheckAdmin(const ServerState& state, const ApiKey& key) {
+  if (key.rights().admin) return std::nullopt;
+  if (!state.keys.has_admin()) {
+    return HttpError(403, "admin_disabled",
+                     "This endpoint is off: it needs an admin key, and the server was started "
+                     "without one (give it --admin-key, or an entry with \"admin\": true in "
+                     "--api-keys).");
+  }
+  return HttpError(403, "admin_required", "This endpoint needs an admin key.");
+}
+
+std::optional<ApiError> CheckBodyHeaders(const HttpRequest& request) {
+  const std::string media_type = request.content_type.substr(0, request.content_type.find(';'));
+  std::string lower;
+  for (const char c : media_type) {
+    if (c != ' ' && c != '\t') lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  }
+  if (!lower.empty() && lower != "application/json") {
+    return HttpError(415, "unsupported_media_type",
+                     "Send the body with 'Content-Type: application/json', not '" + lower + "'.");
+  }
+  if (!request.content_encoding.empty() && request.content_encoding != "identity") {
+    return HttpError(415, "unsupported_media_type",
+                     "Content-Encoding '" + request.content_encoding + "' is not supported.");
+  }
+  if (!request.expect.empty() && request.expect != "100-continue") {
+    return HttpError(417, "expectation_failed", "Only 'Expect: 100-continue' is supported.");
+  }
+  return std::nullopt;
+}
+
+HttpResponse ReadyResponse(const ServerState& state) {
+  if (state.draining) return ErrorResponse(DrainingError());
+  if (state.context.ready) {
+    const Status status = state.context.ready();
+    if (!status.ok()) return ErrorResponse(ErrorFromStatus(UnavailableError(status.message())));
+  }
+  return JsonResponse({{"status", "ready"}});
+}
+
+HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
+  const AllowedModels models = ListAllowedModels(state.context, key);
+  const int32_t context_tokens_max = state.context.generator.limits().context_tokens_max;
+  const std::string& base = state.context.base_model;
+  Json data = Json::array();
+  if (models.base) data.push_back(BaseModelObject(base, state.start_time, context_tokens_max));
+  for (const AdapterInfo& adapter : models.adapters) {
+    data.push_back(AdapterModelObject(adapter, base, context_tokens_max));
+  }
+  return JsonResponse({{"object", "list"}, {"data", std::move(data)}});
+}
+
+HttpResponse ModelResponse(const ServerState& state, const std::string& name, const ApiKey& key) {
+  ApiResult<AdapterInfo> model = FindModel(state.context, key, name);
+  if (!model.ok()) return ErrorResponse(model.error());
+  const int32_t context_tokens_max = state.context.generator.limits().context_tokens_max;
+  const std::string& base = state.context.base_model;
+  return JsonResponse(name == base ? BaseModelObject(base, state.start_time, context_tokens_max)
+                                   : AdapterModelObject(*model, base, context_tokens_max));
+}
+
+HttpResponse LoadAdapter(const ServerState& state, const Json& body) {
+  ApiResult<LoadAdapterRequest> request = ParseLoadAdapterRequest(body);
+  if (!request.ok()) return ErrorResponse(request.error());
+  if (request->name == state.context.base_model) {
+    return ErrorResponse(ErrorFromStatus(
+        AlreadyExistsError("'" + request->name + "' is the base model's name."), "lora_name"));
+  }
+  const Result<AdapterInfo> adapter =
+      state.context.catalog.Load(request->name, request->path, request->replace);
+  if (!adapter.ok()) {
+    LOG_WARN("loading adapter {} from {} failed: {}", request->name, request->path,
+             adapter.status().ToString());
+    const StatusCode code = adapter.status().code();
+    const bool is_about_path =
+        code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
+    return ErrorResponse(ErrorFromStatus(adapter.status(), is_about_path ? "lora_path" : ""));
+  }
+  LOG_INFO("adapter {} loaded: rank {}, {}", request->name, adapter.value().rank_max,
+           adapter.value().hash);
+  return JsonResponse(AdapterModelObject(adapter.value(), state.context.base_model,
+                                         state.context.generator.limits().context_tokens_max));
+}
+
+HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
+  ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
+  if (!name.ok()) return ErrorResponse(name.error());
+  const Status status = state.context.catalog.Unload(*name);
+  if (!status.ok()) return ErrorResponse(ErrorFromStatus(status, "lora_name"));
+  LOG_INFO("adapter {} unloaded", *name);
+  return JsonResponse({{"id", *name}, {"object", "model"}, {"deleted", true}});
+}
+
+}  // namespace
+
+std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
+                                  const HttpRequest& request, ApiKey** key) {
+  if (match.route == Route::kUnknown) {
+    return HttpError(404, "unknown_url",
+                     "Unknown URL: " + request.method.substr(0, 20) + " " +
+                         request.path.substr(0, 200) +
+                         ". There are /v1/chat/completions, "
+                         "/v1/completions, /v1/models, /health, /ready and /metrics.");
+  }
+  if (!MethodAllowed(match.route, request.method)) {
+    return HttpError(405, "method_not_allowed",
+                     request.method.substr(0, 20) + " is not allowed here, use " +
+                         RouteMethod(match.route) + ".");
+  }
+  // Also where no key is needed: it tells whose the request is.
+  ApiResult<ApiKey*> caller = state.keys.Authenticate(request.authorization);
+  if (NeedsKey(state, match.route)) {
+    if (!caller.ok()) return caller.error();
+    *key = *caller;
+    if (IsAdmin(match.route) || match.route == Route::kMetrics) {
+      if (auto error = CheckAdmin(state, **key)) return error;
+    }
+  }
+  if (RouteMethod(match.route) == std::string_view("POST")) return CheckBodyHeaders(request);
+  return std::nullopt;
+}
+
+HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match) {
+  if (match.route == Route::kUnknown) {
+    return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
+  }
+  const bool is_post = RouteMethod(match.route) == std::string_view("POST");
+  const std::string methods = is_post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+  HttpResponse response{.status = 204};
+  response.headers.emplace_back("Allow", methods);
+  if (!state.options.cors_allow_origin.empty()) {
+    response.headers.emplace_back("Access-Control-Allow-Methods", methods);
+    // What the OpenAI client for browsers sends besides has a common start and changing ends, and
+    // "*" does not cover Authorization.
+    response.headers.emplace_back(
+        "Access-Control-Allow-Headers",
+        "Authorization, Content-Type, X-Stainless-Lang, X-Stainless-Package-Version, "
+        "X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime, X-Stainless-Runtime-Version, "
+        "X-Stainless-Retry-Count, X-Stainless-Timeout");
+    response.headers.emplace_back("Access-Control-Max-Age", "86400");
+  }
+  return response;
+}
+
+HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key) {
+  switch (match.route) {
+    case Route::kHealth:
+      return JsonResponse({{"status", "ok"}, {"version", GRAFT_VERSION}});
+    case Route::kReady:
+      return ReadyResponse(state);
+    case Route::kMetrics:
+      return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+              .body = state.context.metrics.Render()};
+    case Route::kModels:
+      return ModelsResponse(state, key);
+    case Route::kModel:
+      return ModelResponse(state, match.model, key);
+    default:
+      CHECK(false) << RouteName(match.route) << " is no GET";
+      return {};
+  }
+}
+
+HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body) {
+  const Result<Json> json = ParseJson(body);
+  if (!json.ok()) {
+    return ErrorResponse(InvalidRequestError("", "The body is " + json.status().message()));
+  }
+  return route == Route::kLoadAdapter ? LoadAdapter(state, json.value())
+                                      : UnloadAdapter(state, json.value());
+}
+
+}  // namespace graft

@@ -1,0 +1,27 @@
+// The endpoints that answer at once, and the checks before any of them. Blocking where said; any
+// thread.
+#pragma once
+
+#include <string>
+
+#include "server/http_message.h"
+#include "server/routes.h"
+#include "server/server_state.h"
+
+namespace graft {
+
+// Whether a request of this head may go on, before its body is read: known route, right method,
+// key, rights, media type. On success `*key` is whose request it is.
+std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
+                                  const HttpRequest& request, ApiKey** key);
+
+// OPTIONS of any route.
+HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match);
+
+// /health, /ready, /metrics, /v1/models.
+HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key);
+
+// /v1/load_lora_adapter and /v1/unload_lora_adapter. Blocks for a whole load.
+HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body);
+
+}  // namespace graft

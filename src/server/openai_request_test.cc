@@ -1,0 +1,257 @@
+#include "server/openai_request.h"
+
+#include <gtest/gtest.h>
+
+#include "server/field_reader.h"
+#include "server/nearest_names.h"
+
+namespace graft {
+namespace {
+
+ApiResult<CompletionRequest> Completion(const std::string& body) {
+  return ParseCompletionRequest(ParseJson(body).value(), RequestLimits{});
+}
+
+ApiResult<ChatRequest> Chat(const std::string& body) {
+  return ParseChatRequest(ParseJson(body).value(), RequestLimits{});
+}
+
+// The completion request with these fields besides the required ones is refused about `param`.
+void ExpectRefused(const std::string& fields, const std::string& param,
+                   const std::string& message_part = "") {
+  const auto request = Completion(R"({"model":"m","prompt":"p",)" + fields + "}");
+  ASSERT_FALSE(request.ok()) << fields;
+  EXPECT_EQ(request.error().http_status, 400) << fields;
+  EXPECT_EQ(request.error().param, param) << fields;
+  EXPECT_NE(request.error().message.find(message_part), std::string::npos)
+      << request.error().message;
+}
+
+void ExpectChatRefused(const std::string& body, const std::string& param) {
+  const auto request = Chat(body);
+  ASSERT_FALSE(request.ok()) << body;
+  EXPECT_EQ(request.error().param, param) << body << ": " << request.error().message;
+}
+
+TEST(CompletionRequestTest, DefaultsAreOpenAIs) {
+  auto request = Completion(R"({"model":"m","prompt":"hello"})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->params.model, "m");
+  ASSERT_EQ(request->prompts.size(), 1u);
+  EXPECT_EQ(std::get<std::string>(request->prompts[0]), "hello");
+  EXPECT_FALSE(request->params.tokens_max.has_value());
+  EXPECT_EQ(request->params.n, 1);
+  EXPECT_EQ(request->params.sampling.temperature, 1.0f);
+  EXPECT_EQ(request->params.sampling.num_logprobs, -1);
+  EXPECT_FALSE(request->params.stream);
+  EXPECT_FALSE(request->echo);
+}
+
+TEST(CompletionRequestTest, EveryFieldArrives) {
+  auto request = Completion(R"({
+    "model": "m", "prompt": [1, 2, 3], "max_tokens": 7, "n": 2, "best_of": 2, "echo": true,
+    "logprobs": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05,
+    "repetition_penalty": 1.1, "frequency_penalty": 0.2, "presence_penalty": -0.2,
+    "logit_bias": {"5": -100, "6": 2.5}, "seed": -3, "min_tokens": 2, "stop": ["a", "bb"],
+    "stop_token_ids": [9], "ignore_eos": true, "include_stop_str_in_output": true,
+    "skip_special_tokens": false, "add_special_tokens": false, "stream": true,
+    "stream_options": {"include_usage": true}, "user": "u", "metadata": {"a": "b"},
+    "store": false, "service_tier": "auto"})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const GenerationParams& params = request->params;
+  EXPECT_EQ(std::get<std::vector<int32_t>>(request->prompts.at(0)),
+            (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(params.tokens_max, 7);
+  EXPECT_EQ(params.n, 2);
+  EXPECT_TRUE(request->echo);
+  EXPECT_TRUE(params.logprobs);
+  EXPECT_EQ(params.sampling.num_logprobs, 3);
+  EXPECT_TRUE(params.sampling.prompt_logprobs);
+  EXPECT_EQ(params.sampling.temperature, 0.5f);
+  EXPECT_EQ(params.sampling.top_p, 0.9f);
+  EXPECT_EQ(params.sampling.top_k, 40);
+  EXPECT_EQ(params.sampling.min_p, 0.05f);
+  EXPECT_EQ(params.sampling.repetition_penalty, 1.1f);
+  EXPECT_EQ(params.sampling.frequency_penalty, 0.2f);
+  EXPECT_EQ(params.sampling.presence_penalty, -0.2f);
+  ASSERT_EQ(params.sampling.logit_bias.size(), 2u);
+  EXPECT_EQ(params.sampling.logit_bias[0], std::make_pair(5, -100.0f));
+  EXPECT_EQ(params.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(params.sampling.tokens_min, 2);
+  EXPECT_EQ(params.stop, (std::vector<std::string>{"a", "bb"}));
+  EXPECT_EQ(params.sampling.stop_token_ids, (std::vector<int32_t>{9}));
+  EXPECT_TRUE(params.sampling.ignore_eos);
+  EXPECT_TRUE(params.include_stop_text);
+  EXPECT_FALSE(params.skip_special_tokens);
+  EXPECT_EQ(params.add_special_tokens, false);
+  EXPECT_TRUE(params.stream);
+  EXPECT_TRUE(params.include_usage);
+}
+
+TEST(CompletionRequestTest, PromptsComeInFourShapes) {
+  EXPECT_EQ(Completion(R"({"model":"m","prompt":["a","b"]})")->prompts.size(), 2u);
+  EXPECT_EQ(Completion(R"({"model":"m","prompt":[[1],[2,3]]})")->prompts.size(), 2u);
+  EXPECT_EQ(Completion(R"({"model":"m","prompt":[1,2.0]})")->prompts.size(), 1u);
+  for (const char* bad : {"[]", "[[]]", "[1,\"a\"]", "[\"a\",1]", "[1.5]", "[-1]", "{}", "true",
+                          "[4294967296]", "[[1,[2]]]"}) {
+    const auto request = Completion(std::string(R"({"model":"m","prompt":)") + bad + "}");
+    ASSERT_FALSE(request.ok()) << bad;
+    EXPECT_TRUE(request.error().param.starts_with("prompt")) << request.error().param;
+  }
+  EXPECT_EQ(Completion(R"({"model":"m"})").error().param, "prompt");
+  EXPECT_EQ(Completion(R"({"prompt":"p"})").error().param, "model");
+}
+
+TEST(CompletionRequestTest, NullEqualsAbsence) {
+  auto request = Completion(R"({"model":"m","prompt":"p","max_tokens":null,"stop":null,
+    "logprobs":null,"stream":null,"stream_options":null,"logit_bias":null,"seed":null,
+    "suffix":null,"best_of":null,"temperature":null,"nonsense":1})");
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(request.error().param, "nonsense");  // the nulls before it passed
+}
+
+TEST(CompletionRequestTest, WrongTypesNameTheFieldAndTheType) {
+  ExpectRefused(R"("temperature":"hot")", "temperature", "must be a number");
+  ExpectRefused(R"("max_tokens":1.5)", "max_tokens", "integer");
+  ExpectRefused(R"("max_tokens":-1)", "max_tokens", "between 0");
+  ExpectRefused(R"("max_tokens":1e300)", "max_tokens", "integer");
+  ExpectRefused(R"("max_tokens":18446744073709551615)", "max_tokens", "integer");
+  ExpectRefused(R"("stream":"yes")", "stream", "boolean");
+  ExpectRefused(R"("stream":1)", "stream", "boolean");
+  ExpectRefused(R"("stop":[1])", "stop[0]", "string");
+  ExpectRefused(R"("stop":{})", "stop", "list of strings");
+  ExpectRefused(R"("stop":"")", "stop", "empty");
+  ExpectRefused(R"("logit_bias":[])", "logit_bias", "object");
+  ExpectRefused(R"("logit_bias":{"x":1})", "logit_bias", "token ids");
+  ExpectRefused(R"("logit_bias":{"3":"x"})", "logit_bias.3", "number");
+  ExpectRefused(R"("stop_token_ids":[1,"2"])", "stop_token_ids[1]", "integer");
+  ExpectRefused(R"("seed":1.5)", "seed", "integer");
+  ExpectRefused(R"("temperature":1e300)", "temperature", "out of range");
+  ExpectRefused(R"("stream_options":{"include_usage":true})", "stream_options", "stream is true");
+  ExpectRefused(R"("stream":true,"stream_options":{"include_usage":1})",
+                "stream_options.include_usage", "boolean");
+  ExpectRefused(R"("stream":true,"stream_options":{"usage":true})", "stream_options.usage");
+  ExpectRefused(R"("n":0)", "n");
+  ExpectRefused(R"("n":129)", "n");
+  ExpectRefused(R"("logprobs":21)", "logprobs");
+  ExpectRefused(R"("best_of":3)", "best_of");
+}
+
+TEST(CompletionRequestTest, UnknownFieldsAreRefusedWithTheNearestName) {
+  ExpectRefused(R"("max_token":3)", "max_token", "'max_tokens'");
+  ExpectRefused(R"("Temprature":3)", "Temprature", "'temperature'");
+  ExpectRefused(R"("zzzzzzzzzz":3)", "zzzzzzzzzz", "Unrecognized");
+}
+
+TEST(CompletionRequestTest, UnsupportedFieldsPassOnlyWhereTheyAskForNothing) {
+  ExpectRefused(R"("suffix":"x")", "suffix", "not supported");
+  ExpectRefused(R"("use_beam_search":true)", "use_beam_search", "not supported");
+  ExpectRefused(R"("guided_json":{"type":"object"})", "guided_json", "not supported");
+  ExpectRefused(R"("response_format":{"type":"json_object"})", "response_format.type", "'text'");
+  EXPECT_TRUE(Completion(R"({"model":"m","prompt":"p","suffix":"","use_beam_search":false,
+    "guided_json":{},"bad_words":[],"response_format":{"type":"text"},"priority":0})")
+                  .ok());
+}
+
+TEST(CompletionRequestTest, LimitsHold) {
+  const RequestLimits limits{.prompt_bytes_max = 10,
+                             .prompts_max = 2,
+                             .choices_max = 3,
+                             .stops_max = 1,
+                             .stop_bytes_max = 4};
+  const auto parse = [&](const std::string& fields) {
+    return ParseCompletionRequest(ParseJson(R"({"model":"m",)" + fields + "}").value(), limits);
+  };
+  EXPECT_TRUE(parse(R"("prompt":"0123456789")").ok());
+  EXPECT_EQ(parse(R"("prompt":"0123456789a")").error().param, "prompt");
+  EXPECT_EQ(parse(R"("prompt":["a","b","c"])").error().param, "prompt");
+  EXPECT_EQ(parse(R"("prompt":["a","b"],"n":2)").error().param, "n");
+  EXPECT_EQ(parse(R"("prompt":"p","stop":["a","b"])").error().param, "stop");
+  EXPECT_EQ(parse(R"("prompt":"p","stop":"abcde")").error().param, "stop");
+}
+
+TEST(CompletionRequestTest, BodiesThatAreNoObjectAreRefused) {
+  for (const char* body : {"[]", "3", "null", "\"text\"", "true"}) {
+    EXPECT_NE(Completion(body).error().message.find("must be a JSON object"), std::string::npos);
+  }
+}
+
+TEST(ChatRequestTest, MessagesBecomePlainText) {
+  auto request = Chat(R"({"model":"m","messages":[
+    {"role":"developer","content":"be brief"},
+    {"role":"user","name":"ann","content":[{"type":"text","text":"a"},
+                                           {"type":"text","text":"b"}]},
+    {"role":"assistant","content":null}],
+    "chat_template_kwargs":{"enable_thinking":false},"max_completion_tokens":5,"max_tokens":9,
+    "logprobs":true,"top_logprobs":2,"tools":[],"tool_choice":"none"})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->messages.dump(), R"([{"role":"system","content":"be brief"},)"
+                                      R"({"role":"user","content":"a\nb","name":"ann"},)"
+                                      R"({"role":"assistant","content":""}])");
+  EXPECT_EQ(request->template_kwargs.dump(), R"({"enable_thinking":false})");
+  EXPECT_EQ(request->params.tokens_max, 5);
+  EXPECT_EQ(request->params.sampling.num_logprobs, 2);
+  EXPECT_TRUE(request->add_generation_prompt);
+}
+
+TEST(ChatRequestTest, BadMessagesAreRefusedByPath) {
+  ExpectChatRefused(R"({"model":"m"})", "messages");
+  ExpectChatRefused(R"({"model":"m","messages":[]})", "messages");
+  ExpectChatRefused(R"({"model":"m","messages":"hi"})", "messages");
+  ExpectChatRefused(R"({"model":"m","messages":["hi"]})", "messages[0]");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user"}]})", "messages[0].content");
+  ExpectChatRefused(R"({"model":"m","messages":[{"content":"x"}]})", "messages[0].role");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"tool","content":"x"}]})",
+                    "messages[0].role");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user","content":3}]})",
+                    "messages[0].content");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user","content":[{"type":"image_url",
+    "image_url":{"url":"x"}}]}]})",
+                    "messages[0].content[0].type");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user","content":[{"type":"text"}]}]})",
+                    "messages[0].content[0].text");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user","content":"x","extra":1}]})",
+                    "messages[0].extra");
+  const std::string good = R"({"model":"m","messages":[{"role":"user","content":"x"}],)";
+  ExpectChatRefused(good + R"("tools":[{"type":"function"}]})", "tools");
+  ExpectChatRefused(good + R"("top_logprobs":3})", "top_logprobs");
+  ExpectChatRefused(good + R"("logprobs":3})", "logprobs");
+  ExpectChatRefused(good + R"("max_tokens":0})", "max_tokens");
+  ExpectChatRefused(good + R"("chat_template_kwargs":{"messages":[]}})",
+                    "chat_template_kwargs.messages");
+  ExpectChatRefused(good + R"("prompt":"x"})", "prompt");
+}
+
+TEST(AdapterRequestTest, NamesAndPathsAreChecked) {
+  auto load =
+      ParseLoadAdapterRequest({{"lora_name", "a"}, {"lora_path", "b/c"}, {"load_inplace", true}});
+  ASSERT_TRUE(load.ok());
+  EXPECT_EQ(load->name, "a");
+  EXPECT_EQ(load->path, "b/c");
+  EXPECT_TRUE(load->replace);
+  EXPECT_EQ(ParseLoadAdapterRequest({{"lora_name", "a"}}).error().param, "lora_path");
+  EXPECT_EQ(ParseLoadAdapterRequest({{"lora_path", "a"}}).error().param, "lora_name");
+  EXPECT_EQ(ParseLoadAdapterRequest({{"lora_name", "a\nb"}, {"lora_path", "a"}}).error().param,
+            "lora_name");
+  EXPECT_EQ(ParseLoadAdapterRequest({{"lora_name", "a"}, {"lora_path", std::string("a\0b", 3)}})
+                .error()
+                .param,
+            "lora_path");
+  EXPECT_EQ(*ParseUnloadAdapterRequest({{"lora_name", "a"}}), "a");
+  EXPECT_EQ(ParseUnloadAdapterRequest({{"lora_nam", "a"}}).error().param, "lora_name");
+}
+
+TEST(NearestNamesTest, FindsWhatWasMeant) {
+  const std::vector<std::string> names = {"austen", "doyle", "doyle-large", "wells"};
+  EXPECT_EQ(NearestNames("doile", names), "'doyle'");
+  EXPECT_EQ(NearestNames("DOYLE", names), "'doyle', 'doyle-large'");
+  EXPECT_EQ(NearestNames("large", names), "'doyle-large'");
+  EXPECT_EQ(NearestNames("something-else-entirely", names), "");
+  EXPECT_EQ(NearestNames("", names), "");
+  EXPECT_EQ(EditDistance("abcd", "abdc", 5), 1);
+  EXPECT_EQ(EditDistance("kitten", "sitting", 5), 3);
+  EXPECT_EQ(EditDistance("kitten", "sitting", 1), 2);  // given up
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,180 @@
+#include "server/openai_response.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/server_testing.h"
+
+namespace graft {
+namespace {
+
+std::vector<int32_t> Tokens(const std::string& text) {
+  return DemoTokenizer().Encode(text, false).value();
+}
+
+TokenEvent Event(int32_t token, FinishReason finish = FinishReason::kNone) {
+  return {.token = token, .logprob = -1.0f, .finish_reason = finish};
+}
+
+// Everything a choice lets out of these tokens, and its end.
+struct Outcome {
+  std::string text;
+  std::vector<LogprobEntry> logprobs;
+  FinishReason finish;
+  int32_t output_tokens;
+};
+
+Outcome RunChoice(ChoiceOptions options, const std::vector<int32_t>& tokens,
+                  FinishReason last = FinishReason::kLength) {
+  Choice choice(DemoTokenizer(), std::move(options), {});
+  Outcome outcome;
+  for (size_t i = 0; i < tokens.size() && !choice.finished(); ++i) {
+    choice.Push(Event(tokens[i], i + 1 == tokens.size() ? last : FinishReason::kNone));
+    ChoicePiece piece = choice.TakePiece();
+    outcome.text += piece.text;
+    for (LogprobEntry& entry : piece.logprobs) outcome.logprobs.push_back(std::move(entry));
+  }
+  outcome.finish = choice.finish();
+  outcome.output_tokens = choice.output_tokens();
+  return outcome;
+}
+
+TEST(ChoiceTest, TextIsTheTokensText) {
+  const std::string text = "naïve café 你好 🙂 end";
+  const Outcome outcome = RunChoice({.logprobs = true}, Tokens(text));
+  EXPECT_EQ(outcome.text, text);
+  EXPECT_EQ(outcome.finish, FinishReason::kLength);
+  EXPECT_EQ(outcome.logprobs.size(), Tokens(text).size());
+  EXPECT_EQ(outcome.output_tokens, static_cast<int32_t>(Tokens(text).size()));
+  for (size_t i = 1; i < outcome.logprobs.size(); ++i) {
+    EXPECT_GE(outcome.logprobs[i].text_offset, outcome.logprobs[i - 1].text_offset);
+  }
+  EXPECT_EQ(outcome.logprobs.back().text_offset, 15);  // " end" begins there, in code points
+}
+
+TEST(ChoiceTest, StopStringsAcrossTokensCutTextAndLogprobs) {
+  const std::string text = "one two three four";
+  const Outcome cut = RunChoice({.stop = {"o th"}, .logprobs = true}, Tokens(text));
+  EXPECT_EQ(cut.text, "one tw");
+  EXPECT_EQ(cut.finish, FinishReason::kStop);
+  for (const LogprobEntry& entry : cut.logprobs) EXPECT_LT(entry.text_offset, 6);
+  const Outcome with = RunChoice({.stop = {"o th"}, .include_stop_text = true}, Tokens(text));
+  EXPECT_EQ(with.text, "one two th");
+}
+
+TEST(ChoiceTest, HeldBackTextComesAtTheEnd) {
+  const Outcome outcome =
+      RunChoice({.stop = {"three four five"}, .logprobs = true}, Tokens("one two three four"));
+  EXPECT_EQ(outcome.text, "one two three four");
+  EXPECT_EQ(outcome.logprobs.size(), Tokens("one two three four").size());
+}
+
+TEST(ChoiceTest, TheStoppingTokenIsNoPartOfTheOutput) {
+  std::vector<int32_t> tokens = Tokens("one two");
+  const size_t num_tokens = tokens.size();
+  tokens.push_back(Tokens("three")[0]);
+  const Outcome outcome = RunChoice({.logprobs = true}, tokens, FinishReason::kStop);
+  EXPECT_EQ(outcome.text, "one two");
+  EXPECT_EQ(outcome.logprobs.size(), num_tokens);
+  EXPECT_EQ(outcome.output_tokens, static_cast<int32_t>(tokens.size()));
+  const Outcome with =
+      RunChoice({.include_stop_text = true, .logprobs = true}, tokens, FinishReason::kStop);
+  EXPECT_EQ(with.logprobs.size(), num_tokens + 1);
+  EXPECT_GT(with.text.size(), std::string("one two").size());
+}
+
+TEST(ChoiceTest, EchoGoesFirstAndPastTheStopStrings) {
+  Choice choice(DemoTokenizer(),
+                {.stop = {"one"}, .logprobs = true, .echo = true, .echo_text = "say one:"}, {});
+  TokenEvent first = Event(Tokens(" two")[0]);
+  for (const int32_t token : Tokens("say one:")) {
+    first.prompt_logprobs.push_back({token, first.prompt_logprobs.empty() ? std::nanf("") : -2.0f});
+  }
+  choice.Push(first);
+  const ChoicePiece piece = choice.TakePiece();
+  EXPECT_TRUE(piece.text.starts_with("say one:"));
+  EXPECT_FALSE(choice.finished());
+  ASSERT_EQ(piece.logprobs.size(), Tokens("say one:").size() + 1);
+  EXPECT_TRUE(std::isnan(piece.logprobs[0].chosen.logprob));
+  EXPECT_EQ(piece.logprobs.back().text_offset, 8);
+}
+
+TEST(ChoiceTest, AnErrorKeepsItsReason) {
+  Choice choice(DemoTokenizer(), {}, {});
+  choice.Push({.finish_reason = FinishReason::kError, .status = InternalError("broken")});
+  EXPECT_TRUE(choice.closed());
+  EXPECT_EQ(choice.finish(), FinishReason::kError);
+  EXPECT_EQ(choice.status().message(), "broken");
+}
+
+TEST(ResponseWriterTest, CompletionBodyHasTheLegacyLogprobs) {
+  const ResponseWriter writer(DemoTokenizer(), {.logprobs = true, .id = "cmpl-1", .model = "m"});
+  const int32_t one = Tokens("one")[0];
+  const int32_t two = Tokens(" two")[0];
+  ChoicePiece piece{
+      .text = "a \"quoted\"\n",
+      .logprobs = {
+          {.chosen = {one, std::nanf("")}},
+          {.chosen = {two, -0.5f}, .top = {{one, -0.25f}, {two, -0.5f}}, .text_offset = 3}}};
+  const std::string body =
+      writer.Body({piece}, {FinishReason::kLength},
+                  {.prompt_tokens = 4, .cached_tokens = 1, .output_tokens = 2});
+  const Json json = ParseJson(body).value();
+  EXPECT_EQ(json["object"], "text_completion");
+  const Json& choice = json["choices"][0];
+  EXPECT_EQ(choice["text"], "a \"quoted\"\n");
+  EXPECT_EQ(choice["finish_reason"], "length");
+  const Json& logprobs = choice["logprobs"];
+  EXPECT_EQ(logprobs["tokens"].size(), 2u);
+  EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
+  EXPECT_EQ(logprobs["token_logprobs"][1], -0.5);
+  EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
+  EXPECT_EQ(logprobs["top_logprobs"][1].size(), 2u);
+  EXPECT_EQ(logprobs["text_offset"], Json::parse("[0,3]"));
+  EXPECT_EQ(json["usage"]["total_tokens"], 6);
+  EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
+}
+
+TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
+  ResponseWriter writer(
+      DemoTokenizer(),
+      {.is_chat = true, .logprobs = true, .include_usage = true, .id = "chatcmpl-1", .model = "m"});
+  std::string out;
+  writer.AppendRoleChunk(1, &out);
+  ChoicePiece piece{
+      .text = "hi",
+      .logprobs = {{.chosen = {Tokens("é")[0], -INFINITY}, .top = {{Tokens("a")[0], -0.5f}}}}};
+  writer.AppendChunk(1, piece, FinishReason::kStop, &out);
+  writer.AppendUsageChunk({.prompt_tokens = 1, .output_tokens = 1}, &out);
+  ResponseWriter::AppendDone(&out);
+  const std::vector<std::string> events = RawResponse{.body = out}.events();
+  ASSERT_EQ(events.size(), 5u);
+  const Json role = Json::parse(events[0]);
+  EXPECT_EQ(role["object"], "chat.completion.chunk");
+  EXPECT_EQ(role["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(role["choices"][0]["index"], 1);
+  EXPECT_TRUE(role["usage"].is_null());
+  const Json text = Json::parse(events[1])["choices"][0];
+  EXPECT_EQ(text["delta"]["content"], "hi");
+  EXPECT_TRUE(text["finish_reason"].is_null());
+  EXPECT_EQ(text["logprobs"]["content"][0]["logprob"], -9999.0);
+  EXPECT_FALSE(text["logprobs"]["content"][0]["bytes"].empty());
+  EXPECT_EQ(text["logprobs"]["content"][0]["top_logprobs"].size(), 1u);
+  const Json finish = Json::parse(events[2])["choices"][0];
+  EXPECT_EQ(finish["finish_reason"], "stop");
+  EXPECT_TRUE(finish["delta"].empty());
+  EXPECT_TRUE(Json::parse(events[3])["choices"].empty());
+  EXPECT_EQ(events[4], "[DONE]");
+}
+
+TEST(ResponseWriterTest, TokensThatAreNotUtf8KeepTheirBytes) {
+  EXPECT_EQ(CompletionTokenText("plain"), "plain");
+  EXPECT_EQ(CompletionTokenText("\xe2\x80"), "bytes:\\xe2\\x80");
+  std::string json;
+  AppendJsonString("a\xff", &json);
+  EXPECT_EQ(json, "\"a\xEF\xBF\xBD\"");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,41 @@
+// The HTTP front end: OpenAI's endpoints over HTTP/1.1, with or without TLS. Owns its threads;
+// every public method may be called from any one thread that is not one of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "server/server_context.h"
+#include "server/server_options.h"
+
+namespace graft {
+
+class HttpServer {
+ public:
+  // `context`'s references must outlive the server.
+  HttpServer(ServerContext context, ServerOptions options);
+  // Shuts down at once if Shutdown was not called.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Reads keys and certificates, binds, and starts the threads. The error says what to change.
+  Status Start();
+
+  // Where it listens, after Start.
+  uint16_t port() const;
+
+  // Ends the server gracefully: takes no new connection, turns /ready to 503, refuses new
+  // generation requests, lets those in flight finish until `deadline` from now, tells the rest
+  // that the server ends, closes everything and joins the threads. Blocks until then. An adapter
+  // load that runs is waited for past the deadline.
+  void Shutdown(std::chrono::milliseconds deadline);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace graft

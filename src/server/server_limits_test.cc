@@ -1,0 +1,470 @@
+// A real server and the clients nobody wants: slow, gone, greedy, without a key, or there when it
+// ends. And TLS.
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+#include <openssl/x509.h>
+
+#include <thread>
+
+#include "server/server_testing.h"
+
+namespace graft {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kCompletion[] = R"({"model":"demo","prompt":"Once","max_tokens":3})";
+constexpr char kEndless[] = R"({"model":"demo","prompt":"x","max_tokens":1000})";
+constexpr char kEndlessStream[] =
+    R"({"model":"demo","prompt":"x","max_tokens":1000,"stream":true})";
+
+std::string PostText(const std::string& path, const std::string& body) {
+  return "POST " + path + " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+
+ServerOptions WithKeys(const std::string& keys) {
+  ServerOptions options;
+  options.api_keys_file = WriteTempFile("keys.json", keys);
+  return options;
+}
+
+TEST(ServerLimitsTest, HugeBodiesAreRefusedUnread) {
+  ServerOptions options;
+  options.parser_limits.body_bytes_max = 1000;
+  TestServer test(options);
+  RawClient client(test.port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 413);
+  EXPECT_TRUE(client.WaitForEnd());
+  RawClient chunked(test.port());
+  chunked.Send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" +
+               std::string(4096, 'x'));
+  EXPECT_EQ(chunked.Receive().status, 413);
+  RawClient head(test.port());
+  head.Send("GET /health HTTP/1.1\r\nX: " + std::string(100000, 'x'));
+  EXPECT_EQ(head.Receive().status, 431);
+  RawClient garbage(test.port());
+  garbage.Send(std::string("\x16\x03\x01\x02\x00\x01\x00", 7) + "\r\n\r\n");
+  EXPECT_EQ(garbage.Receive().status, 400);
+}
+
+TEST(ServerLimitsTest, SlowClientsAreNotWaitedFor) {
+  ServerOptions options;
+  options.idle_timeout = milliseconds(100);
+  options.head_timeout = milliseconds(200);
+  options.body_timeout = milliseconds(200);
+  TestServer test(options);
+  RawClient idle(test.port());
+  EXPECT_TRUE(idle.WaitForEnd());
+  RawClient loris(test.port());
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n";
+  for (int i = 0; i < 8; ++i) {
+    loris.Send(head.substr(i, 1));
+    std::this_thread::sleep_for(milliseconds(40));
+  }
+  EXPECT_EQ(loris.Receive().status, 408);
+  RawClient slow_body(test.port());
+  slow_body.Send(head + "\r\n{");
+  EXPECT_EQ(slow_body.Receive().status, 408);
+  EXPECT_TRUE(slow_body.WaitForEnd());
+}
+
+TEST(ServerLimitsTest, AClientThatLeavesIsCancelled) {
+  TestServer test;
+  test.generator.set_tick(milliseconds(2));
+  int32_t cancelled = 0;
+  for (const char* body : {kEndless, kEndlessStream}) {
+    for (const bool reset : {false, true}) {
+      auto client = std::make_unique<RawClient>(test.port());
+      client->Send(PostText("/v1/completions", body));
+      ASSERT_TRUE(test.generator.WaitForRunning(1));
+      if (body == kEndlessStream) EXPECT_NE(client->ReceiveSome(), "");
+      if (reset) client->Reset();
+      client.reset();
+      EXPECT_TRUE(test.generator.WaitForCancelled(++cancelled));
+    }
+  }
+}
+
+TEST(ServerLimitsTest, AClientThatLeavesTheQueueIsCancelled) {
+  TestServer test;
+  test.generator.set_hold(true);
+  for (const char* body : {kEndless, kEndlessStream}) {
+    RawClient client(test.port());
+    client.Send(PostText("/v1/completions", body));
+    ASSERT_TRUE(test.generator.WaitForRunning(1));
+    client.HalfClose();
+    EXPECT_TRUE(test.generator.WaitForRunning(0));
+  }
+  EXPECT_EQ(test.generator.num_cancelled(), 2);
+}
+
+TEST(ServerLimitsTest, AHalfClosedClientGetsShortAnswers) {
+  TestServer test;
+  RawClient client(test.port());
+  client.Send("GET /health HTTP/1.1\r\n\r\n");
+  client.HalfClose();
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_TRUE(client.WaitForEnd());
+}
+
+TEST(ServerLimitsTest, AWaitingStreamGetsHeartbeats) {
+  ServerOptions options;
+  options.heartbeat = milliseconds(30);
+  TestServer test(options);
+  test.generator.set_hold(true);
+  RawClient client(test.port());
+  client.Send(PostText("/v1/completions", kEndlessStream));
+  std::string seen;
+  while (seen.find(": keep-alive") == std::string::npos) {
+    const std::string more = client.ReceiveSome();
+    ASSERT_NE(more, "");
+    seen += more;
+  }
+  EXPECT_TRUE(seen.starts_with("HTTP/1.1 200"));
+}
+
+TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
+  ServerOptions options;
+  options.write_timeout = milliseconds(200);
+  TestServer test(options);
+  test.generator.set_tick(std::chrono::microseconds(50));
+  RawClient client(test.port());
+  client.SetReceiveBuffer(4096);
+  // Twenty logprobs per token make megabytes, more than the socket's buffers hold.
+  const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 1000},
+                     {"stream", true},  {"logprobs", 20}, {"n", 32}};
+  client.Send(PostText("/v1/completions", body.dump()));
+  ASSERT_TRUE(test.generator.WaitForRunning(32));
+  EXPECT_TRUE(test.generator.WaitForRunning(0));
+  RawClient other(test.port());
+  EXPECT_EQ(other.Get("/health").status, 200);
+}
+
+TEST(ServerLimitsTest, RequestsHaveATimeLimit) {
+  ServerOptions options;
+  options.request_timeout = milliseconds(100);
+  TestServer test(options);
+  test.generator.set_hold(true);
+  RawClient client(test.port());
+  EXPECT_EQ(client.Post("/v1/completions", kEndless).status, 504);
+  EXPECT_EQ(client.Post("/v1/completions", kEndlessStream).status, 504);
+  EXPECT_TRUE(test.generator.WaitForCancelled(2));
+}
+
+TEST(ServerLimitsTest, ConnectionsAreLimited) {
+  ServerOptions options;
+  options.connections_max = 2;
+  TestServer test(options);
+  RawClient first(test.port());
+  RawClient second(test.port());
+  EXPECT_EQ(first.Get("/health").status, 200);
+  EXPECT_EQ(second.Get("/health").status, 200);
+  RawClient third(test.port());
+  EXPECT_EQ(third.Receive().status, 503);
+  EXPECT_TRUE(third.WaitForEnd());
+  first.Reset();
+  // A place comes free a moment later.
+  bool served = false;
+  for (int i = 0; i < 100 && !served; ++i) {
+    RawClient next(test.port());
+    served = next.Get("/health").status == 200;
+    if (!served) std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
+  TestServer test(WithKeys(R"([
+      {"key":"alpha","tenant":"a","adapters":["austen"]},
+      {"key":"root","tenant":"ops","adapters":["*"],"admin":true}])"));
+  ASSERT_TRUE(test.start_status.ok()) << test.start_status.ToString();
+  const std::string alpha = "Authorization: Bearer alpha\r\n";
+  const std::string root = "Authorization: Bearer root\r\n";
+  RawClient client(test.port());
+  for (const char* wrong :
+       {"", "Authorization: Bearer nope\r\n", "Authorization: Basic alpha\r\n"}) {
+    const RawResponse response = client.Post("/v1/completions", kCompletion, wrong);
+    EXPECT_EQ(response.status, 401);
+    EXPECT_EQ(response.json()["error"]["code"], "invalid_api_key");
+    EXPECT_EQ(client.Get("/v1/models", wrong).status, 401);
+  }
+  EXPECT_EQ(client.Get("/health").status, 200);
+  EXPECT_EQ(client.Get("/ready").status, 200);
+  EXPECT_EQ(client.Get("/metrics").status, 200);
+  const Json models = client.Get("/v1/models", alpha).json();
+  ASSERT_EQ(models["data"].size(), 1u);
+  EXPECT_EQ(models["data"][0]["id"], "austen");
+  // What a key may not use looks as if it were not there, and no name of another tenant leaks.
+  for (const char* model : {"demo", "doyle", "doile"}) {
+    const Json body = {{"model", model}, {"prompt", "x"}};
+    const RawResponse response = client.Post("/v1/completions", body.dump(), alpha);
+    EXPECT_EQ(response.status, 404);
+    EXPECT_EQ(response.body.find("'doyle-large'"), std::string::npos);
+  }
+  EXPECT_EQ(client.Post("/v1/completions", R"({"model":"austen","prompt":"x"})", alpha).status,
+            200);
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion, root).status, 200);
+  EXPECT_EQ(test.generator.submitted().at(0).tenant, "a");
+  EXPECT_EQ(test.generator.submitted().at(1).tenant, "ops");
+  const std::string unload = R"({"lora_name":"austen"})";
+  EXPECT_EQ(client.Post("/v1/unload_lora_adapter", unload, alpha).status, 403);
+  EXPECT_EQ(client.Post("/v1/unload_lora_adapter", unload, root).status, 200);
+  EXPECT_EQ(client.Post("/v1/unload_lora_adapter", unload, root).status, 404);
+}
+
+TEST(ServerKeysTest, AWrongKeyCannotMakeTheServerReadABody) {
+  TestServer test(WithKeys(R"([{"key":"k","tenant":"t","adapters":["*"]}])"));
+  RawClient client(test.port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 401);
+  EXPECT_TRUE(client.WaitForEnd());
+}
+
+TEST(ServerKeysTest, BadKeyFilesStopTheStart) {
+  TestServer test(WithKeys(R"([{"key":"k","tenant":"t"}])"));
+  EXPECT_FALSE(test.start_status.ok());
+  EXPECT_NE(test.start_status.message().find("keys[0].adapters"), std::string::npos);
+}
+
+TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
+  TestServer test(WithKeys(R"([
+      {"key":"slow","tenant":"a","adapters":["*"],"requests_per_minute":2},
+      {"key":"one","tenant":"b","adapters":["*"],"requests_concurrent_max":1}])"));
+  const std::string slow = "Authorization: Bearer slow\r\n";
+  const std::string one = "Authorization: Bearer one\r\n";
+  RawClient client(test.port());
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion, slow).status, 200);
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion, slow).status, 200);
+  const RawResponse refused = client.Post("/v1/completions", kCompletion, slow);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.at("retry-after"), "30");
+  EXPECT_EQ(client.Get("/v1/models", slow).status, 200);
+  test.clock.AdvanceSeconds(30);
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion, slow).status, 200);
+
+  test.generator.set_hold(true);
+  {
+    RawClient busy(test.port());
+    busy.Send("POST /v1/completions HTTP/1.1\r\n" + one + "Content-Length: " +
+              std::to_string(std::string(kEndless).size()) + "\r\n\r\n" + kEndless);
+    ASSERT_TRUE(test.generator.WaitForRunning(1));
+    EXPECT_EQ(client.Post("/v1/completions", kCompletion, one).status, 429);
+  }
+  EXPECT_TRUE(test.generator.WaitForRunning(0));
+  test.generator.set_hold(false);
+  int status = 429;
+  for (int i = 0; i < 100 && status == 429; ++i) {
+    status = client.Post("/v1/completions", kCompletion, one).status;
+    if (status == 429) std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(status, 200);
+}
+
+TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {
+  TestServer open;
+  RawClient anybody(open.port());
+  const std::string load = R"({"lora_name":"new","lora_path":"good/new"})";
+  const RawResponse off = anybody.Post("/v1/load_lora_adapter", load);
+  EXPECT_EQ(off.status, 403);
+  EXPECT_NE(off.body.find("--admin-key"), std::string::npos);
+
+  ServerOptions options;
+  options.admin_key = "secret";
+  TestServer test(options);
+  RawClient client(test.port());
+  const std::string admin = "Authorization: Bearer secret\r\n";
+  EXPECT_EQ(client.Post("/v1/load_lora_adapter", load).status, 403);
+  const RawResponse loaded = client.Post("/v1/load_lora_adapter", load, admin);
+  EXPECT_EQ(loaded.status, 200) << loaded.body;
+  EXPECT_EQ(loaded.json()["hash"], "hash-of-good/new");
+  EXPECT_EQ(client.Post("/v1/completions", R"({"model":"new","prompt":"x"})").status, 200);
+  EXPECT_EQ(client.Post("/v1/load_lora_adapter", load, admin).status, 409);
+  EXPECT_EQ(client
+                .Post("/v1/load_lora_adapter",
+                      R"({"lora_name":"new","lora_path":"good/b","load_inplace":true})", admin)
+                .status,
+            200);
+  const std::pair<const char*, int> cases[] = {
+      {R"({"lora_name":"x","lora_path":"../../etc"})", 403},
+      {R"({"lora_name":"x","lora_path":"/etc/passwd"})", 403},
+      {R"({"lora_name":"x","lora_path":"good/../../etc"})", 403},
+      {R"({"lora_name":"x","lora_path":"missing"})", 404},
+      {R"({"lora_name":"demo","lora_path":"good/x"})", 409},
+      {R"({"lora_name":"x"})", 400},
+      {R"({"lora_path":"good/x"})", 400},
+      {R"({"lora_name":"x","lora_path":"good/x","revision":1})", 400},
+      {"[]", 400},
+      {"{", 400},
+  };
+  for (const auto& [body, status] : cases) {
+    EXPECT_EQ(client.Post("/v1/load_lora_adapter", body, admin).status, status) << body;
+  }
+}
+
+TEST(ServerKeysTest, MetricsCanBeKeptToAdmins) {
+  ServerOptions options;
+  options.admin_key = "secret";
+  options.metrics_need_admin = true;
+  TestServer test(options);
+  RawClient client(test.port());
+  EXPECT_EQ(client.Get("/metrics").status, 403);
+  EXPECT_EQ(client.Get("/metrics", "Authorization: Bearer secret\r\n").status, 200);
+}
+
+TEST(ServerShutdownTest, RequestsInFlightFinish) {
+  TestServer test;
+  test.generator.set_hold(true);
+  RawClient whole(test.port());
+  RawClient stream(test.port());
+  RawClient idle(test.port());
+  EXPECT_EQ(idle.Get("/ready").status, 200);
+  whole.Send(PostText("/v1/completions", kCompletion));
+  stream.Send(
+      PostText("/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})"));
+  ASSERT_TRUE(test.generator.WaitForRunning(2));
+  std::thread shutdown([&] { test.server->Shutdown(std::chrono::seconds(30)); });
+  // The connection that was idle sees the change; it is closed with its answer.
+  int ready = 200;
+  RawResponse response;
+  for (int i = 0; i < 200 && ready == 200; ++i) {
+    response = idle.Get("/ready");
+    ready = response.status;
+    if (ready == 200) std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(ready, 503);
+  EXPECT_EQ(response.headers.at("connection"), "close");
+  test.generator.set_hold(false);
+  EXPECT_EQ(whole.Receive().status, 200);
+  EXPECT_EQ(stream.Receive().events().back(), "[DONE]");
+  shutdown.join();
+  RawClient late(test.port());
+  EXPECT_FALSE(late.connected());
+  EXPECT_EQ(test.generator.num_cancelled(), 0);
+}
+
+TEST(ServerShutdownTest, TheDeadlineCutsRequestsOff) {
+  TestServer test;
+  test.generator.set_tick(milliseconds(5));
+  RawClient stream(test.port());
+  stream.Send(PostText("/v1/completions", kEndlessStream));
+  RawClient whole(test.port());
+  whole.Send(PostText("/v1/completions", kEndless));
+  RawClient half_sent(test.port());
+  half_sent.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{");
+  ASSERT_TRUE(test.generator.WaitForRunning(2));
+  std::thread shutdown([&] { test.server->Shutdown(milliseconds(100)); });
+  const RawResponse streamed = stream.Receive();
+  EXPECT_EQ(streamed.status, 200);
+  EXPECT_EQ(Json::parse(streamed.events().back())["error"]["code"], "draining");
+  EXPECT_EQ(whole.Receive().status, 503);
+  EXPECT_EQ(half_sent.Receive().status, 503);
+  shutdown.join();
+  EXPECT_TRUE(test.generator.WaitForCancelled(2));
+}
+
+TEST(ServerShutdownTest, AServerThatNeverStartedEndsQuietly) {
+  ServerOptions options;
+  options.host = "no.such.host.invalid";
+  TestServer test(options);
+  EXPECT_FALSE(test.start_status.ok());
+  TestServer first;
+  ServerOptions taken;
+  taken.port = first.port();
+  HttpServer second({.generator = first.generator,
+                     .catalog = first.catalog,
+                     .tokenizer = DemoTokenizer(),
+                     .metrics = first.metrics,
+                     .clock = first.clock,
+                     .base_model = "demo"},
+                    taken);
+  EXPECT_EQ(second.Start().code(), StatusCode::kUnavailable);
+}
+
+// A fresh self-signed certificate and its key, as PEM files.
+std::pair<std::string, std::string> MakeCertificate() {
+  EVP_PKEY* key = EVP_RSA_gen(2048);
+  X509* certificate = X509_new();
+  ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_set_pubkey(certificate, key);
+  X509_NAME* name = X509_get_subject_name(certificate);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_set_issuer_name(certificate, name);
+  X509_sign(certificate, key, EVP_sha256());
+  const auto pem = [](auto&& write) {
+    BIO* memory = BIO_new(BIO_s_mem());
+    write(memory);
+    char* data = nullptr;
+    const long bytes = BIO_get_mem_data(memory, &data);
+    std::string text(data, static_cast<size_t>(bytes));
+    BIO_free(memory);
+    return text;
+  };
+  const std::string key_pem = pem(
+      [&](BIO* out) { PEM_write_bio_PrivateKey(out, key, nullptr, nullptr, 0, nullptr, nullptr); });
+  const std::string certificate_pem = pem([&](BIO* out) { PEM_write_bio_X509(out, certificate); });
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+  return {WriteTempFile("cert.pem", certificate_pem), WriteTempFile("key.pem", key_pem)};
+}
+
+TEST(ServerTlsTest, ServesOverTls) {
+  ServerOptions options;
+  std::tie(options.tls_cert_file, options.tls_key_file) = MakeCertificate();
+  options.handshake_timeout = milliseconds(300);
+  TestServer test(options);
+  ASSERT_TRUE(test.start_status.ok()) << test.start_status.ToString();
+  {
+    RawClient client(test.port(), /*tls=*/true);
+    ASSERT_TRUE(client.connected());
+    EXPECT_EQ(client.Get("/health").status, 200);
+    const RawResponse stream = client.Post(
+        "/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":50,"stream":true})");
+    EXPECT_EQ(stream.events().back(), "[DONE]");
+    // A plain error that closes the connection is read whole.
+    client.Send("nonsense\r\n\r\n");
+    EXPECT_EQ(client.Receive().status, 400);
+    EXPECT_TRUE(client.WaitForEnd());
+  }
+  {
+    // One that goes away in the middle.
+    test.generator.set_tick(milliseconds(2));
+    RawClient client(test.port(), /*tls=*/true);
+    client.Send(PostText("/v1/completions", kEndlessStream));
+    ASSERT_TRUE(test.generator.WaitForRunning(1));
+    client.Reset();
+    EXPECT_TRUE(test.generator.WaitForRunning(0));
+  }
+  RawClient plain(test.port());
+  plain.Send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(plain.WaitForEnd());
+  RawClient silent(test.port());
+  EXPECT_TRUE(silent.WaitForEnd());
+  RawClient again(test.port(), /*tls=*/true);
+  EXPECT_EQ(again.Get("/health").status, 200);
+}
+
+TEST(ServerTlsTest, BadFilesStopTheStart) {
+  const auto [cert_file, key_file] = MakeCertificate();
+  ServerOptions only_cert;
+  only_cert.tls_cert_file = cert_file;
+  EXPECT_FALSE(TestServer(only_cert).start_status.ok());
+  ServerOptions wrong_key;
+  wrong_key.tls_cert_file = cert_file;
+  wrong_key.tls_key_file = cert_file;
+  EXPECT_FALSE(TestServer(wrong_key).start_status.ok());
+  ServerOptions missing;
+  missing.tls_cert_file = "/nonexistent/cert.pem";
+  missing.tls_key_file = key_file;
+  EXPECT_NE(TestServer(missing).start_status.message().find("/nonexistent/cert.pem"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,68 @@
+// What all connections of one server share. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "request/request.h"
+#include "server/api_keys.h"
+#include "server/http_metrics.h"
+#include "server/server_context.h"
+#include "server/server_options.h"
+
+namespace graft {
+
+// Counts what is going on, for whoever waits until nothing is.
+class InFlightCounter {
+ public:
+  void Add() {
+    std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void Remove() {
+    std::lock_guard lock(mutex_);
+    if (--count_ == 0) none_left_.notify_all();
+  }
+  int64_t count() const {
+    std::lock_guard lock(mutex_);
+    return count_;
+  }
+  // Whether it came to zero in time.
+  bool WaitForNone(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    return none_left_.wait_for(lock, timeout, [&] { return count_ == 0; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable none_left_;
+  int64_t count_ = 0;
+};
+
+struct ServerState {
+  ServerState(ServerContext server_context, ServerOptions server_options)
+      : context(std::move(server_context)),
+        options(std::move(server_options)),
+        keys(context.clock),
+        metrics(context.metrics),
+        start_time(UnixTimeSeconds()) {}
+
+  const ServerContext context;
+  const ServerOptions options;
+  ApiKeys keys;  // filled before the threads start
+  HttpMetrics metrics;
+  const int64_t start_time;  // Unix seconds; the base model's `created`
+  // Runs work on a thread that may take its time.
+  std::function<void(std::function<void()>)> run_on_worker;
+  std::atomic<bool> draining{false};
+  std::atomic<RequestId> next_request_id{1};
+  InFlightCounter requests;
+  InFlightCounter connections;
+};
+
+}  // namespace graft

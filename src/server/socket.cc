@@ -1,0 +1,81 @@
+#include "server/socket.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+namespace graft {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using TcpSocket = asio::ip::tcp::socket;
+
+template <typename Stream>
+class StreamSocket : public Socket {
+ public:
+  template <typename... Args>
+  explicit StreamSocket(Args&&... args) : stream_(std::forward<Args>(args)...) {}
+
+  void AsyncReadSome(char* buffer, size_t bytes, std::function<void(size_t bytes)> done) override {
+    stream_.async_read_some(
+        asio::buffer(buffer, bytes),
+        [done = std::move(done)](error_code error, size_t got) { done(error ? 0 : got); });
+  }
+
+  void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) override {
+    asio::async_write(stream_, asio::buffer(data.data(), data.size()),
+                      [done = std::move(done)](error_code error, size_t) { done(!error); });
+  }
+
+  void Close() override {
+    error_code ignored;
+    stream_.lowest_layer().close(ignored);
+  }
+
+ protected:
+  Stream stream_;
+};
+
+class PlainSocket : public StreamSocket<TcpSocket> {
+ public:
+  using StreamSocket::StreamSocket;
+
+  void AsyncHandshake(std::function<void(bool ok)> done) override {
+    asio::post(stream_.get_executor(), [done = std::move(done)] { done(true); });
+  }
+
+  void AsyncShutdown(std::function<void()> done) override {
+    error_code ignored;
+    stream_.shutdown(TcpSocket::shutdown_send, ignored);
+    asio::post(stream_.get_executor(), std::move(done));
+  }
+};
+
+class TlsSocket : public StreamSocket<asio::ssl::stream<TcpSocket>> {
+ public:
+  using StreamSocket::StreamSocket;
+
+  void AsyncHandshake(std::function<void(bool ok)> done) override {
+    stream_.async_handshake(asio::ssl::stream_base::server,
+                            [done = std::move(done)](error_code error) { done(!error); });
+  }
+
+  // Sends close_notify and waits for the peer's, for which no other read may run.
+  void AsyncShutdown(std::function<void()> done) override {
+    error_code ignored;
+    stream_.lowest_layer().cancel(ignored);
+    stream_.async_shutdown([done = std::move(done)](error_code) { done(); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Socket> MakeSocket(TcpSocket socket, asio::ssl::context* tls) {
+  if (tls == nullptr) return std::make_unique<PlainSocket>(std::move(socket));
+  return std::make_unique<TlsSocket>(std::move(socket), *tls);
+}
+
+}  // namespace graft

@@ -1,0 +1,38 @@
+// One accepted connection's bytes, with or without TLS behind the same face. Every method belongs
+// to the socket's strand, and every callback comes there. A callback keeps whatever it captures
+// alive until it has run; it runs exactly once, after Close at the latest.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+namespace boost::asio::ssl {
+class context;
+}  // namespace boost::asio::ssl
+
+namespace graft {
+
+class Socket {
+ public:
+  virtual ~Socket() = default;
+
+  // TLS's; at once without it.
+  virtual void AsyncHandshake(std::function<void(bool ok)> done) = 0;
+  // Some bytes into `buffer`; 0 at the end or on failure. One at a time.
+  virtual void AsyncReadSome(char* buffer, size_t bytes,
+                             std::function<void(size_t bytes)> done) = 0;
+  // All of `data`, which must stay where it is until then. One at a time.
+  virtual void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) = 0;
+  // Says that no more will be sent. With TLS the read that runs ends.
+  virtual void AsyncShutdown(std::function<void()> done) = 0;
+  // Ends everything that runs.
+  virtual void Close() = 0;
+};
+
+// `tls` null: plain.
+std::unique_ptr<Socket> MakeSocket(boost::asio::ip::tcp::socket socket,
+                                   boost::asio::ssl::context* tls);
+
+}  // namespace graft
