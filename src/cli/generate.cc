@@ -126,13 +126,18 @@ void AddGenerateCommand(CLI::App& app, CommandRun& run) {
   command->add_option("--adapter", options->names,
                       "an adapter, or the base model's name; may be repeated [the base model]");
   command->add_option("--prompt", options->prompt, "the text to go on from");
-  command->add_option("--max-tokens", options->sampling.tokens_max, "tokens of output", true);
-  command->add_option("--temperature", options->sampling.temperature, "0 is greedy", true);
-  command->add_option("--top-p", options->sampling.top_p, "nucleus sampling", true);
-  command->add_option("--top-k", options->sampling.top_k, "0: off", true);
-  command->add_option("--min-p", options->sampling.min_p, "0: off", true);
-  command->add_option("--seed", options->sampling.seed, "the same seed draws the same text", true);
-  command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off", true);
+  command->add_option("--max-tokens", options->sampling.tokens_max, "tokens of output")
+      ->capture_default_str();
+  command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
+      ->capture_default_str();
+  command->add_option("--top-p", options->sampling.top_p, "nucleus sampling")
+      ->capture_default_str();
+  command->add_option("--top-k", options->sampling.top_k, "0: off")->capture_default_str();
+  command->add_option("--min-p", options->sampling.min_p, "0: off")->capture_default_str();
+  command->add_option("--seed", options->sampling.seed, "the same seed draws the same text")
+      ->capture_default_str();
+  command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
+      ->capture_default_str();
   command->add_option("--stop", options->stops, "end before this text; may be repeated");
   command->add_flag("--ignore-eos", options->sampling.ignore_eos, "go on past the model's own end");
   command->add_flag("--quiet", options->quiet, "no progress bars");

@@ -86,25 +86,39 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
                      "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP");
   command.add_option("--model-name", options.model_name,
                      "the base model's name for clients [the folder's name]");
-  command.add_option("--device", options.device, "auto, cpu or cuda:N", true);
-  command.add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16 or fp32", true);
-  command.add_option("--threads", options.threads, "kernel threads; 0: one per core", true);
-  command.add_option("--sequences-max", options.sequences_max, "sequences in one batch", true);
-  command.add_option("--step-tokens-max", options.step_tokens_max,
-                     "token rows of one step; long prompts are cut into chunks of it", true);
-  command.add_option("--page-tokens", options.page_tokens, "tokens per page of the KV pool", true);
-  command.add_option("--context-tokens-max", options.context_tokens_max,
-                     "prompt and output of one request; 0: the model's own limit", true);
-  command.add_option("--kv-gib", options.kv_gib,
-                     "GiB of the page pool; 0: full contexts, within half of free memory", true);
-  command.add_option("--adapters-max", options.adapters_max, "adapters in memory", true);
-  command.add_option("--requests-max", options.requests_max, "requests in flight", true);
-  command.add_option("--prefix-cache", options.prefix_cache,
-                     "share pages among requests of one adapter and tenant with equal beginnings",
-                     true);
+  command.add_option("--device", options.device, "auto, cpu or cuda:N")->capture_default_str();
+  command.add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16 or fp32")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "kernel threads; 0: one per core")
+      ->capture_default_str();
+  command.add_option("--sequences-max", options.sequences_max, "sequences in one batch")
+      ->capture_default_str();
+  command
+      .add_option("--step-tokens-max", options.step_tokens_max,
+                  "token rows of one step; long prompts are cut into chunks of it")
+      ->capture_default_str();
+  command.add_option("--page-tokens", options.page_tokens, "tokens per page of the KV pool")
+      ->capture_default_str();
+  command
+      .add_option("--context-tokens-max", options.context_tokens_max,
+                  "prompt and output of one request; 0: the model's own limit")
+      ->capture_default_str();
+  command
+      .add_option("--kv-gib", options.kv_gib,
+                  "GiB of the page pool; 0: full contexts, within half of free memory")
+      ->capture_default_str();
+  command.add_option("--adapters-max", options.adapters_max, "adapters in memory")
+      ->capture_default_str();
+  command.add_option("--requests-max", options.requests_max, "requests in flight")
+      ->capture_default_str();
+  command
+      .add_option("--prefix-cache", options.prefix_cache,
+                  "share pages among requests of one adapter and tenant with equal beginnings")
+      ->capture_default_str();
   command.add_option("--registry", options.registry,
                      "SQLite file that remembers loaded adapters across restarts");
-  command.add_option("--log-level", options.log_level, "debug, info, warn, error or off", true);
+  command.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
+      ->capture_default_str();
 }
 
 Result<std::optional<DType>> ParseServingDType(const std::string& text) {
@@ -185,10 +199,20 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   engine_options.requests_max = options.requests_max;
   engine_options.prefix_cache = options.prefix_cache;
   engine_options.eos_token_ids = model.config.eos_token_ids;
+  engine_options.adapter_label = [catalog = runtime->catalog_.get()](const std::string& hash) {
+    return hash.empty() ? std::string("base") : catalog->NameOf(hash);
+  };
   runtime->engine_ =
       std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, SteadyClock::Get(),
                                runtime->metrics_, std::move(engine_options));
   return runtime;
+}
+
+Status Runtime::LoadAdapters() {
+  if (adapters_dir_.empty()) return OkStatus();
+  RETURN_IF_ERROR(catalog_->RestoreFromRegistry().status());
+  RETURN_IF_ERROR(catalog_->LoadFolder().status());
+  return OkStatus();
 }
 
 }  // namespace graft

@@ -222,7 +222,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder() {
     const std::string name = folder.filename().string();
     if (Find(name).ok()) continue;  // the registry's choice for this name stands
     const Status status =
-        LoadLocked(name, folder.string(), /*replace=*/false, /*remember=*/false).status();
+        LoadLocked(name, name, /*replace=*/false, /*remember=*/false).status();
     if (status.ok()) {
       ++report.num_loaded;
     } else {

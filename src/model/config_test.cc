@@ -119,8 +119,7 @@ TEST(ModelConfigTest, HostileNumbers) {
     }
   }
   for (const char* name : {"rms_norm_eps", "rope_theta"}) {
-    for (const Json& value : Json{0, -1, 1e300, "x", false, NAN}) {
-      if (value.is_number_float() && std::isnan(value.get<double>())) continue;  // dumped as null
+    for (const Json& value : Json{0, -1, 1e300, "x", false}) {
       EXPECT_THAT(Refusal(Merged(TinyLlama(), {{name, value}})), HasSubstr(name)) << value;
     }
   }

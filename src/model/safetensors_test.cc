@@ -11,9 +11,9 @@ namespace graft {
 namespace {
 
 using ::testing::AllOf;
+using testing::BytesOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::BytesOf;
 using testing::SafetensorsBytes;
 using testing::TempDir;
 using testing::WithHeader;

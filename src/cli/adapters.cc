@@ -1,0 +1,150 @@
+// graft adapters: list, inspect and verify PEFT folders without serving them.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/runtime.h"
+#include "executor/adapter_backend.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct AdaptersOptions {
+  std::string model;
+  std::string adapters;
+  std::string dtype = "auto";
+  std::vector<std::string> paths;  // of inspect and verify
+};
+
+struct Target {
+  ModelConfig config;
+  DType dtype = DType::kF32;
+};
+
+Result<Target> LoadTarget(const AdaptersOptions& options) {
+  RETURN_IF_ERROR(InitLog("warn"));
+  if (options.model.empty()) {
+    return InvalidArgumentError("which model are the adapters for? --model DIR, an HF folder");
+  }
+  Target target;
+  ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
+  ASSIGN_OR_RETURN(const std::optional<DType> asked, ParseServingDType(options.dtype));
+  target.dtype = ServingDType(target.config, asked);
+  return target;
+}
+
+// The sub-folders of --adapters that hold an adapter, sorted.
+Result<std::vector<std::string>> FindAdapters(const std::string& dir) {
+  if (dir.empty()) return InvalidArgumentError("which adapters? --adapters DIR, or their folders");
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+    if (FileExists(entry.path() / "adapter_config.json")) paths.push_back(entry.path());
+  }
+  if (error) return NotFoundError("cannot list " + dir + ": " + error.message());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string RankRange(const OrderedJson& modules) {
+  int low = kLoraRankMax, high = 0;
+  for (const auto& module : modules) {
+    for (const int rank : module["ranks"]) {
+      low = std::min(low, rank);
+      high = std::max(high, rank);
+    }
+  }
+  return low == high ? std::to_string(high) : std::to_string(low) + "-" + std::to_string(high);
+}
+
+Status RunList(const AdaptersOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindAdapters(options.adapters));
+  std::printf("%-24s %-7s %8s %-12s  %s\n", "name", "rank", "MiB", "hash", "modules");
+  for (const std::string& path : paths) {
+    const std::string name = fs::path(path).filename();
+    const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
+    if (!facts.ok()) {
+      std::printf("%-24s refused: %s\n", name.c_str(), facts.status().message().c_str());
+      continue;
+    }
+    std::string modules;
+    for (const auto& [module, unused] : (*facts)["modules"].items()) {
+      modules += (modules.empty() ? "" : " ") + module.substr(0, module.find('_'));
+    }
+    std::printf("%-24s %-7s %8.1f %-12s  %s\n", name.c_str(),
+                RankRange((*facts)["modules"]).c_str(), (*facts)["bytes"].get<double>() / (1 << 20),
+                (*facts)["hash"].get<std::string>().substr(0, 12).c_str(), modules.c_str());
+  }
+  return OkStatus();
+}
+
+Status RunInspect(const AdaptersOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
+  for (const std::string& path : options.paths) {
+    ASSIGN_OR_RETURN(const OrderedJson facts, InspectAdapter(path, target.config, target.dtype));
+    std::printf("%s\n", facts.dump(2).c_str());
+  }
+  return OkStatus();
+}
+
+Status RunVerify(const AdaptersOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
+  std::vector<std::string> paths = options.paths;
+  if (paths.empty()) {
+    ASSIGN_OR_RETURN(paths, FindAdapters(options.adapters));
+  }
+  int num_refused = 0;
+  for (const std::string& path : paths) {
+    const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
+    num_refused += !facts.ok();
+    std::printf("%s: %s\n", path.c_str(),
+                facts.ok() ? "ok, self-test passed" : facts.status().message().c_str());
+  }
+  if (num_refused == 0) return OkStatus();
+  return FailedPreconditionError(std::to_string(num_refused) + " of " +
+                                 std::to_string(paths.size()) + " adapters cannot be served");
+}
+
+CLI::App* AddAction(CLI::App& adapters, const std::string& name, const std::string& help,
+                    const std::shared_ptr<AdaptersOptions>& options, CommandRun& run,
+                    Status (*action)(const AdaptersOptions&)) {
+  CLI::App* command = adapters.add_subcommand(name, help);
+  command->add_option("--model", options->model, "HF folder of the base model");
+  command->add_option("--dtype", options->dtype, "auto, bf16 or fp32")->capture_default_str();
+  command->callback(
+      [options, &run, action] { run = [options, action] { return action(*options); }; });
+  return command;
+}
+
+}  // namespace
+
+void AddAdaptersCommand(CLI::App& app, CommandRun& run) {
+  CLI::App* adapters =
+      app.add_subcommand("adapters", "Look at PEFT adapters without serving them.");
+  adapters->require_subcommand(1);
+  auto options = std::make_shared<AdaptersOptions>();  // lives as long as the parser and `run`
+  CLI::App* list =
+      AddAction(*adapters, "list", "a line for each adapter of a folder", options, run, RunList);
+  list->add_option("--adapters", options->adapters, "folder of PEFT folders");
+  AddConfigOptions(*list);
+  CLI::App* inspect = AddAction(*adapters, "inspect", "everything about an adapter, as JSON",
+                                options, run, RunInspect);
+  inspect->add_option("paths", options->paths, "PEFT folders")->required();
+  AddConfigOptions(*inspect);
+  CLI::App* verify = AddAction(*adapters, "verify",
+                               "load each adapter, run its self-test, and say why it is refused",
+                               options, run, RunVerify);
+  verify->add_option("--adapters", options->adapters, "folder of PEFT folders");
+  verify->add_option("paths", options->paths, "PEFT folders");
+  AddConfigOptions(*verify);
+}
+
+}  // namespace graft

@@ -1,0 +1,53 @@
+#include "cli/bench.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "kernels/common/cpu_isa.h"
+
+namespace graft {
+namespace {
+
+// The value of the first line of /proc/cpuinfo that starts with `key`.
+std::string CpuInfo(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    const size_t colon = line.find(": ");
+    return colon == std::string::npos ? "" : line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+OrderedJson DescribeMachine() {
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
+  return {{"processor", CpuInfo("model name")},
+          {"cpus", NumCpus()},
+          {"instructions",
+           std::string(CpuIsaName(BestCpuIsa())) + (CpuHasAvx512Bf16() ? " with bf16" : "")},
+          {"memory_gib", static_cast<int>(memory + 0.5)}};
+}
+
+Status WriteJson(const std::string& path, const OrderedJson& json) {
+  if (path.empty()) return OkStatus();
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) return NotFoundError("cannot write " + path);
+  return OkStatus();
+}
+
+void AddBenchCommand(CLI::App& app, CommandRun& run) {
+  CLI::App* command = app.add_subcommand("bench", "Measure kernels and serving on this machine.");
+  command->require_subcommand(1);
+  AddBenchOpsCommand(*command, run);
+  AddBenchServeCommand(*command, run);
+}
+
+}  // namespace graft

@@ -1,0 +1,23 @@
+// What the benchmark subcommands share: results as JSON, and the two commands themselves. Main
+// thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "cli/commands.h"
+
+namespace graft {
+
+void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
+void AddBenchServeCommand(CLI::App& bench, CommandRun& run);
+
+// The machine that a figure belongs to: processor, cores, instruction set, memory.
+OrderedJson DescribeMachine();
+
+// Writes `json` to `path`, indented; nothing for "".
+Status WriteJson(const std::string& path, const OrderedJson& json);
+
+}  // namespace graft

@@ -1,0 +1,74 @@
+// graft bench ops: every kernel against what this machine's memory and arithmetic allow.
+#include <cstdio>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/config_file.h"
+#include "kernels/common/bench.h"
+
+namespace graft {
+namespace {
+
+struct BenchOpsOptions {
+  std::string device = "auto";
+  std::string filter;
+  std::string json;
+  int threads = 0;
+  double seconds_per_case = 0.15;
+};
+
+void PrintRow(const OpBenchRow& row) {
+  std::printf("%-12s %-46s %10.1f %8.1f %9.1f %6.0f %%\n", row.op.c_str(), row.name.c_str(),
+              row.median_us, row.gbytes_per_s, row.gflops, row.share_of_peak * 100.0);
+  std::fflush(stdout);
+}
+
+OrderedJson ToJson(const OpBenchRow& row) {
+  return {{"op", row.op},
+          {"case", row.name},
+          {"median_us", row.median_us},
+          {"gbytes_per_s", row.gbytes_per_s},
+          {"gflops", row.gflops},
+          {"peak_gbytes_per_s", row.peak_gbytes_per_s},
+          {"peak_gflops", row.peak_gflops},
+          {"share_of_peak", row.share_of_peak}};
+}
+
+Status RunBenchOps(const BenchOpsOptions& options) {
+  ASSIGN_OR_RETURN(const Device device, ParseDevice(options.device));
+  if (options.threads < 0 || !(options.seconds_per_case > 0.0)) {
+    return InvalidArgumentError("--threads must be 0 or more, --seconds-per-case above 0");
+  }
+  ThreadPool threads(options.threads == 0 ? NumCpus() : options.threads);
+  Stream stream{device, &threads};
+  const OrderedJson machine = DescribeMachine();
+  std::printf("%s\n\n%-12s %-46s %10s %8s %9s %8s\n", machine.dump().c_str(), "op", "case",
+              "median us", "GB/s", "GFLOP/s", "of peak");
+  OpBenchOptions bench_options;
+  bench_options.seconds_per_case = options.seconds_per_case;
+  bench_options.on_row = PrintRow;
+  OrderedJson rows = OrderedJson::array();
+  for (const OpBenchRow& row : BenchOps(options.filter, stream, bench_options)) {
+    rows.push_back(ToJson(row));
+  }
+  if (rows.empty()) return NotFoundError("no op's name contains '" + options.filter + "'");
+  return WriteJson(options.json, {{"machine", machine}, {"rows", rows}});
+}
+
+}  // namespace
+
+void AddBenchOpsCommand(CLI::App& bench, CommandRun& run) {
+  CLI::App* command = bench.add_subcommand(
+      "ops", "Time each kernel and say which share of the machine's measured peak it reaches.");
+  auto options = std::make_shared<BenchOpsOptions>();  // lives as long as the parser and `run`
+  command->add_option("--device", options->device, "auto, cpu or cuda:N")->capture_default_str();
+  command->add_option("--filter", options->filter, "only ops whose name contains this");
+  command->add_option("--threads", options->threads, "0: one per core")->capture_default_str();
+  command->add_option("--seconds-per-case", options->seconds_per_case, "time spent on a case")
+      ->capture_default_str();
+  command->add_option("--json", options->json, "write the rows to this file, too");
+  AddConfigOptions(*command);
+  command->callback([options, &run] { run = [options] { return RunBenchOps(*options); }; });
+}
+
+}  // namespace graft

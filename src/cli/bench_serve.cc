@@ -1,0 +1,392 @@
+// graft bench serve: tokens per second and latencies of a whole server, always beside a run of the
+// base model alone, so that what LoRA costs is one number. Scenarios alternate within each round,
+// so that a noisy machine is noisy for all of them.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "base/log.h"
+#include "cli/bench.h"
+#include "cli/config_file.h"
+#include "cli/load_generator.h"
+#include "cli/runtime.h"
+#include "cli/synthetic_adapter.h"
+#include "kernels/common/peak.h"
+#include "server/server.h"
+#include "sim/workload.h"
+
+namespace graft {
+namespace {
+
+struct BenchServeOptions {
+  RuntimeOptions runtime;
+  std::string shape;  // HF config.json with random weights, instead of --model
+  std::string tokenizer = "demo/base";
+  std::string popularity = "distinct";
+  std::string lengths;
+  std::string json;
+  int adapters = 8;
+  int rank = 16;
+  int batch = 8;
+  int requests = 0;  // per scenario and round; 0: one batch
+  int prompt_tokens = 32;
+  int output_tokens = 64;
+  int rounds = 3;
+  double rate = 0.0;
+  uint64_t seed = 1;
+  bool skip_single = false;
+};
+
+// One way to serve the workload, and what its rounds gave.
+struct Scenario {
+  std::string name;
+  std::string what;
+  std::vector<LoadRequest> requests;
+  int32_t in_flight = 0;
+  RunRequest run;
+  Engine* engine = nullptr;
+
+  std::vector<double> tokens_per_second;  // per round
+  std::vector<double> step_ms;            // per round: median time per token of its requests
+  std::vector<double> executor_ms;        // per round: executor time per step
+  std::vector<double> first_token_ms, token_ms, total_ms;  // of all requests
+};
+
+double Median(std::vector<double> values) { return ComputePercentiles(std::move(values)).p50; }
+
+// Median over the rounds of a per-round ratio: both sides of a round saw the same machine.
+double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < numerators.size(); ++i) ratios.push_back(numerators[i] / denominators[i]);
+  return Median(std::move(ratios));
+}
+
+class ServeBench {
+ public:
+  explicit ServeBench(const BenchServeOptions& options) : options_(options) {}
+
+  Status Run() {
+    RETURN_IF_ERROR(Prepare());
+    for (int round = 0; round < options_.rounds; ++round) {
+      std::fprintf(stderr, "round %d of %d\n", round + 1, options_.rounds);
+      peak_gbytes_per_s_.push_back(MeasureReadBandwidth());
+      for (Scenario& scenario : scenarios_) RETURN_IF_ERROR(RunScenario(scenario));
+    }
+    server_->Shutdown(std::chrono::seconds(1));
+    Report();
+    return WriteJson(options_.json, ToJson());
+  }
+
+ private:
+  Status Prepare();
+  Status MakeAdapters();
+  Status StartServer();
+  Result<std::vector<LoadRequest>> MakeRequests(bool with_adapters);
+  Status MakeScenarios();
+  Status RunScenario(Scenario& scenario);
+  double MeasureReadBandwidth();
+  const Scenario* Find(const std::string& name) const;
+  double StepBytes(bool with_adapters) const;
+  std::map<std::string, double> Ratios() const;
+  void Report() const;
+  OrderedJson ToJson() const;
+
+  const BenchServeOptions options_;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Runtime> plain_;  // no LoRA at all
+  std::unique_ptr<Runtime> lora_;
+  std::unique_ptr<HttpServer> server_;
+  int64_t adapter_bytes_ = 0;  // of one
+  std::vector<Scenario> scenarios_;
+  std::unique_ptr<MachinePeaks> peaks_;
+  std::vector<double> peak_gbytes_per_s_;  // per round
+};
+
+// GB/s, the median of many readings: one takes about a millisecond.
+double ServeBench::MeasureReadBandwidth() {
+  constexpr int64_t kBytes = int64_t{512} << 20;
+  if (peaks_ == nullptr) peaks_ = std::make_unique<MachinePeaks>(kBytes, model_->stream);
+  std::vector<double> readings(50);
+  for (double& reading : readings) reading = peaks_->MeasureReadGbytesPerSecond();
+  return Median(std::move(readings));
+}
+
+Status ServeBench::Prepare() {
+  const BenchServeOptions& o = options_;
+  if (o.batch < 1 || o.adapters < 1 || o.rounds < 1 || o.prompt_tokens < 1 || o.output_tokens < 2) {
+    return InvalidArgumentError(
+        "--batch, --adapters, --rounds and --prompt-tokens must be 1 or more, --output-tokens 2");
+  }
+  RuntimeOptions runtime = o.runtime;
+  runtime.adapters.clear();
+  runtime.sequences_max = o.batch;
+  runtime.adapters_max = o.adapters;
+  runtime.prefix_cache = false;  // random prompts share nothing
+  if (o.shape.empty()) {
+    ASSIGN_OR_RETURN(model_, LoadModel(runtime, /*quiet=*/false));
+  } else {
+    ASSIGN_OR_RETURN(model_, RandomModel(runtime, o.shape, /*quiet=*/false));
+  }
+  ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
+  ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
+  RETURN_IF_ERROR(MakeAdapters());
+  plain_->engine().Start();
+  lora_->engine().Start();
+  return MakeScenarios();
+}
+
+std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(idx); }
+
+Status ServeBench::MakeAdapters() {
+  for (int32_t i = 0; i < options_.adapters; ++i) {
+    ASSIGN_OR_RETURN(LoraWeights weights,
+                     MakeSyntheticAdapter(model_->config, options_.rank, model_->weights.dtype,
+                                          options_.seed + i));
+    adapter_bytes_ = weights.bytes();
+    ASSIGN_OR_RETURN(const int32_t slot, lora_->adapter_table().Reserve());
+    lora_->loras().Set(slot, std::move(weights));
+    RETURN_IF_ERROR(lora_->adapter_table().Publish(slot, SyntheticHash(i)));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<LoadRequest>> ServeBench::MakeRequests(bool with_adapters) {
+  Random random(options_.seed);
+  const int32_t n = options_.requests > 0 ? options_.requests : options_.batch;
+  ASSIGN_OR_RETURN(const Popularity popularity, ParsePopularity(options_.popularity));
+  const std::vector<int32_t> adapters = AssignAdapters(popularity, n, options_.adapters, random);
+  const std::vector<double> arrivals = ArrivalSeconds(n, options_.rate, random);
+  std::vector<RequestLengths> lengths = {{options_.prompt_tokens, options_.output_tokens}};
+  if (!options_.lengths.empty()) {
+    ASSIGN_OR_RETURN(lengths, ReadLengths(options_.lengths));
+  }
+  const int32_t context = lora_->engine().limits().context_tokens_max;
+  std::vector<LoadRequest> requests(n);
+  for (int32_t i = 0; i < n; ++i) {
+    const RequestLengths& length =
+        lengths.size() == 1 ? lengths[0] : lengths[random.Below(lengths.size())];
+    requests[i].output_tokens = std::min(length.output_tokens, context / 2);
+    requests[i].prompt_tokens.resize(
+        std::min(length.prompt_tokens, context - requests[i].output_tokens));
+    for (int32_t& token : requests[i].prompt_tokens) {
+      token = static_cast<int32_t>(random.Below(model_->config.vocab_size));
+    }
+    requests[i].arrival_seconds = arrivals[i];
+    if (with_adapters) requests[i].adapter_hash = SyntheticHash(adapters[i]);
+  }
+  return requests;
+}
+
+Status ServeBench::StartServer() {
+  ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(options_.tokenizer));
+  ServerOptions server;
+  server.port = 0;
+  server_ = std::make_unique<HttpServer>(ServerContext{.generator = lora_->engine(),
+                                                       .catalog = lora_->catalog(),
+                                                       .tokenizer = *tokenizer_,
+                                                       .chat_template = nullptr,
+                                                       .metrics = lora_->metrics(),
+                                                       .clock = SteadyClock::Get(),
+                                                       .base_model = model_->name,
+                                                       .ready = {}},
+                                         server);
+  return server_->Start();
+}
+
+Status ServeBench::MakeScenarios() {
+  ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(/*with_adapters=*/false));
+  ASSIGN_OR_RETURN(const std::vector<LoadRequest> mixed, MakeRequests(/*with_adapters=*/true));
+  RETURN_IF_ERROR(StartServer());
+  const auto add = [&](const std::string& name, const std::string& what,
+                       const std::vector<LoadRequest>& requests, int32_t in_flight, Engine& engine,
+                       RunRequest run) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.what = what;
+    scenario.requests = requests;
+    scenario.in_flight = in_flight;
+    scenario.engine = &engine;
+    scenario.run = std::move(run);
+    scenarios_.push_back(std::move(scenario));
+  };
+  Engine& plain = plain_->engine();
+  Engine& lora = lora_->engine();
+  add("base", "base rows, a server without LoRA", base, options_.batch, plain, ViaGenerator(plain));
+  add("base_in_lora", "base rows, a server with LoRA", base, options_.batch, lora,
+      ViaGenerator(lora));
+  add("lora", options_.popularity + " adapters in one batch", mixed, options_.batch, lora,
+      ViaGenerator(lora));
+  add("base_http", "base rows over HTTP", base, options_.batch, lora,
+      ViaHttp(server_->port(), model_->name));
+  if (!options_.skip_single) {
+    add("one_at_a_time", "the same adapters one after the other", mixed, 1, lora,
+        ViaGenerator(lora));
+  }
+  return OkStatus();
+}
+
+Status ServeBench::RunScenario(Scenario& scenario) {
+  const EngineSnapshot before = scenario.engine->Snapshot();
+  const LoadResult result = RunLoad(scenario.requests, scenario.in_flight, scenario.run);
+  const EngineSnapshot after = scenario.engine->Snapshot();
+  std::vector<double> token_ms;
+  for (const LoadTiming& timing : result.requests) {
+    if (!timing.status.ok()) return timing.status.WithContext(scenario.name);
+    token_ms.push_back(timing.token_ms);
+    scenario.first_token_ms.push_back(timing.first_token_ms);
+    scenario.token_ms.push_back(timing.token_ms);
+    scenario.total_ms.push_back(timing.total_ms);
+  }
+  scenario.tokens_per_second.push_back(result.TokensPerSecond());
+  scenario.step_ms.push_back(Median(std::move(token_ms)));
+  const int64_t steps = std::max<int64_t>(after.steps - before.steps, 1);
+  scenario.executor_ms.push_back(static_cast<double>(after.executor_ns - before.executor_ns) *
+                                 1e-6 / static_cast<double>(steps));
+  return OkStatus();
+}
+
+const Scenario* ServeBench::Find(const std::string& name) const {
+  for (const Scenario& scenario : scenarios_) {
+    if (scenario.name == name) return &scenario;
+  }
+  return nullptr;
+}
+
+// Bytes that one decode step of a full batch must read: every weight but the embedding table's
+// unread rows, the adapters of the batch, and the KV of half the output.
+double ServeBench::StepBytes(bool with_adapters) const {
+  const ModelConfig& config = model_->config;
+  const double embedding_bytes = static_cast<double>(model_->weights.embedding.bytes());
+  double bytes = static_cast<double>(model_->weights.bytes()) - embedding_bytes;
+  const double context = options_.prompt_tokens + options_.output_tokens / 2.0;
+  bytes += options_.batch * context * 2.0 * static_cast<double>(config.kv_size()) *
+           config.num_layers * static_cast<double>(DTypeBytes(model_->weights.dtype));
+  if (with_adapters) {
+    bytes += static_cast<double>(adapter_bytes_) * std::min(options_.adapters, options_.batch);
+  }
+  return bytes;
+}
+
+std::map<std::string, double> ServeBench::Ratios() const {
+  const Scenario& base = *Find("base");
+  const Scenario& in_lora = *Find("base_in_lora");
+  const Scenario& lora = *Find("lora");
+  const Scenario& http = *Find("base_http");
+  std::map<std::string, double> ratios = {
+      {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
+      {"lora_over_base_by_bytes", StepBytes(false) / StepBytes(true)},
+      {"base_in_lora_over_base", MedianRatio(base.step_ms, in_lora.step_ms)},
+      {"http_step_over_executor", MedianRatio(http.step_ms, http.executor_ms)},
+  };
+  std::vector<double> shares;
+  for (size_t i = 0; i < base.step_ms.size(); ++i) {
+    shares.push_back(StepBytes(false) / (base.step_ms[i] * 1e6) / peak_gbytes_per_s_[i]);
+  }
+  ratios["base_decode_share_of_bandwidth"] = Median(std::move(shares));
+  if (const Scenario* single = Find("one_at_a_time"); single != nullptr) {
+    ratios["batch_over_one_at_a_time"] =
+        MedianRatio(lora.tokens_per_second, single->tokens_per_second);
+  }
+  return ratios;
+}
+
+void ServeBench::Report() const {
+  std::printf("\n%-15s %9s %9s %9s %9s %9s %9s  %s\n", "scenario", "tok/s", "token ms", "p99",
+              "first ms", "p99", "exec ms", "what");
+  for (const Scenario& s : scenarios_) {
+    const Percentiles first = ComputePercentiles(s.first_token_ms);
+    const Percentiles token = ComputePercentiles(s.token_ms);
+    std::printf("%-15s %9.1f %9.2f %9.2f %9.1f %9.1f %9.2f  %s\n", s.name.c_str(),
+                Median(s.tokens_per_second), token.p50, token.p99, first.p50, first.p99,
+                Median(s.executor_ms), s.what.c_str());
+  }
+  std::printf("\n");
+  for (const auto& [name, value] : Ratios()) std::printf("%-32s %6.3f\n", name.c_str(), value);
+  std::printf("read bandwidth of this machine      %.1f GB/s\n", Median(peak_gbytes_per_s_));
+}
+
+OrderedJson ServeBench::ToJson() const {
+  OrderedJson scenarios = OrderedJson::array();
+  const auto percentiles = [](const std::vector<double>& values) {
+    const Percentiles p = ComputePercentiles(values);
+    return OrderedJson{{"mean", p.mean}, {"p50", p.p50}, {"p90", p.p90}, {"p99", p.p99}};
+  };
+  for (const Scenario& s : scenarios_) {
+    scenarios.push_back({{"name", s.name},
+                         {"what", s.what},
+                         {"tokens_per_second", Median(s.tokens_per_second)},
+                         {"first_token_ms", percentiles(s.first_token_ms)},
+                         {"token_ms", percentiles(s.token_ms)},
+                         {"total_ms", percentiles(s.total_ms)},
+                         {"executor_ms_per_step", Median(s.executor_ms)}});
+  }
+  return {{"machine", DescribeMachine()},
+          {"shape", options_.shape.empty() ? options_.runtime.model : options_.shape},
+          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"batch", options_.batch},
+          {"adapters", options_.adapters},
+          {"rank", options_.rank},
+          {"popularity", options_.popularity},
+          {"rounds", options_.rounds},
+          {"read_gbytes_per_s", Median(peak_gbytes_per_s_)},
+          {"ratios", Ratios()},
+          {"scenarios", scenarios}};
+}
+
+}  // namespace
+
+void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
+  CLI::App* command = bench.add_subcommand(
+      "serve",
+      "Throughput and latency of a whole server with synthetic adapters, beside the base model\n"
+      "alone in the same run.\n"
+      "  graft bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16");
+  auto options = std::make_shared<BenchServeOptions>();  // lives as long as the parser and `run`
+  options->runtime.log_level = "warn";
+  command->add_option("--model", options->runtime.model, "HF model folder");
+  command->add_option("--shape", options->shape,
+                      "an HF config.json to fill with random weights, instead of --model");
+  command->add_option("--tokenizer", options->tokenizer, "folder of the HTTP scenario's tokenizer")
+      ->capture_default_str();
+  command->add_option("--device", options->runtime.device, "auto, cpu or cuda:N")
+      ->capture_default_str();
+  command->add_option("--dtype", options->runtime.dtype, "auto, bf16 or fp32")
+      ->capture_default_str();
+  command->add_option("--threads", options->runtime.threads, "0: one per core")
+      ->capture_default_str();
+  command->add_option("--context-tokens-max", options->runtime.context_tokens_max, "0: the model's")
+      ->capture_default_str();
+  command->add_option("--adapters", options->adapters, "synthetic adapters")->capture_default_str();
+  command->add_option("--rank", options->rank, "of each, on all seven modules")
+      ->capture_default_str();
+  command->add_option("--popularity", options->popularity, "distinct, uniform, skewed or identical")
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "requests in flight")->capture_default_str();
+  command->add_option("--requests", options->requests, "per scenario and round; 0: one batch")
+      ->capture_default_str();
+  command->add_option("--rate", options->rate, "Poisson arrivals per second; 0: a closed loop")
+      ->capture_default_str();
+  command->add_option("--prompt-tokens", options->prompt_tokens, "tokens per prompt")
+      ->capture_default_str();
+  command->add_option("--output-tokens", options->output_tokens, "tokens per answer")
+      ->capture_default_str();
+  command->add_option("--lengths", options->lengths,
+                      "CSV of prompt and output lengths to draw from, instead");
+  command->add_option("--rounds", options->rounds, "scenarios alternate this often")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "of prompts, adapters and arrivals")
+      ->capture_default_str();
+  command->add_flag("--skip-single", options->skip_single, "leave out the one-at-a-time scenario");
+  command->add_option("--json", options->json, "write the result to this file, too");
+  AddConfigOptions(*command);
+  command->callback([options, &run] {
+    run = [options] {
+      RETURN_IF_ERROR(InitLog(options->runtime.log_level));
+      return ServeBench(*options).Run();
+    };
+  });
+}
+
+}  // namespace graft

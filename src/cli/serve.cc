@@ -1,0 +1,129 @@
+// graft serve: the model and its adapters over HTTP until a signal ends it.
+#include <signal.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/runtime.h"
+#include "server/server.h"
+
+namespace graft {
+namespace {
+
+struct ServeOptions {
+  RuntimeOptions runtime;
+  ServerOptions server;
+  int drain_seconds = 30;
+  bool quiet = false;
+};
+
+// SIGTERM and SIGINT are taken by sigwait on the main thread: blocked before any thread starts, so
+// that all inherit the mask.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
+              uint16_t port, int64_t begin_ns) {
+  const ExecutorLimits& limits = runtime.limits();
+  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name, model.device.ToString(),
+           DTypeName(model.weights.dtype), static_cast<double>(model.weights.bytes()) / (1 << 20),
+           model.threads->num_threads());
+  LOG_INFO("{} adapters ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); context {}",
+           runtime.catalog().List().size(),
+           static_cast<double>(runtime.loras().bytes()) / (1 << 20), limits.num_pages,
+           limits.page_tokens, static_cast<double>(runtime.kv_bytes()) / (1 << 20),
+           limits.context_tokens_max);
+  LOG_INFO("serving on {}://{}:{} after {:.2f} s",
+           options.server.tls_cert_file.empty() ? "http" : "https", options.server.host, port,
+           NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+}
+
+Status RunServe(const ServeOptions& options) {
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  const sigset_t signals = BlockSignals();
+  const bool quiet = options.quiet || options.runtime.log_level != "info";
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  const Result<std::optional<ChatTemplate>> chat_template =
+      ChatTemplate::Load(options.runtime.model);
+  if (!chat_template.ok()) {
+    LOG_WARN("chat is not served: {}", chat_template.status().message());
+  }
+  ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
+  RETURN_IF_ERROR(runtime->LoadAdapters());
+
+  const bool has_template = chat_template.ok() && chat_template->has_value();
+  HttpServer server({.generator = runtime->engine(),
+                     .catalog = runtime->catalog(),
+                     .tokenizer = *tokenizer,
+                     .chat_template = has_template ? &**chat_template : nullptr,
+                     .metrics = runtime->metrics(),
+                     .clock = SteadyClock::Get(),
+                     .base_model = model->name,
+                     .ready = {}},
+                    options.server);
+  runtime->engine().Start();
+  RETURN_IF_ERROR(server.Start());
+  LogStart(options, *model, *runtime, server.port(), begin_ns);
+
+  int received = 0;
+  sigwait(&signals, &received);
+  LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(received),
+           options.drain_seconds);
+  server.Shutdown(std::chrono::seconds(options.drain_seconds));
+  runtime->engine().Stop();
+  LOG_INFO("stopped");
+  return OkStatus();
+}
+
+void AddServerOptions(CLI::App& command, ServeOptions& options) {
+  ServerOptions& server = options.server;
+  command.add_option("--host", server.host, "address to listen on")->capture_default_str();
+  command.add_option("--port", server.port, "0: any free one")->capture_default_str();
+  command.add_option("--http-threads", server.threads_max, "threads for sockets")
+      ->capture_default_str();
+  command.add_option("--api-keys", server.api_keys_file,
+                     "JSON file of keys: tenant, adapters, rates (docs/http-api.md)");
+  command.add_option("--admin-key", server.admin_key, "key that may load and unload adapters");
+  command.add_option("--tls-cert", server.tls_cert_file, "PEM certificate chain");
+  command.add_option("--tls-key", server.tls_key_file, "PEM private key");
+  command.add_option("--cors-allow-origin", server.cors_allow_origin,
+                     "* or one origin whose pages may call");
+  command.add_option("--connections-max", server.connections_max, "open connections")
+      ->capture_default_str();
+  command.add_flag("--metrics-need-admin", server.metrics_need_admin,
+                   "/metrics asks for the admin key");
+  command
+      .add_option("--drain-seconds", options.drain_seconds, "after SIGTERM, for requests in flight")
+      ->capture_default_str();
+  command.add_flag("--quiet", options.quiet, "no progress bars");
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, CommandRun& run) {
+  CLI::App* command = app.add_subcommand(
+      "serve",
+      "Serve a model and its adapters over OpenAI's HTTP API.\n"
+      "  graft serve --model demo/base --adapters demo/adapters\n"
+      "  curl localhost:8000/v1/completions -H 'Content-Type: application/json' \\\n"
+      "       -d '{\"model\": \"austen\", \"prompt\": \"It was\", \"max_tokens\": 20}'");
+  auto options = std::make_shared<ServeOptions>();  // lives as long as the parser and `run`
+  AddRuntimeOptions(*command, options->runtime);
+  AddServerOptions(*command, *options);
+  AddConfigOptions(*command);
+  command->callback([options, &run] { run = [options] { return RunServe(*options); }; });
+}
+
+}  // namespace graft

@@ -1,0 +1,87 @@
+#include "executor/adapter_backend.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "model/adapter_folder.h"
+#include "model/lora_self_test.h"
+
+namespace graft {
+namespace {
+
+struct LoadedAdapter {
+  std::string hash;
+  PeftConfig peft;
+  LoraWeights weights;
+};
+
+Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
+  ASSIGN_OR_RETURN(AdapterFolder folder, ReadAdapterFolder(path));
+  const std::string hash = AdapterHash(folder);
+  const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
+  if (!peft.ok()) return peft.status().WithContext(path + "/adapter_config.json");
+  ASSIGN_OR_RETURN(
+      const SafetensorsFile file,
+      SafetensorsFile::FromBytes(std::move(folder.weights), path + "/adapter_model.safetensors"));
+  Result<LoraWeights> weights = LoraWeights::Load(file, *peft, config, dtype);
+  if (!weights.ok()) return weights.status().WithContext(path);
+  const Status tested = SelfTestLora(file, *peft, config, *weights);
+  if (!tested.ok()) return tested.WithContext(path);
+  return LoadedAdapter{hash, *peft, std::move(*weights)};
+}
+
+}  // namespace
+
+Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
+  ASSIGN_OR_RETURN(const AdapterFolder folder, ReadAdapterFolder(path));
+  return AdapterHash(folder);
+}
+
+Result<AdapterFacts> LoraAdapterBackend::Load(AdapterSlot slot, const std::string& path) {
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_));
+  AdapterFacts facts;
+  facts.hash = adapter.hash;
+  facts.base_model = adapter.peft.base_model;
+  facts.rank_max = adapter.weights.rank_max();
+  facts.bytes = adapter.weights.bytes();
+  store_.Set(slot, std::move(adapter.weights));
+  return facts;
+}
+
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
+                                   DType dtype) {
+  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, config, dtype));
+  struct ModuleFacts {
+    std::set<int32_t> ranks;
+    std::set<float> scales;
+    int32_t num_layers = 0;
+  };
+  std::map<LoraModule, ModuleFacts> modules;
+  std::set<int32_t> layers;
+  for (const LoraTarget& target : adapter.weights.targets()) {
+    ModuleFacts& facts = modules[target.module];
+    facts.ranks.insert(target.rank);
+    facts.scales.insert(target.scale);
+    ++facts.num_layers;
+    layers.insert(target.layer);
+  }
+  OrderedJson json = {
+      {"path", path},
+      {"hash", adapter.hash},
+      {"base_model", adapter.peft.base_model},
+      {"peft_version", adapter.peft.peft_version},
+      {"rank_max", adapter.weights.rank_max()},
+      {"bytes", adapter.weights.bytes()},
+      {"served_dtype", std::string(DTypeName(dtype))},
+      {"layers",
+       {{"first", *layers.begin()}, {"last", *layers.rbegin()}, {"count", layers.size()}}},
+      {"modules", OrderedJson::object()}};
+  for (const auto& [module, facts] : modules) {
+    json["modules"][std::string(LoraModuleName(module))] = {
+        {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
+  }
+  return json;
+}
+
+}  // namespace graft

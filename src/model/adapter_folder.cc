@@ -1,0 +1,44 @@
+#include "model/adapter_folder.h"
+
+#include <cstdint>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "model/peft_config.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kWeightsBytesMax = int64_t{64} << 30;
+
+void HashFile(Sha256& hash, const std::string& bytes) {
+  unsigned char length[8];
+  for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(bytes.size() >> (8 * i));
+  hash.Update(length, sizeof(length));
+  hash.Update(bytes);
+}
+
+}  // namespace
+
+Result<AdapterFolder> ReadAdapterFolder(const std::string& path) {
+  AdapterFolder folder;
+  folder.path = path;
+  ASSIGN_OR_RETURN(folder.config, ReadFile(path + "/adapter_config.json", kPeftConfigBytesMax));
+  const std::string weights = path + "/adapter_model.safetensors";
+  if (!FileExists(weights) && FileExists(path + "/adapter_model.bin")) {
+    return UnimplementedError(path +
+                              ": adapter_model.bin is a pickle, which can run code; save the "
+                              "adapter again with safe_serialization=True");
+  }
+  ASSIGN_OR_RETURN(folder.weights, ReadFile(weights, kWeightsBytesMax));
+  return folder;
+}
+
+std::string AdapterHash(const AdapterFolder& folder) {
+  Sha256 hash;
+  HashFile(hash, folder.config);
+  HashFile(hash, folder.weights);
+  return hash.HexDigest();
+}
+
+}  // namespace graft

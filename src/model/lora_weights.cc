@@ -1,0 +1,320 @@
+#include "model/lora_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+
+namespace graft {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr int64_t kRowAlignment = 64;
+
+// How PEFT ends a tensor's name; in memory (and in files of some tools) the adapter's name stands
+// before ".weight".
+struct Ending {
+  std::string_view text;
+  LoraSide side;
+};
+constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
+                               {".lora_B.weight", LoraSide::kB},
+                               {".lora_A.default.weight", LoraSide::kA},
+                               {".lora_B.default.weight", LoraSide::kB}};
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+// Why a tensor that is neither A nor B of a projection cannot be applied.
+std::string ForeignReason(std::string_view name) {
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
+  if (has("embed_tokens") || has("lora_embedding_")) {
+    return "belongs to the embedding, which adapters cannot change here";
+  }
+  if (has("lm_head")) return "belongs to lm_head, which adapters cannot change here";
+  if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
+  if (name.ends_with(".bias")) return "is a bias, which is not applied";
+  return "is not lora_A or lora_B of a projection of this model (expected names like \"" +
+         LoraTensorName(0, LoraModule::kQ, LoraSide::kA) + "\")";
+}
+
+struct TensorAddress {
+  LoraModuleAddress module;
+  LoraSide side;
+};
+
+std::optional<TensorAddress> ParseTensorName(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  for (const Ending& ending : kEndings) {
+    if (!name.ends_with(ending.text)) continue;
+    const std::string_view path = name.substr(0, name.size() - ending.text.size());
+    const std::optional<LoraModuleAddress> module = ParseLoraModulePath(path);
+    if (module.has_value()) return TensorAddress{*module, ending.side};
+  }
+  return std::nullopt;
+}
+
+// The names of the file's tensors by module, as far as they belong to the adapter.
+class TensorIndex {
+ public:
+  TensorIndex(std::span<const LoraTarget> targets, int32_t num_layers)
+      : num_layers_(num_layers),
+        is_target_(static_cast<size_t>(num_layers) * kLoraModules),
+        names_(is_target_.size()) {
+    for (const LoraTarget& target : targets) is_target_[At(target.layer, target.module)] = true;
+  }
+
+  Status Add(const std::string& name) {
+    const std::optional<TensorAddress> address = ParseTensorName(name);
+    if (!address.has_value()) {
+      return UnimplementedError("tensor \"" + name + "\" " + ForeignReason(name));
+    }
+    const auto [layer, module] = address->module;
+    if (layer >= num_layers_) {
+      return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
+                                  ", but this model has " + std::to_string(num_layers_) +
+                                  " layers: the adapter was made for another base");
+    }
+    if (!is_target_[At(layer, module)]) {
+      return InvalidArgumentError("tensor \"" + name + "\" is of " + LoraModulePath(layer, module) +
+                                  ", which adapter_config.json does not target");
+    }
+    std::string& slot = names_[At(layer, module)][static_cast<size_t>(address->side)];
+    if (!slot.empty()) {
+      return InvalidArgumentError("tensors \"" + slot + "\" and \"" + name +
+                                  "\" are the same matrix twice");
+    }
+    slot = name;
+    return OkStatus();
+  }
+
+  Result<std::string> Find(const LoraTarget& target, LoraSide side) const {
+    const std::string& name = names_[At(target.layer, target.module)][static_cast<size_t>(side)];
+    if (!name.empty()) return name;
+    return InvalidArgumentError("tensor \"" + LoraTensorName(target.layer, target.module, side) +
+                                "\" is missing: adapter_config.json targets " +
+                                LoraModulePath(target.layer, target.module));
+  }
+
+ private:
+  static size_t At(int32_t layer, LoraModule module) {
+    return static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module);
+  }
+  int32_t num_layers_;
+  std::vector<bool> is_target_;
+  std::vector<std::array<std::string, 2>> names_;
+};
+
+Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
+                  const LoraTarget& target, LoraSide side, const PeftConfig& peft,
+                  const ModelConfig& model) {
+  const LoraModuleShape module = ShapeOfLoraModule(model, target.module);
+  const bool is_a = side == LoraSide::kA;
+  const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
+                                           : std::vector<int64_t>{module.out, target.rank};
+  if (shape == wanted) return OkStatus();
+  std::string message = "tensor \"" + name + "\" has shape " + ShapeText(shape) + ", but " +
+                        LoraModulePath(target.layer, target.module) + " of this model, weight " +
+                        ShapeText({module.out, module.in}) + ", with rank " +
+                        std::to_string(target.rank) + " takes " + ShapeText(wanted);
+  const size_t rank_dim = is_a ? 0 : 1;
+  if (shape.size() != 2 || shape[1 - rank_dim] == wanted[1 - rank_dim]) {
+    message += ": the file does not hold the rank that adapter_config.json gives (r, rank_pattern)";
+  } else {
+    message += ": the adapter was made for another base";
+    if (!peft.base_model.empty()) message += ", it says '" + peft.base_model + "'";
+    if (!model.name_or_path.empty()) message += "; this one is '" + model.name_or_path + "'";
+  }
+  return InvalidArgumentError(message);
+}
+
+template <typename T>
+T LoadElement(const void* data, int64_t i) {
+  T value;  // the file's tensors may be misaligned
+  std::memcpy(&value, static_cast<const char*>(data) + i * static_cast<int64_t>(sizeof(T)),
+              sizeof(T));
+  return value;
+}
+
+bool IsFinite(float x) { return std::isfinite(x); }
+bool IsFinite(Bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
+
+// A [rank, in] row by row. False where a value is not finite in the target type.
+template <typename From, typename To>
+bool CopyRows(const TensorView& a, const void* const* rows) {
+  const int64_t rank = a.shape[0];
+  const int64_t in = a.shape[1];
+  bool finite = true;
+  for (int64_t j = 0; j < rank; ++j) {
+    To* const row = static_cast<To*>(const_cast<void*>(rows[j]));
+    for (int64_t i = 0; i < in; ++i) {
+      row[i] = FromFloat<To>(ToFloat(LoadElement<From>(a.data, j * in + i)));
+      finite &= IsFinite(row[i]);
+    }
+  }
+  return finite;
+}
+
+// B [out, rank] into rows of B^T, in tiles: neither side is walked with long strides.
+template <typename From, typename To>
+bool TransposeRows(const TensorView& b, const void* const* rows) {
+  constexpr int64_t kTile = 64;
+  const int64_t out = b.shape[0];
+  const int64_t rank = b.shape[1];
+  bool finite = true;
+  for (int64_t begin = 0; begin < out; begin += kTile) {
+    const int64_t end = std::min(begin + kTile, out);
+    for (int64_t j = 0; j < rank; ++j) {
+      To* const row = static_cast<To*>(const_cast<void*>(rows[j]));
+      for (int64_t o = begin; o < end; ++o) {
+        row[o] = FromFloat<To>(ToFloat(LoadElement<From>(b.data, o * rank + j)));
+        finite &= IsFinite(row[o]);
+      }
+    }
+  }
+  return finite;
+}
+
+// Calls function.template operator()<From, To>().
+template <typename Function>
+bool DispatchCopy(DType from, DType to, const Function& function) {
+  return DispatchDType(from, [&]<typename From>() {
+    if (to == DType::kBF16) return function.template operator()<From, Bfloat16>();
+    return function.template operator()<From, float>();
+  });
+}
+
+// The first value that has no finite counterpart in the served dtype.
+Status NotFiniteError(const LoraTarget& target, LoraSide side, const TensorView& tensor,
+                      DType dtype) {
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const float value = DispatchDType(
+        tensor.dtype, [&]<typename T>() { return ToFloat(LoadElement<T>(tensor.data, i)); });
+    const bool finite =
+        dtype == DType::kBF16 ? IsFinite(FromFloat<Bfloat16>(value)) : IsFinite(value);
+    if (finite) continue;
+    std::string what = std::isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
+    if (std::isfinite(value)) {
+      what = std::to_string(value) + ", too large for " + std::string(DTypeName(dtype)) + ",";
+    }
+    const int64_t columns = tensor.shape[1];
+    return InvalidArgumentError("tensor \"" + LoraTensorName(target.layer, target.module, side) +
+                                "\" holds " + what + " at " +
+                                ShapeText({i / columns, i % columns}));
+  }
+  CHECK(false) << "no such value in " << LoraTensorName(target.layer, target.module, side);
+  __builtin_unreachable();
+}
+
+int64_t RowBytes(int64_t elements, DType dtype) {
+  return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+}  // namespace
+
+std::string LoraTensorName(int32_t layer, LoraModule module, LoraSide side) {
+  return std::string(kPrefix) + LoraModulePath(layer, module) +
+         (side == LoraSide::kA ? ".lora_A.weight" : ".lora_B.weight");
+}
+
+Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
+                                                  std::span<const LoraTarget> targets,
+                                                  const PeftConfig& peft,
+                                                  const ModelConfig& model) {
+  TensorIndex index(targets, model.num_layers);
+  for (const auto& [name, entry] : file.entries()) RETURN_IF_ERROR(index.Add(name));
+  std::vector<LoraTensors> matched;
+  matched.reserve(targets.size());
+  for (const LoraTarget& target : targets) {
+    LoraTensors tensors;
+    for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+      ASSIGN_OR_RETURN(const std::string name, index.Find(target, side));
+      ASSIGN_OR_RETURN(TensorView tensor, file.Tensor(name));
+      RETURN_IF_ERROR(CheckShape(name, tensor.shape, target, side, peft, model));
+      (side == LoraSide::kA ? tensors.a : tensors.b) = std::move(tensor);
+    }
+    matched.push_back(std::move(tensors));
+  }
+  return matched;
+}
+
+Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftConfig& peft,
+                                      const ModelConfig& model, DType dtype) {
+  CHECK(dtype == DType::kF32 || dtype == DType::kBF16) << "not served: " << DTypeName(dtype);
+  LoraWeights weights;
+  weights.dtype_ = dtype;
+  ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model.num_layers));
+  ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
+                   MatchLoraTensors(file, weights.targets_, peft, model));
+  weights.LayOut(model);
+  RETURN_IF_ERROR(weights.Fill(tensors));
+  return weights;
+}
+
+// Every shape is known to be the file's own by now: the buffer is about as large as the file.
+void LoraWeights::LayOut(const ModelConfig& model) {
+  int64_t bytes = 0;
+  size_t num_rows = 0;
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    bytes += target.rank * (RowBytes(shape.in, dtype_) + RowBytes(shape.out, dtype_));
+    num_rows += 2 * static_cast<size_t>(target.rank);
+    rank_max_ = std::max(rank_max_, target.rank);
+  }
+  buffer_ = Buffer(bytes);
+  rows_.reserve(num_rows);  // so that pointers into it hold
+  matrices_.resize(static_cast<size_t>(model.num_layers) * kLoraModules);
+  const char* next = buffer_.as<char>();
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    LoraMatrix& matrix = matrices_[static_cast<size_t>(target.layer) * kLoraModules +
+                                   static_cast<size_t>(target.module)];
+    matrix.rank = target.rank;
+    matrix.scale = target.scale;
+    matrix.a_rows = rows_.data() + rows_.size();
+    for (int32_t j = 0; j < target.rank; ++j, next += RowBytes(shape.in, dtype_)) {
+      rows_.push_back(next);
+    }
+    matrix.b_rows = rows_.data() + rows_.size();
+    for (int32_t j = 0; j < target.rank; ++j, next += RowBytes(shape.out, dtype_)) {
+      rows_.push_back(next);
+    }
+  }
+  CHECK_EQ(next - buffer_.as<char>(), bytes);
+}
+
+Status LoraWeights::Fill(std::span<const LoraTensors> tensors) {
+  for (size_t t = 0; t < targets_.size(); ++t) {
+    const LoraTarget& target = targets_[t];
+    const LoraMatrix& to = matrix(target.layer, target.module);
+    const TensorView& a = tensors[t].a;
+    const TensorView& b = tensors[t].b;
+    const bool a_finite = DispatchCopy(a.dtype, dtype_, [&]<typename From, typename To>() {
+      return CopyRows<From, To>(a, to.a_rows);
+    });
+    if (!a_finite) return NotFiniteError(target, LoraSide::kA, a, dtype_);
+    const bool b_finite = DispatchCopy(b.dtype, dtype_, [&]<typename From, typename To>() {
+      return TransposeRows<From, To>(b, to.b_rows);
+    });
+    if (!b_finite) return NotFiniteError(target, LoraSide::kB, b, dtype_);
+  }
+  return OkStatus();
+}
+
+int64_t LoraWeights::bytes() const {
+  return buffer_.bytes() + static_cast<int64_t>(rows_.size() * sizeof(rows_[0])) +
+         static_cast<int64_t>(matrices_.size() * sizeof(matrices_[0]));
+}
+
+}  // namespace graft

@@ -1,0 +1,72 @@
+// One adapter's matrices in the layout the kernels read: per module A as rows [rank][in] and B^T as
+// rows [rank][out], every row aligned to 64 bytes, all in one buffer, in the served dtype. Reading
+// is strict: each tensor of the file must be A or B of a module that the config targets, in exactly
+// the shape that the config and the model give, with finite values. Movable: pointers stay valid.
+// Immutable once made, any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/lora/lora.h"
+#include "model/config.h"
+#include "model/lora_module.h"
+#include "model/peft_config.h"
+#include "model/peft_modules.h"
+#include "model/safetensors.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+enum class LoraSide : uint8_t { kA, kB };
+
+// The name that PEFT gives a tensor:
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+std::string LoraTensorName(int32_t layer, LoraModule module, LoraSide side);
+
+// Both tensors of one module as the file holds them: A [rank, in], B [out, rank].
+struct LoraTensors {
+  TensorView a;
+  TensorView b;
+};
+
+// The file's tensors, matched with the config's targets and checked for shape against the model;
+// in the order of `targets`. Values are not looked at.
+Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
+                                                  std::span<const LoraTarget> targets,
+                                                  const PeftConfig& peft, const ModelConfig& model);
+
+class LoraWeights {
+ public:
+  // `dtype`: fp32 or bf16. kInvalidArgument names the tensor and what is wrong with it.
+  static Result<LoraWeights> Load(const SafetensorsFile& file, const PeftConfig& peft,
+                                  const ModelConfig& model, DType dtype);
+
+  // [layers * kLoraModules]; rank 0 where the adapter leaves a module alone.
+  std::span<const LoraMatrix> matrices() const { return matrices_; }
+  const LoraMatrix& matrix(int32_t layer, LoraModule module) const {
+    return matrices_[static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module)];
+  }
+  std::span<const LoraTarget> targets() const { return targets_; }
+  DType dtype() const { return dtype_; }
+  int32_t rank_max() const { return rank_max_; }
+  // Of the buffer and the row tables.
+  int64_t bytes() const;
+
+ private:
+  LoraWeights() = default;
+  void LayOut(const ModelConfig& model);
+  Status Fill(std::span<const LoraTensors> tensors);
+
+  DType dtype_ = DType::kF32;
+  int32_t rank_max_ = 0;
+  std::vector<LoraTarget> targets_;
+  Buffer buffer_;
+  std::vector<const void*> rows_;  // row pointers of all modules: A's, then B's
+  std::vector<LoraMatrix> matrices_;
+};
+
+}  // namespace graft

@@ -1,0 +1,354 @@
+#include "model/peft_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/json.h"
+#include "kernels/lora/lora.h"
+
+namespace graft {
+namespace {
+
+// What PEFT does with a key that this file does not read into PeftConfig.
+enum class KeyKind : unsigned char {
+  kRead,       // read below
+  kHarmless,   // about training, provenance or loading: the forward pass is the same
+  kMustBeOff,  // changes the forward pass and is not applied
+};
+
+struct KeyRule {
+  std::string_view key;
+  KeyKind kind;
+  std::string_view why;  // kMustBeOff: ends the sentence "key = value ..."
+};
+
+// From PEFT's LoraConfig, and enable_lora and merge_weights of its first versions.
+constexpr KeyRule kKeyRules[] = {
+    {"peft_type", KeyKind::kRead, ""},
+    {"task_type", KeyKind::kRead, ""},
+    {"base_model_name_or_path", KeyKind::kRead, ""},
+    {"peft_version", KeyKind::kRead, ""},
+    {"r", KeyKind::kRead, ""},
+    {"lora_alpha", KeyKind::kRead, ""},
+    {"use_rslora", KeyKind::kRead, ""},
+    {"rank_pattern", KeyKind::kRead, ""},
+    {"alpha_pattern", KeyKind::kRead, ""},
+    {"target_modules", KeyKind::kRead, ""},
+    {"exclude_modules", KeyKind::kRead, ""},
+    {"layers_to_transform", KeyKind::kRead, ""},
+    {"layers_pattern", KeyKind::kRead, ""},
+    {"bias", KeyKind::kRead, ""},
+    {"init_lora_weights", KeyKind::kRead, ""},
+
+    {"auto_mapping", KeyKind::kHarmless, ""},
+    {"revision", KeyKind::kHarmless, ""},
+    {"inference_mode", KeyKind::kHarmless, ""},
+    {"lora_dropout", KeyKind::kHarmless, ""},       // identity at inference
+    {"merge_weights", KeyKind::kHarmless, ""},      // when to merge, not what
+    {"megatron_core", KeyKind::kHarmless, ""},      // read with megatron_config only
+    {"qalora_group_size", KeyKind::kHarmless, ""},  // read with use_qalora only
+    {"runtime_config", KeyKind::kHarmless, ""},     // where DoRA's initialisation runs
+    // Ties what modules_to_save, embeddings and token indices change; all of those are refused.
+    {"ensure_weight_tying", KeyKind::kHarmless, ""},
+    // Initialisation; init_lora_weights says whether the base was changed with it.
+    {"loftq_config", KeyKind::kHarmless, ""},
+    {"eva_config", KeyKind::kHarmless, ""},
+    {"corda_config", KeyKind::kHarmless, ""},
+    {"lora_ga_config", KeyKind::kHarmless, ""},
+    {"velora_config", KeyKind::kHarmless, ""},  // another backward pass, the same forward
+
+    {"use_dora", KeyKind::kMustBeOff, "asks for DoRA's magnitudes, which are not applied"},
+    {"modules_to_save", KeyKind::kMustBeOff,
+     "replaces whole modules of the base, which one shared base cannot do"},
+    {"lora_bias", KeyKind::kMustBeOff, "asks for a bias on lora_B, which is not applied"},
+    {"fan_in_fan_out", KeyKind::kMustBeOff,
+     "says that the base's weights are transposed, which no supported base's are"},
+    {"target_parameters", KeyKind::kMustBeOff,
+     "adapts bare parameters; only the seven projections of a layer can be adapted"},
+    {"layer_replication", KeyKind::kMustBeOff, "stacks copies of the base's layers"},
+    {"trainable_token_indices", KeyKind::kMustBeOff, "changes rows of the embedding"},
+    {"use_qalora", KeyKind::kMustBeOff, "asks for QALoRA's pooled inputs, which are not applied"},
+    {"use_bdlora", KeyKind::kMustBeOff, "asks for block-diagonal matrices"},
+    {"alora_invocation_tokens", KeyKind::kMustBeOff,
+     "switches the adapter on in the middle of a prompt (aLoRA)"},
+    {"arrow_config", KeyKind::kMustBeOff, "routes between several adapters"},
+    {"kasa_config", KeyKind::kMustBeOff, "truncates the base's weights and adds a diagonal (KaSA)"},
+    {"monteclora_config", KeyKind::kMustBeOff, "samples the adapter's weights"},
+    {"megatron_config", KeyKind::kMustBeOff, "adapts Megatron's parallel layers"},
+    {"enable_lora", KeyKind::kMustBeOff, "adapts parts of a fused projection"},
+};
+
+// `"key" = value`, the value cut where it is long.
+std::string Quote(std::string_view key, const OrderedJson& value) {
+  constexpr size_t kValueBytesMax = 96;
+  std::string text = value.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
+  if (text.size() > kValueBytesMax) text = text.substr(0, kValueBytesMax) + "...";
+  return "\"" + std::string(key) + "\" = " + text;
+}
+
+Status Malformed(std::string_view key, const OrderedJson& value, std::string_view wanted) {
+  return InvalidArgumentError(Quote(key, value) + ": " + std::string(wanted));
+}
+
+Status Unsupported(std::string_view key, const OrderedJson& value, std::string_view why) {
+  return UnimplementedError(Quote(key, value) + " " + std::string(why));
+}
+
+bool IsOff(const OrderedJson& value) {
+  if (value.is_null()) return true;
+  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.is_structured() && value.empty();
+}
+
+// The key's value, or null: PEFT's own way to say "not given".
+const OrderedJson& Value(const OrderedJson& json, std::string_view key) {
+  static const OrderedJson kNull;
+  const auto found = json.find(key);
+  return found == json.end() ? kNull : *found;
+}
+
+Status CheckKeys(const OrderedJson& json) {
+  for (const auto& [key, value] : json.items()) {
+    const auto* const rule = std::find_if(std::begin(kKeyRules), std::end(kKeyRules),
+                                          [&key = key](const KeyRule& r) { return r.key == key; });
+    if (rule == std::end(kKeyRules)) {
+      if (IsOff(value)) continue;
+      return Unsupported(key, value,
+                         "is not a key this program knows, and it may change what the adapter "
+                         "computes; set it to null if it does not");
+    }
+    if (rule->kind == KeyKind::kMustBeOff && !IsOff(value)) {
+      return Unsupported(key, value, rule->why);
+    }
+  }
+  return OkStatus();
+}
+
+// Before all else, so that another method is refused for what it is, not for a key of its own.
+Status CheckType(const OrderedJson& json) {
+  const OrderedJson& type = Value(json, "peft_type");
+  if (!type.is_string()) return Malformed("peft_type", type, "a PEFT adapter needs \"LORA\" here");
+  if (type.get_ref<const std::string&>() != "LORA") {
+    return Unsupported("peft_type", type, "is not supported: only \"LORA\" is");
+  }
+  return OkStatus();
+}
+
+Status CheckTask(const OrderedJson& json) {
+  const OrderedJson& task = Value(json, "task_type");
+  if (task.is_null()) return OkStatus();
+  if (!task.is_string()) return Malformed("task_type", task, "expected a string or null");
+  if (task.get_ref<const std::string&>() == "CAUSAL_LM") return OkStatus();
+  return Unsupported("task_type", task, "is not served: only \"CAUSAL_LM\" is");
+}
+
+Status CheckBias(const OrderedJson& json) {
+  const OrderedJson& bias = Value(json, "bias");
+  if (bias.is_null()) return OkStatus();
+  if (!bias.is_string()) return Malformed("bias", bias, "expected \"none\"");
+  if (bias.get_ref<const std::string&>() == "none") return OkStatus();
+  return Unsupported("bias", bias, "trains the base's biases, which are not applied");
+}
+
+// Most initialisations set A and B alone. Some take their product out of the base, too: such an
+// adapter fits the changed base and no other.
+Status CheckInit(const OrderedJson& json) {
+  const OrderedJson& init = Value(json, "init_lora_weights");
+  if (init.is_null() || init.is_boolean()) return OkStatus();
+  if (!init.is_string()) {
+    return Malformed("init_lora_weights", init, "expected true, false or a string");
+  }
+  std::string name = init.get<std::string>();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const std::string_view same_base : {"gaussian", "eva", "orthogonal", "mica"}) {
+    if (name == same_base) return OkStatus();
+  }
+  const bool changes_base = name.starts_with("pissa") || name.starts_with("corda") ||
+                            name == "olora" || name == "loftq" || name == "lora_ga";
+  if (changes_base) {
+    return Unsupported("init_lora_weights", init,
+                       "changed the base's weights before training. Save the adapter again with "
+                       "PEFT's save_pretrained(path_initial_model_for_weight_conversion=...), "
+                       "which makes it fit the original base");
+  }
+  return Unsupported("init_lora_weights", init, "is not an initialisation this program knows");
+}
+
+Result<std::string> ReadText(const OrderedJson& json, std::string_view key) {
+  const OrderedJson& value = Value(json, key);
+  if (value.is_null()) return std::string();
+  if (!value.is_string()) return Malformed(key, value, "expected a string or null");
+  return value.get<std::string>();
+}
+
+Result<bool> ReadBool(const OrderedJson& json, std::string_view key) {
+  const OrderedJson& value = Value(json, key);
+  if (value.is_null()) return false;
+  if (!value.is_boolean()) return Malformed(key, value, "expected true or false");
+  return value.get<bool>();
+}
+
+// `where` names the value in errors: "r", or a key of rank_pattern.
+Result<int32_t> ReadRank(const std::string& where, const OrderedJson& value) {
+  const std::string wanted = "a rank is an integer from 1 to " + std::to_string(kLoraRankMax);
+  if (!value.is_number_integer()) return Malformed(where, value, wanted);
+  // An unsigned value past int64 reads as negative: refused all the same.
+  const int64_t rank = value.get<int64_t>();
+  if (rank < 1 || rank > kLoraRankMax) return Malformed(where, value, wanted);
+  return static_cast<int32_t>(rank);
+}
+
+Result<double> ReadAlpha(const std::string& where, const OrderedJson& value) {
+  if (!value.is_number() || !std::isfinite(value.get<double>())) {
+    return Malformed(where, value, "alpha is a finite number");
+  }
+  return value.get<double>();
+}
+
+template <typename T, typename ReadOne>
+Status ReadPattern(const OrderedJson& json, std::string_view key, const ReadOne& read_one,
+                   std::vector<std::pair<std::string, T>>* out) {
+  const OrderedJson& value = Value(json, key);
+  if (value.is_null()) return OkStatus();
+  if (!value.is_object()) return Malformed(key, value, "expected an object");
+  if (value.size() > static_cast<size_t>(kPeftPatternKeysMax)) {
+    return ResourceExhaustedError("\"" + std::string(key) + "\" has " +
+                                  std::to_string(value.size()) + " keys, the limit is " +
+                                  std::to_string(kPeftPatternKeysMax));
+  }
+  for (const auto& [pattern, one] : value.items()) {
+    ASSIGN_OR_RETURN(T read, read_one(std::string(key) + "." + pattern, one));
+    out->emplace_back(pattern, read);
+  }
+  return OkStatus();
+}
+
+Result<std::vector<std::string>> ReadNames(std::string_view key, const OrderedJson& value) {
+  if (value.size() > static_cast<size_t>(kPeftNamesMax)) {
+    return ResourceExhaustedError("\"" + std::string(key) + "\" lists " +
+                                  std::to_string(value.size()) + " names, the limit is " +
+                                  std::to_string(kPeftNamesMax));
+  }
+  std::vector<std::string> names;
+  for (const OrderedJson& name : value) {
+    if (!name.is_string()) return Malformed(key, value, "expected a list of strings");
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+Status ReadTargets(const OrderedJson& json, PeftConfig* config) {
+  const OrderedJson& value = Value(json, "target_modules");
+  if (value.is_null()) {
+    // What PEFT picks for every architecture served here.
+    config->target_modules = ModuleNames{{"q_proj", "v_proj"}};
+    return OkStatus();
+  }
+  if (value.is_array()) {
+    ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNames("target_modules", value));
+    if (names.empty()) return Malformed("target_modules", value, "no module is adapted");
+    config->target_modules = ModuleNames{std::move(names)};
+    return OkStatus();
+  }
+  if (!value.is_string()) {
+    return Malformed("target_modules", value, "expected a list of names, a regex or null");
+  }
+  std::string pattern = value.get<std::string>();
+  std::string lower = pattern;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower == "all-linear") {
+    config->target_modules = AllLinear{};
+  } else {
+    config->target_modules = ModuleRegex{std::move(pattern)};
+  }
+  return OkStatus();
+}
+
+Status ReadExcluded(const OrderedJson& json, PeftConfig* config) {
+  const OrderedJson& value = Value(json, "exclude_modules");
+  if (IsOff(value)) return OkStatus();
+  if (value.is_string()) {
+    config->exclude_modules = ModuleRegex{value.get<std::string>()};
+    return OkStatus();
+  }
+  if (!value.is_array()) {
+    return Malformed("exclude_modules", value, "expected a list of names, a regex or null");
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNames("exclude_modules", value));
+  config->exclude_modules = ModuleNames{std::move(names)};
+  return OkStatus();
+}
+
+Status ReadLayers(const OrderedJson& json, PeftConfig* config) {
+  const OrderedJson& layers = Value(json, "layers_to_transform");
+  const OrderedJson& pattern = Value(json, "layers_pattern");
+  if (layers.is_number_integer()) {
+    config->layers_to_transform.push_back(layers.get<int64_t>());
+  } else if (layers.is_array()) {
+    for (const OrderedJson& layer : layers) {
+      if (!layer.is_number_integer()) {
+        return Malformed("layers_to_transform", layers, "expected layer indices");
+      }
+      config->layers_to_transform.push_back(layer.get<int64_t>());
+    }
+  } else if (!layers.is_null()) {
+    return Malformed("layers_to_transform", layers, "expected a layer index, a list or null");
+  }
+  if (pattern.is_array()) {
+    ASSIGN_OR_RETURN(config->layers_pattern, ReadNames("layers_pattern", pattern));
+  } else if (pattern.is_string()) {
+    if (!IsOff(pattern)) config->layers_pattern.push_back(pattern.get<std::string>());
+  } else if (!pattern.is_null()) {
+    return Malformed("layers_pattern", pattern, "expected a name, a list of names or null");
+  }
+  // PEFT refuses these pairs, too.
+  const bool by_name = std::holds_alternative<ModuleNames>(config->target_modules);
+  if (!by_name && !layers.is_null()) {
+    return Malformed("layers_to_transform", layers,
+                     "cannot be used when target_modules is a string");
+  }
+  if (!config->layers_pattern.empty() && layers.is_null()) {
+    return Malformed("layers_pattern", pattern, "needs layers_to_transform");
+  }
+  return OkStatus();
+}
+
+Result<PeftConfig> ReadConfig(const OrderedJson& json) {
+  if (!json.is_object()) return InvalidArgumentError("expected a JSON object");
+  RETURN_IF_ERROR(CheckType(json));
+  RETURN_IF_ERROR(CheckKeys(json));
+  RETURN_IF_ERROR(CheckTask(json));
+  RETURN_IF_ERROR(CheckBias(json));
+  RETURN_IF_ERROR(CheckInit(json));
+
+  PeftConfig config;
+  ASSIGN_OR_RETURN(config.base_model, ReadText(json, "base_model_name_or_path"));
+  ASSIGN_OR_RETURN(config.peft_version, ReadText(json, "peft_version"));
+  // Without defaults: alpha's changed between versions.
+  ASSIGN_OR_RETURN(config.rank, ReadRank("r", Value(json, "r")));
+  ASSIGN_OR_RETURN(config.alpha, ReadAlpha("lora_alpha", Value(json, "lora_alpha")));
+  ASSIGN_OR_RETURN(config.rank_stabilized, ReadBool(json, "use_rslora"));
+  RETURN_IF_ERROR(ReadPattern<int32_t>(json, "rank_pattern", ReadRank, &config.rank_pattern));
+  RETURN_IF_ERROR(ReadPattern<double>(json, "alpha_pattern", ReadAlpha, &config.alpha_pattern));
+  RETURN_IF_ERROR(ReadTargets(json, &config));
+  RETURN_IF_ERROR(ReadExcluded(json, &config));
+  RETURN_IF_ERROR(ReadLayers(json, &config));
+  return config;
+}
+
+}  // namespace
+
+Result<PeftConfig> ParsePeftConfig(std::string_view text) {
+  // Checks syntax, depth and UTF-8; but the order of rank_pattern's keys counts, and Json sorts.
+  const Result<Json> checked = ParseJson(text);
+  if (!checked.ok()) return checked.status();
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  CHECK(!json.is_discarded()) << "parsed once already";
+  return ReadConfig(json);
+}
+
+}  // namespace graft

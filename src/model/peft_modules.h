@@ -1,0 +1,25 @@
+// Which of a model's projections an adapter config targets, and with which rank and scale, by
+// PEFT's own rules. A target that names nothing the model has, or something that cannot be adapted
+// here (lm_head, embed_tokens), is refused. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "model/lora_module.h"
+#include "model/peft_config.h"
+
+namespace graft {
+
+struct LoraTarget {
+  int32_t layer = 0;
+  LoraModule module = LoraModule::kQ;
+  int32_t rank = 0;    // [1, kLoraRankMax]
+  float scale = 0.0f;  // alpha / rank, or alpha / sqrt(rank)
+};
+
+// Ascending by layer, then module; never empty.
+Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config, int32_t num_layers);
+
+}  // namespace graft

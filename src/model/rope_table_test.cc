@@ -1,0 +1,79 @@
+#include "model/rope_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace graft {
+namespace {
+
+TEST(RopeTableTest, PlainAndLinear) {
+  RopeConfig rope{.theta = 10000.0};
+  const std::vector<float> plain = RopeFrequencies(rope, 8);
+  ASSERT_EQ(plain.size(), 4u);
+  EXPECT_EQ(plain[0], 1.0f);
+  EXPECT_FLOAT_EQ(plain[1], 0.1f);
+  EXPECT_FLOAT_EQ(plain[2], 0.01f);
+  EXPECT_FLOAT_EQ(plain[3], 0.001f);
+  rope.scaling = RopeScaling::kLinear;
+  rope.factor = 4.0;
+  const std::vector<float> linear = RopeFrequencies(rope, 8);
+  for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(linear[i], plain[i] / 4.0f);
+}
+
+// Llama 3.1's published settings: the first frequencies stay, the last are an eighth, and the
+// blend between the two falls without a jump.
+TEST(RopeTableTest, Llama3) {
+  RopeConfig rope{.theta = 500000.0};
+  const std::vector<float> plain = RopeFrequencies(rope, 128);
+  rope.scaling = RopeScaling::kLlama3;
+  rope.factor = 8.0;
+  rope.low_freq_factor = 1.0;
+  rope.high_freq_factor = 4.0;
+  rope.original_tokens = 8192;
+  const std::vector<float> scaled = RopeFrequencies(rope, 128);
+  int num_kept = 0;
+  int num_blended = 0;
+  int num_divided = 0;
+  for (int i = 0; i < 64; ++i) {
+    const double wavelength = 2.0 * M_PI / static_cast<double>(plain[i]);
+    const double share = static_cast<double>(scaled[i]) / static_cast<double>(plain[i]);
+    if (wavelength < 8192.0 / 4.0) {
+      EXPECT_EQ(scaled[i], plain[i]) << i;
+      ++num_kept;
+    } else if (wavelength > 8192.0) {
+      EXPECT_FLOAT_EQ(scaled[i], plain[i] / 8.0f) << i;
+      ++num_divided;
+    } else {
+      // smooth = (original / wavelength - low) / (high - low), as HF spells it.
+      const double smooth = (8192.0 / wavelength - 1.0) / 3.0;
+      EXPECT_NEAR(share, (1.0 - smooth) / 8.0 + smooth, 1e-5) << i;
+      ++num_blended;
+    }
+    if (i > 0) {
+      EXPECT_LT(scaled[i], scaled[i - 1]);
+    }
+  }
+  EXPECT_GT(num_kept, 20);
+  EXPECT_GT(num_blended, 3);
+  EXPECT_GT(num_divided, 20);
+}
+
+TEST(RopeTableTest, CosinesAndSines) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  const RopeConfig rope{.theta = 10000.0};
+  const RopeTable table(rope, 16, 1000, stream);
+  EXPECT_EQ(table.num_positions(), 1000);
+  const std::vector<float> frequencies = RopeFrequencies(rope, 16);
+  for (const int position : {0, 1, 63, 64, 500, 999}) {
+    for (int i = 0; i < 8; ++i) {
+      const double angle = position * std::pow(10000.0, -2.0 * i / 16.0);
+      EXPECT_NEAR(static_cast<double>(table.cos()[position * 8 + i]), std::cos(angle), 1e-4);
+      EXPECT_NEAR(static_cast<double>(table.sin()[position * 8 + i]), std::sin(angle), 1e-4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,125 @@
+// Drives a Transformer by hand: sequences with pages scattered over the pool, and steps made of
+// chunks of them. Test code only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "model/transformer.h"
+
+namespace graft::testing {
+
+// Some more rows of one sequence.
+struct Chunk {
+  int32_t sequence = 0;
+  std::vector<int32_t> tokens;
+  int32_t adapter_slot = -1;  // base
+};
+
+class TestSession {
+ public:
+  TestSession(const ModelConfig& config, const ModelWeights& weights, Stream& stream,
+              int32_t page_tokens = 5, int32_t num_pages = 256)
+      : stream_(stream),
+        pool_(MakeKvLayout(config, page_tokens, weights.dtype), num_pages),
+        transformer_(config, weights, pool_,
+                     {.step_tokens_max = 512,
+                      .logits_rows_max = 512,
+                      .context_tokens_max = config.context_tokens_max},
+                     stream) {
+    // A shuffled order of pages, so that no sequence's pages lie side by side.
+    free_pages_.resize(num_pages);
+    std::iota(free_pages_.begin(), free_pages_.end(), 0);
+    Random random(7);
+    for (size_t i = free_pages_.size(); i > 1; --i) {
+      std::swap(free_pages_[i - 1], free_pages_[random.Below(i)]);
+    }
+  }
+
+  // One step over the chunks; the logits of each of their rows, in order.
+  std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
+                                       ForwardTimes* times = nullptr) {
+    std::vector<int32_t> tokens, positions, row_page, row_slot, pages, kv_tokens, rows;
+    std::vector<int32_t> row_begin = {0}, page_begin = {0};
+    std::vector<LoraSegment> segments;
+    const int32_t page_tokens = pool_.layout().page_tokens;
+    for (const Chunk& chunk : chunks) {
+      Sequence& sequence = sequences_[chunk.sequence];
+      for (const int32_t token : chunk.tokens) {
+        if (sequence.num_tokens % page_tokens == 0) {
+          CHECK(!free_pages_.empty());
+          sequence.pages.push_back(free_pages_.back());
+          free_pages_.pop_back();
+        }
+        rows.push_back(static_cast<int32_t>(rows.size()));
+        tokens.push_back(token);
+        positions.push_back(sequence.num_tokens);
+        row_page.push_back(sequence.pages.back());
+        row_slot.push_back(sequence.num_tokens % page_tokens);
+        ++sequence.num_tokens;
+      }
+      pages.insert(pages.end(), sequence.pages.begin(), sequence.pages.end());
+      page_begin.push_back(static_cast<int32_t>(pages.size()));
+      row_begin.push_back(static_cast<int32_t>(tokens.size()));
+      kv_tokens.push_back(sequence.num_tokens);
+      if (chunk.adapter_slot >= 0) {
+        segments.push_back({row_begin[row_begin.size() - 2], row_begin.back(), chunk.adapter_slot});
+      }
+    }
+    const float* logits = transformer_.Forward({.tokens = tokens,
+                                                .positions = positions,
+                                                .row_page = row_page,
+                                                .row_slot = row_slot,
+                                                .row_begin = row_begin,
+                                                .page_begin = page_begin,
+                                                .pages = pages,
+                                                .kv_tokens = kv_tokens,
+                                                .lora_segments = segments,
+                                                .lora = lora,
+                                                .logits_rows = rows},
+                                               stream_, times);
+    const int64_t vocab = transformer_.config().vocab_size;
+    std::vector<std::vector<float>> result;
+    for (size_t i = 0; i < rows.size(); ++i, logits += vocab) {
+      result.emplace_back(logits, logits + vocab);
+    }
+    return result;
+  }
+
+  Transformer& transformer() { return transformer_; }
+  Stream& stream() { return stream_; }
+
+ private:
+  struct Sequence {
+    int32_t num_tokens = 0;
+    std::vector<int32_t> pages;
+  };
+
+  Stream& stream_;
+  KvPool pool_;
+  Transformer transformer_;
+  std::map<int32_t, Sequence> sequences_;
+  std::vector<int32_t> free_pages_;
+};
+
+inline double LogProb(const std::vector<float>& logits, int32_t token) {
+  double max = -INFINITY;
+  for (const float logit : logits) max = std::max(max, static_cast<double>(logit));
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - max);
+  return static_cast<double>(logits[token]) - max - std::log(sum);
+}
+
+inline int32_t Argmax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace graft::testing

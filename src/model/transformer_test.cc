@@ -1,0 +1,225 @@
+#include "model/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include "model/lora_store.h"
+#include "model/test_session.h"
+#include "model/test_util.h"
+
+namespace graft {
+namespace {
+
+using testing::Chunk;
+using testing::SourcePath;
+using testing::TestSession;
+
+using Logits = std::vector<std::vector<float>>;
+
+// A model of odd sizes: nothing is a multiple of a vector's lanes, a panel or a page.
+ModelConfig OddConfig() {
+  ModelConfig config;
+  config.vocab_size = 101;
+  config.hidden_size = 54;
+  config.intermediate_size = 77;
+  config.num_layers = 3;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = 18;
+  config.context_tokens_max = 200;
+  config.qkv_bias = true;
+  config.o_bias = true;
+  config.mlp_bias = true;
+  config.qk_norm = true;
+  config.layer_windows = {0, 9, 0};
+  return config;
+}
+
+std::vector<int32_t> RandomTokens(int64_t n, uint64_t seed, int32_t vocab_size) {
+  Random random(seed);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < n; ++i) {
+    tokens.push_back(static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab_size))));
+  }
+  return tokens;
+}
+
+std::vector<int32_t> Slice(const std::vector<int32_t>& tokens, size_t begin, size_t end) {
+  return std::vector<int32_t>(tokens.begin() + static_cast<int64_t>(begin),
+                              tokens.begin() + static_cast<int64_t>(std::min(end, tokens.size())));
+}
+
+// Adapters of odd ranks made of random numbers: slot 0 changes everything, slot 1 only v and down.
+class RandomAdapters {
+ public:
+  RandomAdapters(const ModelConfig& config, DType dtype) {
+    matrices_.resize(static_cast<size_t>(2) * config.num_layers * kLoraModules);
+    stride_ = int64_t{config.num_layers} * kLoraModules;
+    for (int slot = 0; slot < 2; ++slot) {
+      for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+        for (const LoraModule module : kAllLoraModules) {
+          if (slot == 1 && module != LoraModule::kV && module != LoraModule::kDown) continue;
+          const int32_t rank = slot == 0 ? 3 + static_cast<int32_t>(module) : 17;
+          const LoraModuleShape shape = ShapeOfLoraModule(config, module);
+          LoraMatrix& matrix =
+              matrices_[slot * stride_ + layer * kLoraModules + static_cast<int64_t>(module)];
+          matrix.a_rows = Rows(rank, shape.in, dtype);
+          matrix.b_rows = Rows(rank, shape.out, dtype);
+          matrix.rank = rank;
+          matrix.scale = 0.5f;
+        }
+      }
+    }
+  }
+  LoraTable table() const { return {matrices_.data(), stride_, 17}; }
+
+ private:
+  const void* const* Rows(int32_t rank, int64_t n, DType dtype) {
+    std::vector<const void*>& rows = rows_.emplace_back();
+    for (int32_t j = 0; j < rank; ++j) {
+      Buffer& buffer = buffers_.emplace_back(n * DTypeBytes(dtype));
+      for (int64_t i = 0; i < n; ++i) {
+        const float x = static_cast<float>(random_.Normal() * 0.2);
+        ConvertElements(DType::kF32, &x, dtype, buffer.as<char>() + i * DTypeBytes(dtype), 1);
+      }
+      rows.push_back(buffer.data());
+    }
+    return rows.data();
+  }
+
+  Random random_{3};
+  std::vector<LoraMatrix> matrices_;
+  int64_t stride_ = 0;
+  std::vector<std::vector<const void*>> rows_;
+  std::vector<Buffer> buffers_;
+};
+
+class TransformerTest : public ::testing::TestWithParam<DType> {
+ protected:
+  TransformerTest()
+      : config_(OddConfig()),
+        weights_(RandomWeights(config_, GetParam(), 11, stream_)),
+        adapters_(config_, GetParam()) {}
+
+  // The logits of one sequence run alone, prefilled in chunks of `chunk_tokens`.
+  Logits Alone(const std::vector<int32_t>& tokens, size_t chunk_tokens, int32_t adapter_slot) {
+    TestSession session(config_, weights_, stream_);
+    Logits all;
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk_tokens) {
+      Logits logits = session.Step({{0, Slice(tokens, begin, begin + chunk_tokens), adapter_slot}},
+                                   adapters_.table());
+      std::move(logits.begin(), logits.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  ThreadPool threads_{2};
+  Stream stream_{Device{}, &threads_};
+  const ModelConfig config_;
+  const ModelWeights weights_;
+  const RandomAdapters adapters_;
+};
+
+TEST_P(TransformerTest, ChunkingDoesNotChangeABit) {
+  const std::vector<int32_t> tokens = RandomTokens(41, 1, config_.vocab_size);
+  for (const int32_t adapter_slot : {-1, 0, 1}) {
+    const Logits whole = Alone(tokens, tokens.size(), adapter_slot);
+    ASSERT_EQ(whole.size(), tokens.size());
+    for (const size_t chunk_tokens : {1, 3, 7, 16}) {
+      EXPECT_EQ(Alone(tokens, chunk_tokens, adapter_slot), whole)
+          << "chunks of " << chunk_tokens << ", adapter " << adapter_slot;
+    }
+  }
+}
+
+// Five sequences, base and adapters, prefilling and decoding at different paces in shared steps.
+TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
+  struct Member {
+    std::vector<int32_t> tokens;
+    size_t chunk_tokens;
+    int32_t adapter_slot;
+    size_t joins;  // at this step
+    Logits got;
+    size_t num_done = 0;
+  };
+  std::vector<Member> members = {{RandomTokens(40, 2, 101), 1, -1, 0, {}},
+                                 {RandomTokens(33, 3, 101), 16, 0, 2, {}},
+                                 {RandomTokens(9, 4, 101), 3, 1, 0, {}},
+                                 {RandomTokens(50, 5, 101), 7, 0, 4, {}},
+                                 {RandomTokens(60, 6, 101), 60, -1, 5, {}}};
+  TestSession session(config_, weights_, stream_);
+  for (size_t step = 0; step < 60; ++step) {
+    std::vector<Chunk> chunks;
+    std::vector<size_t> owners;  // of each row
+    for (size_t i = 0; i < members.size(); ++i) {
+      Member& member = members[i];
+      if (step < member.joins || member.num_done == member.tokens.size()) continue;
+      chunks.push_back(
+          {static_cast<int32_t>(i),
+           Slice(member.tokens, member.num_done, member.num_done + member.chunk_tokens),
+           member.adapter_slot});
+      member.num_done += chunks.back().tokens.size();
+      owners.insert(owners.end(), chunks.back().tokens.size(), i);
+    }
+    if (chunks.empty()) break;
+    Logits logits = session.Step(chunks, adapters_.table());
+    for (size_t row = 0; row < owners.size(); ++row) {
+      members[owners[row]].got.push_back(std::move(logits[row]));
+    }
+  }
+  for (const Member& member : members) {
+    EXPECT_EQ(member.got, Alone(member.tokens, member.tokens.size(), member.adapter_slot));
+  }
+}
+
+TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
+  const std::vector<int32_t> tokens = RandomTokens(30, 7, config_.vocab_size);
+  const Logits base = Alone(tokens, 30, -1);
+  EXPECT_NE(Alone(tokens, 30, 0), base);
+  EXPECT_NE(Alone(tokens, 30, 1), base);
+  EXPECT_NE(Alone(tokens, 30, 1), Alone(tokens, 30, 0));
+  ModelConfig without = config_;
+  without.layer_windows = {0, 0, 0};
+  TestSession session(without, weights_, stream_);
+  const Logits full = session.Step({{0, tokens, -1}});
+  for (size_t row = 0; row < 30; ++row) {
+    // Within the window nothing changes; past it something does.
+    EXPECT_EQ(full[row] == base[row], row < 9) << row;
+  }
+}
+
+TEST_P(TransformerTest, LogitsOfFurtherRows) {
+  const std::vector<int32_t> tokens = RandomTokens(12, 8, config_.vocab_size);
+  TestSession session(config_, weights_, stream_);
+  const Logits all = session.Step({{0, tokens, -1}});
+  const std::vector<int32_t> rows = {11, 0, 5, 5};
+  const float* logits = session.transformer().Logits(rows, stream_);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::vector<float> row(logits + i * 101, logits + (i + 1) * 101);
+    EXPECT_EQ(row, all[rows[i]]) << rows[i];
+  }
+}
+
+TEST_P(TransformerTest, TimesCoverTheParts) {
+  TestSession session(config_, weights_, stream_);
+  ForwardTimes times;
+  session.Step({{0, RandomTokens(20, 9, 101), -1}}, {}, &times);
+  EXPECT_GT(times.gemm_ns, 0);
+  EXPECT_GT(times.attention_ns, 0);
+  EXPECT_EQ(times.lora_ns, 0);  // no segments, no LoRA work
+  EXPECT_GE(times.total_ns, times.gemm_ns + times.attention_ns);
+  session.Step({{1, RandomTokens(20, 9, 101), 0}}, adapters_.table(), &times);
+  EXPECT_GT(times.lora_ns, 0);
+  EXPECT_GE(times.total_ns, times.gemm_ns + times.attention_ns + times.lora_ns);
+}
+
+TEST_P(TransformerTest, NothingToDo) {
+  TestSession session(config_, weights_, stream_);
+  EXPECT_TRUE(session.Step({}).empty());
+  EXPECT_GT(session.transformer().scratch_bytes(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, TransformerTest, ::testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+}  // namespace
+}  // namespace graft

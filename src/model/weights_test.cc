@@ -1,0 +1,210 @@
+#include "model/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "model/safetensors.h"
+#include "model/test_util.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::SafetensorsBytes;
+using testing::SourcePath;
+using testing::TempDir;
+using testing::TestTensor;
+using testing::WriteFile;
+
+// A model folder with the llama golden's tensors, to be spoiled by one test each.
+class LoadWeightsTest : public ::testing::Test {
+ protected:
+  LoadWeightsTest() : config_(*LoadModelConfig(SourcePath("tests/goldens/llama"))) {
+    const SafetensorsFile file =
+        *SafetensorsFile::Open(SourcePath("tests/goldens/llama/model.safetensors"));
+    for (const auto& [name, entry] : file.entries()) {
+      const Result<std::span<const char>> bytes = file.Bytes(name);
+      tensors_.push_back(
+          {name, entry.dtype, entry.shape, std::string(bytes->begin(), bytes->end())});
+    }
+  }
+
+  TestTensor& Find(const std::string& name) {
+    for (TestTensor& tensor : tensors_) {
+      if (tensor.name == name) return tensor;
+    }
+    CHECK(false) << name;
+    __builtin_unreachable();
+  }
+
+  Result<ModelWeights> Load(DType dtype = DType::kF32, const LoadProgress& progress = {}) {
+    WriteFile(dir_.File("model.safetensors"), SafetensorsBytes(tensors_));
+    return LoadWeights(dir_.path(), config_, dtype, stream_, progress);
+  }
+  std::string Refusal() { return Load().status().ToString(); }
+
+  const TempDir dir_;
+  ModelConfig config_;
+  std::vector<TestTensor> tensors_;
+  ThreadPool threads_{2};
+  Stream stream_{Device{}, &threads_};
+};
+
+constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
+
+TEST_F(LoadWeightsTest, LoadsAndReportsProgress) {
+  int64_t last = 0;
+  const Result<ModelWeights> weights = Load(DType::kBF16, [&](int64_t done, int64_t total) {
+    EXPECT_GT(done, last);
+    EXPECT_EQ(total, config_.num_parameters());
+    last = done;
+  });
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  EXPECT_EQ(last, config_.num_parameters());
+  EXPECT_EQ(weights->layers.size(), 2u);
+  EXPECT_EQ(weights->layers[0].qkv.n(), config_.qkv_size());
+  EXPECT_EQ(weights->layers[0].gate_up.n(), 256);
+  EXPECT_EQ(weights->layers[0].down.k(), 128);
+  EXPECT_EQ(weights->layers[0].qkv_bias.data(), nullptr);
+  EXPECT_EQ(weights->layers[0].q_norm.data(), nullptr);
+  EXPECT_EQ(weights->embedding.bytes(), 256 * 64 * 2);
+  EXPECT_GE(weights->bytes(), config_.num_parameters() * 2);
+}
+
+TEST_F(LoadWeightsTest, DtypesOfTheFileAreConverted) {
+  // The same embedding as fp16: small normal numbers survive the trip from bf16 through fp32.
+  const ModelWeights before = std::move(*Load());
+  TestTensor& table = Find("model.embed_tokens.weight");
+  std::string converted(table.data.size(), '\0');
+  ConvertElements(DType::kBF16, table.data.data(), DType::kF16, converted.data(), 256 * 64);
+  table.data = converted;
+  table.dtype = "F16";
+  const ModelWeights after = std::move(*Load());
+  for (int64_t i = 0; i < 256 * 64; ++i) {
+    EXPECT_NEAR(before.embedding.as<float>()[i], after.embedding.as<float>()[i], 1e-6f);
+  }
+}
+
+TEST_F(LoadWeightsTest, MisalignedTensorsAreRead) {
+  const ModelWeights before = std::move(*Load());
+  // One byte first: every tensor after it lies at an odd address.
+  tensors_.insert(tensors_.begin(), TestTensor{"pad", "U8", {1}, "p"});
+  const Result<ModelWeights> after = Load();
+  ASSERT_TRUE(after.ok()) << after.status().ToString();
+  EXPECT_EQ(std::memcmp(before.embedding.data(), after->embedding.data(),
+                        static_cast<size_t>(before.embedding.bytes())),
+            0);
+}
+
+TEST_F(LoadWeightsTest, MissingTensorIsNamed) {
+  Find(kQuery).name = "other";
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("NOT_FOUND"), HasSubstr(kQuery)));
+}
+
+TEST_F(LoadWeightsTest, WrongShapeIsNamed) {
+  Find(kQuery).shape = {32, 128};
+  EXPECT_THAT(Refusal(),
+              AllOf(HasSubstr(kQuery), HasSubstr("[32, 128]"), HasSubstr("asks for [64, 64]")));
+}
+
+TEST_F(LoadWeightsTest, WrongDtypeIsNamed) {
+  Find(kQuery).dtype = "I16";
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(kQuery), HasSubstr("I16")));
+}
+
+TEST_F(LoadWeightsTest, NotFiniteIsNamed) {
+  TestTensor& query = Find(kQuery);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      query.dtype = dtype == DType::kF32 ? "F32" : dtype == DType::kBF16 ? "BF16" : "F16";
+      query.data.assign(static_cast<size_t>(64 * 64 * DTypeBytes(dtype)), '\0');
+      EXPECT_TRUE(Load().ok());
+      ConvertElements(DType::kF32, &bad, dtype, query.data.data() + 4095 * DTypeBytes(dtype), 1);
+      EXPECT_THAT(Refusal(),
+                  AllOf(HasSubstr("DATA_LOSS"), HasSubstr(kQuery), HasSubstr("NaN or Inf")));
+    }
+  }
+}
+
+TEST_F(LoadWeightsTest, UnexpectedTensors) {
+  // Frequencies of old checkpoints, and parts of models around ours, are left alone.
+  tensors_.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, "abcd"});
+  tensors_.push_back({"score.weight", "F32", {1}, "abcd"});
+  EXPECT_TRUE(Load().ok()) << Refusal();
+  for (const char* name :
+       {"model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.q_norm.weight",
+        "model.layers.2.input_layernorm.weight", "lm_head.bias", "model.norm.bias",
+        "model.layers.0.mlp.down_proj.weight_scale"}) {
+    tensors_.push_back({name, "F32", {1}, "abcd"});
+    EXPECT_THAT(Refusal(), AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(name)));
+    tensors_.pop_back();
+  }
+}
+
+TEST_F(LoadWeightsTest, BiasesThatTheConfigWantsMustBeThere) {
+  config_.mlp_bias = true;
+  EXPECT_THAT(Refusal(), HasSubstr("mlp.gate_proj.bias"));
+}
+
+TEST_F(LoadWeightsTest, TiedEmbeddings) {
+  config_.tied_embeddings = true;
+  const Result<ModelWeights> with_head = Load();  // saved although tied: not read
+  ASSERT_TRUE(with_head.ok()) << with_head.status().ToString();
+  EXPECT_EQ(with_head->lm_head.n(), 256);
+  Find("lm_head.weight").name = "x";
+  EXPECT_TRUE(Load().ok());
+  config_.tied_embeddings = false;
+  EXPECT_THAT(Refusal(), HasSubstr("lm_head.weight"));
+}
+
+TEST_F(LoadWeightsTest, Fp16IsNotServed) {
+  EXPECT_THAT(Load(DType::kF16).status().ToString(), HasSubstr("fp16"));
+}
+
+TEST(ServingDTypeTest, FollowsTheCheckpointUnlessAsked) {
+  ModelConfig config;
+  EXPECT_EQ(ServingDType(config, std::nullopt), DType::kF32);
+  config.dtype = DType::kBF16;
+  EXPECT_EQ(ServingDType(config, std::nullopt), DType::kBF16);
+  EXPECT_EQ(ServingDType(config, DType::kF32), DType::kF32);
+  config.dtype = DType::kF16;
+  EXPECT_EQ(ServingDType(config, std::nullopt), DType::kF32);
+  EXPECT_EQ(ServingDType(config, DType::kBF16), DType::kBF16);
+}
+
+TEST(RandomWeightsTest, SpreadAndIndependenceOfThreads) {
+  ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/qwen3"));
+  config.vocab_size = 2001;  // more than one task, and a tail
+  config.tied_embeddings = true;
+  ThreadPool one(1);
+  ThreadPool three(3);
+  Stream stream_one{Device{}, &one};
+  Stream stream_three{Device{}, &three};
+  const ModelWeights a = RandomWeights(config, DType::kF32, 5, stream_one);
+  const ModelWeights b = RandomWeights(config, DType::kF32, 5, stream_three);
+  const ModelWeights c = RandomWeights(config, DType::kF32, 6, stream_one);
+  const auto bytes = static_cast<size_t>(a.embedding.bytes());
+  EXPECT_EQ(std::memcmp(a.embedding.data(), b.embedding.data(), bytes), 0);
+  EXPECT_NE(std::memcmp(a.embedding.data(), c.embedding.data(), bytes), 0);
+  EXPECT_EQ(a.layers[1].q_norm.as<float>()[3], 1.0f);
+  EXPECT_EQ(a.final_norm.as<float>()[63], 1.0f);
+  const int64_t n = a.embedding.bytes() / 4;
+  double sum = 0.0;
+  double squares = 0.0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double x = static_cast<double>(a.embedding.as<float>()[i]);
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / static_cast<double>(n), 0.0, 5e-4);
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(n)), 0.02, 5e-4);
+}
+
+}  // namespace
+}  // namespace graft
