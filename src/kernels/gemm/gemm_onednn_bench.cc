@@ -1,14 +1,16 @@
-// gemm_onednn_bench [fp32]: our GEMM beside oneDNN's matmul, interleaved on weights rotated past
-// the cache, and whether oneDNN's rows keep their bits from batch to batch. The figures stand in
+// gemm_onednn_bench [fp32]: our GEMM beside oneDNN's matmul, in turns, on weights rotated past the
+// cache, and whether oneDNN's rows keep their bits from batch to batch. The figures stand in
 // docs/kernels.md; they are why the product computes its GEMMs itself. A development program: the
 // only file that includes oneDNN, whose exceptions end it.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <dnnl.hpp>
 #include <exception>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -73,11 +75,18 @@ double Median(std::vector<double>& values) {
   return values[values.size() / 2];
 }
 
+// Times runs of one side after a pause: libgomp's threads spin for milliseconds after their last
+// work, on the cores that our threads need (run by run in turns, ours took 7 ms each).
 template <typename Function>
-double Microseconds(const Function& function) {
-  const int64_t begin = SteadyClock::Get().NowNs();
-  function();
-  return static_cast<double>(SteadyClock::Get().NowNs() - begin) * 1e-3;
+void TimeBlock(int64_t runs, std::vector<double>& us, const Function& function) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto first = static_cast<int64_t>(us.size());
+  function(first);  // wakes the threads; untimed
+  for (int64_t run = 1; run <= runs; ++run) {
+    const int64_t begin = SteadyClock::Get().NowNs();
+    function(first + run);
+    us.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin) * 1e-3);
+  }
 }
 
 void Compare(int64_t n, int64_t k, DType dtype, Stream& stream) {
@@ -103,19 +112,18 @@ void Compare(int64_t n, int64_t k, DType dtype, Stream& stream) {
   std::vector<float> y(512 * n), first_row(n);
   for (const int64_t m : kRows) {
     std::vector<double> our_us, their_us;
-    for (int64_t run = 0; run < (m > 64 ? 8 : 24); ++run) {
-      const int64_t copy = run % copies;
-      our_us.push_back(Microseconds([&] {
+    for (int round = 0; round < 4; ++round) {
+      TimeBlock(m > 64 ? 3 : 10, our_us, [&](int64_t run) {
         Gemm({.x = x.data(),
               .x_stride = k,
               .m = m,
-              .weight = &ours[copy],
+              .weight = &ours[run % copies],
               .y = y.data(),
               .y_stride = n},
              stream);
-      }));
-      their_us.push_back(
-          Microseconds([&] { theirs.Run(m, (copy + copies / 2) % copies, x.data(), y.data()); }));
+      });
+      TimeBlock(m > 64 ? 3 : 10, their_us,
+                [&](int64_t run) { theirs.Run(m, run % copies, x.data(), y.data()); });
     }
     if (m == 1) std::copy_n(y.data(), n, first_row.data());
     int64_t different = 0;
