@@ -296,8 +296,8 @@ Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
 
 Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
                                                      GenerationSession& session) {
-  const bool chunked = !exchange.request->is_http_1_0;
-  if (!chunked) exchange.keep_alive = false;  // the connection's end is the body's
+  // Without chunks the body's end is the connection's.
+  if (exchange.request->is_http_1_0) exchange.keep_alive = false;
   const auto deadline = SteadyTime::now() + state_.options.request_timeout;
   auto heartbeat = SteadyTime::now() + state_.options.heartbeat;
   while (true) {
@@ -305,46 +305,54 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
     RecordFirstToken(exchange, session);
     std::optional<ApiError> error = session.error();
     const bool late = SteadyTime::now() >= deadline;
-    if (aborted_) error = DrainingError();
     if (late) error = HttpError(504, "timeout", "The request took too long.");
+    if (aborted_) error = DrainingError();
     // Before the first token a failure still has a status of its own.
     if (error.has_value() && !exchange.head_sent) {
       co_return co_await Respond(exchange, ErrorResponse(*error));
     }
-    std::string events;
-    session.AppendEvents(&events);
     const bool cut_off = !session.done() && (aborted_ || late);
-    if (cut_off) ResponseWriter::AppendErrorEvent(*error, &events);
-    const bool last = session.done() || cut_off;
-    if (events.empty() && SteadyTime::now() >= heartbeat) events = ": keep-alive\n\n";
-    if (!events.empty()) {
-      std::string data;
-      if (!exchange.head_sent) {
-        exchange.status = 200;
-        exchange.head_sent = true;
-        HttpHeadOptions head = HeadOptions(exchange);
-        head.is_stream = true;
-        head.chunked = chunked;
-        data = FormatHead({.content_type = "text/event-stream; charset=utf-8"}, head);
-      }
-      if (chunked) {
-        AppendHttpChunk(events, &data);
-        if (last) data += kLastHttpChunk;
-      } else {
-        data += events;
-      }
-      const bool sent = co_await Write(std::move(data), /*stop_at_end=*/true);
-      if (!sent && !last) state_.metrics.ClientGone();
-      if (!sent) co_return false;
-      heartbeat = SteadyTime::now() + state_.options.heartbeat;
-    }
-    if (last) co_return exchange.keep_alive;
-    if (ended_) {
+    if (ended_ && !session.done()) {
       state_.metrics.ClientGone();
       co_return false;
     }
-    co_await WaitUntil(std::min(heartbeat, deadline));
+    std::string events;
+    session.AppendEvents(&events);
+    if (cut_off) ResponseWriter::AppendErrorEvent(*error, &events);
+    const bool last = session.done() || cut_off;
+    if (events.empty() && SteadyTime::now() >= heartbeat) events = ": keep-alive\n\n";
+    if (events.empty()) {
+      co_await WaitUntil(std::min(heartbeat, deadline));
+      continue;
+    }
+    const bool sent = co_await SendEvents(exchange, events, last);
+    if (!sent) state_.metrics.ClientGone();
+    if (!sent || last) co_return sent&& exchange.keep_alive;
+    // Tokens that came during the write have rung already: they are looked at without a wait.
+    heartbeat = SteadyTime::now() + state_.options.heartbeat;
   }
+}
+
+// A part of a stream, with the response's head before the first one.
+Connection::Awaitable<bool> Connection::SendEvents(Exchange& exchange, std::string_view events,
+                                                   bool last) {
+  const bool chunked = !exchange.request->is_http_1_0;
+  std::string data;
+  if (!exchange.head_sent) {
+    exchange.status = 200;
+    exchange.head_sent = true;
+    HttpHeadOptions head = HeadOptions(exchange);
+    head.is_stream = true;
+    head.chunked = chunked;
+    data = FormatHead({.content_type = "text/event-stream; charset=utf-8"}, head);
+  }
+  if (chunked) {
+    AppendHttpChunk(events, &data);
+    if (last) data += kLastHttpChunk;
+  } else {
+    data += events;
+  }
+  co_return co_await Write(std::move(data), /*stop_at_end=*/true);
 }
 
 HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "server/generation_session.h"
 #include "server/http_message.h"
@@ -60,13 +61,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<ApiResult<GenerationPlan>> Plan(Exchange& exchange);
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
+  Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);
   Awaitable<bool> AnswerOnWorker(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
   Awaitable<void> Linger();
 
   // Runs `work` on a worker and waits for it. False if it ended by an exception.
   Awaitable<bool> OnWorker(std::function<void()> work);
-  // Waits to be notified. False once `deadline` has passed.
+  // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
+  // comes back from here, or from what waits here, must look at all it waits for again.
   Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);
   // Sends `data`. False if the client is gone, or does not read for the write timeout; with
   // `stop_at_end` also once it has ended its side.
