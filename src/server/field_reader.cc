@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "server/nearest_names.h"
+#include "base/nearest_names.h"
 
 namespace graft {
 namespace {

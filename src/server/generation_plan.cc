@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/nearest_names.h"
 #include "base/random.h"
-#include "server/nearest_names.h"
 #include "text/chat_template.h"
 
 namespace graft {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/nearest_names.h"
 #include "server/field_reader.h"
-#include "server/nearest_names.h"
 
 namespace graft {
 namespace {
