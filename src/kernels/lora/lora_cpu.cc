@@ -163,10 +163,7 @@ void ShrinkItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next
 
 template <typename Dot>
 void Shrink(const LoraArgs& args, Stream& stream) {
-  const LoraPlan plan{.unit_bytes_per_rank = args.k * DTypeBytes(args.dtype),
-                      .columns_per_unit = 0,
-                      .rows_max = Dot::kRowsMax};
-  ForEachLoraItem(args, plan, stream, [&](const LoraItem& item, const LoraItem* next) {
+  ForEachShrinkItem(args, Dot::kRowsMax, stream, [&](const LoraItem& item, const LoraItem* next) {
     ShrinkItem<Dot>(args, item, next);
   });
 }
@@ -196,19 +193,14 @@ inline Columns InOrder(Columns columns, const Bfloat16*) {
 #if defined(GRAFT_ISA_AVX512)
 constexpr int kExpandRowsMax = 6;
 constexpr int kExpandGroups = 2;  // Columns of a tile
+constexpr int kExpandGroupsOfOneRow = 8;
 #else
 constexpr int kExpandRowsMax = 4;
 constexpr int kExpandGroups = 1;
-#endif
 constexpr int kExpandGroupsOfOneRow = 4;
-// Columns that a unit of work holds: the widest tile.
+#endif
+// Columns fetched and computed at a time: the widest tile.
 constexpr int64_t kExpandUnit = kExpandGroupsOfOneRow * kColumns;
-
-// The column after the item's last.
-inline int64_t ItemEnd(const LoraArgs& args, const LoraItem& item) {
-  const int64_t end = item.end * kExpandUnit;
-  return end < args.slice_n[item.slice] ? end : args.slice_n[item.slice];
-}
 
 // y[r][column, column + groups * kColumns) += scale * sum over ranks of h[r][j] * b_rows[j][...].
 template <typename Element, int kRows, int kGroups>
@@ -257,46 +249,51 @@ void ExpandTail(const LoraMatrix& matrix, const float* h, float* y, int64_t colu
   }
 }
 
-// Walks the columns of one item and asks for B's bytes a fixed distance ahead, into the next item
-// where this one ends.
+// Asks for B's bytes a fixed distance ahead of the column at work, into the next item where this
+// one ends.
 template <typename Element>
 class ExpandFetcher {
  public:
-  ExpandFetcher(const LoraArgs& args, const LoraItem& item, int64_t end, const LoraItem* next)
-      : item_(item), end_(end), next_(next) {
+  ExpandFetcher(const LoraArgs& args, const LoraItem& item, const LoraItem* next)
+      : args_(args), item_(item), next_(next) {
     const int64_t unit_bytes =
         kExpandUnit * static_cast<int64_t>(sizeof(Element)) * item.matrix->rank;
     distance_ = (kFetchBytes + unit_bytes - 1) / unit_bytes * kExpandUnit;
-    if (next != nullptr) next_end_ = ItemEnd(args, *next);
   }
 
   void FetchFor(int64_t column) const {
     const int64_t ahead = column + distance_;
-    if (ahead < end_) {
-      Fetch(*item_.matrix, ahead, end_);
+    if (ahead < item_.end) {
+      Fetch(item_, ahead);
     } else if (next_ != nullptr) {
-      Fetch(*next_->matrix, next_->begin * kExpandUnit + ahead - end_, next_end_);
+      Fetch(*next_, next_->begin + ahead - item_.end);
     }
   }
 
  private:
   static constexpr int64_t kFetchBytes = 12288;
 
-  static void Fetch(const LoraMatrix& matrix, int64_t column, int64_t end) {
-    const int64_t count = end - column < kExpandUnit ? end - column : kExpandUnit;
-    if (count <= 0) return;
-    const int64_t bytes = count * static_cast<int64_t>(sizeof(Element));
-    for (int32_t j = 0; j < matrix.rank; ++j) {
-      const char* b =
-          reinterpret_cast<const char*>(static_cast<const Element*>(matrix.b_rows[j]) + column);
-      for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(b + i, 0, 2);
+  void Fetch(const LoraItem& item, int64_t column) const {
+    const int64_t left = item.end - column;
+    if (left <= 0) return;
+    const int64_t bytes =
+        (left < kExpandUnit ? left : kExpandUnit) * static_cast<int64_t>(sizeof(Element));
+    for (int32_t j = 0; j < item.matrix->rank; ++j) {
+      const auto* b = static_cast<const Element*>(item.matrix->b_rows[j]) + column;
+      const char* line = reinterpret_cast<const char*>(b);
+      for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(line + i, 0, 2);
+    }
+    const float* y = args_.y + args_.slice_begin[item.slice] + column;
+    for (int32_t row = item.row_begin; row < item.row_end; ++row) {
+      const char* line = reinterpret_cast<const char*>(y + row * args_.y_stride);
+      const int64_t y_bytes = bytes * 4 / static_cast<int64_t>(sizeof(Element));
+      for (int64_t i = 0; i < y_bytes; i += kLineBytes) __builtin_prefetch(line + i, 1, 2);
     }
   }
 
+  const LoraArgs& args_;
   const LoraItem& item_;
-  const int64_t end_;
   const LoraItem* next_;
-  int64_t next_end_ = 0;
   int64_t distance_;
 };
 
@@ -321,30 +318,25 @@ void ExpandRows(const LoraArgs& args, const LoraItem& item, int32_t row, int64_t
 
 template <typename Element>
 void ExpandItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
-  const int64_t begin = item.begin * kExpandUnit;
-  const int64_t end = ItemEnd(args, item);
   if (item.rows() > kLoraFewRows) {  // y is what must be read and written once
     ForEachRowTile<kExpandRowsMax>(item, [&](int32_t row, auto rows) {
-      ExpandRows<Element, decltype(rows)::value>(args, item, row, begin, end);
+      ExpandRows<Element, decltype(rows)::value>(args, item, row, item.begin, item.end);
     });
     return;
   }
-  const ExpandFetcher<Element> fetcher(args, item, end, next);
-  for (int64_t column = begin; column < end; column += kExpandUnit) {
+  const ExpandFetcher<Element> fetcher(args, item, next);
+  for (int64_t column = item.begin; column < item.end; column += kExpandUnit) {
     fetcher.FetchFor(column);
-    const int64_t unit_end = column + kExpandUnit < end ? column + kExpandUnit : end;
+    const int64_t end = column + kExpandUnit < item.end ? column + kExpandUnit : item.end;
     ForEachRowTile<kExpandRowsMax>(item, [&](int32_t row, auto rows) {
-      ExpandRows<Element, decltype(rows)::value>(args, item, row, column, unit_end);
+      ExpandRows<Element, decltype(rows)::value>(args, item, row, column, end);
     });
   }
 }
 
 template <typename Element>
 void Expand(const LoraArgs& args, Stream& stream) {
-  const LoraPlan plan{.unit_bytes_per_rank = kExpandUnit * static_cast<int64_t>(sizeof(Element)),
-                      .columns_per_unit = kExpandUnit,
-                      .rows_max = kExpandRowsMax};
-  ForEachLoraItem(args, plan, stream, [&](const LoraItem& item, const LoraItem* next) {
+  ForEachExpandItem(args, stream, [&](const LoraItem& item, const LoraItem* next) {
     ExpandItem<Element>(args, item, next);
   });
 }
