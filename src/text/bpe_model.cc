@@ -104,8 +104,9 @@ bool BpeModel::NoMergeCrossesIntoMetaspace(
   const auto stays_out = [](const auto& merge) {
     return !merge.second.starts_with(kMetaspace) || merge.first.ends_with(kMetaspace);
   };
-  // An unknown U+2581 could become one with the unknown before it.
-  return TokenId(kMetaspace).has_value() && std::all_of(merges.begin(), merges.end(), stays_out);
+  // Where unknown characters leave nothing behind, what stood on both sides of them may merge.
+  return unk_id_ != kNone && TokenId(kMetaspace).has_value() &&
+         std::all_of(merges.begin(), merges.end(), stays_out);
 }
 
 Status BpeModel::Encode(std::span<const Word> words, std::vector<int32_t>* ids) const {

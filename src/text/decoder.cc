@@ -24,10 +24,6 @@ std::optional<char> ByteOfToken(std::string_view token) {
   return static_cast<char>(byte);
 }
 
-bool IsOneCodePoint(std::string_view text) {
-  return !text.empty() && text.size() == static_cast<size_t>(Utf8Length(text.front()));
-}
-
 std::string ReplaceCharacter(std::string_view text, std::string_view from, std::string_view to) {
   // A plain pattern cannot fail.
   return *Pattern::OfString(std::string(from)).ReplaceAll(text, to);
@@ -117,6 +113,9 @@ Result<Decoder::Step> Decoder::ParseStrip(const Json& json) {
 Result<Decoder::Step> Decoder::ParseMetaspace(const Json& json) {
   Step step{.kind = Kind::kMetaspace};
   ASSIGN_OR_RETURN(step.content, StringField(json, "replacement", kMetaspaceCharacter));
+  if (!IsOneCodePoint(step.content)) {
+    return InvalidArgumentError("field 'replacement' must be one character");
+  }
   ASSIGN_OR_RETURN(const std::string scheme, StringField(json, "prepend_scheme", "always"));
   ASSIGN_OR_RETURN(const bool add_prefix_space, BoolField(json, "add_prefix_space", true));
   step.strips_first = add_prefix_space && scheme != "never";

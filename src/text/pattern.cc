@@ -5,6 +5,8 @@
 namespace graft {
 namespace {
 
+constexpr size_t kReplacedBytesMax = size_t{512} << 20;
+
 void FindPlain(std::string_view text, std::string_view wanted, std::vector<TextRange>* matches) {
   matches->clear();
   for (size_t pos = text.find(wanted); pos != std::string_view::npos;
@@ -127,6 +129,11 @@ Status Pattern::Cut(std::string_view text, std::vector<TextCut>* cuts) const {
 Result<std::string> Pattern::ReplaceAll(std::string_view text, std::string_view content) const {
   std::vector<TextRange> matches;
   RETURN_IF_ERROR(FindAll(text, &matches));
+  const size_t bytes_max = text.size() + matches.size() * content.size();
+  if (bytes_max > kReplacedBytesMax) {
+    return ResourceExhaustedError("replacing makes a text of " + std::to_string(bytes_max) +
+                                  " bytes, the limit is " + std::to_string(kReplacedBytesMax));
+  }
   std::string replaced;
   replaced.reserve(text.size());
   size_t done = 0;

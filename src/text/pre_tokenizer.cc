@@ -93,6 +93,9 @@ Result<PreTokenizer::Step> PreTokenizer::ParseByteLevel(const Json& json) {
 Result<PreTokenizer::Step> PreTokenizer::ParseMetaspace(const Json& json) {
   Step step{.kind = Kind::kMetaspace, .behavior = SplitBehavior::kMergedWithNext};
   ASSIGN_OR_RETURN(step.replacement, StringField(json, "replacement", kMetaspace));
+  if (!IsOneCodePoint(step.replacement)) {
+    return InvalidArgumentError("field 'replacement' must be one character");
+  }
   ASSIGN_OR_RETURN(const std::string scheme, StringField(json, "prepend_scheme", "always"));
   ASSIGN_OR_RETURN(const bool add_prefix_space, BoolField(json, "add_prefix_space", true));
   if (!add_prefix_space || scheme == "never") {
@@ -122,7 +125,9 @@ Result<PreTokenizer::Step> PreTokenizer::ParseCharacterStep(const Json& json,
     ASSIGN_OR_RETURN(step.behavior, ParseSplitBehavior(behavior));
   } else if (type == "CharDelimiterSplit") {
     ASSIGN_OR_RETURN(const std::string delimiter, StringField(json, "delimiter", ""));
-    if (delimiter.empty()) return InvalidArgumentError("field 'delimiter' must be one character");
+    if (!IsOneCodePoint(delimiter)) {
+      return InvalidArgumentError("field 'delimiter' must be one character");
+    }
     size_t pos = 0;
     step.delimiter = NextCodePoint(delimiter, &pos);
   } else {

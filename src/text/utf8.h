@@ -24,6 +24,12 @@ inline int Utf8Length(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
+// Whether valid UTF-8 holds exactly one code point.
+inline bool IsOneCodePoint(std::string_view text) {
+  return !text.empty() &&
+         text.size() == static_cast<size_t>(Utf8Length(static_cast<unsigned char>(text.front())));
+}
+
 // Bytes in, valid UTF-8 out: every maximal part of a broken sequence becomes one U+FFFD, and what
 // may still become a whole code point is held back until the next Push or Flush.
 class Utf8Stream {

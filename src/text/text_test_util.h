@@ -1,0 +1,37 @@
+// Where the tests of this folder find their files, and small tokenizers for them.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+inline std::string SourceDir() {
+  const char* dir = std::getenv("GRAFT_SOURCE_DIR");
+  return dir == nullptr ? "." : dir;
+}
+
+// Files of real models, which are not part of the repository.
+inline std::string ConformanceDir() { return SourceDir() + "/../shared/conformance"; }
+
+// tests/goldens/tokenizer/components.json: see make_goldens.py beside it.
+inline Json ComponentGoldens() {
+  Result<Json> json = ParseJsonFile(SourceDir() + "/tests/goldens/tokenizer/components.json");
+  CHECK(json.ok()) << json.status().ToString();
+  return *std::move(json);
+}
+
+// The base tokenizer of a family of the goldens: 0 is byte-level, 1 metaspace with byte fallback.
+inline std::unique_ptr<Tokenizer> GoldenTokenizer(int family) {
+  const Json goldens = ComponentGoldens();
+  auto tokenizer = Tokenizer::Parse(DumpJson(goldens["families"][family]["tokenizer"]), "");
+  CHECK(tokenizer.ok()) << tokenizer.status().ToString();
+  return *std::move(tokenizer);
+}
+
+}  // namespace graft
