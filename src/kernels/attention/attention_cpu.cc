@@ -25,23 +25,19 @@ constexpr int kVecs = 2;
 constexpr int kVecs = 4;
 #endif
 constexpr int kRows = 4;
-
-// What stands in for the keys and values of a position that nobody sees.
-template <typename T>
-alignas(64) const T kZeroRow[kAttentionHeadDimMax] = {};
+constexpr int kPrefetchParts = 8;  // of a block, asked for between the steps of the one before
 
 // Products run over steps: one float, or a pair of bf16 in the same four bytes. Steps are kept in
 // arrays of float whatever they hold.
 struct Scratch {
-  alignas(64) float queries[kTileQueries * kAttentionHeadDimMax];  // [query][step of head_dim]
+  alignas(64) float queries[kTileQueries * kAttentionHeadDimMax];  // [query][query_stride]
   alignas(64) float keys[kAttentionHeadDimMax * kBlock];           // [step of head_dim][position]
   alignas(64) float values[kBlock * kAttentionHeadDimMax];  // [step of positions][padded_dim]
   alignas(64) float scores[kTileQueries * kBlock];  // [query][position], then [step of positions]
   alignas(64) float outputs[kTileQueries * kAttentionHeadDimMax];  // [query][padded_dim]
   float maxima[kTileQueries];                                      // of the scores so far
   float sums[kTileQueries];                                        // of exp(score - maximum) so far
-  const void* key_rows[kBlock];  // where the block lies in the pool
-  const void* value_rows[kBlock];
+  const void* key_rows[2][kBlock];  // where the block lies in the pool, and the next one
 };
 
 struct FloatProduct {
@@ -62,8 +58,8 @@ struct FloatMath {
     values[0].Store(out + step);
   }
   // Values of one position.
-  static inline Vec JoinRows(const T* const* rows, int dim, int n) {
-    return LoadSteps(rows[0], dim, n);
+  static inline void JoinRows(const T* row, const T*, int dim, float* out) {
+    for (int d = 0; d < dim; d += kLanes) LoadSteps(row, d, dim - d).Store(out + d);
   }
 };
 
@@ -85,16 +81,23 @@ struct PairMath {
     return n < kLanes ? Vec::LoadPartial(pairs, n) : Vec::Load(pairs);
   }
   static inline void StoreSteps(const Vec* values, int step, float* out) {
-    Bfloat16* pairs = reinterpret_cast<Bfloat16*>(out + step);
-    values[0].Store(pairs);
-    values[1].Store(pairs + kLanes);
+    _mm512_storeu_si512(out + step, NarrowToBf16(values[0], values[1]));
   }
   // Values of an even position in the low halves, of the odd one after it in the high halves.
-  static inline Vec JoinRows(const Bfloat16* const* rows, int dim, int n) {
-    const Vec even = FloatMath<Bfloat16>::LoadSteps(rows[0], dim, n);
-    const Vec odd = FloatMath<Bfloat16>::LoadSteps(rows[1], dim, n);
-    return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16),
-                                                _mm512_castps_si512(odd.v)))};
+  static inline void JoinRows(const Bfloat16* even, const Bfloat16* odd, int dim, float* out) {
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    for (int d = 0; d < dim; d += 2 * kLanes) {
+      const int left = dim - d;
+      const __mmask32 mask = left < 2 * kLanes ? (1u << left) - 1u : ~0u;
+      const __m512i a = _mm512_maskz_loadu_epi16(mask, even + d);
+      const __m512i b = _mm512_maskz_loadu_epi16(mask, odd + d);
+      _mm512_storeu_si512(out + d, _mm512_permutex2var_epi16(a, low, b));
+      if (left > kLanes) {
+        _mm512_storeu_si512(out + d + kLanes, _mm512_permutex2var_epi16(a, high, b));
+      }
+    }
   }
 };
 #endif
@@ -152,6 +155,16 @@ inline void Transpose(Vec* rows) {
 #else
 inline void Transpose(Vec*) {}  // one lane
 #endif
+
+// Assembly, because gcc 12 takes a loop of __builtin_prefetch alone for one without effect and
+// removes it.
+inline void Prefetch(const char* p) {
+#if defined(__x86_64__)
+  asm volatile("prefetcht0 (%0)" : : "r"(p));
+#else
+  __builtin_prefetch(p);
+#endif
+}
 
 // The positions of a block that somebody in the tile sees: [begin, end) of [0, kBlock).
 struct Span {
@@ -225,20 +238,34 @@ class TileRunner {
         scratch_(scratch),
         dim_(args.layout.head_dim),
         dim_steps_(dim_ / Math::kTerms),
+        query_stride_((dim_steps_ + kLanes - 1) / kLanes * kLanes),
         padded_dim_((dim_ + kLanes - 1) / kLanes * kLanes),
         num_queries_(tile.num_rows * tile.num_heads) {}
 
   void Run() {
-    LoadQueries();
     const int32_t end = tile_.position + tile_.num_rows;
     const int32_t begin = FirstVisible(tile_.position);
-    for (int32_t block = begin / kBlock * kBlock; block < end; block += kBlock) {
-      const Span span{begin > block ? begin - block : 0,
-                      end - block < kBlock ? end - block : kBlock};
-      FindRows(block, span);
-      PackKeys(span);
-      PackValues(span);
+    int32_t block = begin / kBlock * kBlock;
+    const auto span_of = [&](int32_t at) {
+      return Span{begin > at ? begin - at : 0, end - at < kBlock ? end - at : kBlock};
+    };
+    Span span = span_of(block);
+    FindRows(block, span);
+    for (int part = 0; part < kPrefetchParts; ++part) PrefetchPart();
+    LoadQueries();
+    while (true) {
+      rows_ = next_rows_;
+      const int32_t next = block + kBlock;
+      Span next_span{0, 0};
+      if (next < end) {
+        next_span = span_of(next);
+        FindRows(next, next_span);
+        prefetch_part_ = 0;
+      }
       AddBlock(block, span);
+      if (next >= end) break;
+      block = next;
+      span = next_span;
     }
     StoreOutputs();
   }
@@ -259,7 +286,7 @@ class TileRunner {
       const int head = tile_.head_begin + query % tile_.num_heads;
       const float* q = args_.q + row * args_.q_stride + int64_t{head} * dim_;
       alignas(64) float padded[kStepElements];
-      float* out = scratch_.queries + query * kAttentionHeadDimMax;
+      float* out = scratch_.queries + query * query_stride_;
       for (int i = 0; i < dim_; i += kStepElements) {
         const int left = dim_ - i < kStepElements ? dim_ - i : kStepElements;
         for (int j = 0; j < kStepElements; ++j) padded[j] = j < left ? q[i + j] : 0.0f;
@@ -275,24 +302,38 @@ class TileRunner {
     }
   }
 
-  // Where the positions of the block lie; zeros stand in for those nobody sees.
+  // Where the keys of the block lie. A visible position stands in for those that nobody sees.
   void FindRows(int32_t block, Span span) {
     const KvLayout& layout = args_.layout;
     const int32_t* pages = args_.pages + args_.page_begin[tile_.sequence];
     const Element* pool = static_cast<const Element*>(args_.pool);
-    for (int i = 0; i < kBlock; ++i) {
-      scratch_.key_rows[i] = scratch_.value_rows[i] = kZeroRow<Element>;
-    }
+    next_rows_ = rows_ == scratch_.key_rows[0] ? scratch_.key_rows[1] : scratch_.key_rows[0];
     int32_t page = (block + span.begin) / layout.page_tokens;
     int32_t slot = (block + span.begin) % layout.page_tokens;
     for (int i = span.begin; i < span.end; ++page, slot = 0) {
       const Element* keys = pool + layout.KeyOffset(pages[page], args_.layer, tile_.kv_head, slot);
-      const Element* values = keys + layout.KeyElements();
       for (; slot < layout.page_tokens && i < span.end; ++slot, ++i) {
-        scratch_.key_rows[i] = keys;
-        scratch_.value_rows[i] = values;
+        next_rows_[i] = keys;
         keys += dim_;
-        values += dim_;
+      }
+    }
+    for (int i = 0; i < span.begin; ++i) next_rows_[i] = next_rows_[span.begin];
+    for (int i = span.end; i < kBlock; ++i) next_rows_[i] = next_rows_[span.begin];
+  }
+
+  // Asks for the next part of the block that FindRows found last, keys before values. Pages lie
+  // anywhere, so the processor does not see them coming, and all asked for at once would stall it.
+  void PrefetchPart() {
+    constexpr int kPartRows = 2 * kBlock / kPrefetchParts;
+    if (prefetch_part_ == kPrefetchParts) return;
+    const bool values = prefetch_part_ >= kPrefetchParts / 2;
+    const int64_t offset = values ? args_.layout.KeyElements() : 0;
+    const int first = prefetch_part_++ * kPartRows % kBlock;
+    for (int i = first; i < first + kPartRows; ++i) {
+      const char* begin =
+          reinterpret_cast<const char*>(static_cast<const Element*>(next_rows_[i]) + offset);
+      for (int byte = 0; byte < dim_ * static_cast<int>(sizeof(Element)); byte += 64) {
+        Prefetch(begin + byte);
       }
     }
   }
@@ -303,8 +344,7 @@ class TileRunner {
         const int left = dim_steps_ - step < kLanes ? dim_steps_ - step : kLanes;
         Vec tile[kLanes];
         Unroll<kLanes>([&](auto j) {
-          tile[j] =
-              Math::LoadSteps(static_cast<const Element*>(scratch_.key_rows[i + j]), step, left);
+          tile[j] = Math::LoadSteps(static_cast<const Element*>(rows_[i + j]), step, left);
         });
         Transpose(tile);
         float* out = scratch_.keys + step * kBlock + i;
@@ -314,23 +354,24 @@ class TileRunner {
           for (int j = 0; j < left; ++j) tile[j].Store(out + j * kBlock);
         }
       }
+      if (i % (kBlock / 2) == 0) PrefetchPart();
     }
   }
 
   void PackValues(Span span) {
+    const int64_t key_elements = args_.layout.KeyElements();
     for (int i = span.begin / Math::kTerms; i * Math::kTerms < span.end; ++i) {
-      const Element* rows[Math::kTerms];
-      for (int t = 0; t < Math::kTerms; ++t) {
-        rows[t] = static_cast<const Element*>(scratch_.value_rows[i * Math::kTerms + t]);
-      }
-      for (int d = 0; d < dim_; d += kLanes) {
-        const int left = dim_ - d < kLanes ? dim_ - d : kLanes;
-        Math::JoinRows(rows, d, left).Store(scratch_.values + i * padded_dim_ + d);
-      }
+      const void* const* rows = rows_ + i * Math::kTerms;
+      Math::JoinRows(static_cast<const Element*>(rows[0]) + key_elements,
+                     static_cast<const Element*>(rows[Math::kTerms - 1]) + key_elements, dim_,
+                     scratch_.values + i * padded_dim_);
+      if (i * Math::kTerms == kBlock / 2) PrefetchPart();
     }
   }
 
   void AddBlock(int32_t block, Span span) {
+    PackKeys(span);
+    PrefetchPart();
     // Rows that see any of the block: not above the diagonal, not past the window.
     const int32_t first_row = block > tile_.position ? block - tile_.position : 0;
     int32_t end_row = tile_.num_rows;
@@ -343,16 +384,21 @@ class TileRunner {
     const int first_vec = span.begin / kLanes;
     const int end_vec = (span.end + kLanes - 1) / kLanes;
     float* scores = scratch_.scores + first * kBlock;
-    Multiply<typename Math::Product, false>(
-        scratch_.queries + first * kAttentionHeadDimMax, kAttentionHeadDimMax, count,
-        scratch_.keys + first_vec * kLanes, kBlock, end_vec - first_vec, dim_steps_,
-        scores + first_vec * kLanes, kBlock);
+    Multiply<typename Math::Product, false>(scratch_.queries + first * query_stride_, query_stride_,
+                                            count, scratch_.keys + first_vec * kLanes, kBlock,
+                                            end_vec - first_vec, dim_steps_,
+                                            scores + first_vec * kLanes, kBlock);
+    PrefetchPart();
     for (int query = first; query < first + count; ++query) {
       const int32_t position = tile_.position + query / tile_.num_heads;
       const int32_t begin = FirstVisible(position) - block;
       const int32_t end = position + 1 - block;
       Weigh(query, Span{begin > span.begin ? begin : span.begin, end < span.end ? end : span.end});
+      if (query == first + count / 2) PrefetchPart();
     }
+    PrefetchPart();
+    PackValues(span);
+    PrefetchPart();
     const int first_step = span.begin / Math::kTerms;
     const int end_step = (span.end + Math::kTerms - 1) / Math::kTerms;
     Multiply<typename Math::Product, true>(scores + first_step, kBlock, count,
@@ -372,29 +418,24 @@ class TileRunner {
     for (int i = 0; i < kBlock; i += kLanes) maximum = Max(maximum, Vec::Load(scores + i));
     const float after = maximum.Max();
     Vec sum = Vec::Zero();
-    for (int i = 0; i < kBlock; i += kLanes) {
-      Exp(Vec::Load(scores + i) - Vec::Set(after)).Store(scores + i);
+    for (int i = 0; i < kBlock; i += kLanes * Math::kTerms) {
+      Vec weights[Math::kTerms];
+      Unroll<Math::kTerms>([&](auto t) {
+        weights[t] = ExpOrZero(Vec::Load(scores + i + t * kLanes) - Vec::Set(after));
+        sum = sum + weights[t];
+      });
+      Math::StoreSteps(weights, i / Math::kTerms, scores);
     }
-    for (int i = 0; i < visible.begin; ++i) scores[i] = 0.0f;
-    for (int i = visible.end; i < kBlock; ++i) scores[i] = 0.0f;
-    for (int i = 0; i < kBlock; i += kLanes) sum = sum + Vec::Load(scores + i);
     if (after != before) {
       const Vec shrink = Exp(Vec::Set(before - after));
       scratch_.sums[query] *= shrink.Max();
       float* output = scratch_.outputs + query * padded_dim_;
-      for (int d = 0; d < padded_dim_; d += kLanes)
+      for (int d = 0; d < padded_dim_; d += kLanes) {
         (Vec::Load(output + d) * shrink).Store(output + d);
+      }
     }
     scratch_.maxima[query] = after;
     scratch_.sums[query] += sum.Sum();
-    if constexpr (Math::kTerms > 1) {
-      constexpr int kStepElements = kLanes * Math::kTerms;
-      for (int i = 0; i < kBlock; i += kStepElements) {
-        Vec weights[Math::kTerms];
-        for (int t = 0; t < Math::kTerms; ++t) weights[t] = Vec::Load(scores + i + t * kLanes);
-        Math::StoreSteps(weights, i / Math::kTerms, scores);
-      }
-    }
   }
 
   void StoreOutputs() {
@@ -425,8 +466,12 @@ class TileRunner {
   const AttentionArgs& args_;
   const AttentionTile& tile_;
   Scratch& scratch_;
+  const void** rows_ = nullptr;       // of the block at work
+  const void** next_rows_ = nullptr;  // of the one after it
+  int prefetch_part_ = 0;             // of the one after it, the next to ask for
   const int dim_;
   const int dim_steps_;
+  const int query_stride_;
   const int padded_dim_;
   const int num_queries_;
 };

@@ -5,7 +5,14 @@
 
 namespace graft {
 
+void BenchAttention(OpBench& bench);
+void BenchEmbedding(OpBench& bench);
 void BenchGemm(OpBench& bench);
+void BenchKvWrite(OpBench& bench);
 void BenchLora(OpBench& bench);
+void BenchRmsNorm(OpBench& bench);
+void BenchRope(OpBench& bench);
+void BenchSampling(OpBench& bench);
+void BenchSiluMul(OpBench& bench);
 
 }  // namespace graft

@@ -106,6 +106,12 @@ inline Vec DotBf16(__m512i a, __m512i b, Vec sum) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum.v) : "v"(a), "v"(b));
   return sum;
 }
+// 32 floats to bf16, round-to-nearest-even, subnormals to zero. Only where CpuHasAvx512Bf16().
+inline __m512i NarrowToBf16(Vec low, Vec high) {
+  __m512i result;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low.v), "v"(high.v));
+  return result;
+}
 
 #elif defined(GRAFT_ISA_AVX2)
 
@@ -260,6 +266,18 @@ inline Vec Exp(Vec x) {
   p = Fma(p, r, Vec::Set(5.0000001201e-1f));
   p = Fma(p, r * r, r + Vec::Set(1.0f));
   return ScaleByPowerOf2(p, n);
+}
+
+// e^x, and exactly zero for x <= -87, minus infinity among them: the weights of a softmax.
+inline Vec ExpOrZero(Vec x) {
+  const Vec exp = Exp(x);
+#if defined(GRAFT_ISA_AVX512)
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, Vec::Set(-87.0f).v, _CMP_NLE_UQ), exp.v)};
+#elif defined(GRAFT_ISA_AVX2)
+  return {_mm256_and_ps(_mm256_cmp_ps(x.v, Vec::Set(-87.0f).v, _CMP_NLE_UQ), exp.v)};
+#else
+  return {x.v <= -87.0f ? 0.0f : exp.v};
+#endif
 }
 
 }  // namespace graft::GRAFT_CPU_NAMESPACE

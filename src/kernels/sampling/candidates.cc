@@ -1,6 +1,7 @@
 #include "kernels/sampling/candidates.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -19,13 +20,38 @@ float InverseTemperature(float temperature) { return 1.0f / std::max(temperature
 
 void GatherAtLeast(const ScannedRow& row, float bound, Candidates* out) {
   out->Clear();
+  size_t count = 0;
   for (int32_t begin = 0; begin < row.n; begin += kScanBlock) {
     if (row.maxima[begin / kScanBlock] < bound) continue;
     const int32_t end = std::min(row.n, begin + kScanBlock);
+    // Written always and counted if wanted: the branch would be a coin toss.
+    out->tokens.resize(count + kScanBlock);
+    out->logits.resize(count + kScanBlock);
     for (int32_t i = begin; i < end; ++i) {
-      if (row.logits[i] >= bound) out->Push(i, row.logits[i]);
+      out->tokens[count] = i;
+      out->logits[count] = row.logits[i];
+      count += row.logits[i] >= bound ? 1 : 0;
     }
   }
+  out->tokens.resize(count);
+  out->logits.resize(count);
+}
+
+// Integers that ascend as (logit descending, index ascending). The low half is the index.
+uint64_t RankKey(float logit, size_t idx) {
+  const auto bits = std::bit_cast<uint32_t>(logit + 0.0f);  // -0 becomes 0
+  const uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+  return uint64_t{~ascending} << 32 | idx;
+}
+
+size_t RankIdx(uint64_t key) { return static_cast<uint32_t>(key); }
+
+std::vector<uint64_t>& RankKeys(const Candidates& candidates, SamplingScratch& scratch) {
+  scratch.order.resize(candidates.tokens.size());
+  for (size_t i = 0; i < scratch.order.size(); ++i) {
+    scratch.order[i] = RankKey(candidates.logits[i], i);
+  }
+  return scratch.order;
 }
 
 // Fills out->weights and returns their sum.
@@ -58,20 +84,15 @@ void KeepLargest(int32_t k, SamplingScratch& scratch, Candidates* out) {
 // Quickselect by weight: each round parts the undecided by a pivot and goes on with the side in
 // which the target is reached.
 void KeepLikeliest(double target, SamplingScratch& scratch, Candidates* out) {
-  const auto likelier = [&](int32_t a, int32_t b) {
-    return out->logits[a] != out->logits[b] ? out->logits[a] > out->logits[b] : a < b;
-  };
-  std::vector<int32_t>& order = scratch.order;
-  order.resize(out->tokens.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  std::vector<uint64_t>& order = RankKeys(*out, scratch);
   auto begin = order.begin();
   auto end = order.end();
   double before = 0.0;  // weight of what is kept for certain, [order.begin(), begin)
   while (end - begin > 1) {
     const auto middle = begin + (end - begin) / 2;
-    std::nth_element(begin, middle, end, likelier);
+    std::nth_element(begin, middle, end);
     double upper = 0.0;
-    for (auto it = begin; it != middle; ++it) upper += out->weights[*it];
+    for (auto it = begin; it != middle; ++it) upper += out->weights[RankIdx(*it)];
     if (before + upper >= target) {
       end = middle;
     } else {
@@ -80,10 +101,8 @@ void KeepLikeliest(double target, SamplingScratch& scratch, Candidates* out) {
     }
   }
   // The target is reached at *begin, the last one kept.
-  const int32_t last = *begin;
-  out->KeepIf([out, last, logit = out->logits[last]](size_t i) {
-    return out->logits[i] > logit || (out->logits[i] == logit && i <= static_cast<size_t>(last));
-  });
+  const uint64_t last = *begin;
+  out->KeepIf([out, last](size_t i) { return RankKey(out->logits[i], i) <= last; });
 }
 
 // The first index whose weights up to and with it exceed `target`; the last one of any weight if
@@ -130,11 +149,6 @@ void Candidates::Clear() {
   weights.clear();
 }
 
-void Candidates::Push(int32_t token, float logit) {
-  tokens.push_back(token);
-  logits.push_back(logit);
-}
-
 void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, Candidates* out) {
   // k blocks whose maxima reach the bound hold k logits that do.
   float bound = kNegativeInfinity;
@@ -146,6 +160,15 @@ void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, C
     bound = *kth;
   }
   GatherAtLeast(row, bound, out);
+}
+
+int32_t RankLargest(const Candidates& candidates, int32_t k, SamplingScratch& scratch,
+                    int32_t* ranked) {
+  std::vector<uint64_t>& order = RankKeys(candidates, scratch);
+  const auto count = static_cast<int32_t>(std::min<size_t>(k, order.size()));
+  std::partial_sort(order.begin(), order.begin() + count, order.end());
+  for (int32_t i = 0; i < count; ++i) ranked[i] = static_cast<int32_t>(RankIdx(order[i]));
+  return count;
 }
 
 bool HasFilter(const SamplingRow& settings, int32_t vocab_size) {

@@ -27,7 +27,6 @@ struct Candidates {
   std::vector<float> weights;  // exp((logit - maximum) / temperature)
 
   void Clear();
-  void Push(int32_t token, float logit);
   // Keeps candidate i where keep(i), in order.
   template <typename Predicate>
   void KeepIf(const Predicate& keep) {
@@ -52,12 +51,17 @@ struct SamplingScratch {
   std::vector<float> weights;
   std::vector<float> sums;
   std::vector<float> selection;
-  std::vector<int32_t> order;
+  std::vector<uint64_t> order;  // RankKeys
   Candidates candidates;
 };
 
 // At least the k largest logits of the row, weights empty. 1 <= k.
 void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, Candidates* out);
+
+// Writes the indices of the k largest candidates, largest first and equals by lower id, to
+// `ranked`. How many there are: fewer than k where there are fewer candidates.
+int32_t RankLargest(const Candidates& candidates, int32_t k, SamplingScratch& scratch,
+                    int32_t* ranked);
 
 // Whether the settings keep only some of the tokens.
 bool HasFilter(const SamplingRow& settings, int32_t vocab_size);

@@ -68,22 +68,14 @@ void FillTop(const ScannedRow& row, int32_t num_top, double log_sum, SamplingScr
   if (num_top <= 0) return;
   Candidates& candidates = scratch.candidates;
   GatherLargest(row, num_top, scratch, &candidates);
-  std::vector<int32_t>& order = scratch.order;
-  order.resize(candidates.tokens.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  const auto count = std::min<size_t>(num_top, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(count), order.end(),
-                    [&](int32_t a, int32_t b) {
-                      const float logit_a = candidates.logits[a];
-                      const float logit_b = candidates.logits[b];
-                      return logit_a != logit_b ? logit_a > logit_b : a < b;
-                    });
-  for (size_t i = 0; i < count; ++i) {
-    const float logit = candidates.logits[order[i]];
+  int32_t ranked[kLogprobsMax];
+  const int32_t count = RankLargest(candidates, num_top, scratch, ranked);
+  for (int32_t i = 0; i < count; ++i) {
+    const float logit = candidates.logits[ranked[i]];
     if (logit == kNegativeInfinity) break;
-    out->top_tokens[i] = candidates.tokens[order[i]];
+    out->top_tokens[i] = candidates.tokens[ranked[i]];
     out->top_logprobs[i] = static_cast<float>(logit - log_sum);
-    out->num_top = static_cast<int32_t>(i) + 1;
+    out->num_top = i + 1;
   }
 }
 

@@ -6,20 +6,6 @@ namespace {
 
 constexpr int kLanes = Vec::kLanes;
 constexpr float kLowestFloat = -3.402823466e38f;
-constexpr float kExponentMin = -87.0f;  // where Exp begins to clamp
-
-// `weight` where `exponent` is above kExponentMin, else zero.
-inline Vec ZeroIfNegligible(Vec weight, Vec exponent) {
-#if defined(GRAFT_ISA_AVX512)
-  const __mmask16 kept = _mm512_cmp_ps_mask(exponent.v, Vec::Set(kExponentMin).v, _CMP_GT_OQ);
-  return {_mm512_maskz_mov_ps(kept, weight.v)};
-#elif defined(GRAFT_ISA_AVX2)
-  const __m256 kept = _mm256_cmp_ps(exponent.v, Vec::Set(kExponentMin).v, _CMP_GT_OQ);
-  return {_mm256_and_ps(kept, weight.v)};
-#else
-  return {exponent.v > kExponentMin ? weight.v : 0.0f};
-#endif
-}
 
 inline Vec LoadUpTo(const float* p, int n) {
   return n < kLanes ? Vec::LoadPartial(p, n) : Vec::Load(p);
@@ -61,7 +47,7 @@ void WeighRow(const WeighRowArgs& args, Stream&) {
     for (int32_t i = begin; i < end; i += kLanes) {
       const int count = end - i < kLanes ? end - i : kLanes;
       const Vec exponent = (LoadUpTo(args.logits + i, count) - maximum) * inverse_temperature;
-      Vec weight = ZeroIfNegligible(Exp(exponent), exponent);
+      Vec weight = ExpOrZero(exponent);
       if (count < kLanes) {
         float lanes[kLanes] = {};
         weight.StorePartial(lanes, count);

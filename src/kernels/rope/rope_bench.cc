@@ -1,0 +1,50 @@
+// Queries and keys of TinyLlama-1.1B and Llama-2-7B, decode and prefill; read and written once.
+#include <string>
+#include <vector>
+
+#include "kernels/common/bench_data.h"
+#include "kernels/common/bench_ops.h"
+#include "kernels/rope/rope.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kPositions = 2048;
+
+void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& bench) {
+  const int64_t elements = num_tokens * num_heads * head_dim;
+  const int64_t bytes = elements * 8;
+  const int64_t num_copies = bench.num_copies(bytes);
+  Buffer x = BenchBuffer(DType::kF32, num_copies * elements);
+  // A rotation by the same angle everywhere, so that runs on runs keep their length.
+  Buffer cos(int64_t{kPositions} * head_dim / 2 * 4), sin(cos.bytes());
+  for (int64_t i = 0; i < cos.bytes() / 4; ++i) {
+    cos.as<float>()[i] = 0.8f;
+    sin.as<float>()[i] = 0.6f;
+  }
+  std::vector<int32_t> positions(num_tokens);
+  for (int64_t i = 0; i < num_tokens; ++i) positions[i] = static_cast<int32_t>(i % kPositions);
+  bench.Add(std::to_string(num_tokens) + " tokens, " + std::to_string(num_heads) + " heads of " +
+                std::to_string(head_dim),
+            {.bytes = static_cast<double>(bytes)}, [&](int64_t run) {
+              Rope({.x = x.as<float>() + run % num_copies * elements,
+                    .x_stride = int64_t{num_heads} * head_dim,
+                    .num_tokens = num_tokens,
+                    .num_heads = num_heads,
+                    .head_dim = head_dim,
+                    .positions = positions.data(),
+                    .cos = cos.as<float>(),
+                    .sin = sin.as<float>()},
+                   bench.stream());
+            });
+}
+
+}  // namespace
+
+void BenchRope(OpBench& bench) {
+  RunCase(8, 36, 64, bench);
+  RunCase(512, 36, 64, bench);
+  RunCase(512, 64, 128, bench);
+}
+
+}  // namespace graft

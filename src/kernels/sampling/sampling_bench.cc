@@ -1,0 +1,66 @@
+// Sampling a batch of rows, greedy and filtered, against one reading of the logits. Logits are
+// normal with a few dozen outstanding ones, as models' are.
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/common/bench_ops.h"
+#include "kernels/sampling/sampling.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+namespace {
+
+struct Case {
+  const char* name;
+  SamplingRow settings;
+};
+
+const Case kCases[] = {
+    {"greedy", {}},
+    {"greedy, 5 logprobs", {.num_logprobs = 5}},
+    {"temperature", {.temperature = 0.8f}},
+    {"top_k 40", {.temperature = 0.8f, .top_k = 40}},
+    {"top_p 0.9", {.temperature = 0.8f, .top_p = 0.9f}},
+    {"top_p 0.99, flat", {.temperature = 4.0f, .top_p = 0.99f}},
+    {"min_p 0.05", {.temperature = 0.8f, .min_p = 0.05f}},
+};
+
+void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench) {
+  const int64_t n = int64_t{num_rows} * vocab_size;
+  const int64_t num_copies = bench.num_copies(n * 4);
+  Buffer logits(num_copies * n * 4);
+  Random random(1);
+  for (int64_t i = 0; i < num_copies * n; ++i) {
+    const bool stands_out = random.Below(vocab_size) < 40;
+    logits.as<float>()[i] =
+        static_cast<float>(stands_out ? 5.0 + 10.0 * random.Uniform() : 2.5 * random.Normal());
+  }
+  std::vector<SamplingRow> rows(num_rows, c.settings);
+  std::vector<SampledToken> out(num_rows);
+  bench.Add(std::string(c.name) + ", " + std::to_string(num_rows) + " x vocabulary " +
+                std::to_string(vocab_size),
+            {.bytes = static_cast<double>(n * 4)}, [&](int64_t run) {
+              for (int32_t i = 0; i < num_rows; ++i) {
+                rows[i].seed = i;
+                rows[i].draw_idx = run;
+              }
+              Sample({.logits = logits.as<float>() + run % num_copies * n,
+                      .vocab_size = vocab_size,
+                      .rows = rows.data(),
+                      .out = out.data(),
+                      .num_rows = num_rows},
+                     bench.stream());
+            });
+}
+
+}  // namespace
+
+void BenchSampling(OpBench& bench) {
+  for (const Case& c : kCases) RunCase(c, 8, 32000, bench);
+  RunCase(kCases[0], 1, 32000, bench);
+  RunCase(kCases[0], 8, 151936, bench);
+  RunCase(kCases[4], 8, 151936, bench);
+}
+
+}  // namespace graft
