@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build_packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   libboost1.81-dev libcli11-dev libdnnl-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
-  libsqlite3-dev libssl-dev libutf8proc-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
+  libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
 test_packages=(
   clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev libgmock-dev openssl python3-venv
