@@ -52,7 +52,8 @@ def start_server(port):
 def complete(port, model, barrier):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.connect()
-    body = json.dumps({"model": model, "prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True})
+    body = json.dumps({"model": model, "prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0.8,
+                       "top_p": 0.95, "seed": 7, "ignore_eos": True})
     barrier.wait()
     connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
     reply = json.loads(connection.getresponse().read())

@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 
 build_packages=(
   g++ cmake ninja-build ccache pkg-config git python3
-  libboost1.81-dev libcli11-dev libdnnl-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
+  libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
 test_packages=(
-  clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev libgmock-dev openssl python3-venv
+  clang clang-format clang-tidy libclang-rt-14-dev libdnnl-dev libgtest-dev libgmock-dev openssl python3-venv
 )
 
 packages=("${build_packages[@]}")

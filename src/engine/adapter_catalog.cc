@@ -221,8 +221,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder() {
   for (const fs::path& folder : folders) {
     const std::string name = folder.filename().string();
     if (Find(name).ok()) continue;  // the registry's choice for this name stands
-    const Status status =
-        LoadLocked(name, name, /*replace=*/false, /*remember=*/false).status();
+    const Status status = LoadLocked(name, name, /*replace=*/false, /*remember=*/false).status();
     if (status.ok()) {
       ++report.num_loaded;
     } else {
