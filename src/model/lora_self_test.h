@@ -1,6 +1,7 @@
 // The numeric self-test of an adapter at load: the kernels' low-rank path over the converted
-// weights against a merged reference, computed in double from the file's own tensors. Catches a
-// wrong layout, scale, transposition or conversion before a client sees it. Any thread.
+// weights against a merged reference, computed in double from the file's own tensors and the
+// config's own ranks and scales. Catches a wrong layout, scale or transposition before a client
+// sees it. Any thread.
 #pragma once
 
 #include "base/status.h"

@@ -129,7 +129,9 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
                         ShapeText({module.out, module.in}) + ", with rank " +
                         std::to_string(target.rank) + " takes " + ShapeText(wanted);
   const size_t rank_dim = is_a ? 0 : 1;
-  if (shape.size() != 2 || shape[1 - rank_dim] == wanted[1 - rank_dim]) {
+  if (shape.size() != 2) {
+    message += ": it is not a matrix";
+  } else if (shape[1 - rank_dim] == wanted[1 - rank_dim]) {
     message += ": the file does not hold the rank that adapter_config.json gives (r, rank_pattern)";
   } else {
     message += ": the adapter was made for another base";

@@ -10,6 +10,9 @@
 namespace graft {
 namespace {
 
+// Of all objects of the file together.
+constexpr int64_t kKeysMax = 2 * kPeftPatternKeysMax + 1024;
+
 // What PEFT does with a key that this file does not read into PeftConfig.
 enum class KeyKind : unsigned char {
   kRead,       // read below
@@ -346,7 +349,16 @@ Result<PeftConfig> ParsePeftConfig(std::string_view text) {
   // Checks syntax, depth and UTF-8; but the order of rank_pattern's keys counts, and Json sorts.
   const Result<Json> checked = ParseJson(text);
   if (!checked.ok()) return checked.status();
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  // OrderedJson looks keys up one by one: too many of them would take minutes.
+  int64_t num_keys = 0;
+  const auto count_keys = [&num_keys](int, OrderedJson::parse_event_t event, const OrderedJson&) {
+    return event != OrderedJson::parse_event_t::key || ++num_keys <= kKeysMax;
+  };
+  const OrderedJson json = OrderedJson::parse(text, count_keys, /*allow_exceptions=*/false);
+  if (num_keys > kKeysMax) {
+    return ResourceExhaustedError("the config has " + std::to_string(num_keys) +
+                                  " keys, the limit is " + std::to_string(kKeysMax));
+  }
   CHECK(!json.is_discarded()) << "parsed once already";
   return ReadConfig(json);
 }

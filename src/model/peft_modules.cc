@@ -16,9 +16,15 @@ namespace {
 // PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
 constexpr std::array<std::string_view, 2> kUnservedModules = {"lm_head", "model.embed_tokens"};
 
-// Matching a hostile config costs about this many steps in all (well under a second), whatever the
-// number of its regexes.
+// A hostile config's matches together cost about this many steps (well under a second), or the
+// least that honest patterns need where there are many: hence the limit on their number.
 constexpr uint64_t kStepsTotal = 30'000'000;
+constexpr size_t kRegexesMax = 128;  // of a rank_pattern, an alpha_pattern or a layers_pattern
+
+Status TooManyRegexes(std::string_view key) {
+  return ResourceExhaustedError("\"" + std::string(key) + "\" has more than " +
+                                std::to_string(kRegexesMax) + " regexes");
+}
 
 uint32_t StepsPerMatch(uint64_t num_matches) {
   // A path is some 40 bytes: honest patterns need hundreds of steps.
@@ -80,6 +86,8 @@ class PatternKey {
     return made;
   }
 
+  bool is_regex() const { return regex_.has_value(); }
+
   Result<bool> Matches(std::string_view path) const {
     if (regex_.has_value()) return regex_->PrefixMatch(path);
     if (path.size() < plain_.size()) return false;
@@ -127,9 +135,12 @@ class PatternTable {
                                    uint64_t num_paths) {
     PatternTable table;
     table.name_ = name;
+    size_t num_regexes = 0;
     for (const auto& [key, value] : pattern) {
       Result<PatternKey> made = PatternKey::Make(key, num_paths * pattern.size());
       if (!made.ok()) return made.status().WithContext(table.Where(key));
+      num_regexes += made->is_regex();
+      if (num_regexes > kRegexesMax) return TooManyRegexes(name);
       table.rows_.push_back({std::move(made).value(), key, value});
     }
     return table;
@@ -164,6 +175,7 @@ class LayerFilter {
     LayerFilter filter;
     filter.layers_ = config.layers_to_transform;
     std::sort(filter.layers_.begin(), filter.layers_.end());
+    if (config.layers_pattern.size() > kRegexesMax) return TooManyRegexes("layers_pattern");
     const uint32_t steps = StepsPerMatch(num_paths * config.layers_pattern.size());
     for (const std::string& pattern : config.layers_pattern) {
       Result<PythonRegex> regex =
@@ -182,9 +194,11 @@ class LayerFilter {
       if (!matches.ok()) return matches.status().WithContext("\"layers_pattern\"");
       if (!*matches) continue;
       const std::optional<std::string_view> text = pattern.Group("idx", path);
-      int64_t found = -1;
-      if (text.has_value()) std::from_chars(text->data(), text->data() + text->size(), found);
-      return Has(found);
+      // As PEFT: a match that found no index (an alternative without one) keeps no layer.
+      if (!text.has_value()) return false;
+      int64_t found = 0;
+      const auto parsed = std::from_chars(text->data(), text->data() + text->size(), found);
+      return parsed.ec == std::errc() && Has(found);
     }
     return false;
   }

@@ -1,0 +1,135 @@
+#include "executor/adapter_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/adapter_test_util.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::LoraTestTensors;
+using testing::OddModel;
+using testing::Peft;
+using testing::PeftJson;
+using testing::SafetensorsBytes;
+using testing::SourcePath;
+using testing::TempDir;
+using testing::TestTensor;
+using testing::WriteAdapter;
+
+class AdapterBackendTest : public ::testing::Test {
+ protected:
+  // A folder with a config and random weights that fit it.
+  std::string Folder(const std::string& name, const std::string& extra = "") {
+    const std::string path = dir_.File(name);
+    WriteAdapter(path, PeftJson(extra), SafetensorsBytes(LoraTestTensors(Peft(extra), model_)));
+    return path;
+  }
+  std::string Refusal(const std::string& path) {
+    const Result<AdapterFacts> facts = backend_.Load(0, path);
+    return facts.ok() ? "accepted" : facts.status().ToString();
+  }
+
+  const ModelConfig model_ = OddModel();
+  const TempDir dir_;
+  LoraStore store_{model_, 2};
+  LoraAdapterBackend backend_{model_, DType::kF32, store_};
+};
+
+TEST_F(AdapterBackendTest, LoadsServesAndFrees) {
+  const std::string path = Folder("a", R"("r": 6, "lora_alpha": 9)");
+  const Result<AdapterFacts> facts = backend_.Load(1, path);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->hash, *backend_.Hash(path));
+  EXPECT_EQ(facts->hash.size(), 64u);
+  EXPECT_EQ(facts->base_model, "test/base");
+  EXPECT_EQ(facts->rank_max, 6);
+  EXPECT_EQ(facts->bytes, store_.bytes());
+  const LoraMatrix& q = store_.matrices(2, LoraModule::kQ)[store_.matrices_stride()];
+  EXPECT_EQ(q.rank, 6);
+  EXPECT_EQ(q.scale, 1.5f);
+  backend_.Free(1);
+  EXPECT_EQ(store_.num_loaded(), 0);
+}
+
+TEST_F(AdapterBackendTest, ContentIsIdentity) {
+  const std::string hash = *backend_.Hash(Folder("a"));
+  EXPECT_EQ(*backend_.Hash(Folder("b")), hash);
+  EXPECT_NE(*backend_.Hash(Folder("a", R"("lora_alpha": 9)")), hash);
+  // Hash alone does not judge: Load does.
+  WriteAdapter(dir_.File("junk"), "junk", "junk");
+  EXPECT_TRUE(backend_.Hash(dir_.File("junk")).ok());
+  EXPECT_THAT(backend_.Hash(dir_.File("nowhere")).status().ToString(), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(AdapterBackendTest, AFailedLoadLeavesTheSlotAsItWas) {
+  ASSERT_TRUE(backend_.Load(0, Folder("good")).ok());
+  const LoraMatrix before = *store_.matrices(0, LoraModule::kQ);
+  std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
+  tensors.pop_back();
+  WriteAdapter(dir_.File("bad"), PeftJson(), SafetensorsBytes(tensors));
+  EXPECT_THAT(Refusal(dir_.File("bad")), HasSubstr("is missing"));
+  EXPECT_EQ(store_.matrices(0, LoraModule::kQ)->a_rows, before.a_rows);
+  EXPECT_EQ(store_.num_loaded(), 1);
+}
+
+TEST_F(AdapterBackendTest, ErrorsCarryThePathAndTheReason) {
+  const std::string weights = SafetensorsBytes(LoraTestTensors(Peft(), model_));
+  const std::string path = dir_.File("x");
+  WriteAdapter(path, PeftJson(R"("use_dora": true)"), weights);
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr("UNIMPLEMENTED: " + path + "/adapter_config.json: "),
+                                   HasSubstr("\"use_dora\" = true")));
+  WriteAdapter(path, "{", weights);
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr(path), HasSubstr("not valid JSON")));
+  WriteAdapter(path, PeftJson(R"("target_modules": ["c_attn"])"), weights);
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr(path), HasSubstr("\"c_attn\"")));
+  WriteAdapter(path, PeftJson(R"("r": 8)"), weights);
+  EXPECT_THAT(Refusal(path),
+              AllOf(HasSubstr(path), HasSubstr("has shape [4, 21]"), HasSubstr("takes [8, 21]")));
+  WriteAdapter(path, PeftJson(), weights.substr(0, weights.size() - 1));
+  EXPECT_THAT(Refusal(path), HasSubstr(path + "/adapter_model.safetensors"));
+  WriteAdapter(path, PeftJson(), weights);
+  EXPECT_EQ(Refusal(path), "accepted");
+  std::filesystem::rename(path + "/adapter_model.safetensors", path + "/adapter_model.bin");
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr(path), HasSubstr("adapter_model.bin")));
+  EXPECT_THAT(Refusal(dir_.File("nowhere")), HasSubstr("nowhere/adapter_config.json"));
+}
+
+TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
+  std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
+  for (TestTensor& tensor : tensors) {
+    tensor.data = testing::BytesOf(std::vector<float>(tensor.data.size() / 4, 1e30f));
+  }
+  WriteAdapter(dir_.File("huge"), PeftJson(), SafetensorsBytes(tensors));
+  EXPECT_THAT(Refusal(dir_.File("huge")), AllOf(HasSubstr("INTERNAL"), HasSubstr("self-test of")));
+}
+
+TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
+  const std::string path = SourcePath("demo/adapters/burroughs");
+  const ModelConfig demo = *LoadModelConfig(SourcePath("demo/base"));
+  const Result<OrderedJson> facts = InspectAdapter(path, demo, DType::kBF16);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ((*facts)["path"], path);
+  EXPECT_EQ((*facts)["hash"], *backend_.Hash(path));
+  EXPECT_EQ((*facts)["rank_max"], 16);
+  EXPECT_EQ((*facts)["served_dtype"], "bf16");
+  EXPECT_EQ((*facts)["layers"], OrderedJson::parse(R"({"first": 0, "last": 11, "count": 12})"));
+  EXPECT_EQ((*facts)["modules"].size(), 7u);
+  EXPECT_EQ((*facts)["modules"]["q_proj"],
+            OrderedJson::parse(R"({"ranks": [4, 16], "scales": [1.0, 4.0], "layers": 12})"));
+  EXPECT_EQ((*facts)["modules"]["down_proj"],
+            OrderedJson::parse(R"({"ranks": [8], "scales": [4.0], "layers": 12})"));
+  const Result<OrderedJson> carroll =
+      InspectAdapter(SourcePath("demo/adapters/carroll"), demo, DType::kF32);
+  ASSERT_TRUE(carroll.ok());
+  EXPECT_EQ((*carroll)["layers"], OrderedJson::parse(R"({"first": 4, "last": 11, "count": 8})"));
+  // Refused as a load would be: an adapter of the demo model on another base.
+  EXPECT_THAT(InspectAdapter(path, model_, DType::kF32).status().message(),
+              AllOf(HasSubstr(path), HasSubstr("another base")));
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,88 @@
+#include "model/adapter_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/adapter_test_util.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::SourcePath;
+using testing::TempDir;
+using testing::WriteAdapter;
+using testing::WriteFile;
+
+const std::string kConfig = "{\"r\": 8}\n";
+const std::string kWeights = std::string("\x00\x01\x02\xff", 4) + "weights";
+
+std::string HashOf(const std::string& path) {
+  const Result<AdapterFolder> folder = ReadAdapterFolder(path);
+  return folder.ok() ? AdapterHash(*folder) : folder.status().ToString();
+}
+
+// Python: sha256(pack('<Q', len(config)) + config + pack('<Q', len(weights)) + weights).
+TEST(AdapterFolderTest, HashIsTheDocumentedOne) {
+  const TempDir dir;
+  WriteAdapter(dir.File("a"), kConfig, kWeights);
+  EXPECT_EQ(HashOf(dir.File("a")),
+            "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
+  EXPECT_EQ(AdapterHash({}), "374708fff7719dd5979ec875d56cd2286f6d3cf7ec317a3b25632aab28ec37bb");
+  EXPECT_EQ(HashOf(SourcePath("demo/adapters/austen")),
+            "e44105a4950b89c2b2fbd0fb4962b9fd6c0aba557c5843546f801bcfa7c99179");
+  EXPECT_EQ(HashOf(SourcePath("demo/adapters/montgomery")),
+            "abde079c52075be5ec3a001ee74f87e3a293432b0530668631780c06aa44ba34");
+}
+
+TEST(AdapterFolderTest, HashIsOfTheContentAlone) {
+  const TempDir dir;
+  WriteAdapter(dir.File("a"), kConfig, kWeights);
+  WriteAdapter(dir.File("another name"), kConfig, kWeights);
+  WriteFile(dir.File("another name") + "/README.md", "a model card is no part of an adapter");
+  const std::string hash = HashOf(dir.File("a"));
+  EXPECT_EQ(HashOf(dir.File("another name")), hash);
+  EXPECT_EQ(HashOf(dir.File("a") + "/"), hash);
+
+  WriteAdapter(dir.File("b"), kConfig + " ", kWeights);
+  EXPECT_NE(HashOf(dir.File("b")), hash);
+  WriteAdapter(dir.File("c"), kConfig, kWeights + std::string(1, '\0'));
+  EXPECT_NE(HashOf(dir.File("c")), hash);
+  // A byte that moves from one file to the other.
+  WriteAdapter(dir.File("d"), kConfig + kWeights.substr(0, 1), kWeights.substr(1));
+  EXPECT_NE(HashOf(dir.File("d")), hash);
+  WriteAdapter(dir.File("e"), kWeights, kConfig);
+  EXPECT_NE(HashOf(dir.File("e")), hash);
+}
+
+TEST(AdapterFolderTest, MissingFilesAreNamed) {
+  const TempDir dir;
+  EXPECT_THAT(HashOf(dir.File("nowhere")),
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("nowhere/adapter_config.json")));
+  WriteFile(dir.File("adapter_config.json"), kConfig);
+  EXPECT_THAT(HashOf(dir.path()),
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("adapter_model.safetensors")));
+}
+
+TEST(AdapterFolderTest, PicklesAreRefusedWithTheWayOut) {
+  const TempDir dir;
+  WriteFile(dir.File("adapter_config.json"), kConfig);
+  WriteFile(dir.File("adapter_model.bin"), "pickle");
+  EXPECT_THAT(HashOf(dir.path()),
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(dir.path()),
+                    HasSubstr("adapter_model.bin"), HasSubstr("safe_serialization=True")));
+  // Beside safetensors it is ignored, as PEFT does.
+  WriteFile(dir.File("adapter_model.safetensors"), kWeights);
+  EXPECT_EQ(HashOf(dir.path()), "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
+}
+
+TEST(AdapterFolderTest, AHugeConfigIsRefused) {
+  const TempDir dir;
+  WriteAdapter(dir.path(), std::string(kPeftConfigBytesMax + 1, ' '), kWeights);
+  EXPECT_THAT(HashOf(dir.path()),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("adapter_config.json")));
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,100 @@
+// What the adapter tests share: a small model of odd sizes, and adapters for it made by hand. Test
+// code only.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "model/config.h"
+#include "model/lora_weights.h"
+#include "model/peft_config.h"
+#include "model/peft_modules.h"
+#include "model/safetensors.h"
+#include "model/test_util.h"
+
+namespace graft::testing {
+
+// No two projections share a shape but k with v and gate with up; nothing is a multiple of a SIMD
+// register.
+inline ModelConfig OddModel() {
+  ModelConfig config;
+  config.name_or_path = "test/odd";
+  config.vocab_size = 11;
+  config.hidden_size = 21;
+  config.intermediate_size = 37;
+  config.num_layers = 3;
+  config.num_heads = 3;
+  config.num_kv_heads = 1;
+  config.head_dim = 10;
+  config.context_tokens_max = 16;
+  config.layer_windows = {0, 0, 0};
+  return config;
+}
+
+// The least config, rank 4 and scale 2 on q and v, with `extra` ("key": value, ...) laid over it.
+inline std::string PeftJson(std::string_view extra = "") {
+  OrderedJson json = OrderedJson::parse(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM",
+      "base_model_name_or_path": "test/base", "r": 4, "lora_alpha": 8,
+      "target_modules": ["q_proj", "v_proj"]})");
+  json.update(OrderedJson::parse("{" + std::string(extra) + "}"));
+  return json.dump();
+}
+
+inline PeftConfig Peft(std::string_view extra = "") { return *ParsePeftConfig(PeftJson(extra)); }
+
+inline std::string RandomElements(const std::string& dtype, int64_t n, Random& random) {
+  std::vector<float> values(n);
+  for (float& value : values) value = 0.2f * static_cast<float>(random.Normal());
+  if (dtype == "F32") return BytesOf(values);
+  CHECK(dtype == "BF16" || dtype == "F16") << dtype;
+  std::string bytes(static_cast<size_t>(n) * 2, '\0');
+  ConvertElements(DType::kF32, values.data(), dtype == "F16" ? DType::kF16 : DType::kBF16,
+                  bytes.data(), n);
+  return bytes;
+}
+
+// A and B of every module that the config targets, random, sorted by name.
+inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const ModelConfig& model,
+                                               const std::string& dtype = "F32",
+                                               uint64_t seed = 1) {
+  Random random(seed);
+  std::vector<TestTensor> tensors;
+  const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model.num_layers);
+  for (const LoraTarget& target : targets) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+      const std::vector<int64_t> dims = side == LoraSide::kA
+                                            ? std::vector<int64_t>{target.rank, shape.in}
+                                            : std::vector<int64_t>{shape.out, target.rank};
+      tensors.push_back({LoraTensorName(target.layer, target.module, side), dtype, dims,
+                         RandomElements(dtype, dims[0] * dims[1], random)});
+    }
+  }
+  return tensors;
+}
+
+inline TestTensor& FindTensor(std::vector<TestTensor>& tensors, std::string_view name) {
+  for (TestTensor& tensor : tensors) {
+    if (tensor.name == name) return tensor;
+  }
+  CHECK(false) << "no tensor " << name;
+  __builtin_unreachable();
+}
+
+inline SafetensorsFile FileOf(const std::vector<TestTensor>& tensors) {
+  return *SafetensorsFile::FromBytes(SafetensorsBytes(tensors), "adapter_model.safetensors");
+}
+
+// A PEFT folder with these two files.
+inline void WriteAdapter(const std::string& dir, std::string_view config,
+                         std::string_view weights) {
+  std::filesystem::create_directories(dir);
+  WriteFile(dir + "/adapter_config.json", config);
+  WriteFile(dir + "/adapter_model.safetensors", weights);
+}
+
+}  // namespace graft::testing

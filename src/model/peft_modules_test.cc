@@ -1,0 +1,351 @@
+#include "model/peft_modules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/file.h"
+#include "model/adapter_test_util.h"
+#include "model/python_regex.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Peft;
+using testing::SourcePath;
+
+constexpr int32_t kLayers = 12;
+
+std::vector<LoraTarget> Targets(std::string_view extra, int32_t num_layers = kLayers) {
+  const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(Peft(extra), num_layers);
+  CHECK(targets.ok()) << targets.status().ToString();
+  return *targets;
+}
+
+std::string Refusal(std::string_view extra) {
+  const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(Peft(extra), kLayers);
+  return targets.ok() ? "accepted" : targets.status().ToString();
+}
+
+// "q k v o gate up down" of what is targeted anywhere, in our order.
+std::string Modules(std::string_view extra) {
+  std::set<LoraModule> modules;
+  for (const LoraTarget& target : Targets(extra)) modules.insert(target.module);
+  std::string text;
+  for (const LoraModule module : modules) {
+    const std::string_view name = LoraModuleName(module);
+    text += (text.empty() ? "" : " ") + std::string(name.substr(0, name.find('_')));
+  }
+  return text;
+}
+
+std::vector<int> Layers(std::string_view extra) {
+  std::set<int> layers;
+  for (const LoraTarget& target : Targets(extra)) layers.insert(target.layer);
+  return {layers.begin(), layers.end()};
+}
+
+LoraTarget At(const std::vector<LoraTarget>& targets, int32_t layer, LoraModule module) {
+  for (const LoraTarget& target : targets) {
+    if (target.layer == layer && target.module == module) return target;
+  }
+  return {};  // rank 0: not targeted
+}
+
+TEST(LoraModuleTest, PathsRoundTrip) {
+  for (const int32_t layer : {0, 7, 10, 1023}) {
+    for (const LoraModule module : kAllLoraModules) {
+      const auto address = ParseLoraModulePath(LoraModulePath(layer, module));
+      ASSERT_TRUE(address.has_value());
+      EXPECT_EQ(address->layer, layer);
+      EXPECT_EQ(address->module, module);
+    }
+  }
+  EXPECT_EQ(LoraModulePath(3, LoraModule::kQ), "model.layers.3.self_attn.q_proj");
+  EXPECT_EQ(LoraModulePath(0, LoraModule::kDown), "model.layers.0.mlp.down_proj");
+  for (const std::string path :
+       {"", "model.layers.", "model.layers.x.self_attn.q_proj", "model.layers.-1.self_attn.q_proj",
+        "model.layers.03.self_attn.q_proj", "model.layers.3self_attn.q_proj",
+        "model.layers.3.mlp.q_proj", "model.layers.3.self_attn.q_proj.x", "model.layers.3.",
+        "model.layers.99999999999.self_attn.q_proj", "layers.3.self_attn.q_proj"}) {
+    EXPECT_FALSE(ParseLoraModulePath(path).has_value()) << path;
+  }
+}
+
+TEST(PeftModulesTest, TargetsAscendAndCarryRankAndScale) {
+  const std::vector<LoraTarget> targets = Targets("", 2);
+  ASSERT_EQ(targets.size(), 4u);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    EXPECT_EQ(targets[i].layer, static_cast<int32_t>(i / 2));
+    EXPECT_EQ(targets[i].module, i % 2 == 0 ? LoraModule::kQ : LoraModule::kV);
+    EXPECT_EQ(targets[i].rank, 4);
+    EXPECT_EQ(targets[i].scale, 2.0f);
+  }
+}
+
+TEST(PeftModulesTest, ANameIsAPathOrItsEndAfterADot) {
+  EXPECT_EQ(Modules(R"("target_modules": ["down_proj", "o_proj"])"), "o down");
+  EXPECT_EQ(Modules(R"("target_modules": ["mlp.up_proj"])"), "up");
+  const std::vector<LoraTarget> one =
+      Targets(R"("target_modules": ["model.layers.3.self_attn.k_proj"])");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].layer, 3);
+  EXPECT_EQ(one[0].module, LoraModule::kK);
+  EXPECT_THAT(Layers(R"("target_modules": ["1.self_attn.k_proj"])"), ElementsAre(1));  // not 11
+  // Not an end after a dot; not a regex either.
+  for (const std::string name : {"proj", "_proj", "q_pro", "self_attn", "layers.0", "", ".*q_proj",
+                                 "q_proj.", "layers.12.self_attn.q_proj", "query_key_value"}) {
+    EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
+                AllOf(HasSubstr("INVALID_ARGUMENT"),
+                      HasSubstr("\"target_modules\" names \"" + name + "\"")));
+  }
+}
+
+TEST(PeftModulesTest, ARegexMatchesTheWholePath) {
+  EXPECT_EQ(Modules(R"x("target_modules": ".*\\.(q_proj|v_proj)")x"), "q v");
+  EXPECT_EQ(Modules(R"("target_modules": ".*self_attn.*")"), "q k v o");
+  EXPECT_THAT(Layers(R"("target_modules": "model\\.layers\\.(2|1\\d)\\..*_proj")"),
+              ElementsAre(2, 10, 11));
+  EXPECT_THAT(Layers(R"("target_modules": "(?i)MODEL\\.layers\\.4\\..*")"), ElementsAre(4));
+  EXPECT_EQ(Modules(R"("target_modules": ".*(?<!k)(?<!v)_proj")"), "q o gate up down");
+  // re.fullmatch: neither an end nor a beginning is enough.
+  EXPECT_THAT(Refusal(R"("target_modules": "q_proj")"), HasSubstr("matches no projection"));
+  EXPECT_THAT(Refusal(R"("target_modules": "model\\.layers")"), HasSubstr("no projection"));
+  EXPECT_THAT(Refusal(R"("target_modules": "")"), HasSubstr("matches no projection"));
+  // It backtracks into the longer alternative for the whole match.
+  EXPECT_EQ(Modules(R"("target_modules": ".*\\.q|.*\\.q_proj")"), "q");
+}
+
+TEST(PeftModulesTest, AllLinear) {
+  EXPECT_EQ(Targets(R"("target_modules": "all-linear")").size(), 7u * kLayers);
+  EXPECT_EQ(
+      Modules(R"("target_modules": "all-linear", "exclude_modules": ["k_proj", "mlp.up_proj"])"),
+      "q v o gate down");
+}
+
+TEST(PeftModulesTest, Exclusion) {
+  EXPECT_EQ(Modules(R"("exclude_modules": ["v_proj"])"), "q");
+  EXPECT_EQ(Modules(R"("exclude_modules": "q_proj")"), "q v");  // a regex, the whole path
+  EXPECT_EQ(Modules(R"("exclude_modules": ".*q_proj")"), "v");
+  EXPECT_EQ(Modules(R"("exclude_modules": ["nothing_like_it"])"), "q v");
+  EXPECT_EQ(Targets(R"("exclude_modules": ["layers.0.self_attn.q_proj"])").size(), 23u);
+  EXPECT_THAT(Refusal(R"("exclude_modules": ["q_proj", "v_proj"])"), HasSubstr("no projection"));
+  EXPECT_THAT(Refusal(R"("exclude_modules": "(")"),
+              AllOf(HasSubstr("exclude_modules"), HasSubstr("not a valid regex")));
+}
+
+TEST(PeftModulesTest, WhatCannotBeAdaptedIsNamed) {
+  for (const std::string name : {"lm_head", "embed_tokens", "model.embed_tokens"}) {
+    EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("target_modules"), HasSubstr(name)));
+  }
+  EXPECT_THAT(Refusal(R"("target_modules": ".*")"),
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("lm_head")));
+  EXPECT_THAT(Refusal(R"x("target_modules": ".*(q_proj|embed_tokens)")x"),
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("embed_tokens")));
+  EXPECT_EQ(
+      Targets(R"("target_modules": ".*", "exclude_modules": ["lm_head", "embed_tokens"])").size(),
+      7u * kLayers);
+}
+
+TEST(PeftModulesTest, LayersToTransform) {
+  EXPECT_THAT(Layers(R"("layers_to_transform": [9, 2, 2])"), ElementsAre(2, 9));
+  EXPECT_THAT(Layers(R"("layers_to_transform": 11)"), ElementsAre(11));
+  EXPECT_EQ(Layers(R"("layers_to_transform": [])").size(), 12u);
+  EXPECT_THAT(Layers(R"("layers_to_transform": [1, 12, 400])"), ElementsAre(1));
+  EXPECT_THAT(Refusal(R"("layers_to_transform": [12])"), HasSubstr("no projection"));
+  EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": "layers")"), ElementsAre(3));
+  EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": ["h", "lay\\w+"])"),
+              ElementsAre(3));
+  EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": [])"), ElementsAre(3));
+  EXPECT_THAT(Refusal(R"("layers_to_transform": [3], "layers_pattern": "blocks")"),
+              HasSubstr("no projection"));
+  // A name that is a whole path holds whatever its layer.
+  EXPECT_THAT(Layers(R"("layers_to_transform": [3],
+                        "target_modules": ["v_proj", "model.layers.7.self_attn.q_proj"])"),
+              ElementsAre(3, 7));
+  // The pattern stands in PEFT's regex without a group around it: its first half finds no index.
+  EXPECT_THAT(Refusal(R"("layers_to_transform": [-1, 3], "layers_pattern": "model|h")"),
+              HasSubstr("no projection"));
+}
+
+// As PEFT: re.match of `(.*\.)?(key)$`, the first key of the file that matches.
+TEST(PeftModulesTest, PatternKeys) {
+  const auto rank = [](const std::string& pattern, int32_t layer, LoraModule module) {
+    return At(Targets(R"("target_modules": "all-linear", "rank_pattern": )" + pattern), layer,
+              module)
+        .rank;
+  };
+  using enum LoraModule;
+  EXPECT_EQ(rank(R"({"q_proj": 7})", 0, kQ), 7);
+  EXPECT_EQ(rank(R"({"q_proj": 7})", 0, kK), 4);
+  EXPECT_EQ(rank(R"({"proj": 7})", 0, kQ), 4);  // no dot before it
+  EXPECT_EQ(rank(R"({"": 7})", 0, kQ), 4);
+  EXPECT_EQ(rank(R"({"self_attn.q_proj": 7})", 5, kQ), 7);
+  EXPECT_EQ(rank(R"({"self_attn": 7})", 5, kQ), 4);  // not the path's end
+  EXPECT_EQ(rank(R"({"model.layers.5.self_attn.q_proj": 7})", 5, kQ), 7);
+  EXPECT_EQ(rank(R"({"model.layers.5.self_attn.q_proj": 7})", 4, kQ), 4);
+  EXPECT_EQ(rank(R"({"layers\\.1\\.self_attn\\.q_proj": 7})", 1, kQ), 7);
+  EXPECT_EQ(rank(R"({"layers\\.1\\.self_attn\\.q_proj": 7})", 11, kQ), 4);
+  EXPECT_EQ(rank(R"({"1.self_attn.q_proj": 7})", 11, kQ), 4);
+  EXPECT_EQ(rank(R"({".1.self_attn.q_proj": 7})", 11, kQ), 7);
+  EXPECT_EQ(rank(R"({".1.self_attn.q_proj": 7})", 1, kQ), 4);  // "s.1." has no dot before it
+  EXPECT_EQ(rank(R"({"s.1.self_attn.q_proj": 7})", 1, kQ), 4);
+  EXPECT_EQ(rank(R"({"self.attn.q_proj": 7})", 1, kQ), 7);    // a dot is any character,
+  EXPECT_EQ(rank(R"({"self\\.attn.q_proj": 7})", 1, kQ), 4);  // unless it is escaped
+  EXPECT_EQ(rank(R"({"(q|k)_proj": 7})", 1, kK), 7);
+  EXPECT_EQ(rank(R"({"q_proj|k_proj": 7})", 1, kK), 7);
+  EXPECT_EQ(rank(R"({".*1.*": 7})", 10, kDown), 7);
+  EXPECT_EQ(rank(R"({".*1.*": 7})", 9, kDown), 4);
+  EXPECT_EQ(rank(R"({"^model.*q_proj": 7})", 9, kQ), 7);
+  EXPECT_EQ(rank(R"({"^q_proj": 7})", 9, kQ), 4);
+  EXPECT_EQ(rank(R"({"layers.([0-4])\\..*": 7})", 4, kUp), 7);
+  EXPECT_EQ(rank(R"({"layers.([0-4])\\..*": 7})", 5, kUp), 4);
+  // The file's order decides, for plain keys and regexes alike.
+  EXPECT_EQ(rank(R"({"q_proj": 7, "layers.0.self_attn.q_proj": 9})", 0, kQ), 7);
+  EXPECT_EQ(rank(R"({"layers.0.self_attn.q_proj": 9, "q_proj": 7})", 0, kQ), 9);
+  EXPECT_EQ(rank(R"({"z.*|.*q_proj": 7, "a|q_proj": 9})", 0, kQ), 7);
+}
+
+TEST(PeftModulesTest, ScaleIsAlphaOverRankOrItsRoot) {
+  const std::string patterns =
+      R"("rank_pattern": {"q_proj": 16}, "alpha_pattern": {"v_proj": 3, "q_proj": 5})";
+  std::vector<LoraTarget> targets = Targets(patterns);
+  EXPECT_FLOAT_EQ(At(targets, 0, LoraModule::kQ).scale, 5.0f / 16);
+  EXPECT_FLOAT_EQ(At(targets, 0, LoraModule::kV).scale, 3.0f / 4);
+  targets = Targets(patterns + R"(, "use_rslora": true)");
+  EXPECT_FLOAT_EQ(At(targets, 0, LoraModule::kQ).scale, 5.0f / 4);
+  EXPECT_FLOAT_EQ(At(targets, 0, LoraModule::kV).scale, 3.0f / 2);
+  EXPECT_EQ(Targets(R"("lora_alpha": 0)")[0].scale, 0.0f);
+  EXPECT_EQ(Targets(R"("lora_alpha": -8)")[0].scale, -2.0f);
+  EXPECT_THAT(Refusal(R"("lora_alpha": 1e300)"),
+              AllOf(HasSubstr("lora_alpha"), HasSubstr("not finite")));
+}
+
+TEST(PeftModulesTest, RegexesThatPythonReadsOtherwiseAreRefused) {
+  struct Case {
+    std::string json_pattern;
+    std::string named;
+  };
+  const Case cases[] = {
+      {R"((?R))", "(?R)"},         {R"((*ACCEPT))", "(*"},    {R"(\\K.*)", "\\K"},
+      {R"(\\Qa\\E)", "\\Q"},       {R"([[:alpha:]]+)", "[:"}, {R"(a{,3})", "{"},
+      {R"(.*(?i)q_proj)", "(?i)"}, {R"((?s:.)*)", "(?s:"},    {R"(\\h)", "\\h"},
+      {R"((?<name>a))", "(?<n"},   {R"(\\12)", "\\1"},        {R"(\\x{41})", "\\x"},
+      {R"((?(1)a|b))", "(?(1"},    {R"(a{1)", "{"},           {R"(\\p{L})", "\\p"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_THAT(Refusal("\"target_modules\": \"" + c.json_pattern + "\""),
+                AllOf(HasSubstr("UNIMPLEMENTED: \"target_modules\""), HasSubstr(c.named)))
+        << c.json_pattern;
+  }
+  for (const std::string bad : {"(", ")", "[a", "a**", "*", "(?P<a>x)(?P<a>y)", "a\\\\"}) {
+    EXPECT_THAT(Refusal("\"target_modules\": \"" + bad + "\""),
+                AllOf(HasSubstr("INVALID_ARGUMENT: \"target_modules\""), HasSubstr("regex")))
+        << bad;
+    EXPECT_THAT(Refusal("\"rank_pattern\": {\"" + bad + "\": 8}"),
+                AllOf(HasSubstr("\"rank_pattern\" key"), HasSubstr("regex")))
+        << bad;
+  }
+}
+
+TEST(PeftModulesTest, HostileRegexesAreBounded) {
+  EXPECT_THAT(Refusal(R"("target_modules": "(.*)*(.*)*(.*)*[X-Z]")"),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("too many steps")));
+  EXPECT_THAT(Refusal(R"("rank_pattern": {"(.*)*(.*)*(.*)*[X-Z]": 8})"),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("rank_pattern")));
+  EXPECT_THAT(Refusal(R"("layers_to_transform": [1], "layers_pattern": "(.*)*(.*)*(.*)*[X-Z]")"),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("layers_pattern")));
+  EXPECT_THAT(Refusal("\"target_modules\": \"" + std::string(kRegexBytesMax + 1, 'a') + "\""),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("4097 bytes")));
+  std::string plain, regexes;
+  for (int i = 0; i < 1000; ++i) {
+    plain += (i > 0 ? ", \"" : "\"") + std::to_string(i) + ".self_attn.q_proj\": 8";
+    regexes += (i > 0 ? ", \"" : "\"") + std::to_string(i) + ".*\": 8";
+  }
+  EXPECT_EQ(Targets("\"rank_pattern\": {" + plain + "}")[0].rank, 8);
+  EXPECT_THAT(Refusal("\"rank_pattern\": {" + regexes + "}"),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("\"rank_pattern\" has more than")));
+}
+
+// demo/README.md's table.
+TEST(PeftModulesTest, DemoAdapters) {
+  struct Case {
+    int32_t rank;
+    double scale;
+    std::string modules;
+    std::set<int32_t> layers;
+  };
+  const std::string all = "q k v o gate up down";
+  const std::set<int32_t> every = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const std::map<std::string, Case> cases = {
+      {"austen", {16, 2.0, all, every}},
+      {"doyle", {8, 2.0, "q k v o", every}},
+      {"wells", {32, 32.0 / std::sqrt(32.0), "q v o down", every}},
+      {"burroughs", {16, 1.0, all, every}},
+      {"montgomery", {8, 2.0, "q v", every}},
+      {"lovecraft", {64, 1.0, "q v", every}},
+      {"wodehouse", {16, 2.0, all, every}},
+      {"carroll", {4, 4.0, all, {4, 5, 6, 7, 8, 9, 10, 11}}},
+  };
+  for (const auto& [name, expected] : cases) {
+    SCOPED_TRACE(name);
+    const std::string path = SourcePath("demo/adapters/" + name + "/adapter_config.json");
+    const Result<PeftConfig> config = ParsePeftConfig(*ReadFile(path));
+    ASSERT_TRUE(config.ok()) << config.status().ToString();
+    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, kLayers);
+    ASSERT_TRUE(targets.ok()) << targets.status().ToString();
+    std::string modules;
+    std::set<int32_t> layers;
+    for (const LoraTarget& target : *targets) {
+      layers.insert(target.layer);
+      if (target.layer == *expected.layers.begin()) {
+        const std::string module(LoraModuleName(target.module));
+        modules += (modules.empty() ? "" : " ") + module.substr(0, module.find('_'));
+      }
+      int32_t rank = expected.rank;
+      double scale = expected.scale;
+      if (name == "burroughs" && target.module == LoraModule::kDown) rank = 8, scale = 4.0;
+      if (name == "burroughs" && target.module == LoraModule::kQ && target.layer == 0) {
+        rank = 4, scale = 4.0;
+      }
+      EXPECT_EQ(target.rank, rank) << LoraModulePath(target.layer, target.module);
+      EXPECT_FLOAT_EQ(target.scale, static_cast<float>(scale));
+    }
+    EXPECT_EQ(modules, expected.modules);
+    EXPECT_EQ(layers, expected.layers);
+    EXPECT_EQ(targets->size() % layers.size(), 0u);
+  }
+}
+
+// All goldens' adapters have the same patterns; Qwen2's is rank-stabilized.
+TEST(PeftModulesTest, GoldenAdapters) {
+  for (const std::string name :
+       {"llama", "llama-linear-rope", "llama3-rope", "mistral-window", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const std::string path = SourcePath("tests/goldens/" + name + "/adapter/adapter_config.json");
+    const Result<PeftConfig> config = ParsePeftConfig(*ReadFile(path));
+    ASSERT_TRUE(config.ok()) << config.status().ToString();
+    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, 2);
+    ASSERT_TRUE(targets.ok()) << targets.status().ToString();
+    ASSERT_EQ(targets->size(), 14u);
+    for (const LoraTarget& target : *targets) {
+      const bool is_v = target.module == LoraModule::kV;
+      const int32_t rank = is_v ? 4 : target.module == LoraModule::kDown ? 12 : 8;
+      const double alpha = is_v ? 3.0 : 16.0;
+      EXPECT_EQ(target.rank, rank);
+      EXPECT_FLOAT_EQ(target.scale,
+                      static_cast<float>(alpha / (name == "qwen2" ? std::sqrt(rank) : rank)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft
