@@ -59,7 +59,7 @@ function(graft_cpu_source target file)
     add_library(${copy} OBJECT ${file})
     target_link_libraries(${copy} PRIVATE graft_options)
     target_compile_options(${copy} PRIVATE ${flags} -O3 -g0 -fno-sanitize=all -ffp-contract=off
-      -Wno-uninitialized -Wno-maybe-uninitialized)
+      -Wno-uninitialized $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${copy}>)
   endforeach()
 endfunction()

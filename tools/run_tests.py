@@ -15,7 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
 
 # Threaded programs worth TSan's time.
-TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_test", "server_test"]
+TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_test", "engine_thread_test",
+              "adapter_catalog_test", "registry_test", "server_api_test", "server_test"]
 FUZZ_SECONDS = 5
 
 
@@ -74,7 +75,7 @@ def stage_unit(log):
 
 def stage_program(log):
     """The real binary and the official client."""
-    code, output = run("build/venv/bin/python -m pytest -q -x tests --durations=5", log,
+    code, output = run("build/venv/bin/python -m pytest -q tests --durations=5", log,
                        {"GRAFT_BINARY": os.path.join(ROOT, "build/dev/graft")})
     passed = re.search(r"(\d+) passed", output)
     failed = re.search(r"(\d+) (?:failed|error)", output)

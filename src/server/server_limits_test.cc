@@ -329,7 +329,7 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
       PostText("/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})"));
   ASSERT_TRUE(test.generator.WaitForRunning(2));
   std::thread shutdown([&] { test.server->Shutdown(std::chrono::seconds(30)); });
-  // The connection that was idle sees the change; it is closed with its answer.
+  // The connection that was idle is either closed at once or sees the change, and is closed with it.
   int ready = 200;
   RawResponse response;
   for (int i = 0; i < 200 && ready == 200; ++i) {
@@ -337,8 +337,10 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
     ready = response.status;
     if (ready == 200) std::this_thread::sleep_for(milliseconds(5));
   }
-  EXPECT_EQ(ready, 503);
-  EXPECT_EQ(response.headers.at("connection"), "close");
+  EXPECT_TRUE(ready == 503 || !idle.connected()) << ready;
+  if (ready == 503) {
+    EXPECT_EQ(response.headers.at("connection"), "close");
+  }
   test.generator.set_hold(false);
   EXPECT_EQ(whole.Receive().status, 200);
   EXPECT_EQ(stream.Receive().events().back(), "[DONE]");
