@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -65,13 +66,15 @@ std::string MakeHttpRequest(const LoadRequest& request, const std::string& base_
                      {"max_tokens", request.output_tokens},
                      {"temperature", 0},
                      {"ignore_eos", true},
-                     {"logprobs", 0},  // a chunk for every token, even one that prints nothing
-                     {"stream", true}};
+                     {"stream", true},
+                     {"stream_options", {{"include_usage", true}}}};
   const std::string text = body.dump();
   return "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
          "Content-Type: application/json\r\nContent-Length: " +
          std::to_string(text.size()) + "\r\n\r\n" + text;
 }
+
+constexpr std::string_view kUsageKey = "\"completion_tokens\":";
 
 Status ReadReply(Connection& connection, const std::function<void()>& on_token) {
   std::string line;
@@ -79,14 +82,26 @@ Status ReadReply(Connection& connection, const std::function<void()>& on_token) 
   const bool accepted = line.find(" 200 ") != std::string::npos;
   const std::string status_line = line;
   std::string last;
+  int num_tokens = 0;
+  int num_seen = 0;
   while (connection.ReadLine(&line)) {
     if (line.empty()) continue;
     last = line;
     if (line.rfind("data: ", 0) != 0) continue;  // headers, chunk sizes
-    if (line == "data: [DONE]") return OkStatus();
+    if (line == "data: [DONE]") {
+      // A chunk is some text, not a token: the usage has the count, and the mean needs only the
+      // ends.
+      for (; num_seen < num_tokens; ++num_seen) on_token();
+      return OkStatus();
+    }
     if (line.find("\"error\"") != std::string::npos) return InternalError(line);
-    // The last chunk carries a finish reason and no token.
-    if (line.find("\"tokens\":[\"") != std::string::npos) on_token();
+    const size_t usage = line.find(kUsageKey);
+    if (usage != std::string::npos) {
+      num_tokens = std::atoi(line.c_str() + usage + kUsageKey.size());
+    } else if (num_seen == 0) {
+      ++num_seen;
+      on_token();
+    }
   }
   if (!accepted) return InternalError(status_line + ": " + last);
   return UnavailableError("the stream ended early");
