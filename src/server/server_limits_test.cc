@@ -329,7 +329,7 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
       PostText("/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})"));
   ASSERT_TRUE(test.generator.WaitForRunning(2));
   std::thread shutdown([&] { test.server->Shutdown(std::chrono::seconds(30)); });
-  // The connection that was idle is either closed at once or sees the change, and is closed with it.
+  // The connection that was idle is closed at once, or sees the change and is closed with it.
   int ready = 200;
   RawResponse response;
   for (int i = 0; i < 200 && ready == 200; ++i) {

@@ -126,19 +126,18 @@ Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_
   return std::optional<ChatTemplate>(std::move(parsed).value());
 }
 
-Result<std::string> ChatTemplate::Render(const OrderedJson& context) const {
-  return Render(context, UnixTimeSeconds());
-}
-
-Result<std::string> ChatTemplate::Render(const OrderedJson& context, int64_t now) const {
+Result<std::string> ChatTemplate::Render(const OrderedJson& context,
+                                         const RenderOptions& options) const {
   if (!context.is_object()) return InvalidArgumentError("a chat template renders a JSON object");
-  Heap heap{jinja::Limits()};
+  jinja::Limits limits;
+  limits.work = options.work_max;
+  Heap heap(limits);
   std::vector<std::pair<std::string_view, Value>> variables;
   for (auto it = context.begin(); it != context.end(); ++it) {
     ASSIGN_OR_RETURN(const Value value, FromJson(heap, it.value(), 0));
     variables.emplace_back(it.key(), value);
   }
-  jinja::Interpreter interpreter(&heap, now);
+  jinja::Interpreter interpreter(&heap, options.now.value_or(UnixTimeSeconds()));
   Result<std::string> text = interpreter.Run(tree_->block, std::move(variables));
   if (!text.ok()) return text.status().WithContext("chat template");
   return text;

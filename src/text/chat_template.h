@@ -14,7 +14,12 @@
 
 namespace graft {
 
-inline constexpr size_t kChatTemplateBytesMax = size_t{1} << 20;
+inline constexpr size_t kChatTemplateBytesMax = size_t{256} << 10;
+
+struct RenderOptions {
+  std::optional<int64_t> now;  // what strftime_now tells, Unix seconds; the clock's time if empty
+  uint64_t work_max = 20'000'000;  // about one per node evaluated; a long chat takes 100,000
+};
 
 class ChatTemplate {
  public:
@@ -34,9 +39,7 @@ class ChatTemplate {
   // tools, ... (an object). kInvalidArgument where the template refuses the messages
   // (raise_exception) or cannot work with them, kUnimplemented for a method that Graft does not
   // have, kResourceExhausted past the limits on work, memory and output.
-  Result<std::string> Render(const OrderedJson& context) const;
-  // The same with the time that strftime_now tells, in Unix seconds.
-  Result<std::string> Render(const OrderedJson& context, int64_t now) const;
+  Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {}) const;
 
  private:
   struct Tree;

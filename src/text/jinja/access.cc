@@ -22,8 +22,9 @@ Value LoopAttribute(Heap& heap, const Value& value, std::string_view name) {
   if (name == "first") return Value::Bool(index0 == 0);
   if (name == "last") return Value::Bool(index0 + 1 == length);
   if (name == "length") return Value::Int(length);
-  if (name == "depth") return Value::Int(loop.depth);
-  if (name == "depth0") return Value::Int(loop.depth - 1);
+  // Depth is about recursive loops alone, which Graft has not.
+  if (name == "depth") return Value::Int(1);
+  if (name == "depth0") return Value::Int(0);
   if (name == "previtem") {
     if (index0 == 0) return heap.Undefined("there is no previous item");
     return (*loop.items)[loop.index0 - 1];

@@ -134,10 +134,7 @@ Result<Value> Interpreter::CallMacro(const Callable& callable, const Arguments& 
   const Stmt& macro = *callable.macro;
   Scope* scope = heap_.NewScope(callable.closure);
   RETURN_IF_ERROR(BindMacro(macro, arguments, scope));
-  const int64_t outer_depth = std::exchange(for_depth_, 0);
-  Result<Value> text = Capture(macro.body, scope);
-  for_depth_ = outer_depth;
-  return text;
+  return Capture(macro.body, scope);
 }
 
 Result<Value> Interpreter::CallStrftime(const Arguments& arguments) {

@@ -430,7 +430,7 @@ class BraceFormatter {
       if (layout.type != '\0' && !wants_float) return BadFormat(spec);
       return LayFloat(heap_, layout, value.number());
     }
-    if (value.kind() == Kind::kInt) {
+    if (value.is_integral()) {
       if (layout.type == 's' || layout.precision >= 0) return BadFormat(spec);
       return LayInteger(heap_, layout, value.integer());
     }

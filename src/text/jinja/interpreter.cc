@@ -137,8 +137,7 @@ Status Interpreter::RunFor(const Stmt& stmt, Scope* scope) {
   ASSIGN_OR_RETURN(std::vector<Value> items, ForItems(stmt, scope));
   if (items.empty()) return RunBlock(stmt.otherwise, heap_.NewScope(scope));
   const Value sequence = heap_.List(std::move(items));
-  ++for_depth_;
-  Loop* loop = heap_.NewLoop(sequence, for_depth_);
+  Loop* loop = heap_.NewLoop(sequence);
   for (; loop->index0 < loop->items->size(); ++loop->index0) {
     // A scope per turn: what one turn sets, the next does not see.
     Scope* turn = heap_.NewScope(scope);
@@ -149,7 +148,6 @@ Status Interpreter::RunFor(const Stmt& stmt, Scope* scope) {
     if (!heap_.Charge(1)) return heap_.status();
     if (std::exchange(flow_, Flow::kNext) == Flow::kBreak) break;
   }
-  --for_depth_;
   return OkStatus();
 }
 

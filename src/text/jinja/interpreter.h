@@ -66,9 +66,8 @@ class Interpreter {
   const int64_t now_;
   std::string out_;
   Flow flow_ = Flow::kNext;
-  int line_ = 1;           // of what runs, for errors
-  int64_t for_depth_ = 0;  // loops around
-  Value captured_;         // what kCaptured stands for
+  int line_ = 1;    // of what runs, for errors
+  Value captured_;  // what kCaptured stands for
 };
 
 }  // namespace graft::jinja

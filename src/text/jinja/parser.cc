@@ -14,7 +14,7 @@ class Parser : public ExpressionParser {
   using ExpressionParser::ExpressionParser;
 
   Result<Block> ParseAll() {
-    ASSIGN_OR_RETURN(Block block, ParseBlock({}));
+    ASSIGN_OR_RETURN(Block block, ParseBlock(1, {}));
     if (Current().kind != TokenKind::kEnd) return Unexpected("the end of the template");
     return block;
   }
@@ -23,12 +23,11 @@ class Parser : public ExpressionParser {
   using EndNames = std::initializer_list<std::string_view>;
 
   // Statements up to a tag named in `ends`, whose {% and name stay; up to the template's end if
-  // there are none.
-  Result<Block> ParseBlock(EndNames ends) {
+  // there are none. `line`: of the tag that opened the block.
+  Result<Block> ParseBlock(int line, EndNames ends) {
     Block block;
     ++nesting_;
     if (nesting_ > kNestingMax) return Unexpected("fewer blocks within each other");
-    const int begin_line = Current().line;
     while (Current().kind != TokenKind::kEnd) {
       if (Current().kind == TokenKind::kBlockBegin) {
         const Token& name = Ahead();
@@ -40,7 +39,7 @@ class Parser : public ExpressionParser {
       block.push_back(std::move(stmt));
     }
     if (Current().kind == TokenKind::kEnd && ends.size() > 0) {
-      return Fail(begin_line,
+      return Fail(line,
                   "the block that starts here has no {% " + std::string(*(ends.end() - 1)) + " %}");
     }
     --nesting_;
@@ -48,9 +47,9 @@ class Parser : public ExpressionParser {
   }
 
   // The body after a tag's expressions: `%}`, statements, `{% end %}`.
-  Status ParseBody(std::string_view end, Block* body) {
+  Status ParseBody(int line, std::string_view end, Block* body) {
     RETURN_IF_ERROR(ExpectBlockEnd());
-    ASSIGN_OR_RETURN(*body, ParseBlock({end}));
+    ASSIGN_OR_RETURN(*body, ParseBlock(line, {end}));
     Take();
     Take();
     return ExpectBlockEnd();
@@ -93,7 +92,7 @@ class Parser : public ExpressionParser {
     if (tag == "filter") return ParseFilterBlock(stmt);
     if (tag == "generation") {
       stmt->kind = StmtKind::kGeneration;
-      return ParseBody("endgeneration", &stmt->body);
+      return ParseBody(stmt->line, "endgeneration", &stmt->body);
     }
     if (tag == "break" || tag == "continue") {
       stmt->kind = tag == "break" ? StmtKind::kBreak : StmtKind::kContinue;
@@ -115,12 +114,12 @@ class Parser : public ExpressionParser {
       Branch branch;
       ASSIGN_OR_RETURN(branch.condition, ParseTuple(false));
       RETURN_IF_ERROR(ExpectBlockEnd());
-      ASSIGN_OR_RETURN(branch.body, ParseBlock({"elif", "else", "endif"}));
+      ASSIGN_OR_RETURN(branch.body, ParseBlock(stmt->line, {"elif", "else", "endif"}));
       stmt->branches.push_back(std::move(branch));
       Take();
       const std::string next = Take().text;
       if (next == "elif") continue;
-      if (next == "else") return ParseBody("endif", &stmt->otherwise);
+      if (next == "else") return ParseBody(stmt->line, "endif", &stmt->otherwise);
       return ExpectBlockEnd();
     }
   }
@@ -136,11 +135,11 @@ class Parser : public ExpressionParser {
     if (Current().IsName("recursive")) return Unsupported(stmt->line, "a recursive for loop");
     RETURN_IF_ERROR(ExpectBlockEnd());
     ++loops_;
-    Result<Block> body = ParseBlock({"else", "endfor"});
+    Result<Block> body = ParseBlock(stmt->line, {"else", "endfor"});
     --loops_;
     ASSIGN_OR_RETURN(stmt->body, std::move(body));
     Take();
-    if (Take().text == "else") return ParseBody("endfor", &stmt->otherwise);
+    if (Take().text == "else") return ParseBody(stmt->line, "endfor", &stmt->otherwise);
     return ExpectBlockEnd();
   }
 
@@ -160,20 +159,20 @@ class Parser : public ExpressionParser {
     }
     stmt->kind = StmtKind::kSetBlock;
     ASSIGN_OR_RETURN(stmt->expr, ParseFilters(NewCaptured(stmt->line), false));
-    return ParseBody("endset", &stmt->body);
+    return ParseBody(stmt->line, "endset", &stmt->body);
   }
 
   Status ParseFilterBlock(Stmt* stmt) {
     stmt->kind = StmtKind::kFilterBlock;
     ASSIGN_OR_RETURN(stmt->expr, ParseFilters(NewCaptured(stmt->line), true));
-    return ParseBody("endfilter", &stmt->body);
+    return ParseBody(stmt->line, "endfilter", &stmt->body);
   }
 
   // A body that runs later, elsewhere: no loop around it, and it may name the extra arguments.
   Status ParseMacroBody(std::string_view end, Stmt* stmt) {
     const MacroUses outer_uses = std::exchange(uses_, MacroUses());
     const int outer_loops = std::exchange(loops_, 0);
-    RETURN_IF_ERROR(ParseBody(end, &stmt->body));
+    RETURN_IF_ERROR(ParseBody(stmt->line, end, &stmt->body));
     stmt->uses_varargs = uses_.varargs;
     stmt->uses_kwargs = uses_.kwargs;
     stmt->uses_caller = uses_.caller;
@@ -211,7 +210,7 @@ class Parser : public ExpressionParser {
       ASSIGN_OR_RETURN(ExprPtr value, ParseExpression());
       stmt->assignments.emplace_back(std::move(target), std::move(value));
     }
-    return ParseBody("endwith", &stmt->body);
+    return ParseBody(stmt->line, "endwith", &stmt->body);
   }
 
   int loops_ = 0;

@@ -127,7 +127,7 @@ std::vector<std::string_view> SplitSpace(std::string_view text, int64_t splits_m
   for (text = StripSpace(text, StripSide::kLeft); !text.empty();
        text = StripSpace(text, StripSide::kLeft)) {
     if (splits_max >= 0 && static_cast<int64_t>(words.size()) == splits_max) {
-      words.push_back(StripSpace(text, StripSide::kRight));
+      words.push_back(text);
       break;
     }
     size_t end = 0;
@@ -145,7 +145,7 @@ std::vector<std::string_view> SplitSpaceFromRight(std::string_view text, int64_t
   for (text = StripSpace(text, StripSide::kRight); !text.empty();
        text = StripSpace(text, StripSide::kRight)) {
     if (splits_max >= 0 && static_cast<int64_t>(words.size()) == splits_max) {
-      words.push_back(StripSpace(text, StripSide::kLeft));
+      words.push_back(text);
       break;
     }
     size_t begin = text.size();

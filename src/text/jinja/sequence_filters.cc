@@ -270,7 +270,7 @@ Result<Value> SliceFilter(Heap& heap, const Value& input, const Bound& bound) {
     const size_t length = items.size() / columns + (longer ? 1 : 0);
     std::vector<Value> slice(items.begin() + static_cast<ptrdiff_t>(begin),
                              items.begin() + static_cast<ptrdiff_t>(begin + length));
-    if (!fill.is_none() && !longer && items.size() % columns != 0) slice.push_back(fill);
+    if (!fill.is_none() && !longer) slice.push_back(fill);
     slices.push_back(heap.List(std::move(slice)));
     if (!heap.Charge(1)) return heap.status();
     begin += length;
@@ -288,6 +288,7 @@ Arguments After(const Arguments& arguments, size_t count) {
 
 Result<Value> MapAttribute(Heap& heap, std::vector<Value> items, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::Make("map", {"attribute", "default"}, arguments));
+  RETURN_IF_ERROR(bound.Required(0).status());
   ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Make(bound.Or(0, Value::None())));
   for (Value& item : items) {
     ASSIGN_OR_RETURN(item, path.Get(heap, item));
@@ -384,7 +385,8 @@ const FilterSpec* FindFilter(std::string_view name) {
 Result<Value> ApplyFilter(Heap& heap, const FilterSpec& filter, const Value& input,
                           const Arguments& arguments) {
   // Filters apply filters: map('map', 'map', ...).
-  const Nesting nesting(&heap);
+  constexpr int kLevels = 10;
+  const Nesting nesting(&heap, kLevels);
   RETURN_IF_ERROR(nesting.status());
   if (filter.any_arguments) {
     return filter.function(heap, input, Bound::Any(filter.name, arguments));

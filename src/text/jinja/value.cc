@@ -127,9 +127,9 @@ Scope* Heap::NewScope(Scope* parent) {
   return &scopes_.emplace_back(Scope{parent, {}});
 }
 
-Loop* Heap::NewLoop(const Value& sequence, int64_t depth) {
+Loop* Heap::NewLoop(const Value& sequence) {
   Spend(sizeof(Loop));
-  return &loops_.emplace_back(Loop{&sequence.sequence().items, 0, depth, {}});
+  return &loops_.emplace_back(Loop{&sequence.sequence().items, 0, {}});
 }
 
 Status Nesting::status() const {

@@ -120,7 +120,6 @@ struct Dict {
 struct Loop {
   const std::vector<Value>* items = nullptr;  // of a Sequence of the same Heap
   size_t index0 = 0;
-  int64_t depth = 1;
   std::optional<std::vector<Value>> last_changed;
 };
 
@@ -156,8 +155,8 @@ struct Arguments {
 struct Limits {
   size_t memory_bytes = size_t{256} << 20;  // all values made, garbage included
   size_t output_bytes = size_t{64} << 20;
-  uint64_t work = 50'000'000;  // about one per node evaluated or 16 bytes looked at
-  int depth = 1200;            // statements, expressions and macros within each other
+  uint64_t work = 20'000'000;  // about one per node evaluated or 16 bytes looked at
+  int depth = 1000;            // statements, expressions and macros within each other
 };
 
 // Owns every value of one rendering and keeps the books. Spending past a limit does not fail at
@@ -178,7 +177,7 @@ class Heap {
   Callable* NewCallable(Callable callable);
   Scope* NewScope(Scope* parent);
   // Over the items of `sequence`, a value of this heap.
-  Loop* NewLoop(const Value& sequence, int64_t depth);
+  Loop* NewLoop(const Value& sequence);
 
   // False, and a failing status(), once the work is used up.
   bool Charge(uint64_t work);
@@ -205,14 +204,15 @@ class Heap {
   std::deque<Loop> loops_;
 };
 
-// One level of the interpreter's recursion, for as long as it lives; costs one unit of work.
+// One level of the interpreter's recursion, or several for what needs more stack, for as long as it
+// lives; costs one unit of work.
 class Nesting {
  public:
-  explicit Nesting(Heap* heap) : heap_(*heap) {
-    ++heap_.depth_;
+  explicit Nesting(Heap* heap, int levels = 1) : heap_(*heap), levels_(levels) {
+    heap_.depth_ += levels_;
     heap_.Charge(1);
   }
-  ~Nesting() { --heap_.depth_; }
+  ~Nesting() { heap_.depth_ -= levels_; }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
@@ -221,6 +221,7 @@ class Nesting {
 
  private:
   Heap& heap_;
+  const int levels_;
 };
 
 // Values are compared and written by recursion; deeper ones are refused, as Python does.

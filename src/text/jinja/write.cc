@@ -318,10 +318,7 @@ std::string QuoteText(std::string_view text) {
 
 Result<std::string> ToText(Heap& heap, const Value& value) {
   if (value.is_string()) return std::string(value.text());
-  if (value.is_undefined()) {
-    if (value.missing() == Missing::kUnsafe) return UndefinedError(value);
-    return std::string();
-  }
+  if (value.is_undefined()) return std::string();
   return ToRepr(heap, value);
 }
 
