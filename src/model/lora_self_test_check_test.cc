@@ -32,9 +32,9 @@ Status Try(const std::vector<TestTensor>& loaded, const PeftConfig& loaded_peft,
 ModelConfig WideModel() {
   ModelConfig config = OddModel();
   config.num_layers = 1;
-  config.hidden_size = 2048;
+  config.hidden_size = 4096;
   config.num_heads = 1;
-  config.head_dim = 64;
+  config.head_dim = 256;
   return config;
 }
 
@@ -92,8 +92,8 @@ TEST(SelfTestLoraTest, CatchesAWrongScale) {
 }
 
 TEST(SelfTestLoraTest, CatchesATransposedB) {
-  const ModelConfig model = WideModel();  // v_proj is [64, 2048]: rank 64 makes B square
-  const PeftConfig peft = Peft(R"("r": 64, "target_modules": ["v_proj"])");
+  const ModelConfig model = WideModel();  // v_proj is [256, 4096]: rank 256 makes B square
+  const PeftConfig peft = Peft(R"("r": 256, "target_modules": ["v_proj"])");
   for (const std::string from : {"F32", "BF16"}) {
     const std::vector<TestTensor> tensors = LoraTestTensors(peft, model, from);
     std::vector<TestTensor> transposed = tensors;

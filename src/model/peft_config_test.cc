@@ -33,7 +33,8 @@ TEST(PeftConfigTest, ReadsWhatPeftWrites) {
   const PeftConfig config = Peft(
       R"("peft_version": "0.21.0", "r": 16, "lora_alpha": 12.5, "use_rslora": true,
          "rank_pattern": {"z": 3, "a": 256}, "alpha_pattern": {"m": 0.5, "b": -2},
-         "exclude_modules": ["k_proj"], "layers_to_transform": [2, 0], "layers_pattern": "layers")");
+         "exclude_modules": ["k_proj"], "layers_to_transform": [2, 0],
+         "layers_pattern": "layers")");
   EXPECT_EQ(config.base_model, "test/base");
   EXPECT_EQ(config.peft_version, "0.21.0");
   EXPECT_EQ(config.rank, 16);
@@ -235,7 +236,8 @@ TEST(PeftConfigTest, NotAConfig) {
   EXPECT_THAT(RefusalOfText("{\"peft_type\": \"\xff\"}"), HasSubstr("not valid JSON"));
   EXPECT_THAT(RefusalOfText(R"({"peft_type": "LORA", "r": 8, "lora_alpha": 1e999})"),
               HasSubstr("INVALID_ARGUMENT"));
-  EXPECT_THAT(RefusalOfText(std::string(99, '[') + std::string(99, ']')), HasSubstr("nested deeper"));
+  EXPECT_THAT(RefusalOfText(std::string(99, '[') + std::string(99, ']')),
+              HasSubstr("nested deeper"));
 }
 
 TEST(PeftConfigTest, LimitsAndLongValues) {
