@@ -246,6 +246,9 @@ TEST(PeftModulesTest, RegexesThatPythonReadsOtherwiseAreRefused) {
                 AllOf(HasSubstr("UNIMPLEMENTED: \"target_modules\""), HasSubstr(c.named)))
         << c.json_pattern;
   }
+  // Named without cutting a character in two: the message goes into JSON.
+  EXPECT_THAT(Refusal(R"json("target_modules": "(?x\u00e9)")json"),
+              HasSubstr("construct '(?x' is"));
   for (const std::string bad : {"(", ")", "[a", "a**", "*", "(?P<a>x)(?P<a>y)", "a\\\\"}) {
     EXPECT_THAT(Refusal("\"target_modules\": \"" + bad + "\""),
                 AllOf(HasSubstr("INVALID_ARGUMENT: \"target_modules\""), HasSubstr("regex")))

@@ -12,6 +12,10 @@ namespace {
 constexpr uint32_t kHeapKibMax = 4096;
 
 Status NotSame(std::string_view construct, std::string_view why) {
+  // It was cut by bytes: shown up to the first that is not ASCII, the message stays UTF-8.
+  size_t shown = 0;
+  while (shown < construct.size() && static_cast<unsigned char>(construct[shown]) < 0x80) ++shown;
+  construct = construct.substr(0, shown);
   return UnimplementedError("regex construct '" + std::string(construct) + "' " + std::string(why));
 }
 
