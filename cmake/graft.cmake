@@ -31,10 +31,17 @@ function(graft_fuzz name)
   set_property(GLOBAL APPEND PROPERTY GRAFT_FUZZERS ${name})
 endfunction()
 
-# graft_cpu_op(TARGET op): adds op/op.cc and, per instruction set, a copy of op/op_cpu.cc.
-function(graft_cpu_op target op)
+# graft_op(TARGET op): adds op/op.cc, per instruction set a copy of op/op_cpu.cc, and every
+# op/op_*.cu where the CUDA backend is built.
+function(graft_op target op)
   target_sources(${target} PRIVATE ${op}/${op}.cc)
-  graft_cpu_source(${target} ${op}/${op}_cpu.cc)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${op}/${op}_cpu.cc)
+    graft_cpu_source(${target} ${op}/${op}_cpu.cc)
+  endif()
+  if(GRAFT_CUDA)
+    file(GLOB cuda_sources CONFIGURE_DEPENDS ${op}/${op}_*.cu ${op}/${op}_cuda.cc)
+    target_sources(${target} PRIVATE ${cuda_sources})
+  endif()
 endfunction()
 
 # graft_cpu_source(TARGET file): one copy of the file per instruction set, see kernels/common/cpu_isa.h.

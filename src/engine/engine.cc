@@ -119,26 +119,62 @@ void Engine::Stop() {
   if (thread_.joinable()) {
     thread_.join();
   } else {
-    AdmitNewRequests();  // publishes the cancellations
+    AdmitNewRequests();  // the cancellations
+    Deliver();
   }
 }
 
 void Engine::Loop() {
-  while (!scheduler_.empty() || queue_.WaitForWork()) Step();
+  for (;;) {
+    if (scheduler_.empty()) {
+      last_finish_ns_ = 0;
+      Deliver();
+      if (!queue_.WaitForWork()) return;
+    }
+    RunStep();
+  }
 }
 
 bool Engine::Step() {
+  const bool ran = RunStep();
+  Deliver();
+  return ran;
+}
+
+// A step's events are delivered while the device works on the next step: waking their readers takes
+// longer than planning does.
+bool Engine::RunStep() {
   const int64_t begin_ns = clock_.NowNs();
   AdmitNewRequests();
   const StepPlan& plan = scheduler_.Plan();
-  if (plan.sequences.empty()) return false;
-  const int64_t run_begin_ns = clock_.NowNs();
-  const StepResult result = executor_.Run(plan);
-  const int64_t run_ns = clock_.NowNs() - run_begin_ns;
+  if (plan.sequences.empty()) {
+    last_finish_ns_ = 0;
+    Deliver();
+    return false;
+  }
+  const int64_t launch_ns = clock_.NowNs();
+  executor_.Begin(plan);
+  const int64_t deliver_ns = clock_.NowNs();
+  Deliver();
+  const int64_t wait_ns = clock_.NowNs();
+  const StepResult result = executor_.Finish();
+  const int64_t finish_ns = clock_.NowNs();
   scheduler_.Commit(plan, result);
   Publish(plan, result);
-  metrics_.RecordStep(plan, result.times, run_ns, clock_.NowNs() - begin_ns - run_ns);
+  StepHostTimes host;
+  host.executor_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
+  host.overhead_ns = clock_.NowNs() - begin_ns - host.executor_ns;
+  host.gap_ns = last_finish_ns_ == 0 ? 0 : deliver_ns - last_finish_ns_;
+  last_finish_ns_ = finish_ns;
+  metrics_.RecordStep(plan, result.times, host);
   return true;
+}
+
+void Engine::Deliver() {
+  // Booked before the streams hear of it: who reads a last event finds the counts right.
+  if (num_finished_ > 0) queue_.Finished(std::exchange(num_finished_, 0));
+  for (auto& [stream, event] : events_) stream->Push(std::move(event));
+  events_.clear();
 }
 
 void Engine::AdmitNewRequests() {
@@ -154,9 +190,8 @@ void Engine::AdmitNewRequests() {
   }
   while (batch.cancel_all && !scheduler_.empty()) cancelled.push_back(scheduler_.RemoveOldest());
   if (cancelled.empty()) return;
-  // Booked before the streams hear of it: who reads a last event finds the counts right.
   metrics_.RecordState(scheduler_);
-  queue_.Finished(static_cast<int32_t>(cancelled.size()));
+  num_finished_ += static_cast<int32_t>(cancelled.size());
   for (const auto& sequence : cancelled) {
     sequence->finish_reason = FinishReason::kCancelled;
     PublishLast(*sequence, {});
@@ -167,7 +202,7 @@ void Engine::Publish(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.step_id, result.step_id);
   const std::vector<std::unique_ptr<Sequence>> finished = scheduler_.TakeFinished();
   metrics_.RecordState(scheduler_);
-  if (!finished.empty()) queue_.Finished(static_cast<int32_t>(finished.size()));
+  num_finished_ += static_cast<int32_t>(finished.size());
   const std::span<Sequence* const> planned = scheduler_.planned();
   for (size_t i = 0; i < planned.size(); ++i) {
     PublishOne(*planned[i], plan.sequences[i], result.sequences[i]);
@@ -196,7 +231,7 @@ void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
   if (is_last) {
     PublishLast(sequence, std::move(event));
   } else {
-    sequence.stream->Push(std::move(event));
+    events_.emplace_back(sequence.stream, std::move(event));
   }
 }
 
@@ -225,7 +260,7 @@ void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
   event.usage = {.prompt_tokens = sequence.num_prompt_tokens,
                  .cached_tokens = std::max(0, sequence.cached_tokens),
                  .output_tokens = sequence.num_output_tokens()};
-  sequence.stream->Push(std::move(event));
+  events_.emplace_back(sequence.stream, std::move(event));
 }
 
 }  // namespace graft

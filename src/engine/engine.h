@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -65,6 +66,9 @@ class Engine : public Generator {
 
  private:
   void Loop();
+  // Step() without delivering its own events, which wait for the next one.
+  bool RunStep();
+  void Deliver();
   void AdmitNewRequests();
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
@@ -80,6 +84,11 @@ class Engine : public Generator {
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
+  // Of the last step: events not yet pushed, and how many requests ended with them. The pointers
+  // are shared with the readers, who may hang up first.
+  std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
+  int32_t num_finished_ = 0;
+  int64_t last_finish_ns_ = 0;  // of the step before, if this one follows it at once
   std::thread thread_;
 };
 

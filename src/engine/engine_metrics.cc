@@ -77,6 +77,9 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       overhead_seconds_(metrics.Counter("graft_engine_overhead_seconds_total",
                                         "Seconds of the steps outside the executor: planning, "
                                         "committing, publishing")),
+      gap_seconds_(metrics.Counter("graft_step_gap_seconds_total",
+                                   "Seconds in which a GPU waits for the host: from the end of a "
+                                   "step until the next one is launched")),
       part_seconds_(PartCounters(metrics)),
       preemptions_total_(metrics.Counter("graft_preemptions_total",
                                          "Sequences sent back to the queue for want of pages")),
@@ -134,15 +137,17 @@ void EngineMetrics::RecordFinished(const Sequence& sequence) {
   finished_total_[static_cast<size_t>(sequence.finish_reason)]->Increment();
 }
 
-void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t executor_ns,
-                               int64_t overhead_ns) {
+void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times,
+                               const StepHostTimes& host) {
   steps_.Add(1);
   steps_total_.Increment();
-  executor_ns_.Add(executor_ns);
-  executor_seconds_.Increment(NsToSeconds(executor_ns));
-  overhead_ns_.Add(overhead_ns);
-  overhead_seconds_.Increment(NsToSeconds(overhead_ns));
-  step_seconds_.Observe(NsToSeconds(executor_ns + overhead_ns));
+  executor_ns_.Add(host.executor_ns);
+  executor_seconds_.Increment(NsToSeconds(host.executor_ns));
+  overhead_ns_.Add(host.overhead_ns);
+  overhead_seconds_.Increment(NsToSeconds(host.overhead_ns));
+  gap_ns_.Add(host.gap_ns);
+  gap_seconds_.Increment(NsToSeconds(host.gap_ns));
+  step_seconds_.Observe(NsToSeconds(host.executor_ns + host.overhead_ns));
   const int64_t parts_ns[] = {times.gemm_ns, times.lora_ns, times.attention_ns, times.sampling_ns};
   for (size_t i = 0; i < part_seconds_.size(); ++i) {
     part_seconds_[i]->Increment(NsToSeconds(parts_ns[i]));
@@ -186,6 +191,7 @@ EngineSnapshot EngineMetrics::Snapshot() const {
   return {.steps = steps_.value(),
           .executor_ns = executor_ns_.value(),
           .overhead_ns = overhead_ns_.value(),
+          .gap_ns = gap_ns_.value(),
           .rows = rows_.value(),
           .prompt_tokens = prompt_tokens_.value(),
           .output_tokens = output_tokens_.value(),

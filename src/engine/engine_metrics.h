@@ -17,8 +17,9 @@ namespace graft {
 // Totals since the start; each field is consistent by itself.
 struct EngineSnapshot {
   int64_t steps = 0;
-  int64_t executor_ns = 0;  // in Executor::Run
+  int64_t executor_ns = 0;  // in Executor::Begin and Finish
   int64_t overhead_ns = 0;  // the rest of Step: admitting, planning, committing, publishing
+  int64_t gap_ns = 0;       // between steps that followed each other, from Finish until after Begin
   int64_t rows = 0;         // token rows computed
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
@@ -35,6 +36,13 @@ struct EngineSnapshot {
   int64_t pages_referenced = 0;    // now
 };
 
+// A step as the engine's clock saw it; as EngineSnapshot has them.
+struct StepHostTimes {
+  int64_t executor_ns = 0;
+  int64_t overhead_ns = 0;
+  int64_t gap_ns = 0;
+};
+
 class EngineMetrics {
  public:
   // `adapter_label` names an adapter hash in labels; empty: its first 12 digits.
@@ -48,8 +56,7 @@ class EngineMetrics {
   // A token of `sequence`, drawn at `now_ns`; updates its last_token_ns.
   void RecordToken(Sequence& sequence, int64_t now_ns);
   void RecordFinished(const Sequence& sequence);
-  void RecordStep(const StepPlan& plan, const StepTimes& times, int64_t executor_ns,
-                  int64_t overhead_ns);
+  void RecordStep(const StepPlan& plan, const StepTimes& times, const StepHostTimes& host);
   void RecordState(const Scheduler& scheduler);
 
  private:
@@ -70,8 +77,8 @@ class EngineMetrics {
   Metrics& metrics_;
   const std::function<std::string(const std::string&)> adapter_label_;
 
-  Number steps_, executor_ns_, overhead_ns_, rows_, prompt_tokens_, output_tokens_, preemptions_,
-      prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
+  Number steps_, executor_ns_, overhead_ns_, gap_ns_, rows_, prompt_tokens_, output_tokens_,
+      preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
       step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
       pages_referenced_;
 
@@ -79,6 +86,7 @@ class EngineMetrics {
   prometheus::Counter& mixed_steps_total_;
   prometheus::Counter& executor_seconds_;
   prometheus::Counter& overhead_seconds_;
+  prometheus::Counter& gap_seconds_;
   std::array<prometheus::Counter*, 4> part_seconds_;  // gemm, lora, attention, sampling
   prometheus::Counter& preemptions_total_;
   prometheus::Counter& prefix_lookup_total_;

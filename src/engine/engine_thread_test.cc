@@ -136,9 +136,10 @@ class SlowExecutor : public Executor {
  public:
   explicit SlowExecutor(Executor& inner) : inner_(inner) {}
   const ExecutorLimits& limits() const override { return inner_.limits(); }
-  StepResult Run(const StepPlan& plan) override {
+  void Begin(const StepPlan& plan) override { inner_.Begin(plan); }
+  StepResult Finish() override {
     std::this_thread::sleep_for(milliseconds(20));
-    return inner_.Run(plan);
+    return inner_.Finish();
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/random.h"
 
@@ -100,7 +101,9 @@ void FakeExecutor::SetAdapter(int32_t slot, const std::string& content) {
   adapters_[static_cast<size_t>(slot)] = content;
 }
 
-StepResult FakeExecutor::Run(const StepPlan& plan) {
+StepResult FakeExecutor::Finish() {
+  CHECK(plan_ != nullptr) << "Finish without Begin";
+  const StepPlan& plan = *std::exchange(plan_, nullptr);
   CheckPlan(plan);
   ApplyStarts(plan);
   last_plan_ = plan;

@@ -37,7 +37,8 @@ class FakeExecutor : public Executor {
   explicit FakeExecutor(const ExecutorLimits& limits);
 
   const ExecutorLimits& limits() const override { return limits_; }
-  StepResult Run(const StepPlan& plan) override;
+  void Begin(const StepPlan& plan) override { plan_ = &plan; }
+  StepResult Finish() override;
 
   // What an adapter slot computes with, by content hash; "" when freed. A plan that names a freed
   // slot fails a CHECK.
@@ -69,6 +70,7 @@ class FakeExecutor : public Executor {
   std::vector<Cell> cells_;                      // [num_pages][page_tokens]
   std::vector<std::string> adapters_;            // content by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
+  const StepPlan* plan_ = nullptr;               // begun, not finished
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
 };

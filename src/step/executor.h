@@ -26,7 +26,16 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
-  virtual StepResult Run(const StepPlan& plan) = 0;
+  // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
+  // it. The plan stays as it is until Finish.
+  virtual void Begin(const StepPlan& plan) = 0;
+  // Waits for the step begun and returns what it drew. Once per Begin.
+  virtual StepResult Finish() = 0;
+
+  StepResult Run(const StepPlan& plan) {
+    Begin(plan);
+    return Finish();
+  }
 };
 
 struct AdapterFacts {

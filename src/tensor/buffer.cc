@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tensor/cuda_memory.h"
+
 namespace graft {
 namespace {
 
@@ -15,11 +17,13 @@ constexpr size_t kAlignment = 64;
 }  // namespace
 
 Buffer::Buffer(int64_t bytes, Device device) : bytes_(bytes), device_(device) {
-  CHECK(device.is_cpu()) << "no allocator for " << device.ToString();
   CHECK_GE(bytes, 0);
   if (bytes == 0) return;
   void* data = nullptr;
-  if (bytes >= kMmapBytesMin) {
+  if (!device.is_cpu()) {
+    data = AllocateOnDevice(device, bytes);
+    CHECK(data != nullptr) << device.ToString() << " is out of memory: " << bytes << " bytes asked";
+  } else if (bytes >= kMmapBytesMin) {
     data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(data != MAP_FAILED) << "out of memory: " << bytes << " bytes";
@@ -30,15 +34,25 @@ Buffer::Buffer(int64_t bytes, Device device) : bytes_(bytes), device_(device) {
     CHECK(data != nullptr) << "out of memory: " << bytes << " bytes";
     std::memset(data, 0, rounded);
   }
-  data_ = std::unique_ptr<void, Free>(data, Free{bytes});
+  data_ = std::unique_ptr<void, Free>(data, Free{bytes, device});
 }
 
 void Buffer::Free::operator()(void* data) const {
-  if (bytes >= kMmapBytesMin) {
+  if (!device.is_cpu()) {
+    FreeOnDevice(device, data);
+  } else if (bytes >= kMmapBytesMin) {
     munmap(data, static_cast<size_t>(bytes));
   } else {
     std::free(data);
   }
+}
+
+Buffer MoveToDevice(Buffer host, const Stream& stream) {
+  if (stream.device.is_cpu()) return host;
+  Buffer device(host.bytes(), stream.device);
+  CopyToDevice(device.data(), host.data(), host.bytes(), stream);
+  Synchronize(stream);
+  return device;
 }
 
 }  // namespace graft

@@ -1,5 +1,6 @@
-// Buffer owns bytes on a device, aligned to 64 (a cache line and an AVX-512 register); TensorView
-// borrows them with a dtype and a shape. Neither is thread-safe; views do not outlive their buffer.
+// Buffer owns bytes on a device, aligned to 64 (a cache line and an AVX-512 register; 256 on a
+// GPU); TensorView borrows them with a dtype and a shape. Neither is thread-safe; views do not
+// outlive their buffer.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,10 @@ class Buffer {
  private:
   struct Free {
     int64_t bytes;
+    Device device;
     void operator()(void* data) const;
   };
-  std::unique_ptr<void, Free> data_{nullptr, Free{0}};
+  std::unique_ptr<void, Free> data_{nullptr, Free{0, {}}};
   int64_t bytes_ = 0;
   Device device_;
 };

@@ -1,5 +1,6 @@
 // Where an op runs: a device, and on the CPU the threads it may use. Ops on one stream run in
-// order; on the CPU they have finished when the call returns. One thread at a time.
+// order; on the CPU they have finished when the call returns, on a GPU when Synchronize returns.
+// One thread at a time.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -9,7 +10,10 @@ namespace graft {
 
 struct Stream {
   Device device;
-  ThreadPool* cpu_threads = nullptr;  // borrowed; never null on the CPU
+  // Borrowed and never null: ops on the CPU run on them, and with a GPU what the host does beside
+  // it (converting weights).
+  ThreadPool* cpu_threads = nullptr;
+  void* cuda_stream = nullptr;  // cudaStream_t, borrowed (cuda_memory.h makes one); null on the CPU
 };
 
 }  // namespace graft

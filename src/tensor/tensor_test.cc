@@ -1,9 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "tensor/buffer.h"
+#include "tensor/cuda_graph.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -60,9 +66,85 @@ TEST(BufferTest, IsZeroedAlignedAndMovable) {
 
 TEST(DeviceTest, ParsesAndRefuses) {
   EXPECT_TRUE(ParseDevice("cpu")->is_cpu());
-  EXPECT_TRUE(ParseDevice("auto").ok());
-  EXPECT_EQ(ParseDevice("cuda:0").status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(ParseDevice("tpu").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseDevice("auto")->is_cpu(), NumCudaDevices() == 0);
+  for (const char* unknown : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda1"}) {
+    EXPECT_EQ(ParseDevice(unknown).status().code(), StatusCode::kInvalidArgument) << unknown;
+  }
+  const StatusCode absent = kHasCuda ? StatusCode::kNotFound : StatusCode::kUnimplemented;
+  EXPECT_EQ(ParseDevice("cuda:63").status().code(), absent);
+  EXPECT_EQ(ParseDevice("cuda").status().code(), NumCudaDevices() > 0 ? StatusCode::kOk : absent);
+}
+
+std::vector<Device> Devices() {
+  std::vector<Device> devices = {Device{}};
+  if (NumCudaDevices() > 0) devices.push_back({DeviceKind::kCuda, 0});
+  return devices;
+}
+
+TEST(CudaMemoryTest, CopiesGoThereAndBack) {
+  ThreadPool threads(1);
+  for (const Device& device : Devices()) {
+    OwnedStream stream(device, &threads);
+    std::vector<int32_t> source(1000);
+    std::iota(source.begin(), source.end(), 1);
+    const auto bytes = static_cast<int64_t>(source.size() * sizeof(int32_t));
+    Buffer there(bytes, device);
+    Buffer beside(bytes, device);
+    PinnedBuffer back(bytes);
+    CopyFromDevice(back.as<int32_t>(), there.data(), bytes, stream.get());
+    Synchronize(stream.get());
+    EXPECT_EQ(back.as<int32_t>()[999], 0) << "buffers are zeroed";
+    CopyToDevice(there.data(), source.data(), bytes, stream.get());
+    CopyOnDevice(beside.data(), there.data(), bytes, stream.get());
+    ZeroOnDevice(beside.data(), 4, stream.get());
+    CopyFromDevice(back.as<int32_t>(), beside.data(), bytes, stream.get());
+    Synchronize(stream.get());
+    source[0] = 0;
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), back.as<int32_t>())) << device.ToString();
+  }
+}
+
+TEST(CudaMemoryTest, MoveToDeviceKeepsTheBytes) {
+  ThreadPool threads(1);
+  for (const Device& device : Devices()) {
+    OwnedStream stream(device, &threads);
+    Buffer host(8);
+    host.as<int64_t>()[0] = 77;
+    const Buffer moved = MoveToDevice(std::move(host), stream.get());
+    EXPECT_EQ(moved.device(), device);
+    int64_t value = 0;
+    CopyFromDevice(&value, moved.data(), 8, stream.get());
+    Synchronize(stream.get());
+    EXPECT_EQ(value, 77);
+  }
+}
+
+TEST(CudaMemoryTest, PinnedMemoryIsZeroedAndAligned) {
+  const PinnedBuffer empty;
+  EXPECT_EQ(empty.bytes(), 0);
+  const PinnedBuffer buffer(12345);
+  EXPECT_EQ(buffer.bytes(), 12345);
+  EXPECT_EQ(std::bit_cast<uintptr_t>(buffer.as<char>()) % 4096, 0U);
+  EXPECT_TRUE(std::all_of(buffer.as<char>(), buffer.as<char>() + 12345,
+                          [](char byte) { return byte == 0; }));
+}
+
+TEST(CapturedGraphTest, ReplaysWithWhatLiesAtTheAddresses) {
+  if (NumCudaDevices() == 0) GTEST_SKIP() << "this machine shows no GPU";
+  ThreadPool threads(1);
+  OwnedStream stream({DeviceKind::kCuda, 0}, &threads);
+  Buffer source(8, stream.get().device);
+  Buffer target(8, stream.get().device);
+  CapturedGraph graph(stream.get(),
+                      [&] { CopyOnDevice(target.data(), source.data(), 8, stream.get()); });
+  for (const int64_t value : {3, 4}) {
+    CopyToDevice(source.data(), &value, 8, stream.get());
+    graph.Launch(stream.get());
+    int64_t copied = 0;
+    CopyFromDevice(&copied, target.data(), 8, stream.get());
+    Synchronize(stream.get());
+    EXPECT_EQ(copied, value);
+  }
 }
 
 }  // namespace

@@ -70,3 +70,13 @@ class ScopedCpuIsa {
   }                                          \
   static inline void Op##Cpu(const Args& args, Stream& stream) { cpu_portable::Op(args, stream); }
 #endif
+
+// Declares the CPU copies and `OpCuda` (op_cuda.cu) and defines OpOnDevice, which picks by the
+// stream's device.
+#define GRAFT_OP(Op, Args)                                            \
+  GRAFT_CPU_OP(Op, Args)                                              \
+  void Op##Cuda(const Args& args, Stream& stream);                    \
+  static inline void Op##OnDevice(const Args& args, Stream& stream) { \
+    if (stream.device.is_cpu()) return Op##Cpu(args, stream);         \
+    if constexpr (kHasCuda) Op##Cuda(args, stream);                   \
+  }

@@ -1,12 +1,15 @@
 // What every op's test shares: deterministic inputs at misaligned starts whose end is the end of
 // the allocation (ASan sees reads past it), outputs between sentinels, comparison with a double
 // reference under a tolerance scaled by the magnitude of what was summed, and a run over every
-// instruction set and 1-3 threads.
+// instruction set with 1-3 threads and over the machine's first GPU. Where there is a GPU all
+// operands are in page-locked memory, which it reads and writes at the host's addresses: one case
+// table serves both twins. Without one its part is skipped, and ctest's log says so.
 //
 // Usage:
-//   ForEachCpu([&](Stream& stream) {
+//   ForEachDevice([&](Stream& stream) {
 //     Output<float> y(m * y_stride, /*misalign=*/1);
 //     Op(args, stream);
+//     Synchronize(stream);
 //     EXPECT_TRUE(IsClose(y[i], reference, kF32Tolerance));
 //     EXPECT_TRUE(y.GuardsIntact());
 //     EXPECT_TRUE(y.IsUntouched(j));  // an element that the op must leave alone
@@ -15,9 +18,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
@@ -26,6 +33,7 @@
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "kernels/common/cpu_isa.h"
+#include "tensor/cuda_memory.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
 
@@ -38,6 +46,10 @@ class Input {
  public:
   explicit Input(int64_t n, int64_t misalign = 0) : begin_(misalign), n_(n) {
     const size_t bytes = static_cast<size_t>((misalign + n) * static_cast<int64_t>(sizeof(T)));
+    if (NumCudaDevices() > 0) {
+      pinned_ = PinnedBuffer(static_cast<int64_t>(bytes));
+      return;
+    }
     data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{64})));
     std::memset(static_cast<void*>(data_.get()), 0, bytes);
   }
@@ -51,8 +63,8 @@ class Input {
     return input;
   }
 
-  T* data() { return data_.get() + begin_; }
-  const T* data() const { return data_.get() + begin_; }
+  T* data() { return (data_ != nullptr ? data_.get() : pinned_.as<T>()) + begin_; }
+  const T* data() const { return const_cast<Input*>(this)->data(); }
   T& operator[](int64_t i) { return data()[i]; }
   const T& operator[](int64_t i) const { return data()[i]; }
   double At(int64_t i) const { return static_cast<double>(ToFloat(data()[i])); }
@@ -62,9 +74,31 @@ class Input {
   struct Free {
     void operator()(T* data) const { ::operator delete (data, std::align_val_t{64}); }
   };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<T, Free> data_;  // exact, so that ASan sees its end; or
+  PinnedBuffer pinned_;            // where there is a GPU
   int64_t begin_;
   int64_t n_;
+};
+
+// Row numbers, segments, tables: a vector that a GPU can read too.
+template <typename T>
+class Shared {
+ public:
+  Shared(std::initializer_list<T> values) : Shared(std::vector<T>(values)) {}
+  explicit Shared(const std::vector<T>& values)
+      : bytes_(static_cast<int64_t>(values.size() * sizeof(T))), size_(values.size()) {
+    std::copy(values.begin(), values.end(), data());
+  }
+
+  T* data() { return bytes_.as<T>(); }
+  const T* data() const { return bytes_.as<T>(); }
+  T& operator[](size_t i) { return data()[i]; }
+  const T& operator[](size_t i) const { return data()[i]; }
+  size_t size() const { return size_; }
+
+ private:
+  PinnedBuffer bytes_;
+  size_t size_;
 };
 
 // A written operand of n elements between two guards, all bytes a sentinel at first.
@@ -72,7 +106,9 @@ template <typename T>
 class Output {
  public:
   explicit Output(int64_t n, int64_t misalign = 0)
-      : begin_(kGuardElements + misalign), n_(n), bytes_(TotalBytes(), kSentinel) {}
+      : begin_(kGuardElements + misalign), n_(n), bytes_(static_cast<int64_t>(TotalBytes())) {
+    std::memset(bytes_.as<char>(), kSentinel, TotalBytes());
+  }
   // Starts from the given values instead of the sentinel: for ops that add to their output.
   Output(const Input<T>& initial, int64_t misalign) : Output(initial.size(), misalign) {
     std::memcpy(static_cast<void*>(data()), initial.data(), static_cast<size_t>(n_) * sizeof(T));
@@ -89,7 +125,8 @@ class Output {
   ::testing::AssertionResult GuardsIntact() const {
     const unsigned char* begin = reinterpret_cast<const unsigned char*>(data());
     const unsigned char* end = reinterpret_cast<const unsigned char*>(data() + n_);
-    for (const unsigned char* p = bytes_.data(); p < bytes_.data() + bytes_.size(); ++p) {
+    const unsigned char* const all = bytes_.as<unsigned char>();
+    for (const unsigned char* p = all; p < all + TotalBytes(); ++p) {
       if (p >= begin && p < end) continue;
       if (*p == kSentinel) continue;
       return ::testing::AssertionFailure()
@@ -117,13 +154,13 @@ class Output {
     return static_cast<size_t>(begin_ + n_ + kGuardElements) * sizeof(T) + 64;
   }
   unsigned char* Aligned() {
-    const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
-    return bytes_.data() + ((address + 63) / 64 * 64 - address);
+    const auto address = reinterpret_cast<uintptr_t>(bytes_.as<unsigned char>());
+    return bytes_.as<unsigned char>() + ((address + 63) / 64 * 64 - address);
   }
 
   int64_t begin_;
   int64_t n_;
-  std::vector<unsigned char> bytes_;
+  PinnedBuffer bytes_;
 };
 
 // A sum in double together with the sum of its terms' magnitudes, which bounds the rounding error
@@ -185,6 +222,34 @@ void ForEachCpu(const Function& function) {
       if (::testing::Test::HasFailure()) return;  // one broken case says enough
     }
   }
+}
+
+// Calls function(stream) with a stream of the first GPU, or says that there is none.
+template <typename Function>
+void ForFirstGpu(const Function& function) {
+  if (NumCudaDevices() == 0) {
+    static const bool said = [] {
+      std::puts(kHasCuda ? "[ SKIPPED  ] the CUDA twins: this machine shows no GPU"
+                         : "[ SKIPPED  ] the CUDA twins: built without the CUDA backend");
+      return true;
+    }();
+    static_cast<void>(said);
+    return;
+  }
+  static ThreadPool* const threads = new ThreadPool(2);
+  static OwnedStream* const stream = new OwnedStream({DeviceKind::kCuda, 0}, threads);
+  SCOPED_TRACE("cuda:0");
+  function(stream->get());
+  Synchronize(stream->get());
+}
+
+// Every instruction set, then the GPU; GRAFT_TEST_DEVICES=gpu leaves the CPU out (under tools that
+// watch the GPU alone).
+template <typename Function>
+void ForEachDevice(const Function& function) {
+  const char* const devices = std::getenv("GRAFT_TEST_DEVICES");
+  if (devices == nullptr || std::string(devices) != "gpu") ForEachCpu(function);
+  if (!::testing::Test::HasFailure()) ForFirstGpu(function);
 }
 
 }  // namespace graft::testing

@@ -1,0 +1,146 @@
+#include "tensor/cuda_memory.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tensor/cuda_check.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kPinnedAlignment = 4096;
+
+void Copy(void* target, const void* source, int64_t bytes, cudaMemcpyKind kind,
+          const Stream& stream) {
+  if (bytes == 0) return;
+  if (stream.device.is_cpu()) {
+    std::memcpy(target, source, static_cast<size_t>(bytes));
+    return;
+  }
+  CUDA_CHECK(
+      cudaMemcpyAsync(target, source, static_cast<size_t>(bytes), kind, CudaStreamOf(stream)));
+}
+
+}  // namespace
+
+void UseDevice(const Device& device) {
+  if (!device.is_cpu()) CUDA_CHECK(cudaSetDevice(device.index));
+}
+
+int NumCudaDevices() {
+  static const int num_devices = [] {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+    cudaGetLastError();  // having no driver is no error of a later call
+    return count;
+  }();
+  return num_devices;
+}
+
+std::string DescribeDevice(const Device& device) {
+  if (device.is_cpu()) return "CPU";
+  cudaDeviceProp properties;
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index));
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) +
+         "." + std::to_string(properties.minor) + ", " +
+         std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+}
+
+OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads)
+    : stream_{.device = device, .cpu_threads = cpu_threads} {
+  if (device.is_cpu()) return;
+  UseDevice(device);
+  cudaStream_t stream = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream_.cuda_stream = stream;
+}
+
+OwnedStream::~OwnedStream() {
+  if (stream_.cuda_stream == nullptr) return;
+  Synchronize(stream_);
+  CUDA_CHECK(cudaStreamDestroy(CudaStreamOf(stream_)));
+}
+
+void Synchronize(const Stream& stream) {
+  if (stream.device.is_cpu()) return;
+  CUDA_CHECK(cudaStreamSynchronize(CudaStreamOf(stream)));
+}
+
+void CopyToDevice(void* target, const void* source, int64_t bytes, const Stream& stream) {
+  Copy(target, source, bytes, cudaMemcpyHostToDevice, stream);
+}
+
+void CopyFromDevice(void* target, const void* source, int64_t bytes, const Stream& stream) {
+  Copy(target, source, bytes, cudaMemcpyDeviceToHost, stream);
+}
+
+void CopyOnDevice(void* target, const void* source, int64_t bytes, const Stream& stream) {
+  Copy(target, source, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+void ZeroOnDevice(void* target, int64_t bytes, const Stream& stream) {
+  if (bytes == 0) return;
+  if (stream.device.is_cpu()) {
+    std::memset(target, 0, static_cast<size_t>(bytes));
+    return;
+  }
+  CUDA_CHECK(cudaMemsetAsync(target, 0, static_cast<size_t>(bytes), CudaStreamOf(stream)));
+}
+
+PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
+  CHECK_GE(bytes, 0);
+  if (bytes == 0) return;
+  const size_t rounded =
+      (static_cast<size_t>(bytes) + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
+  void* data = nullptr;
+  const bool pinned = NumCudaDevices() > 0;
+  if (pinned) {
+    CUDA_CHECK(cudaHostAlloc(&data, rounded, cudaHostAllocPortable | cudaHostAllocMapped));
+  } else {
+    data = std::aligned_alloc(kPinnedAlignment, rounded);
+    CHECK(data != nullptr) << "out of memory: " << bytes << " bytes";
+  }
+  std::memset(data, 0, rounded);
+  data_ = std::unique_ptr<void, Free>(data, Free{pinned});
+}
+
+void PinnedBuffer::Free::operator()(void* data) const {
+  if (pinned) {
+    CUDA_CHECK(cudaFreeHost(data));
+  } else {
+    std::free(data);
+  }
+}
+
+int64_t FreeMemoryBytes(const Device& device) {
+  if (device.is_cpu()) {
+    return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  }
+  UseDevice(device);
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return static_cast<int64_t>(free_bytes);
+}
+
+void* AllocateOnDevice(const Device& device, int64_t bytes) {
+  UseDevice(device);
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  CUDA_CHECK(error);
+  CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+  return data;
+}
+
+void FreeOnDevice(const Device& device, void* data) {
+  UseDevice(device);
+  CUDA_CHECK(cudaFree(data));
+}
+
+}  // namespace graft

@@ -1,0 +1,74 @@
+// What the host does with a GPU besides launching kernels: streams, copies, page-locked memory.
+// Everything also works on the CPU, where a copy is a memcpy: callers need not tell the two apart.
+// A CUDA error ends the process: it is the unit of recovery. Any thread, one stream at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tensor/buffer.h"
+#include "tensor/device.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// Owns a stream of its device (nothing on the CPU). Destroying it waits for its work.
+class OwnedStream {
+ public:
+  OwnedStream(const Device& device, ThreadPool* cpu_threads);
+  ~OwnedStream();
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+
+  Stream& get() { return stream_; }
+
+ private:
+  Stream stream_;
+};
+
+// Launches and captures go to the calling thread's device: each thread that does so says which one it
+// works for. Nothing on the CPU.
+void UseDevice(const Device& device);
+
+// Waits until everything on the stream is done.
+void Synchronize(const Stream& stream);
+
+// In order on the stream. Host memory that is not page-locked makes the caller wait for a copy.
+void CopyToDevice(void* target, const void* source, int64_t bytes, const Stream& stream);
+void CopyFromDevice(void* target, const void* source, int64_t bytes, const Stream& stream);
+void CopyOnDevice(void* target, const void* source, int64_t bytes, const Stream& stream);
+void ZeroOnDevice(void* target, int64_t bytes, const Stream& stream);
+
+// A buffer of the host, moved into the stream's device when this returns; the same one on the CPU.
+Buffer MoveToDevice(Buffer host, const Stream& stream);
+
+// Zeroed host memory, page-locked and visible to every GPU at the same address where there is one;
+// plain memory elsewhere. Aligned to 4096.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(int64_t bytes);
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_.get());
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    bool pinned;
+    void operator()(void* data) const;
+  };
+  std::unique_ptr<void, Free> data_{nullptr, Free{false}};
+  int64_t bytes_ = 0;
+};
+
+// Bytes of the device that nobody has taken; of the CPU, of the machine.
+int64_t FreeMemoryBytes(const Device& device);
+
+// What Buffer calls for memory of a GPU: zeroed. Null where it has not that much left.
+void* AllocateOnDevice(const Device& device, int64_t bytes);
+void FreeOnDevice(const Device& device, void* data);
+
+}  // namespace graft

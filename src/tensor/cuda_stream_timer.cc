@@ -1,0 +1,54 @@
+#include <cmath>
+
+#include "base/clock.h"
+#include "tensor/cuda_check.h"
+#include "tensor/cuda_memory.h"
+#include "tensor/stream_timer.h"
+
+namespace graft {
+namespace {
+
+cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
+
+}  // namespace
+
+StreamTimer::~StreamTimer() {
+  for (void* event : events_) CUDA_CHECK(cudaEventDestroy(EventOf(event)));
+}
+
+int64_t StreamTimer::Mark() {
+  if (stream_.device.is_cpu()) return SteadyClock::Get().NowNs();
+  if (num_used_ == static_cast<int64_t>(events_.size())) {
+    cudaEvent_t event = nullptr;
+    CUDA_CHECK(cudaEventCreate(&event));
+    events_.push_back(event);
+  }
+  CUDA_CHECK(cudaEventRecord(EventOf(events_[num_used_]), CudaStreamOf(stream_)));
+  return num_used_++;
+}
+
+StreamTimer::Scope::Scope(StreamTimer* timer, int64_t* total_ns)
+    : timer_(total_ns == nullptr ? nullptr : timer), total_ns_(total_ns) {
+  if (timer_ != nullptr) begin_ = timer_->Mark();
+}
+
+StreamTimer::Scope::~Scope() {
+  if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
+}
+
+void StreamTimer::Collect() {
+  Synchronize(stream_);
+  for (const Span& span : spans_) {
+    if (stream_.device.is_cpu()) {
+      *span.total_ns += span.end - span.begin;
+      continue;
+    }
+    float ms = 0.0f;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, EventOf(events_[span.begin]), EventOf(events_[span.end])));
+    *span.total_ns += std::llround(static_cast<double>(ms) * 1e6);
+  }
+  spans_.clear();
+  num_used_ = 0;
+}
+
+}  // namespace graft

@@ -1,0 +1,97 @@
+// The CPU's half of cuda_memory.h, cuda_graph.h and stream_timer.h, for binaries without the
+// backend.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "tensor/cuda_graph.h"
+#include "tensor/cuda_memory.h"
+#include "tensor/stream_timer.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kPinnedAlignment = 4096;
+
+void Copy(void* target, const void* source, int64_t bytes) {
+  if (bytes > 0) std::memcpy(target, source, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+int NumCudaDevices() { return 0; }
+
+std::string DescribeDevice(const Device& device) {
+  CHECK(device.is_cpu());
+  return "CPU";
+}
+
+OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads)
+    : stream_{.device = device, .cpu_threads = cpu_threads} {
+  CHECK(device.is_cpu()) << "built without " << device.ToString();
+}
+OwnedStream::~OwnedStream() = default;
+
+void UseDevice(const Device&) {}
+void Synchronize(const Stream&) {}
+
+void CopyToDevice(void* target, const void* source, int64_t bytes, const Stream&) {
+  Copy(target, source, bytes);
+}
+void CopyFromDevice(void* target, const void* source, int64_t bytes, const Stream&) {
+  Copy(target, source, bytes);
+}
+void CopyOnDevice(void* target, const void* source, int64_t bytes, const Stream&) {
+  Copy(target, source, bytes);
+}
+void ZeroOnDevice(void* target, int64_t bytes, const Stream&) {
+  if (bytes > 0) std::memset(target, 0, static_cast<size_t>(bytes));
+}
+
+PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
+  CHECK_GE(bytes, 0);
+  if (bytes == 0) return;
+  const size_t rounded =
+      (static_cast<size_t>(bytes) + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
+  void* data = std::aligned_alloc(kPinnedAlignment, rounded);
+  CHECK(data != nullptr) << "out of memory: " << bytes << " bytes";
+  std::memset(data, 0, rounded);
+  data_ = std::unique_ptr<void, Free>(data, Free{false});
+}
+
+void PinnedBuffer::Free::operator()(void* data) const { std::free(data); }
+
+int64_t FreeMemoryBytes(const Device&) {
+  return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+}
+
+void* AllocateOnDevice(const Device& device, int64_t) {
+  CHECK(false) << "built without " << device.ToString();
+  return nullptr;
+}
+void FreeOnDevice(const Device&, void*) {}
+
+StreamTimer::~StreamTimer() = default;
+int64_t StreamTimer::Mark() { return SteadyClock::Get().NowNs(); }
+StreamTimer::Scope::Scope(StreamTimer* timer, int64_t* total_ns)
+    : timer_(total_ns == nullptr ? nullptr : timer), total_ns_(total_ns) {
+  if (timer_ != nullptr) begin_ = timer_->Mark();
+}
+StreamTimer::Scope::~Scope() {
+  if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
+}
+void StreamTimer::Collect() {
+  for (const Span& span : spans_) *span.total_ns += span.end - span.begin;
+  spans_.clear();
+}
+
+struct CapturedGraph::Executable {};
+CapturedGraph::CapturedGraph(Stream& stream, const std::function<void()>&) {
+  CHECK(false) << "built without " << stream.device.ToString();
+}
+CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::Launch(Stream&) {}
+
+}  // namespace graft
