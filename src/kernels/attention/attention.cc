@@ -6,7 +6,7 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(Attention, AttentionArgs)
+GRAFT_OP(Attention, AttentionArgs)
 
 AttentionTileCursor::AttentionTileCursor(const AttentionArgs& args) : args_(args) {
   const int32_t group = args.num_heads / args.layout.num_kv_heads;
@@ -88,18 +88,32 @@ void CheckSequence(const AttentionArgs& args, int32_t sequence) {
   }
 }
 
+bool NoRows(const AttentionArgs& args, const Device& device) {
+  if (!device.is_cpu()) return args.rows_max == 0;
+  return args.row_begin[args.num_sequences] == args.row_begin[0];
+}
+
 }  // namespace
 
 void Attention(const AttentionArgs& args, Stream& stream) {
   CheckShapes(args);
   if (args.num_sequences == 0) return;
   CHECK(args.page_begin != nullptr && args.row_begin != nullptr && args.kv_tokens != nullptr);
-  if (args.row_begin[args.num_sequences] == args.row_begin[0]) return;
+  if (NoRows(args, stream.device)) return;
   CHECK(args.pool != nullptr && args.pages != nullptr);
   CHECK(args.q != nullptr && args.out != nullptr);
-  for (int32_t s = 0; s < args.num_sequences; ++s) CheckSequence(args, s);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  AttentionCpu(args, stream);
+  if (stream.device.is_cpu()) {
+    for (int32_t s = 0; s < args.num_sequences; ++s) CheckSequence(args, s);
+  }
+  AttentionOnDevice(args, stream);
+}
+
+int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,
+                              int32_t kv_tokens_max, const Device& device) {
+  if (device.is_cpu()) return 0;
+  const int64_t num_splits = (kv_tokens_max + kAttentionSplitTokens - 1) / kAttentionSplitTokens;
+  const int64_t floats = num_sequences * num_splits * num_heads * (layout.head_dim + 2);
+  return (kAttentionCounterFloats + floats) * int64_t{sizeof(float)};
 }
 
 }  // namespace graft

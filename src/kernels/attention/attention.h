@@ -28,8 +28,22 @@ struct AttentionArgs {
   DType out_dtype = DType::kF32;
   float scale = 0.0f;  // 1 / sqrt(head_dim)
   int32_t window = 0;  // 0: full; w: a row at position p sees (p - w, p]
+
+  // For GPUs, where the arrays are in the device's memory and the host cannot look: bounds on what
+  // they say, for this call and all replays of its launches. The CPU does not read them.
+  int32_t rows_max = 0;           // row_begin[num_sequences]
+  int32_t sequence_rows_max = 0;  // rows of one sequence
+  int32_t kv_tokens_max = 0;      // kv_tokens of one sequence
+  // AttentionScratchBytes, zeroed before the first use and then used by this op alone, one launch
+  // at a time.
+  float* scratch = nullptr;
 };
 
+// Calls with up to these bounds need so much scratch; 0 on the CPU.
+int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,
+                              int32_t kv_tokens_max, const Device& device);
+
+// On a GPU a sequence without rows is skipped, whatever else its entries say.
 void Attention(const AttentionArgs& args, Stream& stream);
 
 }  // namespace graft

@@ -9,16 +9,19 @@
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "tensor/cuda_graph.h"
 
 namespace graft {
 namespace {
 
 using testing::BitEqual;
-using testing::ForEachCpu;
+using testing::ForEachDevice;
+using testing::ForFirstGpu;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 
 struct Sequence {
   int32_t kv_tokens = 0;
@@ -41,26 +44,35 @@ struct Case {
 template <typename T>
 class Problem {
  public:
-  explicit Problem(const Case& c)
+  // misalign: elements from the pool's start to a border of 64 bytes. Tensor cores need it to be 0.
+  explicit Problem(const Case& c, int64_t misalign = 1)
       : case_(c),
         layout_{.num_layers = 2,
                 .num_kv_heads = c.num_kv_heads,
                 .head_dim = c.head_dim,
                 .page_tokens = c.page_tokens,
                 .dtype = DTypeOf<T>()},
-        pool_(NumPages(c) * layout_.PageElements(), 1) {
+        pool_(NumPages(c) * layout_.PageElements(), misalign) {
     const T nan = FromFloat<T>(std::numeric_limits<float>::quiet_NaN());
     std::fill_n(pool_.data(), pool_.size(), nan);
     int32_t num_rows = 0;
+    std::vector<int32_t> row_begin, page_begin, kv_tokens, pages;
     for (const Sequence& s : c.sequences) {
-      row_begin_.push_back(num_rows);
-      page_begin_.push_back(static_cast<int32_t>(pages_.size()));
-      kv_tokens_.push_back(s.kv_tokens);
+      row_begin.push_back(num_rows);
+      page_begin.push_back(static_cast<int32_t>(pages.size()));
+      kv_tokens.push_back(s.kv_tokens);
       num_rows += s.num_rows;
-      AddPages(s);
+      DealPages(s, pages);
     }
-    row_begin_.push_back(num_rows);
-    page_begin_.push_back(static_cast<int32_t>(pages_.size()));
+    row_begin.push_back(num_rows);
+    page_begin.push_back(static_cast<int32_t>(pages.size()));
+    pages_ = Shared<int32_t>(pages);
+    row_begin_ = Shared<int32_t>(row_begin);
+    page_begin_ = Shared<int32_t>(page_begin);
+    kv_tokens_ = Shared<int32_t>(kv_tokens);
+    for (size_t i = 0; i < c.sequences.size(); ++i) FillPages(i);
+    scratch_ = PinnedBuffer(AttentionScratchBytes(layout_, c.num_heads, num_sequences(),
+                                                  KvTokensMax(), {DeviceKind::kCuda, 0}));
     q_stride_ = int64_t{c.num_heads} * c.head_dim + 5;
     q_ = Input<float>::Normal(num_rows * q_stride_, 7, 3, 1.5);
   }
@@ -86,7 +98,22 @@ class Problem {
     }
   }
 
-  void Run(void* out, DType out_dtype, Stream& stream) const {
+  int32_t num_sequences() const { return static_cast<int32_t>(case_.sequences.size()); }
+  int64_t rows_in_use() const { return row_begin_[case_.sequences.size()]; }
+  // Sequence 0 gets `end` positions, with rows from `begin` on; rows are numbered from 0.
+  void SelectLength(int32_t begin, int32_t end) {
+    SelectRows(0, end - begin);
+    kv_tokens_[0] = end;
+  }
+
+  // Bounds are those of all rows where `bounds_of_case`, else what the arrays say now.
+  void Run(void* out, DType out_dtype, Stream& stream, bool bounds_of_case = false) const {
+    int32_t sequence_rows_max = 0;
+    for (int32_t s = 0; s < num_sequences(); ++s) {
+      const int32_t now = row_begin_[s + 1] - row_begin_[s];
+      sequence_rows_max =
+          std::max(sequence_rows_max, bounds_of_case ? case_.sequences[s].num_rows : now);
+    }
     Attention({.layout = layout_,
                .layer = 1,
                .pool = pool_.data(),
@@ -94,14 +121,18 @@ class Problem {
                .page_begin = page_begin_.data(),
                .row_begin = row_begin_.data(),
                .kv_tokens = kv_tokens_.data(),
-               .num_sequences = static_cast<int32_t>(kv_tokens_.size()),
+               .num_sequences = num_sequences(),
                .num_heads = case_.num_heads,
                .q = q_.data(),
                .q_stride = q_stride_,
                .out = out,
                .out_dtype = out_dtype,
                .scale = Scale(),
-               .window = case_.window},
+               .window = case_.window,
+               .rows_max = static_cast<int32_t>(num_rows()),
+               .sequence_rows_max = sequence_rows_max,
+               .kv_tokens_max = KvTokensMax(),
+               .scratch = scratch_.as<float>()},
               stream);
   }
 
@@ -142,30 +173,42 @@ class Problem {
     }
     return num_pages;
   }
+  int32_t KvTokensMax() const {
+    int32_t kv_tokens_max = 0;
+    for (const Sequence& s : case_.sequences) kv_tokens_max = std::max(kv_tokens_max, s.kv_tokens);
+    return kv_tokens_max;
+  }
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
   int64_t KeyOffset(size_t sequence, int32_t position, int32_t kv_head) const {
     const int32_t page = pages_[page_begin_[sequence] + position / case_.page_tokens];
     return layout_.KeyOffset(page, 1, kv_head, position % case_.page_tokens);
   }
 
-  void AddPages(const Sequence& s) {
-    const int64_t total = NumPages(case_);
-    const size_t sequence = kv_tokens_.size() - 1;
+  // The first position that any row of the sequence sees.
+  int32_t FirstVisible(const Sequence& s) const {
     const int32_t first_position = s.kv_tokens - s.num_rows;
-    const int32_t visible = case_.window > 0 ? std::max(0, first_position - case_.window + 1) : 0;
+    return case_.window > 0 ? std::max(0, first_position - case_.window + 1) : 0;
+  }
+
+  void DealPages(const Sequence& s, std::vector<int32_t>& pages) const {
+    const int64_t total = NumPages(case_);
     const int32_t num_pages = (s.kv_tokens + case_.page_tokens - 1) / case_.page_tokens;
     for (int32_t i = 0; i < num_pages; ++i) {
-      const bool outside = (i + 1) * case_.page_tokens <= visible;
-      const auto dealt = static_cast<int64_t>(pages_.size());
-      pages_.push_back(outside ? -1 : static_cast<int32_t>(total - 1 - dealt));
+      const bool outside = (i + 1) * case_.page_tokens <= FirstVisible(s);
+      const auto dealt = static_cast<int64_t>(pages.size());
+      pages.push_back(outside ? -1 : static_cast<int32_t>(total - 1 - dealt));
     }
+  }
+
+  void FillPages(size_t sequence) {
+    const Sequence& s = case_.sequences[sequence];
     Random random(100 + sequence);
     for (int32_t p = 0; p < s.kv_tokens; ++p) {
       for (int32_t h = 0; h < case_.num_kv_heads; ++h) {
         for (int32_t d = 0; d < case_.head_dim; ++d) {
           const T key = FromFloat<T>(static_cast<float>(random.Normal()));
           const T value = FromFloat<T>(static_cast<float>(random.Normal()));
-          if (p < visible) continue;
+          if (p < FirstVisible(s)) continue;
           pool_[KeyOffset(sequence, p, h) + d] = key;
           pool_[KeyOffset(sequence, p, h) + layout_.KeyElements() + d] = value;
         }
@@ -176,7 +219,8 @@ class Problem {
   const Case case_;
   const KvLayout layout_;
   Input<T> pool_;
-  std::vector<int32_t> pages_, page_begin_, row_begin_, kv_tokens_;
+  Shared<int32_t> pages_{}, page_begin_{}, row_begin_{}, kv_tokens_{};
+  PinnedBuffer scratch_;
   Input<float> q_{0};
   int64_t q_stride_ = 0;
 };
@@ -198,14 +242,17 @@ std::vector<Case> Cases() {
       {"window 1", 2, 1, 16, 4, 1, {{70, 70}, {70, 1}}},
       {"window 5", 2, 1, 32, 4, 5, {{140, 80}, {129, 1}, {3, 3}}},
       {"window 64", 4, 2, 16, 16, 64, {{300, 1}, {200, 200}, {129, 65}}},
+      {"long", 4, 2, 64, 16, 0, {{1100, 1}, {0, 0}, {1030, 70}, {513, 1}, {512, 1}, {600, 600}}},
+      {"long, window 600", 2, 1, 128, 16, 600, {{1300, 1}, {1290, 9}}},
       {"window wider than all", 2, 1, 16, 16, std::numeric_limits<int32_t>::max(), {{99, 50}}},
   };
 }
 
 template <typename T, typename Out>
-void ExpectClose(const Case& c, double tolerance) {
+void ExpectClose(const Case& c, double tolerance, double gpu_tolerance) {
   SCOPED_TRACE(c.name);
   const Problem<T> problem(c);
+  const Problem<T> aligned(c, 0);
   std::vector<std::vector<Reference>> expected;
   for (size_t s = 0; s < c.sequences.size(); ++s) {
     for (int32_t row = 0; row < c.sequences[s].num_rows; ++row) {
@@ -214,17 +261,24 @@ void ExpectClose(const Case& c, double tolerance) {
       }
     }
   }
-  ForEachCpu([&](Stream& stream) {
-    Output<Out> out(problem.num_rows() * problem.row_elements(), 3);
-    problem.Run(out.data(), DTypeOf<Out>(), stream);
+  const auto expect = [&](const Problem<T>& run, int64_t misalign, Stream& stream) {
+    Output<Out> out(run.num_rows() * run.row_elements(), misalign);
+    run.Run(out.data(), DTypeOf<Out>(), stream);
+    Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
+    const double bound = stream.device.is_cpu() ? tolerance : gpu_tolerance;
     for (size_t i = 0; i < expected.size(); ++i) {
       for (int32_t d = 0; d < c.head_dim; ++d) {
         ASSERT_TRUE(
-            IsClose(out.At(static_cast<int64_t>(i) * c.head_dim + d), expected[i][d], tolerance))
+            IsClose(out.At(static_cast<int64_t>(i) * c.head_dim + d), expected[i][d], bound))
             << "query " << i << ", dimension " << d;
       }
     }
+  };
+  ForEachDevice([&](Stream& stream) { expect(problem, 3, stream); });
+  ForFirstGpu([&](Stream& stream) {
+    expect(aligned, 0, stream);
+    expect(aligned, 1, stream);
   });
 }
 
@@ -232,22 +286,24 @@ void ExpectClose(const Case& c, double tolerance) {
 constexpr double kF32Close = 1e-5;
 // q and p are rounded to bf16 where the machine multiplies bf16 pairs.
 constexpr double kBF16Close = 1.0 / 64;
+// As are they to fp16 on a GPU.
+constexpr double kGpuF16Close = 1.0 / 256;
 
 TEST(AttentionTest, MatchesReferenceF32) {
-  for (const Case& c : Cases()) ExpectClose<float, float>(c, kF32Close);
+  for (const Case& c : Cases()) ExpectClose<float, float>(c, kF32Close, kF32Close);
 }
 
 TEST(AttentionTest, MatchesReferenceBF16) {
-  for (const Case& c : Cases()) ExpectClose<Bfloat16, Bfloat16>(c, kBF16Close);
+  for (const Case& c : Cases()) ExpectClose<Bfloat16, Bfloat16>(c, kBF16Close, kBF16Close);
 }
 
 TEST(AttentionTest, MatchesReferenceF16) {
-  for (const Case& c : Cases()) ExpectClose<Float16, float>(c, kF32Close);
-  ExpectClose<Float16, Float16>(Cases()[1], 1e-3);
+  for (const Case& c : Cases()) ExpectClose<Float16, float>(c, kF32Close, kGpuF16Close);
+  ExpectClose<Float16, Float16>(Cases()[1], 1e-3, kGpuF16Close);
 }
 
 TEST(AttentionTest, NothingToDo) {
-  ForEachCpu([](Stream& stream) {
+  ForEachDevice([](Stream& stream) {
     Output<float> out(16);
     AttentionArgs args{.layout = {.num_layers = 1,
                                   .num_kv_heads = 1,
@@ -258,12 +314,13 @@ TEST(AttentionTest, NothingToDo) {
                        .q_stride = 16,
                        .out = out.data()};
     Attention(args, stream);
-    const int32_t begins[] = {0, 0, 0};
-    const int32_t kv_tokens[] = {0, 0};
-    args.page_begin = args.row_begin = begins;
-    args.kv_tokens = kv_tokens;
+    const Shared<int32_t> begins = {0, 0, 0};
+    const Shared<int32_t> kv_tokens = {0, 0};
+    args.page_begin = args.row_begin = begins.data();
+    args.kv_tokens = kv_tokens.data();
     args.num_sequences = 2;
     Attention(args, stream);
+    Synchronize(stream);
     for (int64_t i = 0; i < out.size(); ++i) EXPECT_TRUE(out.IsUntouched(i));
   });
 }
@@ -272,30 +329,30 @@ TEST(AttentionTest, NothingToDo) {
 template <typename T>
 std::vector<T> ChunkedPrefill(Problem<T>& problem, int32_t chunk, Stream& stream) {
   const int32_t num_tokens = problem.sequence(0).kv_tokens;
-  std::vector<T> out(problem.num_rows() * problem.row_elements());
+  Output<T> out(problem.num_rows() * problem.row_elements());
   for (int32_t begin = 0; begin < num_tokens; begin += chunk) {
     problem.SelectRows(begin, std::min(num_tokens, begin + chunk));
     problem.Run(out.data(), DTypeOf<T>(), stream);
+    Synchronize(stream);
   }
-  out.resize(num_tokens * problem.row_elements());
-  return out;
+  return std::vector<T>(out.data(), out.data() + num_tokens * problem.row_elements());
 }
 
 template <typename T>
-void ExpectSameBitsInAnyChunk(const Case& alone_case, const Case& mixed_case) {
+void ExpectSameBitsInAnyChunk(const Case& alone_case, const Case& mixed_case,
+                              const std::vector<int32_t>& chunks, int64_t misalign,
+                              Stream& stream) {
   SCOPED_TRACE(alone_case.name);
-  Problem<T> alone(alone_case);
-  Problem<T> mixed(mixed_case);
+  Problem<T> alone(alone_case, misalign);
+  Problem<T> mixed(mixed_case, misalign);
   std::copy_n(alone.q_row(0), alone.num_rows() * alone.q_stride(), mixed.q_row(0));
-  ForEachCpu([&](Stream& stream) {
-    const std::vector<T> expected = ChunkedPrefill(alone, 1 << 20, stream);
-    for (const int32_t chunk : {1, 3, 7, 16, 64, 100}) {
-      SCOPED_TRACE(chunk);
-      const std::vector<T> actual = ChunkedPrefill(chunk % 2 == 1 ? mixed : alone, chunk, stream);
-      ASSERT_EQ(actual.size(), expected.size());
-      EXPECT_TRUE(BitEqual(actual.data(), expected.data(), static_cast<int64_t>(expected.size())));
-    }
-  });
+  const std::vector<T> expected = ChunkedPrefill(alone, 1 << 20, stream);
+  for (const int32_t chunk : chunks) {
+    SCOPED_TRACE(chunk);
+    const std::vector<T> actual = ChunkedPrefill(chunk % 2 == 1 ? mixed : alone, chunk, stream);
+    ASSERT_EQ(actual.size(), expected.size());
+    EXPECT_TRUE(BitEqual(actual.data(), expected.data(), static_cast<int64_t>(expected.size())));
+  }
 }
 
 TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
@@ -304,9 +361,58 @@ TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
                      Case{"window", 4, 1, 40, 4, 70, {{150, 150}}}}) {
     Case mixed = alone;
     mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
-    if (alone.window == 0) ExpectSameBitsInAnyChunk<float>(alone, mixed);
-    ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed);
+    const std::vector<int32_t> chunks = {1, 3, 7, 16, 64, 100};
+    ForEachDevice([&](Stream& stream) {
+      if (alone.window == 0) ExpectSameBitsInAnyChunk<float>(alone, mixed, chunks, 1, stream);
+      ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, chunks, 1, stream);
+    });
   }
+}
+
+// On tensor cores decode and prefill are different kernels; prompts of several splits.
+TEST(AttentionTest, GpuRowsDoNotDependOnChunksAcrossSplits) {
+  const std::vector<Sequence> neighbours = {{1500, 1}, {40, 40}, {900, 70}, {0, 0}};
+  for (Case alone : {Case{"no grouping", 2, 2, 128, 16, 0, {{1100, 1100}}},
+                     Case{"groups of 4", 8, 2, 128, 16, 0, {{1100, 1100}}},
+                     Case{"groups of 16", 32, 2, 64, 16, 0, {{1050, 1050}}},
+                     Case{"groups of 20", 20, 1, 40, 5, 0, {{600, 600}}},
+                     Case{"head_dim 256", 4, 2, 256, 32, 0, {{1050, 1050}}},
+                     Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}}) {
+    Case mixed = alone;
+    mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
+    ForFirstGpu([&](Stream& stream) {
+      ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream);
+      ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream);
+    });
+  }
+}
+
+// A graph recorded with the bounds of the longest batch gives shorter ones their bits.
+TEST(AttentionTest, GpuGraphsReplayOtherLengths) {
+  ForFirstGpu([&](Stream& stream) {
+    for (const Case& c : {Case{"decode", 8, 2, 128, 16, 0, {{1500, 1}, {700, 1}, {20, 1}}},
+                          Case{"mixed", 8, 2, 128, 16, 0, {{1500, 900}, {700, 1}, {20, 3}}},
+                          Case{"one", 4, 4, 64, 16, 0, {{1500, 900}}}}) {
+      SCOPED_TRACE(c.name);
+      Problem<Bfloat16> problem(c, 0);
+      const int64_t size = problem.num_rows() * problem.row_elements();
+      Output<Bfloat16> replayed(size);
+      CapturedGraph graph(stream, [&] {
+        problem.Run(replayed.data(), DType::kBF16, stream, /*bounds_of_case=*/true);
+      });
+      for (const int32_t end : {900, 1, 130, 513}) {
+        const int32_t begin = c.sequences[0].num_rows == 1 ? end - 1 : 0;
+        problem.SelectLength(begin, end);
+        graph.Launch(stream);
+        Output<Bfloat16> expected(size);
+        problem.Run(expected.data(), DType::kBF16, stream);
+        Synchronize(stream);
+        EXPECT_TRUE(expected.GuardsIntact() && replayed.GuardsIntact());
+        const int64_t used = problem.rows_in_use() * problem.row_elements();
+        EXPECT_TRUE(BitEqual(replayed.data(), expected.data(), used)) << end;
+      }
+    }
+  });
 }
 
 TEST(AttentionTest, RowsDoNotDependOnPageSizeNorThreads) {
@@ -334,9 +440,10 @@ TEST(AttentionTest, HugeScoresStayFinite) {
   for (int64_t row = 0; row < 3; ++row) {
     for (int32_t d = 0; d < 16; ++d) problem.q_row(row)[d] *= 1e6f;
   }
-  ForEachCpu([&](Stream& stream) {
-    std::vector<float> out(3 * 16);
+  ForEachDevice([&](Stream& stream) {
+    Output<float> out(3 * 16);
     problem.Run(out.data(), DType::kF32, stream);
+    Synchronize(stream);
     for (int32_t row = 0; row < 3; ++row) {
       const std::vector<Reference> expected = problem.Expected(0, row, 0);
       for (int32_t d = 0; d < 16; ++d) {
@@ -347,16 +454,23 @@ TEST(AttentionTest, HugeScoresStayFinite) {
 }
 
 // NaN in a query must reach its output, where sampling finds it, and no other row.
-TEST(AttentionTest, NanStaysInItsRow) {
-  Problem<float> problem(Case{"", 2, 1, 16, 16, 0, {{70, 3}, {70, 1}}});
+template <typename T>
+void ExpectNanStaysInItsRow(int64_t misalign) {
+  Problem<T> problem(Case{"", 2, 1, 16, 16, 0, {{70, 3}, {70, 1}}}, misalign);
   problem.q_row(1)[3] = std::numeric_limits<float>::quiet_NaN();
-  ForEachCpu([&](Stream& stream) {
-    std::vector<float> out(problem.num_rows() * problem.row_elements());
+  ForEachDevice([&](Stream& stream) {
+    Output<float> out(problem.num_rows() * problem.row_elements());
     problem.Run(out.data(), DType::kF32, stream);
-    for (size_t i = 0; i < out.size(); ++i) {
+    Synchronize(stream);
+    for (int64_t i = 0; i < out.size(); ++i) {
       EXPECT_EQ(std::isnan(out[i]), i >= 32 && i < 48) << i;
     }
   });
+}
+
+TEST(AttentionTest, NanStaysInItsRow) {
+  ExpectNanStaysInItsRow<float>(1);
+  ExpectNanStaysInItsRow<Bfloat16>(0);
 }
 
 TEST(AttentionDeathTest, RefusesBadShapes) {

@@ -5,16 +5,17 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(Embedding, EmbeddingArgs)
+GRAFT_OP(Embedding, EmbeddingArgs)
 
 namespace {
 
-void CheckArgs(const EmbeddingArgs& args) {
+void CheckArgs(const EmbeddingArgs& args, const Stream& stream) {
   CHECK_GE(args.num_tokens, 0);
   CHECK_GT(args.n, 0);
   CHECK_GT(args.vocab_size, 0);
   if (args.num_tokens == 0) return;
   CHECK(args.table != nullptr && args.tokens != nullptr && args.out != nullptr);
+  if (!stream.device.is_cpu()) return;
   for (int64_t i = 0; i < args.num_tokens; ++i) {
     CHECK(args.tokens[i] >= 0 && args.tokens[i] < args.vocab_size)
         << "token " << args.tokens[i] << " of row " << i << " is not in a vocabulary of "
@@ -25,9 +26,8 @@ void CheckArgs(const EmbeddingArgs& args) {
 }  // namespace
 
 void Embedding(const EmbeddingArgs& args, Stream& stream) {
-  CheckArgs(args);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  EmbeddingCpu(args, stream);
+  CheckArgs(args, stream);
+  EmbeddingOnDevice(args, stream);
 }
 
 }  // namespace graft

@@ -1,4 +1,6 @@
-// Embedding: out[i] = table[tokens[i]], widened to float.
+// Embedding: out[i] = table[tokens[i]], widened to float. On a GPU, where nobody has seen the
+// tokens before (the step before may have drawn them), the row of one outside of the vocabulary is
+// zeros.
 #pragma once
 
 #include <cstdint>

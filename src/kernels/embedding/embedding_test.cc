@@ -9,9 +9,10 @@
 namespace graft {
 namespace {
 
-using testing::ForEachCpu;
+using testing::ForEachDevice;
 using testing::Input;
 using testing::Output;
+using testing::Shared;
 
 struct Case {
   int64_t num_tokens;
@@ -27,10 +28,10 @@ template <typename T>
 void ExpectMatchesReference(const Case& c) {
   SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
   const auto table = Input<T>::Normal(kVocab * c.n, 1, c.misalign);
-  std::vector<int32_t> tokens(c.num_tokens);
+  Shared<int32_t> tokens{std::vector<int32_t>(c.num_tokens)};
   for (int64_t i = 0; i < c.num_tokens; ++i)
     tokens[i] = static_cast<int32_t>((i * 7 + 22) % kVocab);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     Output<float> out(c.num_tokens * c.n, c.misalign);
     Embedding({.table = table.data(),
                .dtype = DTypeOf<T>(),
@@ -40,6 +41,7 @@ void ExpectMatchesReference(const Case& c) {
                .num_tokens = c.num_tokens,
                .n = c.n},
               stream);
+    Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
     for (int64_t i = 0; i < out.size(); ++i) {
       ASSERT_EQ(out[i], ToFloat(table[tokens[i / c.n] * c.n + i % c.n])) << i;
@@ -53,6 +55,28 @@ TEST(EmbeddingTest, MatchesReference) {
     ExpectMatchesReference<Bfloat16>(c);
     ExpectMatchesReference<Float16>(c);
   }
+}
+
+// A GPU cannot refuse them: nobody has seen what the step before drew.
+TEST(EmbeddingTest, GpuMakesZerosOfTokensOutsideOfTheVocabulary) {
+  const auto table = Input<float>::Normal(int64_t{kVocab} * 12, 1);
+  const Shared<int32_t> tokens{-1, 2, kVocab};
+  testing::ForFirstGpu([&](Stream& stream) {
+    Output<float> out(3 * 12);
+    Embedding({.table = table.data(),
+               .vocab_size = kVocab,
+               .tokens = tokens.data(),
+               .out = out.data(),
+               .num_tokens = 3,
+               .n = 12},
+              stream);
+    Synchronize(stream);
+    for (int64_t i = 0; i < 12; ++i) {
+      EXPECT_EQ(out[i], 0.0f);
+      EXPECT_EQ(out[12 + i], table[24 + i]);
+      EXPECT_EQ(out[24 + i], 0.0f);
+    }
+  });
 }
 
 TEST(EmbeddingDeathTest, RefusesTokensOutsideOfTheVocabulary) {

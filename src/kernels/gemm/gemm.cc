@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 
@@ -15,6 +18,8 @@ namespace {
 
 // Columns of a part that are converted at a time: 32 rows of them stay in the nearest cache.
 constexpr int64_t kPackK = 128;
+// Elements that a thread draws at a time.
+constexpr int64_t kRandomGrain = int64_t{1} << 16;
 
 // Copies k values [k_begin, k_begin + k) of the stacked row `n` to `out` as `dtype`.
 void ReadRow(std::span<const TensorView> parts, int64_t n, int64_t k_begin, int64_t k, DType dtype,
@@ -51,6 +56,33 @@ void PackPanel(std::span<const TensorView> parts, const GemmWeight::State& state
   }
 }
 
+// The GPU takes the rows as they come, each padded with zeros.
+void PackForGpu(std::span<const TensorView> parts, GemmWeight::State& state, Stream& stream) {
+  const int64_t stride = GemmCudaStride(state.k);
+  const int64_t element_bytes = DTypeBytes(state.dtype);
+  state.panels = Buffer(state.n * stride * element_bytes, stream.device);
+  const auto fill = [&](int64_t begin, int64_t end, char* out) {
+    for (int64_t row = begin; row < end; ++row, out += stride * element_bytes) {
+      ReadRow(parts, row, 0, state.k, state.dtype, out);
+      std::memset(out + state.k * element_bytes, 0, (stride - state.k) * element_bytes);
+    }
+  };
+  if constexpr (kHasCuda) {
+    UploadRows(state.panels.data(), state.n, stride * element_bytes, fill, stream);
+  }
+}
+
+void GemmOnGpu(const GemmArgs& args, const GemmWeight::State& state, Stream& stream) {
+  CHECK(!args.x_is_fp32 || state.dtype == DType::kF32) << "fp32 beside " << DTypeName(state.dtype);
+  const GemmCudaArgs cuda_args{.gemm = args,
+                               .w = state.panels.data(),
+                               .w_stride = GemmCudaStride(state.k),
+                               .n = state.n,
+                               .k = state.k,
+                               .dtype = state.dtype};
+  if constexpr (kHasCuda) GemmCuda(cuda_args, stream);
+}
+
 // Room for the copy of x, kept by the thread that calls Gemm and grown to the largest need.
 char* Scratch(int64_t bytes) {
   static thread_local Buffer buffer;
@@ -75,7 +107,7 @@ int64_t GemmWeight::bytes() const { return state_ == nullptr ? 0 : state_->panel
 
 GemmWeight GemmWeight::Pack(std::span<const TensorView> parts, DType dtype, Stream& stream) {
   CHECK(!parts.empty());
-  CHECK(dtype == DType::kF32 || dtype == DType::kBF16) << DTypeName(dtype);
+  CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "fp16 on the CPU";
   auto state = std::make_unique<State>();
   state->dtype = dtype;
   state->k = parts[0].shape.back();
@@ -85,6 +117,12 @@ GemmWeight GemmWeight::Pack(std::span<const TensorView> parts, DType dtype, Stre
     state->n += part.shape[0];
   }
   CHECK(state->n > 0 && state->k > 0) << state->n << " x " << state->k;
+  GemmWeight weight;
+  if (!stream.device.is_cpu()) {
+    PackForGpu(parts, *state, stream);
+    weight.state_ = std::move(state);
+    return weight;
+  }
   state->panels = Buffer(state->num_panels() * state->panel_bytes());  // zeroed: the padding
   // Shared out as Gemm shares it, so that each thread's memory is near it.
   stream.cpu_threads->ParallelFor(state->num_panels(), 1, [&](int64_t begin, int64_t end) {
@@ -92,20 +130,62 @@ GemmWeight GemmWeight::Pack(std::span<const TensorView> parts, DType dtype, Stre
       PackPanel(parts, *state, panel, state->panels.as<char>() + panel * state->panel_bytes());
     }
   });
-  GemmWeight weight;
   weight.state_ = std::move(state);
   return weight;
 }
 
+GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, float deviation,
+                              DType dtype, Stream& stream) {
+  GemmWeight weight;
+  if (!stream.device.is_cpu()) {
+    auto state = std::make_unique<State>();
+    state->dtype = dtype;
+    state->k = k;
+    for (const RandomPart& part : parts) state->n += part.n;
+    const int64_t stride = GemmCudaStride(k);
+    const int64_t row_bytes = stride * DTypeBytes(dtype);
+    state->panels = Buffer(state->n * row_bytes, stream.device);
+    char* out = state->panels.as<char>();
+    for (const RandomPart& part : parts) {
+      if constexpr (kHasCuda) {
+        FillRandomRows(part.seed, deviation, dtype, part.n, k, stride, out, stream);
+      }
+      out += part.n * row_bytes;
+    }
+    Synchronize(stream);  // Gemm may read a weight before it waits for earlier kernels
+    weight.state_ = std::move(state);
+    return weight;
+  }
+  std::vector<Buffer> numbers;
+  std::vector<TensorView> views;
+  for (const RandomPart& part : parts) {
+    const Buffer& buffer = numbers.emplace_back(part.n * k * DTypeBytes(dtype));
+    views.push_back({buffer.data(), dtype, {part.n, k}});
+    DispatchDType(dtype, [&]<typename T>() {
+      T* out = numbers.back().as<T>();
+      stream.cpu_threads->ParallelFor(part.n * k, kRandomGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          out[i] = FromFloat<T>(RandomWeight(part.seed, i, deviation));
+        }
+      });
+    });
+  }
+  return Pack(views, dtype, stream);
+}
+
 void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.weight != nullptr && args.weight->state() != nullptr) << "the weight is not packed";
-  CHECK(stream.device.is_cpu()) << stream.device.ToString();
   CHECK_GE(args.m, 0);
   if (args.m == 0) return;
   const GemmWeight::State& state = *args.weight->state();
   CHECK(args.x != nullptr && args.y != nullptr);
   CHECK(args.m == 1 || args.x_stride >= state.k) << args.x_stride << " < " << state.k;
   CHECK(args.m == 1 || args.y_stride >= state.n) << args.y_stride << " < " << state.n;
+
+  CHECK(state.panels.device() == stream.device) << stream.device.ToString();
+  if (!stream.device.is_cpu()) {
+    return GemmOnGpu(args, state, stream);
+  }
 
   const int64_t num_blocks = (state.num_steps() + kGemmBlockSteps - 1) / kGemmBlockSteps;
   const int64_t copies =
@@ -118,12 +198,12 @@ void Gemm(const GemmArgs& args, Stream& stream) {
                     .num_steps = state.num_steps(),
                     .dtype = state.dtype,
                     .scratch = Scratch(copies * num_blocks * kGemmScratchRowBytes)};
+  const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype);
   const int64_t num_slices = (args.m + kGemmRowsMax - 1) / kGemmRowsMax;
   for (int64_t i = 0; i < num_slices; ++i) {
     const int64_t begin = args.m * i / num_slices;
     slice.gemm.m = args.m * (i + 1) / num_slices - begin;
-    slice.gemm.x =
-        static_cast<const char*>(args.x) + begin * args.x_stride * DTypeBytes(state.dtype);
+    slice.gemm.x = static_cast<const char*>(args.x) + begin * args.x_stride * x_bytes;
     slice.gemm.y = args.y + begin * args.y_stride;
     GemmCpu(slice, stream);
   }

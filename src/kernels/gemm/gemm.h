@@ -14,9 +14,18 @@ namespace graft {
 // A weight in the layout that the kernels of this machine want. Immutable after Pack; any thread.
 class GemmWeight {
  public:
-  // Stacks `parts`, each [n_i, k] as HF stores a Linear, into one [sum n_i, k] of `dtype` (fp32 or
-  // bf16): q, k and v (or gate and up) become one GEMM.
+  // Stacks `parts`, each [n_i, k] as HF stores a Linear, in memory of the host, into one [sum n_i,
+  // k] of `dtype` (fp32, bf16, and fp16 on a GPU): q, k and v (or gate and up) become one GEMM.
   static GemmWeight Pack(std::span<const TensorView> parts, DType dtype, Stream& stream);
+
+  // Numbers instead, drawn where the weight lives: uniform with that standard deviation, element i
+  // of a part from (seed, i), the same on every device.
+  struct RandomPart {
+    int64_t n;
+    uint64_t seed;
+  };
+  static GemmWeight Random(std::span<const RandomPart> parts, int64_t k, float deviation,
+                           DType dtype, Stream& stream);
 
   GemmWeight();
   GemmWeight(GemmWeight&&) noexcept;
@@ -36,7 +45,7 @@ class GemmWeight {
 };
 
 struct GemmArgs {
-  const void* x = nullptr;  // [m, k] of weight.dtype(), rows x_stride elements apart
+  const void* x = nullptr;  // [m, k] of weight.dtype() or fp32, rows x_stride elements apart
   int64_t x_stride = 0;
   int64_t m = 0;  // 0 is allowed and does nothing
   const GemmWeight* weight = nullptr;
@@ -44,6 +53,9 @@ struct GemmArgs {
   float* y = nullptr;           // [m, n], rows y_stride elements apart
   int64_t y_stride = 0;
   bool accumulate = false;  // add to y (the residual) instead of overwriting it
+  // x is fp32 whatever weight.dtype() is. CPU only. Beside bf16 weights it enters the products as
+  // it is or, where vdpbf16ps multiplies, refined bf16: bf16 plus the larger half of its errors.
+  bool x_is_fp32 = false;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);

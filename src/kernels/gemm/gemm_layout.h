@@ -44,7 +44,7 @@ inline constexpr int64_t kGemmRowsMax = 256;
 
 // x is copied into blocks of kGemmBlockSteps steps, in which the rows of a tile lie at fixed
 // distances (no pointer per row in the inner loop) that are no multiple of 4 KiB (no two rows fight
-// for one cache set). A step of x is 4 bytes per row, or 8 where a copy widens bf16 to fp32.
+// for one cache set). A step of x is 4 bytes per row, or 8 where it is fp32 beside bf16 weights.
 inline constexpr int64_t kGemmBlockSteps = 256;
 inline constexpr int64_t kGemmScratchRowBytes = kGemmBlockSteps * 8 + 64;
 

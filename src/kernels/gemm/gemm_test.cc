@@ -3,18 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_layout.h"
 
 namespace graft {
 namespace {
 
 using testing::ForEachCpu;
+using testing::ForEachDevice;
+using testing::ForFirstGpu;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 
 struct Case {
   std::vector<int64_t> parts;  // rows of each stacked weight
@@ -53,7 +59,8 @@ const Case kCases[] = {
 // vdpbf16ps rounds twice per pair, so the bound grows with k; inputs are exact in both types.
 double ToleranceFor(int64_t k) { return 1e-6 + 1e-7 * static_cast<double>(k); }
 
-template <typename T>
+// X: the type of x.
+template <typename T, typename X = T>
 struct Problem {
   Problem(const Case& c, uint64_t seed) : test(c), k(c.k), m(c.m) {
     for (const int64_t rows : c.parts) {
@@ -63,7 +70,11 @@ struct Problem {
     }
     x_stride = k + c.x_gap;
     y_stride = n + c.y_gap;
-    x = Input<T>::Normal((m - 1) * x_stride + k, seed + 1, c.misalign);
+    x = Input<X>::Normal((m - 1) * x_stride + k, seed + 1, c.misalign);
+    // Beside bf16 weights fp32 may be refined bf16: exact only for what bf16 holds.
+    if constexpr (!std::is_same_v<T, X>) {
+      for (int64_t i = 0; i < (m - 1) * x_stride + k; ++i) x[i] = ToFloat(FromFloat<T>(x[i]));
+    }
     bias = Input<float>::Normal(n, seed + 2, c.misalign);
     y_before = Input<float>::Normal(m * y_stride, seed + 3);
   }
@@ -76,7 +87,8 @@ struct Problem {
             .bias = test.bias ? bias.data() : nullptr,
             .y = y,
             .y_stride = y_stride,
-            .accumulate = test.accumulate};
+            .accumulate = test.accumulate,
+            .x_is_fp32 = std::is_same_v<X, float>};
   }
 
   Reference Expected(int64_t row, int64_t column) const {
@@ -95,20 +107,20 @@ struct Problem {
   int64_t n = 0, k, m, x_stride, y_stride;
   std::vector<Input<T>> weights;
   std::vector<TensorView> views;
-  Input<T> x{0};
+  Input<X> x{0};
   Input<float> bias{0}, y_before{0};
 };
 
-template <typename T>
+template <typename T, typename X = T>
 void CheckCase(const Case& c) {
-  const Problem<T> problem(c, 42);
+  const Problem<T, X> problem(c, 42);
   std::vector<Reference> expected;
   for (int64_t row = 0; row < problem.m; ++row) {
     for (int64_t column = 0; column < problem.n; ++column) {
       expected.push_back(problem.Expected(row, column));
     }
   }
-  ForEachCpu([&](Stream& stream) {
+  const auto check = [&](Stream& stream) {
     const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
     ASSERT_EQ(weight.n(), problem.n);
     ASSERT_EQ(weight.k(), problem.k);
@@ -116,6 +128,7 @@ void CheckCase(const Case& c) {
     Output<float> y(size, c.misalign);
     if (c.accumulate) std::copy_n(problem.y_before.data(), size, y.data());
     Gemm(problem.Args(weight, y.data()), stream);
+    Synchronize(stream);
     for (int64_t row = 0; row < problem.m; ++row) {
       for (int64_t column = 0; column < problem.n; ++column) {
         ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column),
@@ -132,7 +145,14 @@ void CheckCase(const Case& c) {
       }
     }
     EXPECT_TRUE(y.GuardsIntact());
-  });
+  };
+  if constexpr (std::is_same_v<T, Float16>) {
+    ForFirstGpu(check);
+  } else if constexpr (std::is_same_v<T, X>) {
+    ForEachDevice(check);
+  } else {
+    ForEachCpu(check);
+  }
 }
 
 TEST(GemmTest, EqualsReference) {
@@ -140,15 +160,17 @@ TEST(GemmTest, EqualsReference) {
     SCOPED_TRACE(::testing::PrintToString(c));
     CheckCase<float>(c);
     CheckCase<Bfloat16>(c);
+    CheckCase<Bfloat16, float>(c);
+    CheckCase<Float16>(c);
   }
 }
 
 // The contract that greedy decoding rests on: the same bits for a row, alone or in any batch, on
 // any number of threads.
-template <typename T>
+template <typename T, typename X = T>
 void CheckRowInvariance(int64_t n, int64_t k, bool accumulate) {
   constexpr int64_t kRowsMax = 300;
-  const Problem<T> problem(
+  const Problem<T, X> problem(
       {.parts = {n}, .k = k, .m = kRowsMax, .bias = true, .accumulate = accumulate}, 7);
   std::vector<int64_t> batches;
   for (int64_t m = 1; m <= 40; ++m) batches.push_back(m);
@@ -185,6 +207,8 @@ TEST(GemmTest, RowsDoNotDependOnTheirBatch) {
   CheckRowInvariance<float>(65, 700, false);
   CheckRowInvariance<Bfloat16>(65, 701, true);
   CheckRowInvariance<Bfloat16>(32, 64, false);
+  CheckRowInvariance<Bfloat16, float>(65, 701, true);
+  CheckRowInvariance<Bfloat16, float>(100, 1026, false);
 }
 
 // A file's dtype need not be the model's, and a mapped tensor need not be aligned.
@@ -192,9 +216,9 @@ TEST(GemmTest, PacksFromAnyDTypeAndAlignment) {
   constexpr int64_t kN = 37, kK = 301;
   const Input<float> source = Input<float>::Normal(kN * kK, 3);
   const Input<float> x = Input<float>::Normal(kK, 4);
-  std::vector<Bfloat16> x16(kK);
+  Input<Bfloat16> x16(kK);
   ConvertElements(DType::kF32, x.data(), DType::kBF16, x16.data(), kK);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     for (const DType from : {DType::kF32, DType::kBF16, DType::kF16}) {
       std::vector<char> file(kN * kK * DTypeBytes(from) + 1);
       ConvertElements(DType::kF32, source.data(), from, file.data() + 1, kN * kK);
@@ -206,6 +230,7 @@ TEST(GemmTest, PacksFromAnyDTypeAndAlignment) {
         const void* input = to == DType::kF32 ? static_cast<const void*>(x.data()) : x16.data();
         Gemm({.x = input, .x_stride = kK, .m = 1, .weight = &weight, .y = y.data(), .y_stride = kN},
              stream);
+        Synchronize(stream);
         for (int64_t n = 0; n < kN; ++n) {
           Reference sum;
           for (int64_t k = 0; k < kK; ++k) {
@@ -225,24 +250,68 @@ TEST(GemmTest, PacksFromAnyDTypeAndAlignment) {
 }
 
 TEST(GemmTest, NoRowsTouchNothing) {
-  ForEachCpu([](Stream& stream) {
+  ForEachDevice([](Stream& stream) {
     const Input<float> source = Input<float>::Normal(6, 1);
     const TensorView view{source.data(), DType::kF32, {2, 3}};
     const GemmWeight weight = GemmWeight::Pack({&view, 1}, DType::kF32, stream);
     Output<float> y(2);
     Gemm({.m = 0, .weight = &weight, .y = y.data(), .y_stride = 2}, stream);
+    Synchronize(stream);
     EXPECT_TRUE(y.IsUntouched(0));
     EXPECT_TRUE(y.IsUntouched(1));
   });
+}
+
+// fp32 x beside bf16 weights: values that bf16 does not hold. Exact without vdpbf16ps; with it half
+// of all pairs are rounded, those with the smaller errors, so that the error is well below half of
+// what rounding x costs. Odd numbers of pairs and tails of every length.
+TEST(GemmTest, Fp32InputKeepsMoreThanBf16) {
+  constexpr int64_t kN = 33;
+  for (const int64_t k : {1, 2, 3, 5, 31, 33, 47, 66, 513, 1030}) {
+    SCOPED_TRACE(k);
+    const Input<Bfloat16> source = Input<Bfloat16>::Normal(kN * k, 3);
+    Input<float> x = Input<float>::Normal(k, 4);
+    for (int64_t i = 0; i < k; ++i) x[i] *= 1.0f + 0.0031f * static_cast<float>(i % 7);
+    const TensorView view{source.data(), DType::kBF16, {kN, k}};
+    ForEachCpu([&](Stream& stream) {
+      const GemmWeight weight = GemmWeight::Pack({&view, 1}, DType::kBF16, stream);
+      Output<float> y(kN);
+      Gemm({.x = x.data(),
+            .x_stride = k,
+            .m = 1,
+            .weight = &weight,
+            .y = y.data(),
+            .y_stride = kN,
+            .x_is_fp32 = true},
+           stream);
+      double squares = 0.0, rounded_squares = 0.0;
+      for (int64_t n = 0; n < kN; ++n) {
+        double exact = 0.0, rounded = 0.0, magnitude = 0.0;
+        for (int64_t i = 0; i < k; ++i) {
+          exact += x.At(i) * source.At(n * k + i);
+          rounded += double{ToFloat(FromFloat<Bfloat16>(x[i]))} * source.At(n * k + i);
+          magnitude += std::abs(x.At(i) * source.At(n * k + i));
+        }
+        EXPECT_LT(std::abs(y.At(n) - exact), magnitude / 512.0 + 1e-6);
+        squares += (y.At(n) - exact) * (y.At(n) - exact);
+        rounded_squares += (rounded - exact) * (rounded - exact);
+      }
+      if (k <= 2) {  // one pair keeps its errors
+        EXPECT_LT(squares, 0.01 * rounded_squares + 1e-10);
+      } else if (k >= 500) {
+        EXPECT_LT(squares, 0.5 * rounded_squares);
+      }
+    });
+  }
 }
 
 // NaN and infinity of one row stay in that row.
 TEST(GemmTest, BadRowsStayAlone) {
   constexpr int64_t kN = 40, kK = 64, kM = 20;
   const Problem<Bfloat16> problem({.parts = {kN}, .k = kK, .m = kM}, 9);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
-    std::vector<float> clean(kM * kN), dirty(kM * kN);
+    Input<float> clean(kM * kN), dirty(kM * kN);
     Gemm(problem.Args(weight, clean.data()), stream);
     Input<Bfloat16> x = Input<Bfloat16>::Normal(kM * kK, 10);
     std::copy_n(problem.x.data(), kM * kK, x.data());
@@ -250,6 +319,7 @@ TEST(GemmTest, BadRowsStayAlone) {
     GemmArgs args = problem.Args(weight, dirty.data());
     args.x = x.data();
     Gemm(args, stream);
+    Synchronize(stream);
     for (int64_t row = 0; row < kM; ++row) {
       for (int64_t n = 0; n < kN; ++n) {
         if (row == 5) {
@@ -257,6 +327,155 @@ TEST(GemmTest, BadRowsStayAlone) {
         } else {
           ASSERT_EQ(dirty[row * kN + n], clean[row * kN + n]);
         }
+      }
+    }
+  });
+}
+
+// One problem on the GPU, its rows' bits as batches of one, and anything else compared with them.
+template <typename T>
+class GpuRows {
+ public:
+  GpuRows(int64_t n, int64_t k, int64_t num_rows, bool accumulate, Stream& stream)
+      : problem_({.parts = {n}, .k = k, .m = num_rows, .bias = true, .accumulate = accumulate}, 7),
+        weight_(GemmWeight::Pack(problem_.views, DTypeOf<T>(), stream)),
+        alone_(num_rows * n),
+        together_(num_rows * n),
+        stream_(stream) {
+    std::copy_n(problem_.y_before.data(), num_rows * n, alone_.data());
+    for (int64_t row = 0; row < num_rows; ++row) {
+      GemmArgs args = Rows(row, 1, alone_.data() + row * n);
+      Gemm(args, stream);
+    }
+    Synchronize(stream);
+  }
+
+  // compute(args, weight) of the last m rows.
+  template <typename Function>
+  void ExpectSame(int64_t m, const Function& compute) {
+    const int64_t n = problem_.n;
+    const int64_t first = problem_.m - m;
+    std::copy_n(problem_.y_before.data() + first * n, m * n, together_.data());
+    compute(Rows(first, m, together_.data()));
+    Synchronize(stream_);
+    EXPECT_TRUE(testing::BitEqual(together_.data(), alone_.data() + first * n, m * n)) << "m " << m;
+  }
+
+  GemmCudaArgs ForKernel(const GemmArgs& args) const {
+    return {.gemm = args,
+            .w = weight_.state()->panels.data(),
+            .w_stride = GemmCudaStride(problem_.k),
+            .n = problem_.n,
+            .k = problem_.k,
+            .dtype = DTypeOf<T>()};
+  }
+
+ private:
+  GemmArgs Rows(int64_t first, int64_t m, float* y) const {
+    GemmArgs args = problem_.Args(weight_, y);
+    args.x = problem_.x.data() + first * problem_.k;
+    args.m = m;
+    return args;
+  }
+
+  const Problem<T> problem_;
+  const GemmWeight weight_;
+  Input<float> alone_, together_;
+  Stream& stream_;
+};
+
+template <typename T>
+void CheckGpuRowInvariance(int64_t n, int64_t k, int64_t num_rows, bool accumulate) {
+  ForFirstGpu([&](Stream& stream) {
+    GpuRows<T> rows(n, k, num_rows, accumulate, stream);
+    for (const int64_t m : {2, 7, 8, 9, 16, 33, 64, 65, 100, 128, 129, 200, 256, 257, 512, 900}) {
+      if (m > num_rows) continue;
+      rows.ExpectSame(m, [&](const GemmArgs& args) { Gemm(args, stream); });
+    }
+  });
+}
+
+TEST(GemmTest, RowsDoNotDependOnTheirBatchOnTheGpu) {
+  CheckGpuRowInvariance<float>(65, 700, 200, false);
+  CheckGpuRowInvariance<Bfloat16>(65, 701, 200, true);  // x is no operand for the copy engine
+  CheckGpuRowInvariance<Bfloat16>(1000, 704, 900, true);
+  CheckGpuRowInvariance<Bfloat16>(2560, 328, 300, false);  // k ends inside a box
+  CheckGpuRowInvariance<Float16>(520, 1024, 900, false);
+}
+
+// Every tile of Hopper's kernel, whatever the shape would choose.
+TEST(GemmTest, TilesDoNotChangeBits) {
+  ForFirstGpu([](Stream& stream) {
+    if constexpr (kHasCuda) {
+      GpuRows<Bfloat16> rows(1004, 392, 330, true, stream);
+      for (const GemmTile& tile : HopperGemmTiles()) {
+        for (const int64_t m : {1, 20, 64, 65, 330}) {
+          SCOPED_TRACE(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
+                       " columns, " + std::to_string(tile.blocks) + " blocks");
+          rows.ExpectSame(
+              m, [&](const GemmArgs& args) { GemmHopper(rows.ForKernel(args), tile, stream); });
+        }
+      }
+    }
+  });
+}
+
+// The kernel of the cards before Hopper, on whatever card this is.
+template <typename T>
+void CheckMma(const Case& c) {
+  const Problem<T> problem(c, 42);
+  ForFirstGpu([&](Stream& stream) {
+    if constexpr (kHasCuda) {
+      const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
+      Output<float> y((problem.m - 1) * problem.y_stride + problem.n, c.misalign);
+      if (c.accumulate) std::copy_n(problem.y_before.data(), y.size(), y.data());
+      GemmMma({.gemm = problem.Args(weight, y.data()),
+               .w = weight.state()->panels.data(),
+               .w_stride = GemmCudaStride(problem.k),
+               .n = problem.n,
+               .k = problem.k,
+               .dtype = DTypeOf<T>()},
+              stream);
+      Synchronize(stream);
+      for (int64_t row = 0; row < problem.m; ++row) {
+        for (int64_t column = 0; column < problem.n; ++column) {
+          ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column), problem.Expected(row, column),
+                              ToleranceFor(problem.k)))
+              << "row " << row << ", column " << column;
+        }
+      }
+      EXPECT_TRUE(y.GuardsIntact());
+    }
+  });
+}
+
+TEST(GemmTest, OlderCardsKernelEqualsReference) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    CheckMma<Bfloat16>(c);
+    CheckMma<Float16>(c);
+  }
+}
+
+// Through y, as there is no other way to see a packed weight.
+TEST(GemmTest, RandomWeightsAreTheSameOnEveryDevice) {
+  constexpr int64_t kK = 9;
+  constexpr float kDeviation = 0.02f;
+  constexpr GemmWeight::RandomPart kParts[] = {{3, 11}, {5, 12}};
+  Input<float> x(kK * kK);  // the unit vectors
+  for (int64_t i = 0; i < kK; ++i) x[i * kK + i] = 1.0f;
+  ForEachDevice([&](Stream& stream) {
+    const GemmWeight weight = GemmWeight::Random(kParts, kK, kDeviation, DType::kF32, stream);
+    ASSERT_EQ(weight.n(), 8);
+    Output<float> y(kK * 8);
+    Gemm({.x = x.data(), .x_stride = kK, .m = kK, .weight = &weight, .y = y.data(), .y_stride = 8},
+         stream);
+    Synchronize(stream);
+    for (int64_t n = 0; n < 8; ++n) {
+      const auto& part = kParts[n < 3 ? 0 : 1];
+      for (int64_t i = 0; i < kK; ++i) {
+        const int64_t element = (n < 3 ? n : n - 3) * kK + i;
+        EXPECT_EQ(y[i * 8 + n], RandomWeight(part.seed, element, kDeviation));
       }
     }
   });

@@ -15,7 +15,9 @@ struct KvWriteArgs {
   const float* k = nullptr;  // [num_rows, num_kv_heads, head_dim], rows row_stride elements apart
   const float* v = nullptr;  // likewise
   int64_t row_stride = 0;
-  const int32_t* row_page = nullptr;  // [num_rows] page id of the row's position
+  // [num_rows] page id of the row's position; below 0: the row is written nowhere (it pads a batch
+  // to the size that a captured graph was made for).
+  const int32_t* row_page = nullptr;
   const int32_t* row_slot = nullptr;  // [num_rows] position within the page
   int32_t num_rows = 0;
 };

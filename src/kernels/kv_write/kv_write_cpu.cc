@@ -22,6 +22,7 @@ void WriteRows(const KvWriteArgs& args, Stream& stream) {
       int64_t{2} * layout.num_kv_heads * layout.head_dim * (sizeof(float) + sizeof(T));
   ParallelRows(args.num_rows, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
+      if (args.row_page[row] < 0) continue;
       T* keys = pool + layout.KeyOffset(args.row_page[row], args.layer, 0, args.row_slot[row]);
       T* values = keys + layout.KeyElements();
       const float* k = args.k + row * args.row_stride;

@@ -5,16 +5,14 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(LoraShrink, LoraArgs)
-GRAFT_CPU_OP(LoraExpand, LoraArgs)
+GRAFT_OP(LoraShrink, LoraArgs)
+GRAFT_OP(LoraExpand, LoraArgs)
+void LoraCuda(const LoraArgs& args, Stream& stream);
 
 namespace {
 
-void CheckArgs(const LoraArgs& args, Stream& stream) {
-  CHECK(stream.device.is_cpu()) << stream.device.ToString();
-  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16) << DTypeName(args.dtype);
-  CHECK(args.num_slices >= 1 && args.num_slices <= kLoraSlicesMax) << args.num_slices;
-  CHECK_GE(args.num_segments, 0);
+// What a GPU's arrays hold is the caller's word.
+void CheckSegments(const LoraArgs& args) {
   int32_t row = 0;
   for (int32_t i = 0; i < args.num_segments; ++i) {
     const LoraSegment& segment = args.segments[i];
@@ -32,15 +30,32 @@ void CheckArgs(const LoraArgs& args, Stream& stream) {
   }
 }
 
+void CheckArgs(const LoraArgs& args, Stream& stream) {
+  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16) << DTypeName(args.dtype);
+  CHECK(args.num_slices >= 1 && args.num_slices <= kLoraSlicesMax) << args.num_slices;
+  CHECK_GE(args.num_segments, 0);
+  CHECK(stream.device.is_cpu() || args.dtype == DType::kF32 || !args.x_is_fp32);
+  if (stream.device.is_cpu()) CheckSegments(args);
+}
+
 }  // namespace
 
 void LoraShrink(const LoraArgs& args, Stream& stream) {
   CheckArgs(args, stream);
-  LoraShrinkCpu(args, stream);
+  LoraShrinkOnDevice(args, stream);
 }
 
 void LoraExpand(const LoraArgs& args, Stream& stream) {
   CheckArgs(args, stream);
+  LoraExpandOnDevice(args, stream);
+}
+
+void Lora(const LoraArgs& args, Stream& stream) {
+  CheckArgs(args, stream);
+  if constexpr (kHasCuda) {
+    if (!stream.device.is_cpu()) return LoraCuda(args, stream);
+  }
+  LoraShrinkCpu(args, stream);
   LoraExpandCpu(args, stream);
 }
 

@@ -14,6 +14,8 @@ namespace graft {
 
 inline constexpr int32_t kLoraRankMax = 256;
 inline constexpr int32_t kLoraSlicesMax = 3;
+// Parts of k that a GPU sums each on its own, then in order.
+inline constexpr int32_t kLoraSplits = 8;
 
 // One adapter's matrices for one module. Rows are gathered through pointers, so that pages of a
 // pool need not be contiguous: a_rows[j] is row j of A, b_rows[j] is column j of B (row j of B^T).
@@ -32,8 +34,12 @@ struct LoraSegment {
   int32_t adapter_slot = 0;
 };
 
+// On a GPU, `segments`, `matrices` and the tables of rows are device memory too, num_segments and
+// h_stride are upper bounds (pad with empty segments), and segments of up to 64 rows go fastest.
+// They and A and B may be read while earlier kernels of the stream still run: write them with
+// copies, or in a graph launched before.
 struct LoraArgs {
-  DType dtype = DType::kF32;              // of x, A and B: fp32 or bf16
+  DType dtype = DType::kF32;              // of A, B and (see x_is_fp32) x: fp32 or bf16
   const LoraSegment* segments = nullptr;  // [num_segments]
   int32_t num_segments = 0;
   // Slice s of adapter slot a is matrices[a * matrices_stride + s].
@@ -43,18 +49,30 @@ struct LoraArgs {
   const void* x = nullptr;  // [num_rows, k], rows x_stride elements apart
   int64_t x_stride = 0;
   int64_t k = 0;
-  float* h = nullptr;    // scratch [num_slices, num_rows, h_stride], between the two launches
+  // Scratch between the two launches: [num_slices, num_rows, h_stride]; on a GPU kLoraSplits times
+  // that, the parts outermost.
+  float* h = nullptr;
   int64_t h_stride = 0;  // >= the largest rank in use
   int32_t num_rows = 0;
   float* y = nullptr;  // [num_rows, ...], rows y_stride elements apart
   int64_t y_stride = 0;
   int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
+  // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
+  bool x_is_fp32 = false;
 };
+
+// Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride.
+inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_stride) {
+  return (device.is_cpu() ? 1 : kLoraSplits) * rows * h_stride;
+}
 
 // h = x A^T.
 void LoraShrink(const LoraArgs& args, Stream& stream);
 // y += scale * h B^T.
 void LoraExpand(const LoraArgs& args, Stream& stream);
+// Both, with the same bits; on Hopper one launch where that is faster, whose B is on its way while
+// A is multiplied.
+void Lora(const LoraArgs& args, Stream& stream);
 
 }  // namespace graft

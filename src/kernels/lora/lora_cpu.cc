@@ -22,6 +22,7 @@ constexpr int32_t kLoraFewRows = 64;
 // One step of k as the arithmetic wants it, for each way to multiply.
 struct F32Dot {
   using Element = float;
+  using XElement = float;
   static constexpr int kLanes = Vec::kLanes;
   struct Operand {
     Vec v;
@@ -36,9 +37,34 @@ struct F32Dot {
 #endif
 };
 
-// bf16 widened: even elements, then odd ones.
+// Elements 0, 2, 4, ... and 1, 3, 5, ... of 2 * kLanes neighbours.
+inline void SplitPairs(const float* p, Vec& even, Vec& odd) {
+#if defined(GRAFT_ISA_AVX512)
+  const __m512i low = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(1));
+  const __m512 first = _mm512_loadu_ps(p);
+  const __m512 second = _mm512_loadu_ps(p + 16);
+  even.v = _mm512_permutex2var_ps(first, low, second);
+  odd.v = _mm512_permutex2var_ps(first, high, second);
+#elif defined(GRAFT_ISA_AVX2)
+  const __m256 first = _mm256_loadu_ps(p);
+  const __m256 second = _mm256_loadu_ps(p + 8);
+  const auto in_order = [](__m256 quarters) {  // 0 2 1 3 of them
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xd8));
+  };
+  even.v = in_order(_mm256_shuffle_ps(first, second, 0x88));
+  odd.v = in_order(_mm256_shuffle_ps(first, second, 0xdd));
+#else
+  even = Vec::Load(p);
+  odd = Vec::Load(p + 1);
+#endif
+}
+
+// bf16 A widened: even elements, then odd ones. x is bf16 or fp32.
+template <typename X>
 struct WidenDot {
   using Element = Bfloat16;
+  using XElement = X;
   static constexpr int kLanes = 2 * Vec::kLanes;
   struct Operand {
     Vec even, odd;
@@ -48,8 +74,14 @@ struct WidenDot {
     WidenPairs(p, operand.even, operand.odd);
     return operand;
   }
-  static Operand LoadPartial(const Bfloat16* p, int n) {
-    Bfloat16 lanes[kLanes] = {};
+  static Operand Load(const float* p) {
+    Operand operand;
+    SplitPairs(p, operand.even, operand.odd);
+    return operand;
+  }
+  template <typename T>
+  static Operand LoadPartial(const T* p, int n) {
+    T lanes[kLanes] = {};
     for (int i = 0; i < n; ++i) lanes[i] = p[i];
     return Load(lanes);
   }
@@ -66,6 +98,7 @@ struct WidenDot {
 #if defined(GRAFT_ISA_AVX512)
 struct PairDot {
   using Element = Bfloat16;
+  using XElement = Bfloat16;
   static constexpr int kLanes = 2 * Vec::kLanes;
   struct Operand {
     __m512i v;
@@ -89,7 +122,7 @@ template <typename Dot, int kRows, int kRanks>
 __attribute__((noinline)) void ShrinkTile(const LoraArgs& args, const LoraItem& item, int32_t row,
                                           int64_t rank, const void* const* next) {
   using Element = typename Dot::Element;
-  const Element* x = static_cast<const Element*>(args.x) + row * args.x_stride;
+  const auto* x = static_cast<const typename Dot::XElement*>(args.x) + row * args.x_stride;
   const Element* a[kRanks];
   const char* ahead[kRanks];
   Unroll<kRanks>([&](auto j) {
@@ -112,10 +145,10 @@ __attribute__((noinline)) void ShrinkTile(const LoraArgs& args, const LoraItem& 
     Unroll<kRanks>([&](auto j) {
       __builtin_prefetch(ahead[j] + i * static_cast<int64_t>(sizeof(Element)), 0, 2);
     });
-    step(i, [](const Element* p) { return Dot::Load(p); });
+    step(i, [](const auto* p) { return Dot::Load(p); });
   }
   const int rest = static_cast<int>(args.k - i);
-  if (rest > 0) step(i, [rest](const Element* p) { return Dot::LoadPartial(p, rest); });
+  if (rest > 0) step(i, [rest](const auto* p) { return Dot::LoadPartial(p, rest); });
   float* h = args.h + (int64_t{item.slice} * args.num_rows + row) * args.h_stride + rank;
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kRanks; ++j) h[r * args.h_stride + j] = sum[r][j].Sum();
@@ -345,10 +378,11 @@ void Expand(const LoraArgs& args, Stream& stream) {
 
 void LoraShrink(const LoraArgs& args, Stream& stream) {
   if (args.dtype == DType::kF32) return Shrink<F32Dot>(args, stream);
+  if (args.x_is_fp32) return Shrink<WidenDot<float>>(args, stream);
 #if defined(GRAFT_ISA_AVX512)
   if (CpuHasAvx512Bf16()) return Shrink<PairDot>(args, stream);
 #endif
-  Shrink<WidenDot>(args, stream);
+  Shrink<WidenDot<Bfloat16>>(args, stream);
 }
 
 void LoraExpand(const LoraArgs& args, Stream& stream) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/common/test_util.h"
@@ -12,10 +14,12 @@ namespace graft {
 namespace {
 
 using testing::ForEachCpu;
+using testing::ForFirstGpu;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 
 struct Case {
   const char* name;
@@ -74,34 +78,43 @@ std::vector<Case> Cases() {
        {127},
        1,
        1},
+      {"on borders of 16 bytes",
+       {{16, 8, 40}, {64, 0, 3}, {128, 256, 1}, {24, 16, 129}},
+       {{0, 1, 0}, {1, 1, 3}, {1, 9, 1}, {9, 26, 2}, {27, 115, 3}, {115, 116, 0}},
+       117,
+       712,
+       {1088, 72, 8}},
   };
 }
 
 // A Case with its data. Every row of A and B is an allocation of its own, as pages of a pool are.
-template <typename T>
+// X: the type of x.
+template <typename T, typename X = T>
 struct Problem {
-  Problem(const Case& c, uint64_t seed) : test(c), num_slices(c.n.size()) {
+  Problem(const Case& c, uint64_t seed)
+      : test(c), num_slices(c.n.size()), segments(c.segments), matrices(NoMatrices(c)) {
+    size_t num_matrices = 0;
     x_stride = c.k + c.gap;
     for (size_t s = 0; s < c.n.size(); ++s) {
       slice_begin.push_back(y_stride);
       y_stride += c.n[s] + c.gap;
     }
-    x = Input<T>::Normal((c.num_rows - 1) * x_stride + c.k, seed++, c.misalign);
+    x = Input<X>::Normal((c.num_rows - 1) * x_stride + c.k, seed++, c.misalign);
     y_before = Input<float>::Normal(c.num_rows * y_stride, seed++);
     for (const std::vector<int32_t>& slot : c.ranks) {
       for (int32_t s = 0; s < num_slices; ++s) {
-        std::vector<const void*>& a = pointers.emplace_back();
-        std::vector<const void*>& b = pointers.emplace_back();
+        std::vector<const void*> a, b;
         for (int32_t j = 0; j < slot[s]; ++j) {
           rows.push_back(Input<T>::Normal(c.k, seed++, c.misalign));
           a.push_back(rows.back().data());
           rows.push_back(Input<T>::Normal(c.n[s], seed++, c.misalign));
           b.push_back(rows.back().data());
         }
-        matrices.push_back({.a_rows = a.data(),
-                            .b_rows = b.data(),
-                            .rank = slot[s],
-                            .scale = 0.5f + 0.25f * static_cast<float>(matrices.size())});
+        matrices[num_matrices] = {.a_rows = pointers.emplace_back(a).data(),
+                                  .b_rows = pointers.emplace_back(b).data(),
+                                  .rank = slot[s],
+                                  .scale = 0.5f + 0.25f * static_cast<float>(num_matrices)};
+        ++num_matrices;
       }
       for (const int32_t rank : slot) rank_max = std::max(rank_max, rank);
     }
@@ -111,8 +124,8 @@ struct Problem {
 
   LoraArgs Args(float* h, float* y) const {
     LoraArgs args{.dtype = DTypeOf<T>(),
-                  .segments = test.segments.data(),
-                  .num_segments = static_cast<int32_t>(test.segments.size()),
+                  .segments = segments.data(),
+                  .num_segments = static_cast<int32_t>(segments.size()),
                   .matrices = matrices.data(),
                   .matrices_stride = num_slices,
                   .num_slices = num_slices,
@@ -123,7 +136,8 @@ struct Problem {
                   .h_stride = h_stride,
                   .num_rows = test.num_rows,
                   .y = y,
-                  .y_stride = y_stride};
+                  .y_stride = y_stride,
+                  .x_is_fp32 = std::is_same_v<X, float>};
     for (int32_t s = 0; s < num_slices; ++s) {
       args.slice_begin[s] = slice_begin[s];
       args.slice_n[s] = test.n[s];
@@ -141,6 +155,12 @@ struct Problem {
   const LoraMatrix& MatrixOf(int32_t slot, int32_t slice) const {
     return matrices[slot * num_slices + slice];
   }
+  static std::vector<LoraMatrix> NoMatrices(const Case& c) {
+    return std::vector<LoraMatrix>(c.ranks.size() * c.n.size());
+  }
+  int64_t HSize(const Stream& stream) const {
+    return LoraScratchFloats(stream.device, num_slices * test.num_rows, h_stride);
+  }
   double XAt(int32_t row, int64_t i) const { return x.At(row * x_stride + i); }
 
   Case test;
@@ -148,18 +168,20 @@ struct Problem {
   int64_t x_stride = 0, y_stride = 0, h_stride = 0;
   int32_t rank_max = 0;
   std::vector<int64_t> slice_begin;
-  Input<T> x{0};
+  Input<X> x{0};
   Input<float> y_before{0};
-  std::deque<std::vector<const void*>> pointers;
+  std::deque<Shared<const void*>> pointers;
   std::vector<Input<T>> rows;
-  std::vector<LoraMatrix> matrices;
+  Shared<LoraSegment> segments;
+  Shared<LoraMatrix> matrices;
 };
 
 // vdpbf16ps and long sums: one rounding per term in the worst case.
 double ToleranceFor(int64_t terms) { return 1e-6 + 1e-7 * static_cast<double>(terms); }
 
-template <typename T>
-Reference ExpectedH(const Problem<T>& problem, int32_t row, const LoraMatrix& matrix, int32_t j) {
+template <typename T, typename X>
+Reference ExpectedH(const Problem<T, X>& problem, int32_t row, const LoraMatrix& matrix,
+                    int32_t j) {
   Reference sum;
   for (int64_t i = 0; i < problem.test.k; ++i) {
     sum.Add(problem.XAt(row, i) * ToFloat(static_cast<const T*>(matrix.a_rows[j])[i]));
@@ -167,9 +189,17 @@ Reference ExpectedH(const Problem<T>& problem, int32_t row, const LoraMatrix& ma
   return sum;
 }
 
-template <typename T>
-void CheckShrink(const Problem<T>& problem, const Output<float>& h) {
+// The parts that a GPU leaves of element i, summed.
+double HAt(const Output<float>& h, int64_t i, int64_t part_size) {
+  double sum = 0.0;
+  for (; i < h.size(); i += part_size) sum += h.At(i);
+  return sum;
+}
+
+template <typename T, typename X>
+void CheckShrink(const Problem<T, X>& problem, const Output<float>& h) {
   const Case& c = problem.test;
+  const int64_t part_size = problem.num_slices * c.num_rows * problem.h_stride;
   for (int32_t slice = 0; slice < problem.num_slices; ++slice) {
     for (int32_t row = 0; row < c.num_rows; ++row) {
       const int32_t slot = problem.SlotOf(row);
@@ -177,11 +207,13 @@ void CheckShrink(const Problem<T>& problem, const Output<float>& h) {
       const int64_t begin = (int64_t{slice} * c.num_rows + row) * problem.h_stride;
       for (int32_t j = 0; j < rank; ++j) {
         const Reference expected = ExpectedH(problem, row, problem.MatrixOf(slot, slice), j);
-        ASSERT_TRUE(IsClose(h.At(begin + j), expected, ToleranceFor(c.k)))
+        ASSERT_TRUE(IsClose(HAt(h, begin + j, part_size), expected, ToleranceFor(c.k)))
             << "slice " << slice << ", row " << row << ", rank " << j;
       }
       for (int64_t j = rank; j < problem.h_stride; ++j) {
-        ASSERT_TRUE(h.IsUntouched(begin + j)) << "slice " << slice << ", row " << row;
+        for (int64_t i = begin + j; i < h.size(); i += part_size) {
+          ASSERT_TRUE(h.IsUntouched(i)) << "slice " << slice << ", row " << row;
+        }
       }
     }
   }
@@ -189,9 +221,10 @@ void CheckShrink(const Problem<T>& problem, const Output<float>& h) {
 }
 
 // Against double arithmetic from h, so that errors of the two launches do not mix.
-template <typename T>
-void CheckExpand(const Problem<T>& problem, const Output<float>& h, const Output<float>& y) {
+template <typename T, typename X>
+void CheckExpand(const Problem<T, X>& problem, const Output<float>& h, const Output<float>& y) {
   const Case& c = problem.test;
+  const int64_t part_size = problem.num_slices * c.num_rows * problem.h_stride;
   for (int32_t row = 0; row < c.num_rows; ++row) {
     const int32_t slot = problem.SlotOf(row);
     std::vector<bool> covered(problem.y_stride, false);
@@ -204,9 +237,11 @@ void CheckExpand(const Problem<T>& problem, const Output<float>& h, const Output
         Reference sum;
         sum.Add(problem.y_before.At(row * problem.y_stride + column));
         for (int32_t j = 0; j < matrix.rank; ++j) {
-          sum.Add(static_cast<double>(matrix.scale) *
-                  h.At((int64_t{slice} * c.num_rows + row) * problem.h_stride + j) *
-                  ToFloat(static_cast<const T*>(matrix.b_rows[j])[n]));
+          const int64_t at = (int64_t{slice} * c.num_rows + row) * problem.h_stride + j;
+          const double factor = static_cast<double>(matrix.scale) *
+                                ToFloat(static_cast<const T*>(matrix.b_rows[j])[n]);
+          // A GPU's parts of h are terms of their own: they are summed in fp32.
+          for (int64_t i = at; i < h.size(); i += part_size) sum.Add(factor * h.At(i));
         }
         ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column), sum, ToleranceFor(matrix.rank)))
             << "row " << row << ", slice " << slice << ", column " << n;
@@ -221,17 +256,31 @@ void CheckExpand(const Problem<T>& problem, const Output<float>& h, const Output
   EXPECT_TRUE(y.GuardsIntact());
 }
 
-template <typename T>
+// Every instruction set, then the GPU, which takes x in dtype alone.
+template <typename T, typename X, typename Function>
+void ForEachDeviceOf(const Function& function) {
+  ForEachCpu(function);
+  if (std::is_same_v<T, X> && !::testing::Test::HasFailure()) ForFirstGpu(function);
+}
+
+template <typename T, typename X = T>
 void CheckCase(const Case& c) {
-  const Problem<T> problem(c, 11);
-  ForEachCpu([&](Stream& stream) {
-    Output<float> h(problem.num_slices * c.num_rows * problem.h_stride, c.misalign);
+  const Problem<T, X> problem(c, 11);
+  ForEachDeviceOf<T, X>([&](Stream& stream) {
+    Output<float> h(problem.HSize(stream), c.misalign);
     Output<float> y(problem.y_before, c.misalign);
     const LoraArgs args = problem.Args(h.data(), y.data());
     LoraShrink(args, stream);
+    Synchronize(stream);
     CheckShrink(problem, h);
     LoraExpand(args, stream);
+    Synchronize(stream);
     CheckExpand(problem, h, y);
+    Output<float> y_of_both(problem.y_before, c.misalign);
+    Lora(problem.Args(h.data(), y_of_both.data()), stream);
+    Synchronize(stream);
+    EXPECT_TRUE(testing::BitEqual(y.data(), y_of_both.data(), y.size()));
+    EXPECT_TRUE(y_of_both.GuardsIntact());
   });
 }
 
@@ -240,12 +289,13 @@ TEST(LoraTest, EqualsReference) {
     SCOPED_TRACE(c.name);
     CheckCase<float>(c);
     CheckCase<Bfloat16>(c);
+    CheckCase<Bfloat16, float>(c);
   }
 }
 
 // The same bits for a row alone and in a batch with other adapters, other rows of its own adapter
 // and base rows, on any number of threads.
-template <typename T>
+template <typename T, typename X = T>
 void CheckRowInvariance(int64_t k, std::vector<int64_t> n) {
   const std::vector<std::vector<int32_t>> ranks = {{16, 8}, {64, 5}, {7, 33}};
   std::vector<LoraSegment> segments;
@@ -254,33 +304,33 @@ void CheckRowInvariance(int64_t k, std::vector<int64_t> n) {
     segments.push_back({row, row + length, length % 3});
     row += length + length % 2;  // sometimes a base row after it
   }
-  const Problem<T> problem({"batch", ranks, segments, row, k, n}, 5);
+  const Problem<T, X> problem({"batch", ranks, segments, row, k, n}, 5);
+  const auto run = [&](const Shared<LoraSegment>& of, Stream& stream, Output<float>& y) {
+    Output<float> h(problem.HSize(stream));
+    LoraArgs args = problem.Args(h.data(), y.data());
+    args.segments = of.data();
+    args.num_segments = static_cast<int32_t>(of.size());
+    Lora(args, stream);
+    Synchronize(stream);
+  };
   CpuIsa isa = CpuIsa::kPortable;
-  std::vector<float> alone;  // y with every row as a launch of its own, on one thread
-  ForEachCpu([&](Stream& stream) {
-    std::vector<float> h(problem.num_slices * row * problem.h_stride);
-    const auto before = std::vector<float>(problem.y_before.data(),
-                                           problem.y_before.data() + row * problem.y_stride);
-    if (alone.empty() || isa != ActiveCpuIsa()) {
+  bool is_cpu = false;
+  std::unique_ptr<Output<float>> alone;  // y with every row as a launch of its own
+  ForEachDeviceOf<T, X>([&](Stream& stream) {
+    if (alone == nullptr || isa != ActiveCpuIsa() || is_cpu != stream.device.is_cpu()) {
       isa = ActiveCpuIsa();
-      alone = before;
+      is_cpu = stream.device.is_cpu();
+      alone = std::make_unique<Output<float>>(problem.y_before, 0);
       for (int32_t i = 0; i < row; ++i) {
         if (problem.SlotOf(i) < 0) continue;
-        const LoraSegment segment{i, i + 1, problem.SlotOf(i)};
-        LoraArgs args = problem.Args(h.data(), alone.data());
-        args.segments = &segment;
-        args.num_segments = 1;
-        LoraShrink(args, stream);
-        LoraExpand(args, stream);
+        run(Shared<LoraSegment>({{i, i + 1, problem.SlotOf(i)}}), stream, *alone);
       }
     }
-    std::vector<float> y = before;
-    const LoraArgs args = problem.Args(h.data(), y.data());
-    LoraShrink(args, stream);
-    LoraExpand(args, stream);
+    Output<float> y(problem.y_before, 0);
+    run(problem.segments, stream, y);
     for (int32_t i = 0; i < row; ++i) {
       ASSERT_TRUE(testing::BitEqual(y.data() + i * problem.y_stride,
-                                    alone.data() + i * problem.y_stride, problem.y_stride))
+                                    alone->data() + i * problem.y_stride, problem.y_stride))
           << "row " << i;
     }
   });
@@ -290,6 +340,9 @@ TEST(LoraTest, RowsDoNotDependOnTheirBatch) {
   CheckRowInvariance<float>(333, {130, 260});
   CheckRowInvariance<Bfloat16>(333, {130, 260});
   CheckRowInvariance<Bfloat16>(1024, {1024, 517});
+  CheckRowInvariance<Bfloat16>(1352, {1024, 2056});
+  CheckRowInvariance<Bfloat16, float>(333, {130, 260});
+  CheckRowInvariance<Bfloat16, float>(1024, {1024, 517});
 }
 
 }  // namespace

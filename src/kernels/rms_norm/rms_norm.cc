@@ -5,7 +5,7 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(RmsNorm, RmsNormArgs)
+GRAFT_OP(RmsNorm, RmsNormArgs)
 
 namespace {
 
@@ -28,8 +28,7 @@ void CheckArgs(const RmsNormArgs& args) {
 
 void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   CheckArgs(args);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  RmsNormCpu(args, stream);
+  RmsNormOnDevice(args, stream);
 }
 
 }  // namespace graft

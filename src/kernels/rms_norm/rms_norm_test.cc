@@ -12,11 +12,12 @@
 namespace graft {
 namespace {
 
-using testing::ForEachCpu;
+using testing::ForEachDevice;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 using testing::ToleranceOf;
 
 struct Case {
@@ -28,9 +29,10 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {0, 1, 8, 0, 0},  {1, 1, 1, 0, 0},    {1, 1, 7, 0, 1},     {3, 1, 16, 5, 0},  {2, 1, 17, 3, 2},
-    {5, 1, 63, 0, 3}, {2, 1, 65, 1, 0},   {1, 1, 2048, 0, 1},  {9, 4, 128, 7, 5}, {3, 2, 33, 0, 1},
-    {2, 8, 64, 0, 0}, {1, 1, 4100, 0, 0}, {41, 1, 1001, 2, 1},
+    {0, 1, 8, 0, 0},     {1, 1, 1, 0, 0},    {1, 1, 7, 0, 1},     {3, 1, 16, 5, 0},
+    {2, 1, 17, 3, 2},    {5, 1, 63, 0, 3},   {2, 1, 65, 1, 0},    {1, 1, 2048, 0, 1},
+    {9, 4, 128, 7, 5},   {3, 2, 33, 0, 1},   {2, 8, 64, 0, 0},    {1, 1, 4100, 0, 0},
+    {41, 1, 1001, 2, 1}, {1, 1, 9001, 0, 0}, {2, 1, 16384, 0, 0},
 };
 
 template <typename T>
@@ -42,7 +44,7 @@ void ExpectMatchesReference(const Case& c) {
   const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign, 3.0);
   const auto weight = Input<float>::Normal(c.n, 2, c.misalign);
   const float epsilon = 1e-3f;
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     Output<T> out(c.num_tokens * stride, c.misalign);
     RmsNorm({.x = x.data(),
              .x_stride = stride,
@@ -55,6 +57,7 @@ void ExpectMatchesReference(const Case& c) {
              .n = c.n,
              .epsilon = epsilon},
             stream);
+    Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
     for (int64_t begin = 0; begin < c.num_tokens * stride; begin += stride) {
       for (int64_t i = 0; i < row; ++i) {
@@ -86,7 +89,7 @@ TEST(RmsNormTest, InPlaceEqualsOutOfPlace) {
   constexpr int64_t kTokens = 5, kHeads = 3, kN = 37, kStride = kHeads * kN + 4;
   const auto x = Input<float>::Normal(kTokens * kStride, 3, 1);
   const auto weight = Input<float>::Normal(kN, 4);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     Output<float> apart(x.size(), 1);
     Output<float> in_place(x.size(), 1);
     std::copy_n(x.data(), x.size(), apart.data());
@@ -103,17 +106,18 @@ TEST(RmsNormTest, InPlaceEqualsOutOfPlace) {
     args.x = in_place.data();
     args.out = in_place.data();
     RmsNorm(args, stream);
+    Synchronize(stream);
     EXPECT_TRUE(testing::BitEqual(apart.data(), in_place.data(), apart.size()));
     EXPECT_NE(apart[0], x[0]);
   });
 }
 
 TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
-  std::vector<float> x(3 * 20, 0.0f);
+  Shared<float> x{std::vector<float>(3 * 20, 0.0f)};
   for (int i = 40; i < 60; ++i) x[i] = 1.0f;
   x[25] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> weight(20, 2.0f);
-  ForEachCpu([&](Stream& stream) {
+  const Shared<float> weight{std::vector<float>(20, 2.0f)};
+  ForEachDevice([&](Stream& stream) {
     Output<float> out(60);
     RmsNorm({.x = x.data(),
              .x_stride = 20,
@@ -124,12 +128,40 @@ TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
              .n = 20,
              .epsilon = 1e-6f},
             stream);
+    Synchronize(stream);
     for (int i = 0; i < 20; ++i) {
       EXPECT_EQ(out[i], 0.0f);
       EXPECT_TRUE(std::isnan(out[20 + i]));
       EXPECT_NEAR(out[40 + i], 2.0f, 1e-5f);
     }
   });
+}
+
+// A row's bits do not depend on how many rows there are.
+TEST(RmsNormTest, RowsDoNotDependOnTheBatch) {
+  for (const int64_t n : {96, 1000, 4096}) {
+    const auto x = Input<float>::Normal(7 * n, 3);
+    const auto weight = Input<float>::Normal(n, 4);
+    ForEachDevice([&](Stream& stream) {
+      Output<float> together(7 * n), alone(7 * n);
+      RmsNormArgs args{.x = x.data(),
+                       .x_stride = n,
+                       .weight = weight.data(),
+                       .out = together.data(),
+                       .out_stride = n,
+                       .num_tokens = 7,
+                       .n = n};
+      RmsNorm(args, stream);
+      args.num_tokens = 1;
+      for (int64_t row = 0; row < 7; ++row) {
+        args.x = x.data() + row * n;
+        args.out = alone.data() + row * n;
+        RmsNorm(args, stream);
+      }
+      Synchronize(stream);
+      EXPECT_TRUE(testing::BitEqual(together.data(), alone.data(), 7 * n));
+    });
+  }
 }
 
 TEST(RmsNormDeathTest, RefusesBadShapes) {

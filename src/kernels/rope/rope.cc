@@ -5,11 +5,11 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(Rope, RopeArgs)
+GRAFT_OP(Rope, RopeArgs)
 
 namespace {
 
-void CheckArgs(const RopeArgs& args) {
+void CheckArgs(const RopeArgs& args, const Stream& stream) {
   CHECK_GE(args.num_tokens, 0);
   CHECK_GT(args.num_heads, 0);
   CHECK_GT(args.head_dim, 0);
@@ -18,15 +18,15 @@ void CheckArgs(const RopeArgs& args) {
   CHECK(args.x != nullptr && args.positions != nullptr);
   CHECK(args.cos != nullptr && args.sin != nullptr);
   CHECK_GE(args.x_stride, int64_t{args.num_heads} * args.head_dim);
+  if (!stream.device.is_cpu()) return;
   for (int64_t i = 0; i < args.num_tokens; ++i) CHECK_GE(args.positions[i], 0) << "row " << i;
 }
 
 }  // namespace
 
 void Rope(const RopeArgs& args, Stream& stream) {
-  CheckArgs(args);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  RopeCpu(args, stream);
+  CheckArgs(args, stream);
+  RopeOnDevice(args, stream);
 }
 
 }  // namespace graft

@@ -10,11 +10,12 @@
 namespace graft {
 namespace {
 
-using testing::ForEachCpu;
+using testing::ForEachDevice;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 
 struct Case {
   int64_t num_tokens;
@@ -41,12 +42,12 @@ TEST(RopeTest, MatchesReference) {
     const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign);
     const auto cos = Input<float>::Normal(int64_t{kPositionsMax} * half, 2, c.misalign);
     const auto sin = Input<float>::Normal(int64_t{kPositionsMax} * half, 3, c.misalign);
-    std::vector<int32_t> positions(c.num_tokens);
+    Shared<int32_t> positions{std::vector<int32_t>(c.num_tokens)};
     // The last position first: its table rows end where the tables end.
     for (int64_t i = 0; i < c.num_tokens; ++i) {
       positions[i] = kPositionsMax - 1 - static_cast<int32_t>(i * 7 % kPositionsMax);
     }
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       Output<float> out(x, c.misalign);
       Rope({.x = out.data(),
             .x_stride = stride,
@@ -57,6 +58,7 @@ TEST(RopeTest, MatchesReference) {
             .cos = cos.data(),
             .sin = sin.data()},
            stream);
+      Synchronize(stream);
       EXPECT_TRUE(out.GuardsIntact());
       for (int64_t i = 0; i < c.num_tokens * stride; ++i) {
         const int64_t in_row = i % stride;
@@ -78,23 +80,24 @@ TEST(RopeTest, MatchesReference) {
 TEST(RopeTest, RotationKeepsLength) {
   constexpr int32_t kDim = 48;
   const auto x = Input<float>::Normal(kDim, 5);
-  std::vector<float> cos(kDim / 2), sin(kDim / 2);
+  Shared<float> cos{std::vector<float>(kDim / 2)}, sin{std::vector<float>(kDim / 2)};
   for (int32_t i = 0; i < kDim / 2; ++i) {
     cos[i] = std::cos(0.1f * static_cast<float>(i));
     sin[i] = std::sin(0.1f * static_cast<float>(i));
   }
-  const int32_t position = 0;
-  ForEachCpu([&](Stream& stream) {
+  const Shared<int32_t> position{0};
+  ForEachDevice([&](Stream& stream) {
     Output<float> out(x, 0);
     Rope({.x = out.data(),
           .x_stride = kDim,
           .num_tokens = 1,
           .num_heads = 1,
           .head_dim = kDim,
-          .positions = &position,
+          .positions = position.data(),
           .cos = cos.data(),
           .sin = sin.data()},
          stream);
+    Synchronize(stream);
     double before = 0.0, after = 0.0;
     for (int32_t i = 0; i < kDim; ++i) {
       before += x.At(i) * x.At(i);

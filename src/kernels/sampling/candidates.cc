@@ -46,7 +46,7 @@ uint64_t RankKey(float logit, size_t idx) {
 
 size_t RankIdx(uint64_t key) { return static_cast<uint32_t>(key); }
 
-std::vector<uint64_t>& RankKeys(const Candidates& candidates, SamplingScratch& scratch) {
+std::vector<uint64_t>& RankKeys(const Candidates& candidates, RowScratch& scratch) {
   scratch.order.resize(candidates.tokens.size());
   for (size_t i = 0; i < scratch.order.size(); ++i) {
     scratch.order[i] = RankKey(candidates.logits[i], i);
@@ -56,7 +56,7 @@ std::vector<uint64_t>& RankKeys(const Candidates& candidates, SamplingScratch& s
 
 // Fills out->weights and returns their sum.
 double Weigh(const float* logits, int32_t n, float maximum, float inverse_temperature,
-             Stream& stream, SamplingScratch& scratch, float* weights) {
+             Stream& stream, RowScratch& scratch, float* weights) {
   scratch.sums.resize(NumScanBlocks(n));
   WeighRow({.logits = logits,
             .n = n,
@@ -71,7 +71,7 @@ double Weigh(const float* logits, int32_t n, float maximum, float inverse_temper
 }
 
 // Keeps the k largest and their equals.
-void KeepLargest(int32_t k, SamplingScratch& scratch, Candidates* out) {
+void KeepLargest(int32_t k, RowScratch& scratch, Candidates* out) {
   if (static_cast<size_t>(k) >= out->tokens.size()) return;
   scratch.selection = out->logits;
   const auto kth = scratch.selection.begin() + (k - 1);
@@ -83,7 +83,7 @@ void KeepLargest(int32_t k, SamplingScratch& scratch, Candidates* out) {
 // Keeps the fewest of the likeliest whose weights reach `target`; all of them if they do not.
 // Quickselect by weight: each round parts the undecided by a pivot and goes on with the side in
 // which the target is reached.
-void KeepLikeliest(double target, SamplingScratch& scratch, Candidates* out) {
+void KeepLikeliest(double target, RowScratch& scratch, Candidates* out) {
   std::vector<uint64_t>& order = RankKeys(*out, scratch);
   auto begin = order.begin();
   auto end = order.end();
@@ -121,7 +121,7 @@ int32_t FindWeight(const float* weights, int32_t n, double target) {
 
 // A draw from the whole vocabulary: first the block, then the token in it.
 int32_t DrawFromRow(const ScannedRow& row, double uniform, float inverse_temperature,
-                    Stream& stream, SamplingScratch& scratch) {
+                    Stream& stream, RowScratch& scratch) {
   scratch.weights.resize(row.n);
   const double total = Weigh(row.logits, row.n, row.maximum, inverse_temperature, stream, scratch,
                              scratch.weights.data());
@@ -149,7 +149,7 @@ void Candidates::Clear() {
   weights.clear();
 }
 
-void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, Candidates* out) {
+void GatherLargest(const ScannedRow& row, int32_t k, RowScratch& scratch, Candidates* out) {
   // k blocks whose maxima reach the bound hold k logits that do.
   float bound = kNegativeInfinity;
   const int32_t num_blocks = NumScanBlocks(row.n);
@@ -162,8 +162,7 @@ void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, C
   GatherAtLeast(row, bound, out);
 }
 
-int32_t RankLargest(const Candidates& candidates, int32_t k, SamplingScratch& scratch,
-                    int32_t* ranked) {
+int32_t RankLargest(const Candidates& candidates, int32_t k, RowScratch& scratch, int32_t* ranked) {
   std::vector<uint64_t>& order = RankKeys(candidates, scratch);
   const auto count = static_cast<int32_t>(std::min<size_t>(k, order.size()));
   std::partial_sort(order.begin(), order.begin() + count, order.end());
@@ -177,7 +176,7 @@ bool HasFilter(const SamplingRow& settings, int32_t vocab_size) {
 }
 
 void FilterRow(const ScannedRow& row, const SamplingRow& settings, Stream& stream,
-               SamplingScratch& scratch, Candidates* out) {
+               RowScratch& scratch, Candidates* out) {
   const float inverse_temperature = InverseTemperature(settings.temperature);
   const bool cuts_k = settings.top_k > 0 && settings.top_k < row.n;
   double total = 0.0;
@@ -211,7 +210,7 @@ void FilterRow(const ScannedRow& row, const SamplingRow& settings, Stream& strea
 }
 
 int32_t DrawToken(const ScannedRow& row, const SamplingRow& settings, Stream& stream,
-                  SamplingScratch& scratch) {
+                  RowScratch& scratch) {
   const double uniform = RandomUniform(settings.seed, settings.draw_idx);
   if (!HasFilter(settings, row.n)) {
     return DrawFromRow(row, uniform, InverseTemperature(settings.temperature), stream, scratch);

@@ -45,7 +45,7 @@ struct Candidates {
 };
 
 // Buffers kept between rows; they grow to the vocabulary and stay.
-struct SamplingScratch {
+struct RowScratch {
   std::vector<float> adjusted;
   std::vector<float> maxima;
   std::vector<float> weights;
@@ -56,12 +56,11 @@ struct SamplingScratch {
 };
 
 // At least the k largest logits of the row, weights empty. 1 <= k.
-void GatherLargest(const ScannedRow& row, int32_t k, SamplingScratch& scratch, Candidates* out);
+void GatherLargest(const ScannedRow& row, int32_t k, RowScratch& scratch, Candidates* out);
 
 // Writes the indices of the k largest candidates, largest first and equals by lower id, to
 // `ranked`. How many there are: fewer than k where there are fewer candidates.
-int32_t RankLargest(const Candidates& candidates, int32_t k, SamplingScratch& scratch,
-                    int32_t* ranked);
+int32_t RankLargest(const Candidates& candidates, int32_t k, RowScratch& scratch, int32_t* ranked);
 
 // Whether the settings keep only some of the tokens.
 bool HasFilter(const SamplingRow& settings, int32_t vocab_size);
@@ -71,10 +70,10 @@ bool HasFilter(const SamplingRow& settings, int32_t vocab_size);
 // share of what top_k kept reaches top_p, and at least one; min_p keeps those with at least min_p
 // times the largest probability. Needs HasFilter and a temperature above 0.
 void FilterRow(const ScannedRow& row, const SamplingRow& settings, Stream& stream,
-               SamplingScratch& scratch, Candidates* out);
+               RowScratch& scratch, Candidates* out);
 
 // Draws by inverse CDF in the order of ids, with RandomUniform(seed, draw_idx).
 int32_t DrawToken(const ScannedRow& row, const SamplingRow& settings, Stream& stream,
-                  SamplingScratch& scratch);
+                  RowScratch& scratch);
 
 }  // namespace graft

@@ -110,7 +110,7 @@ SamplingRow RandomSettings(Random& random) {
 TEST(CandidatesTest, FiltersKeepWhatTheReferenceKeeps) {
   ForEachCpu([](Stream& stream) {
     Random random(42);
-    SamplingScratch scratch;
+    RowScratch scratch;
     int num_checked = 0, num_exact = 0;
     for (int round = 0; round < 400; ++round) {
       const auto n = static_cast<int32_t>(1 + random.Below(round % 10 == 0 ? 9000 : 300));
@@ -143,7 +143,7 @@ TEST(CandidatesTest, FiltersKeepWhatTheReferenceKeeps) {
 TEST(CandidatesTest, TopPKeepsTheFewestThatReachIt) {
   const Row row({0.0f, 0.0f, 0.0f, 0.0f});
   ForEachCpu([&](Stream& stream) {
-    SamplingScratch scratch;
+    RowScratch scratch;
     Candidates kept;
     const auto tokens = [&](float top_p) {
       FilterRow(row.scanned(), {.temperature = 1.0f, .top_p = top_p}, stream, scratch, &kept);
@@ -160,7 +160,7 @@ TEST(CandidatesTest, TopPKeepsTheFewestThatReachIt) {
 TEST(CandidatesTest, TopKKeepsEquals) {
   const Row row({3.0f, 1.0f, 2.0f, 1.0f, 0.0f});
   ForEachCpu([&](Stream& stream) {
-    SamplingScratch scratch;
+    RowScratch scratch;
     Candidates kept;
     const auto tokens = [&](int32_t top_k) {
       FilterRow(row.scanned(), {.temperature = 1.0f, .top_k = top_k}, stream, scratch, &kept);
@@ -178,7 +178,7 @@ TEST(CandidatesTest, TopKKeepsEquals) {
 TEST(CandidatesTest, DrawIsTheInverseCdf) {
   ForEachCpu([](Stream& stream) {
     Random random(7);
-    SamplingScratch scratch;
+    RowScratch scratch;
     int num_clear = 0, num_draws = 0;
     for (int round = 0; round < 200; ++round) {
       const auto n = static_cast<int32_t>(1 + random.Below(400));
@@ -235,7 +235,7 @@ void ExpectDistribution(const std::vector<int64_t>& counts, const std::vector<do
 TEST(CandidatesTest, DrawsFollowTheDistribution) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};
-  SamplingScratch scratch;
+  RowScratch scratch;
   Random random(5);
   const SamplingRow cases[] = {
       {.temperature = 1.0f},
@@ -266,7 +266,7 @@ TEST(CandidatesTest, DrawsFollowTheDistribution) {
 
 TEST(CandidatesTest, GatherLargestHoldsTheLargest) {
   Random random(3);
-  SamplingScratch scratch;
+  RowScratch scratch;
   for (const int32_t n : {1, 64, 65, 5000}) {
     const Row row = RandomRow(n, 2, random);
     std::vector<float> sorted = row.logits();

@@ -10,6 +10,7 @@
 #include "kernels/common/parallel_rows.h"
 #include "kernels/sampling/candidates.h"
 #include "kernels/sampling/row_scan.h"
+#include "kernels/sampling/sampling_device.h"
 
 namespace graft {
 
@@ -41,8 +42,7 @@ void CheckRow(const SamplingRow& row) {
 }
 
 // False: NaN, +Inf or nothing but -Inf.
-bool Scan(const float* logits, int32_t n, Stream& stream, SamplingScratch& scratch,
-          ScannedRow* row) {
+bool Scan(const float* logits, int32_t n, Stream& stream, RowScratch& scratch, ScannedRow* row) {
   scratch.maxima.resize(NumScanBlocks(n));
   bool finite = false;
   ScanRow({.logits = logits, .n = n, .maxima = scratch.maxima.data(), .finite = &finite}, stream);
@@ -53,7 +53,7 @@ bool Scan(const float* logits, int32_t n, Stream& stream, SamplingScratch& scrat
 }
 
 // log(sum(exp(logits))).
-double LogSumExp(const ScannedRow& row, Stream& stream, SamplingScratch& scratch) {
+double LogSumExp(const ScannedRow& row, Stream& stream, RowScratch& scratch) {
   scratch.sums.resize(NumScanBlocks(row.n));
   WeighRow({.logits = row.logits, .n = row.n, .maximum = row.maximum, .sums = scratch.sums.data()},
            stream);
@@ -63,7 +63,7 @@ double LogSumExp(const ScannedRow& row, Stream& stream, SamplingScratch& scratch
 }
 
 // The likeliest tokens; those of probability zero are left out.
-void FillTop(const ScannedRow& row, int32_t num_top, double log_sum, SamplingScratch& scratch,
+void FillTop(const ScannedRow& row, int32_t num_top, double log_sum, RowScratch& scratch,
              SampledToken* out) {
   if (num_top <= 0) return;
   Candidates& candidates = scratch.candidates;
@@ -117,7 +117,7 @@ int32_t LikeliestToken(const ScannedRow& row) {
 }
 
 void SampleRow(const float* logits, int32_t n, const SamplingRow& settings, Stream& stream,
-               SamplingScratch& scratch, SampledToken* out) {
+               RowScratch& scratch, SampledToken* out) {
   *out = SampledToken{};
   out->not_finite = true;
   ScannedRow row;
@@ -144,8 +144,8 @@ void SampleRow(const float* logits, int32_t n, const SamplingRow& settings, Stre
 }
 
 // Grows to the vocabulary once per thread instead of once per step.
-SamplingScratch& ThreadScratch() {
-  static thread_local SamplingScratch scratch;
+RowScratch& ThreadScratch() {
+  static thread_local RowScratch scratch;
   return scratch;
 }
 
@@ -155,7 +155,7 @@ template <typename Function>
 void ForEachRow(int32_t num_rows, int32_t vocab_size, Stream& stream, const Function& function) {
   std::atomic<int32_t> next{0};
   const auto work = [&](int) {
-    SamplingScratch& scratch = ThreadScratch();
+    RowScratch& scratch = ThreadScratch();
     for (int32_t row = next++; row < num_rows; row = next++) function(row, scratch);
   };
   const int64_t bytes = int64_t{num_rows} * vocab_size * static_cast<int64_t>(sizeof(float));
@@ -166,7 +166,127 @@ void ForEachRow(int32_t num_rows, int32_t vocab_size, Stream& stream, const Func
   }
 }
 
+// Largest logit, nothing else: needs no look at the settings.
+bool IsPlainGreedy(const SamplingRow& row) {
+  return row.temperature == 0.0f && row.num_logprobs < 0 && !AdjustsLogits(row);
+}
+
+// Copies a row's lists to page-locked memory and points the row there.
+class ListPacker {
+ public:
+  // Makes room for the lists of all rows.
+  ListPacker(const SamplingArgs& args, PinnedBuffer& lists) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < args.num_rows; ++i) {
+      const SamplingRow& row = args.rows[i];
+      bytes += row.num_counts * Bytes(row.counts) + row.num_logit_bias * Bytes(row.logit_bias) +
+               row.num_banned * Bytes(row.banned);
+    }
+    if (bytes > lists.bytes()) lists = PinnedBuffer(2 * bytes);
+    next_ = lists.as<char>();
+  }
+
+  void Pack(int32_t vocab_size, SamplingRow* row) {
+    for (int32_t i = 0; i < row->num_counts; ++i) {
+      CheckToken(row->counts[i].token, vocab_size, "counts");
+    }
+    for (int32_t i = 0; i < row->num_logit_bias; ++i) {
+      CheckToken(row->logit_bias[i].first, vocab_size, "logit_bias");
+    }
+    for (int32_t i = 0; i < row->num_banned; ++i) {
+      CheckToken(row->banned[i], vocab_size, "banned");
+    }
+    row->counts = Copy(row->counts, row->num_counts);
+    row->logit_bias = Copy(row->logit_bias, row->num_logit_bias);
+    row->banned = Copy(row->banned, row->num_banned);
+  }
+
+ private:
+  template <typename T>
+  static int64_t Bytes(const T*) {
+    static_assert(sizeof(T) % 4 == 0 && alignof(T) <= 4, "lists follow each other");
+    return static_cast<int64_t>(sizeof(T));
+  }
+  template <typename T>
+  const T* Copy(const T* list, int32_t n) {
+    T* copy = reinterpret_cast<T*>(next_);
+    std::copy_n(list, n, copy);
+    next_ += n * Bytes(list);
+    return copy;
+  }
+
+  char* next_ = nullptr;
+};
+
+void CheckScratch(const SamplingScratch* scratch, int32_t num_rows, int32_t vocab_size) {
+  CHECK(scratch != nullptr);
+  CHECK(num_rows <= scratch->rows_max && vocab_size <= scratch->vocab_size)
+      << num_rows << " rows of " << vocab_size << " are more than there is scratch for";
+}
+
+// Where the parts of the scratch lie; which rows there are is left open.
+DrawRowsArgs PlaceScratch(SamplingScratch& scratch) {
+  DrawRowsArgs args;
+  args.rows = scratch.rows.as<DeviceRow>();
+  args.greedy_rows = reinterpret_cast<int32_t*>(scratch.rows.as<DeviceRow>() + scratch.rows_max);
+  args.adjusted = scratch.adjusted.as<float>();
+  args.greedy_best = scratch.greedy.as<uint64_t>();
+  args.tickets = reinterpret_cast<uint32_t*>(args.greedy_best + scratch.rows_max);
+  return args;
+}
+
+void DrawRows(const DrawRowsArgs& args, Stream& stream) {
+  if constexpr (kHasCuda) DrawRowsCuda(args, stream);
+}
+
+void SampleOnGpu(const SamplingArgs& args, Stream& stream) {
+  CheckScratch(args.scratch, args.num_rows, args.vocab_size);
+  ListPacker lists(args, args.scratch->lists);
+  DrawRowsArgs draw = PlaceScratch(*args.scratch);
+  draw.logits = args.logits;
+  draw.vocab_size = args.vocab_size;
+  draw.out = args.out;
+  draw.device_tokens = args.device_tokens;
+  DeviceRow* rows = args.scratch->rows.as<DeviceRow>();
+  int32_t* greedy_rows = reinterpret_cast<int32_t*>(rows + args.scratch->rows_max);
+  for (int32_t i = 0; i < args.num_rows; ++i) {
+    if (IsPlainGreedy(args.rows[i])) {
+      greedy_rows[draw.num_greedy++] = i;
+      continue;
+    }
+    DeviceRow& row = rows[draw.num_rows++];
+    row = {.settings = args.rows[i], .row_idx = i};
+    lists.Pack(args.vocab_size, &row.settings);
+  }
+  if (draw.num_greedy == args.num_rows) draw.greedy_rows = nullptr;
+  DrawRows(draw, stream);
+}
+
+void TokenLogprobsOnGpu(const TokenLogprobsArgs& args, Stream& stream) {
+  CheckScratch(args.scratch, args.num_rows, args.vocab_size);
+  DrawRowsArgs draw = PlaceScratch(*args.scratch);
+  draw.logits = args.logits;
+  draw.vocab_size = args.vocab_size;
+  draw.out = args.out;
+  draw.num_rows = args.num_rows;
+  DeviceRow* rows = args.scratch->rows.as<DeviceRow>();
+  for (int32_t i = 0; i < args.num_rows; ++i) {
+    rows[i] = {
+        .settings = {.num_logprobs = args.num_top}, .row_idx = i, .given_token = args.tokens[i]};
+  }
+  DrawRows(draw, stream);
+}
+
 }  // namespace
+
+SamplingScratch::SamplingScratch(int32_t rows_max, int32_t vocab_size, const Device& device)
+    : rows_max(rows_max), vocab_size(vocab_size) {
+  if (device.is_cpu()) return;
+  constexpr int64_t kRowBytes = sizeof(DeviceRow) + sizeof(int32_t);
+  rows = PinnedBuffer(rows_max * kRowBytes);
+  adjusted = Buffer(int64_t{rows_max} * vocab_size * 4, device);
+  greedy = Buffer(rows_max * static_cast<int64_t>(sizeof(uint64_t) + sizeof(uint32_t)), device);
+}
 
 void Sample(const SamplingArgs& args, Stream& stream) {
   CHECK_GE(args.num_rows, 0);
@@ -174,8 +294,9 @@ void Sample(const SamplingArgs& args, Stream& stream) {
   CHECK_GT(args.vocab_size, 0);
   CHECK(args.logits != nullptr && args.rows != nullptr && args.out != nullptr);
   for (int32_t i = 0; i < args.num_rows; ++i) CheckRow(args.rows[i]);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, SamplingScratch& scratch) {
+  if (!stream.device.is_cpu()) return SampleOnGpu(args, stream);
+  CHECK(args.device_tokens == nullptr);
+  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, RowScratch& scratch) {
     SampleRow(args.logits + int64_t{i} * args.vocab_size, args.vocab_size, args.rows[i], stream,
               scratch, &args.out[i]);
   });
@@ -188,8 +309,8 @@ void TokenLogprobs(const TokenLogprobsArgs& args, Stream& stream) {
   CHECK_GT(args.vocab_size, 0);
   CHECK(args.logits != nullptr && args.tokens != nullptr && args.out != nullptr);
   for (int32_t i = 0; i < args.num_rows; ++i) CheckToken(args.tokens[i], args.vocab_size, "tokens");
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, SamplingScratch& scratch) {
+  if (!stream.device.is_cpu()) return TokenLogprobsOnGpu(args, stream);
+  ForEachRow(args.num_rows, args.vocab_size, stream, [&](int32_t i, RowScratch& scratch) {
     const float* logits = args.logits + int64_t{i} * args.vocab_size;
     SampledToken* out = &args.out[i];
     *out = SampledToken{};

@@ -2,11 +2,18 @@
 // and (seed, draw_idx) alone. Order, as in HF and vLLM: penalties, logit_bias, banned tokens,
 // temperature, top_k, top_p, min_p, draw. Log-probabilities are of the model's own distribution,
 // before all of these. A logit of -Inf is a probability of zero. docs/sampling.md has the details.
+//
+// On a GPU, logits are on the device, `out` is page-locked memory that holds the results once the
+// stream is synchronised (its lists beyond num_top are left as they were), and everything else is
+// memory of the host that is read before the call returns. Both functions launch what the settings
+// ask for, so they do not belong in a captured graph, but after one.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
+#include "tensor/buffer.h"
+#include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -32,7 +39,7 @@ struct SamplingRow {
   int32_t num_logprobs = -1;           // -1: none; k: the k likeliest, k <= kLogprobsMax
   const TokenCount* counts = nullptr;  // [num_counts], each token once; for the penalties
   int32_t num_counts = 0;
-  const std::pair<int32_t, float>* logit_bias = nullptr;  // [num_logit_bias]
+  const std::pair<int32_t, float>* logit_bias = nullptr;  // [num_logit_bias], each token once
   int32_t num_logit_bias = 0;
   const int32_t* banned = nullptr;  // [num_banned] token ids that must not be drawn
   int32_t num_banned = 0;
@@ -47,12 +54,31 @@ struct SampledToken {
   float top_logprobs[kLogprobsMax] = {};
 };
 
+// What the two functions need on a GPU beside their operands; the CPU needs none. The caller owns
+// it and uses it for one call at a time: the stream has done the call before.
+struct SamplingScratch {
+  SamplingScratch() = default;
+  // For calls of up to rows_max rows. Empty on the CPU.
+  SamplingScratch(int32_t rows_max, int32_t vocab_size, const Device& device);
+
+  int32_t rows_max = 0;
+  int32_t vocab_size = 0;
+  PinnedBuffer rows;   // what the rows say, as the GPU reads it
+  PinnedBuffer lists;  // their counts, biases and bans; grows to the longest seen
+  Buffer adjusted;     // [rows_max, vocab_size] logits after penalties, biases and bans
+  Buffer greedy;       // what the blocks that share a row tell each other
+};
+
 struct SamplingArgs {
   const float* logits = nullptr;  // [num_rows, vocab_size], left as it is
   int32_t vocab_size = 0;
   const SamplingRow* rows = nullptr;  // [num_rows]
   SampledToken* out = nullptr;        // [num_rows]
   int32_t num_rows = 0;
+  SamplingScratch* scratch = nullptr;  // on a GPU
+  // [num_rows] on the GPU, or null: gets each row's token too (-1 where there is none), so that the
+  // next step can embed it without the host.
+  int32_t* device_tokens = nullptr;
 };
 
 void Sample(const SamplingArgs& args, Stream& stream);
@@ -64,6 +90,7 @@ struct TokenLogprobsArgs {
   int32_t num_top = 0;              // and the num_top likeliest
   SampledToken* out = nullptr;      // [num_rows]
   int32_t num_rows = 0;
+  SamplingScratch* scratch = nullptr;  // on a GPU
 };
 
 // Log-probabilities of given tokens, for prompt log-probabilities.

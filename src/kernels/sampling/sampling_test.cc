@@ -14,7 +14,7 @@
 namespace graft {
 namespace {
 
-using testing::ForEachCpu;
+using testing::ForEachDevice;
 using testing::Input;
 using testing::Output;
 
@@ -29,15 +29,30 @@ std::vector<float> RandomLogits(int32_t n, uint64_t seed, double scale = 3.0) {
   return logits;
 }
 
+constexpr int32_t kRowsMax = 64, kVocabMax = 152000;
+
+// Enough for every test of this file; nothing on the CPU.
+SamplingScratch* ScratchOf(const Stream& stream) {
+  if (stream.device.is_cpu()) return nullptr;
+  static auto* const scratch = new SamplingScratch(kRowsMax, kVocabMax, stream.device);
+  return scratch;
+}
+
 SampledToken SampleOne(const std::vector<float>& logits, const SamplingRow& row, Stream& stream) {
-  SampledToken out;
-  Sample({.logits = logits.data(),
+  static auto* const memory = new PinnedBuffer(sizeof(SampledToken) + kVocabMax * sizeof(float));
+  auto* out = memory->as<SampledToken>();
+  auto* copy = reinterpret_cast<float*>(out + 1);
+  *out = SampledToken{};
+  std::copy(logits.begin(), logits.end(), copy);
+  Sample({.logits = copy,
           .vocab_size = static_cast<int32_t>(logits.size()),
           .rows = &row,
-          .out = &out,
-          .num_rows = 1},
+          .out = out,
+          .num_rows = 1,
+          .scratch = ScratchOf(stream)},
          stream);
-  return out;
+  Synchronize(stream);
+  return *out;
 }
 
 double NaiveLogSumExp(const std::vector<float>& logits) {
@@ -75,7 +90,7 @@ TEST(SamplingTest, GreedyTakesTheLowestOfTheLargest) {
   for (const int32_t n : kVocabs) {
     SCOPED_TRACE(n);
     std::vector<float> logits = RandomLogits(n, n);
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       EXPECT_EQ(SampleOne(logits, {}, stream).token, NaiveArgmax(logits));
       std::vector<float> tied = logits;
       for (const int32_t i : {n - 1, n / 2, n / 3}) {
@@ -95,7 +110,7 @@ TEST(SamplingTest, LogprobsMatchReference) {
     if (n > 2) logits[n / 2] = logits[n - 1];  // equals come by lower id
     const double log_sum = NaiveLogSumExp(logits);
     const std::vector<int32_t> order = NaiveOrder(logits);
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       for (const int32_t k : {0, 1, 5, kLogprobsMax}) {
         const SampledToken out =
             SampleOne(logits, {.temperature = 1.3f, .seed = 5, .num_logprobs = k}, stream);
@@ -114,7 +129,7 @@ TEST(SamplingTest, LogprobsMatchReference) {
 TEST(SamplingTest, LogprobsAreBeforePenaltiesAndTemperature) {
   const std::vector<float> logits = RandomLogits(100, 3);
   const int32_t best = NaiveArgmax(logits);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     const SampledToken out =
         SampleOne(logits, {.num_logprobs = 1, .banned = &best, .num_banned = 1}, stream);
     EXPECT_NE(out.token, best);
@@ -126,7 +141,7 @@ TEST(SamplingTest, LogprobsAreBeforePenaltiesAndTemperature) {
 TEST(SamplingTest, FlawedLogitsAreReportedWhereverTheyStand) {
   for (const int32_t n : {1, 15, 64, 65, 1000}) {
     SCOPED_TRACE(n);
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       for (const int32_t i : {0, n / 2, n - 1}) {
         for (const float flaw : {kNan, -kNan, kInfinity}) {
           std::vector<float> logits = RandomLogits(n, 3);
@@ -149,7 +164,7 @@ TEST(SamplingTest, MinusInfinityIsAProbabilityOfZero) {
   std::vector<float> logits(200, -kInfinity);
   logits[7] = 1.0f;
   logits[150] = 1.0f;
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     int32_t first = 0;
     for (uint64_t draw = 0; draw < 200; ++draw) {
       for (const float top_p : {1.0f, 0.99f}) {
@@ -171,7 +186,7 @@ TEST(SamplingTest, MinusInfinityIsAProbabilityOfZero) {
 TEST(SamplingTest, NothingLeftToDraw) {
   const std::vector<float> logits = {1.0f, 2.0f, -kInfinity};
   const int32_t banned[] = {0, 1};
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     for (const float temperature : {0.0f, 1.0f}) {
       const SampledToken out = SampleOne(
           logits,
@@ -221,7 +236,7 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
     }
     for (const auto& [token, value] : bias) adjusted[token] += value;
     for (const int32_t token : banned) adjusted[token] = -kInfinity;
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       EXPECT_EQ(SampleOne(logits, row, stream).token, NaiveArgmax(adjusted)) << round;
     });
   }
@@ -230,7 +245,7 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
 TEST(SamplingTest, SmallestAndLargestTemperatures) {
   std::vector<float> logits = RandomLogits(300, 9);
   logits[40] = logits[41] = 50.0f;
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     for (const float temperature : {1e-45f, 1e-38f, 1e-20f, 1e-6f}) {
       bool seen[2] = {};
       for (uint64_t draw = 0; draw < 40; ++draw) {
@@ -273,14 +288,16 @@ TEST(SamplingTest, RowsDoNotDependOnEachOther) {
     if (i % 2 == 0) rows[i].banned = &banned, rows[i].num_banned = 1;
   }
   const std::vector<float> before(logits.data(), logits.data() + logits.size());
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     Output<SampledToken> together(kRows);
     Sample({.logits = logits.data(),
             .vocab_size = kVocab,
             .rows = rows.data(),
             .out = together.data(),
-            .num_rows = kRows},
+            .num_rows = kRows,
+            .scratch = ScratchOf(stream)},
            stream);
+    Synchronize(stream);
     EXPECT_TRUE(together.GuardsIntact());
     for (int32_t i = 0; i < kRows; ++i) {
       SCOPED_TRACE(i);
@@ -293,7 +310,7 @@ TEST(SamplingTest, RowsDoNotDependOnEachOther) {
 }
 
 TEST(SamplingTest, NoRows) {
-  ForEachCpu([](Stream& stream) {
+  ForEachDevice([](Stream& stream) {
     Sample({}, stream);
     TokenLogprobs({}, stream);
   });
@@ -309,15 +326,17 @@ TEST(TokenLogprobsTest, MatchesReference) {
     std::vector<int32_t> tokens(kRows);
     for (int32_t i = 0; i < kRows; ++i) tokens[i] = (i * 31) % n;
     if (n > 2) tokens[7] = 1;
-    ForEachCpu([&](Stream& stream) {
+    ForEachDevice([&](Stream& stream) {
       Output<SampledToken> out(kRows);
       TokenLogprobs({.logits = logits.data(),
                      .vocab_size = n,
                      .tokens = tokens.data(),
                      .num_top = 3,
                      .out = out.data(),
-                     .num_rows = kRows},
+                     .num_rows = kRows,
+                     .scratch = ScratchOf(stream)},
                     stream);
+      Synchronize(stream);
       EXPECT_TRUE(out.GuardsIntact());
       for (int32_t i = 0; i < kRows; ++i) {
         SCOPED_TRACE(i);
@@ -340,6 +359,114 @@ TEST(TokenLogprobsTest, MatchesReference) {
       }
     });
   }
+}
+
+// The GPU's draws are the CPU's: both use the same weights, and sums differ by less than a
+// millionth, so that a uniform rarely falls between them.
+TEST(SamplingCudaTest, DrawsWhatTheCpuDraws) {
+  constexpr int32_t kRounds = 60;
+  Random random(77);
+  int32_t num_draws = 0, num_equal = 0;
+  testing::ForFirstGpu([&](Stream& gpu) {
+    Stream cpu{.device = {}, .cpu_threads = gpu.cpu_threads};
+    for (int32_t round = 0; round < kRounds; ++round) {
+      const auto n = static_cast<int32_t>(1 + random.Below(round % 6 == 0 ? 40000 : 900));
+      const double scale = std::vector<double>{4.0, 0.01, 2.0, 1.0}[round % 4];
+      auto logits = Input<float>::Normal(int64_t{kRowsMax} * n, round, round % 2, scale);
+      if (round % 4 == 2) {
+        for (int64_t i = 0; i < logits.size(); ++i) logits[i] = std::round(logits[i]);
+      }
+      std::vector<SamplingRow> rows(kRowsMax);
+      for (SamplingRow& row : rows) {
+        row.temperature = static_cast<float>(0.2 + 1.8 * random.Uniform());
+        if (random.Uniform() < 0.5) {
+          row.top_k = static_cast<int32_t>(1 + random.Below(random.Uniform() < 0.2 ? 2000 : 90));
+        }
+        if (random.Uniform() < 0.5) row.top_p = static_cast<float>(0.02 + 0.97 * random.Uniform());
+        if (random.Uniform() < 0.4) row.min_p = static_cast<float>(0.3 * random.Uniform());
+        row.seed = random.Bits();
+        row.draw_idx = random.Below(1000);
+      }
+      Output<SampledToken> on_gpu(kRowsMax), on_cpu(kRowsMax);
+      Output<int32_t> device_tokens(kRowsMax);
+      SamplingArgs args{.logits = logits.data(),
+                        .vocab_size = n,
+                        .rows = rows.data(),
+                        .out = on_cpu.data(),
+                        .num_rows = kRowsMax};
+      Sample(args, cpu);
+      args.out = on_gpu.data();
+      args.scratch = ScratchOf(gpu);
+      args.device_tokens = device_tokens.data();
+      Sample(args, gpu);
+      Synchronize(gpu);
+      EXPECT_TRUE(on_gpu.GuardsIntact());
+      EXPECT_TRUE(device_tokens.GuardsIntact());
+      for (int32_t i = 0; i < kRowsMax; ++i) {
+        EXPECT_EQ(device_tokens[i], on_gpu[i].token);
+        ++num_draws;
+        num_equal += on_gpu[i].token == on_cpu[i].token;
+      }
+    }
+  });
+  EXPECT_GE(num_equal, num_draws - num_draws / 1000) << "of " << num_draws;
+}
+
+// Pearson's statistic of the draws of each kind of filter against the probabilities that the CPU's
+// filters leave (candidates_test.cc checks those).
+TEST(SamplingCudaTest, DrawsFollowTheDistribution) {
+  constexpr int32_t kVocab = 50, kRounds = 300;
+  const SamplingRow cases[] = {{.temperature = 1.3f},
+                               {.temperature = 1.0f, .top_k = 7},
+                               {.temperature = 1.0f, .top_p = 0.8f},
+                               {.temperature = 2.0f, .min_p = 0.1f}};
+  const std::vector<float> one = RandomLogits(kVocab, 5, 1.5);
+  Input<float> logits(int64_t{kRowsMax} * kVocab);
+  for (int64_t i = 0; i < logits.size(); ++i) logits[i] = one[i % kVocab];
+  testing::ForFirstGpu([&](Stream& stream) {
+    for (const SamplingRow& settings : cases) {
+      std::vector<SamplingRow> rows(kRowsMax, settings);
+      std::vector<double> counts(kVocab);
+      Output<SampledToken> out(kRowsMax);
+      for (int32_t round = 0; round < kRounds; ++round) {
+        for (int32_t i = 0; i < kRowsMax; ++i) rows[i].draw_idx = round * kRowsMax + i;
+        Sample({.logits = logits.data(),
+                .vocab_size = kVocab,
+                .rows = rows.data(),
+                .out = out.data(),
+                .num_rows = kRowsMax,
+                .scratch = ScratchOf(stream)},
+               stream);
+        Synchronize(stream);
+        for (int32_t i = 0; i < kRowsMax; ++i) counts[out[i].token] += 1.0;
+      }
+      const std::vector<int32_t> order = NaiveOrder(one);
+      std::vector<double> weights(kVocab);
+      for (int32_t i = 0; i < kVocab; ++i) {
+        weights[i] = std::exp((double{one[i]} - one[order[0]]) / settings.temperature);
+      }
+      const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+      double kept = 0.0;
+      for (int32_t rank = 0; rank < kVocab; ++rank) {
+        double& weight = weights[order[rank]];
+        const bool cut = (settings.top_k > 0 && rank >= settings.top_k) ||
+                         (settings.top_p < 1.0f && kept >= settings.top_p * all) ||
+                         weight < settings.min_p;
+        if (cut) weight = 0.0;
+        kept += weight;
+      }
+      double statistic = 0.0;
+      int32_t freedom = -1;
+      for (int32_t i = 0; i < kVocab; ++i) {
+        const double expected = weights[i] / kept * kRounds * kRowsMax;
+        EXPECT_TRUE(expected > 0.0 || counts[i] == 0.0) << "token " << i << " was cut";
+        if (expected < 5.0) continue;
+        statistic += (counts[i] - expected) * (counts[i] - expected) / expected;
+        ++freedom;
+      }
+      EXPECT_LT(statistic, freedom + 4.0 * std::sqrt(2.0 * freedom) + 1.0);
+    }
+  });
 }
 
 TEST(SamplingDeathTest, RefusesBadSettings) {

@@ -5,7 +5,7 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(SiluMul, SiluMulArgs)
+GRAFT_OP(SiluMul, SiluMulArgs)
 
 namespace {
 
@@ -20,8 +20,7 @@ void CheckArgs(const SiluMulArgs& args) {
 
 void SiluMul(const SiluMulArgs& args, Stream& stream) {
   CheckArgs(args);
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  SiluMulCpu(args, stream);
+  SiluMulOnDevice(args, stream);
 }
 
 }  // namespace graft

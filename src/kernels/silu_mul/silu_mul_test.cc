@@ -11,11 +11,12 @@
 namespace graft {
 namespace {
 
-using testing::ForEachCpu;
+using testing::ForEachDevice;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
 using testing::Reference;
+using testing::Shared;
 using testing::ToleranceOf;
 
 struct Case {
@@ -31,7 +32,7 @@ template <typename T>
 void ExpectMatchesReference(const Case& c) {
   SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
   const auto gate_up = Input<float>::Normal(c.num_tokens * 2 * c.n, 1, c.misalign, 4.0);
-  ForEachCpu([&](Stream& stream) {
+  ForEachDevice([&](Stream& stream) {
     Output<T> out(c.num_tokens * c.n, c.misalign);
     SiluMul({.gate_up = gate_up.data(),
              .out = out.data(),
@@ -39,6 +40,7 @@ void ExpectMatchesReference(const Case& c) {
              .num_tokens = c.num_tokens,
              .n = c.n},
             stream);
+    Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
     for (int64_t i = 0; i < out.size(); ++i) {
       const int64_t from = i / c.n * 2 * c.n + i % c.n;
@@ -66,9 +68,11 @@ TEST(SiluMulTest, ExtremesAreExactEnough) {
   const auto n = static_cast<int64_t>(gates.size());
   std::vector<float> gate_up = gates;
   gate_up.resize(2 * gates.size(), 2.0f);
-  ForEachCpu([&](Stream& stream) {
+  const Shared<float> operand{gate_up};
+  ForEachDevice([&](Stream& stream) {
     Output<float> out(n);
-    SiluMul({.gate_up = gate_up.data(), .out = out.data(), .num_tokens = 1, .n = n}, stream);
+    SiluMul({.gate_up = operand.data(), .out = out.data(), .num_tokens = 1, .n = n}, stream);
+    Synchronize(stream);
     EXPECT_EQ(out[0], 0.0f);
     EXPECT_FLOAT_EQ(out[1], 2e4f);
     EXPECT_FLOAT_EQ(out[2], 200.0f);

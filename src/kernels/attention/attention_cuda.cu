@@ -1,0 +1,198 @@
+// Picks the kernels of a launch: tensor cores for 16-bit keys and values on 16-byte borders,
+// prefill and decode by the rows of a sequence; plain arithmetic for the rest. The choice between
+// the two kinds depends on the pool and the card alone, so that it does not change a row's bits.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/attention/attention_work.cuh"
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_vector.cuh"
+
+namespace graft {
+namespace attention {
+namespace {
+
+// A warp per row and query head; lanes are keys for the scores, dimensions for the sums.
+constexpr int kPlainWarps = 4;
+constexpr int kPlainTile = 32;
+constexpr int kLaneDims = kAttentionHeadDimMax / 32;
+
+// The online softmax of one query.
+struct PlainState {
+  float maximum = -INFINITY;
+  float weight = 0.0f;
+  float sums[kLaneDims] = {};  // of dimensions lane, lane + 32, ...
+};
+
+// A tile of which this lane has one key's score and where its key lies; below zero: hidden.
+template <typename T>
+__device__ __forceinline__ void AddTile(const T* values, int head_dim, float score, int64_t offset,
+                                        PlainState& state) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float maximum = fmaxf(state.maximum, score);
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, distance));
+  }
+  const float finite = maximum == -INFINITY ? 0.0f : maximum;
+  const float factor = expf(state.maximum - finite);
+  const float weight = expf(score - finite);
+  state.maximum = maximum;
+  state.weight = __fmul_rn(state.weight, factor);
+#pragma unroll
+  for (float& sum : state.sums) sum = __fmul_rn(sum, factor);
+  for (int i = 0; i < kPlainTile; ++i) {
+    const float key_weight = __shfl_sync(0xffffffffu, weight, i);
+    const int64_t key_offset = __shfl_sync(0xffffffffu, offset, i);
+    if (key_offset < 0) continue;
+    state.weight = __fadd_rn(state.weight, key_weight);
+#pragma unroll
+    for (int j = 0; j < kLaneDims; ++j) {
+      const int dim = lane + 32 * j;
+      if (dim >= head_dim) break;
+      state.sums[j] = __fmaf_rn(key_weight, WidenElement(values[key_offset + dim]), state.sums[j]);
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kPlainWarps * 32)
+    PlainKernel(const __grid_constant__ Params params) {
+  const AttentionArgs& args = params.args;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t unit = int64_t{blockIdx.x} * kPlainWarps + threadIdx.x / 32;
+  const int row = static_cast<int>(unit / args.num_heads);
+  const int head = static_cast<int>(unit % args.num_heads);
+  WaitForPrevious();
+  LetNextStart();
+  if (row < args.row_begin[0] || row >= args.row_begin[args.num_sequences]) return;
+  const int sequence = FindBegin(args.row_begin, args.num_sequences, row);
+  const KvLayout& layout = args.layout;
+  const int head_dim = layout.head_dim;
+  const int position = args.kv_tokens[sequence] - (args.row_begin[sequence + 1] - row);
+  const int first_visible = FirstVisible(position, params.window);
+  const int32_t* pages = args.pages + args.page_begin[sequence];
+  const float* q = args.q + row * args.q_stride + int64_t{head} * head_dim;
+  const T* keys = static_cast<const T*>(args.pool);
+
+  PlainState state;
+  for (int tile = first_visible / kPlainTile * kPlainTile; tile <= position; tile += kPlainTile) {
+    const int key = tile + lane;
+    float score = -INFINITY;
+    int64_t offset = -1;
+    if (key >= first_visible && key <= position) {
+      offset = layout.KeyOffset(pages[key / layout.page_tokens], args.layer, head / params.group,
+                                key % layout.page_tokens);
+      score = 0.0f;
+      for (int d = 0; d < head_dim; ++d) {
+        score = __fmaf_rn(q[d], WidenElement(keys[offset + d]), score);
+      }
+      score = __fmul_rn(score, args.scale);
+    }
+    AddTile(keys + layout.KeyElements(), head_dim, score, offset, state);
+  }
+  const int64_t out_begin = (int64_t{row} * args.num_heads + head) * head_dim;
+  DispatchOut(args, [&](auto* out) {
+    using Out = std::remove_pointer_t<decltype(out)>;
+#pragma unroll
+    for (int j = 0; j < kLaneDims; ++j) {
+      const int dim = lane + 32 * j;
+      if (dim < head_dim) {
+        out[out_begin + dim] = NarrowElement<Out>(__fdiv_rn(state.sums[j], state.weight));
+      }
+    }
+  });
+}
+
+Params MakeParams(const AttentionArgs& args) {
+  const int64_t out_row_bytes =
+      int64_t{args.num_heads} * args.layout.head_dim * DTypeBytes(args.out_dtype);
+  Params params = {};
+  params.args = args;
+  params.scale_log2 = static_cast<float>(static_cast<double>(args.scale) * 1.4426950408889634);
+  params.group = args.num_heads / args.layout.num_kv_heads;
+  params.group_inverse =
+      params.group == 1 ? 0 : static_cast<uint32_t>((uint64_t{1} << 32) / params.group + 1);
+  params.window = args.window > 0 ? args.window : std::numeric_limits<int32_t>::max();
+  params.splits_max = static_cast<int32_t>(CeilDiv(args.kv_tokens_max, kSplitTokens));
+  if (args.scratch != nullptr) {
+    params.counters = reinterpret_cast<int32_t*>(args.scratch);
+    params.sums = args.scratch + kAttentionCounterFloats;
+    params.maxima =
+        reinterpret_cast<float2*>(params.sums + int64_t{args.num_sequences} * params.splits_max *
+                                                    args.num_heads * args.layout.head_dim);
+  }
+  params.prefill_rows_min = 2;
+  params.q_vectors = IsVectorAligned(args.q) && IsVectorAligned(args.q_stride * 4) &&
+                     IsVectorAligned(int64_t{args.layout.head_dim} * 4);
+  params.out_pairs = reinterpret_cast<uintptr_t>(args.out) % 4 == 0 && out_row_bytes % 4 == 0;
+  return params;
+}
+
+void LaunchPlain(const Params& params, cudaStream_t stream) {
+  const int64_t units = int64_t{params.args.rows_max} * params.args.num_heads;
+  DispatchDType(params.args.layout.dtype, [&]<typename T>() {
+    LaunchKernel(PlainKernel<T>, static_cast<unsigned>(CeilDiv(units, kPlainWarps)),
+                 kPlainWarps * 32, 0, stream, params);
+  });
+}
+
+void LaunchTensorCores(Params params, cudaStream_t stream) {
+  const AttentionArgs& args = params.args;
+  CHECK(args.scratch != nullptr && args.kv_tokens_max > 0);
+  CHECK_LE(args.num_sequences, kSequencesMax);
+  if (args.sequence_rows_max > 1) {
+    const bool is_all = args.num_sequences == 1;
+    if (is_all) params.prefill_rows_min = 1;
+    LaunchPrefill(params, stream);
+    if (is_all) return;
+    // Decode may begin where prefill ends, thread block by thread block.
+    params.wait_late = true;
+  }
+  LaunchDecode(params, stream);
+  if (params.splits_max > 1) LaunchMergeSplits(params, stream);
+}
+
+}  // namespace
+
+int ResidentBlocks(int blocks_per_multiprocessor) {
+  static int num_multiprocessors[64] = {};  // of devices that do not change
+  int device = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  int& count = num_multiprocessors[device % 64];
+  if (count == 0) {
+    CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  }
+  return count * blocks_per_multiprocessor;
+}
+
+namespace {
+
+// The tensor cores' kernels hold 200 KiB of keys and values per multiprocessor, as Hopper can.
+// Older cards take the plain kernel.
+bool HasSharedMemory() {
+  static int bytes[64] = {};  // of devices that do not change
+  int device = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  int& bytes_max = bytes[device % 64];
+  if (bytes_max == 0) {
+    CUDA_CHECK(cudaDeviceGetAttribute(&bytes_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  }
+  return bytes_max >= 224 * 1024;
+}
+
+}  // namespace
+}  // namespace attention
+
+void AttentionCuda(const AttentionArgs& args, Stream& stream) {
+  const attention::Params params = attention::MakeParams(args);
+  const KvLayout& layout = args.layout;
+  if (layout.dtype == DType::kF32 || layout.head_dim % 8 != 0 || !IsVectorAligned(args.pool) ||
+      !attention::HasSharedMemory()) {
+    attention::LaunchPlain(params, CudaStreamOf(stream));
+  } else {
+    attention::LaunchTensorCores(params, CudaStreamOf(stream));
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,45 @@
+// A block per run of kBlockElements of a row, so that the rows of a decode step spread over the
+// card.
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_vector.cuh"
+#include "kernels/embedding/embedding.h"
+
+namespace graft {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWidth = 8;
+constexpr int kBlockElements = kThreads * kWidth;
+
+template <typename T, bool kVectors>
+__global__ void __launch_bounds__(kThreads) EmbeddingKernel(EmbeddingArgs args) {
+  const int64_t row = blockIdx.x;
+  const int64_t begin = int64_t{blockIdx.y} * kBlockElements + threadIdx.x * kWidth;
+  LetNextStart();
+  WaitForPrevious();
+  if (begin >= args.n) return;
+  const int64_t count = args.n - begin;
+  const int32_t token = args.tokens[row];
+  float values[kWidth] = {};
+  if (token >= 0 && token < args.vocab_size) {
+    LoadRun<kVectors>(static_cast<const T*>(args.table) + token * args.n + begin, count, values);
+  }
+  StoreRun<kVectors>(values, count, args.out + row * args.n + begin);
+}
+
+}  // namespace
+
+void EmbeddingCuda(const EmbeddingArgs& args, Stream& stream) {
+  if (args.num_tokens == 0) return;
+  const bool vectors =
+      IsVectorAligned(args.table) && IsVectorAligned(args.out) && args.n % kWidth == 0;
+  const dim3 grid(static_cast<unsigned>(args.num_tokens),
+                  static_cast<unsigned>(CeilDiv(args.n, kBlockElements)));
+  DispatchDType(args.dtype, [&]<typename T>() {
+    DispatchVectors(vectors, [&]<bool kVectors>() {
+      LaunchKernel(EmbeddingKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
+    });
+  });
+}
+
+}  // namespace graft

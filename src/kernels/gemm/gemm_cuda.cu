@@ -1,0 +1,86 @@
+// Picks the kernel, and the fp32 one: exact products and one sum per element over k in ascending
+// order, for goldens rather than for speed.
+#include "kernels/gemm/gemm_cuda.h"
+
+#include <cuda_runtime.h>
+
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_vector.cuh"
+
+namespace graft {
+namespace {
+
+constexpr int kTile = 64;   // rows of x, rows of W
+constexpr int kDepth = 16;  // columns at a time
+constexpr int kThreads = 256;
+
+__device__ void LoadTile(const float* source, int64_t stride, int64_t num_rows, int64_t k,
+                         int64_t first_row, int64_t first_column, float (&out)[kDepth][kTile + 1]) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth; i += kThreads) {
+    const int row = i / kDepth;
+    const int column = i % kDepth;
+    const bool inside = first_row + row < num_rows && first_column + column < k;
+    out[column][row] = inside ? source[(first_row + row) * stride + first_column + column] : 0.0f;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) FmaKernel(const __grid_constant__ GemmCudaArgs args) {
+  __shared__ float x[kDepth][kTile + 1];
+  __shared__ float w[kDepth][kTile + 1];
+  LetNextStart();
+  WaitForPrevious();
+  const GemmArgs& gemm = args.gemm;
+  const int64_t first_row = int64_t{blockIdx.y} * kTile;
+  const int64_t first_column = int64_t{blockIdx.x} * kTile;
+  const int local_row = static_cast<int>(threadIdx.x) / 16;
+  const int local_column = static_cast<int>(threadIdx.x) % 16;
+  float sum[4][4] = {};
+  for (int64_t k = 0; k < args.k; k += kDepth) {
+    __syncthreads();
+    LoadTile(static_cast<const float*>(gemm.x), gemm.x_stride, gemm.m, args.k, first_row, k, x);
+    LoadTile(static_cast<const float*>(args.w), args.w_stride, args.n, args.k, first_column, k, w);
+    __syncthreads();
+    for (int i = 0; i < kDepth; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          sum[r][c] = fmaf(x[i][local_row + r * 16], w[i][local_column + c * 16], sum[r][c]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < 4; ++r) {
+    for (int c = 0; c < 4; ++c) {
+      const int64_t row = first_row + local_row + r * 16;
+      const int64_t column = first_column + local_column + c * 16;
+      if (row >= gemm.m || column >= args.n) continue;
+      float value = sum[r][c];
+      if (gemm.bias != nullptr) value += gemm.bias[column];
+      float* y = gemm.y + row * gemm.y_stride + column;
+      *y = gemm.accumulate ? value + *y : value;
+    }
+  }
+}
+
+bool IsHopper(const Device& device) {
+  int major = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
+  return major == 9;
+}
+
+}  // namespace
+
+void GemmFma(const GemmCudaArgs& args, Stream& stream) {
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.n, kTile)),
+                  static_cast<unsigned>(CeilDiv(args.gemm.m, kTile)));
+  LaunchKernel(FmaKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
+}
+
+void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
+  if (args.dtype == DType::kF32) return GemmFma(args, stream);
+  if (!IsHopper(stream.device)) return GemmMma(args, stream);
+  GemmHopper(args, ChooseHopperGemmTile(args.gemm.m, args.n, args.k, stream.device), stream);
+}
+
+}  // namespace graft

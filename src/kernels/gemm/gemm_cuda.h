@@ -1,0 +1,68 @@
+// Gemm's CUDA half, as gemm.cc, its kernels, its tests and its bench see it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/gemm/gemm.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// A GEMM whose weight is in memory of the GPU.
+struct GemmCudaArgs {
+  GemmArgs gemm;
+  const void* w = nullptr;  // [n, k], rows w_stride elements apart; zeros from k to there
+  int64_t w_stride = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  DType dtype = DType::kF32;
+};
+
+// The distance between a weight's rows on a GPU: a multiple of 16 bytes, which its copy engine
+// asks.
+constexpr int64_t GemmCudaStride(int64_t k) { return (k + 7) / 8 * 8; }
+
+void GemmCuda(const GemmCudaArgs& args, Stream& stream);
+
+// What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone.
+void GemmFma(const GemmCudaArgs& args, Stream& stream);
+void GemmMma(const GemmCudaArgs& args, Stream& stream);
+
+// A tile of Hopper's kernel: what one thread block computes at a time, see gemm_hopper.cuh. The
+// result does not depend on it.
+struct GemmTile {
+  int groups;   // of 64 rows of x
+  int columns;  // rows of W
+  int boxes;    // of 64 columns of k per stage
+  int blocks;   // of a cluster
+  bool share_w;
+  bool operator==(const GemmTile&) const = default;
+};
+std::vector<GemmTile> HopperGemmTiles();
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& device);
+void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
+                int shared_bytes_max = std::numeric_limits<int>::max());
+
+// Fills rows [0, num_rows) of `target` on the stream's GPU. fill(begin, end, out) writes those rows
+// to page-locked memory, on the stream's threads, while the piece before is copied. Returns when
+// all is there. Any thread, one at a time.
+void UploadRows(void* target, int64_t num_rows, int64_t row_bytes,
+                const std::function<void(int64_t begin, int64_t end, char* out)>& fill,
+                Stream& stream);
+
+// Element `i` of a random tensor: uniform, of the given standard deviation.
+constexpr float RandomWeight(uint64_t seed, int64_t i, float deviation) {
+  constexpr float kHalfWidth = 1.7320508f;  // of standard deviation 1
+  const uint64_t bits = RandomBits(seed, static_cast<uint64_t>(i / 4 * 4)) >> (i % 4 * 16);
+  const float centred = static_cast<float>(static_cast<int32_t>(bits & 0xffffu)) - 32767.5f;
+  return centred * (deviation * kHalfWidth / 32768.0f);
+}
+// RandomWeight to num_rows rows of k elements on the stream's GPU.
+void FillRandomRows(uint64_t seed, float deviation, DType dtype, int64_t num_rows, int64_t k,
+                    int64_t stride, void* target, Stream& stream);
+
+}  // namespace graft

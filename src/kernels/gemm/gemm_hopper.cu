@@ -1,0 +1,230 @@
+// Which tile for which shape, and Hopper's kernel behind it.
+#include "kernels/gemm/gemm_hopper.cuh"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/common/cuda_vector.cuh"
+
+namespace graft {
+namespace {
+
+// Where x takes next to no room, a ring of this size streams W faster than one as large as can be.
+constexpr int kThinRowsMax = 8;
+constexpr int kThinSharedBytes = 150 << 10;
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+// Asked of the driver, so that the binary starts where there is none.
+EncodeTiled MapEncoder() {
+  static const EncodeTiled encoder = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                                cudaEnableDefault, &result));
+    CHECK(result == cudaDriverEntryPointSuccess) << "the driver has no tensor maps";
+    return reinterpret_cast<EncodeTiled>(entry);
+  }();
+  return encoder;
+}
+
+// Boxes of 64 columns and box_rows rows of a matrix [rows, columns].
+CUtensorMap MakeMap(const void* data, DType dtype, int64_t rows, int64_t columns, int64_t stride,
+                    int box_rows) {
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * DTypeBytes(dtype))};
+  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult error = MapEncoder()(
+      &map,
+      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
+      const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
+  return map;
+}
+
+// What one device allows.
+struct DeviceLimits {
+  int shared_bytes = 0;
+  int num_processors = 0;
+};
+
+DeviceLimits LimitsOf(const Device& device) {
+  DeviceLimits limits;
+  CUDA_CHECK(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                    device.index));
+  CUDA_CHECK(
+      cudaDeviceGetAttribute(&limits.num_processors, cudaDevAttrMultiProcessorCount, device.index));
+  return limits;
+}
+
+template <typename Shape>
+void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
+  const DeviceLimits limits = LimitsOf(stream.device);
+  static const bool allowed = [&] {
+    CUDA_CHECK(cudaFuncSetAttribute(HopperGemm<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    limits.shared_bytes));
+    return true;
+  }();
+  static_cast<void>(allowed);
+  const GemmArgs& gemm = args.gemm;
+  HopperGemmArgs out = {};
+  out.y = gemm.y;
+  out.y_stride = gemm.y_stride;
+  out.bias = gemm.bias;
+  out.x = gemm.x;
+  out.x_stride = gemm.x_stride;
+  out.m = static_cast<int>(gemm.m);
+  out.n = static_cast<int>(args.n);
+  out.k = static_cast<int>(args.k);
+  out.num_steps = static_cast<int>(CeilDiv(args.k, Shape::kBoxes * kBoxColumns));
+  out.num_row_tiles = static_cast<int>(CeilDiv(gemm.m, Shape::kRows));
+  out.num_column_tiles = static_cast<int>(CeilDiv(args.n, Shape::kColumns));
+  const int box_rows = static_cast<int>(std::min<int64_t>(Shape::kRows, CeilDiv(gemm.m, 8) * 8));
+  out.x_box_bytes = box_rows * 128;
+  const int stage_bytes = Shape::kBoxes * (out.x_box_bytes + Shape::kWBoxBytes);
+  const int shared_bytes = gemm.m <= kThinRowsMax ? kThinSharedBytes : limits.shared_bytes;
+  const int ring_bytes =
+      std::min(shared_bytes, shared_bytes_max) - kGemmBarrierBytes - Shape::kStagingBytes;
+  out.num_stages = std::min(ring_bytes / stage_bytes, kGemmStagesMax);
+  out.accumulate = gemm.accumulate;
+  out.pairs = reinterpret_cast<uintptr_t>(gemm.y) % 8 == 0 && args.n % 2 == 0 &&
+              (gemm.m == 1 || gemm.y_stride % 2 == 0);
+  out.quads = reinterpret_cast<uintptr_t>(gemm.y) % 16 == 0 && args.n % 4 == 0 &&
+              (gemm.m == 1 || gemm.y_stride % 4 == 0);
+  // A stage is given back when the next one's products run.
+  CHECK_GE(out.num_stages, 2);
+  out.reads_once = out.num_row_tiles == 1;
+
+  CUtensorMap x_map = {};
+  if (!Shape::kCopyX) {
+    const int64_t stride = gemm.m == 1 ? GemmCudaStride(args.k) : gemm.x_stride;
+    x_map = MakeMap(gemm.x, args.dtype, gemm.m, args.k, stride, box_rows);
+  }
+  const int w_rows = Shape::kShareW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
+  const CUtensorMap w_map = MakeMap(args.w, args.dtype, args.n, args.k, args.w_stride, w_rows);
+  const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
+                        CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
+  const int64_t clusters = std::min<int64_t>(items, limits.num_processors / Shape::kBlocks);
+  LaunchKernel(
+      HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
+      dim3(Shape::kThreads),
+      static_cast<size_t>(kGemmBarrierBytes + Shape::kStagingBytes + out.num_stages * stage_bytes),
+      CudaStreamOf(stream), out, x_map, w_map);
+}
+
+struct Variant {
+  GemmTile tile;
+  void (*launch[2])(const GemmCudaArgs&, int, Stream&);  // bf16, fp16
+};
+
+template <int kGroups, int kColumns, int kBoxes, int kBlocks>
+constexpr Variant MakeVariant() {
+  constexpr bool kShareW = kBlocks > 1;
+  return {{kGroups, kColumns, kBoxes, kBlocks, kShareW},
+          {Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
+           Launch<HopperGemmShape<DType::kF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>}};
+}
+
+constexpr Variant kVariants[] = {
+    // A few rows of x: fine steps of columns, so that a shape's tiles come out even.
+    MakeVariant<1, 16, 2, 1>(),
+    MakeVariant<1, 32, 2, 1>(),
+    MakeVariant<1, 32, 4, 1>(),
+    MakeVariant<1, 48, 2, 1>(),
+    MakeVariant<1, 64, 2, 1>(),
+    MakeVariant<1, 80, 2, 1>(),
+    MakeVariant<1, 96, 2, 1>(),
+    MakeVariant<1, 128, 1, 1>(),
+    MakeVariant<1, 176, 1, 1>(),
+    MakeVariant<1, 208, 1, 1>(),
+    MakeVariant<1, 248, 1, 1>(),
+    MakeVariant<1, 64, 2, 2>(),
+    MakeVariant<1, 128, 1, 2>(),
+    // Many.
+    MakeVariant<2, 32, 2, 1>(),
+    MakeVariant<2, 64, 2, 1>(),
+    MakeVariant<2, 96, 2, 1>(),
+    MakeVariant<2, 128, 1, 1>(),
+    MakeVariant<2, 176, 1, 1>(),
+    MakeVariant<2, 128, 1, 2>(),
+    MakeVariant<2, 192, 1, 2>(),
+    MakeVariant<2, 224, 1, 2>(),
+    MakeVariant<2, 256, 1, 2>(),
+};
+
+// More rows of x in stages of four boxes leave room for too few stages.
+constexpr int64_t kTallStageRowsMax = 32;
+
+// Clock cycles, roughly: per step of 64 columns the slowest of matrix units, the way from the
+// second-level cache and this tile's share of the way from memory; then writing y. Constants
+// fitted to an H200; only the order of the results matters.
+double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int num_processors) {
+  constexpr double kCacheBytesPerCycle = 52.0;
+  constexpr double kMemoryBytesPerCycle = 18.0;
+  constexpr double kStageCycles = 40.0;
+  constexpr double kStoreCyclesPerColumn = 9.8;
+  const int64_t row_tiles = CeilDiv(m, tile.groups * 64);
+  const int64_t items = CeilDiv(row_tiles, tile.blocks) * CeilDiv(n, tile.columns);
+  const auto rounds = static_cast<double>(CeilDiv(items, num_processors / tile.blocks));
+  const auto rows = static_cast<double>(std::min<int64_t>(tile.groups * 64, CeilDiv(m, 8) * 8));
+  const double columns = tile.columns;
+  const double multiply = 2.0 * tile.groups * columns;
+  const double load = (rows + columns) * 128.0 / kCacheBytesPerCycle;
+  const double stream = columns * 128.0 / kMemoryBytesPerCycle / static_cast<double>(row_tiles);
+  const double steps = static_cast<double>(CeilDiv(k, kBoxColumns));
+  return rounds * (steps * (std::max({multiply, load, stream}) + kStageCycles / tile.boxes) +
+                   kStoreCyclesPerColumn * tile.groups * columns);
+}
+
+}  // namespace
+
+std::vector<GemmTile> HopperGemmTiles() {
+  std::vector<GemmTile> tiles;
+  for (const Variant& variant : kVariants) tiles.push_back(variant.tile);
+  return tiles;
+}
+
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& device) {
+  const int num_processors = LimitsOf(device).num_processors;
+  GemmTile best = {};
+  double best_cycles = std::numeric_limits<double>::infinity();
+  for (const Variant& variant : kVariants) {
+    if (variant.tile.boxes > 2 && m > kTallStageRowsMax) continue;
+    const double cycles = PredictCycles(variant.tile, m, n, k, num_processors);
+    if (cycles < best_cycles) {
+      best_cycles = cycles;
+      best = variant.tile;
+    }
+  }
+  return best;
+}
+
+void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
+                int shared_bytes_max) {
+  const bool is_fp16 = args.dtype == DType::kF16;
+  const GemmArgs& gemm = args.gemm;
+  const bool copies =
+      reinterpret_cast<uintptr_t>(gemm.x) % 16 == 0 && (gemm.m == 1 || gemm.x_stride % 8 == 0);
+  if (!copies) {
+    if (is_fp16) {
+      Launch<HopperGemmShape<DType::kF16, 1, 32, 2, 1, false, true>>(args, shared_bytes_max,
+                                                                     stream);
+    } else {
+      Launch<HopperGemmShape<DType::kBF16, 1, 32, 2, 1, false, true>>(args, shared_bytes_max,
+                                                                      stream);
+    }
+    return;
+  }
+  for (const Variant& variant : kVariants) {
+    if (variant.tile == tile) return variant.launch[is_fp16](args, shared_bytes_max, stream);
+  }
+  CHECK(false) << "no such tile";
+}
+
+}  // namespace graft

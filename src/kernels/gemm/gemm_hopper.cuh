@@ -1,0 +1,458 @@
+// The GEMM kernel for Hopper, for every m. One thread of a block streams boxes of 64 columns of x
+// and of W through a ring in shared memory; each warpgroup of the others multiplies 64 rows of x by
+// kColumns rows of W. Every element of y is one accumulator's sum over k in ascending steps of 16,
+// whatever the shape of the tile: that is Gemm's promise, by construction, and why the tile may be
+// chosen freely per call.
+#pragma once
+
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_tma.cuh"
+#include "kernels/gemm/gemm_cuda.h"
+
+#if defined(GRAFT_HOPPER)
+#include "kernels/common/cuda_wgmma.cuh"
+#endif
+
+namespace graft {
+
+inline constexpr int kBoxColumns = 64;  // of two bytes: the width of a swizzled row
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kGemmStagesMax = 48;
+// Shared memory before the ring: the barriers, and what aligning to 1 KiB may cost.
+inline constexpr int kGemmBarrierBytes = 2048;
+
+// Tiles of x rows visited before the next rows of W: what the second-level cache holds of x.
+inline constexpr int kGemmRowTilesPerVisit = 16;
+
+struct HopperGemmArgs {
+  float* y;
+  int64_t y_stride;
+  const float* bias;
+  const void* x;  // for shapes that copy x themselves
+  int64_t x_stride;
+  int m;
+  int n;
+  int k;
+  int num_steps;         // stages per tile
+  int num_row_tiles;     // of x
+  int num_column_tiles;  // of W's rows
+  int num_stages;
+  int x_box_bytes;  // rows of a box of x, 8 to kRows, x 128
+  bool accumulate;
+  bool pairs;       // y may be written eight bytes at a time
+  bool quads;       // ... sixteen bytes
+  bool reads_once;  // no tile of W is read twice
+};
+
+// kGroups: warpgroups that multiply. kBoxes: boxes per operand and stage. kBlocks: thread blocks of
+// a cluster. They work on neighbouring tiles and share either x (the same rows, different columns
+// of y) or W (kShareW); each loads its part of the shared operand into all of them.
+template <DType kTypeOf, int kGroupsOf, int kColumnsOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
+          bool kCopyXOf = false>
+struct HopperGemmShape {
+  static constexpr DType kType = kTypeOf;
+  static constexpr int kGroups = kGroupsOf;
+  static constexpr int kRows = kGroups * 64;
+  static constexpr int kColumns = kColumnsOf;
+  static constexpr int kBoxes = kBoxesOf;
+  static constexpr int kBlocks = kBlocksOf;
+  static constexpr bool kShareW = kShareWOf;
+  static constexpr bool kCopyX = kCopyXOf;  // x is no operand for the copy engine
+  // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
+  static constexpr bool kMovesRegisters = kGroups > 1;
+  static constexpr int kThreads = kGroups * kGroupThreads + (kMovesRegisters ? kGroupThreads : 32);
+  static constexpr int kWBoxBytes = kColumns * 128;
+  // Large tiles go to y by way of shared memory, in whole cache lines: 16 rows of 32 columns a
+  // warp.
+  static constexpr bool kStaged = kGroups > 1 && kColumns % 32 == 0;
+  static constexpr int kStagingBytes = kStaged ? kGroups * 4 * 16 * 128 : 0;
+  static_assert(kBlocks == 1 || (!kShareW && kBoxes % kBlocks == 0) ||
+                (kShareW && kColumns % (8 * kBlocks) == 0));
+  static_assert(!kCopyX || kBlocks == 1);
+};
+
+#if defined(GRAFT_HOPPER)
+
+template <typename Shape>
+struct HopperGemmRing {
+  uint32_t full;     // a barrier per stage: its boxes are there
+  uint32_t empty;    // a barrier per stage: every block of the cluster has multiplied it
+  uint32_t x;        // [stage][box][x_box_bytes]
+  uint32_t staging;  // kStagingBytes
+  uint32_t w;  // [stage][box][kWBoxBytes]. Where boxes of x are lower than kRows, products read on
+               // into the next box or here: rows of y that nobody stores.
+
+  __device__ HopperGemmRing(const HopperGemmArgs& args, const char* shared) {
+    full = (SharedAddress(shared) + 1023) / 1024 * 1024;
+    empty = full + kGemmStagesMax * 8;
+    x = full + 1024;
+    w = x + args.num_stages * Shape::kBoxes * args.x_box_bytes;
+    staging = w + args.num_stages * Shape::kBoxes * Shape::kWBoxBytes;
+  }
+
+  __device__ uint32_t Full(int stage) const { return full + stage * 8; }
+  __device__ uint32_t Empty(int stage) const { return empty + stage * 8; }
+  __device__ uint32_t X(const HopperGemmArgs& args, int stage, int box) const {
+    return x + (stage * Shape::kBoxes + box) * args.x_box_bytes;
+  }
+  __device__ uint32_t W(int stage, int box) const {
+    return w + (stage * Shape::kBoxes + box) * Shape::kWBoxBytes;
+  }
+};
+
+// Walks over this block's tiles, and inside each over k, as the ring sees them.
+template <typename Shape>
+struct HopperGemmWalk {
+  int item;
+  int num_items;
+  int step = 0;
+  int stage = 0;
+  uint32_t lap = 0;
+  int row_tile = 0;
+  int column_tile = 0;
+
+  __device__ explicit HopperGemmWalk(const HopperGemmArgs& args)
+      : item(static_cast<int>(blockIdx.x) / Shape::kBlocks) {
+    num_items = RowItems(args) * ColumnItems(args);
+    Locate(args);
+  }
+  static __device__ int RowItems(const HopperGemmArgs& args) {
+    return Shape::kShareW ? (args.num_row_tiles + Shape::kBlocks - 1) / Shape::kBlocks
+                          : args.num_row_tiles;
+  }
+  static __device__ int ColumnItems(const HopperGemmArgs& args) {
+    return Shape::kShareW ? args.num_column_tiles
+                          : (args.num_column_tiles + Shape::kBlocks - 1) / Shape::kBlocks;
+  }
+  __device__ bool Done() const { return item >= num_items; }
+  __device__ void Locate(const HopperGemmArgs& args) {
+    const int column_items = ColumnItems(args);
+    const int visit = item / (kGemmRowTilesPerVisit * column_items);
+    const int first = visit * kGemmRowTilesPerVisit;
+    const int rows = min(kGemmRowTilesPerVisit, RowItems(args) - first);
+    const int rest = item - first * column_items;
+    row_tile = first + rest % rows;
+    column_tile = rest / rows;
+    if constexpr (Shape::kBlocks > 1) {
+      int& shared_out = Shape::kShareW ? row_tile : column_tile;
+      shared_out = shared_out * Shape::kBlocks + static_cast<int>(ClusterBlockRank());
+    }
+  }
+  __device__ void NextStage(const HopperGemmArgs& args) {
+    if (++stage == args.num_stages) {
+      stage = 0;
+      ++lap;
+    }
+  }
+  __device__ void NextTile(const HopperGemmArgs& args) {
+    step = 0;
+    item += static_cast<int>(gridDim.x) / Shape::kBlocks;
+    if (!Done()) Locate(args);
+  }
+  __device__ void Next(const HopperGemmArgs& args) {
+    NextStage(args);
+    if (++step == args.num_steps) NextTile(args);
+  }
+};
+
+template <typename Shape>
+struct HopperGemmProducer {
+  const HopperGemmArgs& args;
+  const CUtensorMap& x_map;
+  const CUtensorMap& w_map;
+  const HopperGemmRing<Shape>& ring;
+  static constexpr uint16_t kAllBlocks = (1u << Shape::kBlocks) - 1;
+
+  __device__ void LoadW(const HopperGemmWalk<Shape>& walk) const {
+    const uint64_t cache = args.reads_once ? kCacheFirstOut : kCacheNormal;
+    const uint32_t full = ring.Full(walk.stage);
+#pragma unroll
+    for (int box = 0; box < Shape::kBoxes; ++box) {
+      const int column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
+      const int row = walk.column_tile * Shape::kColumns;
+      const uint32_t target = ring.W(walk.stage, box);
+      if constexpr (Shape::kShareW && Shape::kBlocks > 1) {
+        const int part = static_cast<int>(ClusterBlockRank()) * (Shape::kColumns / Shape::kBlocks);
+        CopyBoxToAll(w_map, target + part * 128, full, column, row + part, kAllBlocks, cache);
+      } else {
+        CopyBox(w_map, target, full, column, row, cache);
+      }
+    }
+  }
+
+  __device__ void LoadX(const HopperGemmWalk<Shape>& walk) const {
+    const uint32_t full = ring.Full(walk.stage);
+#pragma unroll
+    for (int box = 0; box < Shape::kBoxes; ++box) {
+      const int column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
+      const int row = walk.row_tile * Shape::kRows;
+      const uint32_t target = ring.X(args, walk.stage, box);
+      if constexpr (!Shape::kShareW && Shape::kBlocks > 1) {
+        if (box % Shape::kBlocks != static_cast<int>(ClusterBlockRank())) continue;
+        CopyBoxToAll(x_map, target, full, column, row, kAllBlocks, kCacheLastOut);
+      } else {
+        CopyBox(x_map, target, full, column, row, kCacheLastOut);
+      }
+    }
+  }
+
+  // One thread. W is constant: the ring's first lap of it comes before what the kernel before this
+  // one writes is waited for.
+  __device__ void Run() const {
+    const uint32_t bytes = Shape::kBoxes * (Shape::kWBoxBytes + args.x_box_bytes);
+    PrefetchMap(x_map);
+    PrefetchMap(w_map);
+    HopperGemmWalk<Shape> walk(args);
+    HopperGemmWalk<Shape> x_walk = walk;
+    for (; !walk.Done() && walk.lap == 0; walk.Next(args)) {
+      BarrierExpect(ring.Full(walk.stage), bytes);
+      LoadW(walk);
+    }
+    WaitForPrevious();
+    for (; !x_walk.Done() && x_walk.lap == 0; x_walk.Next(args)) LoadX(x_walk);
+    for (; !walk.Done(); walk.Next(args)) {
+      BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
+      BarrierExpect(ring.Full(walk.stage), bytes);
+      LoadW(walk);
+      LoadX(walk);
+    }
+  }
+
+  // A warp, where the copy engine cannot read x: odd strides and addresses.
+  __device__ void RunCopyingX() const {
+    WaitForPrevious();
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    HopperGemmWalk<Shape> walk(args);
+    for (; !walk.Done(); walk.Next(args)) {
+      if (walk.lap > 0) BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
+      for (int box = 0; box < Shape::kBoxes; ++box) CopyX(walk, box, lane);
+      FenceForAsync();
+      __syncwarp();
+      if (lane == 0) {
+        BarrierExpect(ring.Full(walk.stage), Shape::kBoxes * Shape::kWBoxBytes);
+        LoadW(walk);
+      }
+      __syncwarp();
+    }
+  }
+
+  __device__ void CopyX(const HopperGemmWalk<Shape>& walk, int box, int lane) const {
+    const uint32_t target = ring.X(args, walk.stage, box);
+    const int first_column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
+    const auto* x = static_cast<const uint16_t*>(args.x);
+    for (int i = lane; i < args.x_box_bytes / 16; i += 32) {
+      const int local = i / 8;
+      const int piece = i % 8;
+      const int row = walk.row_tile * Shape::kRows + local;
+      uint32_t words[4] = {};
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int column = first_column + piece * 8 + j;
+        if (row >= args.m || column >= args.k) continue;
+        words[j / 2] |= static_cast<uint32_t>(x[row * args.x_stride + column]) << (j % 2 * 16);
+      }
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target + local * 128 +
+                                                                    ((piece ^ (local % 8)) * 16)),
+                   "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                   : "memory");
+    }
+  }
+};
+
+template <typename Shape>
+struct HopperGemmConsumer {
+  const HopperGemmArgs& args;
+  const HopperGemmRing<Shape>& ring;
+  static constexpr int kSums = Shape::kColumns / 2;
+
+  // The stage may be overwritten, as far as this warp is concerned.
+  __device__ void Release(int stage) const {
+    const uint32_t lane = threadIdx.x % 32;
+    if constexpr (Shape::kBlocks > 1) {
+      if (lane < Shape::kBlocks) BarrierArriveAt(ring.Empty(stage), lane);
+    } else if (lane == 0) {
+      BarrierArrive(ring.Empty(stage));
+    }
+  }
+
+  __device__ void Run() const {
+    const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+    WaitForPrevious();
+    for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
+      float sum[kSums];
+      int before = 0;
+      for (; walk.step < args.num_steps; ++walk.step) {
+        BarrierWait(ring.Full(walk.stage), walk.lap & 1);
+        WgmmaFence();
+#pragma unroll
+        for (int box = 0; box < Shape::kBoxes; ++box) {
+          const uint64_t x = WgmmaOperand(ring.X(args, walk.stage, box) + group * 64 * 128);
+          const uint64_t w = WgmmaOperand(ring.W(walk.stage, box));
+#pragma unroll
+          for (int i = 0; i < kBoxColumns / 16; ++i) {
+            Wgmma<Shape::kType, Shape::kColumns>::Multiply(x + 2 * i, w + 2 * i,
+                                                           walk.step | box | i, sum);
+          }
+        }
+        WgmmaCommit();
+        WgmmaWait<1>();
+        if (walk.step > 0) Release(before);
+        before = walk.stage;
+        walk.NextStage(args);
+      }
+      WgmmaWait<0>();
+      Release(before);
+      WgmmaKeep(sum);
+      const int row = walk.row_tile * Shape::kRows + group * 64;
+      if (walk.column_tile >= args.num_column_tiles || row >= args.m) continue;
+      if constexpr (Shape::kStaged) {
+        if (args.quads) {
+          StoreStaged(walk, row, sum);
+          continue;
+        }
+      }
+      Store(walk, row, sum);
+    }
+  }
+
+  __device__ void Store(const HopperGemmWalk<Shape>& walk, int first_row,
+                        const float (&sum)[kSums]) const {
+    const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
+    const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
+    const int column = walk.column_tile * Shape::kColumns + thread % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (row + half * 8 >= args.m) return;
+      float* y = args.y + (row + half * 8) * args.y_stride;
+#pragma unroll
+      for (int j = 0; j < Shape::kColumns / 8; ++j) {
+        StorePair(y, column + j * 8, sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]);
+      }
+    }
+  }
+
+  __device__ void StoreStaged(const HopperGemmWalk<Shape>& walk, int first_row,
+                              const float (&sum)[kSums]) const {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const uint32_t scratch = ring.staging + warp * 16 * 128;
+    first_row += warp % 4 * 16;
+#pragma unroll
+    for (int chunk = 0; chunk < Shape::kColumns / 32; ++chunk) {
+      const int column = walk.column_tile * Shape::kColumns + chunk * 32 + lane % 8 * 4;
+      float4 old[4] = {};
+      if (args.accumulate) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = first_row + i * 4 + lane / 8;
+          if (row < args.m && column < args.n) {
+            old[i] = *reinterpret_cast<const float4*>(args.y + row * args.y_stride + column);
+          }
+        }
+      }
+      // Each row of 128 bytes is four pieces of 32, exchanged so that neither side's accesses fall
+      // on the same banks.
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int row = lane / 4 + i % 2 * 8;
+        const int piece = (i / 2) ^ (row % 4);
+        const float* pair = sum + (chunk * 4 + i / 2) * 4 + i % 2 * 2;
+        StoreShared(scratch + row * 128 + piece * 32 + lane % 4 * 8, pair[0], pair[1]);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = i * 4 + lane / 8;
+        const int piece = (lane % 8 / 2) ^ (row % 4);
+        float4 value = LoadShared(scratch + row * 128 + piece * 32 + lane % 2 * 16);
+        if (first_row + row >= args.m || column >= args.n) continue;
+        if (args.bias != nullptr) {
+          const float* bias = args.bias + column;
+          value = {value.x + bias[0], value.y + bias[1], value.z + bias[2], value.w + bias[3]};
+        }
+        if (args.accumulate) {
+          value = {value.x + old[i].x, value.y + old[i].y, value.z + old[i].z, value.w + old[i].w};
+        }
+        *reinterpret_cast<float4*>(args.y + (first_row + row) * args.y_stride + column) = value;
+      }
+      __syncwarp();
+    }
+  }
+
+  static __device__ void StoreShared(uint32_t address, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
+  }
+  static __device__ float4 LoadShared(uint32_t address) {
+    float4 value;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "r"(address)
+                 : "memory");
+    return value;
+  }
+
+  __device__ void StorePair(float* y, int column, float first, float second) const {
+    if (column >= args.n) return;
+    const bool has_second = column + 1 < args.n;
+    if (args.bias != nullptr) {
+      first += args.bias[column];
+      if (has_second) second += args.bias[column + 1];
+    }
+    y += column;
+    if (args.pairs) {
+      float2 pair{first, second};
+      if (args.accumulate) {
+        const float2 old = *reinterpret_cast<const float2*>(y);
+        pair = {first + old.x, second + old.y};
+      }
+      *reinterpret_cast<float2*>(y) = pair;
+      return;
+    }
+    y[0] = args.accumulate ? first + y[0] : first;
+    if (has_second) y[1] = args.accumulate ? second + y[1] : second;
+  }
+};
+
+#endif  // GRAFT_HOPPER
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape::kBlocks)
+    HopperGemm(const __grid_constant__ HopperGemmArgs args,
+               const __grid_constant__ CUtensorMap x_map,
+               const __grid_constant__ CUtensorMap w_map) {
+#if defined(GRAFT_HOPPER)
+  // The next kernel's blocks come as this one's leave: nothing but this one's tail would gain from
+  // keeping them away.
+  LetNextStart();
+  extern __shared__ char shared[];
+  const HopperGemmRing<Shape> ring(args, shared);
+  static_assert(kGemmStagesMax <= Shape::kThreads);
+  if (static_cast<int>(threadIdx.x) < args.num_stages) {
+    BarrierInit(ring.Full(threadIdx.x), 1);
+    BarrierInit(ring.Empty(threadIdx.x), Shape::kGroups * 4 * Shape::kBlocks);
+    BarrierInitDone();
+  }
+  if constexpr (Shape::kBlocks > 1) {
+    ClusterSync();
+  } else {
+    __syncthreads();
+  }
+  if (threadIdx.x >= Shape::kGroups * kGroupThreads) {
+    if constexpr (Shape::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    const HopperGemmProducer<Shape> producer{args, x_map, w_map, ring};
+    if constexpr (Shape::kCopyX) {
+      producer.RunCopyingX();
+    } else if (threadIdx.x == Shape::kGroups * kGroupThreads) {
+      producer.Run();
+    }
+    __syncwarp();
+  } else {
+    if constexpr (Shape::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    HopperGemmConsumer<Shape>{args, ring}.Run();
+  }
+  // A block's shared memory must live until nobody in the cluster writes to it or arrives at it.
+  if constexpr (Shape::kBlocks > 1) ClusterSync();
+#endif
+}
+
+}  // namespace graft

@@ -1,0 +1,117 @@
+// Long vectors: a block each, whose threads keep what they read in registers between the two
+// passes. Short ones (Qwen3's heads): a warp each. The order of summation depends on n alone.
+#include <algorithm>
+
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_reduce.cuh"
+#include "kernels/common/cuda_vector.cuh"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace graft {
+namespace {
+
+constexpr int kWidth = 4;
+constexpr int kRunsKept = 4;  // per thread; what lies beyond is read twice
+constexpr int kWarpsPerBlock = 4;
+constexpr int kThreadsMax = 512;
+constexpr int64_t kWarpElementsMax = 256;
+
+// One vector by `num_threads` threads of which this is number `thread`: a warp, or a block (with
+// `shared`). Threads of an `active` false group join the reductions and write nothing.
+template <typename T, bool kVectors, bool kBlock>
+__device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
+                                                int num_threads, int thread, float* shared) {
+  const bool active = vector < args.num_tokens * args.num_heads;
+  const int64_t token = vector / args.num_heads;
+  const int64_t offset = vector % args.num_heads * args.n;
+  const float* x = args.x + token * args.x_stride + offset;
+  T* out = static_cast<T*>(args.out) + token * args.out_stride + offset;
+  const int64_t n = active ? args.n : 0;
+  const int64_t stride = int64_t{num_threads} * kWidth;
+  const int64_t first = int64_t{thread} * kWidth;
+  float weights[kRunsKept][kWidth];
+#pragma unroll
+  for (int run = 0; run < kRunsKept; ++run) {
+    const int64_t begin = first + run * stride;
+    LoadRun<kVectors>(args.weight + begin, n - begin, weights[run]);
+  }
+  WaitForPrevious();
+
+  float kept[kRunsKept][kWidth];
+#pragma unroll
+  for (int run = 0; run < kRunsKept; ++run) {
+    const int64_t begin = first + run * stride;
+    LoadRun<kVectors>(x + begin, n - begin, kept[run]);
+  }
+  float sum = 0.0f;
+#pragma unroll
+  for (int run = 0; run < kRunsKept; ++run) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum = __fmaf_rn(kept[run][i], kept[run][i], sum);
+  }
+  for (int64_t begin = first + kRunsKept * stride; begin < n; begin += stride) {
+    float values[kWidth];
+    LoadRun<kVectors>(x + begin, n - begin, values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum = __fmaf_rn(values[i], values[i], sum);
+  }
+  sum = kBlock ? ReduceBlock(sum, 0.0f, shared, Add{}) : ReduceWarp(sum, Add{});
+  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(args.n) + args.epsilon);
+#pragma unroll
+  for (int run = 0; run < kRunsKept; ++run) {
+    const int64_t begin = first + run * stride;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) kept[run][i] = kept[run][i] * inverse * weights[run][i];
+    StoreRun<kVectors>(kept[run], n - begin, out + begin);
+  }
+  for (int64_t begin = first + kRunsKept * stride; begin < n; begin += stride) {
+    float values[kWidth], weight[kWidth];
+    LoadRun<kVectors>(x + begin, n - begin, values);
+    LoadRun<kVectors>(args.weight + begin, n - begin, weight);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[i] = values[i] * inverse * weight[i];
+    StoreRun<kVectors>(values, n - begin, out + begin);
+  }
+}
+
+template <typename T, bool kVectors>
+__global__ void __launch_bounds__(kThreadsMax) NormalizeByBlock(RmsNormArgs args) {
+  __shared__ float sums[kThreadsMax / kWarpThreads];
+  LetNextStart();
+  NormalizeVector<T, kVectors, true>(args, blockIdx.x, static_cast<int>(blockDim.x),
+                                     static_cast<int>(threadIdx.x), sums);
+}
+
+template <typename T, bool kVectors>
+__global__ void __launch_bounds__(kWarpsPerBlock* kWarpThreads) NormalizeByWarp(RmsNormArgs args) {
+  const int64_t vector = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
+  LetNextStart();
+  NormalizeVector<T, kVectors, false>(args, vector, kWarpThreads,
+                                      static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
+}
+
+}  // namespace
+
+void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
+  const int64_t num_vectors = args.num_tokens * args.num_heads;
+  if (num_vectors == 0) return;
+  const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.out) &&
+                       IsVectorAligned(args.weight) && IsVectorAligned(args.x_stride * 4) &&
+                       args.out_stride % kWidth == 0 && args.n % kWidth == 0;
+  const int64_t threads_wanted = CeilDiv(CeilDiv(args.n, 2 * kWidth), kWarpThreads) * kWarpThreads;
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(threads_wanted, kThreadsMax));
+  DispatchDType(args.out_dtype, [&]<typename T>() {
+    DispatchVectors(vectors, [&]<bool kVectors>() {
+      if (args.n <= kWarpElementsMax) {
+        LaunchKernel(NormalizeByWarp<T, kVectors>,
+                     static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
+                     kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
+      } else {
+        LaunchKernel(NormalizeByBlock<T, kVectors>, static_cast<unsigned>(num_vectors), threads, 0,
+                     CudaStreamOf(stream), args);
+      }
+    });
+  });
+}
+
+}  // namespace graft

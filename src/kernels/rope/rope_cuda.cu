@@ -1,0 +1,53 @@
+// A thread per four dimensions of a head's first half and their partners in the second.
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_vector.cuh"
+#include "kernels/rope/rope.h"
+#include "kernels/rope/rotate_pair.cuh"
+
+namespace graft {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWidth = 4;
+
+template <bool kVectors>
+__global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args) {
+  const int64_t token = blockIdx.x;
+  const int in_token = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
+  const int half = args.head_dim / 2;
+  const int runs_per_head = (half + kWidth - 1) / kWidth;
+  const int begin = in_token % runs_per_head * kWidth;
+  float* x =
+      args.x + token * args.x_stride + int64_t{in_token / runs_per_head} * args.head_dim + begin;
+  LetNextStart();
+  WaitForPrevious();
+  if (in_token >= args.num_heads * runs_per_head) return;
+  const int64_t angle = int64_t{args.positions[token]} * half + begin;
+  const int64_t count = half - begin;
+  float low[kWidth], high[kWidth], cos[kWidth], sin[kWidth];
+  LoadRun<kVectors>(x, count, low);
+  LoadRun<kVectors>(x + half, count, high);
+  LoadRun<kVectors>(args.cos + angle, count, cos);
+  LoadRun<kVectors>(args.sin + angle, count, sin);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) RotatePair(cos[i], sin[i], &low[i], &high[i]);
+  StoreRun<kVectors>(low, count, x);
+  StoreRun<kVectors>(high, count, x + half);
+}
+
+}  // namespace
+
+void RopeCuda(const RopeArgs& args, Stream& stream) {
+  if (args.num_tokens == 0) return;
+  const int half = args.head_dim / 2;
+  const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.x_stride * 4) &&
+                       IsVectorAligned(args.cos) && IsVectorAligned(args.sin) && half % kWidth == 0;
+  const int64_t runs_per_token = args.num_heads * CeilDiv(half, kWidth);
+  const dim3 grid(static_cast<unsigned>(args.num_tokens),
+                  static_cast<unsigned>(CeilDiv(runs_per_token, kThreads)));
+  DispatchVectors(vectors, [&]<bool kVectors>() {
+    LaunchKernel(RopeKernel<kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
+  });
+}
+
+}  // namespace graft

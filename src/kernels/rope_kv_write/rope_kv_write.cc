@@ -1,0 +1,83 @@
+#include "kernels/rope_kv_write/rope_kv_write.h"
+
+#include "base/check.h"
+#include "kernels/kv_write/kv_write.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
+
+namespace graft {
+
+void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream);
+
+namespace {
+
+constexpr int32_t kGpuHeadDimMax = 256;
+
+void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
+  const KvLayout& layout = args.layout;
+  CHECK_GE(args.num_rows, 0);
+  CHECK(args.num_q_heads > 0 && layout.num_kv_heads > 0 && layout.page_tokens > 0);
+  CHECK_GT(layout.head_dim, 0);
+  CHECK_EQ(layout.head_dim % 2, 0) << "halves are rotated against each other";
+  CHECK(stream.device.is_cpu() || layout.head_dim <= kGpuHeadDimMax) << layout.head_dim;
+  CHECK(args.layer >= 0 && args.layer < layout.num_layers)
+      << "layer " << args.layer << " of " << layout.num_layers;
+  CHECK((args.q_norm_weight == nullptr) == (args.k_norm_weight == nullptr));
+  if (args.num_rows == 0) return;
+  CHECK(args.qkv != nullptr && args.positions != nullptr && args.pool != nullptr);
+  CHECK(args.cos != nullptr && args.sin != nullptr);
+  CHECK(args.row_page != nullptr && args.row_slot != nullptr);
+  CHECK_GE(args.row_stride, int64_t{args.num_q_heads + 2 * layout.num_kv_heads} * layout.head_dim);
+}
+
+void NormHeads(const RopeKvWriteArgs& args, float* x, const float* weight, int32_t num_heads,
+               Stream& stream) {
+  RmsNorm({.x = x,
+           .x_stride = args.row_stride,
+           .weight = weight,
+           .out = x,
+           .out_stride = args.row_stride,
+           .num_tokens = args.num_rows,
+           .num_heads = num_heads,
+           .n = args.layout.head_dim,
+           .epsilon = args.norm_epsilon},
+          stream);
+}
+
+void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
+  const int32_t num_kv_heads = args.layout.num_kv_heads;
+  float* k = args.qkv + int64_t{args.num_q_heads} * args.layout.head_dim;
+  if (args.q_norm_weight != nullptr) {
+    NormHeads(args, args.qkv, args.q_norm_weight, args.num_q_heads, stream);
+    NormHeads(args, k, args.k_norm_weight, num_kv_heads, stream);
+  }
+  Rope({.x = args.qkv,
+        .x_stride = args.row_stride,
+        .num_tokens = args.num_rows,
+        .num_heads = args.num_q_heads + num_kv_heads,
+        .head_dim = args.layout.head_dim,
+        .positions = args.positions,
+        .cos = args.cos,
+        .sin = args.sin},
+       stream);
+  KvWrite({.layout = args.layout,
+           .layer = args.layer,
+           .pool = args.pool,
+           .k = k,
+           .v = k + int64_t{num_kv_heads} * args.layout.head_dim,
+           .row_stride = args.row_stride,
+           .row_page = args.row_page,
+           .row_slot = args.row_slot,
+           .num_rows = args.num_rows},
+          stream);
+}
+
+}  // namespace
+
+void RopeKvWrite(const RopeKvWriteArgs& args, Stream& stream) {
+  CheckArgs(args, stream);
+  if (stream.device.is_cpu()) return RopeKvWriteCpu(args, stream);
+  if constexpr (kHasCuda) RopeKvWriteCuda(args, stream);
+}
+
+}  // namespace graft

@@ -1,0 +1,35 @@
+// What stands between the qkv projection and attention, in one launch on a GPU: RMSNorm of every
+// query and key head where the model has one (Qwen3), rotation of queries and keys in place, keys
+// and values to their pages. On the CPU it is RmsNorm, Rope and KvWrite one after the other.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/kv_layout.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct RopeKvWriteArgs {
+  // [num_rows, num_q_heads + 2 * num_kv_heads, head_dim] of queries, keys, values; rows row_stride
+  // elements apart. Queries and keys become what attention wants; values stay.
+  float* qkv = nullptr;
+  int64_t row_stride = 0;
+  int32_t num_rows = 0;
+  int32_t num_q_heads = 0;
+  const float* q_norm_weight = nullptr;  // [head_dim]; null, like k's: heads are not normalised
+  const float* k_norm_weight = nullptr;
+  float norm_epsilon = 1e-5f;
+  const int32_t* positions = nullptr;  // [num_rows]
+  const float* cos = nullptr;          // [positions_max, head_dim / 2]
+  const float* sin = nullptr;          // likewise
+  KvLayout layout;  // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
+  int32_t layer = 0;
+  void* pool = nullptr;
+  const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere
+  const int32_t* row_slot = nullptr;  // [num_rows] position within the page
+};
+
+void RopeKvWrite(const RopeKvWriteArgs& args, Stream& stream);
+
+}  // namespace graft

@@ -1,0 +1,188 @@
+// Half a warp per head of a row: 16 lanes hold both halves of the head in registers from the one
+// read to the last write. Of 32 rows of Llama-2-7B all 1536 warps are resident at once.
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_reduce.cuh"
+#include "kernels/common/cuda_vector.cuh"
+#include "kernels/rope/rotate_pair.cuh"
+#include "kernels/rope_kv_write/rope_kv_write.h"
+
+namespace graft {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWidth = 4;
+constexpr int kLanes = 16;  // per head
+constexpr int kHeadsPerBlock = kThreads / kLanes;
+
+// Dimensions begin + i of a lane's run of the first half, and their partners in the second.
+struct HeadRun {
+  float low[kWidth];
+  float high[kWidth];
+};
+
+// Where a half-warp works: its row, its head among queries, keys and values, and its own lane.
+struct Place {
+  int64_t row;
+  int head;
+  int lane;
+  bool is_key;
+  bool is_value;
+};
+
+// What the host says about a row, read beside its data.
+struct RowNumbers {
+  int32_t position;
+  int32_t page;
+  int32_t slot;
+};
+
+// Starts at a lane's run `run` of the first half; the number of its dimensions that exist.
+struct RunRange {
+  int begin;
+  int count;
+};
+
+__device__ __forceinline__ RunRange RangeOf(int lane, int run, int half) {
+  const int begin = (run * kLanes + lane) * kWidth;
+  return {begin, half - begin};
+}
+
+// The sums' order depends on head_dim alone.
+template <bool kVectors, int kRuns>
+__device__ __forceinline__ void NormalizeHead(const HeadRun (&weights)[kRuns], float epsilon,
+                                              int head_dim, HeadRun (&x)[kRuns]) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      sum = __fmaf_rn(x[run].low[i], x[run].low[i], sum);
+      sum = __fmaf_rn(x[run].high[i], x[run].high[i], sum);
+    }
+  }
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  }
+  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(head_dim) + epsilon);
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      x[run].low[i] = x[run].low[i] * inverse * weights[run].low[i];
+      x[run].high[i] = x[run].high[i] * inverse * weights[run].high[i];
+    }
+  }
+}
+
+template <typename T, bool kVectors, int kRuns>
+__device__ __forceinline__ void WriteToPage(const RopeKvWriteArgs& args, const Place& place,
+                                            const RowNumbers& numbers, const HeadRun (&x)[kRuns]) {
+  const KvLayout& layout = args.layout;
+  if (numbers.page < 0) return;
+  const int kv_head = place.head - args.num_q_heads - (place.is_value ? layout.num_kv_heads : 0);
+  const int half = layout.head_dim / 2;
+  T* out = static_cast<T*>(args.pool) +
+           layout.KeyOffset(numbers.page, args.layer, kv_head, numbers.slot) +
+           (place.is_value ? layout.KeyElements() : 0);
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+    const RunRange range = RangeOf(place.lane, run, half);
+    StoreRun<kVectors>(x[run].low, range.count, out + range.begin);
+    StoreRun<kVectors>(x[run].high, range.count, out + half + range.begin);
+  }
+}
+
+template <bool kVectors, int kRuns>
+__device__ __forceinline__ void LoadHead(const float* from, int lane, int half,
+                                         HeadRun (&out)[kRuns]) {
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+    const RunRange range = RangeOf(lane, run, half);
+    LoadRun<kVectors>(from + range.begin, range.count, out[run].low);
+    LoadRun<kVectors>(from + half + range.begin, range.count, out[run].high);
+  }
+}
+
+template <bool kVectors, int kRuns>
+__device__ __forceinline__ void RotateHead(const RopeKvWriteArgs& args, const Place& place,
+                                           int32_t position, HeadRun (&x)[kRuns], float* out) {
+  const int half = args.layout.head_dim / 2;
+  const int64_t angles = int64_t{position} * half;
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+    const RunRange range = RangeOf(place.lane, run, half);
+    float cos[kWidth], sin[kWidth];
+    LoadRun<kVectors>(args.cos + angles + range.begin, range.count, cos);
+    LoadRun<kVectors>(args.sin + angles + range.begin, range.count, sin);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) RotatePair(cos[i], sin[i], &x[run].low[i], &x[run].high[i]);
+    StoreRun<kVectors>(x[run].low, range.count, out + range.begin);
+    StoreRun<kVectors>(x[run].high, range.count, out + half + range.begin);
+  }
+}
+
+template <typename T, bool kVectors, int kRuns>
+__global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs args) {
+  const KvLayout& layout = args.layout;
+  const int num_heads = args.num_q_heads + 2 * layout.num_kv_heads;
+  const int half = layout.head_dim / 2;
+  const int head = static_cast<int>(blockIdx.y * kHeadsPerBlock + threadIdx.x / kLanes);
+  const Place place = {.row = blockIdx.x,
+                       .head = head,
+                       .lane = static_cast<int>(threadIdx.x % kLanes),
+                       .is_key = head >= args.num_q_heads && head < num_heads - layout.num_kv_heads,
+                       .is_value = head >= num_heads - layout.num_kv_heads};
+  const bool active = head < num_heads;
+  const bool normalizes = args.q_norm_weight != nullptr;
+  LetNextStart();
+  HeadRun weights[kRuns];
+  if (normalizes) {
+    LoadHead<kVectors>(place.is_key ? args.k_norm_weight : args.q_norm_weight, place.lane, half,
+                       weights);
+  }
+  WaitForPrevious();
+
+  float* data = args.qkv + place.row * args.row_stride + int64_t{head} * layout.head_dim;
+  const RowNumbers numbers = {args.positions[place.row], args.row_page[place.row],
+                              args.row_slot[place.row]};
+  HeadRun x[kRuns] = {};
+  if (active) LoadHead<kVectors>(data, place.lane, half, x);
+  if (normalizes) {
+    // Both halves of a warp sum, whatever they hold: shuffles want all lanes.
+    HeadRun normed[kRuns];
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) normed[run] = x[run];
+    NormalizeHead<kVectors>(weights, args.norm_epsilon, layout.head_dim, normed);
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) x[run] = place.is_value ? x[run] : normed[run];
+  }
+  if (!active) return;
+  if (!place.is_value) RotateHead<kVectors>(args, place, numbers.position, x, data);
+  if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
+}
+
+}  // namespace
+
+void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
+  if (args.num_rows == 0) return;
+  const KvLayout& layout = args.layout;
+  const int64_t half = layout.head_dim / 2;
+  const bool vectors = half % kWidth == 0 && IsVectorAligned(args.qkv) &&
+                       args.row_stride % kWidth == 0 && IsVectorAligned(args.cos) &&
+                       IsVectorAligned(args.sin) && IsVectorAligned(args.pool) &&
+                       IsVectorAligned(args.q_norm_weight) && IsVectorAligned(args.k_norm_weight);
+  const int64_t num_heads = args.num_q_heads + int64_t{2} * layout.num_kv_heads;
+  const dim3 grid(static_cast<unsigned>(args.num_rows),
+                  static_cast<unsigned>(CeilDiv(num_heads, kHeadsPerBlock)));
+  DispatchDType(layout.dtype, [&]<typename T>() {
+    DispatchVectors(vectors, [&]<bool kVectors>() {
+      constexpr int64_t kOneRun = int64_t{kLanes} * kWidth;
+      const auto kernel =
+          half <= kOneRun ? RopeKvWriteKernel<T, kVectors, 1> : RopeKvWriteKernel<T, kVectors, 2>;
+      LaunchKernel(kernel, grid, kThreads, 0, CudaStreamOf(stream), args);
+    });
+  });
+}
+
+}  // namespace graft

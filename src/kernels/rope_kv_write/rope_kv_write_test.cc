@@ -1,0 +1,199 @@
+// Against the ops that it stands for, run on the same device.
+#include "kernels/rope_kv_write/rope_kv_write.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/common/test_util.h"
+#include "kernels/kv_write/kv_write.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
+
+namespace graft {
+namespace {
+
+using testing::ForEachDevice;
+using testing::Input;
+using testing::Output;
+using testing::Shared;
+
+struct Case {
+  int32_t num_rows;
+  int32_t num_q_heads;
+  int32_t num_kv_heads;
+  int32_t head_dim;
+  int32_t page_tokens;
+  int64_t gap;
+  int64_t misalign;
+};
+
+const Case kCases[] = {
+    {0, 1, 1, 8, 4, 0, 0},    {1, 1, 1, 2, 1, 0, 1},    {5, 4, 2, 18, 4, 3, 1},
+    {3, 8, 8, 64, 16, 0, 0},  {9, 5, 1, 80, 3, 16, 0},  {4, 32, 8, 128, 16, 0, 0},
+    {70, 4, 4, 66, 16, 1, 3}, {2, 3, 1, 256, 64, 0, 0}, {2, 3, 1, 256, 64, 1, 1}};
+
+constexpr int32_t kLayers = 2;
+constexpr int32_t kPositionsMax = 50;
+
+// The operands of a case, without the two outputs.
+template <typename T>
+struct Operands {
+  explicit Operands(const Case& c)
+      : layout{.num_layers = kLayers,
+               .num_kv_heads = c.num_kv_heads,
+               .head_dim = c.head_dim,
+               .page_tokens = c.page_tokens,
+               .dtype = DTypeOf<T>()},
+        num_pages(c.num_rows / c.page_tokens + 2),
+        stride(int64_t{c.num_q_heads + 2 * c.num_kv_heads} * c.head_dim + c.gap),
+        qkv(Input<float>::Normal(c.num_rows * stride, 1, c.misalign)),
+        cos(Input<float>::Normal(kPositionsMax * c.head_dim / 2, 2, c.misalign)),
+        sin(Input<float>::Normal(kPositionsMax * c.head_dim / 2, 3, c.misalign)),
+        q_weight(Input<float>::Normal(c.head_dim, 4, c.misalign)),
+        k_weight(Input<float>::Normal(c.head_dim, 5, c.misalign)),
+        positions(std::vector<int32_t>(c.num_rows)),
+        pages(std::vector<int32_t>(c.num_rows)),
+        slots(std::vector<int32_t>(c.num_rows)) {
+    for (int32_t i = 0; i < c.num_rows; ++i) {
+      positions[i] = kPositionsMax - 1 - i * 7 % kPositionsMax;
+      pages[i] = i % 5 == 4 ? -1 : num_pages - 1 - i / c.page_tokens;  // some rows are padding
+      slots[i] = i % 5 == 4 ? 0 : i % c.page_tokens;
+    }
+  }
+
+  KvLayout layout;
+  int32_t num_pages;
+  int64_t stride;
+  Input<float> qkv, cos, sin, q_weight, k_weight;
+  Shared<int32_t> positions, pages, slots;
+};
+
+template <typename T>
+void RunApart(const Case& c, const Operands<T>& operands, bool normalizes, float* qkv, T* pool,
+              Stream& stream) {
+  float* k = qkv + int64_t{c.num_q_heads} * c.head_dim;
+  const auto norm = [&](float* x, const float* weight, int32_t num_heads) {
+    RmsNorm({.x = x,
+             .x_stride = operands.stride,
+             .weight = weight,
+             .out = x,
+             .out_stride = operands.stride,
+             .num_tokens = c.num_rows,
+             .num_heads = num_heads,
+             .n = c.head_dim,
+             .epsilon = 1e-3f},
+            stream);
+  };
+  if (normalizes) {
+    norm(qkv, operands.q_weight.data(), c.num_q_heads);
+    norm(k, operands.k_weight.data(), c.num_kv_heads);
+  }
+  Rope({.x = qkv,
+        .x_stride = operands.stride,
+        .num_tokens = c.num_rows,
+        .num_heads = c.num_q_heads + c.num_kv_heads,
+        .head_dim = c.head_dim,
+        .positions = operands.positions.data(),
+        .cos = operands.cos.data(),
+        .sin = operands.sin.data()},
+       stream);
+  KvWrite({.layout = operands.layout,
+           .layer = 1,
+           .pool = pool,
+           .k = k,
+           .v = k + int64_t{c.num_kv_heads} * c.head_dim,
+           .row_stride = operands.stride,
+           .row_page = operands.pages.data(),
+           .row_slot = operands.slots.data(),
+           .num_rows = c.num_rows},
+          stream);
+}
+
+template <typename T>
+void ExpectSameAsApart(const Case& c, bool normalizes) {
+  SCOPED_TRACE(std::to_string(c.num_rows) + " rows, head_dim " + std::to_string(c.head_dim));
+  const Operands<T> operands(c);
+  ForEachDevice([&](Stream& stream) {
+    const int64_t pool_elements = operands.num_pages * operands.layout.PageElements();
+    Output<float> together(operands.qkv, c.misalign), apart(operands.qkv, c.misalign);
+    Output<T> pool(pool_elements, c.misalign), pool_apart(pool_elements, c.misalign);
+    RopeKvWrite({.qkv = together.data(),
+                 .row_stride = operands.stride,
+                 .num_rows = c.num_rows,
+                 .num_q_heads = c.num_q_heads,
+                 .q_norm_weight = normalizes ? operands.q_weight.data() : nullptr,
+                 .k_norm_weight = normalizes ? operands.k_weight.data() : nullptr,
+                 .norm_epsilon = 1e-3f,
+                 .positions = operands.positions.data(),
+                 .cos = operands.cos.data(),
+                 .sin = operands.sin.data(),
+                 .layout = operands.layout,
+                 .layer = 1,
+                 .pool = pool.data(),
+                 .row_page = operands.pages.data(),
+                 .row_slot = operands.slots.data()},
+                stream);
+    RunApart<T>(c, operands, normalizes, apart.data(), pool_apart.data(), stream);
+    Synchronize(stream);
+    EXPECT_TRUE(together.GuardsIntact());
+    EXPECT_TRUE(pool.GuardsIntact());
+    // A norm may sum in another order: a few last bits, or a step of the pool's type.
+    const double tolerance = normalizes ? 4e-6 : 0.0;
+    for (int64_t i = 0; i < together.size(); ++i) {
+      ASSERT_NEAR(together[i], apart[i], tolerance * (1.0 + std::fabs(apart.At(i)))) << i;
+    }
+    const double step = normalizes ? 2.0 * testing::ToleranceOf(DTypeOf<T>()) : 0.0;
+    for (int64_t i = 0; i < pool.size(); ++i) {
+      ASSERT_EQ(bool{pool.IsUntouched(i)}, bool{pool_apart.IsUntouched(i)}) << i;
+      if (pool_apart.IsUntouched(i)) continue;
+      ASSERT_NEAR(pool.At(i), pool_apart.At(i), step * (1.0 + std::fabs(pool_apart.At(i)))) << i;
+    }
+  });
+}
+
+TEST(RopeKvWriteTest, EqualsTheOpsThatItStandsFor) {
+  for (const Case& c : kCases) {
+    for (const bool normalizes : {false, true}) {
+      ExpectSameAsApart<float>(c, normalizes);
+      ExpectSameAsApart<Bfloat16>(c, normalizes);
+      ExpectSameAsApart<Float16>(c, normalizes);
+    }
+  }
+}
+
+TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::vector<float> qkv(24), pool(16), table(8);
+  int32_t position = 0, page = 0, slot = 0;
+  RopeKvWriteArgs args{.qkv = qkv.data(),
+                       .row_stride = 24,
+                       .num_rows = 1,
+                       .num_q_heads = 1,
+                       .positions = &position,
+                       .cos = table.data(),
+                       .sin = table.data(),
+                       .layout = {.num_layers = 1,
+                                  .num_kv_heads = 1,
+                                  .head_dim = 8,
+                                  .page_tokens = 1,
+                                  .dtype = DType::kF32},
+                       .pool = pool.data(),
+                       .row_page = &page,
+                       .row_slot = &slot};
+  RopeKvWrite(args, stream);
+  args.row_stride = 23;
+  EXPECT_DEATH(RopeKvWrite(args, stream), "row_stride");
+  args.row_stride = 24;
+  args.q_norm_weight = table.data();
+  EXPECT_DEATH(RopeKvWrite(args, stream), "k_norm_weight");
+  args.q_norm_weight = nullptr;
+  args.layout.head_dim = 7;
+  EXPECT_DEATH(RopeKvWrite(args, stream), "halves");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,46 @@
+// A thread per eight columns, a block per run of kBlockElements of a row: 32 rows of 11008 columns
+// are 192 blocks, more than the card has multiprocessors, and all of them resident at once.
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_vector.cuh"
+#include "kernels/silu_mul/silu_mul.h"
+
+namespace graft {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWidth = 8;
+constexpr int kBlockElements = kThreads * kWidth;
+
+template <typename T, bool kVectors>
+__global__ void __launch_bounds__(kThreads) SiluMulKernel(SiluMulArgs args) {
+  const int64_t row = blockIdx.x;
+  const int64_t begin = int64_t{blockIdx.y} * kBlockElements + threadIdx.x * kWidth;
+  LetNextStart();
+  WaitForPrevious();
+  if (begin >= args.n) return;
+  const int64_t count = args.n - begin;
+  const float* gates = args.gate_up + row * 2 * args.n + begin;
+  float gate[kWidth], up[kWidth];
+  LoadRun<kVectors>(gates, count, gate);
+  LoadRun<kVectors>(gates + args.n, count, up);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
+  StoreRun<kVectors>(up, count, static_cast<T*>(args.out) + row * args.n + begin);
+}
+
+}  // namespace
+
+void SiluMulCuda(const SiluMulArgs& args, Stream& stream) {
+  if (args.num_tokens == 0) return;
+  const bool vectors =
+      IsVectorAligned(args.gate_up) && IsVectorAligned(args.out) && args.n % kWidth == 0;
+  const dim3 grid(static_cast<unsigned>(args.num_tokens),
+                  static_cast<unsigned>(CeilDiv(args.n, kBlockElements)));
+  DispatchDType(args.out_dtype, [&]<typename T>() {
+    DispatchVectors(vectors, [&]<bool kVectors>() {
+      LaunchKernel(SiluMulKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
+    });
+  });
+}
+
+}  // namespace graft
