@@ -8,7 +8,7 @@
 namespace graft {
 
 // SplitMix64's finaliser over both words: a stateless hash good enough to draw samples from.
-inline uint64_t RandomBits(uint64_t seed, uint64_t counter) {
+constexpr uint64_t RandomBits(uint64_t seed, uint64_t counter) {
   uint64_t z = seed + 0x9e3779b97f4a7c15ULL * (counter + 1);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
@@ -18,7 +18,7 @@ inline uint64_t RandomBits(uint64_t seed, uint64_t counter) {
 }
 
 // Uniform in [0, 1) with 53 bits.
-inline double RandomUniform(uint64_t seed, uint64_t counter) {
+constexpr double RandomUniform(uint64_t seed, uint64_t counter) {
   return static_cast<double>(RandomBits(seed, counter) >> 11) * 0x1.0p-53;
 }
 

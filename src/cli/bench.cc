@@ -48,6 +48,7 @@ void AddBenchCommand(CLI::App& app, CommandRun& run) {
   command->require_subcommand(1);
   AddBenchOpsCommand(*command, run);
   AddBenchServeCommand(*command, run);
+  AddBenchStepCommand(*command, run);
 }
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// What the benchmark subcommands share: results as JSON, and the two commands themselves. Main
+// What the benchmark subcommands share: results as JSON, and the commands themselves. Main
 // thread.
 #pragma once
 
@@ -13,6 +13,7 @@ namespace graft {
 
 void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
 void AddBenchServeCommand(CLI::App& bench, CommandRun& run);
+void AddBenchStepCommand(CLI::App& bench, CommandRun& run);
 
 // The machine that a figure belongs to: processor, cores, instruction set, memory.
 OrderedJson DescribeMachine();

@@ -87,6 +87,7 @@ Status RunGenerate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
+  runtime->RecordGraphs(options.quiet);
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
                    tokenizer->Encode(options.prompt, /*add_special_tokens=*/true));
   runtime->engine().Start();

@@ -1,7 +1,5 @@
 #include "cli/runtime.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -12,10 +10,9 @@
 namespace graft {
 namespace {
 
-// Bytes that the machine could give out now.
-int64_t FreeMemoryBytes() {
-  return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
+// The pool's share of free memory, where nobody said: a machine has other programs; a GPU is ours,
+// but for the adapters and the activations.
+double PoolShare(const Device& device) { return device.is_cpu() ? 0.5 : 0.8; }
 
 Status CheckPositive(const char* flag, int64_t value) {
   if (value > 0) return OkStatus();
@@ -48,7 +45,8 @@ Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options)
     return InvalidArgumentError("--threads must be between 0 (one per core) and 4096");
   }
   model->threads = std::make_unique<ThreadPool>(options.threads == 0 ? cpus : options.threads);
-  model->stream = {model->device, model->threads.get()};
+  model->owned_stream = std::make_unique<OwnedStream>(model->device, model->threads.get());
+  model->stream = model->owned_stream->get();
   return model;
 }
 
@@ -57,16 +55,17 @@ int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& confi
   return std::min(options.context_tokens_max, config.context_tokens_max);
 }
 
-// Enough for every sequence at full context, within half of what the machine has left.
+// Enough for every sequence at full context, within a share of what the device has left.
 Result<int32_t> NumPages(const RuntimeOptions& options, const KvLayout& layout,
-                         int32_t context_tokens_max) {
+                         const Device& device, int32_t context_tokens_max) {
   const int64_t pages_per_context =
       (context_tokens_max + options.page_tokens - 1) / options.page_tokens;
   int64_t num_pages = pages_per_context * options.sequences_max;
   if (options.kv_gib > 0.0) {
     num_pages = static_cast<int64_t>(options.kv_gib * (int64_t{1} << 30)) / layout.PageBytes();
   } else {
-    num_pages = std::min(num_pages, FreeMemoryBytes() / 2 / layout.PageBytes());
+    const double free_bytes = static_cast<double>(FreeMemoryBytes(device)) * PoolShare(device);
+    num_pages = std::min(num_pages, static_cast<int64_t>(free_bytes) / layout.PageBytes());
   }
   if (num_pages < pages_per_context) {
     return ResourceExhaustedError(
@@ -87,7 +86,8 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
   command.add_option("--model-name", options.model_name,
                      "the base model's name for clients [the folder's name]");
   command.add_option("--device", options.device, "auto, cpu or cuda:N")->capture_default_str();
-  command.add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16 or fp32")
+  command
+      .add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16, fp32, or fp16 on a GPU")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "kernel threads; 0: one per core")
       ->capture_default_str();
@@ -104,8 +104,9 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
                   "prompt and output of one request; 0: the model's own limit")
       ->capture_default_str();
   command
-      .add_option("--kv-gib", options.kv_gib,
-                  "GiB of the page pool; 0: full contexts, within half of free memory")
+      .add_option(
+          "--kv-gib", options.kv_gib,
+          "GiB of the page pool; 0: full contexts, within half of free memory (a GPU's: 80 %)")
       ->capture_default_str();
   command.add_option("--adapters-max", options.adapters_max, "adapters in memory")
       ->capture_default_str();
@@ -125,7 +126,8 @@ Result<std::optional<DType>> ParseServingDType(const std::string& text) {
   if (text == "auto") return std::optional<DType>();
   if (text == "fp32") return std::optional<DType>(DType::kF32);
   if (text == "bf16") return std::optional<DType>(DType::kBF16);
-  return InvalidArgumentError("unknown dtype '" + text + "'; use auto, bf16 or fp32");
+  if (text == "fp16") return std::optional<DType>(DType::kF16);
+  return InvalidArgumentError("unknown dtype '" + text + "'; use auto, bf16, fp16 or fp32");
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet) {
@@ -142,8 +144,8 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
   ProgressBar bar("loading " + model->name, quiet);
   ASSIGN_OR_RETURN(
       model->weights,
-      LoadWeights(options.model, model->config, ServingDType(model->config, asked), model->stream,
-                  [&](int64_t done, int64_t total) { bar.Update(done, total); }));
+      LoadWeights(options.model, model->config, ServingDType(model->config, asked, model->device),
+                  model->stream, [&](int64_t done, int64_t total) { bar.Update(done, total); }));
   return model;
 }
 
@@ -164,25 +166,29 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
 Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, LoadedModel& model,
                                                  bool lora) {
   std::unique_ptr<Runtime> runtime(new Runtime);
-  const KvLayout layout = MakeKvLayout(model.config, options.page_tokens, model.weights.dtype);
+  const KvLayout layout =
+      MakeKvLayout(model.config, options.page_tokens, KvDType(model.weights.dtype, model.device));
   ExecutorLimits limits;
   limits.sequences_max = options.sequences_max;
   limits.step_tokens_max = std::max(options.step_tokens_max, options.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, model.config);
-  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, layout, limits.context_tokens_max));
+  ASSIGN_OR_RETURN(limits.num_pages,
+                   NumPages(options, layout, model.device, limits.context_tokens_max));
   limits.page_tokens = options.page_tokens;
   limits.vocab_size = model.config.vocab_size;
   limits.adapters_max = lora ? options.adapters_max : 0;
 
+  runtime->device_ = model.device;
   runtime->adapters_dir_ = options.adapters;
   runtime->kv_pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   TransformerLimits transformer_limits;
   transformer_limits.step_tokens_max = limits.step_tokens_max;
   transformer_limits.logits_rows_max = std::max(limits.sequences_max, 64);
+  transformer_limits.sequences_max = limits.sequences_max;
   transformer_limits.context_tokens_max = limits.context_tokens_max;
   runtime->transformer_ = std::make_unique<Transformer>(
       model.config, model.weights, *runtime->kv_pool_, transformer_limits, model.stream);
-  runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max);
+  runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   runtime->executor_ = std::make_unique<ModelExecutor>(
       *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream);
   runtime->backend_ =
@@ -213,6 +219,12 @@ Status Runtime::LoadAdapters() {
   RETURN_IF_ERROR(catalog_->RestoreFromRegistry().status());
   RETURN_IF_ERROR(catalog_->LoadFolder().status());
   return OkStatus();
+}
+
+void Runtime::RecordGraphs(bool quiet) {
+  if (device_.is_cpu()) return;
+  ProgressBar bar("recording decode graphs", quiet);
+  executor_->RecordGraphs([&bar](int64_t done, int64_t total) { bar.Update(done, total); });
 }
 
 }  // namespace graft

@@ -18,6 +18,7 @@
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "registry/adapter_registry.h"
+#include "tensor/cuda_memory.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -28,14 +29,14 @@ struct RuntimeOptions {
   std::string adapters;    // folder of PEFT folders; "" for none
   std::string model_name;  // "" for the folder's name
   std::string device = "auto";
-  std::string dtype = "auto";  // auto, bf16, fp32
+  std::string dtype = "auto";  // auto, bf16, fp16, fp32
   std::string registry;        // SQLite file; "" to forget at exit
   int threads = 0;             // of the kernels; 0: one per core
   int sequences_max = 256;
   int step_tokens_max = 512;
   int page_tokens = 16;
   int context_tokens_max = 0;  // 0: the model's own
-  double kv_gib = 0.0;  // 0: what sequences_max full contexts need, at most half of free memory
+  double kv_gib = 0.0;  // 0: what sequences_max full contexts need, within a share of free memory
   int adapters_max = 256;
   int requests_max = 4096;  // waiting ones
   bool prefix_cache = true;
@@ -51,11 +52,12 @@ struct LoadedModel {
   Device device;
   ModelConfig config;
   std::unique_ptr<ThreadPool> threads;
-  Stream stream;
+  std::unique_ptr<OwnedStream> owned_stream;
+  Stream stream;  // owned_stream's
   ModelWeights weights;
 };
 
-// "fp32" or "bf16"; nothing for "auto".
+// "fp32", "bf16" or "fp16"; nothing for "auto".
 Result<std::optional<DType>> ParseServingDType(const std::string& text);
 
 // Starts the threads and reads the weights of options.model.
@@ -73,8 +75,12 @@ class Runtime {
 
   // Loads every adapter of options.adapters and, before them, those that the registry remembers.
   Status LoadAdapters();
+  // On a GPU: records decode steps for the adapters loaded so far. Before the engine starts.
+  void RecordGraphs(bool quiet);
 
   Engine& engine() { return *engine_; }
+  // For benches that drive it by themselves, beside an engine that was not started.
+  ModelExecutor& executor() { return *executor_; }
   EngineAdapterCatalog& catalog() { return *catalog_; }
   AdapterTable& adapter_table() { return *adapter_table_; }
   LoraStore& loras() { return *loras_; }
@@ -85,6 +91,7 @@ class Runtime {
  private:
   Runtime() = default;
 
+  Device device_;
   std::string adapters_dir_;
   Metrics metrics_;
   std::unique_ptr<KvPool> kv_pool_;

@@ -35,9 +35,9 @@ sigset_t BlockSignals() {
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
               uint16_t port, int64_t begin_ns) {
   const ExecutorLimits& limits = runtime.limits();
-  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name, model.device.ToString(),
-           DTypeName(model.weights.dtype), static_cast<double>(model.weights.bytes()) / (1 << 20),
-           model.threads->num_threads());
+  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
+           DescribeDevice(model.device), DTypeName(model.weights.dtype),
+           static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
   LOG_INFO("{} adapters ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); context {}",
            runtime.catalog().List().size(),
            static_cast<double>(runtime.loras().bytes()) / (1 << 20), limits.num_pages,
@@ -62,6 +62,7 @@ Status RunServe(const ServeOptions& options) {
   }
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
+  runtime->RecordGraphs(quiet);
 
   const bool has_template = chat_template.ok() && chat_template->has_value();
   HttpServer server({.generator = runtime->engine(),

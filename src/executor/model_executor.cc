@@ -1,6 +1,7 @@
 #include "executor/model_executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -27,38 +28,89 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       samplers_(limits.sequences_max) {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
   CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);
+  const int32_t rows_max = transformer.limits().logits_rows_max;
+  sampled_ = PinnedBuffer(rows_max * int64_t{sizeof(SampledToken)});
+  sampling_scratch_ = SamplingScratch(rows_max, limits.vocab_size, stream.device);
 }
 
-StepResult ModelExecutor::Run(const StepPlan& plan) {
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
-  StartSequences(plan);
-  batch_.Build(plan);
-  CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
+// `num_rows` results, as if nothing had been drawn.
+std::span<SampledToken> ModelExecutor::ResetSampled(size_t num_rows) {
+  const std::span<SampledToken> sampled(sampled_.as<SampledToken>(), num_rows);
+  std::fill(sampled.begin(), sampled.end(), SampledToken{});
+  return sampled;
+}
 
+void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress) {
+  UseDevice(stream_.device);
+  graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters());
+  graphs_->Record(loras_ == nullptr ? 0 : loras_->rank_max(), stream_, progress);
+}
+
+ForwardTimes ModelExecutor::Profile(const StepPlan& plan) {
+  CHECK(plan_ == nullptr) << "the last step was not finished";
+  plan_ = &plan;
+  ForwardTimes times;
+  Launch(&times);
+  Synchronize(stream_);
+  plan_ = nullptr;
+  return times;
+}
+
+void ModelExecutor::Begin(const StepPlan& plan) {
+  CHECK(plan_ == nullptr) << "the last step was not finished";
+  plan_ = &plan;
+  begin_ns_ = SteadyClock::Get().NowNs();
+  if (!stream_.device.is_cpu()) Launch(nullptr);
+}
+
+StepResult ModelExecutor::Finish() {
+  CHECK(plan_ != nullptr) << "no step was begun";
+  ForwardTimes times;
   StepResult result;
+  if (stream_.device.is_cpu()) Launch(&times);
+  Synchronize(stream_);
+  const StepPlan& plan = *std::exchange(plan_, nullptr);
   result.step_id = plan.step_id;
   result.sequences.resize(plan.sequences.size());
-  ForwardTimes times;
-  const float* logits = Forward(&times);
-  const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
-  SampleSequences(plan, logits, &result);
-  result.times.sampling_ns = SteadyClock::Get().NowNs() - sampling_begin_ns;
+  TakeSampled(plan, &result);
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     if (!plan.sequences[i].prompt_logprobs) continue;
-    AddPromptLogprobs(plan.sequences[i], batch_.row_begin()[i], &times, &result.sequences[i]);
+    AddPromptLogprobs(plan.sequences[i], batch_.row_begin()[i], &result.sequences[i]);
   }
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
-  result.times.total_ns = SteadyClock::Get().NowNs() - begin_ns;
+  result.times.sampling_ns = sampling_ns_;
+  result.times.total_ns = SteadyClock::Get().NowNs() - begin_ns_;
   return result;
 }
 
-void ModelExecutor::StartSequences(const StepPlan& plan) {
-  for (const SequenceStart& start : plan.starts) {
+void ModelExecutor::Launch(ForwardTimes* times) {
+  UseDevice(stream_.device);
+  StartSequences();
+  batch_.Build(*plan_);
+  CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
+  const float* logits = Forward(times);
+  const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
+  SampleRows(logits);
+  sampling_ns_ = times == nullptr ? 0 : SteadyClock::Get().NowNs() - sampling_begin_ns;
+}
+
+void ModelExecutor::StartSequences() {
+  for (const SequenceStart& start : plan_->starts) {
     CHECK(start.sequence_slot >= 0 && start.sequence_slot < limits_.sequences_max);
     samplers_[start.sequence_slot].Start(start);
   }
+}
+
+// A bound no higher than the batch needs: on a GPU it sizes the kernels' shared memory.
+LoraTable ModelExecutor::Adapters() const {
+  if (loras_ == nullptr) return {};
+  int32_t rank_max = 0;
+  for (const LoraSegment& segment : batch_.segments()) {
+    rank_max = std::max(rank_max, loras_->rank_of(segment.adapter_slot));
+  }
+  return {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(), rank_max};
 }
 
 const float* ModelExecutor::Forward(ForwardTimes* times) {
@@ -74,30 +126,34 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
   batch.lora_segments = batch_.segments();
   if (!batch_.segments().empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
-    batch.lora = {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(),
-                  loras_->rank_max()};
+    batch.lora = Adapters();
   }
   batch.logits_rows = batch_.sample_rows();
+  const auto num_rows = static_cast<size_t>(batch_.num_rows());
+  const bool is_decode = batch.kv_tokens.size() == num_rows && batch.logits_rows.size() == num_rows;
+  if (graphs_ != nullptr && is_decode && times == nullptr) return graphs_->Run(batch, stream_);
   return transformer_.Forward(batch, stream_, times);
 }
 
-void ModelExecutor::SampleSequences(const StepPlan& plan, const float* logits, StepResult* result) {
+void ModelExecutor::SampleRows(const float* logits) {
   sampling_rows_.clear();
-  for (const PlannedSequence& planned : plan.sequences) {
+  for (const PlannedSequence& planned : plan_->sequences) {
     if (!planned.samples) continue;
     sampling_rows_.push_back(samplers_[planned.sequence_slot].Row(
-        plan.banned_tokens.data() + planned.banned_begin, planned.num_banned));
+        plan_->banned_tokens.data() + planned.banned_begin, planned.num_banned));
   }
-  sampled_.assign(sampling_rows_.size(), SampledToken{});
   SamplingArgs args;
   args.logits = logits;
   args.vocab_size = limits_.vocab_size;
   args.rows = sampling_rows_.data();
-  args.out = sampled_.data();
+  args.out = ResetSampled(sampling_rows_.size()).data();
   args.num_rows = static_cast<int32_t>(sampling_rows_.size());
+  args.scratch = &sampling_scratch_;
   Sample(args, stream_);
+}
 
-  auto sampled = sampled_.begin();
+void ModelExecutor::TakeSampled(const StepPlan& plan, StepResult* result) {
+  const SampledToken* sampled = sampled_.as<SampledToken>();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     if (!plan.sequences[i].samples) continue;
     SequenceResult& out = result->sequences[i];
@@ -111,7 +167,7 @@ void ModelExecutor::SampleSequences(const StepPlan& plan, const float* logits, S
 }
 
 void ModelExecutor::AddPromptLogprobs(const PlannedSequence& planned, int32_t row_begin,
-                                      ForwardTimes* times, SequenceResult* result) {
+                                      SequenceResult* result) {
   const SequenceSampler& sampler = samplers_[planned.sequence_slot];
   const std::vector<int32_t>& prompt = sampler.prompt_tokens();
   const auto num_prompt = static_cast<int32_t>(prompt.size());
@@ -123,16 +179,18 @@ void ModelExecutor::AddPromptLogprobs(const PlannedSequence& planned, int32_t ro
     const int32_t count = std::min(rows_max, num_rows - done);
     logit_rows_.resize(count);
     for (int32_t i = 0; i < count; ++i) logit_rows_[i] = row_begin + done + i;
-    sampled_.assign(count, SampledToken{});
+    const std::span<SampledToken> sampled = ResetSampled(count);
     TokenLogprobsArgs args;
-    args.logits = transformer_.Logits(logit_rows_, stream_, times);
+    args.logits = transformer_.Logits(logit_rows_, stream_);
     args.vocab_size = limits_.vocab_size;
     args.tokens = prompt.data() + planned.position_begin + done + 1;
     args.num_top = std::max(sampler.num_logprobs(), 0);
-    args.out = sampled_.data();
+    args.out = sampled.data();
     args.num_rows = count;
+    args.scratch = &sampling_scratch_;
     TokenLogprobs(args, stream_);
-    for (const SampledToken& row : sampled_) {
+    Synchronize(stream_);
+    for (const SampledToken& row : sampled) {
       result->not_finite |= row.not_finite;
       result->prompt_logprobs.push_back({row.token, row.logprob});
       result->prompt_top_logprobs.push_back(TopLogprobs(row));

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "executor/decode_graphs.h"
 #include "executor/ragged_batch.h"
 #include "executor/sequence_sampler.h"
 #include "model/lora_store.h"
 #include "model/transformer.h"
 #include "step/executor.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 
@@ -20,25 +24,44 @@ class ModelExecutor : public Executor {
                 Stream& stream);
 
   const ExecutorLimits& limits() const override { return limits_; }
-  StepResult Run(const StepPlan& plan) override;
+  // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
+  void Begin(const StepPlan& plan) override;
+  StepResult Finish() override;
+
+  // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it
+  // drew is dropped.
+  ForwardTimes Profile(const StepPlan& plan);
+
+  // Records the graphs of decode steps for the adapters that are loaded; a step without its graph
+  // records it first. GPUs only; before the first step.
+  void RecordGraphs(const DecodeGraphs::Progress& progress = {});
 
  private:
-  void StartSequences(const StepPlan& plan);
+  void Launch(ForwardTimes* times);
+  void StartSequences();
   const float* Forward(ForwardTimes* times);
-  void SampleSequences(const StepPlan& plan, const float* logits, StepResult* result);
+  void SampleRows(const float* logits);
+  std::span<SampledToken> ResetSampled(size_t num_rows);
+  void TakeSampled(const StepPlan& plan, StepResult* result);
+  // The table of adapters; its bound on ranks is that of the batch.
+  LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
-  void AddPromptLogprobs(const PlannedSequence& planned, int32_t row_begin, ForwardTimes* times,
-                         SequenceResult* result);
+  void AddPromptLogprobs(const PlannedSequence& planned, int32_t row_begin, SequenceResult* result);
 
   Transformer& transformer_;
   const LoraStore* const loras_;
   const ExecutorLimits limits_;
   Stream& stream_;
   RaggedBatch batch_;
+  std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
+  const StepPlan* plan_ = nullptr;         // begun, not finished
+  int64_t begin_ns_ = 0;
+  int64_t sampling_ns_ = 0;
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;
-  std::vector<SampledToken> sampled_;
+  PinnedBuffer sampled_;  // SampledToken [logits rows]
+  SamplingScratch sampling_scratch_;
   std::vector<int32_t> logit_rows_;
 };
 

@@ -45,9 +45,32 @@ struct Probe {
   }
 };
 
+// Rows of `dtype` as fp32: what the CPU's kernels take instead of fp16.
+class WidenedRows {
+ public:
+  WidenedRows(const void* const* rows, int32_t rank, int64_t n, DType dtype)
+      : values_(static_cast<size_t>(rank * n)) {
+    for (int32_t j = 0; j < rank; ++j) {
+      ConvertElements(dtype, rows[j], DType::kF32, values_.data() + j * n, n);
+      rows_.push_back(values_.data() + j * n);
+    }
+  }
+  const void* const* rows() const { return rows_.data(); }
+
+ private:
+  std::vector<float> values_;
+  std::vector<const void*> rows_;
+};
+
 // y = scale * B A x through the kernels, one row.
 std::vector<float> RunKernels(const LoraMatrix& matrix, const LoraModuleShape& shape,
                               const Probe& probe, DType dtype, Stream& stream) {
+  if (dtype == DType::kF16) {
+    const WidenedRows a(matrix.a_rows, matrix.rank, shape.in, dtype);
+    const WidenedRows b(matrix.b_rows, matrix.rank, shape.out, dtype);
+    return RunKernels({a.rows(), b.rows(), matrix.rank, matrix.scale}, shape, probe, DType::kF32,
+                      stream);
+  }
   const LoraSegment segment{0, 1, 0};
   std::vector<float> h(matrix.rank);
   std::vector<float> y(shape.out, 0.0f);
@@ -58,7 +81,7 @@ std::vector<float> RunKernels(const LoraMatrix& matrix, const LoraModuleShape& s
   args.matrices = &matrix;
   args.matrices_stride = 1;
   args.num_slices = 1;
-  args.x = probe.bytes.data();
+  args.x = dtype == DType::kF32 ? static_cast<const void*>(probe.x.data()) : probe.bytes.data();
   args.x_stride = shape.in;
   args.k = shape.in;
   args.h = h.data();

@@ -7,11 +7,18 @@
 
 namespace graft {
 
-LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max)
-    : num_layers_(config.num_layers), adapters_max_(adapters_max) {
+LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device)
+    : num_layers_(config.num_layers),
+      adapters_max_(adapters_max),
+      device_(device),
+      copies_(device, nullptr),
+      ranks_(static_cast<size_t>(adapters_max)) {
   CHECK_GE(adapters_max, 0);
   table_.resize(static_cast<size_t>(matrices_stride()) * static_cast<size_t>(adapters_max));
   slots_.resize(static_cast<size_t>(adapters_max));
+  if (!device.is_cpu()) {
+    device_table_ = Buffer(static_cast<int64_t>(table_.size() * sizeof(LoraMatrix)), device);
+  }
 }
 
 void LoraStore::Set(int32_t slot, LoraWeights weights) {
@@ -19,39 +26,77 @@ void LoraStore::Set(int32_t slot, LoraWeights weights) {
   CHECK_EQ(static_cast<int64_t>(weights.matrices().size()), matrices_stride())
       << "an adapter of another model";
   // What was there is freed outside the lock: it may be large.
-  std::optional<LoraWeights> previous(std::move(weights));
+  std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
-  WriteTable(slot, &*slots_[static_cast<size_t>(slot)]);
+  slots_[static_cast<size_t>(slot)] = MakeResident(std::move(weights));
+  WriteTable(slot, &slots_[static_cast<size_t>(slot)]->matrices);
+  ranks_[static_cast<size_t>(slot)].store(slots_[static_cast<size_t>(slot)]->rank_max,
+                                          std::memory_order_release);
   Account();
 }
 
 void LoraStore::Free(int32_t slot) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
-  std::optional<LoraWeights> previous;
+  std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
   WriteTable(slot, nullptr);
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
   Account();
 }
 
-void LoraStore::WriteTable(int32_t slot, const LoraWeights* weights) {
-  const auto row = table_.begin() + int64_t{slot} * matrices_stride();
-  if (weights == nullptr) {
+LoraStore::Resident LoraStore::MakeResident(LoraWeights weights) {
+  Resident resident;
+  resident.rank_max = weights.rank_max();
+  resident.bytes = weights.bytes();
+  resident.matrices.assign(weights.matrices().begin(), weights.matrices().end());
+  if (device_.is_cpu()) {
+    resident.weights = std::move(weights);
+    return resident;
+  }
+  resident.buffer = Buffer(weights.buffer().bytes(), device_);
+  resident.rows = Buffer(static_cast<int64_t>(weights.rows().size_bytes()), device_);
+  std::vector<const void*> rows;
+  rows.reserve(weights.rows().size());
+  for (const void* row : weights.rows()) {
+    rows.push_back(resident.buffer.as<char>() +
+                   (static_cast<const char*>(row) - weights.buffer().as<char>()));
+  }
+  const auto** const device_rows = resident.rows.as<const void*>();
+  for (LoraMatrix& matrix : resident.matrices) {
+    if (matrix.rank == 0) continue;
+    matrix.a_rows = device_rows + (matrix.a_rows - weights.rows().data());
+    matrix.b_rows = device_rows + (matrix.b_rows - weights.rows().data());
+  }
+  CopyToDevice(resident.buffer.data(), weights.buffer().data(), weights.buffer().bytes(),
+               copies_.get());
+  CopyToDevice(resident.rows.data(), rows.data(), resident.rows.bytes(), copies_.get());
+  Synchronize(copies_.get());
+  return resident;
+}
+
+void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>* matrices) {
+  const int64_t begin = int64_t{slot} * matrices_stride();
+  LoraMatrix* const row = table_.data() + begin;
+  if (matrices == nullptr) {
     std::fill_n(row, matrices_stride(), LoraMatrix{});
   } else {
-    std::copy(weights->matrices().begin(), weights->matrices().end(), row);
+    std::copy(matrices->begin(), matrices->end(), row);
   }
+  if (device_.is_cpu()) return;
+  CopyToDevice(device_table_.as<LoraMatrix>() + begin, row,
+               matrices_stride() * int64_t{sizeof(LoraMatrix)}, copies_.get());
+  Synchronize(copies_.get());
 }
 
 void LoraStore::Account() {
   int32_t rank_max = 0;
   int64_t bytes = 0;
   int32_t num_loaded = 0;
-  for (const std::optional<LoraWeights>& weights : slots_) {
-    if (!weights.has_value()) continue;
-    rank_max = std::max(rank_max, weights->rank_max());
-    bytes += weights->bytes();
+  for (const std::optional<Resident>& resident : slots_) {
+    if (!resident.has_value()) continue;
+    rank_max = std::max(rank_max, resident->rank_max);
+    bytes += resident->bytes;
     ++num_loaded;
   }
   rank_max_.store(rank_max, std::memory_order_release);

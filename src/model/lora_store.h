@@ -1,6 +1,7 @@
-// The adapters in memory, by slot, and the table of matrices that the kernels read. A slot that a
-// step in flight names is neither set nor freed (the engine's leases see to that); other slots may
-// change at any time, from any thread, one call per slot at a time. The table never moves.
+// The adapters in the device's memory, by slot, and the table of matrices that the kernels read. A
+// slot that a step in flight names is neither set nor freed (the engine's leases see to that);
+// other slots may change at any time, from any thread, one call per slot at a time. The table never
+// moves.
 #pragma once
 
 #include <atomic>
@@ -13,18 +14,21 @@
 #include "model/config.h"
 #include "model/lora_module.h"
 #include "model/lora_weights.h"
+#include "tensor/buffer.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 
 class LoraStore {
  public:
-  LoraStore(const ModelConfig& config, int32_t adapters_max);
+  LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device = {});
   LoraStore(const LoraStore&) = delete;
   LoraStore& operator=(const LoraStore&) = delete;
 
   // For LoraArgs: the matrices of `first` and the modules after it, of all slots.
   const LoraMatrix* matrices(int32_t layer, LoraModule first) const {
-    return table_.data() + int64_t{layer} * kLoraModules + static_cast<int64_t>(first);
+    const LoraMatrix* table = device_.is_cpu() ? table_.data() : device_table_.as<LoraMatrix>();
+    return table + int64_t{layer} * kLoraModules + static_cast<int64_t>(first);
   }
   int64_t matrices_stride() const { return int64_t{num_layers_} * kLoraModules; }
 
@@ -37,19 +41,38 @@ class LoraStore {
   // Over all loaded adapters, 0 without any. Never less than the rank of an adapter that a step may
   // use, as it is raised before the adapter is published and lowered after it was retired.
   int32_t rank_max() const { return rank_max_.load(std::memory_order_acquire); }
+  // The largest rank of the adapter in a slot that a step names; 0 of an empty one.
+  int32_t rank_of(int32_t slot) const {
+    return ranks_[static_cast<size_t>(slot)].load(std::memory_order_acquire);
+  }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int32_t num_loaded() const { return num_loaded_.load(std::memory_order_relaxed); }
 
  private:
-  void WriteTable(int32_t slot, const LoraWeights* weights);
+  // An adapter where the kernels read it.
+  struct Resident {
+    int32_t rank_max = 0;
+    int64_t bytes = 0;
+    std::vector<LoraMatrix> matrices;    // pointing into the device's memory
+    std::optional<LoraWeights> weights;  // on the CPU; on a GPU its copy:
+    Buffer buffer;
+    Buffer rows;  // the row tables
+  };
+  Resident MakeResident(LoraWeights weights);
+  void WriteTable(int32_t slot, const std::vector<LoraMatrix>* matrices);
   void Account();
 
   const int32_t num_layers_;
   const int32_t adapters_max_;
+  const Device device_;
   std::vector<LoraMatrix> table_;  // [adapters_max][num_layers * kLoraModules]
+  Buffer device_table_;            // its copy on a GPU
 
-  std::mutex mutex_;  // guards slots_; the table's entries are guarded by who may name a slot
-  std::vector<std::optional<LoraWeights>> slots_;
+  // Guards slots_ and the stream of copies; the table's entries are guarded by who may name a slot.
+  std::mutex mutex_;
+  OwnedStream copies_;
+  std::vector<std::optional<Resident>> slots_;
+  std::vector<std::atomic<int32_t>> ranks_;  // by slot
   std::atomic<int32_t> rank_max_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<int32_t> num_loaded_{0};

@@ -151,6 +151,7 @@ T LoadElement(const void* data, int64_t i) {
 
 bool IsFinite(float x) { return std::isfinite(x); }
 bool IsFinite(Bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
+bool IsFinite(Float16 x) { return (x.bits & 0x7c00u) != 0x7c00u; }
 
 // A [rank, in] row by row. False where a value is not finite in the target type.
 template <typename From, typename To>
@@ -192,8 +193,8 @@ bool TransposeRows(const TensorView& b, const void* const* rows) {
 template <typename Function>
 bool DispatchCopy(DType from, DType to, const Function& function) {
   return DispatchDType(from, [&]<typename From>() {
-    if (to == DType::kBF16) return function.template operator()<From, Bfloat16>();
-    return function.template operator()<From, float>();
+    return DispatchDType(to,
+                         [&]<typename To>() { return function.template operator()<From, To>(); });
   });
 }
 
@@ -204,7 +205,7 @@ Status NotFiniteError(const LoraTarget& target, LoraSide side, const TensorView&
     const float value = DispatchDType(
         tensor.dtype, [&]<typename T>() { return ToFloat(LoadElement<T>(tensor.data, i)); });
     const bool finite =
-        dtype == DType::kBF16 ? IsFinite(FromFloat<Bfloat16>(value)) : IsFinite(value);
+        DispatchDType(dtype, [value]<typename T>() { return IsFinite(FromFloat<T>(value)); });
     if (finite) continue;
     std::string what = std::isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
     if (std::isfinite(value)) {
@@ -253,7 +254,6 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
 
 Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftConfig& peft,
                                       const ModelConfig& model, DType dtype) {
-  CHECK(dtype == DType::kF32 || dtype == DType::kBF16) << "not served: " << DTypeName(dtype);
   LoraWeights weights;
   weights.dtype_ = dtype;
   ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model.num_layers));

@@ -41,7 +41,7 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
 
 class LoraWeights {
  public:
-  // `dtype`: fp32 or bf16. kInvalidArgument names the tensor and what is wrong with it.
+  // kInvalidArgument names the tensor and what is wrong with it.
   static Result<LoraWeights> Load(const SafetensorsFile& file, const PeftConfig& peft,
                                   const ModelConfig& model, DType dtype);
 
@@ -50,6 +50,9 @@ class LoraWeights {
   const LoraMatrix& matrix(int32_t layer, LoraModule module) const {
     return matrices_[static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module)];
   }
+  // The bytes that the row tables point into, and the row tables of all matrices.
+  const Buffer& buffer() const { return buffer_; }
+  std::span<const void* const> rows() const { return rows_; }
   std::span<const LoraTarget> targets() const { return targets_; }
   DType dtype() const { return dtype_; }
   int32_t rank_max() const { return rank_max_; }

@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
+
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -40,11 +43,12 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim) {
 
 RopeTable::RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_positions,
                      Stream& stream)
-    : num_positions_(num_positions),
-      cos_(int64_t{num_positions} * (head_dim / 2) * int64_t{sizeof(float)}),
-      sin_(int64_t{num_positions} * (head_dim / 2) * int64_t{sizeof(float)}) {
+    : num_positions_(num_positions) {
   const std::vector<float> frequencies = RopeFrequencies(rope, head_dim);
   const auto half = static_cast<int64_t>(frequencies.size());
+  const int64_t bytes = num_positions * half * int64_t{sizeof(float)};
+  cos_ = Buffer(bytes);
+  sin_ = Buffer(bytes);
   float* cos = cos_.as<float>();
   float* sin = sin_.as<float>();
   stream.cpu_threads->ParallelFor(num_positions, 64, [&](int64_t begin, int64_t end) {
@@ -58,6 +62,8 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_posit
       }
     }
   });
+  cos_ = MoveToDevice(std::move(cos_), stream);
+  sin_ = MoveToDevice(std::move(sin_), stream);
 }
 
 }  // namespace graft

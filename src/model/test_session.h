@@ -29,7 +29,8 @@ class TestSession {
   TestSession(const ModelConfig& config, const ModelWeights& weights, Stream& stream,
               int32_t page_tokens = 5, int32_t num_pages = 256)
       : stream_(stream),
-        pool_(MakeKvLayout(config, page_tokens, weights.dtype), num_pages),
+        pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
+              stream.device),
         transformer_(config, weights, pool_,
                      {.step_tokens_max = 512,
                       .logits_rows_max = 512,
@@ -87,10 +88,12 @@ class TestSession {
                                                 .logits_rows = rows},
                                                stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;
-    std::vector<std::vector<float>> result;
-    for (size_t i = 0; i < rows.size(); ++i, logits += vocab) {
-      result.emplace_back(logits, logits + vocab);
+    std::vector<std::vector<float>> result(rows.size(), std::vector<float>(vocab));
+    for (std::vector<float>& row : result) {
+      CopyFromDevice(row.data(), logits, vocab * int64_t{sizeof(float)}, stream_);
+      logits += vocab;
     }
+    Synchronize(stream_);
     return result;
   }
 

@@ -2,48 +2,41 @@
 
 #include <cmath>
 
-#include "base/clock.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rope/rope.h"
+#include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
 
-// Adds the time of its scope to *total, where somebody asked.
-class PartTimer {
- public:
-  explicit PartTimer(int64_t* total)
-      : total_(total), begin_ns_(total == nullptr ? 0 : SteadyClock::Get().NowNs()) {}
-  ~PartTimer() {
-    if (total_ != nullptr) *total_ += SteadyClock::Get().NowNs() - begin_ns_;
-  }
-  PartTimer(const PartTimer&) = delete;
-  PartTimer& operator=(const PartTimer&) = delete;
+int32_t MaxSequences(const TransformerLimits& limits) {
+  return limits.sequences_max == 0 ? limits.step_tokens_max : limits.sequences_max;
+}
 
- private:
-  int64_t* const total_;
-  const int64_t begin_ns_;
-};
-
-Buffer Rows(int64_t num_rows, int64_t n, DType dtype) {
-  return Buffer(num_rows * n * DTypeBytes(dtype));
+ForwardBatchLimits BatchLimits(const TransformerLimits& limits, int32_t page_tokens) {
+  ForwardBatchLimits batch;
+  batch.num_rows = limits.step_tokens_max;
+  batch.num_sequences = MaxSequences(limits);
+  batch.num_logits_rows = limits.logits_rows_max;
+  const int64_t context_pages = (limits.context_tokens_max + page_tokens - 1) / page_tokens;
+  batch.num_pages = batch.num_sequences * context_pages;
+  return batch;
 }
 
 }  // namespace
 
 struct Transformer::Step {
-  const ForwardBatch& batch;
+  const ForwardBatch batch;
   Stream& stream;
+  StreamTimer* timer;
   ForwardTimes* times;
 
   int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
-  int64_t* Part(int64_t ForwardTimes::*part) const {
-    return times == nullptr ? nullptr : &(times->*part);
+  StreamTimer::Scope Time(int64_t ForwardTimes::*part) const {
+    return {timer, times == nullptr ? nullptr : &(times->*part)};
   }
 };
 
@@ -63,31 +56,44 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       weights_(weights),
       pool_(pool),
       limits_(limits),
-      rope_(config.rope, config.head_dim, limits.context_tokens_max, stream) {
+      activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
+      rope_(config.rope, config.head_dim, limits.context_tokens_max, stream),
+      batch_(BatchLimits(limits, pool.layout().page_tokens), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
   CHECK_EQ(config.layer_windows.size(), static_cast<size_t>(config.num_layers));
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
-        pool.layout().head_dim == config.head_dim && pool.layout().dtype == weights.dtype)
+        pool.layout().head_dim == config.head_dim &&
+        pool.layout().dtype == KvDType(weights.dtype, stream.device))
       << "the page pool was laid out for another model";
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
   const int64_t rows = limits.step_tokens_max;
   const int64_t hidden = config.hidden_size;
-  hidden_ = Rows(rows, hidden, DType::kF32);
-  normed_ = Rows(rows, hidden, weights.dtype);
-  qkv_ = Rows(rows, config.qkv_size(), DType::kF32);
-  attended_ = Rows(rows, config.q_size(), weights.dtype);
-  gate_up_ = Rows(rows, int64_t{2} * config.intermediate_size, DType::kF32);
-  activated_ = Rows(rows, config.intermediate_size, weights.dtype);
-  lora_h_ = Rows(rows * kLoraSlicesMax, limits.lora_rank_max, DType::kF32);
-  logits_hidden_ = Rows(limits.logits_rows_max, hidden, DType::kF32);
-  logits_normed_ = Rows(limits.logits_rows_max, hidden, weights.dtype);
-  logits_ = Rows(limits.logits_rows_max, config.vocab_size, DType::kF32);
+  const auto matrix = [&stream](int64_t num_rows, int64_t n, DType dtype) {
+    return Buffer(num_rows * n * DTypeBytes(dtype), stream.device);
+  };
+  hidden_ = matrix(rows, hidden, DType::kF32);
+  normed_ = matrix(rows, hidden, activation_dtype_);
+  qkv_ = matrix(rows, config.qkv_size(), DType::kF32);
+  attended_ = matrix(rows, config.q_size(), activation_dtype_);
+  gate_up_ = matrix(rows, int64_t{2} * config.intermediate_size, DType::kF32);
+  activated_ = matrix(rows, config.intermediate_size, activation_dtype_);
+  lora_h_ = Buffer(LoraScratchFloats(stream.device, rows * kLoraSlicesMax, limits.lora_rank_max) *
+                       int64_t{sizeof(float)},
+                   stream.device);
+  attention_scratch_ =
+      Buffer(AttentionScratchBytes(pool.layout(), config.num_heads, MaxSequences(limits),
+                                   limits.context_tokens_max, stream.device),
+             stream.device);
+  logits_rows_ = Buffer(limits.logits_rows_max * int64_t{sizeof(int32_t)}, stream.device);
+  logits_hidden_ = matrix(limits.logits_rows_max, hidden, DType::kF32);
+  logits_normed_ = matrix(limits.logits_rows_max, hidden, activation_dtype_);
+  logits_ = matrix(limits.logits_rows_max, config.vocab_size, DType::kF32);
 }
 
 int64_t Transformer::scratch_bytes() const {
-  int64_t total = 0;
+  int64_t total = batch_.bytes() + logits_rows_.bytes();
   for (const Buffer* buffer : {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_,
                                &lora_h_, &logits_hidden_, &logits_normed_, &logits_}) {
     total += buffer->bytes();
@@ -113,11 +119,21 @@ void Transformer::CheckBatch(const ForwardBatch& batch) const {
 }
 
 const float* Transformer::Forward(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
+  return Run(Put(batch, {}, stream), stream, times);
+}
+
+ForwardBatch Transformer::Put(const ForwardBatch& batch, const DeviceBatch::Padding& padding,
+                              Stream& stream) {
   CheckBatch(batch);
-  const Step step{batch, stream, times};
-  num_rows_ = static_cast<int32_t>(batch.tokens.size());
+  const ForwardBatch put = batch_.Put(batch, padding, stream);
+  num_rows_ = static_cast<int32_t>(put.tokens.size());
+  return put;
+}
+
+const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
+  const Step step{batch, stream, TimerFor(stream, times), times};
   {
-    const PartTimer timer(step.Part(&ForwardTimes::total_ns));
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::total_ns);
     Embedding({.table = weights_.embedding.data(),
                .dtype = weights_.dtype,
                .vocab_size = config_.vocab_size,
@@ -127,8 +143,16 @@ const float* Transformer::Forward(const ForwardBatch& batch, Stream& stream, For
                .n = config_.hidden_size},
               stream);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) Layer(layer, step);
+    RunLogits(batch.logits_rows, step);
   }
-  return Logits(batch.logits_rows, stream, times);
+  if (times != nullptr) timer_->Collect();
+  return logits_.as<float>();
+}
+
+StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
+  if (times == nullptr) return nullptr;
+  if (timer_ == nullptr) timer_ = std::make_unique<StreamTimer>(stream);
+  return timer_.get();
 }
 
 // hidden += Attention(RMSNorm(hidden)); hidden += Mlp(RMSNorm(hidden))
@@ -145,14 +169,9 @@ void Transformer::Attention(int32_t layer, const Step& step) {
   const int64_t qkv_n[] = {config_.q_size(), config_.kv_size(), config_.kv_size()};
   const int64_t o_n[] = {config_.hidden_size};
   float* q = qkv_.as<float>();
-  float* k = q + config_.q_size();
 
   Project({normed_.data(), weights.qkv, weights.qkv_bias, q, false, LoraModule::kQ, qkv_n}, layer,
           step);
-  if (config_.qk_norm) {
-    NormHeads(q, weights.q_norm, config_.num_heads, step);
-    NormHeads(k, weights.k_norm, config_.num_kv_heads, step);
-  }
   AttendPages(layer, step);
   Project(
       {attended_.data(), weights.o, weights.o_bias, hidden_.as<float>(), true, LoraModule::kO, o_n},
@@ -169,7 +188,7 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
           layer, step);
   SiluMul({.gate_up = gate_up_.as<float>(),
            .out = activated_.data(),
-           .out_dtype = weights_.dtype,
+           .out_dtype = activation_dtype_,
            .num_tokens = step.num_rows(),
            .n = config_.intermediate_size},
           step.stream);
@@ -178,31 +197,29 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
           layer, step);
 }
 
-// Rotates q and k, stores k and v in the sequences' pages, and attends over the pages.
+// Normalises (where the model does) and rotates q and k, stores k and v in the sequences' pages,
+// and attends over the pages.
 void Transformer::AttendPages(int32_t layer, const Step& step) {
-  const PartTimer timer(step.Part(&ForwardTimes::attention_ns));
+  const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
   const ForwardBatch& batch = step.batch;
+  const LayerWeights& weights = weights_.layers[layer];
   float* q = qkv_.as<float>();
-  const float* k = q + config_.q_size();
-  Rope({.x = q,
-        .x_stride = config_.qkv_size(),
-        .num_tokens = step.num_rows(),
-        .num_heads = config_.num_heads + config_.num_kv_heads,
-        .head_dim = config_.head_dim,
-        .positions = batch.positions.data(),
-        .cos = rope_.cos(),
-        .sin = rope_.sin()},
-       step.stream);
-  KvWrite({.layout = pool_.layout(),
-           .layer = layer,
-           .pool = pool_.data(),
-           .k = k,
-           .v = k + config_.kv_size(),
-           .row_stride = config_.qkv_size(),
-           .row_page = batch.row_page.data(),
-           .row_slot = batch.row_slot.data(),
-           .num_rows = static_cast<int32_t>(step.num_rows())},
-          step.stream);
+  RopeKvWrite({.qkv = q,
+               .row_stride = config_.qkv_size(),
+               .num_rows = static_cast<int32_t>(step.num_rows()),
+               .num_q_heads = config_.num_heads,
+               .q_norm_weight = weights.q_norm.as<float>(),
+               .k_norm_weight = weights.k_norm.as<float>(),
+               .norm_epsilon = config_.rms_norm_epsilon,
+               .positions = batch.positions.data(),
+               .cos = rope_.cos(),
+               .sin = rope_.sin(),
+               .layout = pool_.layout(),
+               .layer = layer,
+               .pool = pool_.data(),
+               .row_page = batch.row_page.data(),
+               .row_slot = batch.row_slot.data()},
+              step.stream);
   graft::Attention({.layout = pool_.layout(),
                     .layer = layer,
                     .pool = pool_.data(),
@@ -215,9 +232,13 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .q = q,
                     .q_stride = config_.qkv_size(),
                     .out = attended_.data(),
-                    .out_dtype = weights_.dtype,
+                    .out_dtype = activation_dtype_,
                     .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                    .window = config_.layer_windows[layer]},
+                    .window = config_.layer_windows[layer],
+                    .rows_max = static_cast<int32_t>(step.num_rows()),
+                    .sequence_rows_max = batch.sequence_rows_max,
+                    .kv_tokens_max = batch.kv_tokens_max,
+                    .scratch = attention_scratch_.as<float>()},
                    step.stream);
 }
 
@@ -228,31 +249,16 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
            .weight = weight.as<float>(),
            .out = normed_.data(),
            .out_stride = config_.hidden_size,
-           .out_dtype = weights_.dtype,
+           .out_dtype = activation_dtype_,
            .num_tokens = step.num_rows(),
            .n = config_.hidden_size,
            .epsilon = config_.rms_norm_epsilon},
           step.stream);
 }
 
-// RMSNorm over each head of q or k, in place.
-void Transformer::NormHeads(float* x, const Buffer& weight, int32_t num_heads, const Step& step) {
-  RmsNorm({.x = x,
-           .x_stride = config_.qkv_size(),
-           .weight = weight.as<float>(),
-           .out = x,
-           .out_stride = config_.qkv_size(),
-           .out_dtype = DType::kF32,
-           .num_tokens = step.num_rows(),
-           .num_heads = num_heads,
-           .n = config_.head_dim,
-           .epsilon = config_.rms_norm_epsilon},
-          step.stream);
-}
-
 void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
   {
-    const PartTimer timer(step.Part(&ForwardTimes::gemm_ns));
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
     Gemm({.x = projection.x,
           .x_stride = projection.weight.k(),
           .m = step.num_rows(),
@@ -260,14 +266,15 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
           .bias = projection.bias.as<float>(),
           .y = projection.y,
           .y_stride = projection.weight.n(),
-          .accumulate = projection.accumulate},
+          .accumulate = projection.accumulate,
+          .x_is_fp32 = activation_dtype_ == DType::kF32},
          step.stream);
   }
   if (!step.batch.lora_segments.empty()) AddLora(projection, layer, step);
 }
 
 void Transformer::AddLora(const Projection& projection, int32_t layer, const Step& step) {
-  const PartTimer timer(step.Part(&ForwardTimes::lora_ns));
+  const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
   const ForwardBatch& batch = step.batch;
   LoraArgs args{.dtype = weights_.dtype,
                 .segments = batch.lora_segments.data(),
@@ -283,22 +290,32 @@ void Transformer::AddLora(const Projection& projection, int32_t layer, const Ste
                 .h_stride = batch.lora.rank_max,
                 .num_rows = static_cast<int32_t>(step.num_rows()),
                 .y = projection.y,
-                .y_stride = projection.weight.n()};
+                .y_stride = projection.weight.n(),
+                .x_is_fp32 = activation_dtype_ == DType::kF32};
   int64_t column = 0;
   for (size_t slice = 0; slice < projection.slice_n.size(); ++slice) {
     args.slice_begin[slice] = column;
     args.slice_n[slice] = projection.slice_n[slice];
     column += projection.slice_n[slice];
   }
-  LoraShrink(args, step.stream);
-  LoraExpand(args, step.stream);
+  Lora(args, step.stream);
 }
 
-const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream,
-                                 ForwardTimes* times) {
+const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream) {
   CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
-  if (rows.empty()) return logits_.as<float>();
-  const PartTimer total(times == nullptr ? nullptr : &times->total_ns);
+  const Step step{{}, stream, nullptr, nullptr};
+  if (stream.device.is_cpu()) {
+    RunLogits(rows, step);
+  } else {
+    CopyToDevice(logits_rows_.data(), rows.data(), static_cast<int64_t>(rows.size_bytes()), stream);
+    RunLogits({logits_rows_.as<int32_t>(), rows.size()}, step);
+  }
+  return logits_.as<float>();
+}
+
+void Transformer::RunLogits(std::span<const int32_t> rows, const Step& step) {
+  if (rows.empty()) return;
+  Stream& stream = step.stream;
   const auto num_rows = static_cast<int64_t>(rows.size());
   const int64_t hidden = config_.hidden_size;
   // Picking rows is what Embedding does, with the hidden states for its table.
@@ -315,20 +332,20 @@ const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream,
            .weight = weights_.final_norm.as<float>(),
            .out = logits_normed_.data(),
            .out_stride = hidden,
-           .out_dtype = weights_.dtype,
+           .out_dtype = activation_dtype_,
            .num_tokens = num_rows,
            .n = hidden,
            .epsilon = config_.rms_norm_epsilon},
           stream);
-  const PartTimer timer(times == nullptr ? nullptr : &times->gemm_ns);
+  const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
   Gemm({.x = logits_normed_.data(),
         .x_stride = hidden,
         .m = num_rows,
         .weight = &weights_.lm_head,
         .y = logits_.as<float>(),
-        .y_stride = config_.vocab_size},
+        .y_stride = config_.vocab_size,
+        .x_is_fp32 = activation_dtype_ == DType::kF32},
        stream);
-  return logits_.as<float>();
 }
 
 }  // namespace graft

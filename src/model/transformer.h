@@ -5,49 +5,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "kernels/lora/lora.h"
 #include "model/config.h"
+#include "model/forward_batch.h"
 #include "model/kv_pool.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
+#include "tensor/stream_timer.h"
 
 namespace graft {
-
-// The matrices of every adapter slot, as LoraStore keeps them: module m of layer l of slot s is
-// matrices[s * stride + l * kLoraModules + m].
-struct LoraTable {
-  const LoraMatrix* matrices = nullptr;
-  int64_t stride = 0;
-  int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
-};
-
-// What one step computes, as plain arrays. Rows of one sequence are consecutive and in order.
-struct ForwardBatch {
-  // [num_rows] each.
-  std::span<const int32_t> tokens;
-  std::span<const int32_t> positions;
-  std::span<const int32_t> row_page;  // where the row's key and value go
-  std::span<const int32_t> row_slot;
-  // Sequences, as AttentionArgs has them.
-  std::span<const int32_t> row_begin;   // [num_sequences + 1]
-  std::span<const int32_t> page_begin;  // [num_sequences + 1]
-  std::span<const int32_t> pages;       // of all sequences
-  std::span<const int32_t> kv_tokens;   // [num_sequences]
-  // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
-  std::span<const LoraSegment> lora_segments;
-  LoraTable lora;
-  // Rows whose logits are wanted, at most logits_rows_max.
-  std::span<const int32_t> logits_rows;
-};
 
 struct TransformerLimits {
   int32_t step_tokens_max = 0;     // rows of one step
   int32_t logits_rows_max = 0;     // rows of logits at once
+  int32_t sequences_max = 0;       // sequences of one step; 0: as many as rows
   int32_t context_tokens_max = 0;  // positions
   int32_t lora_rank_max = kLoraRankMax;
 };
@@ -67,12 +44,20 @@ class Transformer {
               const TransformerLimits& limits, Stream& stream);
 
   // Runs the step, writing its keys and values into the pool. Returns the logits of
-  // batch.logits_rows, fp32 [logits_rows, vocab_size], valid until the next call.
+  // batch.logits_rows, fp32 [logits_rows, vocab_size] in the device's memory, valid until the next
+  // call. Asking for
+  // `times` waits for the device.
   const float* Forward(const ForwardBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
+
+  // Forward in two: the copy of the batch to the device, and the launches, which a CapturedGraph
+  // may record. Replaying the recording of one Run after Put of another batch with the same padding
+  // is that batch's step.
+  ForwardBatch Put(const ForwardBatch& batch, const DeviceBatch::Padding& padding, Stream& stream);
+  const float* Run(const ForwardBatch& device_batch, Stream& stream, ForwardTimes* times = nullptr);
 
   // Logits of further rows of the last step, for prompts whose every row is asked for. They replace
   // those that the last call returned.
-  const float* Logits(std::span<const int32_t> rows, Stream& stream, ForwardTimes* times = nullptr);
+  const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
   const ModelConfig& config() const { return config_; }
   const TransformerLimits& limits() const { return limits_; }
@@ -82,11 +67,12 @@ class Transformer {
   struct Step;  // what every op of one call needs
 
   void CheckBatch(const ForwardBatch& batch) const;
+  void RunLogits(std::span<const int32_t> rows, const Step& step);
+  StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);
-  void NormHeads(float* x, const Buffer& weight, int32_t num_heads, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
   // by side in y.
@@ -98,18 +84,24 @@ class Transformer {
   const ModelWeights& weights_;
   KvPool& pool_;
   const TransformerLimits limits_;
+  const DType activation_dtype_;
   const RopeTable rope_;
-  int32_t num_rows_ = 0;  // of the last step
+  DeviceBatch batch_;
+  Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
+  int32_t num_rows_ = 0;                // of the last step
+  std::unique_ptr<StreamTimer> timer_;  // once somebody asked for times
 
-  // Activations, a row per token. The residual stream and what GEMMs return are fp32; what GEMMs
-  // read is in the model's dtype.
-  Buffer hidden_;         // fp32 [step_tokens_max, hidden]
-  Buffer normed_;         // [step_tokens_max, hidden]
-  Buffer qkv_;            // fp32 [step_tokens_max, q + k + v]
-  Buffer attended_;       // [step_tokens_max, q]
-  Buffer gate_up_;        // fp32 [step_tokens_max, 2 intermediate]
-  Buffer activated_;      // [step_tokens_max, intermediate]
-  Buffer lora_h_;         // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
+  // Activations, a row per token. The residual stream and what GEMMs return are fp32; what
+  // GEMMs read is in activation_dtype_: fp32 on the CPU, since rounding it to bf16 in every layer
+  // costs up to 0.1 of a log-probability (docs/models.md).
+  Buffer hidden_;     // fp32 [step_tokens_max, hidden]
+  Buffer normed_;     // [step_tokens_max, hidden]
+  Buffer qkv_;        // fp32 [step_tokens_max, q + k + v]
+  Buffer attended_;   // [step_tokens_max, q]
+  Buffer gate_up_;    // fp32 [step_tokens_max, 2 intermediate]
+  Buffer activated_;  // [step_tokens_max, intermediate]
+  Buffer lora_h_;     // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
+  Buffer attention_scratch_;
   Buffer logits_hidden_;  // fp32 [logits_rows_max, hidden]
   Buffer logits_normed_;  // [logits_rows_max, hidden]
   Buffer logits_;         // fp32 [logits_rows_max, vocab]

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "model/safetensors.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -163,18 +164,20 @@ class Builder {
     weights.dtype = dtype_;
     const int64_t vocab = config_.vocab_size;
     const int64_t hidden = config_.hidden_size;
-    ASSIGN_OR_RETURN(weights.embedding,
-                     Plain({{"model.embed_tokens.weight", {vocab, hidden}}}, dtype_));
+    ASSIGN_OR_RETURN(Buffer embedding,
+                     PlainOnHost({{"model.embed_tokens.weight", {vocab, hidden}}}, dtype_));
+    if (config_.tied_embeddings) {
+      const TensorView table{embedding.data(), dtype_, {vocab, hidden}};
+      weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
+    }
+    weights.embedding = MoveToDevice(std::move(embedding), stream_);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       weights.layers.emplace_back();
       RETURN_IF_ERROR(
           BuildLayer("model.layers." + std::to_string(layer) + ".", weights.layers.back()));
     }
     ASSIGN_OR_RETURN(weights.final_norm, Plain({{"model.norm.weight", {hidden}}}, DType::kF32));
-    if (config_.tied_embeddings) {
-      const TensorView table{weights.embedding.data(), dtype_, {vocab, hidden}};
-      weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
-    } else {
+    if (!config_.tied_embeddings) {
       ASSIGN_OR_RETURN(weights.lm_head, Matrix({{"lm_head.weight", {vocab, hidden}}}));
     }
     return weights;
@@ -237,6 +240,11 @@ class Builder {
 
   // The parts one after the other, as they are.
   Result<Buffer> Plain(const std::vector<Part>& parts, DType dtype) {
+    ASSIGN_OR_RETURN(Buffer buffer, PlainOnHost(parts, dtype));
+    return MoveToDevice(std::move(buffer), stream_);
+  }
+
+  Result<Buffer> PlainOnHost(const std::vector<Part>& parts, DType dtype) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
     int64_t num_elements = 0;
     for (const TensorView& view : views) num_elements += view.num_elements();
@@ -316,15 +324,16 @@ int64_t ModelWeights::bytes() const {
   return total;
 }
 
-DType ServingDType(const ModelConfig& config, std::optional<DType> asked) {
+DType ServingDType(const ModelConfig& config, std::optional<DType> asked, const Device& device) {
   if (asked.has_value()) return *asked;
-  return config.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  if (device.is_cpu()) return config.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  return config.dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
 }
 
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
                                  DType dtype, Stream& stream, const LoadProgress& progress) {
-  if (dtype == DType::kF16) {
-    return UnimplementedError("serving in fp16 is not supported; supported: fp32, bf16");
+  if (dtype == DType::kF16 && stream.device.is_cpu()) {
+    return UnimplementedError("the CPU does not serve in fp16; it serves fp32 and bf16");
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
   FileSource source(files, stream);
@@ -336,7 +345,7 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
 
 ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
                            const LoadProgress& progress) {
-  CHECK(dtype != DType::kF16) << "serving dtypes are fp32 and bf16";
+  CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "the CPU serves fp32 and bf16";
   RandomSource source(dtype, seed, stream);
   Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
   CHECK(weights.ok()) << weights.status().ToString();

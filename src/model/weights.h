@@ -1,6 +1,7 @@
 // ModelWeights: a base model's bytes in the layouts its kernels want. Projections that share an
 // input are stacked (q, k, v; gate, up) so that each is one GEMM. Matrices are in the serving dtype
-// (fp32 or bf16), norms and biases in fp32. Immutable once made; any thread.
+// (fp32, bf16; fp16 on GPUs), norms and biases in fp32, all on the device that serves. Immutable
+// once made; any thread.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +43,11 @@ struct ModelWeights {
   int64_t bytes() const;
 };
 
-// The dtype to serve in: `asked`, else bf16 for a bf16 checkpoint and fp32 for all others (fp16's
-// small numbers would drown in bf16).
-DType ServingDType(const ModelConfig& config, std::optional<DType> asked);
+// The dtype to serve in: `asked`, else on the CPU bf16 for a bf16 checkpoint and fp32 for all
+// others (fp16's small numbers would drown in bf16), on a GPU fp16 for an fp16 checkpoint and bf16
+// for all others (fp32 is right there, but slow).
+DType ServingDType(const ModelConfig& config, std::optional<DType> asked,
+                   const Device& device = {});
 
 // Called with parameters done and in total, on the loading thread.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# gpu.sh [PREBUILT_DIR]: the whole GPU suite on this machine's first GPU, under ten minutes: every op
+# against its references, goldens, compute-sanitizer, device benches, steps and a served load. Builds
+# with the gpu preset, unless a folder of programs built elsewhere is given (bench/bundle.sh). Logs and
+# JSON go to $OUT (default build/gpu-results); a table of what passed comes last.
+# PARTS picks some: PARTS="tests sanitizer ops step serve".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+tests=(tensor_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
+  sampling_test gemm_test lora_test attention_test transformer_test golden_test executor_test)
+op_benches=(silu_mul_cuda_bench sampling_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
+parts=" ${PARTS:-tests sanitizer ops step serve} "
+programs=${1:-build/gpu}
+out=${OUT:-build/gpu-results}
+mkdir -p "$out"
+export GRAFT_SOURCE_DIR=$PWD LD_LIBRARY_PATH=$programs:${LD_LIBRARY_PATH:-}
+
+if [ $# -eq 0 ]; then
+  [ -f build/gpu/build.ninja ] || cmake --preset gpu >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
+  cmake --build build/gpu --target graft "${tests[@]}" "${op_benches[@]}" || exit 1
+fi
+
+summary=()
+failed=0
+# check NAME COMMAND...: runs it into $out/NAME.log and notes how it ended.
+check() {
+  local name=$1 begin=$SECONDS
+  shift
+  if timeout 300 "$@" >"$out/$name.log" 2>&1; then
+    summary+=("passed  $name ($((SECONDS - begin)) s)")
+  else
+    summary+=("FAILED  $name ($((SECONDS - begin)) s), see $out/$name.log")
+    failed=1
+    tail -25 "$out/$name.log"
+  fi
+}
+
+if [[ $parts == *" tests "* ]]; then
+  for test in "${tests[@]}"; do check "$test" "$programs/$test"; done
+fi
+if [[ $parts == *" sanitizer "* ]]; then
+  # The GPU halves of the case tables; the CPU's would only take time.
+  export GRAFT_TEST_DEVICES=gpu
+  for test in rms_norm_test rope_kv_write_test silu_mul_test sampling_test gemm_test lora_test attention_test; do
+    check "memcheck-$test" compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/$test" --gtest_filter='-*Death*'
+  done
+  for test in rms_norm_test sampling_test lora_test attention_test; do
+    check "racecheck-$test" compute-sanitizer --tool racecheck --error-exitcode 1 "$programs/$test" --gtest_filter='-*Death*'
+  done
+  check memcheck-engine compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/graft" generate \
+    --model demo/base --adapters demo/adapters --device cuda:0 --sequences-max 16 --prompt "It was" \
+    --max-tokens 8 --quiet --adapter doyle --adapter carroll
+  unset GRAFT_TEST_DEVICES
+fi
+if [[ $parts == *" ops "* ]]; then
+  for bench in "${op_benches[@]}"; do
+    check "$bench" "$programs/$bench"
+    cat "$out/$bench.log"
+  done
+fi
+if [[ $parts == *" step "* ]]; then
+  check step "$programs/graft" bench step --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
+    --context 512 --ranks 16 --prefill-tokens 2048 --json "$out/step.json"
+  cat "$out/step.log"
+fi
+if [[ $parts == *" serve "* ]]; then
+  check serve "$programs/graft" bench serve --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
+    --adapters 32 --rank 16 --requests 200 --prompt-tokens 128 --output-tokens 128 --rounds 1 \
+    --context-tokens-max 2048 --skip-single --json "$out/serve.json"
+  cat "$out/serve.log"
+fi
+printf '%s\n' "" "${summary[@]}"
+exit $failed

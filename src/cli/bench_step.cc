@@ -1,0 +1,371 @@
+// graft bench step: the executor alone, step by step: a decode step at a given batch and context
+// for each mix of adapters, and a prefill step, against the least time that their bytes allow.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/bench.h"
+#include "cli/config_file.h"
+#include "cli/copy_bandwidth.h"
+#include "cli/runtime.h"
+#include "cli/synthetic_adapter.h"
+#include "sim/workload.h"
+
+namespace graft {
+namespace {
+
+struct BenchStepOptions {
+  RuntimeOptions runtime;
+  std::string shape;
+  std::string json;
+  int batch = 32;
+  int context = 512;
+  int prefill_tokens = 2048;
+  int prefill_adapters = 4;
+  std::vector<int> ranks = {16};
+  int steps = 100;
+  int warmup_steps = 10;
+  uint64_t seed = 1;
+};
+
+struct Mix {
+  std::string name;
+  bool lora_server = true;
+  std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
+};
+
+struct StepRow {
+  std::string name;
+  double median_ms = 0.0;
+  double floor_ms = 0.0;
+  double tokens_per_second = 0.0;
+  double ratio = 0.0;        // of the base server's time per step
+  double bytes_ratio = 0.0;  // what the bytes alone would give
+  // Milliseconds of a step launched kernel by kernel, as the device sees them; the medians.
+  double gemm_ms = 0.0, lora_ms = 0.0, attention_ms = 0.0, rest_ms = 0.0;
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+class StepBench {
+ public:
+  explicit StepBench(const BenchStepOptions& options) : options_(options) {}
+  Status Run();
+
+ private:
+  Status Prepare();
+  Status MakeAdapters();
+  std::vector<Mix> Mixes() const;
+  StepPlan MakeDecode(const Mix& mix) const;
+  StepPlan MakePrefill(const Mix& mix) const;
+  StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
+  double StepMs(Runtime& runtime, StepPlan plan);
+  double BytesOf(const Mix& mix, int64_t kv_tokens) const;
+  void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
+  void RunDecode();
+  void RunPrefill();
+  OrderedJson ToJson() const;
+
+  const BenchStepOptions options_;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Runtime> plain_;
+  std::unique_ptr<Runtime> lora_;
+  std::vector<int64_t> adapter_bytes_;
+  double gbytes_per_s_ = 0.0;
+  std::vector<StepRow> decode_, prefill_;
+};
+
+Status StepBench::Prepare() {
+  const BenchStepOptions& o = options_;
+  if (o.batch < 1 || o.context < 2 || o.steps < 1 || o.prefill_tokens < 0 || o.ranks.empty() ||
+      o.prefill_adapters < 1) {
+    return InvalidArgumentError(
+        "--batch, --steps and --prefill-adapters must be 1 or more, --context 2 or more, "
+        "--prefill-tokens 0 or more");
+  }
+  RuntimeOptions runtime = o.runtime;
+  runtime.adapters.clear();
+  runtime.sequences_max = o.batch;
+  runtime.step_tokens_max = std::max({o.batch, o.prefill_tokens, 1});
+  runtime.context_tokens_max = std::max(o.context, o.prefill_tokens) + 1;
+  runtime.adapters_max = std::max(o.batch, o.prefill_adapters);
+  ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(runtime, /*quiet=*/false)
+                                           : RandomModel(runtime, o.shape, /*quiet=*/false));
+  // Both servers' pools at once: each gets what its own steps need.
+  const int64_t page_bytes =
+      MakeKvLayout(model_->config, runtime.page_tokens, model_->weights.dtype).PageBytes();
+  const int64_t pages = int64_t{o.batch} * (o.context / runtime.page_tokens + 1) +
+                        o.prefill_tokens / runtime.page_tokens + o.prefill_adapters +
+                        runtime.context_tokens_max / runtime.page_tokens + 1;
+  runtime.kv_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
+  ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
+  return MakeAdapters();
+}
+
+Status StepBench::MakeAdapters() {
+  const int32_t count = lora_->limits().adapters_max;
+  std::vector<std::optional<LoraWeights>> made(count);
+  Status failed = OkStatus();
+  std::mutex mutex;
+  model_->threads->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t rank = options_.ranks[i % options_.ranks.size()];
+      Result<LoraWeights> weights = MakeSyntheticAdapter(
+          model_->config, rank, model_->weights.dtype, options_.seed + static_cast<uint64_t>(i));
+      const std::lock_guard lock(mutex);
+      if (weights.ok()) {
+        made[i] = std::move(*weights);
+      } else {
+        failed = weights.status();
+      }
+    }
+  });
+  RETURN_IF_ERROR(failed);
+  for (int32_t i = 0; i < count; ++i) {
+    adapter_bytes_.push_back(made[i]->bytes());
+    lora_->loras().Set(i, std::move(*made[i]));
+  }
+  return OkStatus();
+}
+
+std::vector<Mix> StepBench::Mixes() const {
+  std::vector<Mix> mixes = {
+      {"base, server without LoRA", false, std::vector<int32_t>(options_.batch, kNoAdapter)},
+      {"base rows, LoRA server", true, std::vector<int32_t>(options_.batch, kNoAdapter)}};
+  constexpr std::pair<const char*, Popularity> kLaws[] = {{"identical", Popularity::kIdentical},
+                                                          {"skewed", Popularity::kSkewed},
+                                                          {"uniform", Popularity::kUniform},
+                                                          {"distinct", Popularity::kDistinct}};
+  for (const auto& [name, law] : kLaws) {
+    Random random(options_.seed);
+    Mix mix{name, true, AssignAdapters(law, options_.batch, options_.batch, random)};
+    std::sort(mix.adapters.begin(), mix.adapters.end());
+    mixes.push_back(std::move(mix));
+  }
+  return mixes;
+}
+
+// Every sequence computes `rows` rows from `position` on; what its pages hold does not matter.
+StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows, int32_t position) const {
+  Random random(options_.seed);
+  const int32_t page_tokens = lora_->limits().page_tokens;
+  StepPlan plan;
+  for (size_t i = 0; i < mix.adapters.size(); ++i) {
+    PlannedSequence sequence;
+    sequence.sequence_slot = static_cast<int32_t>(i);
+    sequence.adapter_slot = mix.adapters[i];
+    sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
+    sequence.num_tokens = rows;
+    sequence.position_begin = position;
+    sequence.page_begin = static_cast<int32_t>(plan.pages.size());
+    sequence.num_pages = (position + rows + page_tokens - 1) / page_tokens;
+    sequence.samples = true;
+    for (int32_t row = 0; row < rows; ++row) {
+      plan.tokens.push_back(static_cast<int32_t>(random.Below(model_->config.vocab_size)));
+    }
+    for (int32_t page = 0; page < sequence.num_pages; ++page) {
+      plan.pages.push_back(static_cast<int32_t>(plan.pages.size()));
+    }
+    plan.sequences.push_back(sequence);
+    plan.starts.push_back({sequence.sequence_slot, {}, {0}, {}});
+  }
+  return plan;
+}
+
+StepPlan StepBench::MakeDecode(const Mix& mix) const {
+  return MakePlan(mix, 1, options_.context - 1);
+}
+
+StepPlan StepBench::MakePrefill(const Mix& mix) const {
+  return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(mix.adapters.size()), 0);
+}
+
+double StepBench::StepMs(Runtime& runtime, StepPlan plan) {
+  std::vector<double> times;
+  for (int i = 0; i < options_.warmup_steps + options_.steps; ++i) {
+    ++plan.step_id;
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    const StepResult result = runtime.executor().Run(plan);
+    CHECK_EQ(result.sequences.size(), plan.sequences.size());
+    if (i >= options_.warmup_steps) {
+      times.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6);
+    }
+    plan.starts.clear();
+  }
+  return Median(std::move(times));
+}
+
+void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
+  constexpr int kProfiles = 11;
+  std::vector<double> gemm, lora, attention, rest;
+  for (int i = 0; i <= kProfiles; ++i) {
+    const ForwardTimes times = runtime.executor().Profile(plan);
+    plan.starts.clear();
+    if (i == 0) continue;
+    const int64_t parts_ns = times.gemm_ns + times.lora_ns + times.attention_ns;
+    gemm.push_back(static_cast<double>(times.gemm_ns) * 1e-6);
+    lora.push_back(static_cast<double>(times.lora_ns) * 1e-6);
+    attention.push_back(static_cast<double>(times.attention_ns) * 1e-6);
+    rest.push_back(static_cast<double>(times.total_ns - parts_ns) * 1e-6);
+  }
+  row->gemm_ms = Median(std::move(gemm));
+  row->lora_ms = Median(std::move(lora));
+  row->attention_ms = Median(std::move(attention));
+  row->rest_ms = Median(std::move(rest));
+}
+
+double StepBench::BytesOf(const Mix& mix, int64_t kv_tokens) const {
+  const ModelWeights& weights = model_->weights;
+  const KvLayout layout =
+      MakeKvLayout(model_->config, lora_->limits().page_tokens, model_->weights.dtype);
+  auto bytes = static_cast<double>(weights.bytes() - weights.embedding.bytes());
+  bytes += static_cast<double>(kv_tokens * (layout.PageBytes() / layout.page_tokens));
+  for (size_t i = 0; i < mix.adapters.size(); ++i) {
+    const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
+    if (first && mix.adapters[i] != kNoAdapter) {
+      bytes += static_cast<double>(adapter_bytes_[mix.adapters[i]]);
+    }
+  }
+  return bytes;
+}
+
+constexpr char kPartsHeader[] = "  by kernels, ms: gemm    lora  attention   rest";
+
+std::string PartsText(const StepRow& row) {
+  char text[80];
+  std::snprintf(text, sizeof(text), "          %10.3f %7.3f %10.3f %6.3f", row.gemm_ms, row.lora_ms,
+                row.attention_ms, row.rest_ms);
+  return text;
+}
+
+void StepBench::RunDecode() {
+  std::printf("\ndecode, batch %d, context %d (floor: bytes at %.0f GB/s)\n", options_.batch,
+              options_.context, gbytes_per_s_);
+  std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
+              "/ base", "bytes", kPartsHeader);
+  for (const Mix& mix : Mixes()) {
+    Runtime& runtime = mix.lora_server ? *lora_ : *plain_;
+    StepRow row{.name = mix.name};
+    row.median_ms = StepMs(runtime, MakeDecode(mix));
+    row.floor_ms = BytesOf(mix, int64_t{options_.batch} * options_.context) / gbytes_per_s_ / 1e6;
+    row.tokens_per_second = options_.batch / row.median_ms * 1e3;
+    row.ratio = decode_.empty() ? 1.0 : decode_[0].median_ms / row.median_ms;
+    row.bytes_ratio = decode_.empty() ? 1.0 : decode_[0].floor_ms / row.floor_ms;
+    ProfileParts(runtime, MakeDecode(mix), &row);
+    std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
+                row.floor_ms, 100.0 * row.floor_ms / row.median_ms, row.tokens_per_second,
+                row.ratio, row.bytes_ratio, PartsText(row).c_str());
+    std::fflush(stdout);
+    decode_.push_back(std::move(row));
+  }
+}
+
+void StepBench::RunPrefill() {
+  const int32_t n = options_.prefill_adapters;
+  if (options_.prefill_tokens < n) return;
+  std::vector<int32_t> slots(n);
+  std::iota(slots.begin(), slots.end(), 0);
+  const Mix mixes[] = {{"base, server without LoRA", false, std::vector<int32_t>(n, kNoAdapter)},
+                       {"base rows, LoRA server", true, std::vector<int32_t>(n, kNoAdapter)},
+                       {std::to_string(n) + " adapters", true, slots}};
+  std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
+              options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base", kPartsHeader);
+  for (const Mix& mix : mixes) {
+    Runtime& runtime = mix.lora_server ? *lora_ : *plain_;
+    StepRow row{.name = mix.name};
+    row.median_ms = StepMs(runtime, MakePrefill(mix));
+    row.tokens_per_second = options_.prefill_tokens / row.median_ms * 1e3;
+    row.ratio = prefill_.empty() ? 1.0 : prefill_[0].median_ms / row.median_ms;
+    ProfileParts(runtime, MakePrefill(mix), &row);
+    std::printf("%-26s %8.3f %8.0f %7.3f%s\n", row.name.c_str(), row.median_ms,
+                row.tokens_per_second, row.ratio, PartsText(row).c_str());
+    std::fflush(stdout);
+    prefill_.push_back(std::move(row));
+  }
+}
+
+OrderedJson StepBench::ToJson() const {
+  const auto rows = [](const std::vector<StepRow>& from) {
+    OrderedJson array = OrderedJson::array();
+    for (const StepRow& row : from) {
+      array.push_back({{"adapters", row.name},
+                       {"median_ms", row.median_ms},
+                       {"floor_ms", row.floor_ms},
+                       {"tokens_per_second", row.tokens_per_second},
+                       {"over_base", row.ratio},
+                       {"bytes_over_base", row.bytes_ratio},
+                       {"gemm_ms", row.gemm_ms},
+                       {"lora_ms", row.lora_ms},
+                       {"attention_ms", row.attention_ms},
+                       {"rest_ms", row.rest_ms}});
+    }
+    return array;
+  };
+  return {{"machine", DescribeMachine()},
+          {"device", DescribeDevice(model_->device)},
+          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"copy_gbytes_per_s", gbytes_per_s_},
+          {"batch", options_.batch},
+          {"context", options_.context},
+          {"ranks", options_.ranks},
+          {"decode", rows(decode_)},
+          {"prefill_tokens", options_.prefill_tokens},
+          {"prefill", rows(prefill_)}};
+}
+
+Status StepBench::Run() {
+  RETURN_IF_ERROR(Prepare());
+  plain_->RecordGraphs(/*quiet=*/false);
+  lora_->RecordGraphs(/*quiet=*/false);
+  gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
+  std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
+              DescribeDevice(model_->device).c_str(),
+              std::string(DTypeName(model_->weights.dtype)).c_str(),
+              static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
+  RunDecode();
+  RunPrefill();
+  return WriteJson(options_.json, ToJson());
+}
+
+}  // namespace
+
+void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
+  CLI::App* command = bench.add_subcommand(
+      "step", "Time single steps of the executor, decode and prefill, for each mix of adapters.");
+  auto options = std::make_shared<BenchStepOptions>();  // lives as long as the parser and `run`
+  command->add_option("--shape", options->shape,
+                      "HF config.json whose shape gets random weights, instead of --model");
+  command->add_option("--model", options->runtime.model, "HF model folder");
+  command->add_option("--device", options->runtime.device, "auto, cpu or cuda:N")
+      ->capture_default_str();
+  command->add_option("--dtype", options->runtime.dtype, "auto, bf16, fp16 or fp32")
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "sequences of a decode step")
+      ->capture_default_str();
+  command->add_option("--context", options->context, "tokens of each sequence in a decode step")
+      ->capture_default_str();
+  command->add_option("--ranks", options->ranks, "ranks of the adapters, in turn")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--prefill-tokens", options->prefill_tokens, "of a prefill step; 0: none")
+      ->capture_default_str();
+  command
+      ->add_option("--prefill-adapters", options->prefill_adapters,
+                   "sequences of a prefill step, each with its own adapter")
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
+  command->add_option("--json", options->json, "write the figures to this file, too");
+  AddConfigOptions(*command);
+  command->callback([options, &run] { run = [options] { return StepBench(*options).Run(); }; });
+}
+
+}  // namespace graft

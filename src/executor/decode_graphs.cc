@@ -1,0 +1,86 @@
+#include "executor/decode_graphs.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace graft {
+
+DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora)
+    : transformer_(transformer), lora_(lora), sizes_(BatchSizes(sequences_max)) {}
+
+// Close together where a step's time grows with the batch, further apart where it is wide.
+std::vector<int32_t> DecodeGraphs::BatchSizes(int32_t sequences_max) {
+  std::vector<int32_t> sizes;
+  int32_t size = 1;
+  while (size < sequences_max) {
+    sizes.push_back(size);
+    size += size < 8 ? size : size < 64 ? 8 : size < 256 ? 32 : 128;
+  }
+  sizes.push_back(sequences_max);
+  return sizes;
+}
+
+int32_t DecodeGraphs::RankBound(int32_t rank_max) {
+  if (rank_max == 0) return 0;
+  int32_t bound = 16;
+  while (bound < rank_max) bound *= 2;
+  return bound;
+}
+
+DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
+  return {num_rows, transformer_.limits().context_tokens_max, rank_bound > 0};
+}
+
+void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& progress) {
+  std::vector<int32_t> bounds = {0};
+  if (lora_.matrices != nullptr) {
+    for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
+      bounds.push_back(bound);
+    }
+  }
+  const auto total = static_cast<int64_t>(sizes_.size() * bounds.size());
+  int64_t done = 0;
+  for (const int32_t size : sizes_) {
+    for (const int32_t bound : bounds) {
+      Find(size, bound, stream);
+      if (progress) progress(++done, total);
+    }
+  }
+}
+
+// Records a step whose rows all are padding, unless it was before.
+CapturedGraph& DecodeGraphs::Find(int32_t num_rows, int32_t rank_bound, Stream& stream) {
+  const auto found = graphs_.find({num_rows, rank_bound});
+  if (found != graphs_.end()) return found->second;
+  constexpr std::array<int32_t, 1> kNoRows = {0};
+  ForwardBatch empty;
+  empty.row_begin = kNoRows;
+  empty.page_begin = kNoRows;
+  if (rank_bound > 0) {
+    empty.lora = lora_;
+    empty.lora.rank_max = rank_bound;
+  }
+  const ForwardBatch put = transformer_.Put(empty, PaddingFor(num_rows, rank_bound), stream);
+  transformer_.Run(put, stream);  // what is chosen at first use is chosen now
+  Synchronize(stream);
+  return graphs_
+      .emplace(std::piecewise_construct, std::forward_as_tuple(num_rows, rank_bound),
+               std::forward_as_tuple(stream, [&] { logits_ = transformer_.Run(put, stream); }))
+      .first->second;
+}
+
+const float* DecodeGraphs::Run(const ForwardBatch& batch, Stream& stream) {
+  const auto num_rows = static_cast<int32_t>(batch.tokens.size());
+  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), num_rows);
+  CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
+  const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
+  CapturedGraph& graph = Find(*size, rank_bound, stream);
+  transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);
+  graph.Launch(stream);
+  return logits_;
+}
+
+}  // namespace graft

@@ -1,0 +1,101 @@
+#include "model/forward_batch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace graft {
+namespace {
+
+// Every array starts at a multiple of it: vector loads, cache lines.
+constexpr int64_t kAlignment = 128;
+// The LoRA kernels of a GPU share long segments out by pieces of so many rows. In a graph, whose
+// grids are sized for distinct adapters, by what the tensor cores take at once.
+constexpr int32_t kSegmentRowsMax = 64;
+constexpr int32_t kGraphSegmentRowsMax = 8;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+int64_t SegmentsMax(const ForwardBatchLimits& limits) {
+  return limits.num_rows / kSegmentRowsMax + int64_t{2} * limits.num_sequences;
+}
+
+int64_t BytesOf(const ForwardBatchLimits& limits) {
+  constexpr auto kInt = int64_t{sizeof(int32_t)};
+  return 4 * Aligned(kInt * limits.num_rows) +                          // tokens .. row_slot
+         2 * Aligned(kInt * (limits.num_sequences + 1)) +               // row_begin, page_begin
+         Aligned(kInt * limits.num_sequences) +                         // kv_tokens
+         Aligned(kInt * limits.num_logits_rows) +                       // logits_rows
+         Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // lora_segments
+         Aligned(kInt * limits.num_pages);
+}
+
+}  // namespace
+
+DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
+    : limits_(limits), where_(device) {
+  if (device.is_cpu()) return;
+  host_ = PinnedBuffer(BytesOf(limits));
+  device_ = Buffer(BytesOf(limits), device);
+}
+
+// Places an array of `capacity` elements after the others, and returns where the device finds it.
+template <typename T>
+std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_size, T padding,
+                                       int64_t capacity) {
+  const size_t size = std::max(values.size(), padded_size);
+  CHECK_LE(static_cast<int64_t>(size), capacity);
+  T* const host = reinterpret_cast<T*>(host_.as<char>() + used_);
+  std::copy(values.begin(), values.end(), host);
+  std::fill(host + values.size(), host + size, padding);
+  const T* const device = reinterpret_cast<const T*>(device_.as<char>() + used_);
+  filled_ = used_ + static_cast<int64_t>(size * sizeof(T));
+  used_ += Aligned(capacity * static_cast<int64_t>(sizeof(T)));
+  return {device, size};
+}
+
+void DeviceBatch::CutSegments(std::span<const LoraSegment> segments, int32_t rows_max) {
+  segments_.clear();
+  for (const LoraSegment& segment : segments) {
+    for (int32_t row = segment.row_begin; row < segment.row_end; row += rows_max) {
+      const int32_t end = std::min(row + rows_max, segment.row_end);
+      segments_.push_back({row, end, segment.adapter_slot});
+    }
+  }
+}
+
+ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
+                              const Stream& stream) {
+  ForwardBatch put = batch;
+  put.kv_tokens_max = padding.kv_tokens_max;
+  put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
+  for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {
+    put.kv_tokens_max = std::max(put.kv_tokens_max, batch.kv_tokens[i]);
+    put.sequence_rows_max =
+        std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
+  }
+  if (where_.is_cpu()) return put;
+
+  const auto padded = static_cast<size_t>(padding.num_rows);
+  const auto num_rows = static_cast<int32_t>(batch.tokens.size());
+  used_ = 0;
+  put.tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
+  put.positions = Append(batch.positions, padded, 0, limits_.num_rows);
+  put.row_page = Append(batch.row_page, padded, -1, limits_.num_rows);
+  put.row_slot = Append(batch.row_slot, padded, 0, limits_.num_rows);
+  const size_t borders = padded == 0 ? 0 : padded + 1;
+  put.row_begin = Append(batch.row_begin, borders, num_rows, limits_.num_sequences + 1);
+  put.page_begin = Append(batch.page_begin, borders, static_cast<int32_t>(batch.pages.size()),
+                          limits_.num_sequences + 1);
+  put.kv_tokens = Append(batch.kv_tokens, padded, 0, limits_.num_sequences);
+  put.logits_rows = Append(batch.logits_rows, padded, 0, limits_.num_logits_rows);
+  CutSegments(batch.lora_segments, padded == 0 ? kSegmentRowsMax : kGraphSegmentRowsMax);
+  put.lora_segments = Append(std::span<const LoraSegment>(segments_), padding.lora ? padded : 0,
+                             LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
+  put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
+  CopyToDevice(device_.data(), host_.as<char>(), filled_, stream);
+  return put;
+}
+
+}  // namespace graft

@@ -1,0 +1,89 @@
+// What a Transformer's step is made of: rows, sequences, pages and LoRA segments as plain arrays.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/lora/lora.h"
+#include "tensor/buffer.h"
+#include "tensor/cuda_memory.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// The matrices of every adapter slot, as LoraStore keeps them: module m of layer l of slot s is
+// matrices[s * stride + l * kLoraModules + m].
+struct LoraTable {
+  const LoraMatrix* matrices = nullptr;
+  int64_t stride = 0;
+  int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
+};
+
+// What one step computes, as plain arrays. Rows of one sequence are consecutive and in order. Made
+// in host memory; DeviceBatch copies it to where the kernels read.
+struct ForwardBatch {
+  // [num_rows] each.
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> positions;
+  std::span<const int32_t> row_page;  // where the row's key and value go
+  std::span<const int32_t> row_slot;
+  // Sequences, as AttentionArgs has them.
+  std::span<const int32_t> row_begin;   // [num_sequences + 1]
+  std::span<const int32_t> page_begin;  // [num_sequences + 1]
+  std::span<const int32_t> pages;       // of all sequences
+  std::span<const int32_t> kv_tokens;   // [num_sequences]
+  // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
+  std::span<const LoraSegment> lora_segments;
+  LoraTable lora;
+  // Rows whose logits are wanted, at most logits_rows_max.
+  std::span<const int32_t> logits_rows;
+  // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets
+  // them.
+  int32_t sequence_rows_max = 0;  // rows of one sequence
+  int32_t kv_tokens_max = 0;
+};
+
+struct ForwardBatchLimits {
+  int32_t num_rows = 0;
+  int32_t num_sequences = 0;
+  int32_t num_logits_rows = 0;
+  int64_t num_pages = 0;  // of all sequences together, shared ones counted each time
+};
+
+// A batch's arrays in the memory of a device, at addresses that never change: a captured graph
+// finds the next step's numbers where it found the last one's. Engine thread only.
+class DeviceBatch {
+ public:
+  DeviceBatch(const ForwardBatchLimits& limits, const Device& device);
+
+  // Rows that a graph of `num_rows` rows computes for nobody: no sequence owns them, nothing is
+  // written to a page for them.
+  struct Padding {
+    int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
+    int32_t kv_tokens_max = 0;
+    bool lora = false;  // segments too, to as many
+  };
+
+  // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU
+  // their copy, in order on the stream, with long LoRA segments cut for its kernels. On a GPU the
+  // copy before must have happened (it has once the step before was waited for).
+  ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, const Stream& stream);
+
+  int64_t bytes() const { return device_.bytes(); }
+
+ private:
+  template <typename T>
+  std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
+                            int64_t capacity);
+  void CutSegments(std::span<const LoraSegment> segments, int32_t rows_max);
+
+  const ForwardBatchLimits limits_;
+  const Device where_;
+  PinnedBuffer host_;
+  Buffer device_;
+  int64_t used_ = 0;    // bytes of the arrays laid out so far
+  int64_t filled_ = 0;  // the last byte of them that holds something
+  std::vector<LoraSegment> segments_;
+};
+
+}  // namespace graft
