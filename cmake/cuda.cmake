@@ -22,4 +22,8 @@ if(GRAFT_CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -O3 --expt-relaxed-constexpr -lineinfo -Werror all-warnings")
+  # The same flags in every preset, so that builds share objects.
+  if(NOT CMAKE_BUILD_TYPE)
+    string(APPEND CMAKE_CUDA_FLAGS " ${CMAKE_CUDA_FLAGS_RELEASE}")
+  endif()
 endif()

@@ -74,11 +74,11 @@ def stage_unit(log):
 
 
 def stage_program(log):
-    """The release binary and the official client."""
-    if not build("release", ["graft"], log):
+    """The release binary (for one GPU architecture) and the official client."""
+    if not build("program", ["graft"], log):
         return 0, 1
     code, output = run("build/venv/bin/python -m pytest -q tests --durations=5", log,
-                       {"GRAFT_BINARY": os.path.join(ROOT, "build/release/graft")})
+                       {"GRAFT_BINARY": os.path.join(ROOT, "build/program/graft")})
     passed = re.search(r"(\d+) passed", output)
     failed = re.search(r"(\d+) (?:failed|error)", output)
     num_failed = int(failed.group(1)) if failed else int(code != 0)

@@ -20,6 +20,7 @@ using testing::Argmax;
 using testing::Chunk;
 using testing::LogProb;
 using testing::SourcePath;
+using testing::TestDevice;
 using testing::TestSession;
 
 LoraWeights LoadAdapter(const std::string& dir, const ModelConfig& config, DType dtype) {
@@ -58,20 +59,6 @@ std::string NameOf(const Arithmetic& arithmetic) {
   return std::string(arithmetic.device == DeviceKind::kCpu ? "cpu_" : "cuda_") +
          std::string(DTypeName(arithmetic.dtype));
 }
-
-// The device's threads and stream, or nothing where the machine has no such device.
-class TestDevice {
- public:
-  explicit TestDevice(DeviceKind kind) {
-    if (kind == DeviceKind::kCpu || NumCudaDevices() > 0) stream_.emplace(Device{kind}, &threads_);
-  }
-  bool exists() const { return stream_.has_value(); }
-  Stream& stream() { return stream_->get(); }
-
- private:
-  ThreadPool threads_{2};
-  std::optional<OwnedStream> stream_;
-};
 
 // A model folder with all that is needed to run it.
 struct Model {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,20 @@
 #include "model/transformer.h"
 
 namespace graft::testing {
+
+// The threads and stream of a device, or nothing where the machine has no such device.
+class TestDevice {
+ public:
+  explicit TestDevice(DeviceKind kind) {
+    if (kind == DeviceKind::kCpu || NumCudaDevices() > 0) stream_.emplace(Device{kind}, &threads_);
+  }
+  bool exists() const { return stream_.has_value(); }
+  Stream& stream() { return stream_->get(); }
+
+ private:
+  ThreadPool threads_{2};
+  std::optional<OwnedStream> stream_;
+};
 
 // Some more rows of one sequence.
 struct Chunk {

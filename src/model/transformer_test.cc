@@ -4,13 +4,12 @@
 
 #include "model/lora_store.h"
 #include "model/test_session.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace {
 
 using testing::Chunk;
-using testing::SourcePath;
+using testing::TestDevice;
 using testing::TestSession;
 
 using Logits = std::vector<std::vector<float>>;
@@ -34,6 +33,21 @@ ModelConfig OddConfig() {
   return config;
 }
 
+// One that a GPU's tensor cores and copy engine take as it is.
+ModelConfig EvenConfig() {
+  ModelConfig config;
+  config.vocab_size = 101;
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.context_tokens_max = 200;
+  config.layer_windows = {0, 9, 0};
+  return config;
+}
+
 std::vector<int32_t> RandomTokens(int64_t n, uint64_t seed, int32_t vocab_size) {
   Random random(seed);
   std::vector<int32_t> tokens;
@@ -49,19 +63,20 @@ std::vector<int32_t> Slice(const std::vector<int32_t>& tokens, size_t begin, siz
 }
 
 // Adapters of odd ranks made of random numbers: slot 0 changes everything, slot 1 only v and down.
+// In page-locked memory, which a GPU reads, too.
 class RandomAdapters {
  public:
-  RandomAdapters(const ModelConfig& config, DType dtype) {
-    matrices_.resize(static_cast<size_t>(2) * config.num_layers * kLoraModules);
-    stride_ = int64_t{config.num_layers} * kLoraModules;
+  RandomAdapters(const ModelConfig& config, DType dtype)
+      : stride_(int64_t{config.num_layers} * kLoraModules),
+        matrices_(2 * stride_ * int64_t{sizeof(LoraMatrix)}) {
     for (int slot = 0; slot < 2; ++slot) {
       for (int32_t layer = 0; layer < config.num_layers; ++layer) {
         for (const LoraModule module : kAllLoraModules) {
           if (slot == 1 && module != LoraModule::kV && module != LoraModule::kDown) continue;
           const int32_t rank = slot == 0 ? 3 + static_cast<int32_t>(module) : 17;
           const LoraModuleShape shape = ShapeOfLoraModule(config, module);
-          LoraMatrix& matrix =
-              matrices_[slot * stride_ + layer * kLoraModules + static_cast<int64_t>(module)];
+          LoraMatrix& matrix = matrices_.as<LoraMatrix>()[slot * stride_ + layer * kLoraModules +
+                                                          static_cast<int64_t>(module)];
           matrix.a_rows = Rows(rank, shape.in, dtype);
           matrix.b_rows = Rows(rank, shape.out, dtype);
           matrix.rank = rank;
@@ -70,39 +85,46 @@ class RandomAdapters {
       }
     }
   }
-  LoraTable table() const { return {matrices_.data(), stride_, 17}; }
+  LoraTable table() const { return {matrices_.as<LoraMatrix>(), stride_, 17}; }
 
  private:
   const void* const* Rows(int32_t rank, int64_t n, DType dtype) {
-    std::vector<const void*>& rows = rows_.emplace_back();
+    const void** const rows =
+        buffers_.emplace_back(rank * int64_t{sizeof(void*)}).as<const void*>();
     for (int32_t j = 0; j < rank; ++j) {
-      Buffer& buffer = buffers_.emplace_back(n * DTypeBytes(dtype));
+      char* const row = buffers_.emplace_back(n * DTypeBytes(dtype)).as<char>();
       for (int64_t i = 0; i < n; ++i) {
         const float x = static_cast<float>(random_.Normal() * 0.2);
-        ConvertElements(DType::kF32, &x, dtype, buffer.as<char>() + i * DTypeBytes(dtype), 1);
+        ConvertElements(DType::kF32, &x, dtype, row + i * DTypeBytes(dtype), 1);
       }
-      rows.push_back(buffer.data());
+      rows[j] = row;
     }
-    return rows.data();
+    return rows;
   }
 
   Random random_{3};
-  std::vector<LoraMatrix> matrices_;
-  int64_t stride_ = 0;
-  std::vector<std::vector<const void*>> rows_;
-  std::vector<Buffer> buffers_;
+  const int64_t stride_;
+  PinnedBuffer matrices_;
+  std::vector<PinnedBuffer> buffers_;
 };
 
-class TransformerTest : public ::testing::TestWithParam<DType> {
+struct TestCase {
+  const char* name;
+  ModelConfig (*config)();
+  DeviceKind device;
+  DType dtype;
+};
+
+class TransformerTest : public ::testing::TestWithParam<TestCase> {
  protected:
-  TransformerTest()
-      : config_(OddConfig()),
-        weights_(RandomWeights(config_, GetParam(), 11, stream_)),
-        adapters_(config_, GetParam()) {}
+  void SetUp() override {
+    if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
+    weights_ = RandomWeights(config_, GetParam().dtype, 11, device_.stream());
+  }
 
   // The logits of one sequence run alone, prefilled in chunks of `chunk_tokens`.
   Logits Alone(const std::vector<int32_t>& tokens, size_t chunk_tokens, int32_t adapter_slot) {
-    TestSession session(config_, weights_, stream_);
+    TestSession session(config_, weights_, device_.stream());
     Logits all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk_tokens) {
       Logits logits = session.Step({{0, Slice(tokens, begin, begin + chunk_tokens), adapter_slot}},
@@ -112,11 +134,10 @@ class TransformerTest : public ::testing::TestWithParam<DType> {
     return all;
   }
 
-  ThreadPool threads_{2};
-  Stream stream_{Device{}, &threads_};
-  const ModelConfig config_;
-  const ModelWeights weights_;
-  const RandomAdapters adapters_;
+  TestDevice device_{GetParam().device};
+  const ModelConfig config_ = GetParam().config();
+  ModelWeights weights_;
+  const RandomAdapters adapters_{config_, GetParam().dtype};
 };
 
 TEST_P(TransformerTest, ChunkingDoesNotChangeABit) {
@@ -146,7 +167,7 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
                                  {RandomTokens(9, 4, 101), 3, 1, 0, {}},
                                  {RandomTokens(50, 5, 101), 7, 0, 4, {}},
                                  {RandomTokens(60, 6, 101), 60, -1, 5, {}}};
-  TestSession session(config_, weights_, stream_);
+  TestSession session(config_, weights_, device_.stream());
   for (size_t step = 0; step < 60; ++step) {
     std::vector<Chunk> chunks;
     std::vector<size_t> owners;  // of each row
@@ -179,7 +200,7 @@ TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
   EXPECT_NE(Alone(tokens, 30, 1), Alone(tokens, 30, 0));
   ModelConfig without = config_;
   without.layer_windows = {0, 0, 0};
-  TestSession session(without, weights_, stream_);
+  TestSession session(without, weights_, device_.stream());
   const Logits full = session.Step({{0, tokens, -1}});
   for (size_t row = 0; row < 30; ++row) {
     // Within the window nothing changes; past it something does.
@@ -189,18 +210,20 @@ TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
 
 TEST_P(TransformerTest, LogitsOfFurtherRows) {
   const std::vector<int32_t> tokens = RandomTokens(12, 8, config_.vocab_size);
-  TestSession session(config_, weights_, stream_);
+  TestSession session(config_, weights_, device_.stream());
   const Logits all = session.Step({{0, tokens, -1}});
   const std::vector<int32_t> rows = {11, 0, 5, 5};
-  const float* logits = session.transformer().Logits(rows, stream_);
+  const float* logits = session.transformer().Logits(rows, device_.stream());
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::vector<float> row(logits + i * 101, logits + (i + 1) * 101);
+    std::vector<float> row(101);
+    CopyFromDevice(row.data(), logits + i * 101, 101 * int64_t{sizeof(float)}, device_.stream());
+    Synchronize(device_.stream());
     EXPECT_EQ(row, all[rows[i]]) << rows[i];
   }
 }
 
 TEST_P(TransformerTest, TimesCoverTheParts) {
-  TestSession session(config_, weights_, stream_);
+  TestSession session(config_, weights_, device_.stream());
   ForwardTimes times;
   session.Step({{0, RandomTokens(20, 9, 101), -1}}, {}, &times);
   EXPECT_GT(times.gemm_ns, 0);
@@ -213,13 +236,20 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
 }
 
 TEST_P(TransformerTest, NothingToDo) {
-  TestSession session(config_, weights_, stream_);
+  TestSession session(config_, weights_, device_.stream());
   EXPECT_TRUE(session.Step({}).empty());
   EXPECT_GT(session.transformer().scratch_bytes(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, TransformerTest, ::testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, TransformerTest,
+    ::testing::Values(TestCase{"odd_cpu_fp32", OddConfig, DeviceKind::kCpu, DType::kF32},
+                      TestCase{"odd_cpu_bf16", OddConfig, DeviceKind::kCpu, DType::kBF16},
+                      TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
+                      TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
+                      TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},
+                      TestCase{"even_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace graft

@@ -134,7 +134,9 @@ void* AllocateOnDevice(const Device& device, int64_t bytes) {
     return nullptr;
   }
   CUDA_CHECK(error);
+  // Our streams do not wait for the default one, where this runs.
   CUDA_CHECK(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+  CUDA_CHECK(cudaStreamSynchronize(nullptr));
   return data;
 }
 

@@ -102,12 +102,6 @@ __device__ __forceinline__ void CopyBoxToAll(const CUtensorMap& map, uint32_t ta
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(blocks), "l"(cache)
       : "memory");
 }
-// The same box to the second-level cache alone.
-__device__ __forceinline__ void PrefetchBox(const CUtensorMap& map, int column, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map),
-               "r"(column), "r"(row)
-               : "memory");
-}
 __device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
