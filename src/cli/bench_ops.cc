@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 #include "cli/config_file.h"
 #include "kernels/common/bench.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -17,21 +18,37 @@ struct BenchOpsOptions {
   double seconds_per_case = 0.15;
 };
 
-void PrintRow(const OpBenchRow& row) {
-  std::printf("%-12s %-46s %10.1f %8.1f %9.1f %6.0f %%\n", row.op.c_str(), row.name.c_str(),
-              row.median_us, row.gbytes_per_s, row.gflops, row.share_of_peak * 100.0);
+void PrintHeading(const OrderedJson& machine, bool is_cpu) {
+  std::printf("%s\n\n%-10s %-56s %10s %8s %9s %8s\n", machine.dump().c_str(), "op", "case",
+              "median us", "GB/s", is_cpu ? "GFLOP/s" : "TFLOP/s", "of peak");
+}
+
+void PrintRow(const OpBenchRow& row, bool is_cpu) {
+  const int digits = is_cpu ? 1 : 2;
+  std::printf("%-10s %-56s %10.*f %8.1f %9.*f %6.0f %%\n", row.op.c_str(), row.name.c_str(), digits,
+              row.median_us, row.gbytes_per_s, digits, is_cpu ? row.gflops : row.gflops * 1e-3,
+              row.share_of_peak * 100.0);
   std::fflush(stdout);
 }
 
 OrderedJson ToJson(const OpBenchRow& row) {
-  return {{"op", row.op},
-          {"case", row.name},
-          {"median_us", row.median_us},
-          {"gbytes_per_s", row.gbytes_per_s},
-          {"gflops", row.gflops},
-          {"peak_gbytes_per_s", row.peak_gbytes_per_s},
-          {"peak_gflops", row.peak_gflops},
-          {"share_of_peak", row.share_of_peak}};
+  OrderedJson json = {{"op", row.op},
+                      {"case", row.name},
+                      {"bytes", row.work.bytes},
+                      {"flops", row.work.flops},
+                      {"median_us", row.median_us},
+                      {"gbytes_per_s", row.gbytes_per_s},
+                      {"gflops", row.gflops},
+                      {"peak_gbytes_per_s", row.peak_gbytes_per_s},
+                      {"peak_gflops", row.peak_gflops},
+                      {"share_of_peak", row.share_of_peak}};
+  const OpBenchLabels& labels = row.work.labels;
+  if (row.work.flops > 0.0) json["dtype"] = std::string(DTypeName(row.work.dtype));
+  if (labels.rows > 0) json["rows"] = labels.rows;
+  if (labels.rank > 0) json["rank"] = labels.rank;
+  if (!labels.law.empty()) json["law"] = labels.law;
+  if (!labels.method.empty()) json["method"] = labels.method;
+  return json;
 }
 
 Status RunBenchOps(const BenchOpsOptions& options) {
@@ -40,15 +57,15 @@ Status RunBenchOps(const BenchOpsOptions& options) {
     return InvalidArgumentError("--threads must be 0 or more, --seconds-per-case above 0");
   }
   ThreadPool threads(options.threads == 0 ? NumCpus() : options.threads);
-  Stream stream{device, &threads};
-  const OrderedJson machine = DescribeMachine();
-  std::printf("%s\n\n%-12s %-46s %10s %8s %9s %8s\n", machine.dump().c_str(), "op", "case",
-              "median us", "GB/s", "GFLOP/s", "of peak");
+  OwnedStream owned_stream(device, &threads);
+  OrderedJson machine = DescribeMachine();
+  if (!device.is_cpu()) machine["device"] = DescribeDevice(device);
+  PrintHeading(machine, device.is_cpu());
   OpBenchOptions bench_options;
   bench_options.seconds_per_case = options.seconds_per_case;
-  bench_options.on_row = PrintRow;
+  bench_options.on_row = [&](const OpBenchRow& row) { PrintRow(row, device.is_cpu()); };
   OrderedJson rows = OrderedJson::array();
-  for (const OpBenchRow& row : BenchOps(options.filter, stream, bench_options)) {
+  for (const OpBenchRow& row : BenchOps(options.filter, owned_stream.get(), bench_options)) {
     rows.push_back(ToJson(row));
   }
   if (rows.empty()) return NotFoundError("no op's name contains '" + options.filter + "'");

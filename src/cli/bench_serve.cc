@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "cli/bench.h"
 #include "cli/config_file.h"
-#include "cli/copy_bandwidth.h"
 #include "cli/load_generator.h"
 #include "cli/runtime.h"
 #include "cli/synthetic_adapter.h"
@@ -37,7 +36,9 @@ struct BenchServeOptions {
   int rounds = 3;
   double rate = 0.0;
   uint64_t seed = 1;
+  std::vector<std::string> laws;  // further popularity laws to serve
   bool skip_single = false;
+  bool skip_http = false;
 };
 
 // One way to serve the workload, and what its rounds gave.
@@ -83,7 +84,7 @@ class ServeBench {
   Status Prepare();
   Status MakeAdapters();
   Status StartServer();
-  Result<std::vector<LoadRequest>> MakeRequests(bool with_adapters);
+  Result<std::vector<LoadRequest>> MakeRequests(const std::string& law);
   Status MakeScenarios();
   Status RunRound(int round);
   Status RunScenario(Scenario& scenario);
@@ -114,7 +115,7 @@ double ServeBench::MeasureReadBandwidth() {
   constexpr int64_t kBytes = int64_t{512} << 20;
   if (peaks_ == nullptr) peaks_ = std::make_unique<MachinePeaks>(kBytes, model_->stream);
   std::vector<double> readings(50);
-  for (double& reading : readings) reading = peaks_->MeasureReadGbytesPerSecond();
+  for (double& reading : readings) reading = peaks_->MeasureGbytesPerSecond();
   return Median(std::move(readings));
 }
 
@@ -147,23 +148,26 @@ Status ServeBench::Prepare() {
 std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(idx); }
 
 Status ServeBench::MakeAdapters() {
-  for (int32_t i = 0; i < options_.adapters; ++i) {
-    ASSIGN_OR_RETURN(LoraWeights weights,
-                     MakeSyntheticAdapter(model_->config, options_.rank, model_->weights.dtype,
-                                          options_.seed + i));
-    adapter_bytes_ = weights.bytes();
+  ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
+                   MakeSyntheticAdapters(model_->config, options_.adapters, {options_.rank},
+                                         model_->weights.dtype, options_.seed, *model_->threads));
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    adapter_bytes_ = adapters[i].bytes();
     ASSIGN_OR_RETURN(const int32_t slot, lora_->adapter_table().Reserve());
-    lora_->loras().Set(slot, std::move(weights));
-    RETURN_IF_ERROR(lora_->adapter_table().Publish(slot, SyntheticHash(i)));
+    lora_->loras().Set(slot, std::move(adapters[i]));
+    RETURN_IF_ERROR(lora_->adapter_table().Publish(slot, SyntheticHash(static_cast<int32_t>(i))));
   }
   return OkStatus();
 }
 
-Result<std::vector<LoadRequest>> ServeBench::MakeRequests(bool with_adapters) {
+// `law`: of the adapters; "" for base rows. Everything else is the same for each law.
+Result<std::vector<LoadRequest>> ServeBench::MakeRequests(const std::string& law) {
   Random random(options_.seed);
   const int32_t n = options_.requests > 0 ? options_.requests : options_.batch;
-  ASSIGN_OR_RETURN(const Popularity popularity, ParsePopularity(options_.popularity));
-  const std::vector<int32_t> adapters = AssignAdapters(popularity, n, options_.adapters, random);
+  Random adapter_random(options_.seed);
+  ASSIGN_OR_RETURN(const Popularity popularity, ParsePopularity(law.empty() ? "distinct" : law));
+  const std::vector<int32_t> adapters =
+      AssignAdapters(popularity, n, options_.adapters, adapter_random);
   const std::vector<double> arrivals = ArrivalSeconds(n, options_.rate, random);
   std::vector<RequestLengths> lengths = {{options_.prompt_tokens, options_.output_tokens}};
   if (!options_.lengths.empty()) {
@@ -181,7 +185,7 @@ Result<std::vector<LoadRequest>> ServeBench::MakeRequests(bool with_adapters) {
       token = static_cast<int32_t>(random.Below(model_->config.vocab_size));
     }
     requests[i].arrival_seconds = arrivals[i];
-    if (with_adapters) requests[i].adapter_hash = SyntheticHash(adapters[i]);
+    if (!law.empty()) requests[i].adapter_hash = SyntheticHash(adapters[i]);
   }
   return requests;
 }
@@ -203,8 +207,8 @@ Status ServeBench::StartServer() {
 }
 
 Status ServeBench::MakeScenarios() {
-  ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(/*with_adapters=*/false));
-  ASSIGN_OR_RETURN(const std::vector<LoadRequest> mixed, MakeRequests(/*with_adapters=*/true));
+  ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(""));
+  ASSIGN_OR_RETURN(const std::vector<LoadRequest> mixed, MakeRequests(options_.popularity));
   RETURN_IF_ERROR(StartServer());
   const auto add = [&](const std::string& name, const std::string& what,
                        const std::vector<LoadRequest>& requests, int32_t in_flight, Engine& engine,
@@ -225,8 +229,14 @@ Status ServeBench::MakeScenarios() {
       ViaGenerator(lora));
   add("lora", options_.popularity + " adapters in one batch", mixed, options_.batch, lora,
       ViaGenerator(lora));
-  add("base_http", "base rows over HTTP", base, options_.batch, lora,
-      ViaHttp(server_->port(), model_->name));
+  for (const std::string& law : options_.laws) {
+    ASSIGN_OR_RETURN(const std::vector<LoadRequest> requests, MakeRequests(law));
+    add("lora_" + law, law + " adapters", requests, options_.batch, lora, ViaGenerator(lora));
+  }
+  if (!options_.skip_http) {
+    add("base_http", "base rows over HTTP", base, options_.batch, lora,
+        ViaHttp(server_->port(), model_->name));
+  }
   if (!options_.skip_single) {
     add("one_at_a_time", "the same adapters one after the other", mixed, 1, lora,
         ViaGenerator(lora));
@@ -308,14 +318,19 @@ std::map<std::string, double> ServeBench::Ratios() const {
   const Scenario& base = *Find("base");
   const Scenario& in_lora = *Find("base_in_lora");
   const Scenario& lora = *Find("lora");
-  const Scenario& http = *Find("base_http");
   std::map<std::string, double> ratios = {
       {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
       {"lora_over_base_by_bytes", StepBytes(false) / StepBytes(true)},
       {"base_in_lora_over_base", MedianRatio(base.step_ms, in_lora.step_ms)},
       {"host_gap_over_step", MedianRatio(lora.gap_ms, lora.wall_ms)},
-      {"http_step_over_executor", MedianRatio(http.wall_ms, http.executor_ms)},
   };
+  if (const Scenario* http = Find("base_http"); http != nullptr) {
+    ratios["http_step_over_executor"] = MedianRatio(http->wall_ms, http->executor_ms);
+  }
+  for (const std::string& law : options_.laws) {
+    ratios["tokens_per_second_" + law + "_over_base"] =
+        MedianRatio(Find("lora_" + law)->tokens_per_second, base.tokens_per_second);
+  }
   std::vector<double> shares;
   for (size_t i = 0; i < base.step_ms.size(); ++i) {
     shares.push_back(StepBytes(false) / (base.step_ms[i] * 1e6) / base.read_gbytes_per_s[i]);
@@ -419,6 +434,11 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of prompts, adapters and arrivals")
       ->capture_default_str();
+  command
+      ->add_option("--laws", options->laws,
+                   "further popularity laws, each served in turn (a comma between two)")
+      ->delimiter(',');
+  command->add_flag("--skip-http", options->skip_http, "leave out the scenario over HTTP");
   command->add_flag("--skip-single", options->skip_single, "leave out the one-at-a-time scenario");
   command->add_option("--json", options->json, "write the result to this file, too");
   AddConfigOptions(*command);

@@ -5,15 +5,14 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/bench.h"
 #include "cli/config_file.h"
-#include "cli/copy_bandwidth.h"
 #include "cli/runtime.h"
 #include "cli/synthetic_adapter.h"
+#include "kernels/common/peak.h"
 #include "sim/workload.h"
 
 namespace graft {
@@ -112,27 +111,14 @@ Status StepBench::Prepare() {
 }
 
 Status StepBench::MakeAdapters() {
-  const int32_t count = lora_->limits().adapters_max;
-  std::vector<std::optional<LoraWeights>> made(count);
-  Status failed = OkStatus();
-  std::mutex mutex;
-  model_->threads->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t rank = options_.ranks[i % options_.ranks.size()];
-      Result<LoraWeights> weights = MakeSyntheticAdapter(
-          model_->config, rank, model_->weights.dtype, options_.seed + static_cast<uint64_t>(i));
-      const std::lock_guard lock(mutex);
-      if (weights.ok()) {
-        made[i] = std::move(*weights);
-      } else {
-        failed = weights.status();
-      }
-    }
-  });
-  RETURN_IF_ERROR(failed);
-  for (int32_t i = 0; i < count; ++i) {
-    adapter_bytes_.push_back(made[i]->bytes());
-    lora_->loras().Set(i, std::move(*made[i]));
+  ASSIGN_OR_RETURN(
+      std::vector<LoraWeights> adapters,
+      MakeSyntheticAdapters(model_->config, lora_->limits().adapters_max, options_.ranks,
+                            model_->weights.dtype, options_.seed, *model_->threads));
+  for (LoraWeights& adapter : adapters) {
+    const auto slot = static_cast<int32_t>(adapter_bytes_.size());
+    adapter_bytes_.push_back(adapter.bytes());
+    lora_->loras().Set(slot, std::move(adapter));
   }
   return OkStatus();
 }

@@ -1,5 +1,6 @@
 #include "cli/synthetic_adapter.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,24 @@ Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank,
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank), seed), "synthetic"));
   return LoraWeights::Load(file, peft, model, dtype);
+}
+
+Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
+                                                       const std::vector<int>& ranks, DType dtype,
+                                                       uint64_t seed, ThreadPool& threads) {
+  std::vector<std::optional<Result<LoraWeights>>> made(count);
+  threads.ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      made[i] = MakeSyntheticAdapter(model, ranks[i % ranks.size()], dtype,
+                                     seed + static_cast<uint64_t>(i));
+    }
+  });
+  std::vector<LoraWeights> adapters;
+  for (std::optional<Result<LoraWeights>>& one : made) {
+    if (!one->ok()) return one->status();
+    adapters.push_back(std::move(**one));
+  }
+  return adapters;
 }
 
 }  // namespace graft

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "model/config.h"
 #include "model/lora_weights.h"
 
@@ -13,5 +15,10 @@ namespace graft {
 // All seven modules of every layer at `rank`.
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
                                          uint64_t seed);
+
+// `count` of them, seeds from `seed` on, ranks in turn; made on all threads.
+Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
+                                                       const std::vector<int>& ranks, DType dtype,
+                                                       uint64_t seed, ThreadPool& threads);
 
 }  // namespace graft

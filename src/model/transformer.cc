@@ -257,24 +257,36 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
 }
 
 void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
+  GemmArgs gemm{.x = projection.x,
+                .x_stride = projection.weight.k(),
+                .m = step.num_rows(),
+                .weight = &projection.weight,
+                .bias = projection.bias.as<float>(),
+                .y = projection.y,
+                .y_stride = projection.weight.n(),
+                .accumulate = projection.accumulate,
+                .x_is_fp32 = activation_dtype_ == DType::kF32};
+  const bool has_lora = !step.batch.lora_segments.empty();
+  LoraArgs lora;
+  if (has_lora) lora = MakeLoraArgs(projection, layer, step);
+  // On a GPU the GEMM adds B's share itself, while it waits for W.
+  const bool fused = has_lora && !step.stream.device.is_cpu();
+  if (fused) {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
+    LoraShrink(lora, step.stream);
+    gemm.lora = &lora;
+  }
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
-    Gemm({.x = projection.x,
-          .x_stride = projection.weight.k(),
-          .m = step.num_rows(),
-          .weight = &projection.weight,
-          .bias = projection.bias.as<float>(),
-          .y = projection.y,
-          .y_stride = projection.weight.n(),
-          .accumulate = projection.accumulate,
-          .x_is_fp32 = activation_dtype_ == DType::kF32},
-         step.stream);
+    Gemm(gemm, step.stream);
   }
-  if (!step.batch.lora_segments.empty()) AddLora(projection, layer, step);
+  if (has_lora && !fused) {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
+    Lora(lora, step.stream);
+  }
 }
 
-void Transformer::AddLora(const Projection& projection, int32_t layer, const Step& step) {
-  const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
+LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
   const ForwardBatch& batch = step.batch;
   LoraArgs args{.dtype = weights_.dtype,
                 .segments = batch.lora_segments.data(),
@@ -298,7 +310,7 @@ void Transformer::AddLora(const Projection& projection, int32_t layer, const Ste
     args.slice_n[slice] = projection.slice_n[slice];
     column += projection.slice_n[slice];
   }
-  Lora(args, step.stream);
+  return args;
 }
 
 const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream) {

@@ -78,7 +78,7 @@ class Transformer {
   // by side in y.
   struct Projection;
   void Project(const Projection& projection, int32_t layer, const Step& step);
-  void AddLora(const Projection& projection, int32_t layer, const Step& step);
+  LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);
 
   const ModelConfig config_;
   const ModelWeights& weights_;

@@ -99,8 +99,8 @@ Result<std::vector<RequestLengths>> ReadLengths(const std::string& path) {
   std::string line;
   std::getline(stream, line);
   const std::vector<std::string> names = SplitCsvLine(line);
-  const int prompt = FindColumn(names, {"prompt", "input", "context"});
-  const int output = FindColumn(names, {"response", "output", "generated"});
+  const int prompt = FindColumn(names, {"prompt", "input", "context", "prefill"});
+  const int output = FindColumn(names, {"response", "output", "generated", "decode"});
   if (prompt < 0 || output < 0) {
     return InvalidArgumentError(path + ": the first line must name a prompt and an output column");
   }

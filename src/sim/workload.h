@@ -35,8 +35,8 @@ struct RequestLengths {
 };
 
 // (prompt, output) lengths from a CSV whose first line names the columns; takes the columns whose
-// names hold "prompt" or "input" or "context", and "response" or "output" or "generated". Rows with
-// a zero are left out.
+// names hold "prompt", "input", "context" or "prefill", and "response", "output", "generated" or
+// "decode". Rows with a zero are left out.
 Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 struct Percentiles {

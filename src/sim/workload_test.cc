@@ -48,6 +48,8 @@ TEST(WorkloadTest, ReadsLengthsByColumnName) {
   ASSERT_TRUE(lengths.ok()) << lengths.status().ToString();
   ASSERT_EQ(lengths->size(), 2u);
   EXPECT_EQ((*lengths)[1].output_tokens, 8);
+  std::ofstream(path) << "num_prefill_tokens,num_decode_tokens,num_total_tokens\n7,9,16\n";
+  EXPECT_EQ((*ReadLengths(path))[0].output_tokens, 9);
   std::ofstream(path) << "a,b\n1,2\n";
   EXPECT_FALSE(ReadLengths(path).ok());
   std::filesystem::remove(path);

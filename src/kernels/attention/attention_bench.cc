@@ -1,4 +1,5 @@
 // Decode at several contexts, against the bytes of keys and values; prefill, against multiply-adds.
+// TinyLlama-1.1B's heads and others on the CPU; Llama-2-7B's and Llama-3-8B's on a GPU.
 // Runs rotate over the layers of one pool whose pages are dealt out at random, as a server's are.
 #include <algorithm>
 #include <cmath>
@@ -25,7 +26,7 @@ struct Case {
   int32_t kv_tokens;
 };
 
-const Case kCases[] = {
+const Case kCpuCases[] = {
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 128},
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 512},
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 2000},
@@ -37,9 +38,22 @@ const Case kCases[] = {
     {"prefill 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 512, 512},
     {"chunk of 64, 32/4 heads of 64", 32, 4, 64, DType::kBF16, 1, 64, 2000},
 };
+const Case kGpuCases[] = {
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 1, 2048},
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 8, 1, 2048},
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 512},
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 2048},
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 128, 1, 512},
+    {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 8, 1, 2048},
+    {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 32, 1, 2048},
+    {"prefill 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 2048, 2048},
+    {"prefill 32/8 heads of 128", 32, 8, 128, DType::kBF16, 1, 2048, 2048},
+    {"chunk of 512, 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 512, 2048},
+};
 constexpr int32_t kPageTokens = 16;
 
 void RunCase(const Case& c, OpBench& bench) {
+  Stream& stream = bench.stream();
   const int64_t kv_bytes = int64_t{2} * c.num_sequences * c.kv_tokens * c.num_kv_heads *
                            c.head_dim * DTypeBytes(c.dtype);
   const KvLayout layout{.num_layers = static_cast<int32_t>(bench.num_copies(kv_bytes)),
@@ -53,48 +67,65 @@ void RunCase(const Case& c, OpBench& bench) {
   Random random(1);
   for (size_t i = pages.size(); i > 1; --i) std::swap(pages[i - 1], pages[random.Below(i)]);
   const Buffer pool =
-      BenchBuffer(c.dtype, static_cast<int64_t>(pages.size()) * layout.PageElements());
+      BenchBuffer(c.dtype, static_cast<int64_t>(pages.size()) * layout.PageElements(), stream);
 
   const int64_t num_rows = int64_t{c.num_sequences} * c.num_rows;
   const int64_t row = int64_t{c.num_heads} * c.head_dim;
-  const Buffer q = BenchBuffer(DType::kF32, num_rows * row);
-  Buffer out(num_rows * row * 4);
+  const Buffer q = BenchBuffer(DType::kF32, num_rows * row, stream);
+  Buffer out(num_rows * row * 4, stream.device);
   std::vector<int32_t> page_begin, row_begin, kv_tokens(c.num_sequences, c.kv_tokens);
   for (int32_t s = 0; s <= c.num_sequences; ++s) {
     page_begin.push_back(s * sequence_pages);
     row_begin.push_back(s * c.num_rows);
   }
+  const Buffer device_pages = BenchArray(pages, stream);
+  const Buffer device_page_begin = BenchArray(page_begin, stream);
+  const Buffer device_row_begin = BenchArray(row_begin, stream);
+  const Buffer device_kv_tokens = BenchArray(kv_tokens, stream);
+  Buffer scratch(
+      AttentionScratchBytes(layout, c.num_heads, c.num_sequences, c.kv_tokens, stream.device),
+      stream.device);
   AttentionArgs args{.layout = layout,
                      .pool = pool.data(),
-                     .pages = pages.data(),
-                     .page_begin = page_begin.data(),
-                     .row_begin = row_begin.data(),
-                     .kv_tokens = kv_tokens.data(),
+                     .pages = device_pages.as<int32_t>(),
+                     .page_begin = device_page_begin.as<int32_t>(),
+                     .row_begin = device_row_begin.as<int32_t>(),
+                     .kv_tokens = device_kv_tokens.as<int32_t>(),
                      .num_sequences = c.num_sequences,
                      .num_heads = c.num_heads,
                      .q = q.as<float>(),
                      .q_stride = row,
                      .out = out.data(),
                      .out_dtype = c.dtype,
-                     .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim))};
+                     .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+                     .rows_max = static_cast<int32_t>(num_rows),
+                     .sequence_rows_max = c.num_rows,
+                     .kv_tokens_max = c.kv_tokens,
+                     .scratch = scratch.as<float>()};
   // Pairs of a query and a key that it sees: multiplied once with q and once with p.
   const double seen = c.kv_tokens - 0.5 * (c.num_rows - 1);
   const OpBenchWork work{
       .bytes = static_cast<double>(kv_bytes),
       .flops = 4.0 * static_cast<double>(num_rows) * c.num_heads * c.head_dim * seen,
-      .dtype = c.dtype};
+      .dtype = c.dtype,
+      .num_copies = layout.num_layers,
+      .labels = {.rows = num_rows}};
   bench.Add(std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " +
                 std::to_string(c.kv_tokens) + ", " + std::string(DTypeName(c.dtype)),
             work, [&](int64_t run) {
               args.layer = static_cast<int32_t>(run % layout.num_layers);
-              Attention(args, bench.stream());
+              Attention(args, stream);
             });
 }
 
 }  // namespace
 
 void BenchAttention(OpBench& bench) {
-  for (const Case& c : kCases) RunCase(c, bench);
+  if (bench.is_cpu()) {
+    for (const Case& c : kCpuCases) RunCase(c, bench);
+  } else {
+    for (const Case& c : kGpuCases) RunCase(c, bench);
+  }
 }
 
 }  // namespace graft

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
+
+#include "kernels/common/bench_data.h"
+#include "kernels/common/test_util.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -14,7 +19,7 @@ TEST(BenchTest, PeaksAreMeasuredForEveryDType) {
   Stream stream{.device = {}, .cpu_threads = &threads};
   MachinePeaks peaks(int64_t{64} << 20, stream);
   for (int i = 0; i < 3; ++i) {  // past the end of the memory and around
-    EXPECT_GT(peaks.MeasureReadGbytesPerSecond(), 0.01);
+    EXPECT_GT(peaks.MeasureGbytesPerSecond(), 0.01);
   }
   EXPECT_GT(peaks.MeasureGflops(DType::kF32), 0.01);
   EXPECT_GT(peaks.MeasureGflops(DType::kBF16), 0.01);
@@ -40,6 +45,47 @@ TEST(BenchTest, RowsCarryWhatWasMeasured) {
   EXPECT_GT(rows[0].peak_gbytes_per_s, 0.0);
   EXPECT_GT(rows[0].peak_gflops, 0.0);
   EXPECT_GT(rows[0].share_of_peak, 0.0);
+}
+
+TEST(BenchTest, AGpusRunsAreTimedTogether) {
+  testing::ForFirstGpu([](Stream& stream) {
+    OpBench bench(stream, kQuick);
+    Buffer counts(64 * 4, stream.device);
+    const Buffer source = BenchArray(std::vector<float>(64, 1.0f), stream);
+    for (const bool can_capture : {true, false}) {
+      std::set<int64_t> copies;
+      bench.Add("copy", {.bytes = 8, .num_copies = 64, .can_capture = can_capture},
+                [&](int64_t run) {
+                  copies.insert(run % 64);
+                  CopyOnDevice(counts.as<float>() + run % 64, source.data(), 4, stream);
+                });
+      EXPECT_GE(copies.size(), can_capture ? 64u : 2u);
+    }
+    std::vector<float> written(64);
+    CopyFromDevice(written.data(), counts.data(), 64 * 4, stream);
+    Synchronize(stream);
+    EXPECT_EQ(written, std::vector<float>(64, 1.0f));
+    const std::vector<OpBenchRow> rows = bench.TakeRows();
+    ASSERT_EQ(rows.size(), 2u);
+    for (const OpBenchRow& row : rows) {
+      EXPECT_GT(row.median_us, 0.0);
+      EXPECT_LT(row.median_us, 1e4);
+      EXPECT_GT(row.peak_gbytes_per_s, 100.0);
+    }
+    MachinePeaks peaks(0, stream);
+    EXPECT_GT(peaks.MeasureGflops(DType::kBF16), 1000.0);
+    EXPECT_EQ(peaks.MeasureGflops(DType::kF32), 0.0);
+  });
+}
+
+TEST(BenchTest, BuffersAreFilledToTheEnd) {
+  ThreadPool threads(2);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const Buffer buffer = BenchBuffer(DType::kF32, 10007, stream);
+  for (int64_t i = 0; i < 10007; ++i) {
+    const float expected = static_cast<float>(i * 7919 % 1009) / 1009.0f - 0.5f;
+    ASSERT_EQ(buffer.as<float>()[i], expected) << "element " << i;
+  }
 }
 
 TEST(BenchTest, CopiesReachPastTheCache) {

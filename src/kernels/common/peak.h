@@ -1,7 +1,8 @@
 // What this machine can do, measured: the roofs under which `graft bench ops` puts every kernel.
-// The reading loop and the multiply-add loops are the fastest we know for the active instruction
-// set; one call takes about a millisecond, so that a bench can repeat it between its own runs (a
-// shared host's bandwidth drifts by a factor of two within minutes).
+// On the CPU the reading loop and the multiply-add loops are the fastest we know for the active
+// instruction set; one call takes about a millisecond, so that a bench can repeat it between its
+// own runs (a shared host's bandwidth drifts by a factor of two within minutes). On a GPU they are
+// a large copy and a large product of our own, measured once. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,30 @@ namespace graft {
 
 class MachinePeaks {
  public:
-  // `memory_bytes` are allocated and read in turns; several times the last-level cache.
+  // On the CPU `memory_bytes` are allocated and read in turns; several times the last-level cache.
   MachinePeaks(int64_t memory_bytes, Stream& stream);
 
-  // All threads, each reading its share of the next stretch of the memory front to back.
-  double MeasureReadGbytesPerSecond();
-  // All threads, multiply-adds (two operations) on registers alone, in fp32 or on bf16 pairs.
+  // CPU: all threads, each reading its share of the next stretch of the memory front to back.
+  // GPU: MeasureCopyGbytesPerSecond.
+  double MeasureGbytesPerSecond();
+  // CPU: all threads, multiply-adds (two operations) on registers alone, in fp32 or on bf16 pairs.
+  // GPU: a product of 8192 x 8192 bf16 matrices; 0 for other dtypes.
   double MeasureGflops(DType dtype);
 
  private:
+  double ReadGbytesPerSecond();
+  double MultiplyAddGflops(DType dtype);
+
   Buffer memory_;
   int64_t position_ = 0;
   Stream& stream_;
+  double gpu_gbytes_per_s_ = 0.0;  // once measured
+  double gpu_gflops_ = 0.0;
 };
+
+// GB/s of a large copy within the device's memory, bytes read and bytes written: the bandwidth that
+// floors are reckoned with on a GPU. The median of some.
+double MeasureCopyGbytesPerSecond(const Stream& stream);
 
 // What one compiled copy runs on one thread.
 struct PeakArgs {

@@ -1,6 +1,6 @@
 // Gemm on a GPU: the projections of Llama-2 7B, a step's GEMMs in one graph as decoding runs them,
-// prefill, and how fast weights come from the host. Arguments: nothing for all of it, or
-// "tiles" for every tile of Hopper's kernel too.
+// prefill, LoRA beside them, and how fast weights come from the host. Arguments: nothing for all of
+// it, "lora" for LoRA alone, or "tiles" for every tile of Hopper's kernel too.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
+#include "kernels/lora/lora.h"
 
 namespace graft {
 namespace {
@@ -158,6 +159,109 @@ void BenchStep(Model& model, int64_t m, Stream& stream) {
               100.0 * bytes / cuda_bench::kBytesPerSecond * 1e6 / us);
 }
 
+// Adapters of rank 16 for all layers' copies of one projection, and a batch's segments.
+struct Adapters {
+  Adapters(const Shape& of, const std::vector<int64_t>& slices, int num_slots,
+           const std::vector<LoraSegment>& batch, Stream& stream)
+      : shape(of), slice_n(slices), num_segments(static_cast<int32_t>(batch.size())) {
+    const auto num_slices = static_cast<int64_t>(slices.size());
+    const int64_t slot_elements = kRank * (num_slices * shape.k + shape.n);
+    bytes = num_slots * slot_elements * 2;
+    weights = Buffer(kLayers * bytes, stream.device);
+    FillRandomRows(7, 0.02f, DType::kBF16, kLayers * num_slots, slot_elements, slot_elements,
+                   weights.data(), stream);
+    rows = Buffer(kLayers * num_slots * num_slices * 2 * kRank * 8, stream.device);
+    std::vector<const void*> row_table;
+    std::vector<LoraMatrix> matrix_table;
+    auto* next = weights.as<uint16_t>();
+    for (int64_t i = 0; i < int64_t{kLayers} * num_slots; ++i) {
+      for (const int64_t n : slices) {
+        const auto* const* table = rows.as<const void*>() + row_table.size();
+        matrix_table.push_back(
+            {.a_rows = table, .b_rows = table + kRank, .rank = kRank, .scale = 2.0f});
+        for (int rank = 0; rank < kRank; ++rank, next += shape.k) row_table.push_back(next);
+        for (int rank = 0; rank < kRank; ++rank, next += n) row_table.push_back(next);
+      }
+    }
+    matrices =
+        Buffer(static_cast<int64_t>(matrix_table.size() * sizeof(LoraMatrix)), stream.device);
+    segments = Buffer(static_cast<int64_t>(batch.size() * sizeof(LoraSegment)), stream.device);
+    h = Buffer(LoraScratchFloats(stream.device, num_slices * kRowsMax, kRank) * 4, stream.device);
+    layer_matrices = num_slots * num_slices;
+    CUDA_CHECK(
+        cudaMemcpy(rows.data(), row_table.data(), row_table.size() * 8, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(matrices.data(), matrix_table.data(),
+                          matrix_table.size() * sizeof(LoraMatrix), cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(segments.data(), batch.data(), batch.size() * sizeof(LoraSegment),
+                          cudaMemcpyHostToDevice));
+  }
+
+  LoraArgs Args(int layer, const GemmArgs& gemm) {
+    LoraArgs args{.dtype = DType::kBF16,
+                  .segments = segments.as<LoraSegment>(),
+                  .num_segments = num_segments,
+                  .matrices = matrices.as<LoraMatrix>() + layer * layer_matrices,
+                  .matrices_stride = static_cast<int64_t>(slice_n.size()),
+                  .num_slices = static_cast<int32_t>(slice_n.size()),
+                  .x = gemm.x,
+                  .x_stride = gemm.x_stride,
+                  .k = shape.k,
+                  .h = h.as<float>(),
+                  .h_stride = kRank,
+                  .num_rows = static_cast<int32_t>(gemm.m),
+                  .y = gemm.y,
+                  .y_stride = gemm.y_stride};
+    int64_t column = 0;
+    for (size_t i = 0; i < slice_n.size(); ++i) {
+      args.slice_begin[i] = column;
+      args.slice_n[i] = slice_n[i];
+      column += slice_n[i];
+    }
+    return args;
+  }
+
+  static constexpr int32_t kRank = 16;
+  Shape shape;
+  std::vector<int64_t> slice_n;
+  int32_t num_segments;
+  int64_t layer_matrices = 0;
+  int64_t bytes = 0;  // of a layer
+  Buffer weights, rows, matrices, segments, h;
+};
+
+// A batch of m rows over num_slots adapters, in segments of rows_per_segment.
+void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Stream& stream) {
+  std::vector<LoraSegment> batch;
+  for (int32_t row = 0; row < m; row += rows_per_segment) {
+    batch.push_back({row, row + rows_per_segment, static_cast<int32_t>(row * num_slots / m)});
+  }
+  const std::vector<int64_t> slices[] = {{4096, 4096, 4096}, {4096}, {11008, 11008}, {4096}};
+  for (const Shape& shape : kShapes) {
+    const auto idx = static_cast<size_t>(&shape - kShapes);
+    Adapters adapters(shape, slices[idx], num_slots, batch, stream);
+    Synchronize(stream);
+    const auto time = [&](bool shrinks, bool multiplies, bool fused, bool expands) {
+      return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
+        GemmArgs gemm = model.Args(model.weights[idx][static_cast<size_t>(layer)], m);
+        const LoraArgs lora = adapters.Args(layer, gemm);
+        if (fused) gemm.lora = &lora;
+        if (shrinks) LoraShrink(lora, stream);
+        if (multiplies) Gemm(gemm, stream);
+        if (expands) LoraExpand(lora, stream);
+      });
+    };
+    const double plain = time(false, true, false, false);
+    const double fused = time(true, true, true, false);
+    const double bytes_us = static_cast<double>(adapters.bytes) / cuda_bench::kBytesPerSecond * 1e6;
+    std::printf(
+        "lora %-8s m %4lld, %2d adapters: plain %7.2f, fused %+6.2f (%4.1f%%; its bytes %5.2f), "
+        "fused without shrink %+6.2f, shrink alone %5.2f, three kernels %+6.2f us\n",
+        shape.name, static_cast<long long>(m), num_slots, plain, fused - plain,
+        100.0 * (fused / plain - 1.0), bytes_us, time(false, true, true, false) - plain,
+        time(true, false, false, false), time(true, true, false, true) - plain);
+  }
+}
+
 void BenchUpload(Stream& stream) {
   constexpr int64_t kN = 22016, kK = 4096;
   std::vector<uint16_t> source(static_cast<size_t>(kN * kK), uint16_t{0x3f80});
@@ -177,7 +281,7 @@ void BenchUpload(Stream& stream) {
   }
 }
 
-int Main(bool all_tiles) {
+int Main(bool all_tiles, bool lora_alone) {
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -185,8 +289,12 @@ int Main(bool all_tiles) {
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  BenchUpload(stream);
+  if (!lora_alone) BenchUpload(stream);
   Model model(stream);
+  BenchLora(model, 32, 32, 1, stream);
+  BenchLora(model, 32, 1, 32, stream);
+  BenchLora(model, 2048, 4, 64, stream);
+  if (lora_alone) return 0;
   for (const int64_t m : {1, 33, 100, 500}) {
     for (const auto& weights : model.weights) Check(model, weights[0], m, stream);
   }
@@ -203,5 +311,6 @@ int Main(bool all_tiles) {
 }  // namespace graft
 
 int main(int argc, char** argv) {
-  return graft::Main(argc > 1 && std::strcmp(argv[1], "tiles") == 0);
+  const auto asks = [&](const char* what) { return argc > 1 && std::strcmp(argv[1], what) == 0; };
+  return graft::Main(asks("tiles"), asks("lora"));
 }

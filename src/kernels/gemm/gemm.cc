@@ -8,6 +8,7 @@
 #include "kernels/common/cpu_isa.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
+#include "kernels/lora/lora.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -181,6 +182,9 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.x != nullptr && args.y != nullptr);
   CHECK(args.m == 1 || args.x_stride >= state.k) << args.x_stride << " < " << state.k;
   CHECK(args.m == 1 || args.y_stride >= state.n) << args.y_stride << " < " << state.n;
+  CHECK(args.lora == nullptr || (args.lora->num_rows == args.m && args.lora->y == args.y &&
+                                 args.lora->y_stride == args.y_stride))
+      << "LoRA of another y";
 
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
@@ -207,6 +211,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     slice.gemm.y = args.y + begin * args.y_stride;
     GemmCpu(slice, stream);
   }
+  if (args.lora != nullptr) LoraExpand(*args.lora, stream);
 }
 
 }  // namespace graft

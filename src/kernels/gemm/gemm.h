@@ -11,6 +11,8 @@
 
 namespace graft {
 
+struct LoraArgs;  // kernels/lora/lora.h
+
 // A weight in the layout that the kernels of this machine want. Immutable after Pack; any thread.
 class GemmWeight {
  public:
@@ -56,6 +58,9 @@ struct GemmArgs {
   // x is fp32 whatever weight.dtype() is. CPU only. Beside bf16 weights it enters the products as
   // it is or, where vdpbf16ps multiplies, refined bf16: bf16 plus the larger half of its errors.
   bool x_is_fp32 = false;
+  // Adds LoraExpand(*lora) too: of these rows and this y, after LoraShrink(*lora). Where weight and
+  // adapters are bf16 Hopper does so in the same kernel: y's sums begin with LoRA's terms.
+  const LoraArgs* lora = nullptr;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);

@@ -6,6 +6,7 @@
 
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
+#include "kernels/lora/lora.h"
 
 namespace graft {
 namespace {
@@ -78,9 +79,18 @@ void GemmFma(const GemmCudaArgs& args, Stream& stream) {
 }
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
-  if (args.dtype == DType::kF32) return GemmFma(args, stream);
-  if (!IsHopper(stream.device)) return GemmMma(args, stream);
-  GemmHopper(args, ChooseHopperGemmTile(args.gemm.m, args.n, args.k, stream.device), stream);
+  const LoraArgs* const lora = args.gemm.lora;
+  const bool on_hopper = args.dtype != DType::kF32 && IsHopper(stream.device);
+  GemmCudaArgs product = args;
+  if (lora != nullptr && !(on_hopper && HopperGemmTakesLora(args))) product.gemm.lora = nullptr;
+  if (on_hopper) {
+    GemmHopper(product, ChooseHopperGemmTile(args.gemm.m, args.n, args.k, stream.device), stream);
+  } else if (args.dtype == DType::kF32) {
+    GemmFma(product, stream);
+  } else {
+    GemmMma(product, stream);
+  }
+  if (lora != product.gemm.lora) LoraExpand(*lora, stream);
 }
 
 }  // namespace graft

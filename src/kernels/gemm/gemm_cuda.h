@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/lora/lora.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -28,7 +29,8 @@ constexpr int64_t GemmCudaStride(int64_t k) { return (k + 7) / 8 * 8; }
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
 
-// What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone.
+// What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone. The
+// first two leave gemm.lora alone; Hopper's adds it where it can.
 void GemmFma(const GemmCudaArgs& args, Stream& stream);
 void GemmMma(const GemmCudaArgs& args, Stream& stream);
 
@@ -43,6 +45,10 @@ struct GemmTile {
   bool operator==(const GemmTile&) const = default;
 };
 std::vector<GemmTile> HopperGemmTiles();
+// Whether Hopper's kernel adds args.gemm.lora itself.
+inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
+  return args.dtype == DType::kBF16 && args.gemm.lora->dtype == DType::kBF16;
+}
 GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& device);
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max = std::numeric_limits<int>::max());

@@ -14,6 +14,9 @@ namespace {
 // Where x takes next to no room, a ring of this size streams W faster than one as large as can be.
 constexpr int kThinRowsMax = 8;
 constexpr int kThinSharedBytes = 150 << 10;
+// What LoRA's ring may borrow of W's where a block has one tile. All of a batch's adapters at once
+// would be fastest alone, but W's copies should be under way too.
+constexpr int kLoraBorrowedBytes = 64 << 10;
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
@@ -63,6 +66,78 @@ DeviceLimits LimitsOf(const Device& device) {
   return limits;
 }
 
+bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+GemmLoraArgs LoraOf(const GemmArgs& gemm) {
+  GemmLoraArgs out;
+  out.lora = *gemm.lora;
+  out.vectors = true;
+  for (int32_t s = 0; s < out.lora.num_slices; ++s) {
+    out.vectors &= out.lora.slice_begin[s] % 8 == 0 && out.lora.slice_n[s] % 8 == 0;
+  }
+  out.h_vectors = IsOnBorder(out.lora.h) && out.lora.h_stride % 4 == 0;
+  return out;
+}
+
+// How a block's shared memory is divided.
+struct SharedPlan {
+  int num_stages = 0;
+  int num_free_stages = 0;  // see HopperLoraGemmArgs
+  int num_lora_stages_log2 = 0;
+  int bytes = 0;
+};
+
+// The ring of x and W, after `bytes` of other things.
+template <typename Shape>
+void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& plan) {
+  const int stage_bytes = Shape::kBoxes * (args.x_box_bytes + Shape::kWBoxBytes);
+  const int ring_bytes_max = shared_bytes_max - plan.bytes;
+  const int ring_bytes = args.m <= kThinRowsMax
+                             ? std::min(ring_bytes_max, kThinSharedBytes - kGemmBarrierBytes)
+                             : ring_bytes_max;
+  plan.num_stages = std::min(ring_bytes / stage_bytes, kGemmStagesMax);
+  plan.num_free_stages = plan.num_stages;
+  plan.bytes += plan.num_stages * stage_bytes;
+}
+
+// LoRA's ring: as many stages as can be used, in W's until it has done its work; where blocks go on
+// to other tiles, in what W's leaves over.
+template <typename Shape>
+SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one_tile,
+                      int shared_bytes_max) {
+  SharedPlan plan;
+  plan.bytes = kGemmBarrierBytes + Shape::kStagingBytes;
+  if constexpr (Shape::kLora) {
+    constexpr int kStageBytes = Shape::Lora::kStageBytes;
+    constexpr int kBorrowBytes = Shape::kBoxes * Shape::kWBoxBytes;
+    plan.bytes += Shape::Lora::kTableBytes;
+    int log2 = Shape::Lora::kLoadersLog2;
+    if (one_tile && Shape::kBlocks == 1) {
+      PlanStages<Shape>(args, shared_bytes_max, plan);
+      const int64_t items =
+          std::min<int64_t>(lora->num_segments, Shape::kRows) * CeilDiv(lora->h_stride, 16);
+      const int borrowed_bytes = std::min(kLoraBorrowedBytes, (plan.num_stages - 2) * kBorrowBytes);
+      while (log2 < kLoraStagesMaxLog2 && 1 << log2 < items &&
+             kStageBytes << (log2 + 1) <= borrowed_bytes) {
+        ++log2;
+      }
+      plan.num_free_stages -= static_cast<int>(CeilDiv(kStageBytes << log2, kBorrowBytes));
+    } else {
+      plan.bytes += kStageBytes << log2;
+      PlanStages<Shape>(args, shared_bytes_max, plan);
+      for (; log2 < kLoraStagesMaxLog2 && plan.bytes + (kStageBytes << log2) <= shared_bytes_max;
+           ++log2) {
+        plan.bytes += kStageBytes << log2;
+      }
+    }
+    plan.num_lora_stages_log2 = log2;
+    CHECK_GE(plan.num_free_stages, 1);
+  } else {
+    PlanStages<Shape>(args, shared_bytes_max, plan);
+  }
+  return plan;
+}
+
 template <typename Shape>
 void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const DeviceLimits limits = LimitsOf(stream.device);
@@ -73,7 +148,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   }();
   static_cast<void>(allowed);
   const GemmArgs& gemm = args.gemm;
-  HopperGemmArgs out = {};
+  typename Shape::Args out = {};
   out.y = gemm.y;
   out.y_stride = gemm.y_stride;
   out.bias = gemm.bias;
@@ -87,11 +162,17 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.num_column_tiles = static_cast<int>(CeilDiv(args.n, Shape::kColumns));
   const int box_rows = static_cast<int>(std::min<int64_t>(Shape::kRows, CeilDiv(gemm.m, 8) * 8));
   out.x_box_bytes = box_rows * 128;
-  const int stage_bytes = Shape::kBoxes * (out.x_box_bytes + Shape::kWBoxBytes);
-  const int shared_bytes = gemm.m <= kThinRowsMax ? kThinSharedBytes : limits.shared_bytes;
-  const int ring_bytes =
-      std::min(shared_bytes, shared_bytes_max) - kGemmBarrierBytes - Shape::kStagingBytes;
-  out.num_stages = std::min(ring_bytes / stage_bytes, kGemmStagesMax);
+  const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
+                        CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
+  const int64_t clusters = std::min<int64_t>(items, limits.num_processors / Shape::kBlocks);
+  const SharedPlan plan = PlanShared<Shape>(out, gemm.lora, !Shape::kCopyX && items == clusters,
+                                            std::min(limits.shared_bytes, shared_bytes_max));
+  out.num_stages = plan.num_stages;
+  if constexpr (Shape::kLora) {
+    out.num_free_stages = plan.num_free_stages;
+    out.lora = LoraOf(gemm);
+    out.lora.num_stages_log2 = plan.num_lora_stages_log2;
+  }
   out.accumulate = gemm.accumulate;
   out.pairs = reinterpret_cast<uintptr_t>(gemm.y) % 8 == 0 && args.n % 2 == 0 &&
               (gemm.m == 1 || gemm.y_stride % 2 == 0);
@@ -108,19 +189,14 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   }
   const int w_rows = Shape::kShareW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
   const CUtensorMap w_map = MakeMap(args.w, args.dtype, args.n, args.k, args.w_stride, w_rows);
-  const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
-                        CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
-  const int64_t clusters = std::min<int64_t>(items, limits.num_processors / Shape::kBlocks);
-  LaunchKernel(
-      HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
-      dim3(Shape::kThreads),
-      static_cast<size_t>(kGemmBarrierBytes + Shape::kStagingBytes + out.num_stages * stage_bytes),
-      CudaStreamOf(stream), out, x_map, w_map);
+  LaunchKernel(HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
+               dim3(Shape::kThreads), static_cast<size_t>(plan.bytes), CudaStreamOf(stream), out,
+               x_map, w_map);
 }
 
 struct Variant {
   GemmTile tile;
-  void (*launch[2])(const GemmCudaArgs&, int, Stream&);  // bf16, fp16
+  void (*launch[3])(const GemmCudaArgs&, int, Stream&);  // bf16, fp16, bf16 with LoRA
 };
 
 template <int kGroups, int kColumns, int kBoxes, int kBlocks>
@@ -128,8 +204,13 @@ constexpr Variant MakeVariant() {
   constexpr bool kShareW = kBlocks > 1;
   return {{kGroups, kColumns, kBoxes, kBlocks, kShareW},
           {Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
-           Launch<HopperGemmShape<DType::kF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>}};
+           Launch<HopperGemmShape<DType::kF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
+           Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW, false,
+                                  true>>}};
 }
+
+template <DType kType, bool kLora>
+using CopyingShape = HopperGemmShape<kType, 1, 32, 2, 1, false, true, kLora>;
 
 constexpr Variant kVariants[] = {
     // A few rows of x: fine steps of columns, so that a shape's tiles come out even.
@@ -207,22 +288,19 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& dev
 
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max) {
-  const bool is_fp16 = args.dtype == DType::kF16;
   const GemmArgs& gemm = args.gemm;
-  const bool copies =
-      reinterpret_cast<uintptr_t>(gemm.x) % 16 == 0 && (gemm.m == 1 || gemm.x_stride % 8 == 0);
+  const bool has_lora = gemm.lora != nullptr && gemm.lora->num_segments > 0;
+  CHECK(!has_lora || HopperGemmTakesLora(args)) << "LoRA beside " << DTypeName(args.dtype);
+  const int kind = has_lora ? 2 : args.dtype == DType::kF16 ? 1 : 0;
+  const bool copies = IsOnBorder(gemm.x) && (gemm.m == 1 || gemm.x_stride % 8 == 0);
   if (!copies) {
-    if (is_fp16) {
-      Launch<HopperGemmShape<DType::kF16, 1, 32, 2, 1, false, true>>(args, shared_bytes_max,
-                                                                     stream);
-    } else {
-      Launch<HopperGemmShape<DType::kBF16, 1, 32, 2, 1, false, true>>(args, shared_bytes_max,
-                                                                      stream);
-    }
-    return;
+    constexpr void (*kLaunch[])(const GemmCudaArgs&, int, Stream&) = {
+        Launch<CopyingShape<DType::kBF16, false>>, Launch<CopyingShape<DType::kF16, false>>,
+        Launch<CopyingShape<DType::kBF16, true>>};
+    return kLaunch[kind](args, shared_bytes_max, stream);
   }
   for (const Variant& variant : kVariants) {
-    if (variant.tile == tile) return variant.launch[is_fp16](args, shared_bytes_max, stream);
+    if (variant.tile == tile) return variant.launch[kind](args, shared_bytes_max, stream);
   }
   CHECK(false) << "no such tile";
 }

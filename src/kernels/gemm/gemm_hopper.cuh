@@ -5,9 +5,12 @@
 // chosen freely per call.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_hopper_lora.cuh"
 
 #if defined(GRAFT_HOPPER)
 #include "kernels/common/cuda_wgmma.cuh"
@@ -17,9 +20,10 @@ namespace graft {
 
 inline constexpr int kBoxColumns = 64;  // of two bytes: the width of a swizzled row
 inline constexpr int kGroupThreads = 128;
-inline constexpr int kGemmStagesMax = 48;
-// Shared memory before the ring: the barriers, and what aligning to 1 KiB may cost.
-inline constexpr int kGemmBarrierBytes = 2048;
+inline constexpr int kGemmStagesMax = 30;
+// Shared memory before the ring: the barriers, both of x and W and of LoRA.
+inline constexpr int kGemmBarrierBytes = 1024;
+static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes <= kGemmBarrierBytes);
 
 // Tiles of x rows visited before the next rows of W: what the second-level cache holds of x.
 inline constexpr int kGemmRowTilesPerVisit = 16;
@@ -44,11 +48,18 @@ struct HopperGemmArgs {
   bool reads_once;  // no tile of W is read twice
 };
 
+struct HopperLoraGemmArgs : HopperGemmArgs {
+  // Stages before those whose boxes of W LoRA's ring borrows until it has done its work; num_stages
+  // where it has room of its own.
+  int num_free_stages;
+  GemmLoraArgs lora;
+};
+
 // kGroups: warpgroups that multiply. kBoxes: boxes per operand and stage. kBlocks: thread blocks of
 // a cluster. They work on neighbouring tiles and share either x (the same rows, different columns
 // of y) or W (kShareW); each loads its part of the shared operand into all of them.
 template <DType kTypeOf, int kGroupsOf, int kColumnsOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
-          bool kCopyXOf = false>
+          bool kCopyXOf = false, bool kLoraOf = false>
 struct HopperGemmShape {
   static constexpr DType kType = kTypeOf;
   static constexpr int kGroups = kGroupsOf;
@@ -58,9 +69,13 @@ struct HopperGemmShape {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr bool kShareW = kShareWOf;
   static constexpr bool kCopyX = kCopyXOf;  // x is no operand for the copy engine
+  static constexpr bool kLora = kLoraOf;    // y's sums begin with LoRA's terms
+  using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
   // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
   static constexpr bool kMovesRegisters = kGroups > 1;
-  static constexpr int kThreads = kGroups * kGroupThreads + (kMovesRegisters ? kGroupThreads : 32);
+  using Lora = GemmLoraShape<kRows, kColumns>;
+  static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + Lora::kLoaders : 1;  // warps
+  static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
   // Large tiles go to y by way of shared memory, in whole cache lines: 16 rows of 32 columns a
   // warp.
@@ -81,13 +96,22 @@ struct HopperGemmRing {
   uint32_t staging;  // kStagingBytes
   uint32_t w;  // [stage][box][kWBoxBytes]. Where boxes of x are lower than kRows, products read on
                // into the next box or here: rows of y that nobody stores.
+  GemmLoraRing<typename Shape::Lora> lora;
 
-  __device__ HopperGemmRing(const HopperGemmArgs& args, const char* shared) {
-    full = (SharedAddress(shared) + 1023) / 1024 * 1024;
+  __device__ HopperGemmRing(const typename Shape::Args& args, char* shared) {
+    full = SharedAddress(shared);
     empty = full + kGemmStagesMax * 8;
-    x = full + 1024;
+    x = full + kGemmBarrierBytes;
     w = x + args.num_stages * Shape::kBoxes * args.x_box_bytes;
     staging = w + args.num_stages * Shape::kBoxes * Shape::kWBoxBytes;
+    if constexpr (Shape::kLora) {
+      const uint32_t table = staging + Shape::kStagingBytes;
+      lora.barriers = empty + kGemmStagesMax * 8;
+      lora.stages = args.num_free_stages < args.num_stages ? W(args.num_free_stages, 0)
+                                                           : table + Shape::Lora::kTableBytes;
+      lora.table = reinterpret_cast<GemmLoraTable<Shape::kRows>*>(shared + (table - full));
+      lora.num_stages_log2 = args.lora.num_stages_log2;
+    }
   }
 
   __device__ uint32_t Full(int stage) const { return full + stage * 8; }
@@ -157,7 +181,7 @@ struct HopperGemmWalk {
 
 template <typename Shape>
 struct HopperGemmProducer {
-  const HopperGemmArgs& args;
+  const typename Shape::Args& args;
   const CUtensorMap& x_map;
   const CUtensorMap& w_map;
   const HopperGemmRing<Shape>& ring;
@@ -204,18 +228,39 @@ struct HopperGemmProducer {
     PrefetchMap(w_map);
     HopperGemmWalk<Shape> walk(args);
     HopperGemmWalk<Shape> x_walk = walk;
-    for (; !walk.Done() && walk.lap == 0; walk.Next(args)) {
+    for (; CanStart(walk); walk.Next(args)) {
       BarrierExpect(ring.Full(walk.stage), bytes);
       LoadW(walk);
     }
     WaitForPrevious();
-    for (; !x_walk.Done() && x_walk.lap == 0; x_walk.Next(args)) LoadX(x_walk);
+    for (; CanStart(x_walk); x_walk.Next(args)) LoadX(x_walk);
     for (; !walk.Done(); walk.Next(args)) {
-      BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
+      if (walk.lap > 0) {
+        BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
+      } else if constexpr (Shape::kLora) {
+        BarrierWait(ring.lora.TableEmpty(), 0);
+      }
       BarrierExpect(ring.Full(walk.stage), bytes);
       LoadW(walk);
       LoadX(walk);
     }
+  }
+
+  // The stage is nobody's yet.
+  __device__ bool CanStart(const HopperGemmWalk<Shape>& walk) const {
+    if constexpr (Shape::kLora) {
+      if (walk.stage >= args.num_free_stages) return false;
+    }
+    return !walk.Done() && walk.lap == 0;
+  }
+
+  // One of the warps that load what LoRA adds.
+  __device__ void RunLora(int loader_idx) const {
+    GemmLoraLoader<typename Shape::Lora> loader(args.lora, ring.lora, loader_idx);
+    for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
+      loader.LoadTile(walk.row_tile * Shape::kRows, walk.column_tile * Shape::kColumns);
+    }
+    WaitForAllCopies();
   }
 
   // A warp, where the copy engine cannot read x: odd strides and addresses.
@@ -259,9 +304,13 @@ struct HopperGemmProducer {
   }
 };
 
+struct NoLora {
+  __device__ NoLora(const auto& /*args*/, const auto& /*ring*/) {}
+};
+
 template <typename Shape>
 struct HopperGemmConsumer {
-  const HopperGemmArgs& args;
+  const typename Shape::Args& args;
   const HopperGemmRing<Shape>& ring;
   static constexpr int kSums = Shape::kColumns / 2;
 
@@ -278,23 +327,22 @@ struct HopperGemmConsumer {
   __device__ void Run() const {
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
     WaitForPrevious();
+    std::conditional_t<Shape::kLora, GemmLoraAdder<typename Shape::Lora>, NoLora> lora(args, ring);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       float sum[kSums];
       int before = 0;
+      if constexpr (Shape::kLora) {
+        lora.Add(walk.row_tile * Shape::kRows, sum);
+        // The first products stand alone: what is in the sums before them is no product's.
+        MultiplyStage(walk, group, 1, sum);
+        WgmmaWait<0>();
+        WgmmaKeep(sum);
+        before = walk.stage;
+        walk.NextStage(args);
+        walk.step = 1;
+      }
       for (; walk.step < args.num_steps; ++walk.step) {
-        BarrierWait(ring.Full(walk.stage), walk.lap & 1);
-        WgmmaFence();
-#pragma unroll
-        for (int box = 0; box < Shape::kBoxes; ++box) {
-          const uint64_t x = WgmmaOperand(ring.X(args, walk.stage, box) + group * 64 * 128);
-          const uint64_t w = WgmmaOperand(ring.W(walk.stage, box));
-#pragma unroll
-          for (int i = 0; i < kBoxColumns / 16; ++i) {
-            Wgmma<Shape::kType, Shape::kColumns>::Multiply(x + 2 * i, w + 2 * i,
-                                                           walk.step | box | i, sum);
-          }
-        }
-        WgmmaCommit();
+        MultiplyStage(walk, group, Shape::kLora ? 1 : walk.step, sum);
         WgmmaWait<1>();
         if (walk.step > 0) Release(before);
         before = walk.stage;
@@ -313,6 +361,23 @@ struct HopperGemmConsumer {
       }
       Store(walk, row, sum);
     }
+  }
+
+  // Starts the products of a stage; `add` 0 forgets what is in the sums.
+  __device__ __forceinline__ void MultiplyStage(const HopperGemmWalk<Shape>& walk, int group,
+                                                int add, float (&sum)[kSums]) const {
+    BarrierWait(ring.Full(walk.stage), walk.lap & 1);
+    WgmmaFence();
+#pragma unroll
+    for (int box = 0; box < Shape::kBoxes; ++box) {
+      const uint64_t x = WgmmaOperand(ring.X(args, walk.stage, box) + group * 64 * 128);
+      const uint64_t w = WgmmaOperand(ring.W(walk.stage, box));
+#pragma unroll
+      for (int i = 0; i < kBoxColumns / 16; ++i) {
+        Wgmma<Shape::kType, Shape::kColumns>::Multiply(x + 2 * i, w + 2 * i, add | box | i, sum);
+      }
+    }
+    WgmmaCommit();
   }
 
   __device__ void Store(const HopperGemmWalk<Shape>& walk, int first_row,
@@ -417,14 +482,14 @@ struct HopperGemmConsumer {
 
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape::kBlocks)
-    HopperGemm(const __grid_constant__ HopperGemmArgs args,
+    HopperGemm(const __grid_constant__ typename Shape::Args args,
                const __grid_constant__ CUtensorMap x_map,
                const __grid_constant__ CUtensorMap w_map) {
 #if defined(GRAFT_HOPPER)
   // The next kernel's blocks come as this one's leave: nothing but this one's tail would gain from
   // keeping them away.
   LetNextStart();
-  extern __shared__ char shared[];
+  extern __shared__ __align__(1024) char shared[];
   const HopperGemmRing<Shape> ring(args, shared);
   static_assert(kGemmStagesMax <= Shape::kThreads);
   if (static_cast<int>(threadIdx.x) < args.num_stages) {
@@ -432,6 +497,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
     BarrierInit(ring.Empty(threadIdx.x), Shape::kGroups * 4 * Shape::kBlocks);
     BarrierInitDone();
   }
+  if constexpr (Shape::kLora) ring.lora.Init();
   if constexpr (Shape::kBlocks > 1) {
     ClusterSync();
   } else {
@@ -440,9 +506,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
   if (threadIdx.x >= Shape::kGroups * kGroupThreads) {
     if constexpr (Shape::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     const HopperGemmProducer<Shape> producer{args, x_map, w_map, ring};
+    const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * kGroupThreads;
+    if constexpr (Shape::kLora) {
+      const int loader = thread / 32 - 1;
+      if (loader >= 0 && loader < Shape::Lora::kLoaders) producer.RunLora(loader);
+    }
     if constexpr (Shape::kCopyX) {
-      producer.RunCopyingX();
-    } else if (threadIdx.x == Shape::kGroups * kGroupThreads) {
+      if (thread < 32) producer.RunCopyingX();
+    } else if (thread == 0) {
       producer.Run();
     }
     __syncwarp();

@@ -22,25 +22,27 @@ void RunCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, OpBench& 
                         .page_tokens = kPageTokens,
                         .dtype = DType::kBF16};
   const auto num_pages = static_cast<int32_t>((num_copies * num_rows) / kPageTokens + num_rows);
-  Buffer pool = BenchBuffer(DType::kBF16, num_pages * layout.PageElements());
-  const Buffer kv = BenchBuffer(DType::kF32, num_copies * num_rows * row * 2);
+  Buffer pool = BenchBuffer(DType::kBF16, num_pages * layout.PageElements(), bench.stream());
+  const Buffer kv = BenchBuffer(DType::kF32, num_copies * num_rows * row * 2, bench.stream());
   Random random(1);
   std::vector<int32_t> pages(num_copies * num_rows), slots(pages.size());
   for (size_t i = 0; i < pages.size(); ++i) {
     pages[i] = static_cast<int32_t>(random.Below(num_pages));
     slots[i] = static_cast<int32_t>(random.Below(kPageTokens));
   }
+  const Buffer device_pages = BenchArray(pages, bench.stream());
+  const Buffer device_slots = BenchArray(slots, bench.stream());
   bench.Add(std::to_string(num_rows) + " rows, " + std::to_string(num_kv_heads) + " heads of " +
                 std::to_string(head_dim) + ", bf16",
-            {.bytes = static_cast<double>(bytes)}, [&](int64_t run) {
+            {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
               const int64_t copy = run % num_copies * num_rows;
               KvWrite({.layout = layout,
                        .pool = pool.data(),
                        .k = kv.as<float>() + copy * row * 2,
                        .v = kv.as<float>() + copy * row * 2 + row,
                        .row_stride = row * 2,
-                       .row_page = pages.data() + copy,
-                       .row_slot = slots.data() + copy,
+                       .row_page = device_pages.as<int32_t>() + copy,
+                       .row_slot = device_slots.as<int32_t>() + copy,
                        .num_rows = num_rows},
                       bench.stream());
             });
@@ -49,9 +51,13 @@ void RunCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, OpBench& 
 }  // namespace
 
 void BenchKvWrite(OpBench& bench) {
-  RunCase(8, 4, 64, bench);
-  RunCase(512, 4, 64, bench);
-  RunCase(512, 8, 128, bench);
+  if (bench.is_cpu()) {
+    RunCase(8, 4, 64, bench);
+    RunCase(512, 4, 64, bench);
+    RunCase(512, 8, 128, bench);
+  } else {
+    for (const int32_t rows : {1, 32, 2048}) RunCase(rows, 32, 128, bench);
+  }
 }
 
 }  // namespace graft

@@ -7,7 +7,6 @@ namespace graft {
 
 GRAFT_OP(LoraShrink, LoraArgs)
 GRAFT_OP(LoraExpand, LoraArgs)
-void LoraCuda(const LoraArgs& args, Stream& stream);
 
 namespace {
 
@@ -31,7 +30,7 @@ void CheckSegments(const LoraArgs& args) {
 }
 
 void CheckArgs(const LoraArgs& args, Stream& stream) {
-  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16) << DTypeName(args.dtype);
+  CHECK(args.dtype != DType::kF16 || !stream.device.is_cpu()) << DTypeName(args.dtype);
   CHECK(args.num_slices >= 1 && args.num_slices <= kLoraSlicesMax) << args.num_slices;
   CHECK_GE(args.num_segments, 0);
   CHECK(stream.device.is_cpu() || args.dtype == DType::kF32 || !args.x_is_fp32);
@@ -52,11 +51,8 @@ void LoraExpand(const LoraArgs& args, Stream& stream) {
 
 void Lora(const LoraArgs& args, Stream& stream) {
   CheckArgs(args, stream);
-  if constexpr (kHasCuda) {
-    if (!stream.device.is_cpu()) return LoraCuda(args, stream);
-  }
-  LoraShrinkCpu(args, stream);
-  LoraExpandCpu(args, stream);
+  LoraShrinkOnDevice(args, stream);
+  LoraExpandOnDevice(args, stream);
 }
 
 }  // namespace graft

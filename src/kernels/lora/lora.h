@@ -39,7 +39,7 @@ struct LoraSegment {
 // They and A and B may be read while earlier kernels of the stream still run: write them with
 // copies, or in a graph launched before.
 struct LoraArgs {
-  DType dtype = DType::kF32;              // of A, B and (see x_is_fp32) x: fp32 or bf16
+  DType dtype = DType::kF32;              // of A, B and (see x_is_fp32) x; fp16 on a GPU alone
   const LoraSegment* segments = nullptr;  // [num_segments]
   int32_t num_segments = 0;
   // Slice s of adapter slot a is matrices[a * matrices_stride + s].
@@ -71,8 +71,7 @@ inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_s
 void LoraShrink(const LoraArgs& args, Stream& stream);
 // y += scale * h B^T.
 void LoraExpand(const LoraArgs& args, Stream& stream);
-// Both, with the same bits; on Hopper one launch where that is faster, whose B is on its way while
-// A is multiplied.
+// Both.
 void Lora(const LoraArgs& args, Stream& stream);
 
 }  // namespace graft

@@ -1,13 +1,17 @@
-// y += x A B as Punica's Figures 8 and 9 measure it (h 4096, bf16): four popularity laws, batches
-// and ranks, against a loop over rows and against gathering the adapters into one padded batch.
-// Rank 16 at TinyLlama's shapes, distinct, is what decode does.
+// y += x A B as Punica's Figures 7 to 9 measure it (h 4096, bf16): four popularity laws, batches
+// and ranks, against a loop over rows and against gathering every row's adapter into one batch, as
+// index_select and bmm do. Then launches of a model's decode: TinyLlama-1.1B's on the CPU,
+// Llama-2-7B's on a GPU. Adapters rotate, and on a GPU x and y, too.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "kernels/common/bench_data.h"
 #include "kernels/common/bench_ops.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/lora/lora.h"
 
 namespace graft {
@@ -51,213 +55,290 @@ struct Shape {
   int32_t num_slices;
   int64_t k;
   int64_t n;  // of each slice
+
+  int64_t AdapterBytes(int32_t rank) const { return num_slices * rank * (k + n) * 2; }
+  int64_t y_stride() const { return num_slices * n; }
 };
 
-// Adapters of one rank that together are larger than the caches, taken in turns.
-class AdapterRing {
+// Where the matrices of adapters are that lie one behind the other from `values` on.
+class AdapterTables {
  public:
-  AdapterRing(const Shape& shape, int32_t rank, int64_t bytes_min)
-      : shape_(shape), rank_(rank), bytes_(shape.num_slices * rank * (shape.k + shape.n) * 2) {
-    count_ = (bytes_min + bytes_ - 1) / bytes_;
-    if (count_ < 64) count_ = 64;
-    storage_ = Buffer(count_ * bytes_);
-    auto* values = storage_.as<Bfloat16>();
-    for (int64_t i = 0; i < storage_.bytes() / 2; ++i) {
-      values[i] = FromFloat<Bfloat16>(static_cast<float>(i % 251) / 251.0f - 0.5f);
+  AdapterTables(const Shape& shape, int32_t rank, const Bfloat16* values, int64_t count,
+                const Stream& stream) {
+    std::vector<const void*> pointers;
+    for (int64_t i = 0; i < count * shape.num_slices; ++i) {
+      for (int32_t j = 0; j < rank; ++j, values += shape.k) pointers.push_back(values);
+      for (int32_t j = 0; j < rank; ++j, values += shape.n) pointers.push_back(values);
     }
-    pointers_.resize(count_ * shape.num_slices * 2 * rank);
-    matrices_.resize(count_ * shape.num_slices);
-    for (int64_t i = 0; i < count_; ++i) Place(i, values + i * bytes_ / 2);
+    pointers_ = BenchArray(pointers, stream);
+    const auto* rows = pointers_.as<const void*>();
+    std::vector<LoraMatrix> matrices;
+    for (int64_t i = 0; i < count * shape.num_slices; ++i, rows += 2 * rank) {
+      matrices.push_back({.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = 0.01f});
+    }
+    matrices_ = BenchArray(matrices, stream);
   }
 
-  const LoraMatrix* matrices() const { return matrices_.data(); }
-  int64_t count() const { return count_; }
-  int64_t bytes() const { return bytes_; }
-  const char* adapter(int64_t i) const { return storage_.as<char>() + i * bytes_; }
-  int32_t rank() const { return rank_; }
-  const Shape& shape() const { return shape_; }
+  const LoraMatrix* matrices() const { return matrices_.as<LoraMatrix>(); }
 
  private:
-  void Place(int64_t adapter, const Bfloat16* values) {
-    for (int32_t s = 0; s < shape_.num_slices; ++s) {
-      const int64_t index = adapter * shape_.num_slices + s;
-      const void** a = &pointers_[index * 2 * rank_];
-      for (int32_t j = 0; j < rank_; ++j, values += shape_.k) a[j] = values;
-      for (int32_t j = 0; j < rank_; ++j, values += shape_.n) a[rank_ + j] = values;
-      matrices_[index] = {.a_rows = a, .b_rows = a + rank_, .rank = rank_, .scale = 0.01f};
-    }
-  }
-
-  Shape shape_;
-  int32_t rank_;
-  int64_t bytes_;
-  int64_t count_ = 0;
-  Buffer storage_;
-  std::vector<const void*> pointers_;
-  std::vector<LoraMatrix> matrices_;
+  Buffer pointers_;
+  Buffer matrices_;
 };
 
-// One batch over a ring: rows grouped by adapter, the adapters of run i behind those of run i - 1.
+// What all batches of a shape and a rank share: adapters that together are larger than the caches,
+// taken in turns, and rows of x and y.
+class Operands {
+ public:
+  Operands(const Shape& shape, int32_t rank, int32_t rows_max, OpBench& bench)
+      : shape_(shape),
+        rank_(rank),
+        rotate_bytes_(bench.rotate_bytes()),
+        count_(std::max<int64_t>((rotate_bytes_ + adapter_bytes() - 1) / adapter_bytes(),
+                                 bench.is_cpu() ? 64 : 192)),
+        num_rows_(bench.is_cpu() ? rows_max : rotate_bytes_ / row_bytes() + 2 * rows_max),
+        adapters_(BenchBuffer(DType::kBF16, count_ * adapter_bytes() / 2, bench.stream())),
+        x_(BenchBuffer(DType::kBF16, num_rows_ * shape.k, bench.stream())),
+        y_(BenchBuffer(DType::kF32, num_rows_ * shape.y_stride(), bench.stream())),
+        tables_(shape, rank, adapters_.as<Bfloat16>(), count_, bench.stream()) {}
+
+  const Shape& shape() const { return shape_; }
+  int32_t rank() const { return rank_; }
+  int64_t adapter_bytes() const { return shape_.AdapterBytes(rank_); }
+  // x and y of one row; y is read and written.
+  int64_t row_bytes() const { return shape_.k * 2 + shape_.y_stride() * 4; }
+  int64_t rotate_bytes() const { return rotate_bytes_; }
+  int64_t count() const { return count_; }
+  const Buffer& adapters() const { return adapters_; }
+  const LoraMatrix* matrices() const { return tables_.matrices(); }
+
+  // `args` with rows of x and y: on the CPU, whose caches a step keeps them in, always the same.
+  LoraArgs WithRows(LoraArgs args, int64_t run) {
+    const bool is_cpu = adapters_.device().is_cpu();
+    const int64_t row = is_cpu ? 0 : run * args.num_rows % (num_rows_ - args.num_rows + 1);
+    args.x = x_.as<Bfloat16>() + row * shape_.k;
+    args.y = y_.as<float>() + row * shape_.y_stride();
+    return args;
+  }
+
+ private:
+  const Shape shape_;
+  const int32_t rank_;
+  const int64_t rotate_bytes_;
+  const int64_t count_;
+  const int64_t num_rows_;
+  Buffer adapters_;
+  Buffer x_, y_;
+  AdapterTables tables_;
+};
+
+// One batch: rows grouped by adapter, the adapters of run i behind those of run i - 1. What each
+// run reads from tables lies there beforehand, num_runs times: a GPU's launches are recorded.
 class Batch {
  public:
-  Batch(const AdapterRing& ring, const std::vector<int32_t>& rows_per_adapter)
-      : ring_(ring), num_adapters_(static_cast<int64_t>(rows_per_adapter.size())) {
-    const Shape& shape = ring.shape();
-    int32_t row = 0;
-    for (const int32_t rows : rows_per_adapter) {
-      segments_.push_back({row, row + rows, 0});
-      row += rows;
+  Batch(Operands& operands, const std::vector<int32_t>& rows_per_adapter, const Stream& stream)
+      : operands_(operands), num_adapters_(static_cast<int64_t>(rows_per_adapter.size())) {
+    int32_t num_rows = 0;
+    for (const int32_t rows : rows_per_adapter) num_rows += rows;
+    num_runs_ = operands.count() / num_adapters_;
+    if (!stream.device.is_cpu()) {
+      const int64_t run_bytes =
+          num_adapters_ * operands.adapter_bytes() + num_rows * operands.row_bytes();
+      num_runs_ = std::min(num_runs_, operands.rotate_bytes() / run_bytes + 2);
     }
-    x_ = Buffer(row * shape.k * 2);
-    h_ = Buffer(int64_t{shape.num_slices} * row * ring.rank() * 4);
-    y_ = Buffer(row * shape.num_slices * shape.n * 4);
+    PlaceTables(rows_per_adapter, stream);
+    const Shape& shape = operands.shape();
+    h_ = Buffer(LoraScratchFloats(stream.device, shape.num_slices * num_rows, operands.rank()) * 4,
+                stream.device);
     args_ = {.dtype = DType::kBF16,
-             .segments = segments_.data(),
-             .num_segments = static_cast<int32_t>(segments_.size()),
-             .matrices = ring.matrices(),
+             .num_segments = static_cast<int32_t>(num_segments_),
+             .matrices = operands.matrices(),
              .matrices_stride = shape.num_slices,
              .num_slices = shape.num_slices,
-             .x = x_.data(),
              .x_stride = shape.k,
              .k = shape.k,
              .h = h_.as<float>(),
-             .h_stride = ring.rank(),
-             .num_rows = row,
-             .y = y_.as<float>(),
-             .y_stride = shape.num_slices * shape.n};
+             .h_stride = operands.rank(),
+             .num_rows = num_rows,
+             .y_stride = shape.y_stride()};
     for (int32_t s = 0; s < shape.num_slices; ++s) {
       args_.slice_begin[s] = s * shape.n;
       args_.slice_n[s] = shape.n;
     }
   }
 
-  void PointAt(int64_t run) {
-    for (int64_t i = 0; i < num_adapters_; ++i) {
-      segments_[i].adapter_slot = static_cast<int32_t>((run * num_adapters_ + i) % ring_.count());
-    }
-  }
-
   void Segmented(int64_t run, Stream& stream) {
-    PointAt(run);
-    LoraShrink(args_, stream);
-    LoraExpand(args_, stream);
+    LoraArgs args = operands_.WithRows(args_, run % num_runs_);
+    args.segments = segments_.as<LoraSegment>() + run % num_runs_ * num_segments_;
+    Lora(args, stream);
   }
 
   // What a server without a segmented kernel does: one launch per row.
   void Loop(int64_t run, Stream& stream) {
-    PointAt(run);
-    for (const LoraSegment& segment : segments_) {
-      for (int32_t row = segment.row_begin; row < segment.row_end; ++row) {
-        const LoraSegment one{row, row + 1, segment.adapter_slot};
-        LoraArgs args = args_;
-        args.segments = &one;
-        args.num_segments = 1;
-        LoraShrink(args, stream);
-        LoraExpand(args, stream);
-      }
+    LoraArgs args = operands_.WithRows(args_, run % num_runs_);
+    args.segments = single_rows_.as<LoraSegment>() + run % num_runs_ * args_.num_rows;
+    args.num_segments = 1;
+    args.num_rows = 1;
+    for (int32_t row = 0; row < args_.num_rows; ++row) {
+      Lora(args, stream);
+      ++args.segments;
+      args.x = static_cast<const Bfloat16*>(args.x) + args.x_stride;
+      args.y += args.y_stride;
     }
   }
 
   // Copies an adapter for every row into one batch, then multiplies row by row (a batched matrix
   // product has no rows to share).
   void GatherBmm(int64_t run, Stream& stream) {
-    PointAt(run);
-    if (gathered_.bytes() == 0) PrepareGather();
-    std::vector<int32_t> slots;
-    for (const LoraSegment& segment : segments_) {
-      slots.insert(slots.end(), segment.row_end - segment.row_begin, segment.adapter_slot);
-    }
-    stream.cpu_threads->ParallelFor(args_.num_rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        std::memcpy(gathered_.as<char>() + row * ring_.bytes(), ring_.adapter(slots[row]),
-                    static_cast<size_t>(ring_.bytes()));
-      }
-    });
-    LoraArgs args = args_;
-    args.segments = row_segments_.data();
+    const int64_t adapter_floats = operands_.adapter_bytes() / 4;
+    Embedding({.table = operands_.adapters().data(),
+               .dtype = DType::kF32,  // whose bits are copied as they are
+               .vocab_size = static_cast<int32_t>(operands_.count()),
+               .tokens = slots_.as<int32_t>() + run % num_runs_ * args_.num_rows,
+               .out = gathered_.as<float>(),
+               .num_tokens = args_.num_rows,
+               .n = adapter_floats},
+              stream);
+    // On a GPU Lora may read adapters while the kernel before it still runs, but not while anything
+    // else does.
+    ZeroOnDevice(h_.data(), sizeof(float), stream);
+    LoraArgs args = operands_.WithRows(args_, run % num_runs_);
+    args.segments = gathered_segments_.as<LoraSegment>();
     args.num_segments = args_.num_rows;
-    args.matrices = row_matrices_.data();
-    LoraShrink(args, stream);
-    LoraExpand(args, stream);
+    args.matrices = gathered_tables_->matrices();
+    Lora(args, stream);
   }
 
-  OpBenchWork Work() const {
+  void PrepareGather(const Stream& stream) {
+    std::vector<LoraSegment> segments;
+    for (int32_t row = 0; row < args_.num_rows; ++row) segments.push_back({row, row + 1, row});
+    gathered_segments_ = BenchArray(segments, stream);
+    gathered_ = Buffer(args_.num_rows * operands_.adapter_bytes(), stream.device);
+    gathered_tables_.emplace(operands_.shape(), operands_.rank(), gathered_.as<Bfloat16>(),
+                             args_.num_rows, stream);
+  }
+
+  OpBenchWork Work(const char* law, const char* method) const {
     const double rows = args_.num_rows;
-    const Shape& shape = ring_.shape();
-    return {.bytes = static_cast<double>(num_adapters_ * ring_.bytes()) +
-                     rows * static_cast<double>(shape.k * 2 + shape.num_slices * shape.n * 8),
-            .flops = rows * static_cast<double>(ring_.bytes()),  // 2 per element of 2 bytes
-            .dtype = DType::kBF16};
+    const Shape& shape = operands_.shape();
+    return {
+        .bytes = static_cast<double>(num_adapters_ * operands_.adapter_bytes()) +
+                 rows * static_cast<double>(shape.k * 2 + shape.y_stride() * 8),
+        .flops = rows * static_cast<double>(operands_.adapter_bytes()),  // 2 per element
+        .dtype = DType::kBF16,
+        .num_copies = num_runs_,
+        .labels = {.rows = args_.num_rows, .rank = operands_.rank(), .law = law, .method = method}};
   }
 
  private:
-  void PrepareGather() {
-    gathered_ = Buffer(args_.num_rows * ring_.bytes());
-    const int32_t rank = ring_.rank();
-    for (int32_t row = 0; row < args_.num_rows; ++row) {
-      row_segments_.push_back({row, row + 1, row});
-      const char* values = gathered_.as<char>() + row * ring_.bytes();
-      for (int32_t s = 0; s < args_.num_slices; ++s) {
-        const void** pointers = row_pointers_.emplace_back(2 * rank).data();
-        for (int32_t j = 0; j < rank; ++j, values += args_.k * 2) pointers[j] = values;
-        for (int32_t j = 0; j < rank; ++j, values += args_.slice_n[s] * 2) {
-          pointers[rank + j] = values;
+  // On a GPU an adapter's rows come in segments of up to kGpuSegmentRows, as a server deals them.
+  void PlaceTables(const std::vector<int32_t>& rows_per_adapter, const Stream& stream) {
+    constexpr int32_t kGpuSegmentRows = 64;
+    std::vector<LoraSegment> segments, single_rows;
+    std::vector<int32_t> slots;
+    int64_t next = 0;
+    for (int64_t run = 0; run < num_runs_; ++run) {
+      int32_t row = 0;
+      for (const int32_t rows : rows_per_adapter) {
+        const auto slot = static_cast<int32_t>(next++ % operands_.count());
+        single_rows.insert(single_rows.end(), rows, {0, 1, slot});
+        slots.insert(slots.end(), rows, slot);
+        const int32_t rows_max = stream.device.is_cpu() ? rows : kGpuSegmentRows;
+        for (const int32_t end = row + rows; row < end;) {
+          segments.push_back({row, std::min(row + rows_max, end), slot});
+          row = segments.back().row_end;
         }
-        row_matrices_.push_back(
-            {.a_rows = pointers, .b_rows = pointers + rank, .rank = rank, .scale = 0.01f});
       }
     }
+    num_segments_ = static_cast<int64_t>(segments.size()) / num_runs_;
+    segments_ = BenchArray(segments, stream);
+    single_rows_ = BenchArray(single_rows, stream);
+    slots_ = BenchArray(slots, stream);
   }
 
-  const AdapterRing& ring_;
+  Operands& operands_;
   const int64_t num_adapters_;
-  std::vector<LoraSegment> segments_;
-  Buffer x_, h_, y_;
+  int64_t num_runs_ = 0;  // until everything comes again
+  int64_t num_segments_ = 0;
+  Buffer segments_;     // [num_runs, num_segments]
+  Buffer single_rows_;  // [num_runs, rows]: each row as a batch of its own
+  Buffer slots_;        // [num_runs, rows]: each row's adapter
+  Buffer h_;
   LoraArgs args_;
   // GatherBmm's own adapters, one per row.
   Buffer gathered_;
-  std::vector<LoraSegment> row_segments_;
-  std::vector<LoraMatrix> row_matrices_;
-  std::vector<std::vector<const void*>> row_pointers_;
+  Buffer gathered_segments_;
+  std::optional<AdapterTables> gathered_tables_;
 };
 
-void BenchLaw(OpBench& bench, const AdapterRing& ring, Law law, int32_t rows, bool baselines) {
-  Batch batch(ring, RowsPerAdapter(law, rows));
-  const std::string name = "h 4096 r " + std::to_string(ring.rank()) + " rows " +
-                           std::to_string(rows) + " " + LawName(law);
+void BenchLaw(OpBench& bench, Operands& operands, Law law, int32_t rows, bool baselines) {
   Stream& stream = bench.stream();
-  bench.Add(name, batch.Work(), [&](int64_t run) { batch.Segmented(run, stream); });
+  Batch batch(operands, RowsPerAdapter(law, rows), stream);
+  const char* law_name = LawName(law);
+  const std::string name = "h 4096 r " + std::to_string(operands.rank()) + " rows " +
+                           std::to_string(rows) + " " + law_name;
+  bench.Add(name, batch.Work(law_name, "segmented"),
+            [&](int64_t run) { batch.Segmented(run, stream); });
   if (!baselines) return;
-  bench.Add(name + ", loop", batch.Work(), [&](int64_t run) { batch.Loop(run, stream); });
-  bench.Add(name + ", gather-bmm", batch.Work(),
+  bench.Add(name + ", loop", batch.Work(law_name, "loop"),
+            [&](int64_t run) { batch.Loop(run, stream); });
+  batch.PrepareGather(stream);
+  bench.Add(name + ", gather-bmm", batch.Work(law_name, "gather-bmm"),
             [&](int64_t run) { batch.GatherBmm(run, stream); });
+}
+
+// Figures 7 to 9.
+void BenchPunica(OpBench& bench) {
+  constexpr Law kLaws[] = {Law::kDistinct, Law::kUniform, Law::kSkewed, Law::kIdentical};
+  const std::vector<int32_t> prefills =
+      bench.is_cpu() ? std::vector<int32_t>{512} : std::vector<int32_t>{128, 512, 2048};
+  for (const int32_t rank : {16, 8, 32, 64}) {
+    Operands operands({1, 4096, 4096}, rank, prefills.back(), bench);
+    for (const int32_t rows : {1, 2, 4, 8, 16, 32, 64}) {
+      if (bench.is_cpu() && rank != 16 && rows != 8 && rows != 64) continue;
+      for (const Law law : kLaws) {
+        if (rows > 1 || law == Law::kDistinct) BenchLaw(bench, operands, law, rows, rank == 16);
+      }
+    }
+    if (bench.is_cpu() && rank != 16) continue;
+    for (const int32_t rows : prefills) {  // of one adapter
+      BenchLaw(bench, operands, Law::kIdentical, rows, bench.is_cpu());
+    }
+  }
+}
+
+struct Launch {
+  const char* name;
+  Shape shape;
+};
+
+void BenchLaunches(OpBench& bench, const char* model, std::span<const Launch> launches,
+                   int32_t rows) {
+  for (const Launch& launch : launches) {
+    Operands operands(launch.shape, 16, rows, bench);
+    Batch batch(operands, RowsPerAdapter(Law::kDistinct, rows), bench.stream());
+    bench.Add(
+        std::string(model) + " " + launch.name + " r 16 rows " + std::to_string(rows) + " distinct",
+        batch.Work(LawName(Law::kDistinct), ""),
+        [&](int64_t run) { batch.Segmented(run, bench.stream()); });
+  }
 }
 
 }  // namespace
 
 void BenchLora(OpBench& bench) {
-  constexpr Law kLaws[] = {Law::kDistinct, Law::kUniform, Law::kSkewed, Law::kIdentical};
-  for (const int32_t rank : {16, 8, 32, 64}) {
-    const AdapterRing ring({1, 4096, 4096}, rank, bench.rotate_bytes());
-    for (const int32_t rows : {1, 2, 4, 8, 16, 32, 64}) {
-      if (rank != 16 && rows != 8 && rows != 64) continue;
-      for (const Law law : kLaws) {
-        if (rows > 1 || law == Law::kDistinct) BenchLaw(bench, ring, law, rows, rank == 16);
-      }
-    }
-    if (rank == 16) BenchLaw(bench, ring, Law::kIdentical, 512, true);  // a prefill segment
-  }
-  // TinyLlama's launches at decode, 8 distinct adapters: q/k/v would be 2048, 256, 256.
-  struct Launch {
-    const char* name;
-    Shape shape;
-  };
-  for (const Launch& launch : {Launch{"o", {1, 2048, 2048}}, Launch{"gate_up", {2, 2048, 5632}},
-                               Launch{"down", {1, 5632, 2048}}}) {
-    const AdapterRing ring(launch.shape, 16, bench.rotate_bytes());
-    Batch batch(ring, RowsPerAdapter(Law::kDistinct, 8));
-    bench.Add(std::string("TinyLlama ") + launch.name + " r 16 rows 8 distinct", batch.Work(),
-              [&](int64_t run) { batch.Segmented(run, bench.stream()); });
+  BenchPunica(bench);
+  if (bench.is_cpu()) {
+    // q/k/v would be 2048, 256, 256.
+    constexpr Launch kTinyLlama[] = {
+        {"o", {1, 2048, 2048}}, {"gate_up", {2, 2048, 5632}}, {"down", {1, 5632, 2048}}};
+    BenchLaunches(bench, "TinyLlama", kTinyLlama, 8);
+  } else {
+    constexpr Launch kLlama7B[] = {{"qkv", {3, 4096, 4096}},
+                                   {"o", {1, 4096, 4096}},
+                                   {"gate_up", {2, 4096, 11008}},
+                                   {"down", {1, 11008, 4096}}};
+    for (const int32_t rows : {1, 8, 32}) BenchLaunches(bench, "Llama-2-7B", kLlama7B, rows);
   }
 }
 

@@ -1,6 +1,8 @@
-// How the LoRA kernels are launched: what lora_cuda.cu chooses, and what the bench may choose
-// otherwise to measure it.
+// How the LoRA kernels of bf16 and fp16 are launched: what lora_cuda.cu chooses, and what the bench
+// may choose otherwise to measure it. None of the choices changes a bit of a result.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -8,20 +10,46 @@
 
 namespace graft::lora {
 
-enum class Part { kShrink, kExpand, kBoth };
+// A large card. Others only find their work cut less well.
+inline constexpr int32_t kMultiprocessors = 132;
+
+enum class Part { kShrink, kExpand };
 
 struct LaunchOptions {
   bool overlap = true;     // programmatic dependent launch
-  int32_t depth = 0;       // groups in flight, 2 or 4; 0: chosen
-  int32_t row_tiles = 0;   // rows of a pass in tiles of 8: 1, 2 or 4; 0: chosen
+  int32_t depth = 0;       // stages in flight; 0: chosen
   int32_t row_splits = 0;  // blocks that share a segment's rows; 0: chosen
+  int32_t wide = -1;       // 0 or 1: the shrink that takes many rows; -1: chosen
   int32_t add_in_l2 = -1;  // 0 or 1; -1: chosen
 };
 
-// bf16 alone. Part::kBoth needs a card with clusters.
+struct KernelArgs {
+  LoraArgs lora;
+  int32_t depth = 1;       // stages in flight
+  int32_t row_splits = 1;  // blocks that share the rows of a segment
+  bool vectors = false;    // x, y, k and all n allow accesses of 16 bytes
+  bool add_in_l2 = false;  // y += there rather than here: nobody waits, but L2 adds slowly
+};
+
+struct Launch {
+  dim3 grid;
+  int shared_bytes = 0;
+  bool overlap = true;
+  cudaStream_t stream = nullptr;
+};
+
+// bf16 and fp16.
 void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, Stream& stream);
 
-// fp32, for checking: right, not fast. Part::kShrink or Part::kExpand.
+// The kernels, and what shared memory a block of each needs.
+int ShrinkSharedBytes(int depth, int64_t rank_max);
+void LaunchShrink(const KernelArgs& args, const Launch& launch);
+int WideShrinkSharedBytes(int depth, int64_t rank_max);
+void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
+int ExpandSharedBytes(int depth, int64_t rank_max);
+void LaunchExpand(const KernelArgs& args, const Launch& launch);
+
+// fp32, for checking: right, not fast.
 void LaunchLoraF32(Part part, const LoraArgs& args, Stream& stream);
 
 }  // namespace graft::lora

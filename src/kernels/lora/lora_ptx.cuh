@@ -1,30 +1,36 @@
-// The instructions of the LoRA kernels that CUDA C++ has no words for: asynchronous copies, tensor
-// cores, clusters. Those of clusters exist on Hopper alone and do nothing below it.
+// The instructions of the LoRA kernels that CUDA C++ has no words for: copies that a barrier in
+// shared memory counts, and tensor cores. Whole pieces of rows are copied by Hopper's copy engine;
+// older cards copy 16 bytes per instruction. Addresses are 32-bit ones of shared memory.
 #pragma once
 
 #include <cstdint>
 
 namespace graft::lora {
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+__device__ __forceinline__ uint32_t AddressInShared(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// 16 bytes from global to shared memory, both on borders of 16 bytes; zeros where !present.
-__device__ __forceinline__ void CopyAsync(uint32_t to_shared, const void* from, bool present) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from),
-               "r"(present ? 16 : 0)
+// ---- Copies ----
+
+// 16 bytes from global to shared memory, both on borders of 16 bytes.
+__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
 }
+// Until all of the thread's CopyAsync are there, for that thread.
+__device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-__device__ __forceinline__ void CommitCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-// Until all but the thread's last kPending committed groups are there, for that thread.
-template <int kPending>
-__device__ __forceinline__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+// `bytes`, a multiple of 16, by the copy engine; they count at `barrier`. Hopper alone.
+__device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+#endif
 }
 
 __device__ __forceinline__ uint4 LoadShared(uint32_t address) {
@@ -42,22 +48,6 @@ __device__ __forceinline__ void StoreShared(uint32_t address, uint4 v) {
                : "memory");
 }
 
-__device__ __forceinline__ void PrefetchToL2(const void* p) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
-// sum += A B on tensor cores, m16n8k16, bf16 operands. Lane (g = lane / 4, t = lane % 4) holds
-// a: row g, k (2t, 2t+1); row g+8, same k; row g, k (2t+8, 2t+9); row g+8, same k;
-// b: column g, k (2t, 2t+1); same column, k (2t+8, 2t+9);
-// sum: row g, columns 2t and 2t+1; row g+8, columns 2t and 2t+1.
-__device__ __forceinline__ void MultiplyAdd(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                            uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // p[0, 4) += v in the L2 cache, p on a border of 16 bytes. Hopper alone.
 __device__ __forceinline__ void AddInL2(float* p, float4 v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -67,29 +57,72 @@ __device__ __forceinline__ void AddInL2(float* p, float4 v) {
 #endif
 }
 
-// ---- Clusters ----
+// ---- Barriers ----
 
-__device__ __forceinline__ void ArriveAtCluster() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
+__device__ __forceinline__ void InitBarrier(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-__device__ __forceinline__ void WaitForCluster() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(barrier)
+               : "memory");
 }
 
-// Stores into the shared memory of block `rank` of the cluster, where this block has `address`.
-__device__ __forceinline__ void StoreToCluster(uint32_t address, int rank, float4 v) {
+// Arrives, and makes the phase wait for so many bytes of CopyPiece too. Hopper alone.
+__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(v.x), "f"(v.y),
-               "f"(v.z), "f"(v.w)
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 #endif
+}
+
+// Until the phase of the given parity is over.
+__device__ __forceinline__ void WaitAtBarrier(uint32_t barrier, uint32_t parity) {
+  uint32_t done = 0;
+  while (done == 0) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, "
+        "p;}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+#else
+    asm volatile(
+        "{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+#endif
+  }
+}
+
+// Of the first kThreads threads of the block.
+template <int kThreads>
+__device__ __forceinline__ void SyncThreads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
+// ---- Tensor cores ----
+
+// sum += A B, m16n8k16. Lane (g = lane / 4, t = lane % 4) holds
+// a: row g, k (2t, 2t+1); row g+8, same k; row g, k (2t+8, 2t+9); row g+8, same k;
+// b: column g, k (2t, 2t+1); same column, k (2t+8, 2t+9);
+// sum: row g, columns 2t and 2t+1; row g+8, columns 2t and 2t+1.
+template <bool kIsBf16>
+__device__ __forceinline__ void MultiplyAdd(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                            uint32_t a3, uint32_t b0, uint32_t b1) {
+  if constexpr (kIsBf16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
 }
 
 }  // namespace graft::lora

@@ -12,12 +12,12 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int64_t n, DType out_dtype, 
   const int64_t elements = num_tokens * num_heads * n;
   const int64_t bytes = elements * (4 + DTypeBytes(out_dtype));
   const int64_t num_copies = bench.num_copies(bytes);
-  const Buffer x = BenchBuffer(DType::kF32, num_copies * elements);
-  const Buffer weight = BenchBuffer(DType::kF32, n);
-  Buffer out = BenchBuffer(out_dtype, num_copies * elements);
+  const Buffer x = BenchBuffer(DType::kF32, num_copies * elements, bench.stream());
+  const Buffer weight = BenchBuffer(DType::kF32, n, bench.stream());
+  Buffer out = BenchBuffer(out_dtype, num_copies * elements, bench.stream());
   bench.Add(std::to_string(num_tokens) + " tokens, " + std::to_string(num_heads) + " x " +
                 std::to_string(n) + ", to " + std::string(DTypeName(out_dtype)),
-            {.bytes = static_cast<double>(bytes)}, [&](int64_t run) {
+            {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
               const int64_t copy = run % num_copies * elements;
               RmsNorm({.x = x.as<float>() + copy,
                        .x_stride = num_heads * n,
@@ -35,6 +35,11 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int64_t n, DType out_dtype, 
 }  // namespace
 
 void BenchRmsNorm(OpBench& bench) {
+  if (!bench.is_cpu()) {
+    for (const int64_t rows : {1, 32, 128, 2048}) RunCase(rows, 1, 4096, DType::kBF16, bench);
+    RunCase(32, 40, 128, DType::kF32, bench);
+    return;
+  }
   RunCase(8, 1, 2048, DType::kBF16, bench);
   RunCase(512, 1, 2048, DType::kBF16, bench);
   RunCase(512, 1, 4096, DType::kF32, bench);

@@ -15,24 +15,23 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& b
   const int64_t elements = num_tokens * num_heads * head_dim;
   const int64_t bytes = elements * 8;
   const int64_t num_copies = bench.num_copies(bytes);
-  Buffer x = BenchBuffer(DType::kF32, num_copies * elements);
+  Buffer x = BenchBuffer(DType::kF32, num_copies * elements, bench.stream());
   // A rotation by the same angle everywhere, so that runs on runs keep their length.
-  Buffer cos(int64_t{kPositions} * head_dim / 2 * 4), sin(cos.bytes());
-  for (int64_t i = 0; i < cos.bytes() / 4; ++i) {
-    cos.as<float>()[i] = 0.8f;
-    sin.as<float>()[i] = 0.6f;
-  }
+  const int64_t table = int64_t{kPositions} * head_dim / 2;
+  const Buffer cos = BenchArray(std::vector<float>(table, 0.8f), bench.stream());
+  const Buffer sin = BenchArray(std::vector<float>(table, 0.6f), bench.stream());
   std::vector<int32_t> positions(num_tokens);
   for (int64_t i = 0; i < num_tokens; ++i) positions[i] = static_cast<int32_t>(i % kPositions);
+  const Buffer device_positions = BenchArray(positions, bench.stream());
   bench.Add(std::to_string(num_tokens) + " tokens, " + std::to_string(num_heads) + " heads of " +
                 std::to_string(head_dim),
-            {.bytes = static_cast<double>(bytes)}, [&](int64_t run) {
+            {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
               Rope({.x = x.as<float>() + run % num_copies * elements,
                     .x_stride = int64_t{num_heads} * head_dim,
                     .num_tokens = num_tokens,
                     .num_heads = num_heads,
                     .head_dim = head_dim,
-                    .positions = positions.data(),
+                    .positions = device_positions.as<int32_t>(),
                     .cos = cos.as<float>(),
                     .sin = sin.as<float>()},
                    bench.stream());
@@ -42,6 +41,10 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& b
 }  // namespace
 
 void BenchRope(OpBench& bench) {
+  if (!bench.is_cpu()) {
+    for (const int64_t rows : {1, 32, 2048}) RunCase(rows, 64, 128, bench);
+    return;
+  }
   RunCase(8, 36, 64, bench);
   RunCase(512, 36, 64, bench);
   RunCase(512, 64, 128, bench);

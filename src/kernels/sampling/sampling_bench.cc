@@ -1,12 +1,14 @@
 // Sampling a batch of rows, greedy and filtered, against one reading of the logits. Logits are
-// normal with a few dozen outstanding ones, as models' are.
+// normal with a few dozen outstanding ones, as models' are. On a GPU calls are timed one by one.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
+#include "kernels/common/bench_data.h"
 #include "kernels/common/bench_ops.h"
 #include "kernels/sampling/sampling.h"
-#include "tensor/buffer.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -29,18 +31,21 @@ const Case kCases[] = {
 void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench) {
   const int64_t n = int64_t{num_rows} * vocab_size;
   const int64_t num_copies = bench.num_copies(n * 4);
-  Buffer logits(num_copies * n * 4);
+  Buffer numbers(num_copies * n * 4);
   Random random(1);
   for (int64_t i = 0; i < num_copies * n; ++i) {
     const bool stands_out = random.Below(vocab_size) < 40;
-    logits.as<float>()[i] =
+    numbers.as<float>()[i] =
         static_cast<float>(stands_out ? 5.0 + 10.0 * random.Uniform() : 2.5 * random.Normal());
   }
   std::vector<SamplingRow> rows(num_rows, c.settings);
-  std::vector<SampledToken> out(num_rows);
+  const Buffer logits = MoveToDevice(std::move(numbers), bench.stream());
+  SamplingScratch scratch(num_rows, vocab_size, bench.stream().device);
+  const PinnedBuffer out(num_rows * static_cast<int64_t>(sizeof(SampledToken)));
   bench.Add(std::string(c.name) + ", " + std::to_string(num_rows) + " x vocabulary " +
                 std::to_string(vocab_size),
-            {.bytes = static_cast<double>(n * 4)}, [&](int64_t run) {
+            {.bytes = static_cast<double>(n * 4), .num_copies = num_copies, .can_capture = false},
+            [&](int64_t run) {
               for (int32_t i = 0; i < num_rows; ++i) {
                 rows[i].seed = i;
                 rows[i].draw_idx = run;
@@ -48,8 +53,9 @@ void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench
               Sample({.logits = logits.as<float>() + run % num_copies * n,
                       .vocab_size = vocab_size,
                       .rows = rows.data(),
-                      .out = out.data(),
-                      .num_rows = num_rows},
+                      .out = out.as<SampledToken>(),
+                      .num_rows = num_rows,
+                      .scratch = &scratch},
                      bench.stream());
             });
 }
@@ -57,7 +63,7 @@ void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench
 }  // namespace
 
 void BenchSampling(OpBench& bench) {
-  for (const Case& c : kCases) RunCase(c, 8, 32000, bench);
+  for (const Case& c : kCases) RunCase(c, bench.is_cpu() ? 8 : 32, 32000, bench);
   RunCase(kCases[0], 1, 32000, bench);
   RunCase(kCases[0], 8, 151936, bench);
   RunCase(kCases[4], 8, 151936, bench);

@@ -12,11 +12,11 @@ void RunCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
   const int64_t elements = num_tokens * n;
   const int64_t bytes = elements * (8 + DTypeBytes(out_dtype));
   const int64_t num_copies = bench.num_copies(bytes);
-  const Buffer gate_up = BenchBuffer(DType::kF32, num_copies * elements * 2);
-  Buffer out = BenchBuffer(out_dtype, num_copies * elements);
+  const Buffer gate_up = BenchBuffer(DType::kF32, num_copies * elements * 2, bench.stream());
+  Buffer out = BenchBuffer(out_dtype, num_copies * elements, bench.stream());
   bench.Add(std::to_string(num_tokens) + " tokens, " + std::to_string(n) + ", to " +
                 std::string(DTypeName(out_dtype)),
-            {.bytes = static_cast<double>(bytes)}, [&](int64_t run) {
+            {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
               const int64_t copy = run % num_copies * elements;
               SiluMul({.gate_up = gate_up.as<float>() + copy * 2,
                        .out = out.as<char>() + copy * DTypeBytes(out_dtype),
@@ -30,6 +30,10 @@ void RunCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
 }  // namespace
 
 void BenchSiluMul(OpBench& bench) {
+  if (!bench.is_cpu()) {
+    for (const int64_t rows : {1, 32, 128, 2048}) RunCase(rows, 11008, DType::kBF16, bench);
+    return;
+  }
   RunCase(8, 5632, DType::kBF16, bench);
   RunCase(512, 5632, DType::kBF16, bench);
   RunCase(512, 11008, DType::kF32, bench);

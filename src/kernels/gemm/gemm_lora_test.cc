@@ -1,0 +1,401 @@
+// Gemm with LoRA: the sum of the product and of scale * h B^T, whatever else is in the batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/common/test_util.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_layout.h"
+#include "kernels/lora/lora.h"
+
+namespace graft {
+namespace {
+
+using testing::ForEachDevice;
+using testing::ForFirstGpu;
+using testing::Input;
+using testing::IsClose;
+using testing::Reference;
+using testing::Shared;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Case {
+  const char* name;
+  std::vector<int64_t> slices;  // columns of each, side by side
+  int64_t n;                    // columns of y
+  int64_t k;
+  std::vector<std::vector<int32_t>> ranks;  // [adapter slot][slice]
+  std::vector<LoraSegment> segments;
+  int32_t num_rows;
+  bool accumulate = false;
+  int64_t misalign = 0;  // of B's rows
+  int64_t h_gap = 0;
+};
+
+std::vector<LoraSegment> OneRowEach(int32_t rows, int32_t adapters) {
+  std::vector<LoraSegment> segments;
+  for (int32_t i = 0; i < rows; ++i) segments.push_back({i, i + 1, i % adapters});
+  return segments;
+}
+
+std::vector<Case> Cases() {
+  return {
+      {"smallest", {1}, 1, 1, {{1}}, {{0, 1, 0}}, 1},
+      {"no segments", {24}, 24, 16, {{1}}, {}, 3},
+      {"all empty", {24}, 24, 16, {{1}}, {{0, 0, 0}, {2, 2, 0}}, 3},
+      {"one row, a whole tile of ranks", {64}, 64, 64, {{16}}, {{0, 1, 0}}, 1},
+      {"distinct rows, three slices",
+       {128, 64, 64},
+       256,
+       72,
+       {{16, 16, 16}, {8, 64, 1}, {17, 0, 256}},
+       OneRowEach(40, 3),
+       40,
+       true},
+      {"slices off borders and short of y",
+       {70, 33, 9},
+       115,
+       40,
+       {{16, 1, 17}, {64, 8, 0}},
+       {{1, 2, 0}, {4, 4, 1}, {5, 9, 1}, {9, 10, 0}, {12, 14, 1}, {16, 16, 0}},
+       16,
+       false,
+       0,
+       3},
+      {"rows of B off borders", {128}, 128, 64, {{16}, {3}}, OneRowEach(20, 2), 20, true, 1, 1},
+      {"several tiles of rows",
+       {96, 200},
+       296,
+       48,
+       {{16, 8}, {64, 17}, {0, 1}},
+       {{0, 64, 0}, {64, 70, 1}, {71, 128, 0}, {130, 200, 1}, {200, 201, 2}, {255, 290, 0}},
+       300},
+      {"the largest rank", {80}, 88, 64, {{256}, {255}}, {{0, 3, 0}, {3, 70, 1}}, 71},
+  };
+}
+
+// A Case with its data. h is given, not computed: kLoraSplits parts on a GPU. What nobody may read
+// of it is NaN.
+template <typename T>
+class Problem {
+ public:
+  using Adapter = std::conditional_t<std::is_same_v<T, float>, float, Bfloat16>;
+
+  Problem(const Case& c, Stream& stream)
+      : test(c),
+        num_slices_(static_cast<int32_t>(c.slices.size())),
+        num_parts_(stream.device.is_cpu() ? 1 : kLoraSplits),
+        matrices_(std::vector<LoraMatrix>(c.ranks.size() * c.slices.size())) {
+    w_ = Input<T>::Normal(c.n * c.k, 1);
+    x_ = Input<T>::Normal(c.num_rows * c.k, 2);
+    bias_ = Input<float>::Normal(c.n, 3);
+    y_before = Input<float>::Normal(c.num_rows * c.n, 4);
+    const TensorView view{w_.data(), DTypeOf<T>(), {c.n, c.k}};
+    weight = GemmWeight::Pack({&view, 1}, DTypeOf<T>(), stream);
+    uint64_t seed = 10;
+    for (size_t slot = 0; slot < c.ranks.size(); ++slot) {
+      for (int32_t s = 0; s < num_slices_; ++s) AddMatrix(slot, s, seed++);
+    }
+    h_stride_ = (rank_max_ + 3) / 4 * 4 + c.h_gap;
+    h_ = Input<float>::Normal(num_parts_ * num_slices_ * c.num_rows * h_stride_, 5);
+    for (int64_t i = 0; i < h_.size(); ++i) {
+      const auto row = static_cast<int32_t>(i / h_stride_ % c.num_rows);
+      const auto slice = static_cast<int32_t>(i / h_stride_ / c.num_rows % num_slices_);
+      const int32_t slot = SlotOf(row);
+      const int32_t rank = slot < 0 ? 0 : MatrixOf(slot, slice).rank;
+      if (i % h_stride_ >= rank) h_[i] = kNan;
+    }
+  }
+  Problem(const Problem&) = delete;
+
+  int32_t SlotOf(int32_t row) const {
+    for (const LoraSegment& segment : test.segments) {
+      if (row >= segment.row_begin && row < segment.row_end) return segment.adapter_slot;
+    }
+    return -1;
+  }
+
+  Reference Expected(int32_t row, int64_t column) const {
+    Reference sum;
+    for (int64_t i = 0; i < test.k; ++i) {
+      sum.Add(x_.At(row * test.k + i) * w_.At(column * test.k + i));
+    }
+    sum.Add(bias_.At(column));
+    if (test.accumulate) sum.Add(y_before.At(row * test.n + column));
+    const int32_t slot = SlotOf(row);
+    for (int32_t s = 0; s < num_slices_ && slot >= 0; column -= test.slices[s++]) {
+      if (column < 0 || column >= test.slices[s]) continue;
+      const LoraMatrix& matrix = MatrixOf(slot, s);
+      for (int32_t j = 0; j < matrix.rank; ++j) {
+        const double b = ToFloat(static_cast<const Adapter*>(matrix.b_rows[j])[column]);
+        for (int32_t part = 0; part < num_parts_; ++part) {
+          sum.Add(matrix.scale * b * h_.At(HAt(part, s, row, test.num_rows) + j));
+        }
+      }
+    }
+    return sum;
+  }
+
+  // Rows [first, first + m) as a batch of their own.
+  struct Batch {
+    Batch(const Problem& problem, int32_t first, int32_t m)
+        : segments(SegmentsOf(problem, first, m)),
+          h(problem.num_parts_ * problem.num_slices_ * m * problem.h_stride_),
+          y(m * problem.test.n) {
+      for (int32_t part = 0; part < problem.num_parts_; ++part) {
+        for (int32_t s = 0; s < problem.num_slices_; ++s) {
+          std::copy_n(problem.h_.data() + problem.HAt(part, s, first, problem.test.num_rows),
+                      m * problem.h_stride_, h.data() + problem.HAt(part, s, 0, m));
+        }
+      }
+      std::copy_n(problem.y_before.data() + first * problem.test.n, y.size(), y.data());
+      lora = problem.Lora(m);
+      lora.segments = segments.data();
+      lora.num_segments = static_cast<int32_t>(segments.size());
+      lora.h = h.data();
+      lora.y = y.data();
+      gemm = {.x = problem.x_.data() + first * problem.test.k,
+              .x_stride = problem.test.k,
+              .m = m,
+              .weight = &problem.weight,
+              .bias = problem.bias_.data(),
+              .y = y.data(),
+              .y_stride = problem.test.n,
+              .accumulate = problem.test.accumulate,
+              .lora = &lora};
+    }
+    Batch(const Batch&) = delete;
+
+    Shared<LoraSegment> segments;
+    Input<float> h, y;
+    LoraArgs lora;
+    GemmArgs gemm;
+  };
+
+  GemmCudaArgs ForKernel(const GemmArgs& args) const {
+    return {.gemm = args,
+            .w = weight.state()->panels.data(),
+            .w_stride = GemmCudaStride(test.k),
+            .n = test.n,
+            .k = test.k,
+            .dtype = DTypeOf<T>()};
+  }
+  // Puts NaN into the adapter's B.
+  void Spoil(int32_t slot) { b_[slot * num_slices_][0] = FromFloat<Adapter>(kNan); }
+
+  const Case test;
+  GemmWeight weight;
+  Input<float> y_before{0};
+
+ private:
+  void AddMatrix(size_t slot, int32_t slice, uint64_t seed) {
+    const int32_t rank = test.ranks[slot][slice];
+    const int64_t stride = (test.slices[slice] + 7) / 8 * 8;
+    b_.push_back(Input<Adapter>::Normal(rank * stride, seed, test.misalign));
+    std::vector<const void*> rows;
+    for (int32_t j = 0; j < rank; ++j) rows.push_back(b_.back().data() + j * stride);
+    const float scale = 0.5f + 0.25f * static_cast<float>(seed % 5);
+    matrices_[slot * num_slices_ + slice] = {
+        .b_rows = rows_.emplace_back(rows).data(), .rank = rank, .scale = scale};
+    rank_max_ = std::max(rank_max_, rank);
+  }
+  const LoraMatrix& MatrixOf(int32_t slot, int32_t slice) const {
+    return matrices_[slot * num_slices_ + slice];
+  }
+  int64_t HAt(int32_t part, int32_t slice, int32_t row, int32_t num_rows) const {
+    return ((int64_t{part} * num_slices_ + slice) * num_rows + row) * h_stride_;
+  }
+  static Shared<LoraSegment> SegmentsOf(const Problem& problem, int32_t first, int32_t m) {
+    std::vector<LoraSegment> segments;
+    for (LoraSegment segment : problem.test.segments) {
+      segment.row_begin = std::clamp(segment.row_begin - first, 0, m);
+      segment.row_end = std::clamp(segment.row_end - first, 0, m);
+      segments.push_back(segment);
+    }
+    return Shared<LoraSegment>(segments);
+  }
+  LoraArgs Lora(int32_t num_rows) const {
+    LoraArgs args{.dtype = DTypeOf<Adapter>(),
+                  .matrices = matrices_.data(),
+                  .matrices_stride = num_slices_,
+                  .num_slices = num_slices_,
+                  .k = test.k,
+                  .h_stride = h_stride_,
+                  .num_rows = num_rows,
+                  .y_stride = test.n};
+    int64_t column = 0;
+    for (int32_t s = 0; s < num_slices_; ++s) {
+      args.slice_begin[s] = column;
+      args.slice_n[s] = test.slices[s];
+      column += test.slices[s];
+    }
+    return args;
+  }
+
+  int32_t num_slices_;
+  int32_t num_parts_;
+  int64_t h_stride_ = 0;
+  int32_t rank_max_ = 0;
+  Input<T> w_{0}, x_{0};
+  Input<float> bias_{0}, h_{0};
+  std::vector<Input<Adapter>> b_;
+  std::deque<Shared<const void*>> rows_;
+  Shared<LoraMatrix> matrices_;
+};
+
+// The fused path multiplies 16 bits of h: 2^-18 of each term beside the sums' own errors.
+double ToleranceFor(const Case& c) { return 6e-6 + 1e-7 * static_cast<double>(c.k + 256); }
+
+template <typename T>
+void CheckCase(const Case& c) {
+  const auto check = [&](Stream& stream) {
+    const Problem<T> problem(c, stream);
+    typename Problem<T>::Batch batch(problem, 0, c.num_rows);
+    Gemm(batch.gemm, stream);
+    Synchronize(stream);
+    for (int32_t row = 0; row < c.num_rows; ++row) {
+      for (int64_t column = 0; column < c.n; ++column) {
+        ASSERT_TRUE(
+            IsClose(batch.y.At(row * c.n + column), problem.Expected(row, column), ToleranceFor(c)))
+            << "row " << row << ", column " << column;
+      }
+    }
+  };
+  if constexpr (std::is_same_v<T, Float16>) {
+    ForFirstGpu(check);
+  } else {
+    ForEachDevice(check);
+  }
+}
+
+TEST(GemmLoraTest, EqualsReference) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    CheckCase<float>(c);
+    CheckCase<Bfloat16>(c);
+    CheckCase<Float16>(c);
+  }
+}
+
+Case MixedCase(std::vector<int64_t> slices, int64_t k, int64_t misalign) {
+  Case c{.name = "mixed",
+         .slices = std::move(slices),
+         .n = 1008,
+         .k = k,
+         .ranks = {{16, 16, 16}, {1, 8, 64}, {256, 0, 17}, {64, 16, 0}},
+         .segments = {},
+         .num_rows = 0,
+         .accumulate = true,
+         .misalign = misalign};
+  for (const int32_t length : {1, 1, 1, 2, 1, 5, 1, 0, 17, 1, 64, 3, 1, 64, 30, 64, 1, 29, 1, 1}) {
+    const auto slot = static_cast<int32_t>(c.segments.size() % c.ranks.size());
+    c.segments.push_back({c.num_rows, c.num_rows + length, slot});
+    c.num_rows += length + length % 3 / 2;  // sometimes a base row after it
+  }
+  for (int i = 0; i < 40; ++i) c.segments.push_back({});  // padding
+  return c;
+}
+
+// compute(args of a batch) of the last m rows has the bits that each row has alone; those of no
+// segment the bits that they have without LoRA.
+template <typename T, typename Function>
+void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& stream,
+                    const Function& compute) {
+  const Problem<T> problem(c, stream);
+  std::vector<float> alone;
+  for (int32_t row = 0; row < c.num_rows; ++row) {
+    typename Problem<T>::Batch batch(problem, row, 1);
+    if (problem.SlotOf(row) < 0) batch.gemm.lora = nullptr;
+    Gemm(batch.gemm, stream);
+    Synchronize(stream);
+    alone.insert(alone.end(), batch.y.data(), batch.y.data() + c.n);
+  }
+  for (const int32_t m : batches) {
+    const int32_t first = c.num_rows - std::min(m, c.num_rows);
+    typename Problem<T>::Batch batch(problem, first, c.num_rows - first);
+    compute(problem, batch, [&](const std::string& what) {
+      Synchronize(stream);
+      for (int32_t row = first; row < c.num_rows; ++row) {
+        ASSERT_TRUE(
+            testing::BitEqual(batch.y.data() + (row - first) * c.n, alone.data() + row * c.n, c.n))
+            << what << ", m " << m << ", row " << row;
+      }
+      std::copy_n(problem.y_before.data() + first * c.n, batch.y.size(), batch.y.data());
+    });
+  }
+}
+
+template <typename T>
+void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
+  ForFirstGpu([&](Stream& stream) {
+    if constexpr (kHasCuda) {
+      ExpectSameBits<T>(c, batches, stream, [&](auto& problem, auto& batch, const auto& expect) {
+        for (const GemmTile& tile : HopperGemmTiles()) {
+          if (::testing::Test::HasFailure()) return;
+          GemmHopper(problem.ForKernel(batch.gemm), tile, stream);
+          expect(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
+                 " columns, " + std::to_string(tile.blocks) + " blocks");
+        }
+      });
+    }
+  });
+}
+
+TEST(GemmLoraTest, TilesDoNotChangeBits) {
+  CheckTiles<Bfloat16>(MixedCase({304, 408, 296}, 200, 0), {1, 20, 64, 65, 300});
+  CheckTiles<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), {20, 300});  // slices off borders
+  CheckTiles<Bfloat16>(MixedCase({304, 8, 600}, 72, 1), {20, 300});    // rows of B off borders
+}
+
+TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
+  std::vector<int32_t> batches;
+  for (int32_t m = 1; m <= 40; ++m) batches.push_back(m);
+  for (const int32_t m : {64, 65, 100, 128, 129, 200, 256, 300}) batches.push_back(m);
+  ForFirstGpu([&](Stream& stream) {
+    const auto compute = [&](auto&, auto& batch, const auto& expect) {
+      Gemm(batch.gemm, stream);
+      expect("");
+    };
+    ExpectSameBits<Bfloat16>(MixedCase({504, 504}, 104, 0), batches, stream, compute);
+    ExpectSameBits<Bfloat16>(MixedCase({1000}, 101, 0), batches, stream, compute);
+    ExpectSameBits<Bfloat16>(MixedCase({16, 496, 496}, 96, 0), batches, stream, compute);
+  });
+}
+
+// A tenant's NaN is no one else's.
+TEST(GemmLoraTest, BadAdaptersStayAlone) {
+  const Case c{.name = "neighbours",
+               .slices = {64},
+               .n = 64,
+               .k = 64,
+               .ranks = {{16}, {16}, {16}},
+               .segments = OneRowEach(24, 3),
+               .num_rows = 26};
+  ForEachDevice([&](Stream& stream) {
+    Problem<Bfloat16> problem(c, stream);
+    Problem<Bfloat16>::Batch clean(problem, 0, c.num_rows);
+    Gemm(clean.gemm, stream);
+    Synchronize(stream);
+    problem.Spoil(1);
+    Problem<Bfloat16>::Batch dirty(problem, 0, c.num_rows);
+    Gemm(dirty.gemm, stream);
+    Synchronize(stream);
+    for (int32_t row = 0; row < c.num_rows; ++row) {
+      const bool is_bad = problem.SlotOf(row) == 1;
+      EXPECT_EQ(std::isnan(dirty.y[row * c.n]), is_bad) << "row " << row;
+      EXPECT_TRUE(testing::BitEqual(dirty.y.data() + row * c.n + 1, clean.y.data() + row * c.n + 1,
+                                    c.n - 1))
+          << "row " << row;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace graft
