@@ -151,6 +151,7 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows, int32_t position) con
     sequence.adapter_slot = mix.adapters[i];
     sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
     sequence.num_tokens = rows;
+    sequence.num_prompt_rows = position == 0 ? rows : 0;
     sequence.position_begin = position;
     sequence.page_begin = static_cast<int32_t>(plan.pages.size());
     sequence.num_pages = (position + rows + page_tokens - 1) / page_tokens;

@@ -226,6 +226,8 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
       .adapter_slot = sequence.adapter.slot(),
       .token_begin = static_cast<int32_t>(plan_.tokens.size()),
       .num_tokens = sequence.num_planned,
+      .num_prompt_rows =
+          std::clamp(sequence.num_prompt_tokens - sequence.num_computed, 0, sequence.num_planned),
       .position_begin = sequence.num_computed,
       .page_begin = static_cast<int32_t>(plan_.pages.size()),
       .num_pages = PagesFor(sequence.num_computed + sequence.num_planned),

@@ -107,8 +107,10 @@ void ModelExecutor::StartSequences() {
 LoraTable ModelExecutor::Adapters() const {
   if (loras_ == nullptr) return {};
   int32_t rank_max = 0;
-  for (const LoraSegment& segment : batch_.segments()) {
-    rank_max = std::max(rank_max, loras_->rank_of(segment.adapter_slot));
+  for (const auto* segments : {&batch_.segments(), &batch_.prompt_segments()}) {
+    for (const LoraSegment& segment : *segments) {
+      rank_max = std::max(rank_max, loras_->rank_of(segment.adapter_slot));
+    }
   }
   return {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(), rank_max};
 }
@@ -124,13 +126,15 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
   batch.pages = batch_.pages();
   batch.kv_tokens = batch_.kv_tokens();
   batch.lora_segments = batch_.segments();
-  if (!batch_.segments().empty()) {
+  batch.lora_prompt_segments = batch_.prompt_segments();
+  if (!batch_.segments().empty() || !batch_.prompt_segments().empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
   }
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
-  const bool is_decode = batch.kv_tokens.size() == num_rows && batch.logits_rows.size() == num_rows;
+  const bool is_decode = batch.kv_tokens.size() == num_rows &&
+                         batch.logits_rows.size() == num_rows && batch.lora_prompt_segments.empty();
   if (graphs_ != nullptr && is_decode && times == nullptr) return graphs_->Run(batch, stream_);
   return transformer_.Forward(batch, stream_, times);
 }

@@ -85,48 +85,56 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
   std::unique_ptr<Transformer> transformer_;
 };
 
-// Prefills all of `wanted` in one step, then decodes them together, `num_tokens` each.
+// Adds a sequence's next rows to the plan: its prompt, or the token it drew last.
+void AddSequence(const Wanted& wanted, const Drawn& drawn, int32_t slot, StepPlan* plan) {
+  const auto num_prompt = static_cast<int32_t>(wanted.prompt.size());
+  const bool is_first = drawn.tokens.empty();
+  PlannedSequence sequence;
+  sequence.sequence_slot = slot;
+  sequence.adapter_slot = wanted.adapter_slot;
+  sequence.token_begin = static_cast<int32_t>(plan->tokens.size());
+  sequence.num_tokens = is_first ? num_prompt : 1;
+  sequence.num_prompt_rows = is_first ? num_prompt : 0;
+  sequence.position_begin =
+      is_first ? 0 : num_prompt + static_cast<int32_t>(drawn.tokens.size()) - 1;
+  sequence.page_begin = static_cast<int32_t>(plan->pages.size());
+  sequence.num_pages = kPagesPerSequence;
+  sequence.samples = true;
+  if (is_first) {
+    plan->tokens.insert(plan->tokens.end(), wanted.prompt.begin(), wanted.prompt.end());
+    SamplingSpec sampling;
+    sampling.temperature = wanted.temperature;
+    sampling.seed = 5;
+    sampling.num_logprobs = 1;
+    plan->starts.push_back({slot, sampling, wanted.prompt, {}});
+  } else {
+    plan->tokens.push_back(drawn.tokens.back());
+  }
+  for (int32_t page = 0; page < kPagesPerSequence; ++page) {
+    plan->pages.push_back((page * kSequencesMax + slot + 5) % (kSequencesMax * kPagesPerSequence));
+  }
+  plan->sequences.push_back(sequence);
+}
+
+// Runs `wanted` together, `num_tokens` each; sequence i joins at step i * join_every.
 std::vector<Drawn> Generate(Executor& executor, const std::vector<Wanted>& wanted,
-                            int32_t num_tokens) {
+                            size_t num_tokens, size_t join_every = 0) {
   std::vector<Drawn> drawn(wanted.size());
-  for (int32_t step = 0; step < num_tokens; ++step) {
+  for (size_t step = 0;; ++step) {
     StepPlan plan;
-    plan.step_id = static_cast<uint64_t>(step);
+    plan.step_id = step;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto slot = static_cast<int32_t>(i);
-      const auto num_prompt = static_cast<int32_t>(wanted[i].prompt.size());
-      PlannedSequence sequence;
-      sequence.sequence_slot = slot;
-      sequence.adapter_slot = wanted[i].adapter_slot;
-      sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
-      sequence.num_tokens = step == 0 ? num_prompt : 1;
-      sequence.position_begin = step == 0 ? 0 : num_prompt + step - 1;
-      sequence.page_begin = static_cast<int32_t>(plan.pages.size());
-      sequence.num_pages = kPagesPerSequence;
-      sequence.samples = true;
-      if (step == 0) {
-        plan.tokens.insert(plan.tokens.end(), wanted[i].prompt.begin(), wanted[i].prompt.end());
-        SamplingSpec sampling;
-        sampling.temperature = wanted[i].temperature;
-        sampling.seed = 5;
-        sampling.num_logprobs = 1;
-        plan.starts.push_back({slot, sampling, wanted[i].prompt, {}});
-      } else {
-        plan.tokens.push_back(drawn[i].tokens.back());
-      }
-      for (int32_t page = 0; page < kPagesPerSequence; ++page) {
-        plan.pages.push_back((page * kSequencesMax + slot + 5) %
-                             (kSequencesMax * kPagesPerSequence));
-      }
-      plan.sequences.push_back(sequence);
+      if (step < i * join_every || drawn[i].tokens.size() == num_tokens) continue;
+      AddSequence(wanted[i], drawn[i], static_cast<int32_t>(i), &plan);
     }
+    if (plan.sequences.empty()) return drawn;
     const StepResult result = executor.Run(plan);
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      drawn[i].tokens.push_back(result.sequences[i].token);
-      drawn[i].logprobs.push_back(result.sequences[i].logprob);
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      Drawn& one = drawn[plan.sequences[i].sequence_slot];
+      one.tokens.push_back(result.sequences[i].token);
+      one.logprobs.push_back(result.sequences[i].logprob);
     }
   }
-  return drawn;
 }
 
 // Base rows first, then rows of one adapter after the other, as the scheduler orders them.
@@ -146,6 +154,8 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> together = Generate(*executor, company, 12);
   EXPECT_NE(together[0].tokens, together[2].tokens) << "adapters matter";
+  // Prompts beside decode rows, in the same steps.
+  EXPECT_EQ(Generate(*executor, company, 12, 1), together);
   for (size_t i = 0; i < company.size(); ++i) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], together[i]) << i;
   }
@@ -158,6 +168,7 @@ TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
   const auto executor = MakeExecutor();
   executor->RecordGraphs();
   EXPECT_EQ(Generate(*executor, company, 12), launched);
+  EXPECT_EQ(Generate(*executor, company, 12, 2), launched);
   // Smaller batches are padded to a graph's size; other mixes replay the same graphs.
   for (size_t i = 0; i < company.size(); i += 3) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], launched[i]) << i;

@@ -10,8 +10,25 @@ void RaggedBatch::Build(const StepPlan& plan) {
   row_begin_.assign(1, 0);
   page_begin_.assign(1, 0);
   segments_.clear();
+  prompt_segments_.clear();
   for (const PlannedSequence& sequence : plan.sequences) Append(plan, sequence);
 }
+
+namespace {
+
+// Adds rows to the last segment where they continue it.
+void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) {
+  if (rows.adapter_slot == kNoAdapter || rows.row_begin == rows.row_end) return;
+  const bool extends = !segments->empty() && segments->back().row_end == rows.row_begin &&
+                       segments->back().adapter_slot == rows.adapter_slot;
+  if (extends) {
+    segments->back().row_end = rows.row_end;
+  } else {
+    segments->push_back(rows);
+  }
+}
+
+}  // namespace
 
 void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) {
   const int32_t kv_tokens = sequence.position_begin + sequence.num_tokens;
@@ -36,15 +53,10 @@ void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) 
   page_begin_.push_back(static_cast<int32_t>(pages_.size()));
   kv_tokens_.push_back(kv_tokens);
 
-  if (sequence.adapter_slot != kNoAdapter) {
-    const bool extends = !segments_.empty() && segments_.back().row_end == row_begin &&
-                         segments_.back().adapter_slot == sequence.adapter_slot;
-    if (extends) {
-      segments_.back().row_end = row_end;
-    } else {
-      segments_.push_back({row_begin, row_end, sequence.adapter_slot});
-    }
-  }
+  CHECK(sequence.num_prompt_rows >= 0 && sequence.num_prompt_rows <= sequence.num_tokens);
+  const int32_t drawn_begin = row_begin + sequence.num_prompt_rows;
+  AddSegment({row_begin, drawn_begin, sequence.adapter_slot}, &prompt_segments_);
+  AddSegment({drawn_begin, row_end, sequence.adapter_slot}, &segments_);
 
   if (sequence.samples) {
     CHECK_GT(sequence.num_tokens, 0) << "nothing to sample after";

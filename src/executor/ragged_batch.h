@@ -29,7 +29,9 @@ class RaggedBatch {
   const std::vector<int32_t>& pages() const { return pages_; }
   const std::vector<int32_t>& page_begin() const { return page_begin_; }  // [num_sequences + 1]
   const std::vector<int32_t>& kv_tokens() const { return kv_tokens_; }    // [num_sequences]
+  // Drawn rows with an adapter, and prompt rows with one: as ForwardBatch has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
+  const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
   // The last row of each sequence that samples, in the plan's order.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
 
@@ -39,7 +41,7 @@ class RaggedBatch {
   const int32_t page_tokens_;
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_;
-  std::vector<LoraSegment> segments_;
+  std::vector<LoraSegment> segments_, prompt_segments_;
 };
 
 }  // namespace graft

@@ -23,11 +23,11 @@ int64_t SegmentsMax(const ForwardBatchLimits& limits) {
 
 int64_t BytesOf(const ForwardBatchLimits& limits) {
   constexpr auto kInt = int64_t{sizeof(int32_t)};
-  return 4 * Aligned(kInt * limits.num_rows) +                          // tokens .. row_slot
-         2 * Aligned(kInt * (limits.num_sequences + 1)) +               // row_begin, page_begin
-         Aligned(kInt * limits.num_sequences) +                         // kv_tokens
-         Aligned(kInt * limits.num_logits_rows) +                       // logits_rows
-         Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // lora_segments
+  return 4 * Aligned(kInt * limits.num_rows) +                              // tokens .. row_slot
+         2 * Aligned(kInt * (limits.num_sequences + 1)) +                   // row_begin, page_begin
+         Aligned(kInt * limits.num_sequences) +                             // kv_tokens
+         Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
+         2 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // both lora_segments
          Aligned(kInt * limits.num_pages);
 }
 
@@ -55,7 +55,10 @@ std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_
   return {device, size};
 }
 
-void DeviceBatch::CutSegments(std::span<const LoraSegment> segments, int32_t rows_max) {
+// The segments in pieces of up to rows_max rows.
+std::span<const LoraSegment> DeviceBatch::AppendSegments(std::span<const LoraSegment> segments,
+                                                         int32_t rows_max, size_t padded_size,
+                                                         int32_t num_rows) {
   segments_.clear();
   for (const LoraSegment& segment : segments) {
     for (int32_t row = segment.row_begin; row < segment.row_end; row += rows_max) {
@@ -63,6 +66,8 @@ void DeviceBatch::CutSegments(std::span<const LoraSegment> segments, int32_t row
       segments_.push_back({row, end, segment.adapter_slot});
     }
   }
+  return Append(std::span<const LoraSegment>(segments_), padded_size,
+                LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
 }
 
 ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
@@ -90,9 +95,10 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
                           limits_.num_sequences + 1);
   put.kv_tokens = Append(batch.kv_tokens, padded, 0, limits_.num_sequences);
   put.logits_rows = Append(batch.logits_rows, padded, 0, limits_.num_logits_rows);
-  CutSegments(batch.lora_segments, padded == 0 ? kSegmentRowsMax : kGraphSegmentRowsMax);
-  put.lora_segments = Append(std::span<const LoraSegment>(segments_), padding.lora ? padded : 0,
-                             LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
+  const int32_t rows_max = padded == 0 ? kSegmentRowsMax : kGraphSegmentRowsMax;
+  put.lora_segments =
+      AppendSegments(batch.lora_segments, rows_max, padding.lora ? padded : 0, num_rows);
+  put.lora_prompt_segments = AppendSegments(batch.lora_prompt_segments, rows_max, 0, num_rows);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
   CopyToDevice(device_.data(), host_.as<char>(), filled_, stream);
   return put;

@@ -34,6 +34,10 @@ struct ForwardBatch {
   std::span<const int32_t> kv_tokens;   // [num_sequences]
   // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
   std::span<const LoraSegment> lora_segments;
+  // Likewise, for rows of prompts: on a GPU their B joins the GEMM (GemmArgs::lora), which pays for
+  // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
+  // two a row is in must be the row's own matter and never its batch's.
+  std::span<const LoraSegment> lora_prompt_segments;
   LoraTable lora;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
@@ -75,7 +79,9 @@ class DeviceBatch {
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
                             int64_t capacity);
-  void CutSegments(std::span<const LoraSegment> segments, int32_t rows_max);
+  std::span<const LoraSegment> AppendSegments(std::span<const LoraSegment> segments,
+                                              int32_t rows_max, size_t padded_size,
+                                              int32_t num_rows);
 
   const ForwardBatchLimits limits_;
   const Device where_;

@@ -98,7 +98,7 @@ class TestSession {
                                                 .page_begin = page_begin,
                                                 .pages = pages,
                                                 .kv_tokens = kv_tokens,
-                                                .lora_segments = segments,
+                                                .lora_prompt_segments = segments,
                                                 .lora = lora,
                                                 .logits_rows = rows},
                                                stream_, times);

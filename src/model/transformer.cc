@@ -112,7 +112,7 @@ void Transformer::CheckBatch(const ForwardBatch& batch) const {
   CHECK_EQ(static_cast<size_t>(batch.row_begin.back()), num_rows);
   CHECK_EQ(static_cast<size_t>(batch.page_begin.back()), batch.pages.size());
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
-  if (!batch.lora_segments.empty()) {
+  if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
     CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
   }
@@ -266,31 +266,33 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
                 .y_stride = projection.weight.n(),
                 .accumulate = projection.accumulate,
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
-  const bool has_lora = !step.batch.lora_segments.empty();
-  LoraArgs lora;
-  if (has_lora) lora = MakeLoraArgs(projection, layer, step);
-  // On a GPU the GEMM adds B's share itself, while it waits for W.
-  const bool fused = has_lora && !step.stream.device.is_cpu();
-  if (fused) {
+  const LoraArgs drawn = MakeLoraArgs(projection, step.batch.lora_segments, layer, step);
+  const LoraArgs prompts = MakeLoraArgs(projection, step.batch.lora_prompt_segments, layer, step);
+  const bool fuses = prompts.num_segments > 0 && !step.stream.device.is_cpu();
+  if (fuses) {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    LoraShrink(lora, step.stream);
-    gemm.lora = &lora;
+    LoraShrink(prompts, step.stream);
+    gemm.lora = &prompts;
   }
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
     Gemm(gemm, step.stream);
   }
-  if (has_lora && !fused) {
-    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    Lora(lora, step.stream);
-  }
+  const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
+  if (drawn.num_segments == 0 && !has_prompts_left) return;
+  const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
+  if (has_prompts_left) Lora(prompts, step.stream);
+  if (drawn.num_segments > 0) Lora(drawn, step.stream);
 }
 
-LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
+LoraArgs Transformer::MakeLoraArgs(const Projection& projection,
+                                   std::span<const LoraSegment> segments, int32_t layer,
+                                   const Step& step) {
+  if (segments.empty()) return {};
   const ForwardBatch& batch = step.batch;
   LoraArgs args{.dtype = weights_.dtype,
-                .segments = batch.lora_segments.data(),
-                .num_segments = static_cast<int32_t>(batch.lora_segments.size()),
+                .segments = segments.data(),
+                .num_segments = static_cast<int32_t>(segments.size()),
                 .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +
                             static_cast<int64_t>(projection.first),
                 .matrices_stride = batch.lora.stride,
