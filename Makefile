@@ -33,7 +33,7 @@ bench: build
 	@bench/cpu.sh
 
 format:
-	@git ls-files 'src/*.h' 'src/*.cc' | xargs clang-format -i
+	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' | xargs clang-format -i
 
 clean:
 	rm -rf build

@@ -59,7 +59,7 @@ def ctest(preset, log, only=""):
 def stage_tidy(log):
     """Layers, sizes, format: seconds."""
     results = [run("python3 tools/tidy.py", log)[0],
-               run("git ls-files 'src/*.h' 'src/*.cc' | xargs clang-format --dry-run -Werror", log)[0]]
+               run("git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' | xargs clang-format --dry-run -Werror", log)[0]]
     return results.count(0), len(results) - results.count(0)
 
 

@@ -71,7 +71,7 @@ def check_functions(path, lines):
             if start is None:
                 opens = line.startswith(indent) and not line[len(indent):len(indent) + 1].isspace()
                 if opens and re.search(r"\)[^;=]*\{$", line) and "(" in line:
-                    if not re.match(r"\s*(namespace|class|struct|enum|union|TEST|#)", line):
+                    if not re.match(r"\s*(namespace|class|struct|enum|union|TEST|#|//)", line):
                         start = number
             elif line.startswith(indent + "}"):
                 if number - start + 1 > FUNCTION_LINES_MAX:

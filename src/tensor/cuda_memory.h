@@ -26,8 +26,8 @@ class OwnedStream {
   Stream stream_;
 };
 
-// Launches and captures go to the calling thread's device: each thread that does so says which one it
-// works for. Nothing on the CPU.
+// Launches and captures go to the calling thread's device: each thread that does so says which one
+// it works for. Nothing on the CPU.
 void UseDevice(const Device& device);
 
 // Waits until everything on the stream is done.
