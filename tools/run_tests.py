@@ -51,7 +51,7 @@ def ctest(preset, log, only=""):
     env = {"ASAN_OPTIONS": "abort_on_error=1:detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
-    _, output = run(f"ctest --test-dir build/{preset} --output-on-failure --no-tests=error {only}",
+    _, output = run(f"ctest --test-dir build/{preset} -j2 --output-on-failure --no-tests=error {only}",
                     log, env)
     return count_ctest(output)
 

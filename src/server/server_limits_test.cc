@@ -337,7 +337,7 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
     ready = response.status;
     if (ready == 200) std::this_thread::sleep_for(milliseconds(5));
   }
-  EXPECT_TRUE(ready == 503 || !idle.connected()) << ready;
+  EXPECT_TRUE(ready == 503 || ready == 0) << ready;  // 0: closed without an answer
   if (ready == 503) {
     EXPECT_EQ(response.headers.at("connection"), "close");
   }
