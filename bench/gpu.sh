@@ -8,7 +8,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 tests=(tensor_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
   sampling_test gemm_test lora_test attention_test transformer_test golden_test executor_test model_executor_test)
-op_benches=(silu_mul_cuda_bench sampling_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
+op_benches=(silu_mul_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
 out=${OUT:-build/gpu-results}
@@ -57,6 +57,7 @@ if [[ $parts == *" ops "* ]]; then
     check "$bench" "$programs/$bench"
     cat "$out/$bench.log"
   done
+  check bench-ops "$programs/graft" bench ops --device cuda:0 --seconds-per-case 0.03 --json "$out/ops.json"
 fi
 if [[ $parts == *" step "* ]]; then
   check step "$programs/graft" bench step --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \

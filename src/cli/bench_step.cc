@@ -92,15 +92,16 @@ Status StepBench::Prepare() {
   }
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
-  runtime.sequences_max = o.batch;
+  runtime.sequences_max = std::max(o.batch, o.prefill_adapters);
   runtime.step_tokens_max = std::max({o.batch, o.prefill_tokens, 1});
   runtime.context_tokens_max = std::max(o.context, o.prefill_tokens) + 1;
   runtime.adapters_max = std::max(o.batch, o.prefill_adapters);
   ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(runtime, /*quiet=*/false)
                                            : RandomModel(runtime, o.shape, /*quiet=*/false));
   // Both servers' pools at once: each gets what its own steps need.
-  const int64_t page_bytes =
-      MakeKvLayout(model_->config, runtime.page_tokens, model_->weights.dtype).PageBytes();
+  const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
+                                          KvDType(model_->weights.dtype, model_->device))
+                                 .PageBytes();
   const int64_t pages = int64_t{o.batch} * (o.context / runtime.page_tokens + 1) +
                         o.prefill_tokens / runtime.page_tokens + o.prefill_adapters +
                         runtime.context_tokens_max / runtime.page_tokens + 1;
@@ -212,8 +213,8 @@ void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
 
 double StepBench::BytesOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
-  const KvLayout layout =
-      MakeKvLayout(model_->config, lora_->limits().page_tokens, model_->weights.dtype);
+  const KvLayout layout = MakeKvLayout(model_->config, lora_->limits().page_tokens,
+                                       KvDType(model_->weights.dtype, model_->device));
   auto bytes = static_cast<double>(weights.bytes() - weights.embedding.bytes());
   bytes += static_cast<double>(kv_tokens * (layout.PageBytes() / layout.page_tokens));
   for (size_t i = 0; i < mix.adapters.size(); ++i) {

@@ -27,15 +27,6 @@ int64_t StreamTimer::Mark() {
   return num_used_++;
 }
 
-StreamTimer::Scope::Scope(StreamTimer* timer, int64_t* total_ns)
-    : timer_(total_ns == nullptr ? nullptr : timer), total_ns_(total_ns) {
-  if (timer_ != nullptr) begin_ = timer_->Mark();
-}
-
-StreamTimer::Scope::~Scope() {
-  if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
-}
-
 void StreamTimer::Collect() {
   Synchronize(stream_);
   for (const Span& span : spans_) {

@@ -75,13 +75,6 @@ void FreeOnDevice(const Device&, void*) {}
 
 StreamTimer::~StreamTimer() = default;
 int64_t StreamTimer::Mark() { return SteadyClock::Get().NowNs(); }
-StreamTimer::Scope::Scope(StreamTimer* timer, int64_t* total_ns)
-    : timer_(total_ns == nullptr ? nullptr : timer), total_ns_(total_ns) {
-  if (timer_ != nullptr) begin_ = timer_->Mark();
-}
-StreamTimer::Scope::~Scope() {
-  if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
-}
 void StreamTimer::Collect() {
   for (const Span& span : spans_) *span.total_ns += span.end - span.begin;
   spans_.clear();

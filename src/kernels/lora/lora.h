@@ -58,8 +58,7 @@ struct LoraArgs {
   int64_t y_stride = 0;
   int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
-  // x is fp32 whatever dtype is, and enters the products as it is, or with 16 bits where vdpbf16ps
-  // multiplies. CPU only.
+  // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
 };
 

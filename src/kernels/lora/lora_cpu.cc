@@ -110,38 +110,6 @@ struct PairDot {
   static Vec Add(Operand a, Operand b, Vec sum) { return DotBf16(a.v, b.v, sum); }
   static constexpr int kRowsMax = 6;
 };
-
-// x in fp32 as the sum of two bf16 numbers, 16 bits of it: half the instructions of widening A.
-struct SplitDot {
-  using Element = Bfloat16;
-  using XElement = float;
-  static constexpr int kLanes = 2 * Vec::kLanes;
-  using Operand = PairDot::Operand;
-  struct XOperand {
-    __m512i high, low;
-  };
-  static Operand Load(const Bfloat16* p) { return PairDot::Load(p); }
-  static Operand LoadPartial(const Bfloat16* p, int n) { return PairDot::LoadPartial(p, n); }
-  static XOperand Load(const float* p) { return Split(Vec::Load(p), Vec::Load(p + Vec::kLanes)); }
-  static XOperand LoadPartial(const float* p, int n) {
-    if (n <= Vec::kLanes) return Split(Vec::LoadPartial(p, n), Vec::Zero());
-    return Split(Vec::Load(p), Vec::LoadPartial(p + Vec::kLanes, n - Vec::kLanes));
-  }
-  static Vec Add(XOperand x, Operand a, Vec sum) {
-    return DotBf16(x.low, a.v, DotBf16(x.high, a.v, sum));
-  }
-  static constexpr int kRowsMax = 4;
-
- private:
-  static Vec Widen(__m256i values) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16))};
-  }
-  static XOperand Split(Vec first, Vec second) {
-    const __m512i high = NarrowToBf16(first, second);
-    return {high, NarrowToBf16(first - Widen(_mm512_castsi512_si256(high)),
-                               second - Widen(_mm512_extracti64x4_epi64(high, 1)))};
-  }
-};
 #endif
 
 // Ranks of a tile: many for a lone row, whose adapter comes from memory in as many streams.
@@ -165,7 +133,7 @@ __attribute__((noinline)) void ShrinkTile(const LoraArgs& args, const LoraItem& 
   Vec sum[kRows][kRanks];
   Unroll<kRows>([&](auto r) { Unroll<kRanks>([&](auto j) { sum[r][j] = Vec::Zero(); }); });
   const auto step = [&](int64_t i, auto load) __attribute__((always_inline)) {
-    decltype(load(x)) x_operand[kRows];
+    typename Dot::Operand x_operand[kRows];
     Unroll<kRows>([&](auto r) { x_operand[r] = load(x + r * args.x_stride + i); });
     Unroll<kRanks>([&](auto j) {
       const typename Dot::Operand a_operand = load(a[j] + i);
@@ -410,13 +378,10 @@ void Expand(const LoraArgs& args, Stream& stream) {
 
 void LoraShrink(const LoraArgs& args, Stream& stream) {
   if (args.dtype == DType::kF32) return Shrink<F32Dot>(args, stream);
-#if defined(GRAFT_ISA_AVX512)
-  if (CpuHasAvx512Bf16()) {
-    if (args.x_is_fp32) return Shrink<SplitDot>(args, stream);
-    return Shrink<PairDot>(args, stream);
-  }
-#endif
   if (args.x_is_fp32) return Shrink<WidenDot<float>>(args, stream);
+#if defined(GRAFT_ISA_AVX512)
+  if (CpuHasAvx512Bf16()) return Shrink<PairDot>(args, stream);
+#endif
   Shrink<WidenDot<Bfloat16>>(args, stream);
 }
 

@@ -1,0 +1,14 @@
+#include "tensor/stream_timer.h"
+
+namespace graft {
+
+StreamTimer::Scope::Scope(StreamTimer* timer, int64_t* total_ns)
+    : timer_(total_ns == nullptr ? nullptr : timer), total_ns_(total_ns) {
+  if (timer_ != nullptr) begin_ = timer_->Mark();
+}
+
+StreamTimer::Scope::~Scope() {
+  if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
+}
+
+}  // namespace graft
