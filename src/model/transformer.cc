@@ -48,6 +48,7 @@ struct Transformer::Projection {
   bool accumulate;
   LoraModule first;
   std::span<const int64_t> slice_n;  // columns of each module in y
+  void* activated = nullptr;         // see GemmArgs::activated
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
@@ -184,14 +185,8 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
   const int64_t down_n[] = {config_.hidden_size};
 
   Project({normed_.data(), weights.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
-           LoraModule::kGate, gate_up_n},
+           LoraModule::kGate, gate_up_n, activated_.data()},
           layer, step);
-  SiluMul({.gate_up = gate_up_.as<float>(),
-           .out = activated_.data(),
-           .out_dtype = activation_dtype_,
-           .num_tokens = step.num_rows(),
-           .n = config_.intermediate_size},
-          step.stream);
   Project({activated_.data(), weights.down, weights.down_bias, hidden_.as<float>(), true,
            LoraModule::kDown, down_n},
           layer, step);
@@ -274,15 +269,26 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     LoraShrink(prompts, step.stream);
     gemm.lora = &prompts;
   }
+  const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
+  const bool has_lora_left = has_prompts_left || drawn.num_segments > 0;
+  if (!has_lora_left) gemm.activated = projection.activated;
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
     Gemm(gemm, step.stream);
   }
-  const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
-  if (drawn.num_segments == 0 && !has_prompts_left) return;
-  const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-  if (has_prompts_left) Lora(prompts, step.stream);
-  if (drawn.num_segments > 0) Lora(drawn, step.stream);
+  if (!has_lora_left) return;
+  {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
+    if (has_prompts_left) Lora(prompts, step.stream);
+    if (drawn.num_segments > 0) Lora(drawn, step.stream);
+  }
+  if (projection.activated == nullptr) return;
+  SiluMul({.gate_up = projection.y,
+           .out = projection.activated,
+           .out_dtype = activation_dtype_,
+           .num_tokens = step.num_rows(),
+           .n = projection.weight.n() / 2},
+          step.stream);
 }
 
 LoraArgs Transformer::MakeLoraArgs(const Projection& projection,

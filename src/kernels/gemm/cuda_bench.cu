@@ -1,6 +1,7 @@
 // Gemm on a GPU: the projections of Llama-2 7B, a step's GEMMs in one graph as decoding runs them,
 // prefill, LoRA beside them, and how fast weights come from the host. Arguments: nothing for all of
-// it, "lora" for LoRA alone, or "tiles" for every tile of Hopper's kernel too.
+// it, "lora" for LoRA alone, "silu" for gate_up and silu_mul alone; "tiles" for every tile of
+// Hopper's kernel too.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
+#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
@@ -49,6 +51,7 @@ struct Model {
     head = MakeWeight(kHead, 999, stream);
     x = Buffer(kRowsMax * 11008 * 2, stream.device);
     y = Buffer(kRowsMax * 32000 * 4, stream.device);
+    activated = Buffer(kRowsMax * 11008 * 2, stream.device);
     FillRandomRows(5, 1.0f, DType::kBF16, kRowsMax, 11008, 11008, x.data(), stream);
     Synchronize(stream);
   }
@@ -64,8 +67,19 @@ struct Model {
 
   std::vector<GemmWeight> weights[4];
   GemmWeight head;
-  Buffer x, y;
+  Buffer x, y, activated;
 };
+
+constexpr size_t kGateUp = 2;  // of kShapes
+
+void SiluMulOf(Model& model, int64_t m, Stream& stream) {
+  SiluMul({.gate_up = model.y.as<float>(),
+           .out = model.activated.data(),
+           .out_dtype = DType::kBF16,
+           .num_tokens = m,
+           .n = kShapes[kGateUp].n / 2},
+          stream);
+}
 
 GemmCudaArgs ForKernel(const GemmArgs& args) {
   return {.gemm = args,
@@ -138,7 +152,7 @@ void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>&
   if (all_tiles) {
     for (const GemmTile& tile : HopperGemmTiles()) report(tile);
   } else {
-    report(ChooseHopperGemmTile(m, shape.n, shape.k, stream.device));
+    report(ChooseHopperGemmTile(m, shape.n, shape.k, false, stream.device));
   }
 }
 
@@ -259,6 +273,50 @@ void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Str
         shape.name, static_cast<long long>(m), num_slots, plain, fused - plain,
         100.0 * (fused / plain - 1.0), bytes_us, time(false, true, true, false) - plain,
         time(true, false, false, false), time(true, true, false, true) - plain);
+    if (idx != kGateUp) continue;
+    const auto time_activated = [&](bool in_one) {
+      return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
+        GemmArgs gemm = model.Args(model.weights[idx][static_cast<size_t>(layer)], m);
+        const LoraArgs lora = adapters.Args(layer, gemm);
+        gemm.lora = &lora;
+        if (in_one) gemm.activated = model.activated.data();
+        LoraShrink(lora, stream);
+        Gemm(gemm, stream);
+        if (!in_one) SiluMulOf(model, m, stream);
+      });
+    };
+    std::printf("  ... with shrink and silu_mul: apart %7.2f, in one %7.2f us\n",
+                time_activated(false), time_activated(true));
+  }
+}
+
+// gate_up and silu_mul, apart and in one.
+void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
+  const auto& weights = model.weights[kGateUp];
+  const auto time = [&](bool silu_mul, const GemmTile* fused) {
+    return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
+      GemmArgs gemm = model.Args(weights[static_cast<size_t>(layer)], m);
+      if (fused != nullptr) {
+        gemm.activated = model.activated.data();
+        GemmHopper(ForKernel(gemm), *fused, stream);
+      } else {
+        Gemm(gemm, stream);
+      }
+      if (silu_mul) SiluMulOf(model, m, stream);
+    });
+  };
+  const double plain = time(false, nullptr);
+  const double apart = time(true, nullptr);
+  const auto report = [&](const GemmTile& tile) {
+    std::printf("gate_up m %4lld: alone %7.2f, then silu_mul %7.2f, in one %7.2f us, tile %s\n",
+                static_cast<long long>(m), plain, apart, time(false, &tile),
+                TileText(tile).c_str());
+  };
+  const Shape& shape = kShapes[kGateUp];
+  report(ChooseHopperGemmTile(m, shape.n, shape.k, true, stream.device));
+  if (!all_tiles) return;
+  for (const GemmTile& tile : HopperGemmTiles()) {
+    if (tile.activates()) report(tile);
   }
 }
 
@@ -281,7 +339,7 @@ void BenchUpload(Stream& stream) {
   }
 }
 
-int Main(bool all_tiles, bool lora_alone) {
+int Main(bool all_tiles, bool lora_alone, bool activated_alone) {
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -289,8 +347,14 @@ int Main(bool all_tiles, bool lora_alone) {
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  if (!lora_alone) BenchUpload(stream);
+  if (!lora_alone && !activated_alone) BenchUpload(stream);
   Model model(stream);
+  if (!lora_alone) {
+    for (const int64_t m : {1, 32, 64, 128, 512, 2048}) {
+      BenchActivated(model, m, all_tiles, stream);
+    }
+  }
+  if (activated_alone) return 0;
   BenchLora(model, 32, 32, 1, stream);
   BenchLora(model, 32, 1, 32, stream);
   BenchLora(model, 2048, 4, 64, stream);
@@ -311,6 +375,8 @@ int Main(bool all_tiles, bool lora_alone) {
 }  // namespace graft
 
 int main(int argc, char** argv) {
-  const auto asks = [&](const char* what) { return argc > 1 && std::strcmp(argv[1], what) == 0; };
-  return graft::Main(asks("tiles"), asks("lora"));
+  const auto asks = [&](const char* what) {
+    return std::any_of(argv + 1, argv + argc, [&](const char* v) { return !std::strcmp(v, what); });
+  };
+  return graft::Main(asks("tiles"), asks("lora"), asks("silu"));
 }

@@ -9,6 +9,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
+#include "kernels/silu_mul/silu_mul.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -71,6 +72,12 @@ void PackForGpu(std::span<const TensorView> parts, GemmWeight::State& state, Str
   if constexpr (kHasCuda) {
     UploadRows(state.panels.data(), state.n, stride * element_bytes, fill, stream);
   }
+}
+
+void CheckActivated(const GemmArgs& args, int64_t n) {
+  if (args.activated == nullptr) return;
+  CHECK(n % 2 == 0 && !args.accumulate) << n << " columns" << (args.accumulate ? " added" : "");
+  CHECK(args.m == 1 || args.y_stride == n) << args.y_stride << " != " << n;
 }
 
 void GemmOnGpu(const GemmArgs& args, const GemmWeight::State& state, Stream& stream) {
@@ -174,6 +181,15 @@ GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, floa
   return Pack(views, dtype, stream);
 }
 
+void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
+  SiluMul({.gate_up = args.y,
+           .out = args.activated,
+           .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
+           .num_tokens = args.m,
+           .n = n / 2},
+          stream);
+}
+
 void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.weight != nullptr && args.weight->state() != nullptr) << "the weight is not packed";
   CHECK_GE(args.m, 0);
@@ -185,7 +201,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.lora == nullptr || (args.lora->num_rows == args.m && args.lora->y == args.y &&
                                  args.lora->y_stride == args.y_stride))
       << "LoRA of another y";
-
+  CheckActivated(args, state.n);
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
     return GemmOnGpu(args, state, stream);
@@ -212,6 +228,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     GemmCpu(slice, stream);
   }
   if (args.lora != nullptr) LoraExpand(*args.lora, stream);
+  if (args.activated != nullptr) ActivateGemm(args, state.dtype, state.n, stream);
 }
 
 }  // namespace graft

@@ -61,6 +61,10 @@ struct GemmArgs {
   // Adds LoraExpand(*lora) too: of these rows and this y, after LoraShrink(*lora). Where weight and
   // adapters are bf16 Hopper does so in the same kernel: y's sums begin with LoRA's terms.
   const LoraArgs* lora = nullptr;
+  // [m, n / 2] of x's type, or null: SiluMul of y, its left half the gate's and its right half
+  // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper does not touch it
+  // where everything else happens in the GEMM's kernel too.
+  void* activated = nullptr;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);

@@ -79,18 +79,23 @@ void GemmFma(const GemmCudaArgs& args, Stream& stream) {
 }
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
-  const LoraArgs* const lora = args.gemm.lora;
+  const GemmArgs& gemm = args.gemm;
   const bool on_hopper = args.dtype != DType::kF32 && IsHopper(stream.device);
   GemmCudaArgs product = args;
-  if (lora != nullptr && !(on_hopper && HopperGemmTakesLora(args))) product.gemm.lora = nullptr;
+  const bool adds_lora = gemm.lora == nullptr || (on_hopper && HopperGemmTakesLora(args));
+  if (!adds_lora) product.gemm.lora = nullptr;
+  if (!on_hopper || !adds_lora) product.gemm.activated = nullptr;
   if (on_hopper) {
-    GemmHopper(product, ChooseHopperGemmTile(args.gemm.m, args.n, args.k, stream.device), stream);
+    const bool activates = product.gemm.activated != nullptr;
+    GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, activates, stream.device),
+               stream);
   } else if (args.dtype == DType::kF32) {
     GemmFma(product, stream);
   } else {
     GemmMma(product, stream);
   }
-  if (lora != product.gemm.lora) LoraExpand(*lora, stream);
+  if (!adds_lora) LoraExpand(*gemm.lora, stream);
+  if (gemm.activated != product.gemm.activated) ActivateGemm(gemm, args.dtype, args.n, stream);
 }
 
 }  // namespace graft

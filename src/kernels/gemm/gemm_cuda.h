@@ -29,8 +29,11 @@ constexpr int64_t GemmCudaStride(int64_t k) { return (k + 7) / 8 * 8; }
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
 
+// args.activated of args.y's n columns, by the op SiluMul.
+void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream);
+
 // What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone. The
-// first two leave gemm.lora alone; Hopper's adds it where it can.
+// first two leave gemm.lora and gemm.activated alone; Hopper's adds the one where it can.
 void GemmFma(const GemmCudaArgs& args, Stream& stream);
 void GemmMma(const GemmCudaArgs& args, Stream& stream);
 
@@ -42,14 +45,18 @@ struct GemmTile {
   int boxes;    // of 64 columns of k per stage
   int blocks;   // of a cluster
   bool share_w;
+  // Whether its halves can be gate and up, see gemm_hopper_silu.cuh.
+  bool activates() const { return columns % 16 == 0; }
   bool operator==(const GemmTile&) const = default;
 };
 std::vector<GemmTile> HopperGemmTiles();
-// Whether Hopper's kernel adds args.gemm.lora itself.
+// Where gemm.activated is given Hopper's kernel writes that alone: the tile must be one that can.
+// Whether it adds args.gemm.lora itself.
 inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
   return args.dtype == DType::kBF16 && args.gemm.lora->dtype == DType::kBF16;
 }
-GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& device);
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, bool activates,
+                              const Device& device);
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max = std::numeric_limits<int>::max());
 

@@ -33,22 +33,54 @@ EncodeTiled MapEncoder() {
   return encoder;
 }
 
-// Boxes of 64 columns and box_rows rows of a matrix [rows, columns].
-CUtensorMap MakeMap(const void* data, DType dtype, int64_t rows, int64_t columns, int64_t stride,
-                    int box_rows) {
+// Boxes of 64 columns, box_rows rows and box_parts parts of matrices [parts, rows, columns] that
+// lie one after the other.
+struct MapShape {
+  int64_t parts;
+  int64_t rows;
+  int64_t columns;
+  int64_t stride;
+  int box_rows;
+  int box_parts;
+};
+CUtensorMap MakeMap(const void* data, DType dtype, int num_dimensions, const MapShape& shape) {
   CUtensorMap map;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * DTypeBytes(dtype))};
-  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
+  const int64_t row_bytes = shape.stride * DTypeBytes(dtype);
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(shape.columns),
+                              static_cast<cuuint64_t>(shape.rows),
+                              static_cast<cuuint64_t>(shape.parts)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes),
+                                static_cast<cuuint64_t>(shape.rows * row_bytes)};
+  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(shape.box_rows),
+                            static_cast<cuuint32_t>(shape.box_parts)};
+  const cuuint32_t steps[] = {1, 1, 1};
   const CUresult error = MapEncoder()(
       &map,
-      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-      const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      static_cast<cuuint32_t>(num_dimensions), const_cast<void*>(data), sizes, strides, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
   return map;
+}
+
+// W's rows of a tile, or this block's share of them: neighbours, or gate and up side by side.
+template <typename Shape>
+CUtensorMap MakeWMap(const GemmCudaArgs& args) {
+  const int box_rows = Shape::kShareW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
+  MapShape shape{.parts = 1,
+                 .rows = args.n,
+                 .columns = args.k,
+                 .stride = args.w_stride,
+                 .box_rows = box_rows,
+                 .box_parts = 1};
+  if (args.gemm.activated != nullptr) {
+    shape.parts = 2;
+    shape.rows = args.n / 2;
+    shape.box_rows = Shape::kColumns / 2;
+    shape.box_parts = box_rows == Shape::kColumns ? 2 : 1;
+  }
+  return MakeMap(args.w, args.dtype, 3, shape);
 }
 
 // What one device allows.
@@ -68,10 +100,10 @@ DeviceLimits LimitsOf(const Device& device) {
 
 bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-GemmLoraArgs LoraOf(const GemmArgs& gemm) {
+GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {
   GemmLoraArgs out;
   out.lora = *gemm.lora;
-  out.vectors = true;
+  out.vectors = gemm.activated == nullptr || n % 16 == 0;
   for (int32_t s = 0; s < out.lora.num_slices; ++s) {
     out.vectors &= out.lora.slice_begin[s] % 8 == 0 && out.lora.slice_n[s] % 8 == 0;
   }
@@ -170,7 +202,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.num_stages = plan.num_stages;
   if constexpr (Shape::kLora) {
     out.num_free_stages = plan.num_free_stages;
-    out.lora = LoraOf(gemm);
+    out.lora = LoraOf(gemm, args.n);
     out.lora.num_stages_log2 = plan.num_lora_stages_log2;
   }
   out.accumulate = gemm.accumulate;
@@ -178,6 +210,13 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
               (gemm.m == 1 || gemm.y_stride % 2 == 0);
   out.quads = reinterpret_cast<uintptr_t>(gemm.y) % 16 == 0 && args.n % 4 == 0 &&
               (gemm.m == 1 || gemm.y_stride % 4 == 0);
+  if (gemm.activated != nullptr) {
+    CHECK(Shape::kActivates && args.n % 2 == 0) << Shape::kColumns << " of " << args.n;
+    out.activation = {
+        .out = gemm.activated,
+        .pairs = reinterpret_cast<uintptr_t>(gemm.activated) % 4 == 0 && args.n % 4 == 0,
+        .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
+  }
   // A stage is given back when the next one's products run.
   CHECK_GE(out.num_stages, 2);
   out.reads_once = out.num_row_tiles == 1;
@@ -185,13 +224,17 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   CUtensorMap x_map = {};
   if (!Shape::kCopyX) {
     const int64_t stride = gemm.m == 1 ? GemmCudaStride(args.k) : gemm.x_stride;
-    x_map = MakeMap(gemm.x, args.dtype, gemm.m, args.k, stride, box_rows);
+    x_map = MakeMap(gemm.x, args.dtype, 2,
+                    {.parts = 1,
+                     .rows = gemm.m,
+                     .columns = args.k,
+                     .stride = stride,
+                     .box_rows = box_rows,
+                     .box_parts = 1});
   }
-  const int w_rows = Shape::kShareW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
-  const CUtensorMap w_map = MakeMap(args.w, args.dtype, args.n, args.k, args.w_stride, w_rows);
   LaunchKernel(HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
                dim3(Shape::kThreads), static_cast<size_t>(plan.bytes), CudaStreamOf(stream), out,
-               x_map, w_map);
+               x_map, MakeWMap<Shape>(args));
 }
 
 struct Variant {
@@ -271,12 +314,14 @@ std::vector<GemmTile> HopperGemmTiles() {
   return tiles;
 }
 
-GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const Device& device) {
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, bool activates,
+                              const Device& device) {
   const int num_processors = LimitsOf(device).num_processors;
   GemmTile best = {};
   double best_cycles = std::numeric_limits<double>::infinity();
   for (const Variant& variant : kVariants) {
     if (variant.tile.boxes > 2 && m > kTallStageRowsMax) continue;
+    if (activates && !variant.tile.activates()) continue;
     const double cycles = PredictCycles(variant.tile, m, n, k, num_processors);
     if (cycles < best_cycles) {
       best_cycles = cycles;

@@ -11,6 +11,7 @@
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_hopper_lora.cuh"
+#include "kernels/gemm/gemm_hopper_silu.cuh"
 
 #if defined(GRAFT_HOPPER)
 #include "kernels/common/cuda_wgmma.cuh"
@@ -43,9 +44,10 @@ struct HopperGemmArgs {
   int num_stages;
   int x_box_bytes;  // rows of a box of x, 8 to kRows, x 128
   bool accumulate;
-  bool pairs;       // y may be written eight bytes at a time
-  bool quads;       // ... sixteen bytes
-  bool reads_once;  // no tile of W is read twice
+  bool pairs;                 // y may be written eight bytes at a time
+  bool quads;                 // ... sixteen bytes
+  bool reads_once;            // no tile of W is read twice
+  GemmActivation activation;  // instead of y
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
@@ -77,6 +79,8 @@ struct HopperGemmShape {
   static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + Lora::kLoaders : 1;  // warps
   static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
+  // Both halves of a tile end where a thread's sums do: see gemm_hopper_silu.cuh.
+  static constexpr bool kActivates = kColumns % 16 == 0;
   // Large tiles go to y by way of shared memory, in whole cache lines: 16 rows of 32 columns a
   // warp.
   static constexpr bool kStaged = kGroups > 1 && kColumns % 32 == 0;
@@ -84,6 +88,12 @@ struct HopperGemmShape {
   static_assert(kBlocks == 1 || (!kShareW && kBoxes % kBlocks == 0) ||
                 (kShareW && kColumns % (8 * kBlocks) == 0));
   static_assert(!kCopyX || kBlocks == 1);
+  static_assert(kBlocks <= 2);  // a block each for the gate's and up's rows of W
+
+  static __device__ GemmTileColumns ColumnsOf(const Args& args, int column_tile) {
+    if (args.activation.out == nullptr) return {column_tile * kColumns, 0};
+    return {column_tile * (kColumns / 2), (args.n - kColumns) / 2};
+  }
 };
 
 #if defined(GRAFT_HOPPER)
@@ -190,16 +200,19 @@ struct HopperGemmProducer {
   __device__ void LoadW(const HopperGemmWalk<Shape>& walk) const {
     const uint64_t cache = args.reads_once ? kCacheFirstOut : kCacheNormal;
     const uint32_t full = ring.Full(walk.stage);
+    const int row = Shape::ColumnsOf(args, walk.column_tile).first;
 #pragma unroll
     for (int box = 0; box < Shape::kBoxes; ++box) {
       const int column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
-      const int row = walk.column_tile * Shape::kColumns;
       const uint32_t target = ring.W(walk.stage, box);
       if constexpr (Shape::kShareW && Shape::kBlocks > 1) {
-        const int part = static_cast<int>(ClusterBlockRank()) * (Shape::kColumns / Shape::kBlocks);
-        CopyBoxToAll(w_map, target + part * 128, full, column, row + part, kAllBlocks, cache);
+        const int rank = static_cast<int>(ClusterBlockRank());
+        const int shift = rank * (Shape::kColumns / Shape::kBlocks);
+        const bool by_parts = args.activation.out != nullptr;
+        CopyBox3ToAll(w_map, target + shift * 128, full, column, by_parts ? row : row + shift,
+                      by_parts ? rank : 0, kAllBlocks, cache);
       } else {
-        CopyBox(w_map, target, full, column, row, cache);
+        CopyBox3(w_map, target, full, column, row, 0, cache);
       }
     }
   }
@@ -258,7 +271,7 @@ struct HopperGemmProducer {
   __device__ void RunLora(int loader_idx) const {
     GemmLoraLoader<typename Shape::Lora> loader(args.lora, ring.lora, loader_idx);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
-      loader.LoadTile(walk.row_tile * Shape::kRows, walk.column_tile * Shape::kColumns);
+      loader.LoadTile(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile));
     }
     WaitForAllCopies();
   }
@@ -332,7 +345,7 @@ struct HopperGemmConsumer {
       float sum[kSums];
       int before = 0;
       if constexpr (Shape::kLora) {
-        lora.Add(walk.row_tile * Shape::kRows, sum);
+        lora.Add(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile), sum);
         // The first products stand alone: what is in the sums before them is no product's.
         MultiplyStage(walk, group, 1, sum);
         WgmmaWait<0>();
@@ -353,6 +366,12 @@ struct HopperGemmConsumer {
       WgmmaKeep(sum);
       const int row = walk.row_tile * Shape::kRows + group * 64;
       if (walk.column_tile >= args.num_column_tiles || row >= args.m) continue;
+      if constexpr (Shape::kActivates) {
+        if (args.activation.out != nullptr) {
+          GemmActivator<Shape>{args, ring.staging}.Store(walk.column_tile, row, sum);
+          continue;
+        }
+      }
       if constexpr (Shape::kStaged) {
         if (args.quads) {
           StoreStaged(walk, row, sum);

@@ -45,6 +45,18 @@ struct GemmLoraTable {
   uint8_t segment_of_row[kRows];             // or kNone
 };
 
+// Which columns of y a tile holds: from `first` on; from the middle of its pieces on they lie `gap`
+// further. Up's columns beside the gate's, or, with gap 0, plain neighbours.
+struct GemmTileColumns {
+  int first;
+  int gap;
+};
+// Which halves of a tile's pieces hold columns of a slice.
+struct GemmTileHalves {
+  bool left;
+  bool right;
+};
+
 // kRowsOf x kColumnsOf: the GEMM's tile.
 template <int kRowsOf, int kColumnsOf>
 struct GemmLoraShape {
@@ -61,6 +73,16 @@ struct GemmLoraShape {
   static constexpr int kStageBytes = kLoraItemRanks * kRankBytes;
   static constexpr int kTableBytes = (sizeof(GemmLoraTable<kRows>) + 15) / 16 * 16;
   static_assert(kColumns % 8 == 0 && kRows <= GemmLoraTable<kRows>::kNone);
+
+  static __device__ GemmTileHalves HalvesOf(const LoraArgs& lora, int slice,
+                                            GemmTileColumns columns) {
+    constexpr int kMiddle = kPieces / 2 * 8;
+    const int first = columns.first - static_cast<int>(lora.slice_begin[slice]);
+    const int middle = first + kMiddle + columns.gap;
+    const int n = static_cast<int>(lora.slice_n[slice]);
+    return {.left = first + kMiddle > 0 && first<n, .right = middle + kColumns - kMiddle> 0 &&
+                    middle < n};
+  }
 };
 
 #if defined(GRAFT_HOPPER)
@@ -148,17 +170,17 @@ class GemmLoraLoader {
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // All items of the tile whose first element of y is at (row, column).
-  __device__ void LoadTile(int row, int column) {
+  // All items of the tile from row `row` on.
+  __device__ void LoadTile(int row, GemmTileColumns columns) {
     if (warp_ == 0) {
       if (tile_ > 0) BarrierWait(ring_.TableEmpty(), (tile_ - 1) & 1);
-      ListSegments(row, column);
+      ListSegments(row, columns);
       if (lane_ == 0) BarrierArrive(ring_.TableFull());
     } else {
       BarrierWait(ring_.TableFull(), tile_ & 1);
     }
     ring_.ForEachItems(lora_.num_slices, [&](int slice, int rank_tile, int first, uint32_t items) {
-      LoadItems(column, slice, rank_tile, first, items);
+      LoadItems(columns, slice, rank_tile, first, items);
     });
     __syncwarp();
     if (warp_ != 0 && lane_ == 0) BarrierArrive(ring_.TableEmpty());
@@ -172,7 +194,7 @@ class GemmLoraLoader {
     return i < lora_.num_segments ? lora_.segments[i] : LoraSegment{};
   }
 
-  __device__ void ListSegments(int row, int column) const {
+  __device__ void ListSegments(int row, GemmTileColumns columns) const {
     GemmLoraTable<Shape::kRows>& table = *ring_.table;
     for (int i = lane_; i < Shape::kRows; i += 32) {
       table.segment_of_row[i] = GemmLoraTable<Shape::kRows>::kNone;
@@ -192,7 +214,7 @@ class GemmLoraLoader {
         table.first[at] = static_cast<uint8_t>(first);
         table.last[at] = static_cast<uint8_t>(end - 1);
         for (int slice = 0; slice < lora_.num_slices; ++slice) {
-          table.num_items[slice][at] = NumItems(segment.adapter_slot, slice, column);
+          table.num_items[slice][at] = NumItems(segment.adapter_slot, slice, columns);
         }
         for (int j = first; j < end; ++j) table.segment_of_row[j] = static_cast<uint8_t>(at);
       }
@@ -206,17 +228,17 @@ class GemmLoraLoader {
     return lora_.matrices[slot * lora_.matrices_stride + slice];
   }
 
-  __device__ uint8_t NumItems(int slot, int slice, int column) const {
-    const int begin = static_cast<int>(lora_.slice_begin[slice]);
-    const int end = begin + static_cast<int>(lora_.slice_n[slice]);
-    if (begin >= column + Shape::kColumns || end <= column) return 0;
+  __device__ uint8_t NumItems(int slot, int slice, GemmTileColumns columns) const {
+    const GemmTileHalves halves = Shape::HalvesOf(lora_, slice, columns);
+    if (!halves.left && !halves.right) return 0;
     const int rank = MatrixOf(slot, slice).rank;
     return static_cast<uint8_t>((rank + kLoraItemRanks - 1) / kLoraItemRanks);
   }
 
   // This warp's share of `items`. Four lanes copy two of an item's ranks. The code is short rather
   // than unrolled: a block meets most of it for the first time, and fetching it costs more.
-  __device__ void LoadItems(int column, int slice, int rank_tile, int first, uint32_t items) {
+  __device__ void LoadItems(GemmTileColumns columns, int slice, int rank_tile, int first,
+                            uint32_t items) {
     const bool is_mine = (items >> lane_ & 1) != 0 &&
                          (item_ + __popc(BitsBelow(items, lane_))) % Shape::kLoaders == warp_;
     const void* const* b_rows = nullptr;
@@ -227,8 +249,6 @@ class GemmLoraLoader {
       rank = matrix.rank;
     }
     uint32_t mine = __ballot_sync(~0u, is_mine);
-    const int begin = column - static_cast<int>(lora_.slice_begin[slice]);
-    const int n = static_cast<int>(lora_.slice_n[slice]);
     while (mine != 0) {
       // Lanes hold a rank's row each of two items at a time.
       const uint16_t* rows[kAhead / 2];
@@ -251,15 +271,16 @@ class GemmLoraLoader {
         const uint16_t* row = rows[0];
 #pragma unroll
         for (int j = 1; j < kAhead / 2; ++j) row = i / 2 == j ? rows[j] : row;
-        LoadItem(item_ + __popc(BitsBelow(items, bit)), row, i % 2 * kLoraItemRanks, begin, n);
+        LoadItem(item_ + __popc(BitsBelow(items, bit)), row, i % 2 * kLoraItemRanks, slice,
+                 columns);
       }
     }
     item_ += __popc(items);
   }
 
-  // Columns [begin, begin + kColumns) of rows of n elements, which lanes from `first_lane` on hold.
+  // The tile's columns of a slice's rows, which lanes from `first_lane` on hold.
   __device__ __forceinline__ void LoadItem(int item, const uint16_t* held, int first_lane,
-                                           int begin, int n) const {
+                                           int slice, GemmTileColumns columns) const {
     const int stage = ring_.StageOf(item);
     const int lap = ring_.LapOf(item);
     if (lap > 0) BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
@@ -275,23 +296,27 @@ class GemmLoraLoader {
     // second half begins 4 further.
     const int rank = lane_ / 4;
     const int k = rank / 4 * 2 + rank % 2 + rank % 4 / 2 * 8;
-    uint32_t target = ring_.Stage(stage) + k * Shape::kRankBytes + lane_ % 4 * 16;
-    int at = begin + lane_ % 4 * 8;
-    const int pieces = (Shape::kPieces - lane_ % 4 + 3) / 4;
-    if (vectors) {
+    const uint32_t target = ring_.Stage(stage) + k * Shape::kRankBytes;
+    const GemmTileHalves halves = Shape::HalvesOf(lora_, slice, columns);
+    const int end = halves.right ? Shape::kPieces : Shape::kPieces / 2;
+    const int begin = columns.first - static_cast<int>(lora_.slice_begin[slice]);
+    const int n = static_cast<int>(lora_.slice_n[slice]);
 #pragma unroll 1
-      for (int i = 0; i < pieces; ++i, at += 32, target += 64) {
+    for (int piece = (halves.left ? 0 : Shape::kPieces / 2) + lane_ % 4; piece < end; piece += 4) {
+      const int at = begin + piece * 8 + (piece < Shape::kPieces / 2 ? 0 : columns.gap);
+      if (vectors) {
         const bool inside = at >= 0 && at < n;
-        CopyPiece(target, rows[0] + at, inside && rows[0] != nullptr);
-        CopyPiece(target + 4 * Shape::kRankBytes, rows[1] + at, inside && rows[1] != nullptr);
+        CopyPiece(target + piece * 16, rows[0] + at, inside && rows[0] != nullptr);
+        CopyPiece(target + piece * 16 + 4 * Shape::kRankBytes, rows[1] + at,
+                  inside && rows[1] != nullptr);
+      } else {
+        StorePiece(target + piece * 16, LoadElements(rows[0], at, n));
+        StorePiece(target + piece * 16 + 4 * Shape::kRankBytes, LoadElements(rows[1], at, n));
       }
+    }
+    if (vectors) {
       BarrierArriveAfterCopies(ring_.Full(stage));
     } else {
-#pragma unroll 1
-      for (int i = 0; i < pieces; ++i, at += 32, target += 64) {
-        StorePiece(target, LoadElements(rows[0], at, n));
-        StorePiece(target + 4 * Shape::kRankBytes, LoadElements(rows[1], at, n));
-      }
       BarrierArrive(ring_.Full(stage));
     }
   }
@@ -320,7 +345,7 @@ class GemmLoraAdder {
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   // The tile from row `row` on; `sum` as in cuda_wgmma.cuh.
-  __device__ __forceinline__ void Add(int row, float (&sum)[kSums]) {
+  __device__ __forceinline__ void Add(int row, GemmTileColumns columns, float (&sum)[kSums]) {
     BarrierWait(ring_.TableFull(), tile_ & 1);
     const GemmLoraTable<Shape::kRows>& table = *ring_.table;
     int loaded = LoadFirstH(row);
@@ -331,6 +356,7 @@ class GemmLoraAdder {
       const int begin = table.first[segment];
       const int last = table.last[segment];
       const uint32_t mine = items & __ballot_sync(~0u, begin < first_ + 16 && last >= first_);
+      const GemmTileHalves halves = Shape::HalvesOf(lora_, slice, columns);
       if (mine != 0 && loaded != slice * 256 + rank_tile) {
         loaded = slice * 256 + rank_tile;
         LoadH<1>(row, slice, rank_tile);
@@ -343,7 +369,7 @@ class GemmLoraAdder {
         if (is_mine || lane_ == 0) BarrierWait(ring_.Full(stage), ring_.LapOf(item_) & 1);
         if (is_mine) {
           __syncwarp();
-          Multiply(stage, __shfl_sync(~0u, begin, bit), __shfl_sync(~0u, last, bit), sum);
+          Multiply(stage, __shfl_sync(~0u, begin, bit), __shfl_sync(~0u, last, bit), halves, sum);
           __syncwarp();
         }
         if (lane_ == 0) BarrierArrive(ring_.Empty(stage));
@@ -452,7 +478,8 @@ class GemmLoraAdder {
   }
 
   // An item whose rows are [first, last].
-  __device__ __forceinline__ void Multiply(int stage, int first, int last, float (&sum)[kSums]) {
+  __device__ __forceinline__ void Multiply(int stage, int first, int last, GemmTileHalves halves,
+                                           float (&sum)[kSums]) {
     const bool in[2] = {first <= RowOf(0) && RowOf(0) <= last,
                         first <= RowOf(1) && RowOf(1) <= last};
     const uint32_t b = ring_.Stage(stage) + lane_ % 16 * Shape::kRankBytes + lane_ / 16 * 16;
@@ -460,13 +487,15 @@ class GemmLoraAdder {
     for (int i = 0; i < Shape::kPieces / 2; ++i) {
       uint32_t pieces[4];
       LoadMatrices(b + i * 32, pieces);
-      MultiplyPiece(pieces[0], pieces[1], in, sum + i * 8);
-      MultiplyPiece(pieces[2], pieces[3], in, sum + i * 8 + 4);
+      if (2 * i < Shape::kPieces / 2 ? halves.left : halves.right)
+        MultiplyPiece(pieces[0], pieces[1], in, sum + i * 8);
+      if (2 * i + 1 < Shape::kPieces / 2 ? halves.left : halves.right)
+        MultiplyPiece(pieces[2], pieces[3], in, sum + i * 8 + 4);
     }
     if constexpr (Shape::kPieces % 2 != 0) {
       uint32_t pieces[2];
       LoadMatrices(b + Shape::kPieces / 2 * 32 - lane_ / 16 * 16, pieces);
-      MultiplyPiece(pieces[0], pieces[1], in, sum + Shape::kPieces / 2 * 8);
+      if (halves.right) MultiplyPiece(pieces[0], pieces[1], in, sum + Shape::kPieces / 2 * 8);
     }
   }
 

@@ -13,6 +13,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
+#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
@@ -21,6 +22,7 @@ using testing::ForEachDevice;
 using testing::ForFirstGpu;
 using testing::Input;
 using testing::IsClose;
+using testing::Output;
 using testing::Reference;
 using testing::Shared;
 
@@ -367,6 +369,64 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
     ExpectSameBits<Bfloat16>(MixedCase({1000}, 101, 0), batches, stream, compute);
     ExpectSameBits<Bfloat16>(MixedCase({16, 496, 496}, 96, 0), batches, stream, compute);
   });
+}
+
+// SiluMul of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can.
+template <typename T>
+void CheckActivated(Case c, bool on_cpu) {
+  c.accumulate = false;
+  const auto check = [&](Stream& stream) {
+    const Problem<T> problem(c, stream);
+    typename Problem<T>::Batch batch(problem, 0, c.num_rows);
+    Gemm(batch.gemm, stream);
+    Input<T> expected(c.num_rows * c.n / 2);
+    SiluMul({.gate_up = batch.y.data(),
+             .out = expected.data(),
+             .out_dtype = DTypeOf<T>(),
+             .num_tokens = c.num_rows,
+             .n = c.n / 2},
+            stream);
+    const auto expect_same = [&](const auto& compute) {
+      Output<T> out(expected.size());
+      batch.gemm.activated = out.data();
+      compute();
+      Synchronize(stream);
+      EXPECT_TRUE(testing::BitEqual(out.data(), expected.data(), expected.size()));
+      EXPECT_TRUE(out.GuardsIntact());
+    };
+    Synchronize(stream);
+    expect_same([&] { Gemm(batch.gemm, stream); });
+    if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
+      if (stream.device.is_cpu()) return;
+      for (const GemmTile& tile : HopperGemmTiles()) {
+        if (!tile.activates()) continue;
+        SCOPED_TRACE(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
+                     " columns, " + std::to_string(tile.blocks) + " blocks");
+        expect_same([&] { GemmHopper(problem.ForKernel(batch.gemm), tile, stream); });
+      }
+    }
+  };
+  if (on_cpu) {
+    ForEachDevice(check);
+  } else {
+    ForFirstGpu(check);
+  }
+}
+
+TEST(GemmLoraTest, ActivatedHasSiluMulsBits) {
+  for (const Case& c : Cases()) {
+    if (c.n % 2 != 0) continue;
+    SCOPED_TRACE(c.name);
+    CheckActivated<float>(c, true);
+    CheckActivated<Bfloat16>(c, true);
+    CheckActivated<Float16>(c, false);
+  }
+  CheckActivated<Bfloat16>(MixedCase({504, 504}, 200, 0), false);
+  CheckActivated<Bfloat16>(MixedCase({504, 504}, 72, 1), false);       // rows of B off borders
+  CheckActivated<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), false);  // a slice on both sides
+  Case odd = MixedCase({501, 501}, 72, 0);
+  odd.n = 1002;
+  CheckActivated<Bfloat16>(odd, false);
 }
 
 // A tenant's NaN is no one else's.

@@ -3,6 +3,7 @@
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/silu_mul/silu_mul.h"
+#include "kernels/silu_mul/silu_mul_cuda.cuh"
 
 namespace graft {
 namespace {
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) SiluMulKernel(SiluMulArgs args) {
   LoadRun<kVectors>(gates, count, gate);
   LoadRun<kVectors>(gates + args.n, count, up);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
+  for (int i = 0; i < kWidth; ++i) up[i] = SiluTimes(gate[i], up[i]);
   StoreRun<kVectors>(up, count, static_cast<T*>(args.out) + row * args.n + begin);
 }
 
