@@ -483,19 +483,25 @@ class GemmLoraAdder {
     const bool in[2] = {first <= RowOf(0) && RowOf(0) <= last,
                         first <= RowOf(1) && RowOf(1) <= last};
     const uint32_t b = ring_.Stage(stage) + lane_ % 16 * Shape::kRankBytes + lane_ / 16 * 16;
+    if (halves.left) MultiplyPieces<0, Shape::kPieces / 2>(b, in, sum);
+    if (halves.right) MultiplyPieces<Shape::kPieces / 2, Shape::kPieces>(b, in, sum);
+  }
+
+  // Without a branch between them, so that they overlap.
+  template <int kBegin, int kEnd>
+  __device__ __forceinline__ void MultiplyPieces(uint32_t b, const bool (&in)[2],
+                                                 float (&sum)[kSums]) const {
 #pragma unroll
-    for (int i = 0; i < Shape::kPieces / 2; ++i) {
+    for (int i = kBegin; i + 1 < kEnd; i += 2) {
       uint32_t pieces[4];
-      LoadMatrices(b + i * 32, pieces);
-      if (2 * i < Shape::kPieces / 2 ? halves.left : halves.right)
-        MultiplyPiece(pieces[0], pieces[1], in, sum + i * 8);
-      if (2 * i + 1 < Shape::kPieces / 2 ? halves.left : halves.right)
-        MultiplyPiece(pieces[2], pieces[3], in, sum + i * 8 + 4);
+      LoadMatrices(b + i * 16, pieces);
+      MultiplyPiece(pieces[0], pieces[1], in, sum + i * 4);
+      MultiplyPiece(pieces[2], pieces[3], in, sum + i * 4 + 4);
     }
-    if constexpr (Shape::kPieces % 2 != 0) {
+    if constexpr ((kEnd - kBegin) % 2 != 0) {
       uint32_t pieces[2];
-      LoadMatrices(b + Shape::kPieces / 2 * 32 - lane_ / 16 * 16, pieces);
-      if (halves.right) MultiplyPiece(pieces[0], pieces[1], in, sum + Shape::kPieces / 2 * 8);
+      LoadMatrices(b + (kEnd - 1) * 16 - lane_ / 16 * 16, pieces);
+      MultiplyPiece(pieces[0], pieces[1], in, sum + (kEnd - 1) * 4);
     }
   }
 
