@@ -1,7 +1,7 @@
 // LoRA shrink and expand: register tiles of rows times rank (shrink) or rows times columns
-// (expand), so that a segment of many rows computes from cache and a lone row streams its adapter
-// at memory bandwidth. Each sum has one accumulator in one fixed order, whatever the tile: a row's
-// bits do not depend on its batch. docs/kernels.md has the reasons and the figures.
+// (expand), so that a segment of many rows computes from cache; a lone row streams its adapter, a
+// few rows of A or B at a time. Each sum has one accumulator in one fixed order, whatever the tile:
+// a row's bits do not depend on its batch. docs/kernels.md has the reasons and the figures.
 #include "kernels/lora/lora.h"
 
 #include "kernels/common/simd.h"
@@ -223,17 +223,20 @@ inline Columns InOrder(Columns columns, const Bfloat16*) {
   return columns;
 }
 
+inline void AddScaled(Vec scale, Columns delta, float* y) {
+  Fma(scale, delta.first, Vec::Load(y)).Store(y);
+  Fma(scale, delta.second, Vec::Load(y + Vec::kLanes)).Store(y + Vec::kLanes);
+}
+
 #if defined(GRAFT_ISA_AVX512)
 constexpr int kExpandRowsMax = 6;
 constexpr int kExpandGroups = 2;  // Columns of a tile
-constexpr int kExpandGroupsOfOneRow = 8;
 #else
 constexpr int kExpandRowsMax = 4;
 constexpr int kExpandGroups = 1;
-constexpr int kExpandGroupsOfOneRow = 4;
 #endif
-// Columns fetched and computed at a time: the widest tile.
-constexpr int64_t kExpandUnit = kExpandGroupsOfOneRow * kColumns;
+// Columns fetched and computed at a time.
+constexpr int64_t kExpandUnit = 4 * kExpandGroups * kColumns;
 
 // y[r][column, column + groups * kColumns) += scale * sum over ranks of h[r][j] * b_rows[j][...].
 template <typename Element, int kRows, int kGroups>
@@ -259,10 +262,8 @@ __attribute__((noinline)) void ExpandTile(const LoraMatrix& matrix, const float*
   const Vec scale = Vec::Set(matrix.scale);
   Unroll<kRows>([&](auto r) {
     Unroll<kGroups>([&](auto g) {
-      const Columns delta = InOrder(sum[r][g], static_cast<const Element*>(nullptr));
-      float* out = y + r * y_stride + column + g * kColumns;
-      Fma(scale, delta.first, Vec::Load(out)).Store(out);
-      Fma(scale, delta.second, Vec::Load(out + Vec::kLanes)).Store(out + Vec::kLanes);
+      AddScaled(scale, InOrder(sum[r][g], static_cast<const Element*>(nullptr)),
+                y + r * y_stride + column + g * kColumns);
     });
   });
 }
@@ -337,9 +338,9 @@ void ExpandRows(const LoraArgs& args, const LoraItem& item, int32_t row, int64_t
   const LoraMatrix& matrix = *item.matrix;
   const float* h = args.h + (int64_t{item.slice} * args.num_rows + row) * args.h_stride;
   float* y = args.y + row * args.y_stride + args.slice_begin[item.slice];
-  constexpr int kGroups = kRows == 1 ? kExpandGroupsOfOneRow : kExpandGroups;
-  for (; column + kGroups * kColumns <= end; column += kGroups * kColumns) {
-    ExpandTile<Element, kRows, kGroups>(matrix, h, args.h_stride, y, args.y_stride, column);
+  constexpr int64_t kTile = kExpandGroups * kColumns;
+  for (; column + kTile <= end; column += kTile) {
+    ExpandTile<Element, kRows, kExpandGroups>(matrix, h, args.h_stride, y, args.y_stride, column);
   }
   for (; column + kColumns <= end; column += kColumns) {
     ExpandTile<Element, kRows, 1>(matrix, h, args.h_stride, y, args.y_stride, column);
@@ -347,6 +348,107 @@ void ExpandRows(const LoraArgs& args, const LoraItem& item, int32_t row, int64_t
   for (int r = 0; r < kRows; ++r) {
     ExpandTail<Element>(matrix, h + r * args.h_stride, y + r * args.y_stride, column, end);
   }
+}
+
+// ---- Expand of a lone row: B comes from memory a few rows at a time, in runs as long as may be,
+// which is what the processor fetches ahead by itself; sums wait in the nearest cache. ----
+
+constexpr int kExpandRanks = 8;           // of a pass
+constexpr int64_t kExpandColumns = 2048;  // that sums are kept of at a time
+
+// What a pass asks for while it computes: rows of B from their byte `offset` on.
+struct RowsAhead {
+  const void* const* rows = nullptr;  // null: nothing
+  int64_t offset = 0;
+};
+
+// Asks for the lines that begin in the kBytes bytes `offset` behind p, a border of lines.
+template <int kBytes, bool kForWriting>
+__attribute__((always_inline)) inline void Fetch(const char* p, int64_t offset) {
+  const auto fetch = [](const char* line) {
+    if constexpr (kForWriting) {
+      __builtin_prefetch(line, 1, 3);
+    } else {
+      __builtin_prefetch(line, 0, 2);
+    }
+  };
+  if constexpr (kBytes >= kLineBytes) {
+    Unroll<kBytes / kLineBytes>([&](auto line) { fetch(p + offset + line * kLineBytes); });
+  } else if (offset % kLineBytes == 0) {
+    fetch(p + offset);
+  }
+}
+
+// sums[i] += sum over kRanks ranks of h[j] * b_rows[j][column + i] for i in [0, n), n a multiple of
+// kColumns; sums in the order of LoadColumns. Fetches as many columns of `ahead`, and y.
+template <typename Element, int kRanks>
+__attribute__((noinline)) void ExpandPass(const void* const* b_rows, const float* h, int64_t column,
+                                          int64_t n, RowsAhead ahead, const float* y, float* sums) {
+  constexpr int kBytes = sizeof(Element);
+  const Element* b[kRanks];
+  const char* fetch[kRanks];
+  Unroll<kRanks>([&](auto j) {
+    b[j] = static_cast<const Element*>(b_rows[j]) + column;
+    fetch[j] = ahead.rows == nullptr ? reinterpret_cast<const char*>(b[j])
+                                     : static_cast<const char*>(ahead.rows[j]) + ahead.offset;
+  });
+  for (int64_t i = 0; i < n; i += kColumns) {
+    Unroll<kRanks>([&](auto j) { Fetch<kColumns * kBytes, false>(fetch[j], i * kBytes); });
+    Fetch<kColumns * 4, true>(reinterpret_cast<const char*>(y), i * 4);
+    Columns sum = {Vec::Load(sums + i), Vec::Load(sums + i + Vec::kLanes)};
+    Unroll<kRanks>([&](auto j) {
+      const Columns columns = LoadColumns(b[j] + i);
+      const Vec factor = Vec::Set(h[j]);
+      sum.first = Fma(factor, columns.first, sum.first);
+      sum.second = Fma(factor, columns.second, sum.second);
+    });
+    sum.first.Store(sums + i);
+    sum.second.Store(sums + i + Vec::kLanes);
+  }
+}
+
+// What comes after the pass of ranks from `rank` on over columns [column, end): further ranks, then
+// further columns, then the next item.
+template <typename Element>
+RowsAhead AfterPass(const LoraItem& item, const LoraItem* next, int32_t rank, int64_t column,
+                    int64_t end) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
+  if (rank + 2 * kExpandRanks <= item.matrix->rank) {
+    return {item.matrix->b_rows + rank + kExpandRanks, column * kBytes};
+  }
+  if (end < item.end) return {item.matrix->b_rows, end * kBytes};
+  if (next == nullptr || next->matrix->rank < kExpandRanks) return {};
+  return {next->matrix->b_rows, next->begin * kBytes};
+}
+
+template <typename Element>
+void ExpandLoneRow(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+  alignas(kLineBytes) float sums[kExpandColumns];
+  const LoraMatrix& matrix = *item.matrix;
+  const float* h = args.h + (int64_t{item.slice} * args.num_rows + item.row_begin) * args.h_stride;
+  float* y = args.y + item.row_begin * args.y_stride + args.slice_begin[item.slice];
+  const Vec scale = Vec::Set(matrix.scale);
+  int64_t column = item.begin;
+  while (column + kColumns <= item.end) {
+    int64_t n = (item.end - column) / kColumns * kColumns;
+    if (n > kExpandColumns) n = kExpandColumns;
+    for (int64_t i = 0; i < n; i += Vec::kLanes) Vec::Zero().Store(sums + i);
+    int32_t rank = 0;
+    for (; rank + kExpandRanks <= matrix.rank; rank += kExpandRanks) {
+      ExpandPass<Element, kExpandRanks>(matrix.b_rows + rank, h + rank, column, n,
+                                        AfterPass<Element>(item, next, rank, column, column + n),
+                                        y + column, sums);
+    }
+    for (; rank < matrix.rank; ++rank) {
+      ExpandPass<Element, 1>(matrix.b_rows + rank, h + rank, column, n, {}, y + column, sums);
+    }
+    for (int64_t i = 0; i < n; i += kColumns) {
+      const Columns sum = {Vec::Load(sums + i), Vec::Load(sums + i + Vec::kLanes)};
+      AddScaled(scale, InOrder(sum, static_cast<const Element*>(nullptr)), y + column + i);
+    }
+    column += n;
+  }
+  ExpandTail<Element>(matrix, h, y, column, item.end);
 }
 
 template <typename Element>
@@ -357,6 +459,7 @@ void ExpandItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next
     });
     return;
   }
+  if (item.rows() == 1) return ExpandLoneRow<Element>(args, item, next);
   const ExpandFetcher<Element> fetcher(args, item, next);
   for (int64_t column = item.begin; column < item.end; column += kExpandUnit) {
     fetcher.FetchFor(column);
