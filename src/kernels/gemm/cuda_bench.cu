@@ -1,7 +1,7 @@
 // Gemm on a GPU: the projections of Llama-2 7B, a step's GEMMs in one graph as decoding runs them,
 // prefill, LoRA beside them, and how fast weights come from the host. Arguments: nothing for all of
-// it, "lora" for LoRA alone, "silu" for gate_up and silu_mul alone; "tiles" for every tile of
-// Hopper's kernel too.
+// it, "lora" for LoRA alone, "silu" for gate_up and silu_mul alone, "step" for a step's GEMMs
+// alone; "tiles" for every tile of Hopper's kernel too.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -339,7 +339,7 @@ void BenchUpload(Stream& stream) {
   }
 }
 
-int Main(bool all_tiles, bool lora_alone, bool activated_alone) {
+int Main(bool all_tiles, bool lora_alone, bool activated_alone, bool step_alone) {
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -347,8 +347,12 @@ int Main(bool all_tiles, bool lora_alone, bool activated_alone) {
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  if (!lora_alone && !activated_alone) BenchUpload(stream);
+  if (!lora_alone && !activated_alone && !step_alone) BenchUpload(stream);
   Model model(stream);
+  if (step_alone) {
+    for (const int64_t m : {1, 32, 64, 128, 2048}) BenchStep(model, m, stream);
+    return 0;
+  }
   if (!lora_alone) {
     for (const int64_t m : {1, 32, 64, 128, 512, 2048}) {
       BenchActivated(model, m, all_tiles, stream);
@@ -378,5 +382,5 @@ int main(int argc, char** argv) {
   const auto asks = [&](const char* what) {
     return std::any_of(argv + 1, argv + argc, [&](const char* v) { return !std::strcmp(v, what); });
   };
-  return graft::Main(asks("tiles"), asks("lora"), asks("silu"));
+  return graft::Main(asks("tiles"), asks("lora"), asks("silu"), asks("step"));
 }

@@ -206,16 +206,11 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     out.lora.num_stages_log2 = plan.num_lora_stages_log2;
   }
   out.accumulate = gemm.accumulate;
-  out.pairs = reinterpret_cast<uintptr_t>(gemm.y) % 8 == 0 && args.n % 2 == 0 &&
-              (gemm.m == 1 || gemm.y_stride % 2 == 0);
-  out.quads = reinterpret_cast<uintptr_t>(gemm.y) % 16 == 0 && args.n % 4 == 0 &&
-              (gemm.m == 1 || gemm.y_stride % 4 == 0);
+  out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);
   if (gemm.activated != nullptr) {
     CHECK(Shape::kActivates && args.n % 2 == 0) << Shape::kColumns << " of " << args.n;
-    out.activation = {
-        .out = gemm.activated,
-        .pairs = reinterpret_cast<uintptr_t>(gemm.activated) % 4 == 0 && args.n % 4 == 0,
-        .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
+    out.activation = {.out = gemm.activated,
+                      .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
   }
   // A stage is given back when the next one's products run.
   CHECK_GE(out.num_stages, 2);

@@ -12,6 +12,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_hopper_lora.cuh"
 #include "kernels/gemm/gemm_hopper_silu.cuh"
+#include "kernels/gemm/gemm_hopper_store.cuh"
 
 #if defined(GRAFT_HOPPER)
 #include "kernels/common/cuda_wgmma.cuh"
@@ -44,8 +45,7 @@ struct HopperGemmArgs {
   int num_stages;
   int x_box_bytes;  // rows of a box of x, 8 to kRows, x 128
   bool accumulate;
-  bool pairs;                 // y may be written eight bytes at a time
-  bool quads;                 // ... sixteen bytes
+  bool quads;                 // y may be written sixteen bytes at a time
   bool reads_once;            // no tile of W is read twice
   GemmActivation activation;  // instead of y
 };
@@ -81,10 +81,8 @@ struct HopperGemmShape {
   static constexpr int kWBoxBytes = kColumns * 128;
   // Both halves of a tile end where a thread's sums do: see gemm_hopper_silu.cuh.
   static constexpr bool kActivates = kColumns % 16 == 0;
-  // Large tiles go to y by way of shared memory, in whole cache lines: 16 rows of 32 columns a
-  // warp.
-  static constexpr bool kStaged = kGroups > 1 && kColumns % 32 == 0;
-  static constexpr int kStagingBytes = kStaged ? kGroups * 4 * 16 * 128 : 0;
+  // What gemm_hopper_store.cuh needs beside the ring: 16 rows of 32 columns a warp.
+  static constexpr int kStagingBytes = kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
   static_assert(kBlocks == 1 || (!kShareW && kBoxes % kBlocks == 0) ||
                 (kShareW && kColumns % (8 * kBlocks) == 0));
   static_assert(!kCopyX || kBlocks == 1);
@@ -159,6 +157,8 @@ struct HopperGemmWalk {
                           : (args.num_column_tiles + Shape::kBlocks - 1) / Shape::kBlocks;
   }
   __device__ bool Done() const { return item >= num_items; }
+  __device__ int NextItem() const { return item + static_cast<int>(gridDim.x) / Shape::kBlocks; }
+  __device__ bool IsLast() const { return NextItem() >= num_items; }
   __device__ void Locate(const HopperGemmArgs& args) {
     const int column_items = ColumnItems(args);
     const int visit = item / (kGemmRowTilesPerVisit * column_items);
@@ -180,7 +180,7 @@ struct HopperGemmWalk {
   }
   __device__ void NextTile(const HopperGemmArgs& args) {
     step = 0;
-    item += static_cast<int>(gridDim.x) / Shape::kBlocks;
+    item = NextItem();
     if (!Done()) Locate(args);
   }
   __device__ void Next(const HopperGemmArgs& args) {
@@ -326,6 +326,7 @@ struct HopperGemmConsumer {
   const typename Shape::Args& args;
   const HopperGemmRing<Shape>& ring;
   static constexpr int kSums = Shape::kColumns / 2;
+  using Old = typename GemmTileStore<Shape>::Old;
 
   // The stage may be overwritten, as far as this warp is concerned.
   __device__ void Release(int stage) const {
@@ -344,6 +345,11 @@ struct HopperGemmConsumer {
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       float sum[kSums];
       int before = 0;
+      const int row = walk.row_tile * Shape::kRows + group * 64;
+      Old old;
+      if constexpr (Shape::kGroups == 1) {
+        GemmTileStore<Shape>(args, row, walk.column_tile).LoadOld(old);
+      }
       if constexpr (Shape::kLora) {
         lora.Add(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile), sum);
         // The first products stand alone: what is in the sums before them is no product's.
@@ -362,23 +368,37 @@ struct HopperGemmConsumer {
         walk.NextStage(args);
       }
       WgmmaWait<0>();
-      Release(before);
+      Finish(walk, row, before, old, sum);
+    }
+  }
+
+  // Stores a tile's sums, and gives back the stage that was multiplied last.
+  __device__ __forceinline__ void Finish(const HopperGemmWalk<Shape>& walk, int row, int stage,
+                                         Old& old, float (&sum)[kSums]) const {
+    const bool exists = walk.column_tile < args.num_column_tiles && row < args.m;
+    if constexpr (Shape::kGroups == 1) {
       WgmmaKeep(sum);
-      const int row = walk.row_tile * Shape::kRows + group * 64;
-      if (walk.column_tile >= args.num_column_tiles || row >= args.m) continue;
+      // After its last tile the whole ring is the block's; before, this stage alone.
+      const bool last = walk.IsLast();
+      if (exists) {
+        using TileStore = GemmTileStore<Shape>;
+        TileStore(args, row, walk.column_tile)
+            .Store(ring.W(last ? 0 : stage, 0), last ? 64 : TileStore::kRowsPerStage, old, sum);
+      }
+      if (last) return;
+      FenceForAsync();
+      __syncwarp();
+      Release(stage);
+    } else {
+      Release(stage);
+      WgmmaKeep(sum);
+      if (!exists) return;
       if constexpr (Shape::kActivates) {
         if (args.activation.out != nullptr) {
-          GemmActivator<Shape>{args, ring.staging}.Store(walk.column_tile, row, sum);
-          continue;
+          return GemmActivator<Shape>{args, ring.staging}.Store(walk.column_tile, row, sum);
         }
       }
-      if constexpr (Shape::kStaged) {
-        if (args.quads) {
-          StoreStaged(walk, row, sum);
-          continue;
-        }
-      }
-      Store(walk, row, sum);
+      GemmWarpStore<Shape>(args, ring.staging, row, walk.column_tile).Store(sum);
     }
   }
 
@@ -397,103 +417,6 @@ struct HopperGemmConsumer {
       }
     }
     WgmmaCommit();
-  }
-
-  __device__ void Store(const HopperGemmWalk<Shape>& walk, int first_row,
-                        const float (&sum)[kSums]) const {
-    const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
-    const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
-    const int column = walk.column_tile * Shape::kColumns + thread % 4 * 2;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (row + half * 8 >= args.m) return;
-      float* y = args.y + (row + half * 8) * args.y_stride;
-#pragma unroll
-      for (int j = 0; j < Shape::kColumns / 8; ++j) {
-        StorePair(y, column + j * 8, sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]);
-      }
-    }
-  }
-
-  __device__ void StoreStaged(const HopperGemmWalk<Shape>& walk, int first_row,
-                              const float (&sum)[kSums]) const {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const uint32_t scratch = ring.staging + warp * 16 * 128;
-    first_row += warp % 4 * 16;
-#pragma unroll
-    for (int chunk = 0; chunk < Shape::kColumns / 32; ++chunk) {
-      const int column = walk.column_tile * Shape::kColumns + chunk * 32 + lane % 8 * 4;
-      float4 old[4] = {};
-      if (args.accumulate) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int row = first_row + i * 4 + lane / 8;
-          if (row < args.m && column < args.n) {
-            old[i] = *reinterpret_cast<const float4*>(args.y + row * args.y_stride + column);
-          }
-        }
-      }
-      // Each row of 128 bytes is four pieces of 32, exchanged so that neither side's accesses fall
-      // on the same banks.
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int row = lane / 4 + i % 2 * 8;
-        const int piece = (i / 2) ^ (row % 4);
-        const float* pair = sum + (chunk * 4 + i / 2) * 4 + i % 2 * 2;
-        StoreShared(scratch + row * 128 + piece * 32 + lane % 4 * 8, pair[0], pair[1]);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = i * 4 + lane / 8;
-        const int piece = (lane % 8 / 2) ^ (row % 4);
-        float4 value = LoadShared(scratch + row * 128 + piece * 32 + lane % 2 * 16);
-        if (first_row + row >= args.m || column >= args.n) continue;
-        if (args.bias != nullptr) {
-          const float* bias = args.bias + column;
-          value = {value.x + bias[0], value.y + bias[1], value.z + bias[2], value.w + bias[3]};
-        }
-        if (args.accumulate) {
-          value = {value.x + old[i].x, value.y + old[i].y, value.z + old[i].z, value.w + old[i].w};
-        }
-        *reinterpret_cast<float4*>(args.y + (first_row + row) * args.y_stride + column) = value;
-      }
-      __syncwarp();
-    }
-  }
-
-  static __device__ void StoreShared(uint32_t address, float a, float b) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
-  }
-  static __device__ float4 LoadShared(uint32_t address) {
-    float4 value;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-                 : "r"(address)
-                 : "memory");
-    return value;
-  }
-
-  __device__ void StorePair(float* y, int column, float first, float second) const {
-    if (column >= args.n) return;
-    const bool has_second = column + 1 < args.n;
-    if (args.bias != nullptr) {
-      first += args.bias[column];
-      if (has_second) second += args.bias[column + 1];
-    }
-    y += column;
-    if (args.pairs) {
-      float2 pair{first, second};
-      if (args.accumulate) {
-        const float2 old = *reinterpret_cast<const float2*>(y);
-        pair = {first + old.x, second + old.y};
-      }
-      *reinterpret_cast<float2*>(y) = pair;
-      return;
-    }
-    y[0] = args.accumulate ? first + y[0] : first;
-    if (has_second) y[1] = args.accumulate ? second + y[1] : second;
   }
 };
 

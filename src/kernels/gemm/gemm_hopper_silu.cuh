@@ -1,8 +1,9 @@
 // SwiGLU's middle in the epilogue of Hopper's GEMM: silu(gate) * up instead of y. The left half of
 // a tile's columns are the gate's, the right half up's of the same numbers: the copy engine fetches
 // both, from a map of W as [2, n / 2, k], so that W and its bias lie as ever and every call chooses
-// anew. The sums of a pair then lie in one thread, half of its registers apart, and are those that
-// y would have got: the bits are SiluMul's.
+// anew. The sums of a pair then lie in one thread, half of its registers apart (or, where one
+// warpgroup multiplies, half a row apart in shared memory: gemm_hopper_store.cuh), and are those
+// that y would have got: the bits are SiluMul's.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,13 +19,28 @@ namespace graft {
 
 struct GemmActivation {
   void* out;     // [m, n / 2] of the weight's type; null: y is written
-  bool pairs;    // may be written 4 bytes at a time
-  bool vectors;  // ... 16 bytes
+  bool vectors;  // may be written 16 bytes at a time
 };
 
 #if defined(GRAFT_HOPPER)
 
-// Shape: of the GEMM's kernel. By a multiplying warp.
+template <DType kType>
+__device__ __forceinline__ uint32_t NarrowPair(float first, float second) {
+  if constexpr (kType == DType::kBF16) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+template <typename Args>
+__device__ __forceinline__ uint16_t* ActivatedAt(const Args& args, int row, int column) {
+  return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
+}
+
+// Shape: of the GEMM's kernel, of several warpgroups. By a multiplying warp.
 template <typename Shape>
 struct GemmActivator {
   const typename Shape::Args& args;
@@ -52,14 +68,10 @@ struct GemmActivator {
       Chunk pairs;
 #pragma unroll
       for (int i = 0; i < 2 * count; ++i) {
-        pairs[i / 2][i % 2] =
-            Narrow(SiluTimes(gate[2 * i], up[2 * i]), SiluTimes(gate[2 * i + 1], up[2 * i + 1]));
+        pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(SiluTimes(gate[2 * i], up[2 * i]),
+                                                       SiluTimes(gate[2 * i + 1], up[2 * i + 1]));
       }
-      if (Shape::kStaged && args.activation.vectors) {
-        StoreStaged(row, column + first * 8, count, lane, pairs);
-      } else {
-        StorePairs(row + lane / 4, column + first * 8 + lane % 4 * 2, count, pairs);
-      }
+      StoreChunk(row, column + first * 8, count, lane, pairs);
     }
   }
 
@@ -82,46 +94,10 @@ struct GemmActivator {
     }
   }
 
-  static __device__ __forceinline__ uint32_t Narrow(float first, float second) {
-    if constexpr (Shape::kType == DType::kBF16) {
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-      return *reinterpret_cast<const uint32_t*>(&pair);
-    } else {
-      const __half2 pair = __floats2half2_rn(first, second);
-      return *reinterpret_cast<const uint32_t*>(&pair);
-    }
-  }
-
-  __device__ __forceinline__ uint16_t* Out(int row, int column) const {
-    return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
-  }
-
-  __device__ __forceinline__ void StorePairs(int row, int column, int count,
-                                             const Chunk& pairs) const {
-    const int left = args.n / 2 - column;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (row + half * 8 >= args.m) break;
-      uint16_t* out = Out(row + half * 8, column);
-      if (args.activation.pairs) {
-#pragma unroll
-        for (int j = 0; j < count; ++j) {
-          if (j * 8 < left) *reinterpret_cast<uint32_t*>(out + j * 8) = pairs[j][half];
-        }
-      } else {
-#pragma unroll
-        for (int j = 0; j < count; ++j) {
-          if (j * 8 < left) out[j * 8] = static_cast<uint16_t>(pairs[j][half]);
-          if (j * 8 + 1 < left) out[j * 8 + 1] = static_cast<uint16_t>(pairs[j][half] >> 16);
-        }
-      }
-    }
-  }
-
   // By way of shared memory, in whole cache lines. The pieces of a row of 128 bytes are exchanged
   // so that eight rows' accesses fall on different banks.
-  __device__ __forceinline__ void StoreStaged(int row, int column, int count, int lane,
-                                              const Chunk& pairs) const {
+  __device__ __forceinline__ void StoreChunk(int row, int column, int count, int lane,
+                                             const Chunk& pairs) const {
     const uint32_t scratch = staging + threadIdx.x / 32 * (16 * 128);
 #pragma unroll
     for (int j = 0; j < count; j += 2) {
@@ -133,19 +109,46 @@ struct GemmActivator {
           : "memory");
     }
     __syncwarp();
+    if (args.activation.vectors) {
+      StoreVectors(row, column, count, lane, scratch);
+    } else {
+      StoreElements(row, column, count, lane, scratch);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void StoreVectors(int row, int column, int count, int lane,
+                                               uint32_t scratch) const {
 #pragma unroll
-    for (int i = 0; i < count / 2; ++i) {
+    for (int i = 0; i < (count + 1) / 2; ++i) {
       const int local_row = (i * 32 + lane) / count;
       const int piece = (i * 32 + lane) % count;
       uint4 v;
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "r"(scratch + local_row * 128 + ((piece ^ (local_row % 8)) * 16))
+                   : "r"(scratch + local_row % 16 * 128 + ((piece ^ (local_row % 8)) * 16))
                    : "memory");
-      if (row + local_row >= args.m || column + piece * 8 >= args.n / 2) continue;
-      *reinterpret_cast<uint4*>(Out(row + local_row, column + piece * 8)) = v;
+      if (local_row >= 16 || row + local_row >= args.m || column + piece * 8 >= args.n / 2) {
+        continue;
+      }
+      *reinterpret_cast<uint4*>(ActivatedAt(args, row + local_row, column + piece * 8)) = v;
     }
-    __syncwarp();
+  }
+  __device__ __forceinline__ void StoreElements(int row, int column, int count, int lane,
+                                                uint32_t scratch) const {
+#pragma unroll 1
+    for (int i = lane; i < 16 * 8 * count; i += 32) {
+      const int local_row = i / (8 * count);
+      const int local_column = i % (8 * count);
+      uint16_t v;
+      asm volatile("ld.shared.u16 %0, [%1];"
+                   : "=h"(v)
+                   : "r"(scratch + local_row * 128 +
+                         ((local_column / 8 ^ local_row % 8) * 16 + local_column % 8 * 2))
+                   : "memory");
+      if (row + local_row >= args.m || column + local_column >= args.n / 2) continue;
+      *ActivatedAt(args, row + local_row, column + local_column) = v;
+    }
   }
 };
 
