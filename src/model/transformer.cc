@@ -269,6 +269,10 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     LoraShrink(prompts, step.stream);
     gemm.lora = &prompts;
   }
+  // What LoRA's launches need to look up rows and ask for the first bytes while the product runs:
+  // 32 distinct adapters take 7.63 ms a step instead of 7.77, one takes 7.20 instead of 7.28.
+  constexpr int32_t kSparedSharedBytes = 40 << 10;
+  if (drawn.num_segments > 0) gemm.spared_shared_bytes = kSparedSharedBytes;
   const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
   const bool has_lora_left = has_prompts_left || drawn.num_segments > 0;
   if (!has_lora_left) gemm.activated = projection.activated;

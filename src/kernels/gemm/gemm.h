@@ -65,6 +65,9 @@ struct GemmArgs {
   // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper does not touch it
   // where everything else happens in the GEMM's kernel too.
   void* activated = nullptr;
+  // Shared memory that a GPU's kernel leaves of each multiprocessor, for launches after it to begin
+  // beside it.
+  int32_t spared_shared_bytes = 0;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);
