@@ -66,7 +66,10 @@ class StepBench {
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
-  double StepMs(Runtime& runtime, StepPlan plan);
+  Runtime& RuntimeOf(const Mix& mix) { return mix.lora_server ? *lora_ : *plain_; }
+  void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
+  std::vector<double> MedianMs(const std::vector<Mix>& mixes,
+                               StepPlan (StepBench::*make_plan)(const Mix&) const);
   double BytesOf(const Mix& mix, int64_t kv_tokens) const;
   void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
   void RunDecode();
@@ -177,19 +180,34 @@ StepPlan StepBench::MakePrefill(const Mix& mix) const {
   return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(mix.adapters.size()), 0);
 }
 
-double StepBench::StepMs(Runtime& runtime, StepPlan plan) {
-  std::vector<double> times;
-  for (int i = 0; i < options_.warmup_steps + options_.steps; ++i) {
+void StepBench::RunSteps(Runtime& runtime, StepPlan plan, int32_t steps,
+                         std::vector<double>* times) {
+  for (int i = 0; i < options_.warmup_steps + steps; ++i) {
     ++plan.step_id;
     const int64_t begin_ns = SteadyClock::Get().NowNs();
     const StepResult result = runtime.executor().Run(plan);
     CHECK_EQ(result.sequences.size(), plan.sequences.size());
     if (i >= options_.warmup_steps) {
-      times.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6);
+      times->push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6);
     }
     plan.starts.clear();
   }
-  return Median(std::move(times));
+}
+
+// In turns, so that heat and the clocks that follow it are the same for all.
+std::vector<double> StepBench::MedianMs(const std::vector<Mix>& mixes,
+                                        StepPlan (StepBench::*make_plan)(const Mix&) const) {
+  constexpr int32_t kRounds = 5;
+  std::vector<std::vector<double>> times(mixes.size());
+  for (int32_t round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < mixes.size(); ++i) {
+      RunSteps(RuntimeOf(mixes[i]), (this->*make_plan)(mixes[i]),
+               (options_.steps + kRounds - 1) / kRounds, &times[i]);
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of_mix : times) medians.push_back(Median(std::move(of_mix)));
+  return medians;
 }
 
 void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
@@ -240,15 +258,16 @@ void StepBench::RunDecode() {
               options_.context, gbytes_per_s_);
   std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
               "/ base", "bytes", kPartsHeader);
-  for (const Mix& mix : Mixes()) {
-    Runtime& runtime = mix.lora_server ? *lora_ : *plain_;
-    StepRow row{.name = mix.name};
-    row.median_ms = StepMs(runtime, MakeDecode(mix));
+  const std::vector<Mix> mixes = Mixes();
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  for (size_t i = 0; i < mixes.size(); ++i) {
+    const Mix& mix = mixes[i];
+    StepRow row{.name = mix.name, .median_ms = medians[i]};
     row.floor_ms = BytesOf(mix, int64_t{options_.batch} * options_.context) / gbytes_per_s_ / 1e6;
     row.tokens_per_second = options_.batch / row.median_ms * 1e3;
     row.ratio = decode_.empty() ? 1.0 : decode_[0].median_ms / row.median_ms;
     row.bytes_ratio = decode_.empty() ? 1.0 : decode_[0].floor_ms / row.floor_ms;
-    ProfileParts(runtime, MakeDecode(mix), &row);
+    ProfileParts(RuntimeOf(mix), MakeDecode(mix), &row);
     std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
                 row.floor_ms, 100.0 * row.floor_ms / row.median_ms, row.tokens_per_second,
                 row.ratio, row.bytes_ratio, PartsText(row).c_str());
@@ -262,18 +281,19 @@ void StepBench::RunPrefill() {
   if (options_.prefill_tokens < n) return;
   std::vector<int32_t> slots(n);
   std::iota(slots.begin(), slots.end(), 0);
-  const Mix mixes[] = {{"base, server without LoRA", false, std::vector<int32_t>(n, kNoAdapter)},
-                       {"base rows, LoRA server", true, std::vector<int32_t>(n, kNoAdapter)},
-                       {std::to_string(n) + " adapters", true, slots}};
+  const std::vector<Mix> mixes = {
+      {"base, server without LoRA", false, std::vector<int32_t>(n, kNoAdapter)},
+      {"base rows, LoRA server", true, std::vector<int32_t>(n, kNoAdapter)},
+      {std::to_string(n) + " adapters", true, slots}};
   std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
               options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base", kPartsHeader);
-  for (const Mix& mix : mixes) {
-    Runtime& runtime = mix.lora_server ? *lora_ : *plain_;
-    StepRow row{.name = mix.name};
-    row.median_ms = StepMs(runtime, MakePrefill(mix));
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakePrefill);
+  for (size_t i = 0; i < mixes.size(); ++i) {
+    const Mix& mix = mixes[i];
+    StepRow row{.name = mix.name, .median_ms = medians[i]};
     row.tokens_per_second = options_.prefill_tokens / row.median_ms * 1e3;
     row.ratio = prefill_.empty() ? 1.0 : prefill_[0].median_ms / row.median_ms;
-    ProfileParts(runtime, MakePrefill(mix), &row);
+    ProfileParts(RuntimeOf(mix), MakePrefill(mix), &row);
     std::printf("%-26s %8.3f %8.0f %7.3f%s\n", row.name.c_str(), row.median_ms,
                 row.tokens_per_second, row.ratio, PartsText(row).c_str());
     std::fflush(stdout);
