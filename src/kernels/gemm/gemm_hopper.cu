@@ -197,8 +197,9 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
                         CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
   const int64_t clusters = std::min<int64_t>(items, limits.num_processors / Shape::kBlocks);
-  const SharedPlan plan = PlanShared<Shape>(out, gemm.lora, !Shape::kCopyX && items == clusters,
-                                            std::min(limits.shared_bytes - gemm.spared_shared_bytes, shared_bytes_max));
+  const SharedPlan plan =
+      PlanShared<Shape>(out, gemm.lora, !Shape::kCopyX && items == clusters,
+                        std::min(limits.shared_bytes - gemm.spared_shared_bytes, shared_bytes_max));
   out.num_stages = plan.num_stages;
   if constexpr (Shape::kLora) {
     out.num_free_stages = plan.num_free_stages;
