@@ -16,17 +16,21 @@ void PageList::Clear() {
   while (!refs_.empty()) refs_.pop_back();
 }
 
-PagePool::PagePool(int32_t num_pages) {
+PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas) : quotas_(quotas) {
   CHECK_GT(num_pages, 0);
+  CHECK(quotas.kv_max >= 0 && quotas.kv_max <= num_pages) << quotas.kv_max;
+  CHECK(quotas.adapters_max >= 0 && quotas.adapters_max <= num_pages) << quotas.adapters_max;
   pages_.resize(static_cast<size_t>(num_pages));
   for (int32_t page = 0; page < num_pages; ++page) PushBack(kFreeList, page);
 }
 
 PagePool::~PagePool() { CHECK_EQ(num_referenced(), 0) << "pages outlive their pool"; }
 
-PageRef PagePool::Allocate() {
+PageRef PagePool::Allocate(PageUse use) {
   const int32_t page = lists_[kFreeList].head;
-  if (page < 0) return PageRef();
+  if (page < 0 || num_used(use) == quota(use)) return PageRef();
+  at(page).use = use;
+  ++num_used_[static_cast<size_t>(use)];
   AddReference(page);
   return PageRef(this, page);
 }
@@ -47,6 +51,11 @@ void PagePool::Evict(int32_t page) {
   CHECK(at(page).list == kCachedList) << "page " << page << " is not cached";
   Unlink(page);
   at(page).kept = false;
+  PutFree(page);
+}
+
+void PagePool::PutFree(int32_t page) {
+  --num_used_[static_cast<size_t>(at(page).use)];
   PushBack(kFreeList, page);
 }
 
@@ -83,7 +92,10 @@ void PagePool::AddReference(int32_t page) {
 void PagePool::DropReference(int32_t page) {
   Page& node = at(page);
   CHECK_GT(node.references, 0) << "page " << page;
-  if (--node.references == 0) PushBack(node.kept ? kCachedList : kFreeList, page);
+  if (--node.references > 0) return;
+  if (!node.kept) return PutFree(page);
+  node.cached_since = time_;
+  PushBack(kCachedList, page);
 }
 
 Status PagePool::CheckList(ListId list) const {
@@ -108,12 +120,20 @@ Status PagePool::CheckIntegrity() const {
   RETURN_IF_ERROR(CheckList(kFreeList));
   RETURN_IF_ERROR(CheckList(kCachedList));
   int32_t num_listed = 0;
+  int32_t num_used[2] = {};
   for (int32_t page = 0; page < num_pages(); ++page) {
     const bool listed = at(page).list != kNoList;
     if (listed == (at(page).references > 0)) {
       return InternalError("page " + std::to_string(page) + " is both listed and referenced");
     }
     num_listed += listed ? 1 : 0;
+    if (at(page).list != kFreeList) ++num_used[static_cast<size_t>(at(page).use)];
+  }
+  for (const PageUse use : {PageUse::kKv, PageUse::kAdapters}) {
+    if (num_used[static_cast<size_t>(use)] != num_used_[static_cast<size_t>(use)] ||
+        num_used_[static_cast<size_t>(use)] > quota(use)) {
+      return InternalError("the pages in use are miscounted, or over their quota");
+    }
   }
   if (num_listed != num_free() + num_cached()) return InternalError("a page fell out of its list");
   return OkStatus();

@@ -1,9 +1,11 @@
 // The page pool's bookkeeping: ids and reference counts, no bytes (model/ owns those). A page is
 // free, referenced (by one or more PageRefs), or cached: nobody references it but the prefix tree
-// still knows its content, and it can be evicted. Every change is O(1) and allocates nothing.
-// Engine thread only: counts are plain integers.
+// still knows its content, and it can be evicted. KV and adapters draw on the same pages, each up
+// to its quota. Every change is O(1) and allocates nothing.
+// One thread: counts are plain integers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -59,15 +61,26 @@ class PageList {
   std::vector<PageRef> refs_;
 };
 
+enum class PageUse : uint8_t { kKv, kAdapters };
+
+// The most pages that each use may hold, cached ones included. Together they may promise more than
+// there is: then the two share.
+struct PageQuotas {
+  int32_t kv_max = 0;
+  int32_t adapters_max = 0;
+};
+
 class PagePool {
  public:
-  explicit PagePool(int32_t num_pages);
+  // Everything may be used for either.
+  explicit PagePool(int32_t num_pages) : PagePool(num_pages, {num_pages, num_pages}) {}
+  PagePool(int32_t num_pages, const PageQuotas& quotas);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // The first reference to a free page; empty if no page is free.
-  PageRef Allocate();
+  // The first reference to a free page; empty if no page is free or the use has its quota.
+  PageRef Allocate(PageUse use = PageUse::kKv);
   // One more reference to a referenced or cached page.
   PageRef Share(int32_t page);
 
@@ -76,8 +89,23 @@ class PagePool {
   void Keep(int32_t page);
   // The cached page whose last reference went longest ago; -1 if none is cached.
   int32_t OldestCached() const { return lists_[kCachedList].head; }
+  // The time at which a cached page's last reference went.
+  uint64_t CachedSince(int32_t page) const { return at(page).cached_since; }
   // A cached page becomes free.
   void Evict(int32_t page);
+
+  // A count of what happens, for who was used last: one tick per step.
+  uint64_t time() const { return time_; }
+  void Tick() { ++time_; }
+
+  // Pages that Allocate would give now, one after the other.
+  int32_t num_allocatable(PageUse use) const {
+    return std::min(num_free(), quota(use) - num_used(use));
+  }
+  int32_t quota(PageUse use) const {
+    return use == PageUse::kKv ? quotas_.kv_max : quotas_.adapters_max;
+  }
+  int32_t num_used(PageUse use) const { return num_used_[static_cast<size_t>(use)]; }
 
   int32_t num_pages() const { return static_cast<int32_t>(pages_.size()); }
   int32_t num_free() const { return lists_[kFreeList].size; }
@@ -97,7 +125,9 @@ class PagePool {
     int32_t references = 0;
     int32_t previous = -1;
     int32_t next = -1;
+    uint64_t cached_since = 0;
     ListId list = kNoList;
+    PageUse use = PageUse::kKv;  // of one that is not free
     bool kept = false;
   };
   struct List {
@@ -112,10 +142,14 @@ class PagePool {
   void Unlink(int32_t page);
   void AddReference(int32_t page);
   void DropReference(int32_t page);
+  void PutFree(int32_t page);
   Status CheckList(ListId list) const;
 
+  const PageQuotas quotas_;
   std::vector<Page> pages_;
   List lists_[2];
+  int32_t num_used_[2] = {};  // by PageUse
+  uint64_t time_ = 1;
 };
 
 inline PageRef::PageRef(const PageRef& other) : pool_(other.pool_), page_(other.page_) {
