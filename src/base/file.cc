@@ -1,5 +1,7 @@
 #include "base/file.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -29,6 +31,14 @@ Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
 bool FileExists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
+}
+
+Result<FileStamp> StampFile(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return NotFoundError("cannot find " + path);
+  return FileStamp{
+      .bytes = status.st_size,
+      .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
 Result<std::string> ResolveInside(const std::string& root, const std::string& path) {

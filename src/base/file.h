@@ -13,6 +13,14 @@ Result<std::string> ReadFile(const std::string& path, int64_t bytes_max = int64_
 
 bool FileExists(const std::string& path);
 
+// What tells that a file has been written since, without reading it.
+struct FileStamp {
+  int64_t bytes = 0;
+  int64_t modified_ns = 0;  // since 1970-01-01
+};
+// kNotFound.
+Result<FileStamp> StampFile(const std::string& path);
+
 // `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`;
 // otherwise kPermissionDenied. kNotFound where nothing is there.
 Result<std::string> ResolveInside(const std::string& root, const std::string& path);

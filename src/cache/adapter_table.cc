@@ -5,111 +5,143 @@
 namespace graft {
 
 AdapterLease::AdapterLease(AdapterLease&& other) noexcept
-    : table_(std::exchange(other.table_, nullptr)), slot_(std::exchange(other.slot_, -1)) {}
+    : table_(std::exchange(other.table_, nullptr)),
+      holds_(std::exchange(other.holds_, nullptr)),
+      content_(std::exchange(other.content_, -1)) {}
 
 AdapterLease& AdapterLease::operator=(AdapterLease&& other) noexcept {
   if (this == &other) return *this;
   Release();
   table_ = std::exchange(other.table_, nullptr);
-  slot_ = std::exchange(other.slot_, -1);
+  holds_ = std::exchange(other.holds_, nullptr);
+  content_ = std::exchange(other.content_, -1);
   return *this;
 }
 
 void AdapterLease::Release() {
   if (table_ == nullptr) return;
-  std::exchange(table_, nullptr)->LetGo(std::exchange(slot_, -1));
+  std::exchange(table_, nullptr)
+      ->LetGo(*std::exchange(holds_, nullptr), std::exchange(content_, -1));
 }
 
-AdapterTable::AdapterTable(int32_t adapters_max, std::function<void(int32_t)> free_slot)
-    : adapters_max_(adapters_max),
-      free_slot_(std::move(free_slot)),
-      slots_(std::make_unique<Slot[]>(static_cast<size_t>(adapters_max))) {
-  CHECK_GE(adapters_max, 0);
-  for (int32_t slot = adapters_max - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+AdapterTable::AdapterTable(int32_t contents_max) : contents_max_(contents_max) {
+  CHECK_GE(contents_max, 0);
 }
 
 AdapterTable::~AdapterTable() {
-  for (int32_t slot = 0; slot < adapters_max_; ++slot) {
-    const int32_t own_hold = slots_[slot].state == State::kPublished ? 1 : 0;
-    CHECK_EQ(slots_[slot].holds.load(), own_hold) << "leases of slot " << slot << " still live";
+  for (size_t content = 0; content < contents_.size(); ++content) {
+    const int32_t own_hold = contents_[content].num_keys > 0 ? 1 : 0;
+    CHECK_EQ(contents_[content].holds.load(), own_hold)
+        << "leases of content " << content << " still live";
   }
 }
 
-Result<int32_t> AdapterTable::Reserve() {
+Status AdapterTable::Publish(AdapterSource source) {
+  const std::string key = source.key;
+  CHECK(!key.empty()) << "the empty key is the base model's";
   std::lock_guard lock(mutex_);
-  if (free_slots_.empty()) {
-    return ResourceExhaustedError("all " + std::to_string(adapters_max_) +
-                                  " adapter slots are taken; unload an adapter or start the "
-                                  "server with more slots");
+  if (content_of_key_.count(key) != 0) {
+    return AlreadyExistsError("adapter content " + key + " is known already");
   }
-  const int32_t slot = free_slots_.back();
-  free_slots_.pop_back();
-  slots_[slot].state = State::kReserved;
-  return slot;
-}
-
-void AdapterTable::Abandon(int32_t slot) {
-  std::lock_guard lock(mutex_);
-  CHECK(slot >= 0 && slot < adapters_max_) << slot;
-  CHECK(slots_[slot].state == State::kReserved) << "slot " << slot << " is not reserved";
-  slots_[slot].state = State::kFree;
-  free_slots_.push_back(slot);
-}
-
-Status AdapterTable::Publish(int32_t slot, const std::string& hash) {
-  std::lock_guard lock(mutex_);
-  CHECK(slot >= 0 && slot < adapters_max_) << slot;
-  CHECK(slots_[slot].state == State::kReserved) << "slot " << slot << " is not reserved";
-  CHECK(!hash.empty()) << "the empty hash is the base model's";
-  if (!slot_of_hash_.emplace(hash, slot).second) {
-    return AlreadyExistsError("adapter content " + hash + " is loaded already");
+  if (free_.empty() && static_cast<int32_t>(contents_.size()) == contents_max_) {
+    return ResourceExhaustedError("there are " + std::to_string(contents_max_) +
+                                  " adapters already; unload some or start the server with more");
   }
-  slots_[slot].state = State::kPublished;
-  slots_[slot].holds.store(1, std::memory_order_relaxed);
+  if (free_.empty()) {
+    free_.push_back(static_cast<int32_t>(contents_.size()));
+    contents_.emplace_back();
+  }
+  const int32_t id = free_.back();
+  free_.pop_back();
+  Content& content = contents_[static_cast<size_t>(id)];
+  content.source = std::move(source);
+  content.num_keys = 1;
+  content.holds.store(1, std::memory_order_relaxed);
+  content_of_key_[key] = id;
   return OkStatus();
 }
 
-Result<AdapterLease> AdapterTable::Acquire(const std::string& hash) {
-  std::lock_guard lock(mutex_);
-  const auto it = slot_of_hash_.find(hash);
-  if (it == slot_of_hash_.end()) return NotFoundError("adapter content " + hash + " is not loaded");
-  // A published slot has the table's own hold, which only Retire drops, after taking this lock:
-  // the count cannot be zero here.
-  slots_[it->second].holds.fetch_add(1, std::memory_order_relaxed);
-  return AdapterLease(this, it->second);
-}
-
-void AdapterTable::Retire(const std::string& hash) {
-  int32_t slot = -1;
+void AdapterTable::Identify(const std::string& key, const std::string& hash) {
+  Content* superseded = nullptr;
+  int32_t content = -1;
   {
     std::lock_guard lock(mutex_);
-    const auto it = slot_of_hash_.find(hash);
-    if (it == slot_of_hash_.end()) return;
-    slot = it->second;
-    slots_[slot].state = State::kRetired;
-    slot_of_hash_.erase(it);
+    const auto it = content_of_key_.find(key);
+    if (it == content_of_key_.end() || key == hash) return;
+    content = it->second;
+    Content& entry = contents_[static_cast<size_t>(content)];
+    entry.source.hash = hash;
+    const auto [known, is_new] = content_of_key_.emplace(hash, content);
+    if (is_new) {
+      ++entry.num_keys;
+    } else if (known->second != content) {
+      content_of_key_[key] = known->second;
+      ++contents_[static_cast<size_t>(known->second)].num_keys;
+      if (--entry.num_keys == 0) superseded = &entry;
+    }
   }
-  LetGo(slot);
+  if (superseded != nullptr) LetGo(superseded->holds, content);
 }
 
-bool AdapterTable::Contains(const std::string& hash) const {
+Result<AdapterLease> AdapterTable::Acquire(const std::string& key) {
   std::lock_guard lock(mutex_);
-  return slot_of_hash_.count(hash) != 0;
+  const auto it = content_of_key_.find(key);
+  if (it == content_of_key_.end()) return NotFoundError("adapter content " + key + " is unknown");
+  // A published content has the table's own hold, which goes only after this lock was taken to
+  // erase its last key: the count cannot be zero here.
+  std::atomic<int32_t>& holds = contents_[static_cast<size_t>(it->second)].holds;
+  holds.fetch_add(1, std::memory_order_relaxed);
+  return AdapterLease(this, &holds, it->second);
 }
 
-int32_t AdapterTable::num_taken() const {
-  std::lock_guard lock(mutex_);
-  return adapters_max_ - static_cast<int32_t>(free_slots_.size());
+void AdapterTable::Retire(const std::string& key) {
+  Content* retired = nullptr;
+  int32_t content = -1;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = content_of_key_.find(key);
+    if (it == content_of_key_.end()) return;
+    content = it->second;
+    // Under every key it goes by: the one that stood for it before it was read, too.
+    std::erase_if(content_of_key_, [content](const auto& item) { return item.second == content; });
+    retired = &contents_[static_cast<size_t>(content)];
+    retired->num_keys = 0;
+  }
+  LetGo(retired->holds, content);
 }
 
-void AdapterTable::LetGo(int32_t slot) {
-  // acq_rel: what every user did with the bytes happens before they are freed.
-  if (slots_[slot].holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  free_slot_(slot);
+bool AdapterTable::Contains(const std::string& key) const {
   std::lock_guard lock(mutex_);
-  CHECK(slots_[slot].state == State::kRetired) << "slot " << slot;
-  slots_[slot].state = State::kFree;
-  free_slots_.push_back(slot);
+  return content_of_key_.count(key) != 0;
+}
+
+AdapterSource AdapterTable::SourceOf(int32_t content) const {
+  std::lock_guard lock(mutex_);
+  return contents_.at(static_cast<size_t>(content)).source;
+}
+
+std::vector<int32_t> AdapterTable::TakeUnused() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(unused_, {});
+}
+
+void AdapterTable::Recycle(int32_t content) {
+  std::lock_guard lock(mutex_);
+  const Content& entry = contents_.at(static_cast<size_t>(content));
+  CHECK(entry.num_keys == 0 && entry.holds.load() == 0) << "content " << content << " is in use";
+  free_.push_back(content);
+}
+
+int32_t AdapterTable::num_contents() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int32_t>(contents_.size() - free_.size());
+}
+
+void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {
+  // Nobody can acquire a content without keys: at zero it stays.
+  if (holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::lock_guard lock(mutex_);
+  unused_.push_back(content);
 }
 
 }  // namespace graft

@@ -1,13 +1,14 @@
-// Which adapter content sits in which executor slot, and who still uses it. A published slot is
-// held by the table and by every lease; Retire drops the table's hold, and whoever lets go last
-// frees the slot, so requests in flight finish on the content they started with.
-// Thread-safe; outlives its leases. Letting go of a lease takes no lock unless it was the last.
+// Which adapter contents requests may ask for, and who still does. A content goes by its key: its
+// hash, or until it was first read a key that stands for it. It is held by the table while it is
+// published and by every lease; Retire drops the table's hold, and once nobody holds it its id
+// comes out of TakeUnused: requests in flight finish on the content they started with, wherever its
+// bytes are by then. Thread-safe; outlives its leases. Letting go of a lease takes no lock unless
+// it was the last.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -19,7 +20,7 @@ namespace graft {
 
 class AdapterTable;
 
-// The right to use one adapter's slot. An empty lease is the base model's: slot() is -1.
+// The right to use one content. An empty lease is the base model's: content() is -1.
 class AdapterLease {
  public:
   AdapterLease() = default;
@@ -27,60 +28,70 @@ class AdapterLease {
   AdapterLease& operator=(AdapterLease&& other) noexcept;
   ~AdapterLease() { Release(); }
 
-  int32_t slot() const { return slot_; }
+  int32_t content() const { return content_; }
   // Lets go; the lease is empty afterwards.
   void Release();
 
  private:
   friend class AdapterTable;
-  AdapterLease(AdapterTable* table, int32_t slot) : table_(table), slot_(slot) {}
+  AdapterLease(AdapterTable* table, std::atomic<int32_t>* holds, int32_t content)
+      : table_(table), holds_(holds), content_(content) {}
 
   AdapterTable* table_ = nullptr;
-  int32_t slot_ = -1;
+  std::atomic<int32_t>* holds_ = nullptr;  // the content's
+  int32_t content_ = -1;
+};
+
+// Where a content is read from, and what must come out: "" if that is not known yet. `key` is what
+// it was published as.
+struct AdapterSource {
+  std::string path;
+  std::string hash;
+  std::string key;
 };
 
 class AdapterTable {
  public:
-  // `free_slot` releases the bytes behind a slot. It runs outside the table's lock, on the thread
-  // that let go last (the engine's, or Retire's caller), before the slot can be reserved again.
-  AdapterTable(int32_t adapters_max, std::function<void(int32_t)> free_slot);
+  // At most `contents_max` at once, retired ones in use included.
+  explicit AdapterTable(int32_t contents_max);
   ~AdapterTable();
 
-  // A free slot to load into. kResourceExhausted if every slot is taken.
-  Result<int32_t> Reserve();
-  // Gives back a reserved slot that was not published. Does not call free_slot: the caller cleans
-  // up what it loaded.
-  void Abandon(int32_t slot);
-  // Makes the content of a reserved slot available under its hash. kAlreadyExists if that hash is
-  // published already; the slot then stays reserved.
-  Status Publish(int32_t slot, const std::string& hash);
+  // Makes a content available. kAlreadyExists if its key is taken, kResourceExhausted if there are
+  // contents_max.
+  Status Publish(AdapterSource source);
+  // The content published as `key` turned out to have this hash, and goes by both from now on. If
+  // another content has the hash already, that one takes over both names.
+  void Identify(const std::string& key, const std::string& hash);
+  // kNotFound if the key is not published (any more).
+  Result<AdapterLease> Acquire(const std::string& key);
+  // No new leases from now on; an unknown key is ignored.
+  void Retire(const std::string& key);
+  bool Contains(const std::string& key) const;
 
-  // kNotFound if the hash is not published (any more).
-  Result<AdapterLease> Acquire(const std::string& hash);
-  // No new leases from now on; an unknown hash is ignored.
-  void Retire(const std::string& hash);
-  bool Contains(const std::string& hash) const;
+  AdapterSource SourceOf(int32_t content) const;
+  // Contents that nobody holds any more. Their ids are given out again once recycled.
+  std::vector<int32_t> TakeUnused();
+  void Recycle(int32_t content);
 
-  int32_t adapters_max() const { return adapters_max_; }
-  // Slots reserved, published, or retired but still leased.
-  int32_t num_taken() const;
+  // Contents published, or retired and not yet recycled.
+  int32_t num_contents() const;
 
  private:
   friend class AdapterLease;
-  enum class State : uint8_t { kFree, kReserved, kPublished, kRetired };
-  struct Slot {
-    State state = State::kFree;     // under mutex_
-    std::atomic<int32_t> holds{0};  // one per lease, and the table's own while published
+  struct Content {
+    AdapterSource source;           // under mutex_
+    int32_t num_keys = 0;           // under mutex_: names in content_of_key_
+    std::atomic<int32_t> holds{0};  // one per lease, and the table's own while num_keys > 0
   };
 
-  void LetGo(int32_t slot);
+  void LetGo(std::atomic<int32_t>& holds, int32_t content);
 
-  const int32_t adapters_max_;
-  const std::function<void(int32_t)> free_slot_;
-  const std::unique_ptr<Slot[]> slots_;
+  const int32_t contents_max_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, int32_t> slot_of_hash_;  // published ones
-  std::vector<int32_t> free_slots_;                        // lowest last
+  std::deque<Content> contents_;  // grows, never moves
+  std::unordered_map<std::string, int32_t> content_of_key_;
+  std::vector<int32_t> free_;
+  std::vector<int32_t> unused_;  // held by nobody, not yet taken
 };
 
 }  // namespace graft

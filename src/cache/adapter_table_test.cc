@@ -2,127 +2,130 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <thread>
 
 namespace graft {
 namespace {
 
-TEST(AdapterTableTest, HandsOutEverySlotOnceAndThenSaysSo) {
-  AdapterTable table(3, [](int32_t) {});
-  std::set<int32_t> slots;
-  for (int i = 0; i < 3; ++i) slots.insert(*table.Reserve());
-  EXPECT_EQ(slots, (std::set<int32_t>{0, 1, 2}));
-  const Result<int32_t> none = table.Reserve();
-  EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(none.status().message().find("all 3"), std::string::npos);
-  table.Abandon(1);
-  EXPECT_EQ(table.num_taken(), 2);
-  EXPECT_EQ(*table.Reserve(), 1);
+AdapterSource Source(const std::string& key, const std::string& hash = "") {
+  return {.path = "/adapters/" + key, .hash = hash, .key = key};
 }
 
-TEST(AdapterTableTest, PublishesUnderTheHashOnce) {
-  AdapterTable table(2, [](int32_t) {});
-  const int32_t first = *table.Reserve();
-  const int32_t second = *table.Reserve();
+TEST(AdapterTableTest, PublishesAKeyOnceAndUpToItsLimit) {
+  AdapterTable table(2);
   EXPECT_FALSE(table.Contains("aa"));
   EXPECT_EQ(table.Acquire("aa").status().code(), StatusCode::kNotFound);
-  ASSERT_TRUE(table.Publish(first, "aa").ok());
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
   EXPECT_TRUE(table.Contains("aa"));
-  EXPECT_EQ(table.Acquire("aa")->slot(), first);
-  EXPECT_EQ(table.Publish(second, "aa").code(), StatusCode::kAlreadyExists);
-  table.Abandon(second);
+  EXPECT_EQ(table.Publish(Source("aa")).code(), StatusCode::kAlreadyExists);
+  ASSERT_TRUE(table.Publish(Source("bb")).ok());
+  const Status full = table.Publish(Source("cc"));
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("there are 2"), std::string::npos);
+  const AdapterLease lease = *table.Acquire("aa");
+  EXPECT_EQ(table.SourceOf(lease.content()).path, "/adapters/aa");
+  EXPECT_EQ(table.SourceOf(lease.content()).hash, "aa");
 }
 
-TEST(AdapterTableTest, RetiringAnIdleAdapterFreesItsSlotAtOnce) {
-  std::vector<int32_t> freed;
-  AdapterTable table(1, [&](int32_t slot) { freed.push_back(slot); });
-  ASSERT_TRUE(table.Publish(*table.Reserve(), "aa").ok());
+TEST(AdapterTableTest, ARetiredContentLivesUntilItsLastLease) {
+  AdapterTable table(2);
+  ASSERT_TRUE(table.Publish(Source("aa")).ok());
+  AdapterLease lease = *table.Acquire("aa");
+  AdapterLease other = *table.Acquire("aa");
+  const int32_t content = lease.content();
   table.Retire("unknown");
-  EXPECT_TRUE(freed.empty());
-  table.Retire("aa");
-  EXPECT_EQ(freed, std::vector<int32_t>{0});
-  EXPECT_EQ(table.num_taken(), 0);
-  EXPECT_EQ(*table.Reserve(), 0);
-}
-
-TEST(AdapterTableTest, ARetiredSlotLivesUntilItsLastLease) {
-  std::vector<int32_t> freed;
-  AdapterTable table(2, [&](int32_t slot) { freed.push_back(slot); });
-  ASSERT_TRUE(table.Publish(*table.Reserve(), "aa").ok());
-  AdapterLease lease = std::move(table.Acquire("aa")).value();
-  AdapterLease other = std::move(table.Acquire("aa")).value();
   table.Retire("aa");
   EXPECT_FALSE(table.Contains("aa"));
   EXPECT_FALSE(table.Acquire("aa").ok());
-  // The same content can come back, in another slot, while the old one is still in use.
-  const int32_t again = *table.Reserve();
-  EXPECT_NE(again, lease.slot());
-  ASSERT_TRUE(table.Publish(again, "aa").ok());
-  EXPECT_FALSE(table.Reserve().ok());
+  EXPECT_EQ(table.SourceOf(content).path, "/adapters/aa");
+  // The same key can come back, as another content, while the old one is still in use.
+  ASSERT_TRUE(table.Publish(Source("aa")).ok());
+  EXPECT_NE(table.Acquire("aa")->content(), content);
 
   AdapterLease moved = std::move(lease);
-  EXPECT_EQ(lease.slot(), -1);  // NOLINT(bugprone-use-after-move): a moved-from lease is empty
-  EXPECT_EQ(moved.slot(), 0);
+  EXPECT_EQ(lease.content(), -1);  // NOLINT(bugprone-use-after-move): a moved-from lease is empty
   other.Release();
-  EXPECT_TRUE(freed.empty());
+  EXPECT_TRUE(table.TakeUnused().empty());
   moved = AdapterLease();
-  EXPECT_EQ(freed, std::vector<int32_t>{0});
-  EXPECT_EQ(*table.Reserve(), 0);
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{content});
+  EXPECT_TRUE(table.TakeUnused().empty());
+  EXPECT_FALSE(table.Publish(Source("bb")).ok()) << "its id is not recycled yet";
+  table.Recycle(content);
+  EXPECT_EQ(table.num_contents(), 1);
+  EXPECT_TRUE(table.Publish(Source("bb")).ok());
+  EXPECT_EQ(table.Acquire("bb")->content(), content);
+}
+
+TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
+  AdapterTable table(3);
+  ASSERT_TRUE(table.Publish(Source("unread a")).ok());
+  const int32_t content = table.Acquire("unread a")->content();
+  table.Identify("unread a", "hash");
+  table.Identify("unread a", "hash");
+  EXPECT_EQ(table.Acquire("hash")->content(), content);
+  EXPECT_EQ(table.Acquire("unread a")->content(), content);
+  EXPECT_EQ(table.SourceOf(content).hash, "hash");
+  // A second folder with the same content gives way to the first; who uses it goes on.
+  ASSERT_TRUE(table.Publish(Source("unread b")).ok());
+  AdapterLease lease = *table.Acquire("unread b");
+  table.Identify("unread b", "hash");
+  EXPECT_EQ(table.Acquire("unread b")->content(), content);
+  EXPECT_TRUE(table.TakeUnused().empty());
+  const int32_t second = lease.content();
+  lease.Release();
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{second});
+  // All its names go together.
+  table.Retire("hash");
+  for (const char* key : {"hash", "unread a", "unread b"}) EXPECT_FALSE(table.Contains(key)) << key;
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{content});
+  table.Identify("unread a", "hash");
+  EXPECT_FALSE(table.Contains("hash"));
 }
 
 TEST(AdapterTableDeathTest, MisuseIsABug) {
-  AdapterTable table(1, [](int32_t) {});
-  EXPECT_DEATH(table.Abandon(0), "not reserved");
-  EXPECT_DEATH((void)table.Publish(0, "aa"), "not reserved");
+  AdapterTable table(1);
+  ASSERT_TRUE(table.Publish(Source("aa")).ok());
+  EXPECT_DEATH(table.Recycle(0), "in use");
+  EXPECT_DEATH((void)table.Publish(Source("")), "base model");
   EXPECT_DEATH(
       {
-        AdapterLease lease;
-        AdapterTable gone(1, [](int32_t) {});
-        (void)gone.Publish(*gone.Reserve(), "aa");
+        AdapterTable gone(1);
+        (void)gone.Publish(Source("aa"));
         new AdapterLease(std::move(gone.Acquire("aa")).value());
       },
       "still live");
 }
 
-// Content of a slot must stay as a lease found it, whoever retires and reloads meanwhile.
+// What a lease names must stay, whoever retires and publishes meanwhile.
 TEST(AdapterTableTest, LeasesPinContentAcrossThreads) {
-  constexpr int kSlots = 4;
-  std::atomic<int> content[kSlots] = {};
-  std::atomic<int> num_freed = 0;
-  AdapterTable table(kSlots, [&](int32_t slot) {
-    content[slot] = 0;
-    ++num_freed;
-  });
+  AdapterTable table(8);
   std::atomic<bool> stop = false;
   std::atomic<int64_t> num_uses = 0;
   std::vector<std::thread> users;
   for (int i = 0; i < 4; ++i) {
     users.emplace_back([&, i] {
       for (int round = i; !stop; ++round) {
-        const int wanted = 1 + round % 3;
-        Result<AdapterLease> lease = table.Acquire(std::to_string(wanted));
+        const std::string wanted = std::to_string(round % 3);
+        const Result<AdapterLease> lease = table.Acquire(wanted);
         if (!lease.ok()) continue;
-        for (int look = 0; look < 20; ++look) EXPECT_EQ(content[lease->slot()], wanted);
+        for (int look = 0; look < 5; ++look) {
+          EXPECT_EQ(table.SourceOf(lease->content()).key, wanted);
+        }
         ++num_uses;
       }
     });
   }
-  int num_loads = 0;
-  for (int round = 0; round < 3000 || num_uses < 100; ++round) {
-    const int wanted = 1 + round % 3;
-    table.Retire(std::to_string(wanted));
-    Result<int32_t> slot = table.Reserve();
-    if (!slot.ok()) continue;
-    content[*slot] = wanted;
-    ASSERT_TRUE(table.Publish(*slot, std::to_string(wanted)).ok());
-    ++num_loads;
+  for (int round = 0; round < 2000 || num_uses < 100; ++round) {
+    const std::string wanted = std::to_string(round % 3);
+    table.Retire(wanted);
+    for (const int32_t content : table.TakeUnused()) table.Recycle(content);
+    (void)table.Publish(Source(wanted));
   }
   stop = true;
   for (std::thread& user : users) user.join();
-  for (int wanted = 1; wanted <= 3; ++wanted) table.Retire(std::to_string(wanted));
-  EXPECT_EQ(num_freed, num_loads);
-  EXPECT_EQ(table.num_taken(), 0);
+  for (int wanted = 0; wanted < 3; ++wanted) table.Retire(std::to_string(wanted));
+  for (const int32_t content : table.TakeUnused()) table.Recycle(content);
+  EXPECT_EQ(table.num_contents(), 0);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void PagePool::Evict(int32_t page) {
 
 void PagePool::PutFree(int32_t page) {
   --num_used_[static_cast<size_t>(at(page).use)];
-  PushBack(kFreeList, page);
+  PushFront(kFreeList, page);
 }
 
 const PagePool::Page& PagePool::at(int32_t page) const {
@@ -71,6 +71,16 @@ void PagePool::PushBack(ListId list, int32_t page) {
   at(page).next = -1;
   (ends.tail < 0 ? ends.head : at(ends.tail).next) = page;
   ends.tail = page;
+  ++ends.size;
+}
+
+void PagePool::PushFront(ListId list, int32_t page) {
+  List& ends = lists_[list];
+  at(page).list = list;
+  at(page).previous = -1;
+  at(page).next = ends.head;
+  (ends.head < 0 ? ends.tail : at(ends.head).previous) = page;
+  ends.head = page;
   ++ends.size;
 }
 

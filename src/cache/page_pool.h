@@ -139,10 +139,11 @@ class PagePool {
   const Page& at(int32_t page) const;
   Page& at(int32_t page) { return const_cast<Page&>(std::as_const(*this).at(page)); }
   void PushBack(ListId list, int32_t page);
+  void PushFront(ListId list, int32_t page);
   void Unlink(int32_t page);
   void AddReference(int32_t page);
   void DropReference(int32_t page);
-  void PutFree(int32_t page);
+  void PutFree(int32_t page);  // to be given out next: memory that was not touched stays so
   Status CheckList(ListId list) const;
 
   const PageQuotas quotas_;

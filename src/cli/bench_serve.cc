@@ -82,7 +82,8 @@ class ServeBench {
 
  private:
   Status Prepare();
-  Status MakeAdapters();
+  double KvGib(const RuntimeOptions& runtime) const;
+  Status PinAdapters(std::vector<LoraWeights> adapters);
   Status StartServer();
   Result<std::vector<LoadRequest>> MakeRequests(const std::string& law);
   Status MakeScenarios();
@@ -135,9 +136,22 @@ Status ServeBench::Prepare() {
   } else {
     ASSIGN_OR_RETURN(model_, RandomModel(runtime, o.shape, /*quiet=*/false));
   }
+  ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
+                   MakeSyntheticAdapters(model_->config, o.adapters, {o.rank},
+                                         model_->weights.dtype, o.seed, *model_->threads));
+  adapter_bytes_ = adapters[0].bytes();
+  // Both servers' pools at once, each with half of the memory at most.
+  const double gib_max =
+      static_cast<double>(FreeMemoryBytes(model_->device)) * 0.4 / (int64_t{1} << 30);
+  const double kv_gib = KvGib(runtime);
+  const double adapters_gib =
+      1.1 * static_cast<double>(adapter_bytes_ * o.adapters) / (int64_t{1} << 30) + 0.1;
+  runtime.host_gib = adapters_gib;
+  if (o.runtime.pool_gib == 0.0) runtime.pool_gib = std::min(kv_gib, gib_max);
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
+  if (o.runtime.pool_gib == 0.0) runtime.pool_gib = std::min(kv_gib + adapters_gib, gib_max);
   ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
-  RETURN_IF_ERROR(MakeAdapters());
+  RETURN_IF_ERROR(PinAdapters(std::move(adapters)));
   plain_->RecordGraphs(/*quiet=*/false);
   lora_->RecordGraphs(/*quiet=*/false);
   plain_->engine().Start();
@@ -147,17 +161,22 @@ Status ServeBench::Prepare() {
 
 std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(idx); }
 
-Status ServeBench::MakeAdapters() {
-  ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
-                   MakeSyntheticAdapters(model_->config, options_.adapters, {options_.rank},
-                                         model_->weights.dtype, options_.seed, *model_->threads));
+// Of a batch at full context.
+double ServeBench::KvGib(const RuntimeOptions& runtime) const {
+  const KvLayout layout = MakeKvLayout(model_->config, runtime.page_tokens,
+                                       KvDType(model_->weights.dtype, model_->device));
+  const int32_t context = runtime.context_tokens_max > 0 ? runtime.context_tokens_max
+                                                         : model_->config.context_tokens_max;
+  const int64_t pages = int64_t{options_.batch} * (context / runtime.page_tokens + 1);
+  return static_cast<double>(pages * layout.PageBytes()) / (int64_t{1} << 30);
+}
+
+Status ServeBench::PinAdapters(std::vector<LoraWeights> adapters) {
+  std::vector<std::pair<std::string, LoraWeights>> named;
   for (size_t i = 0; i < adapters.size(); ++i) {
-    adapter_bytes_ = adapters[i].bytes();
-    ASSIGN_OR_RETURN(const int32_t slot, lora_->adapter_table().Reserve());
-    lora_->loras().Set(slot, std::move(adapters[i]));
-    RETURN_IF_ERROR(lora_->adapter_table().Publish(slot, SyntheticHash(static_cast<int32_t>(i))));
+    named.emplace_back(SyntheticHash(static_cast<int32_t>(i)), std::move(adapters[i]));
   }
-  return OkStatus();
+  return lora_->PinSynthetic(std::move(named));
 }
 
 // `law`: of the adapters; "" for base rows. Everything else is the same for each law.

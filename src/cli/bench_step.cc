@@ -108,7 +108,7 @@ Status StepBench::Prepare() {
   const int64_t pages = int64_t{o.batch} * (o.context / runtime.page_tokens + 1) +
                         o.prefill_tokens / runtime.page_tokens + o.prefill_adapters +
                         runtime.context_tokens_max / runtime.page_tokens + 1;
-  runtime.kv_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
   ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
   return MakeAdapters();

@@ -10,9 +10,19 @@
 namespace graft {
 namespace {
 
-// The pool's share of free memory, where nobody said: a machine has other programs; a GPU is ours,
-// but for the adapters and the activations.
-double PoolShare(const Device& device) { return device.is_cpu() ? 0.5 : 0.8; }
+// What the pool may take of what the weights left, where nobody said: a machine has other programs;
+// a GPU is ours, but for activations, recorded graphs and what the driver needs.
+int64_t PoolBytesMax(const Device& device) {
+  constexpr int64_t kReserveBytes = int64_t{3} << 30;
+  const int64_t free_bytes = FreeMemoryBytes(device);
+  if (device.is_cpu()) return free_bytes / 2;
+  return std::max(free_bytes - kReserveBytes, free_bytes / 2);
+}
+
+// A quarter of what the machine has left: the rest is the page cache's, which holds the files.
+constexpr double kHostShare = 0.25;
+
+int64_t ToBytes(double gib) { return static_cast<int64_t>(gib * (int64_t{1} << 30)); }
 
 Status CheckPositive(const char* flag, int64_t value) {
   if (value > 0) return OkStatus();
@@ -29,10 +39,23 @@ Status CheckOptions(const RuntimeOptions& options) {
   if (options.context_tokens_max < 0) {
     return InvalidArgumentError("--context-tokens-max must be 0 (the model's own) or more");
   }
-  if (!(options.kv_gib >= 0.0 && options.kv_gib < 1e6)) {
-    return InvalidArgumentError("--kv-gib must be 0 (chosen for you) or more");
+  RETURN_IF_ERROR(CheckPositive("adapters-listed-max", options.adapters_listed_max));
+  if (!(options.pool_gib >= 0.0 && options.pool_gib < 1e6)) {
+    return InvalidArgumentError("--pool-gib must be 0 (chosen for you) or more");
   }
-  return OkStatus();
+  if (!(options.host_gib < 1e6 && options.read_at_start_gib >= 0.0)) {
+    return InvalidArgumentError(
+        "--host-gib and --read-at-start-gib are sizes in GiB; below 0, --host-gib is chosen for "
+        "you");
+  }
+  if (options.pool != "shared" && options.pool != "static") {
+    return InvalidArgumentError("unknown pool '" + options.pool + "'; use shared or static");
+  }
+  if (!(options.adapter_share > 0.0 && options.adapter_share < 1.0)) {
+    return InvalidArgumentError("--adapter-share must lie between 0 and 1");
+  }
+  if (options.turn_ms < 0) return InvalidArgumentError("--turn-ms must be 0 or more");
+  return ParseColdStart(options.cold_start).status();
 }
 
 // Device, threads and stream; everything of a LoadedModel but config and weights.
@@ -55,26 +78,99 @@ int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& confi
   return std::min(options.context_tokens_max, config.context_tokens_max);
 }
 
-// Enough for every sequence at full context, within a share of what the device has left.
-Result<int32_t> NumPages(const RuntimeOptions& options, const KvLayout& layout,
-                         const Device& device, int32_t context_tokens_max) {
+// Pages that an adapter of a usual large rank takes, all modules adapted.
+int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page_bytes) {
+  constexpr int64_t kRank = 64;
+  int64_t row_elements = 0;
+  for (const LoraModule module : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(config, module);
+    row_elements += shape.in + shape.out;
+  }
+  return config.num_layers * row_elements * kRank * DTypeBytes(dtype) / page_bytes + 1;
+}
+
+// What every sequence at full context and every adapter on the device could use, within what the
+// device has left.
+Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model,
+                         const KvLayout& layout, const ExecutorLimits& limits) {
   const int64_t pages_per_context =
-      (context_tokens_max + options.page_tokens - 1) / options.page_tokens;
-  int64_t num_pages = pages_per_context * options.sequences_max;
-  if (options.kv_gib > 0.0) {
-    num_pages = static_cast<int64_t>(options.kv_gib * (int64_t{1} << 30)) / layout.PageBytes();
+      (limits.context_tokens_max + options.page_tokens - 1) / options.page_tokens;
+  int64_t num_pages = pages_per_context * options.sequences_max +
+                      limits.adapters_max * PagesOfLargeAdapter(model.config, model.weights.dtype,
+                                                                layout.PageBytes());
+  if (options.pool_gib > 0.0) {
+    num_pages = ToBytes(options.pool_gib) / layout.PageBytes();
   } else {
-    const double free_bytes = static_cast<double>(FreeMemoryBytes(device)) * PoolShare(device);
-    num_pages = std::min(num_pages, static_cast<int64_t>(free_bytes) / layout.PageBytes());
+    num_pages = std::min(num_pages, PoolBytesMax(model.device) / layout.PageBytes());
   }
   if (num_pages < pages_per_context) {
-    return ResourceExhaustedError(
-        "the page pool would hold " + std::to_string(num_pages) + " pages of " +
-        std::to_string(options.page_tokens) + " tokens, one full context needs " +
-        std::to_string(pages_per_context) + "; raise --kv-gib or lower --context-tokens-max (now " +
-        std::to_string(context_tokens_max) + ")");
+    return ResourceExhaustedError("the page pool would hold " + std::to_string(num_pages) +
+                                  " pages of " + std::to_string(options.page_tokens) +
+                                  " tokens, one full context needs " +
+                                  std::to_string(pages_per_context) +
+                                  "; raise --pool-gib or lower --context-tokens-max (now " +
+                                  std::to_string(limits.context_tokens_max) + ")");
   }
   return static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
+}
+
+int64_t HostBytes(const RuntimeOptions& options) {
+  if (options.host_gib >= 0.0) return ToBytes(options.host_gib);
+  return static_cast<int64_t>(static_cast<double>(FreeMemoryBytes(Device{})) * kHostShare);
+}
+
+EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
+                              const ModelConfig& config, EngineAdapterCatalog& catalog) {
+  EngineOptions engine;
+  engine.requests_max = options.requests_max;
+  engine.prefix_cache = options.prefix_cache;
+  engine.eos_token_ids = config.eos_token_ids;
+  engine.cold_start = *ParseColdStart(options.cold_start);
+  engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
+  if (options.pool == "static" && limits.adapters_max > 0) {
+    engine.adapter_pages =
+        std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
+  }
+  engine.adapter_label = [&catalog](const std::string& key) {
+    return key.empty() ? std::string("base") : catalog.NameOf(key);
+  };
+  return engine;
+}
+
+void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
+  command
+      .add_option("--pool", options.pool,
+                  "shared: KV and adapters take pages of one pool as they need them; static: each "
+                  "has its own")
+      ->capture_default_str();
+  command.add_option("--adapter-share", options.adapter_share, "adapters' share of a static pool")
+      ->capture_default_str();
+  command.add_option("--adapters-max", options.adapters_max, "adapters on the device at once")
+      ->capture_default_str();
+  command
+      .add_option("--adapters-listed-max", options.adapters_listed_max,
+                  "adapters that requests may ask for")
+      ->capture_default_str();
+  command
+      .add_option("--host-gib", options.host_gib,
+                  "GiB of adapters kept in the host's memory; below 0: a quarter of what is free")
+      ->capture_default_str();
+  command
+      .add_option("--read-at-start-gib", options.read_at_start_gib,
+                  "an adapters folder of up to this size is read and checked before serving; a "
+                  "larger one adapter by adapter at first use")
+      ->capture_default_str();
+  command
+      .add_option("--cold-start", options.cold_start,
+                  "while an adapter loads: join-later (its requests wait, others go on), blocking "
+                  "(everybody waits), or cached (all are loaded before serving, and stay)")
+      ->capture_default_str();
+  command
+      .add_option("--turn-ms", options.turn_ms,
+                  "how long younger requests run ahead of one whose adapter finds no room")
+      ->capture_default_str();
+  command.add_option("--pin", options.pins,
+                     "an adapter that stays in the host's memory; may be repeated");
 }
 
 }  // namespace
@@ -104,12 +200,11 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
                   "prompt and output of one request; 0: the model's own limit")
       ->capture_default_str();
   command
-      .add_option(
-          "--kv-gib", options.kv_gib,
-          "GiB of the page pool; 0: full contexts, within half of free memory (a GPU's: 80 %)")
+      .add_option("--pool-gib,--kv-gib", options.pool_gib,
+                  "GiB of the page pool, of KV and adapters; 0: what can be used, within half of "
+                  "free memory (a GPU's: all but 3 GiB)")
       ->capture_default_str();
-  command.add_option("--adapters-max", options.adapters_max, "adapters in memory")
-      ->capture_default_str();
+  AddAdapterOptions(command, options);
   command.add_option("--requests-max", options.requests_max, "requests in flight")
       ->capture_default_str();
   command
@@ -172,59 +267,94 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   limits.sequences_max = options.sequences_max;
   limits.step_tokens_max = std::max(options.step_tokens_max, options.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, model.config);
-  ASSIGN_OR_RETURN(limits.num_pages,
-                   NumPages(options, layout, model.device, limits.context_tokens_max));
   limits.page_tokens = options.page_tokens;
+  limits.page_bytes = layout.PageBytes();
   limits.vocab_size = model.config.vocab_size;
   limits.adapters_max = lora ? options.adapters_max : 0;
+  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits));
 
-  runtime->device_ = model.device;
-  runtime->adapters_dir_ = options.adapters;
-  runtime->kv_pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
+  runtime->options_ = options;
+  runtime->model_ = &model;
+  runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   TransformerLimits transformer_limits;
   transformer_limits.step_tokens_max = limits.step_tokens_max;
   transformer_limits.logits_rows_max = std::max(limits.sequences_max, 64);
   transformer_limits.sequences_max = limits.sequences_max;
   transformer_limits.context_tokens_max = limits.context_tokens_max;
   runtime->transformer_ = std::make_unique<Transformer>(
-      model.config, model.weights, *runtime->kv_pool_, transformer_limits, model.stream);
+      model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   runtime->executor_ = std::make_unique<ModelExecutor>(
       *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream);
-  runtime->backend_ =
-      std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype, *runtime->loras_);
-  runtime->adapter_table_ = std::make_unique<AdapterTable>(
-      limits.adapters_max,
-      [backend = runtime->backend_.get()](int32_t slot) { backend->Free(slot); });
+  runtime->host_store_ =
+      std::make_unique<HostStore>(lora ? HostBytes(options) : 0, runtime->metrics_);
+  runtime->backend_ = std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype,
+                                                           *runtime->host_store_);
+  runtime->loader_ =
+      std::make_unique<PagedLoader>(model.config, *runtime->backend_, *runtime->pool_,
+                                    *runtime->loras_, model.device, runtime->metrics_);
+  runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_,
                    AdapterRegistry::Open(options.registry.empty() ? ":memory:" : options.registry));
   runtime->catalog_ =
       std::make_unique<EngineAdapterCatalog>(*runtime->adapter_table_, *runtime->backend_,
                                              *runtime->registry_, options.adapters, model.name);
-  EngineOptions engine_options;
-  engine_options.requests_max = options.requests_max;
-  engine_options.prefix_cache = options.prefix_cache;
-  engine_options.eos_token_ids = model.config.eos_token_ids;
-  engine_options.adapter_label = [catalog = runtime->catalog_.get()](const std::string& hash) {
-    return hash.empty() ? std::string("base") : catalog->NameOf(hash);
-  };
-  runtime->engine_ =
-      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, SteadyClock::Get(),
-                               runtime->metrics_, std::move(engine_options));
+  runtime->loader_->SetOnRead(
+      [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
+        catalog->OnRead(key, facts);
+      });
+  runtime->engine_ = std::make_unique<Engine>(
+      *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
+      runtime->metrics_, EngineOptionsOf(options, limits, model.config, *runtime->catalog_));
   return runtime;
 }
 
 Status Runtime::LoadAdapters() {
-  if (adapters_dir_.empty()) return OkStatus();
+  if (options_.adapters.empty()) return OkStatus();
   RETURN_IF_ERROR(catalog_->RestoreFromRegistry().status());
-  RETURN_IF_ERROR(catalog_->LoadFolder().status());
+  RETURN_IF_ERROR(catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)).status());
+  RETURN_IF_ERROR(ReadPins());
+  if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
+  std::vector<std::string> keys;
+  for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
+  return engine_->PinAdapters(keys);
+}
+
+Status Runtime::ReadPins() {
+  for (const std::string& name : options_.pins) {
+    ASSIGN_OR_RETURN(const AdapterInfo info, catalog_->Find(name));
+    ASSIGN_OR_RETURN(const AdapterFacts facts, backend_->Read(info.path));
+    if (info.hash.empty()) catalog_->OnRead(info.unread_key, facts);
+    host_store_->SetPriority(facts.hash, HostStore::kPinned);
+  }
   return OkStatus();
 }
 
+Status Runtime::PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> adapters) {
+  std::vector<std::string> hashes;
+  for (auto& [hash, weights] : adapters) {
+    HostAdapter adapter = DescribeHostAdapter(weights, model_->config, hash, "");
+    const HostStore::Held held = host_store_->Put(std::move(adapter), std::move(weights));
+    if (!host_store_->Has(hash)) {
+      return ResourceExhaustedError("the adapters do not fit into --host-gib");
+    }
+    RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
+    hashes.push_back(hash);
+  }
+  return engine_->PinAdapters(hashes);
+}
+
+// Adapters that were not read yet may have any rank: the usual ones are recorded for.
 void Runtime::RecordGraphs(bool quiet) {
-  if (device_.is_cpu()) return;
+  if (model_->device.is_cpu()) return;
+  constexpr int32_t kUsualRankMax = 64;
+  int32_t rank_max = 0;
+  for (const AdapterInfo& info : catalog_->List()) {
+    rank_max = std::max(rank_max, info.hash.empty() ? kUsualRankMax : info.rank_max);
+  }
   ProgressBar bar("recording decode graphs", quiet);
-  executor_->RecordGraphs([&bar](int64_t done, int64_t total) { bar.Update(done, total); });
+  executor_->RecordGraphs([&bar](int64_t done, int64_t total) { bar.Update(done, total); },
+                          rank_max);
 }
 
 }  // namespace graft

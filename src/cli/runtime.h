@@ -6,13 +6,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/metrics.h"
 #include "cache/adapter_table.h"
 #include "engine/adapter_catalog.h"
 #include "engine/engine.h"
 #include "executor/adapter_backend.h"
+#include "executor/host_store.h"
 #include "executor/model_executor.h"
+#include "executor/paged_loader.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
 #include "model/transformer.h"
@@ -35,10 +39,18 @@ struct RuntimeOptions {
   int sequences_max = 256;
   int step_tokens_max = 512;
   int page_tokens = 16;
-  int context_tokens_max = 0;  // 0: the model's own
-  double kv_gib = 0.0;  // 0: what sequences_max full contexts need, within a share of free memory
-  int adapters_max = 256;
-  int requests_max = 4096;  // waiting ones
+  int context_tokens_max = 0;   // 0: the model's own
+  double pool_gib = 0.0;        // of KV and adapters; 0: what can be used of a share of free memory
+  std::string pool = "shared";  // or static: adapters and KV each have their own pages
+  double adapter_share = 0.25;  // of a static pool
+  int adapters_max = 256;       // on the device at once
+  int adapters_listed_max = 65536;
+  double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
+  double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
+  std::string cold_start = "join-later";
+  int turn_ms = 500;
+  std::vector<std::string> pins;  // adapters that stay in the host's memory
+  int requests_max = 4096;        // waiting ones
   bool prefix_cache = true;
   std::string log_level = "info";
 };
@@ -73,8 +85,11 @@ class Runtime {
   static Result<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options, LoadedModel& model,
                                                  bool lora);
 
-  // Loads every adapter of options.adapters and, before them, those that the registry remembers.
+  // Lists every adapter of options.adapters and, before them, those that the registry remembers;
+  // reads them if they are few, and makes them resident for a cold start of `cached`.
   Status LoadAdapters();
+  // Makes adapters known by hash without folders, and resident for good. Before the engine starts.
+  Status PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> adapters);
   // On a GPU: records decode steps for the adapters loaded so far. Before the engine starts.
   void RecordGraphs(bool quiet);
 
@@ -82,23 +97,26 @@ class Runtime {
   // For benches that drive it by themselves, beside an engine that was not started.
   ModelExecutor& executor() { return *executor_; }
   EngineAdapterCatalog& catalog() { return *catalog_; }
-  AdapterTable& adapter_table() { return *adapter_table_; }
   LoraStore& loras() { return *loras_; }
+  const HostStore& host_store() const { return *host_store_; }
   Metrics& metrics() { return metrics_; }
   const ExecutorLimits& limits() const { return executor_->limits(); }
-  int64_t kv_bytes() const { return kv_pool_->bytes(); }
+  int64_t pool_bytes() const { return pool_->bytes(); }
 
  private:
   Runtime() = default;
+  Status ReadPins();
 
-  Device device_;
-  std::string adapters_dir_;
+  RuntimeOptions options_;
+  const LoadedModel* model_ = nullptr;
   Metrics metrics_;
-  std::unique_ptr<KvPool> kv_pool_;
+  std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
+  std::unique_ptr<HostStore> host_store_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<LoraAdapterBackend> backend_;
+  std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<AdapterTable> adapter_table_;
   std::unique_ptr<AdapterRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;

@@ -38,11 +38,14 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
   LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
            DescribeDevice(model.device), DTypeName(model.weights.dtype),
            static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
-  LOG_INFO("{} adapters ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); context {}",
-           runtime.catalog().List().size(),
-           static_cast<double>(runtime.loras().bytes()) / (1 << 20), limits.num_pages,
-           limits.page_tokens, static_cast<double>(runtime.kv_bytes()) / (1 << 20),
-           limits.context_tokens_max);
+  constexpr double kMib = 1 << 20;
+  LOG_INFO(
+      "{} adapters, {} of them in memory ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); "
+      "context {}",
+      runtime.catalog().List().size(), runtime.host_store().num_adapters(),
+      static_cast<double>(runtime.host_store().bytes()) / kMib, limits.num_pages,
+      limits.page_tokens, static_cast<double>(runtime.pool_bytes()) / kMib,
+      limits.context_tokens_max);
   LOG_INFO("serving on {}://{}:{} after {:.2f} s",
            options.server.tls_cert_file.empty() ? "http" : "https", options.server.host, port,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));

@@ -15,6 +15,22 @@ namespace {
 constexpr size_t kNameBytesMax = 200;
 constexpr size_t kHashDigitsShown = 12;
 
+constexpr char kConfigFile[] = "/adapter_config.json";
+constexpr char kWeightsFile[] = "/adapter_model.safetensors";
+
+// Changes whenever one of the folder's files is written; a file that is not there counts, too.
+std::string StampOf(const std::string& path, int64_t* weight_bytes = nullptr) {
+  std::string stamp;
+  for (const char* file : {kConfigFile, kWeightsFile}) {
+    const Result<FileStamp> found = StampFile(path + file);
+    stamp += found.ok()
+                 ? std::to_string(found->bytes) + ":" + std::to_string(found->modified_ns) + ";"
+                 : "none;";
+    if (weight_bytes != nullptr) *weight_bytes = found.ok() ? found->bytes : 0;
+  }
+  return stamp;
+}
+
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '_' || c == '-' || c == ':' || c == '/' || c == '@';
@@ -67,15 +83,15 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
   }
   ASSIGN_OR_RETURN(const std::string inside, ResolveInside(adapters_dir_, path));
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
-  std::string old_hash;
+  std::string old_key;
   if (const Result<AdapterInfo> old = Find(name); old.ok()) {
     if (old->hash == hash) return *old;
-    if (!replace) {
+    if (!replace && !(old->hash.empty() && old->path == inside)) {
       return AlreadyExistsError("'" + name + "' is loaded with other content (" +
                                 old->hash.substr(0, kHashDigitsShown) +
                                 "); unload it first, or ask for it to be replaced");
     }
-    old_hash = old->hash;
+    old_key = old->key();
   }
   ASSIGN_OR_RETURN(AdapterInfo info, MakeServable(inside, hash));
   info.name = name;
@@ -87,49 +103,93 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
       return remembered;
     }
   }
-  {
-    std::unique_lock lock(names_mutex_);
-    names_[name] = info;
-  }
-  if (!old_hash.empty()) RetireIfNameless(old_hash);
+  SetName(info);
+  if (!old_key.empty()) RetireIfNameless(old_key);
   return info;
 }
 
 Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
                                                        const std::string& hash) {
-  if (table_.Contains(hash)) {
+  {
     std::shared_lock lock(names_mutex_);
-    for (const auto& [name, other] : names_) {
-      if (other.hash != hash) continue;
-      AdapterInfo info = other;
+    const auto names = names_of_key_.find(hash);
+    if (names != names_of_key_.end() && table_.Contains(hash)) {
+      AdapterInfo info = names_.at(*names->second.begin());
       info.path = path;
       return info;
     }
   }
-  ASSIGN_OR_RETURN(const int32_t slot, table_.Reserve());
-  const Result<AdapterFacts> facts = backend_.Load(slot, path);
-  if (!facts.ok()) {
-    table_.Abandon(slot);
-    return facts.status();
+  const std::string stamp = StampOf(path);
+  ASSIGN_OR_RETURN(const AdapterFacts facts, backend_.Read(path));
+  if (facts.hash != hash) {
+    return FailedPreconditionError(path + " changed while it was read; load it again");
   }
-  Status published = OkStatus();
-  if (facts->hash != hash) {
-    published = FailedPreconditionError(path + " changed while it was read; load it again");
-  } else {
-    published = table_.Publish(slot, hash);
+  if (!table_.Contains(hash)) {
+    RETURN_IF_ERROR(table_.Publish({.path = path, .hash = hash, .key = hash}));
   }
-  if (!published.ok()) {
-    backend_.Free(slot);
-    table_.Abandon(slot);
-    return published;
-  }
+  RememberFolder(path, stamp, facts);
   AdapterInfo info;
   info.hash = hash;
   info.path = path;
-  info.base_model = facts->base_model;
-  info.rank_max = facts->rank_max;
-  info.bytes = facts->bytes;
+  info.base_model = facts.base_model;
+  info.rank_max = facts.rank_max;
+  info.bytes = facts.bytes;
   return info;
+}
+
+void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
+  std::unique_lock lock(names_mutex_);
+  if (const auto old = names_.find(info.name); old != names_.end()) {
+    names_of_key_[old->second.key()].erase(info.name);
+  }
+  names_[info.name] = info;
+  names_of_key_[info.key()].insert(info.name);
+}
+
+void EngineAdapterCatalog::EraseName(const std::string& name) {
+  std::unique_lock lock(names_mutex_);
+  const auto it = names_.find(name);
+  names_of_key_[it->second.key()].erase(name);
+  names_.erase(it);
+}
+
+void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& facts) {
+  std::string path;
+  std::string stamp;
+  {
+    std::unique_lock lock(names_mutex_);
+    stamp = unread_stamps_[key];
+    unread_stamps_.erase(key);
+    const auto names = names_of_key_.find(key);
+    if (names == names_of_key_.end() || names->second.empty()) return;  // unloaded meanwhile
+    for (const std::string& name : names->second) {
+      AdapterInfo& info = names_.at(name);
+      info.hash = facts.hash;
+      info.base_model = facts.base_model;
+      info.rank_max = facts.rank_max;
+      info.bytes = facts.bytes;
+      path = info.path;
+    }
+    const std::set<std::string> renamed = std::move(names->second);
+    names_of_key_.erase(names);
+    names_of_key_[facts.hash].insert(renamed.begin(), renamed.end());
+    // Under the lock: whoever finds the new hash can ask for it.
+    table_.Identify(key, facts.hash);
+  }
+  RememberFolder(path, stamp, facts);
+}
+
+// A registry that cannot be written costs the next start a reading, and nobody else anything.
+void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
+                                          const AdapterFacts& facts) {
+  if (StampOf(path) != stamp) return;  // written while it was read
+  const Status remembered = registry_.RememberFolder({.path = path,
+                                                      .stamp = stamp,
+                                                      .hash = facts.hash,
+                                                      .base_model = facts.base_model,
+                                                      .rank_max = facts.rank_max,
+                                                      .bytes = facts.bytes});
+  if (!remembered.ok()) LOG_WARN("{}", remembered.message());
 }
 
 Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
@@ -150,22 +210,20 @@ Status EngineAdapterCatalog::Unload(const std::string& name) {
   const Status forgotten = registry_.Remove(name);
   // Adapters of the folder were never remembered.
   if (!forgotten.ok() && forgotten.code() != StatusCode::kNotFound) return forgotten;
-  {
-    std::unique_lock lock(names_mutex_);
-    names_.erase(name);
-  }
-  RetireIfNameless(info.hash);
+  EraseName(name);
+  RetireIfNameless(info.key());
   return OkStatus();
 }
 
-void EngineAdapterCatalog::RetireIfNameless(const std::string& hash) {
-  {
-    std::shared_lock lock(names_mutex_);
-    const bool named = std::any_of(names_.begin(), names_.end(),
-                                   [&](const auto& entry) { return entry.second.hash == hash; });
-    if (named) return;
+void EngineAdapterCatalog::RetireIfNameless(const std::string& key) {
+  // Exclusively: OnRead must not give the content another key in between.
+  std::unique_lock lock(names_mutex_);
+  const auto names = names_of_key_.find(key);
+  if (names != names_of_key_.end()) {
+    if (!names->second.empty()) return;
+    names_of_key_.erase(names);
   }
-  table_.Retire(hash);
+  table_.Retire(key);
 }
 
 Status EngineAdapterCatalog::CheckName(const std::string& name) const {
@@ -179,20 +237,66 @@ Status EngineAdapterCatalog::CheckName(const std::string& name) const {
   return OkStatus();
 }
 
+const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
+                                                   const std::string& stamp) {
+  const auto it = recalled_.find(path);
+  return it != recalled_.end() && it->second.stamp == stamp ? &it->second : nullptr;
+}
+
+Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder) {
+  if (!table_.Contains(folder.hash)) {
+    RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = folder.hash, .key = folder.hash}));
+  }
+  AdapterInfo info;
+  info.name = name;
+  info.hash = folder.hash;
+  info.path = folder.path;
+  info.base_model = folder.base_model;
+  info.rank_max = folder.rank_max;
+  info.bytes = folder.bytes;
+  info.loaded_at = UnixTimeSeconds();
+  SetName(info);
+  return OkStatus();
+}
+
+Status EngineAdapterCatalog::ListUnread(const Folder& folder) {
+  AdapterInfo info;
+  info.name = folder.name;
+  info.path = folder.path;
+  info.unread_key = "unread " + folder.path;
+  info.loaded_at = UnixTimeSeconds();
+  // Two names may lead to one folder.
+  if (!table_.Contains(info.unread_key)) {
+    RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = "", .key = info.unread_key}));
+  }
+  SetName(info);
+  std::unique_lock lock(names_mutex_);
+  unread_stamps_[info.unread_key] = folder.stamp;
+  return OkStatus();
+}
+
 Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegistry() {
   std::lock_guard load_lock(load_mutex_);
   ASSIGN_OR_RETURN(const std::vector<RegistryEntry> entries, registry_.List());
+  ASSIGN_OR_RETURN(std::vector<RegistryFolder> folders, registry_.ListFolders());
+  for (RegistryFolder& folder : folders) recalled_[folder.path] = std::move(folder);
   StartReport report;
   for (const RegistryEntry& entry : entries) {
-    const Result<std::string> hash = backend_.Hash(entry.path);
-    Status status = hash.status();
-    if (hash.ok() && *hash != entry.hash) {
-      status = FailedPreconditionError("its content is not what was loaded under this name (" +
-                                       entry.hash.substr(0, kHashDigitsShown) +
-                                       "); load it again to serve the new content");
-    }
-    if (status.ok()) {
-      status = LoadLocked(entry.name, entry.path, /*replace=*/false, /*remember=*/false).status();
+    const RegistryFolder* known = Recall(entry.path, StampOf(entry.path));
+    Status status = OkStatus();
+    if (known != nullptr && known->hash == entry.hash) {
+      status = ListKnown(entry.name, *known);
+    } else {
+      const Result<std::string> hash = backend_.Hash(entry.path);
+      status = hash.status();
+      if (hash.ok() && *hash != entry.hash) {
+        status = FailedPreconditionError("its content is not what was loaded under this name (" +
+                                         entry.hash.substr(0, kHashDigitsShown) +
+                                         "); load it again to serve the new content");
+      }
+      if (status.ok()) {
+        status = LoadLocked(entry.name, entry.path, /*replace=*/false, /*remember=*/false).status();
+      }
     }
     if (status.ok()) {
       ++report.num_loaded;
@@ -204,40 +308,66 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
   return report;
 }
 
-Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder() {
+// Those whose names are free.
+Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders() const {
   namespace fs = std::filesystem;
-  std::lock_guard load_lock(load_mutex_);
+  ASSIGN_OR_RETURN(const std::string root, ResolveInside(adapters_dir_, "."));
   std::error_code error;
-  std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(adapters_dir_, error)) {
-    if (FileExists(entry.path() / "adapter_config.json")) folders.push_back(entry.path());
+  std::vector<Folder> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root, error)) {
+    Folder folder;
+    folder.name = entry.path().filename().string();
+    folder.path = entry.path().string();
+    if (entry.is_symlink()) {
+      const Result<std::string> inside = ResolveInside(root, folder.path);
+      if (!inside.ok()) continue;  // out of the jail
+      folder.path = *inside;
+    }
+    folder.stamp = StampOf(folder.path, &folder.weight_bytes);
+    if (folder.stamp.starts_with("none;")) continue;
+    std::shared_lock lock(names_mutex_);
+    if (names_.count(folder.name) == 0) folders.push_back(std::move(folder));
   }
   if (error) {
     return NotFoundError("cannot list the adapters folder " + adapters_dir_ + ": " +
                          error.message());
   }
-  std::sort(folders.begin(), folders.end());
+  std::sort(folders.begin(), folders.end(),
+            [](const Folder& a, const Folder& b) { return a.name < b.name; });
+  return folders;
+}
+
+Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64_t read_bytes_max) {
+  std::lock_guard load_lock(load_mutex_);
+  ASSIGN_OR_RETURN(const std::vector<Folder> folders, FindFolders());
+  int64_t bytes = 0;
+  for (const Folder& folder : folders) bytes += folder.weight_bytes;
   StartReport report;
-  for (const fs::path& folder : folders) {
-    const std::string name = folder.filename().string();
-    if (Find(name).ok()) continue;  // the registry's choice for this name stands
-    const Status status = LoadLocked(name, name, /*replace=*/false, /*remember=*/false).status();
+  for (const Folder& folder : folders) {
+    const RegistryFolder* known = Recall(folder.path, folder.stamp);
+    const bool reads = read_bytes_max > 0 && bytes <= read_bytes_max;
+    Status status = CheckName(folder.name);
+    if (status.ok() && reads) {
+      status = LoadLocked(folder.name, folder.path, /*replace=*/false, /*remember=*/false).status();
+    } else if (status.ok()) {
+      status = known != nullptr ? ListKnown(folder.name, *known) : ListUnread(folder);
+    }
     if (status.ok()) {
-      ++report.num_loaded;
+      ++(reads ? report.num_loaded : report.num_listed);
     } else {
       ++report.num_skipped;
-      LOG_WARN("adapter '{}' is not served: {}", name, status.message());
+      LOG_WARN("adapter '{}' is not served: {}", folder.name, status.message());
     }
   }
+  recalled_.clear();
   return report;
 }
 
-std::string EngineAdapterCatalog::NameOf(const std::string& hash) const {
+std::string EngineAdapterCatalog::NameOf(const std::string& key) const {
   std::shared_lock lock(names_mutex_);
-  for (const auto& [name, info] : names_) {
-    if (info.hash == hash) return name;
-  }
-  return hash.substr(0, kHashDigitsShown);
+  const auto names = names_of_key_.find(key);
+  if (names != names_of_key_.end() && !names->second.empty()) return *names->second.begin();
+  return key.substr(0, kHashDigitsShown);
 }
 
 }  // namespace graft

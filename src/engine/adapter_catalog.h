@@ -1,19 +1,23 @@
-// EngineAdapterCatalog: names of adapters over the slots that hold their content. Loading goes
-// jail -> hash -> (a slot that has this hash, or a new one) -> name; a failure at any point leaves
-// everything as it was. Loads take turns; Find and List never wait for one. Thread-safe.
+// EngineAdapterCatalog: names of adapters over the contents that requests may ask for. Loading goes
+// jail -> hash -> (a content of this hash, or a new one, read and checked) -> name; a failure at
+// any point leaves everything as it was. Folders found at start may be listed without being read:
+// then a key stands for the hash until a request asks for it. Loads take turns; Find and List never
+// wait for one. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cache/adapter_table.h"
 #include "registry/adapter_registry.h"
 #include "request/adapter_catalog.h"
-#include "step/executor.h"
+#include "step/adapter_loader.h"
 
 namespace graft {
 
@@ -32,26 +36,46 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   struct StartReport {
     int32_t num_loaded = 0;
+    int32_t num_listed = 0;  // without being read
     int32_t num_skipped = 0;
   };
-  // Loads again what the registry remembers. An adapter that vanished, changed or fails is logged
-  // with the reason and skipped.
+  // Lists again what the registry remembers. An adapter that vanished or changed is logged with the
+  // reason and skipped. Folders whose stamp is the remembered one are not read.
   Result<StartReport> RestoreFromRegistry();
-  // Loads every sub-folder of adapters_dir that holds an adapter_config.json, under its own name
-  // unless the name is taken. One that fails is logged with the reason and skipped.
-  Result<StartReport> LoadFolder();
+  // Lists every sub-folder of adapters_dir that holds an adapter_config.json, under its own name
+  // unless the name is taken. If the weights of all of them are at most `read_bytes_max` (0:
+  // never), they are read and checked, and one that fails is logged with the reason and skipped.
+  Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
-  // The name that an adapter's hash goes by, for metric labels; the hash's first digits if none.
-  std::string NameOf(const std::string& hash) const;
+  // A folder that was listed unread has been read: its names have this hash from now on.
+  void OnRead(const std::string& key, const AdapterFacts& facts);
+
+  // The name that an adapter's hash or key goes by, for metric labels; its first digits if none.
+  std::string NameOf(const std::string& key) const;
 
  private:
+  struct Folder {
+    std::string name;
+    std::string path;
+    std::string stamp;
+    int64_t weight_bytes = 0;
+  };
+
   Result<AdapterInfo> LoadLocked(const std::string& name, const std::string& path, bool replace,
                                  bool remember);
-  // The content of `path` in a slot, whether it was there before or is loaded now.
+  // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
+  Result<std::vector<Folder>> FindFolders() const;
+  Status ListUnread(const Folder& folder);
+  // What the registry knows of a folder that has not been written since; null if nothing.
+  const RegistryFolder* Recall(const std::string& path, const std::string& stamp);
+  Status ListKnown(const std::string& name, const RegistryFolder& folder);
+  void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
-  // No name leads to `hash` any more: requests in flight finish, then its slot is free.
-  void RetireIfNameless(const std::string& hash);
+  void SetName(const AdapterInfo& info);  // takes names_mutex_
+  void EraseName(const std::string& name);
+  // No name leads to `key` any more: requests in flight finish, then its content is forgotten.
+  void RetireIfNameless(const std::string& key);
   Status CheckName(const std::string& name) const;
 
   AdapterTable& table_;
@@ -61,8 +85,11 @@ class EngineAdapterCatalog : public AdapterCatalog {
   const std::string base_name_;
 
   std::mutex load_mutex_;  // taken before names_mutex_; one load or unload at a time
-  mutable std::shared_mutex names_mutex_;
+  std::unordered_map<std::string, RegistryFolder> recalled_;    // by path, while starting
+  std::unordered_map<std::string, std::string> unread_stamps_;  // by key, when listed
+  mutable std::shared_mutex names_mutex_;                       // the rest, and unread_stamps_
   std::map<std::string, AdapterInfo> names_;
+  std::unordered_map<std::string, std::set<std::string>> names_of_key_;
 };
 
 }  // namespace graft

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <mutex>
 #include <thread>
 
 #include "base/file.h"
@@ -15,29 +15,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kReadAll = int64_t{1} << 40;
+
 // An adapter's content is its config file's text; "bad" does not load.
 class FakeBackend : public AdapterBackend {
  public:
   Result<std::string> Hash(const std::string& path) override {
+    ++num_hashes_;
     ASSIGN_OR_RETURN(const std::string text, ReadFile(path + "/adapter_config.json"));
     return "hash of " + text;
   }
-  Result<AdapterFacts> Load(AdapterSlot slot, const std::string& path) override {
+  Result<AdapterFacts> Read(const std::string& path) override {
     ASSIGN_OR_RETURN(const std::string hash, Hash(path));
     if (hash == "hash of bad") return InvalidArgumentError("bad adapter");
-    std::lock_guard lock(mutex_);
-    CHECK(content_.emplace(slot, hash).second) << "slot " << slot << " was not freed";
-    ++num_loads_;
+    ++num_reads_;
     return AdapterFacts{.hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100};
   }
-  void Free(AdapterSlot slot) override {
-    std::lock_guard lock(mutex_);
-    content_.erase(slot);
-  }
 
-  std::mutex mutex_;
-  std::map<AdapterSlot, std::string> content_;
-  int num_loads_ = 0;
+  std::atomic<int> num_hashes_ = 0;
+  std::atomic<int> num_reads_ = 0;
 };
 
 class AdapterCatalogTest : public testing::Test {
@@ -58,9 +54,17 @@ class AdapterCatalogTest : public testing::Test {
     std::ofstream(root_ / folder / "adapter_config.json") << content;
   }
 
+  void WriteWeights(const std::string& folder, size_t bytes) {
+    std::ofstream(root_ / folder / "adapter_model.safetensors") << std::string(bytes, 'w');
+  }
+  // What the engine does with contents that nobody holds.
+  void Recycle() {
+    for (const int32_t content : table_.TakeUnused()) table_.Recycle(content);
+  }
+
   fs::path root_;
   FakeBackend backend_;
-  AdapterTable table_{3, [this](int32_t slot) { backend_.Free(slot); }};
+  AdapterTable table_{3};
   std::unique_ptr<AdapterRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;
 };
@@ -70,13 +74,12 @@ TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
   Write("copy", "one");
   EXPECT_EQ(catalog_->Load("x", "a", false)->hash, "hash of one");
   EXPECT_TRUE(catalog_->Load("y", "copy", false).ok());
-  EXPECT_EQ(backend_.num_loads_, 1);
+  EXPECT_EQ(backend_.num_reads_, 1);
   EXPECT_EQ(catalog_->List().size(), 2u);
   EXPECT_TRUE(catalog_->Unload("x").ok());
   EXPECT_TRUE(table_.Contains("hash of one"));
   EXPECT_TRUE(catalog_->Unload("y").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
-  EXPECT_TRUE(backend_.content_.empty());
   EXPECT_EQ(catalog_->Unload("y").code(), StatusCode::kNotFound);
 }
 
@@ -88,10 +91,11 @@ TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
   AdapterLease lease = *table_.Acquire("hash of one");
   EXPECT_EQ(catalog_->Load("x", "b", false).status().code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(catalog_->Load("x", "b", true)->hash, "hash of two");
-  EXPECT_EQ(backend_.content_.at(lease.slot()), "hash of one");
+  EXPECT_EQ(table_.SourceOf(lease.content()).hash, "hash of one");
   EXPECT_EQ(table_.Acquire("hash of one").status().code(), StatusCode::kNotFound);
   lease.Release();
-  EXPECT_EQ(backend_.content_.size(), 1u);
+  Recycle();
+  EXPECT_EQ(table_.num_contents(), 1);
 }
 
 TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
@@ -105,7 +109,7 @@ TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
   EXPECT_FALSE(catalog_->Load("base", "a", false).ok());
   EXPECT_FALSE(catalog_->Load("", "a", false).ok());
   EXPECT_FALSE(catalog_->Load("a b", "a", false).ok());
-  EXPECT_EQ(table_.num_taken(), 1);
+  EXPECT_EQ(table_.num_contents(), 1);
 }
 
 TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
@@ -114,6 +118,7 @@ TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
     ASSERT_TRUE(catalog_->Load(name, name, false).ok());
   EXPECT_EQ(catalog_->Load("d", "d", false).status().code(), StatusCode::kResourceExhausted);
   ASSERT_TRUE(catalog_->Unload("b").ok());
+  Recycle();
   EXPECT_TRUE(catalog_->Load("d", "d", false).ok());
 }
 
@@ -136,13 +141,19 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   catalog_.reset();
   for (const std::string hash : {"hash of one", "hash of two", "hash of three"})
     table_.Retire(hash);
+  Recycle();
+  const int reads = backend_.num_reads_;
+  const int hashes = backend_.num_hashes_;
   Write("b", "changed");
   fs::remove_all(root_ / "c");
   catalog_ = Make();
   const auto report = catalog_->RestoreFromRegistry();
   EXPECT_EQ(report->num_loaded, 1);
   EXPECT_EQ(report->num_skipped, 2);
-  EXPECT_TRUE(catalog_->Find("my-a").ok());
+  EXPECT_EQ(backend_.num_reads_, reads) << "files that were not written since are not read again";
+  EXPECT_EQ(backend_.num_hashes_, hashes + 2);
+  EXPECT_EQ(catalog_->Find("my-a")->hash, "hash of one");
+  EXPECT_EQ(catalog_->Find("my-a")->rank_max, 8);
   EXPECT_FALSE(catalog_->Find("my-b").ok());
 }
 
@@ -150,7 +161,7 @@ TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   Write("a", "one");
   Write("b", "bad");
   fs::create_directories(root_ / "not-an-adapter");
-  const auto report = catalog_->LoadFolder();
+  const auto report = catalog_->LoadFolder(kReadAll);
   EXPECT_EQ(report->num_loaded, 1);
   EXPECT_EQ(report->num_skipped, 1);
   EXPECT_EQ(catalog_->NameOf("hash of one"), "a");
@@ -158,10 +169,73 @@ TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   EXPECT_TRUE(registry_->List()->empty()) << "the folder itself remembers";
 }
 
+TEST_F(AdapterCatalogTest, ListsAFolderWithoutReadingIt) {
+  Write("a", "one");
+  Write("b", "bad");
+  WriteWeights("a", 10);
+  const auto report = catalog_->LoadFolder(/*read_bytes_max=*/9);
+  EXPECT_EQ(report->num_listed, 2);
+  EXPECT_EQ(backend_.num_hashes_, 0);
+  const AdapterInfo unread = *catalog_->Find("a");
+  EXPECT_EQ(unread.hash, "");
+  EXPECT_TRUE(table_.Contains(unread.key()));
+  EXPECT_EQ(catalog_->NameOf(unread.key()), "a");
+  // The first request reads it.
+  catalog_->OnRead(unread.key(), *backend_.Read(root_ / "a"));
+  EXPECT_EQ(catalog_->Find("a")->hash, "hash of one");
+  EXPECT_EQ(catalog_->Find("a")->key(), "hash of one");
+  EXPECT_TRUE(table_.Contains("hash of one"));
+  EXPECT_TRUE(table_.Contains(unread.key())) << "for who looked before";
+  EXPECT_EQ(catalog_->NameOf("hash of one"), "a");
+  // The next start knows it without reading.
+  table_.Retire("hash of one");
+  table_.Retire(catalog_->Find("b")->key());
+  Recycle();
+  catalog_ = Make();
+  EXPECT_TRUE(catalog_->RestoreFromRegistry().ok());
+  EXPECT_EQ(catalog_->LoadFolder(9)->num_listed, 2);
+  EXPECT_EQ(catalog_->Find("a")->hash, "hash of one");
+  EXPECT_EQ(catalog_->Find("a")->bytes, 100);
+  EXPECT_EQ(catalog_->Find("b")->hash, "");
+}
+
+TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
+  Write("a", "one");
+  Write("b", "two");
+  WriteWeights("a", 10);
+  ASSERT_TRUE(catalog_->LoadFolder(0).ok());
+  const std::string key = catalog_->Find("a")->key();
+  EXPECT_EQ(catalog_->Load("a", "a", false)->hash, "hash of one");
+  EXPECT_FALSE(table_.Contains(key));
+  EXPECT_EQ(catalog_->Load("b", "a", false).status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(catalog_->Load("b", "a", true)->hash, "hash of one");
+  EXPECT_EQ(table_.num_contents(), 3) << "two of them wait to be recycled";
+  Recycle();
+  EXPECT_EQ(table_.num_contents(), 1);
+  EXPECT_TRUE(catalog_->Unload("a").ok());
+  EXPECT_TRUE(catalog_->Unload("b").ok());
+  EXPECT_FALSE(table_.Contains("hash of one"));
+  // Somebody had asked before: there is nothing to tell them.
+  catalog_->OnRead(key, AdapterFacts{.hash = "hash of one"});
+  EXPECT_FALSE(table_.Contains("hash of one"));
+}
+
+TEST_F(AdapterCatalogTest, ALinkOutOfTheFolderIsNotListed) {
+  fs::create_directories(root_.parent_path() / "outside");
+  std::ofstream(root_.parent_path() / "outside" / "adapter_config.json") << "secret";
+  fs::create_directory_symlink(root_.parent_path() / "outside", root_ / "link");
+  Write("a", "one");
+  fs::create_directory_symlink(root_ / "a", root_ / "b");
+  EXPECT_EQ(catalog_->LoadFolder(0)->num_listed, 2);
+  EXPECT_FALSE(catalog_->Find("link").ok());
+  EXPECT_EQ(catalog_->Find("a")->key(), catalog_->Find("b")->key());
+}
+
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   Write("a", "one");
   Write("b", "two");
   std::vector<std::thread> threads;
+  std::mutex recycling;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 50; ++round) {
@@ -169,6 +243,10 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
         EXPECT_TRUE(catalog_->Load(name, round % 2 == 0 ? "a" : "b", true).ok());
         EXPECT_TRUE(catalog_->Find(name).ok());
         catalog_->List();
+        {
+          std::lock_guard lock(recycling);  // one thread's business, as it is the engine's
+          Recycle();
+        }
         if (round % 5 == 0) {
           EXPECT_TRUE(catalog_->Unload(name).ok());
         }
@@ -177,7 +255,8 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(catalog_->List().size(), 4u);
-  EXPECT_EQ(backend_.content_.size(), 1u) << "all four end on 'two'";
+  EXPECT_TRUE(table_.Contains("hash of two")) << "all four end on 'two'";
+  EXPECT_FALSE(table_.Contains("hash of one"));
 }
 
 }  // namespace

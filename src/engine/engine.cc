@@ -15,15 +15,22 @@ SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOp
           .step_tokens_max = step_tokens_max,
           .prefill_chunk_max = options.prefill_chunk_max,
           .num_pages = limits.num_pages,
+          .kv_pages_max = limits.num_pages - options.adapter_pages,
+          .adapter_pages_max = options.adapter_pages,
+          .page_bytes = limits.page_bytes,
           .page_tokens = limits.page_tokens,
+          .adapters_max = limits.adapters_max,
+          .blocking_loads = options.cold_start == ColdStart::kBlocking,
+          .turn_ns = options.turn_ns,
           .prefix_cache = options.prefix_cache,
           .eos_token_ids = options.eos_token_ids};
 }
 
 // A context longer than the whole pool could never be filled: the smaller one is the limit, so that
-// every request that is accepted fits alone.
-GeneratorLimits LimitsOf(const ExecutorLimits& limits) {
-  const int64_t pool_tokens = int64_t{limits.num_pages} * limits.page_tokens;
+// every request that is accepted fits alone, but for the room that its adapter takes.
+GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
+  const int64_t pool_tokens =
+      int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
   return {.context_tokens_max =
               static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
           .vocab_size = limits.vocab_size};
@@ -41,15 +48,24 @@ std::vector<TokenLogprob> ToTokenLogprobs(const std::vector<LogprobEntry>& entri
 
 }  // namespace
 
-Engine::Engine(Executor& executor, AdapterTable& adapters, Clock& clock, Metrics& metrics,
-               EngineOptions options)
+Result<ColdStart> ParseColdStart(const std::string& text) {
+  if (text == "blocking") return ColdStart::kBlocking;
+  if (text == "join-later") return ColdStart::kJoinLater;
+  if (text == "cached") return ColdStart::kCached;
+  return InvalidArgumentError("unknown cold start '" + text +
+                              "'; use blocking, join-later or cached");
+}
+
+Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
+               Metrics& metrics, EngineOptions options)
     : executor_(executor),
       adapters_(adapters),
       clock_(clock),
-      limits_(LimitsOf(executor.limits())),
+      limits_(LimitsOf(executor.limits(), options)),
       metrics_(metrics, options.adapter_label),
       queue_(options.requests_max),
-      scheduler_(SchedulerOptionsOf(executor.limits(), options)) {
+      scheduler_(SchedulerOptionsOf(executor.limits(), options), adapters, loader, clock) {
+  loader.SetWaker([this] { queue_.Wake(); });
   metrics_.RecordState(scheduler_);
 }
 
@@ -131,14 +147,25 @@ void Engine::Loop() {
       Deliver();
       if (!queue_.WaitForWork()) return;
     }
-    RunStep();
+    if (RunStep() || scheduler_.empty()) continue;
+    // Requests wait for adapters alone: their loader rings.
+    Deliver();
+    if (!queue_.WaitForWork()) return;
   }
 }
 
 bool Engine::Step() {
   const bool ran = RunStep();
   Deliver();
-  return ran;
+  return ran || !scheduler_.empty();
+}
+
+Status Engine::PinAdapters(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    ASSIGN_OR_RETURN(const AdapterLease lease, adapters_.Acquire(key));
+    RETURN_IF_ERROR(scheduler_.PinAdapter(lease.content()));
+  }
+  return OkStatus();
 }
 
 // A step's events are delivered while the device works on the next step: waking their readers takes
@@ -147,8 +174,10 @@ bool Engine::RunStep() {
   const int64_t begin_ns = clock_.NowNs();
   AdmitNewRequests();
   const StepPlan& plan = scheduler_.Plan();
+  PublishFailed();
   if (plan.sequences.empty()) {
     last_finish_ns_ = 0;
+    metrics_.RecordState(scheduler_);
     Deliver();
     return false;
   }
@@ -196,6 +225,12 @@ void Engine::AdmitNewRequests() {
     sequence->finish_reason = FinishReason::kCancelled;
     PublishLast(*sequence, {});
   }
+}
+
+void Engine::PublishFailed() {
+  const std::vector<std::unique_ptr<Sequence>> failed = scheduler_.TakeFailed();
+  num_finished_ += static_cast<int32_t>(failed.size());
+  for (const auto& sequence : failed) PublishLast(*sequence, {});
 }
 
 void Engine::Publish(const StepPlan& plan, const StepResult& result) {

@@ -20,14 +20,29 @@
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
 #include "request/generator.h"
+#include "step/adapter_loader.h"
 #include "step/executor.h"
 
 namespace graft {
+
+// What happens while an adapter loads. The tokens are the same in every way.
+enum class ColdStart : uint8_t {
+  kBlocking,   // the steps stop: what peers do, to compare with
+  kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
+  kCached,     // everything is made resident before the first step, and stays
+};
+// "blocking", "join-later" or "cached".
+Result<ColdStart> ParseColdStart(const std::string& text);
 
 struct EngineOptions {
   int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit
   int32_t prefill_chunk_max = 0;  // rows one request prefills in one step; 0: step_tokens_max
   int32_t requests_max = 1024;    // in flight, waiting included
+  ColdStart cold_start = ColdStart::kJoinLater;
+  // While a request's adapter finds no room, younger ones run ahead of it for so long.
+  int64_t turn_ns = 500'000'000;
+  // Pages of the pool set apart for adapters, the others being KV's; 0: they share all pages.
+  int32_t adapter_pages = 0;
   bool prefix_cache = true;
   std::vector<int32_t> eos_token_ids;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
@@ -38,8 +53,8 @@ struct EngineOptions {
 class Engine : public Generator {
  public:
   // All referred to must outlive the engine.
-  Engine(Executor& executor, AdapterTable& adapters, Clock& clock, Metrics& metrics,
-         EngineOptions options);
+  Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
+         Metrics& metrics, EngineOptions options);
   ~Engine() override;  // Stop()s
 
   // Any thread. tokens_max is cut where the context ends; a prompt that leaves no room for a token
@@ -57,8 +72,13 @@ class Engine : public Generator {
   // had its last event when this returns.
   void Stop();
 
-  // One step, for callers without Start(). False if there was nothing to run.
+  // One step, for callers without Start(). False if nothing is in flight. While requests wait for
+  // adapters alone it returns at once.
   bool Step();
+
+  // Makes these contents resident for good, by their keys; before the first step. Fails with the
+  // reason where one cannot be read or they do not all fit.
+  Status PinAdapters(const std::vector<std::string>& keys);
 
   EngineSnapshot Snapshot() const { return metrics_.Snapshot(); }
   // Not while the thread runs.
@@ -66,8 +86,10 @@ class Engine : public Generator {
 
  private:
   void Loop();
-  // Step() without delivering its own events, which wait for the next one.
+  // Step() without delivering its own events, which wait for the next one. False if no rows could
+  // be computed.
   bool RunStep();
+  void PublishFailed();
   void Deliver();
   void AdmitNewRequests();
   void Publish(const StepPlan& plan, const StepResult& result);

@@ -36,13 +36,25 @@ std::array<prometheus::Counter*, 5> FinishCounters(Metrics& metrics) {
   return counters;
 }
 
-std::array<prometheus::Gauge*, 3> PageGauges(Metrics& metrics) {
-  std::array<prometheus::Gauge*, 3> gauges;
-  const char* const states[] = {"free", "cached", "referenced"};
+std::array<prometheus::Gauge*, 4> PageGauges(Metrics& metrics) {
+  std::array<prometheus::Gauge*, 4> gauges;
+  const char* const states[] = {"free", "cached", "referenced", "adapters"};
   for (size_t i = 0; i < gauges.size(); ++i) {
     gauges[i] = &metrics.Gauge("graft_pages", "Pages of the pool by state", {{"state", states[i]}});
   }
   return gauges;
+}
+
+std::array<prometheus::Counter*, 4> AdapterEventCounters(Metrics& metrics) {
+  std::array<prometheus::Counter*, 4> counters;
+  const char* const events[] = {"fetch", "copy", "evict", "fail"};
+  for (size_t i = 0; i < counters.size(); ++i) {
+    counters[i] = &metrics.Counter(
+        "graft_adapter_events_total",
+        "Adapters fetched into the host's memory, copied to the device, evicted from it, failed",
+        {{"event", events[i]}});
+  }
+  return counters;
 }
 
 // Distinct adapters of a plan; sequences of one adapter are adjacent and base rows come first.
@@ -95,6 +107,14 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       batch_adapters_gauge_(
           metrics.Gauge("graft_batch_adapters_max", "Most distinct adapters in one batch so far")),
       pages_gauge_(PageGauges(metrics)),
+      adapters_resident_gauge_(metrics.Gauge("graft_adapters_resident", "Adapters on the device")),
+      adapter_bytes_gauge_(
+          metrics.Gauge("graft_adapter_bytes", "Bytes of the adapters on the device")),
+      adapter_waste_gauge_(metrics.Gauge("graft_adapter_page_waste_ratio",
+                                         "Share of the adapters' pages that holds no row")),
+      adapter_events_(AdapterEventCounters(metrics)),
+      turns_total_(metrics.Counter("graft_adapter_turns_total",
+                                   "Turns that ended for a request without room for its adapter")),
       step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
       first_token_seconds_(metrics.Histogram("graft_time_to_first_token_seconds",
                                              "Seconds from a request's arrival to its first token",
@@ -181,10 +201,28 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   const PagePool& pool = scheduler.pool();
   pages_free_.Set(pool.num_free());
   pages_cached_.Set(pool.num_cached());
-  pages_referenced_.Set(pool.num_referenced());
+  pages_referenced_.Set(pool.num_used(PageUse::kKv) - pool.num_cached());
+  pages_adapters_.Set(pool.num_used(PageUse::kAdapters));
   pages_gauge_[0]->Set(pool.num_free());
   pages_gauge_[1]->Set(pool.num_cached());
-  pages_gauge_[2]->Set(pool.num_referenced());
+  pages_gauge_[2]->Set(static_cast<double>(pages_referenced_.value()));
+  pages_gauge_[3]->Set(pool.num_used(PageUse::kAdapters));
+  RecordAdapters(scheduler.adapters());
+  Advance(turns_, turns_total_, stats.turns);
+}
+
+void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
+  const AdapterStats& stats = adapters.stats();
+  Advance(adapter_fetches_, *adapter_events_[0], stats.fetches);
+  Advance(adapter_copies_, *adapter_events_[1], stats.copies);
+  Advance(adapter_evictions_, *adapter_events_[2], stats.evictions);
+  Advance(adapter_failures_, *adapter_events_[3], stats.failures);
+  adapters_resident_.Set(adapters.num_resident());
+  adapters_resident_gauge_.Set(adapters.num_resident());
+  const auto used = static_cast<double>(adapters.packer().bytes_used());
+  const auto held = static_cast<double>(adapters.packer().bytes_held());
+  adapter_bytes_gauge_.Set(used);
+  adapter_waste_gauge_.Set(held > 0.0 ? 1.0 - used / held : 0.0);
 }
 
 EngineSnapshot EngineMetrics::Snapshot() const {
@@ -205,7 +243,14 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .requests_running = requests_running_.value(),
           .pages_free = pages_free_.value(),
           .pages_cached = pages_cached_.value(),
-          .pages_referenced = pages_referenced_.value()};
+          .pages_referenced = pages_referenced_.value(),
+          .pages_adapters = pages_adapters_.value(),
+          .adapters_resident = adapters_resident_.value(),
+          .adapter_fetches = adapter_fetches_.value(),
+          .adapter_copies = adapter_copies_.value(),
+          .adapter_evictions = adapter_evictions_.value(),
+          .adapter_failures = adapter_failures_.value(),
+          .turns = turns_.value()};
 }
 
 }  // namespace graft

@@ -33,7 +33,14 @@ struct EngineSnapshot {
   int64_t requests_running = 0;    // now
   int64_t pages_free = 0;          // now
   int64_t pages_cached = 0;        // now
-  int64_t pages_referenced = 0;    // now
+  int64_t pages_referenced = 0;    // now, by sequences
+  int64_t pages_adapters = 0;      // now
+  int64_t adapters_resident = 0;   // now
+  int64_t adapter_fetches = 0;     // into the host's memory, those found there included
+  int64_t adapter_copies = 0;      // to the device
+  int64_t adapter_evictions = 0;   // from the device
+  int64_t adapter_failures = 0;    // fetches and copies that failed
+  int64_t turns = 0;               // that ended for a request without room for its adapter
 };
 
 // A step as the engine's clock saw it; as EngineSnapshot has them.
@@ -60,6 +67,8 @@ class EngineMetrics {
   void RecordState(const Scheduler& scheduler);
 
  private:
+  void RecordAdapters(const AdapterResidency& adapters);
+
   // One number of the snapshot; the engine thread alone writes it.
   class Number {
    public:
@@ -80,7 +89,8 @@ class EngineMetrics {
   Number steps_, executor_ns_, overhead_ns_, gap_ns_, rows_, prompt_tokens_, output_tokens_,
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
       step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
-      pages_referenced_;
+      pages_referenced_, pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_,
+      adapter_evictions_, adapter_failures_, turns_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -96,7 +106,12 @@ class EngineMetrics {
   prometheus::Gauge& running_gauge_;
   prometheus::Gauge& batch_sequences_gauge_;
   prometheus::Gauge& batch_adapters_gauge_;
-  std::array<prometheus::Gauge*, 3> pages_gauge_;  // free, cached, referenced
+  std::array<prometheus::Gauge*, 4> pages_gauge_;  // free, cached, referenced, adapters
+  prometheus::Gauge& adapters_resident_gauge_;
+  prometheus::Gauge& adapter_bytes_gauge_;
+  prometheus::Gauge& adapter_waste_gauge_;
+  std::array<prometheus::Counter*, 4> adapter_events_;  // fetches, copies, evictions, failures
+  prometheus::Counter& turns_total_;
   prometheus::Histogram& step_seconds_;
   prometheus::Histogram& first_token_seconds_;
   prometheus::Histogram& next_token_seconds_;

@@ -1,6 +1,7 @@
-// Randomised runs: arrivals, cancels, tiny pools, preemptions, adapters that come, are retired and
-// come back, tenants, chunk sizes. After every step all pages, references and slots are accounted
-// for; every output equals what the request gives alone.
+// Randomised runs: arrivals, cancels, tiny pools, preemptions, tenants, chunk sizes; more adapters
+// than fit, of many sizes, that are loaded, evicted, retired, published again, replaced by others
+// under their name, never read before, broken and mended. After every step all pages, references
+// and slots are accounted for; every output equals what the request gives alone.
 #include "base/random.h"
 #include "engine/engine_testing.h"
 
@@ -12,7 +13,9 @@ struct Shape {
   ExecutorLimits limits;
   int32_t prefill_chunk_max;
   bool prefix_cache;
-  bool preempts;  // the pool is too small for all that run
+  bool preempts;  // the pool is too small for all that run; otherwise only turns preempt
+  ColdStart cold_start = ColdStart::kJoinLater;
+  int32_t adapter_pages = 0;
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -20,27 +23,44 @@ void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; 
 std::vector<Shape> Shapes() {
   ExecutorLimits roomy = TestLimits();
   roomy.num_pages = 256;
+  roomy.adapters_max = 3;
   ExecutorLimits tiny = TestLimits();
-  tiny.num_pages = 17;
+  tiny.num_pages = 21;  // a whole context and the largest adapter
   ExecutorLimits one_row = tiny;
   one_row.step_tokens_max = 1;
   ExecutorLimits one_token_pages = TestLimits();
   one_token_pages.page_tokens = 1;
   one_token_pages.num_pages = 70;
+  ExecutorLimits one_adapter = TestLimits();
+  one_adapter.adapters_max = 1;
+  ExecutorLimits odd_pages = tiny;
+  odd_pages.page_bytes = 1000;
   ExecutorLimits few_slots = TestLimits();
   few_slots.sequences_max = 2;
   few_slots.num_pages = 20;
-  return {
-      {"roomy", roomy, 0, true, false},       {"tiny", tiny, 0, true, true},
-      {"tiny_chunks", tiny, 3, true, true},   {"tiny_without_prefix_cache", tiny, 5, false, true},
-      {"one_row", one_row, 0, true, false},   {"one_token_pages", one_token_pages, 7, true, true},
-      {"few_slots", few_slots, 0, true, true}};
+  return {{"roomy", roomy, 0, true, false},
+          {"tiny", tiny, 0, true, true},
+          {"tiny_chunks", tiny, 3, true, true},
+          {"tiny_without_prefix_cache", tiny, 5, false, true},
+          {"one_row", one_row, 0, true, false},
+          {"one_token_pages", one_token_pages, 7, true, true},
+          {"few_slots", few_slots, 0, true, true},
+          {"one_adapter", one_adapter, 0, true, false},
+          {"odd_pages", odd_pages, 4, true, true},
+          {"blocking", tiny, 0, true, true, ColdStart::kBlocking},
+          {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4}};
 }
 
 class RandomRun {
  public:
   RandomRun(const Shape& shape, uint64_t seed)
-      : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape)) {}
+      : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape)) {
+    for (const std::string& hash : contents_) {
+      // Up to three pages, which no row of 256 bytes fills.
+      harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
+      harness_.AddAdapter(hash);
+    }
+  }
 
   void Run() {
     constexpr int kRequests = 400;
@@ -49,7 +69,7 @@ class RandomRun {
         Arrive();
         if (random_.Below(6) == 0) Cancel();
       }
-      if (random_.Below(20) == 0) ChangeAdapters();
+      if (random_.Below(10) == 0) ChangeAdapters();
       const bool ran = harness_.Step();
       Collect();
       ASSERT_TRUE(ran || live_.empty()) << "requests wait, nobody runs";
@@ -58,11 +78,21 @@ class RandomRun {
     }
     EXPECT_GT(num_compared_, kRequests / 2);
     const EngineSnapshot snapshot = harness_.engine.Snapshot();
-    EXPECT_EQ(snapshot.preemptions > 0, shape_.preempts) << snapshot.preemptions;
+    if (shape_.preempts || snapshot.turns == 0) {
+      EXPECT_EQ(snapshot.preemptions > 0, shape_.preempts);
+    }
     EXPECT_EQ(snapshot.prefix_hit_tokens > 0, shape_.prefix_cache);
+    EXPECT_GT(snapshot.adapter_evictions, 10);
+    EXPECT_GT(snapshot.adapter_failures, 0);
+    EXPECT_GE(snapshot.adapter_copies, snapshot.adapter_evictions);
     EXPECT_EQ(snapshot.pages_referenced, 0);
     for (const std::string& hash : contents_) harness_.adapters.Retire(hash);
-    EXPECT_EQ(harness_.adapters.num_taken(), 0);
+    for (const auto& [key, content] : unread_) harness_.adapters.Retire(key);
+    while (harness_.adapters.num_contents() > 0 && !testing::Test::HasFailure()) {
+      harness_.Step();
+      ASSERT_LT(++num_steps_, 200000) << "a content is never forgotten";
+    }
+    EXPECT_EQ(harness_.loader.num_held(), 0);
   }
 
  private:
@@ -70,6 +100,9 @@ class RandomRun {
     EngineOptions options = TestOptions();
     options.prefill_chunk_max = shape.prefill_chunk_max;
     options.prefix_cache = shape.prefix_cache;
+    options.cold_start = shape.cold_start;
+    options.adapter_pages = shape.adapter_pages;
+    options.turn_ns = 10'000;  // ten steps
     return options;
   }
 
@@ -87,6 +120,7 @@ class RandomRun {
     if (random_.Below(4) == 0) request.sampling.stop_token_ids = {2 + Below(48), 2 + Below(48)};
     request.sampling.tokens_min = Below(static_cast<uint64_t>(request.sampling.tokens_max) + 1);
     if (random_.Below(4) != 0) request.adapter_hash = contents_[random_.Below(contents_.size())];
+    if (!unread_.empty() && random_.Below(8) == 0) request.adapter_hash = unread_.rbegin()->first;
     if (!harness_.adapters.Contains(request.adapter_hash)) request.adapter_hash.clear();
     live_.push_back(harness_.Submit(std::move(request)));
     ++num_submitted_;
@@ -94,10 +128,27 @@ class RandomRun {
 
   void ChangeAdapters() {
     const std::string& hash = contents_[random_.Below(contents_.size())];
-    if (harness_.adapters.Contains(hash)) {
-      harness_.adapters.Retire(hash);
-    } else {
-      harness_.LoadAdapter(hash);
+    harness_.loader.set_delay(1 + Below(5));
+    switch (random_.Below(6)) {
+      case 0:
+        harness_.loader.ClearHost();
+        break;
+      case 1:  // a folder that nobody has read yet, by a key of its own
+        unread_[harness_.AddUnread("folder " + std::to_string(unread_.size()), hash)] = hash;
+        break;
+      case 2:  // broken, changed, mended
+        harness_.loader.SetFolder(hash, random_.Below(2) == 0 ? "" : "another content");
+        broken_.insert(hash);
+        break;
+      case 3:
+        for (const std::string& broken : broken_) harness_.loader.SetFolder(broken, broken);
+        break;
+      default:
+        if (harness_.adapters.Contains(hash)) {
+          harness_.adapters.Retire(hash);
+        } else {
+          harness_.AddAdapter(hash);
+        }
     }
   }
 
@@ -118,13 +169,20 @@ class RandomRun {
   }
 
   void Compare(const TestClient& client) {
-    const std::vector<int32_t> expected = harness_.Reference(client.request);
+    Request asked = client.request;
+    if (unread_.count(asked.adapter_hash) != 0) asked.adapter_hash = unread_[asked.adapter_hash];
+    const std::vector<int32_t> expected = harness_.Reference(asked);
     const std::vector<int32_t> output = client.output();
     const FinishReason reason = client.last().finish_reason;
     EXPECT_EQ(client.last().usage.output_tokens, static_cast<int32_t>(output.size()));
     if (reason == FinishReason::kCancelled) {
       EXPECT_EQ(cancelled_.count(client.request.id), 1u);
       ASSERT_LE(output.size(), expected.size());
+      EXPECT_TRUE(std::equal(output.begin(), output.end(), expected.begin()));
+      return;
+    }
+    if (reason == FinishReason::kError && client.last().status.code() != StatusCode::kInternal) {
+      EXPECT_EQ(broken_.count(asked.adapter_hash), 1u) << client.last().status.ToString();
       EXPECT_TRUE(std::equal(output.begin(), output.end(), expected.begin()));
       return;
     }
@@ -140,13 +198,16 @@ class RandomRun {
       ASSERT_EQ(logprobs.size(), client.request.prompt_tokens.size());
       const auto last = static_cast<int32_t>(logprobs.size()) - 1;
       if (last > 0) {
-        EXPECT_EQ(logprobs.back().logprob, ReferencePromptLogprob(client.request, last));
+        EXPECT_EQ(logprobs.back().logprob, ReferencePromptLogprob(asked, last));
       }
     }
   }
 
   const Shape shape_;
-  const std::vector<std::string> contents_ = {"c0", "c1", "c2", "c3", "c4", "c5"};
+  const std::vector<std::string> contents_ = {"c0", "c1", "c2", "c3", "c4",
+                                              "c5", "c6", "c7", "c8", "c9"};
+  std::map<std::string, std::string> unread_;  // contents by key
+  std::set<std::string> broken_;               // at some time
   Random random_;
   EngineHarness harness_;
   std::vector<std::unique_ptr<TestClient>> live_;
@@ -173,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineRandomTest, testing::ValuesIn(Shapes()),
 TEST(EngineBatchTest, AnAnswerDoesNotDependOnTheRestOfTheBatch) {
   EngineHarness together;
   const std::vector<std::string> contents = {"c0", "c1", "c2"};
-  for (const std::string& hash : contents) together.LoadAdapter(hash);
+  for (const std::string& hash : contents) together.AddAdapter(hash);
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 12; ++i) {
     Request request = together.MakeRequest(Prompt(3 + 3 * i, 2 + i), 10 + i);
@@ -185,7 +246,7 @@ TEST(EngineBatchTest, AnAnswerDoesNotDependOnTheRestOfTheBatch) {
   for (auto& client : clients) {
     client->Collect();
     EngineHarness alone;
-    for (const std::string& hash : contents) alone.LoadAdapter(hash);
+    for (const std::string& hash : contents) alone.AddAdapter(hash);
     auto single = alone.Submit(client->request);
     alone.RunAll();
     single->Collect();

@@ -24,8 +24,9 @@ TEST(EngineTest, AnswersOneRequest) {
 
 TEST(EngineTest, MixesPrefillAndDecodeOfBaseAndAdaptersInOnePlan) {
   EngineHarness harness;
-  ASSERT_TRUE(harness.LoadAdapter("aa"));
-  ASSERT_TRUE(harness.LoadAdapter("bb"));
+  ASSERT_TRUE(harness.AddAdapter("aa"));
+  ASSERT_TRUE(harness.AddAdapter("bb"));
+  ASSERT_TRUE(harness.engine.PinAdapters({"aa", "bb"}).ok());
   std::vector<std::unique_ptr<TestClient>> clients;
   const auto submit = [&](const std::string& adapter) {
     const auto first = static_cast<int32_t>(10 * clients.size());  // no prefix in common
@@ -282,8 +283,8 @@ TEST(EngineTest, ANotFiniteResultFailsThatRequestAlone) {
 
 TEST(EngineTest, ReusesPrefixesOfTheSameTenantAndContentOnly) {
   EngineHarness harness;
-  ASSERT_TRUE(harness.LoadAdapter("aa"));
-  ASSERT_TRUE(harness.LoadAdapter("bb"));
+  ASSERT_TRUE(harness.AddAdapter("aa"));
+  ASSERT_TRUE(harness.AddAdapter("bb"));
   const auto cached = [&](const std::string& tenant, const std::string& adapter, int32_t length) {
     Request request = harness.MakeRequest(Prompt(length), 3);
     request.tenant = tenant;
@@ -309,14 +310,13 @@ TEST(EngineTest, RequestsInFlightFinishOnTheRetiredContent) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 2;
   EngineHarness harness(limits);
-  ASSERT_TRUE(harness.LoadAdapter("old"));
+  ASSERT_TRUE(harness.AddAdapter("old"));
   Request request = harness.MakeRequest(Prompt(9), 6);
   request.adapter_hash = "old";
   auto before = harness.Submit(request);
-  harness.Step();
+  while (harness.engine.Snapshot().steps == 0) harness.Step();
   harness.adapters.Retire("old");
-  ASSERT_TRUE(harness.LoadAdapter("new"));
-  EXPECT_FALSE(harness.LoadAdapter("third"));  // the old content still sits in its slot
+  ASSERT_TRUE(harness.AddAdapter("new"));
   EXPECT_EQ(harness.engine.Submit(request, std::make_shared<TokenStream>()).code(),
             StatusCode::kNotFound);
   request.id = 1000;
@@ -329,7 +329,8 @@ TEST(EngineTest, RequestsInFlightFinishOnTheRetiredContent) {
   EXPECT_EQ(after->output(), harness.Reference(after->request));
   EXPECT_NE(before->output(), after->output());
   EXPECT_EQ(after->last().usage.cached_tokens, 0);
-  EXPECT_TRUE(harness.LoadAdapter("third"));
+  EXPECT_EQ(harness.adapters.num_contents(), 1) << "the old content is forgotten";
+  EXPECT_EQ(harness.engine.Snapshot().adapters_resident, 1);
 }
 
 TEST(EngineTest, PreemptsTheNewestAndResumesItUnchanged) {
@@ -392,7 +393,7 @@ TEST(EngineTest, StopCancelsWhatIsInFlight) {
 
 TEST(EngineTest, CountsWhatItDoes) {
   EngineHarness harness;
-  ASSERT_TRUE(harness.LoadAdapter("0123456789abcdef"));
+  ASSERT_TRUE(harness.AddAdapter("0123456789abcdef"));
   Request request = harness.MakeRequest(Prompt(9), 3);
   request.adapter_hash = "0123456789abcdef";
   harness.Submit(request);
@@ -407,7 +408,11 @@ TEST(EngineTest, CountsWhatItDoes) {
   EXPECT_EQ(snapshot.rows, 9 + 2 + 1 + 2);
   EXPECT_EQ(snapshot.prefix_hit_tokens, 8);
   EXPECT_EQ(snapshot.prefix_lookup_tokens, 18);
-  EXPECT_EQ(snapshot.pages_free + snapshot.pages_cached + snapshot.pages_referenced, 64);
+  EXPECT_EQ(snapshot.pages_free + snapshot.pages_cached + snapshot.pages_referenced +
+                snapshot.pages_adapters,
+            64);
+  EXPECT_EQ(snapshot.adapter_copies, 1);
+  EXPECT_EQ(snapshot.adapters_resident, 1);
   const std::string page = harness.metrics.Render();
   EXPECT_NE(page.find("graft_adapter_output_tokens_total{adapter=\"0123456789ab\"} 6"),
             std::string::npos)

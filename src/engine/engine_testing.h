@@ -1,5 +1,5 @@
-// What the engine's tests share: an engine over a FakeExecutor with adapters to load and retire,
-// and clients that collect their events. One thread.
+// What the engine's tests share: an engine over a FakeExecutor and a FakeLoader with adapters to
+// publish and retire, and clients that collect their events. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/fake_executor.h"
+#include "engine/fake_loader.h"
 
 namespace graft {
 
@@ -20,6 +21,7 @@ inline ExecutorLimits TestLimits() {
           .step_tokens_max = 32,
           .context_tokens_max = 64,
           .num_pages = 64,
+          .page_bytes = 640,
           .page_tokens = 4,
           .vocab_size = 50,
           .adapters_max = 4};
@@ -61,19 +63,24 @@ class EngineHarness {
   explicit EngineHarness(const ExecutorLimits& limits = TestLimits(),
                          const EngineOptions& options = TestOptions())
       : executor(limits),
-        adapters(limits.adapters_max, [this](int32_t slot) { executor.SetAdapter(slot, ""); }),
-        engine(executor, adapters, clock, metrics, options) {}
+        loader(executor),
+        adapters(1000),
+        engine(executor, adapters, loader, clock, metrics, options) {
+    loader.set_on_read([this](const std::string& key, const AdapterFacts& facts) {
+      adapters.Identify(key, facts.hash);
+    });
+  }
 
-  // False: no slot is free, or the content is loaded.
-  bool LoadAdapter(const std::string& hash) {
-    const Result<int32_t> slot = adapters.Reserve();
-    if (!slot.ok()) return false;
-    if (!adapters.Publish(*slot, hash).ok()) {
-      adapters.Abandon(*slot);
-      return false;
-    }
-    executor.SetAdapter(*slot, hash);
-    return true;
+  // Makes a content known, under its hash and in a folder of that name. False: it is already.
+  bool AddAdapter(const std::string& hash) {
+    return adapters.Publish({.path = hash, .hash = hash, .key = hash}).ok();
+  }
+  // A folder that nobody has read yet; requests ask for it by what this returns.
+  std::string AddUnread(const std::string& folder, const std::string& hash) {
+    loader.SetFolder(folder, hash);
+    const std::string key = "unread " + folder;
+    EXPECT_TRUE(adapters.Publish({.path = folder, .hash = "", .key = key}).ok());
+    return key;
   }
 
   Request MakeRequest(std::vector<int32_t> prompt, int32_t tokens_max) {
@@ -114,6 +121,7 @@ class EngineHarness {
   }
 
   FakeExecutor executor;
+  FakeLoader loader;
   AdapterTable adapters;
   ManualClock clock;
   Metrics metrics;

@@ -19,16 +19,15 @@ struct ThreadedEngine {
   explicit ThreadedEngine(const ExecutorLimits& limits = TestLimits(),
                           const EngineOptions& options = TestOptions())
       : executor(limits),
-        adapters(limits.adapters_max, [this](int32_t slot) { executor.SetAdapter(slot, ""); }),
-        engine(executor, adapters, SteadyClock::Get(), metrics, options) {
+        loader(executor),
+        adapters(100),
+        engine(executor, adapters, loader, SteadyClock::Get(), metrics, options) {
     for (const char* hash : {"c0", "c1"}) LoadAdapter(hash);
   }
 
+  // Nothing new while it is there.
   void LoadAdapter(const std::string& hash) {
-    const Result<int32_t> slot = adapters.Reserve();
-    if (!slot.ok()) return;  // retired content still in use in all of them
-    executor.SetAdapter(*slot, hash);
-    CHECK(adapters.Publish(*slot, hash).ok());
+    (void)adapters.Publish({.path = hash, .hash = hash, .key = hash});
   }
 
   Request MakeRequest(int32_t prompt_tokens, int32_t tokens_max) {
@@ -43,6 +42,7 @@ struct ThreadedEngine {
   }
 
   FakeExecutor executor;
+  FakeLoader loader;
   AdapterTable adapters;
   Metrics metrics;
   std::atomic<RequestId> last_id = 0;
@@ -149,9 +149,10 @@ class SlowExecutor : public Executor {
 TEST(EngineThreadTest, DrainCancelsAtTheDeadline) {
   FakeExecutor fast(TestLimits());
   SlowExecutor slow(fast);
-  AdapterTable adapters(1, [](int32_t) {});
+  FakeLoader loader(fast);
+  AdapterTable adapters(1);
   Metrics metrics;
-  Engine engine(slow, adapters, SteadyClock::Get(), metrics, TestOptions());
+  Engine engine(slow, adapters, loader, SteadyClock::Get(), metrics, TestOptions());
   engine.Start();
   Request request;
   request.id = 1;

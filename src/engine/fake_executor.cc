@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace graft {
@@ -94,11 +95,42 @@ float ReferencePromptLogprob(const Request& request, int32_t position) {
 FakeExecutor::FakeExecutor(const ExecutorLimits& limits)
     : limits_(limits),
       cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)),
+      units_(static_cast<size_t>(limits.num_pages * limits.page_bytes / kRowAlignment)),
       adapters_(static_cast<size_t>(limits.adapters_max)),
       slots_(static_cast<size_t>(limits.sequences_max)) {}
 
-void FakeExecutor::SetAdapter(int32_t slot, const std::string& content) {
-  adapters_[static_cast<size_t>(slot)] = content;
+void FakeExecutor::SetAdapter(int32_t slot, const std::string& content,
+                              const std::vector<PageExtent>& extents) {
+  adapters_[static_cast<size_t>(slot)] = {content, extents};
+  const uint64_t digest = HashText(content);
+  for (const PageExtent& extent : extents) {
+    for (int64_t offset = 0; offset < extent.bytes; offset += kRowAlignment) {
+      units_[UnitOf(extent, offset)] = Fold(digest, extent.source_begin + offset);
+    }
+    // Whatever KV was there is gone.
+    const auto page_tokens = static_cast<ptrdiff_t>(limits_.page_tokens);
+    std::fill_n(cells_.begin() + extent.page * page_tokens, page_tokens, Cell());
+  }
+}
+
+size_t FakeExecutor::UnitOf(const PageExtent& extent, int64_t offset) const {
+  CHECK(extent.page >= 0 && extent.page < limits_.num_pages);
+  CHECK_LE(extent.page_begin + extent.bytes, limits_.page_bytes);
+  return static_cast<size_t>((extent.page * limits_.page_bytes + extent.page_begin + offset) /
+                             kRowAlignment);
+}
+
+uint64_t FakeExecutor::ReadAdapter(int32_t slot) const {
+  const SlotAdapter& adapter = adapters_[static_cast<size_t>(slot)];
+  const uint64_t digest = HashText(adapter.content);
+  uint64_t read = digest;
+  for (const PageExtent& extent : adapter.extents) {
+    for (int64_t offset = 0; offset < extent.bytes; offset += kRowAlignment) {
+      const uint64_t unit = units_[UnitOf(extent, offset)];
+      if (unit != Fold(digest, extent.source_begin + offset)) read = Fold(read, unit);
+    }
+  }
+  return read;
 }
 
 StepResult FakeExecutor::Finish() {
@@ -138,7 +170,8 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     if (planned.adapter_slot == kNoAdapter) {
       CHECK(i == 0 || plan.sequences[i - 1].adapter_slot == kNoAdapter) << "base rows come first";
     } else {
-      CHECK(!adapters_[static_cast<size_t>(planned.adapter_slot)].empty()) << "freed adapter";
+      CHECK(!adapters_[static_cast<size_t>(planned.adapter_slot)].content.empty())
+          << "freed adapter";
     }
     const auto [it, is_new] = last_row_of_adapter.try_emplace(planned.adapter_slot, i);
     CHECK(is_new || it->second + 1 == i) << "rows of one adapter are not adjacent";
@@ -178,9 +211,8 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
   auto& slot = slots_[static_cast<size_t>(planned.sequence_slot)];
   CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
   const uint64_t seed = slot->sampling.seed;
-  const uint64_t adapter = HashText(planned.adapter_slot == kNoAdapter
-                                        ? ""
-                                        : adapters_[static_cast<size_t>(planned.adapter_slot)]);
+  const uint64_t adapter =
+      planned.adapter_slot == kNoAdapter ? HashText("") : ReadAdapter(planned.adapter_slot);
   SequenceResult result;
   for (int32_t row = 0; row < planned.num_tokens; ++row) {
     const int32_t position = planned.position_begin + row;
@@ -191,6 +223,10 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
         position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;
     const uint64_t digest = NextDigest(previous, token, adapter, seed);
     CellOf(plan, planned, position) = {.digest = digest, .position = position};
+    const int64_t page = plan.pages[static_cast<size_t>(planned.page_begin) +
+                                    static_cast<size_t>(position / limits_.page_tokens)];
+    std::fill(units_.begin() + page * limits_.page_bytes / kRowAlignment,
+              units_.begin() + (page + 1) * limits_.page_bytes / kRowAlignment, 0);
     if (planned.prompt_logprobs && position + 1 < slot->num_prompt) {
       const int32_t next = slot->tokens[static_cast<size_t>(position) + 1];
       result.prompt_logprobs.push_back({.token = next, .logprob = LogprobOf(digest, next)});

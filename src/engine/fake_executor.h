@@ -2,7 +2,8 @@
 // stores a digest of the one before it, its token, its adapter's content and its tenant; a drawn
 // token is a hash of all digests that the plan's page table leads to. A stale page, a wrong page
 // table, a prefix shared across adapters or tenants, or a lost draw index gives other tokens than
-// ReferenceOutput. It also checks the plan against waist 2's rules. One thread.
+// ReferenceOutput. Adapters' rows lie in the same pages, as units that a KV write destroys and that
+// every step of the adapter reads. It also checks the plan against waist 2's rules. One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "request/request.h"
+#include "step/adapter_rows.h"
 #include "step/executor.h"
 
 namespace graft {
@@ -40,9 +42,10 @@ class FakeExecutor : public Executor {
   void Begin(const StepPlan& plan) override { plan_ = &plan; }
   StepResult Finish() override;
 
-  // What an adapter slot computes with, by content hash; "" when freed. A plan that names a freed
-  // slot fails a CHECK.
-  void SetAdapter(int32_t slot, const std::string& content);
+  // What an adapter slot computes with, by content hash, and where its rows lie; written into these
+  // pages now. "" when freed: a plan that names a freed slot fails a CHECK.
+  void SetAdapter(int32_t slot, const std::string& content,
+                  const std::vector<PageExtent>& extents = {});
 
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
@@ -63,12 +66,20 @@ class FakeExecutor : public Executor {
 
   void CheckPlan(const StepPlan& plan) const;
   void ApplyStarts(const StepPlan& plan);
+  // What the slot's rows are by now: the content, or something else where they were overwritten.
+  uint64_t ReadAdapter(int32_t slot) const;
+  size_t UnitOf(const PageExtent& extent, int64_t offset) const;
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
-  std::vector<Cell> cells_;                      // [num_pages][page_tokens]
-  std::vector<std::string> adapters_;            // content by slot
+  std::vector<Cell> cells_;  // [num_pages][page_tokens]
+  struct SlotAdapter {
+    std::string content;
+    std::vector<PageExtent> extents;
+  };
+  std::vector<uint64_t> units_;        // of kRowAlignment bytes of all pages, adapters' rows
+  std::vector<SlotAdapter> adapters_;  // by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   const StepPlan* plan_ = nullptr;               // begun, not finished
   StepPlan last_plan_;

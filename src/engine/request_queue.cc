@@ -44,6 +44,12 @@ void RequestQueue::Stop() {
   work_came_.notify_one();
 }
 
+void RequestQueue::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  work_came_.notify_one();
+}
+
 bool RequestQueue::WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout) {
   std::unique_lock lock(mutex_);
   const auto idle = [this] { return asleep_ && num_in_flight_ == 0 && !has_work(); };
@@ -54,6 +60,7 @@ bool RequestQueue::WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout
 
 RequestQueue::Batch RequestQueue::Take() {
   std::lock_guard lock(mutex_);
+  woken_ = false;
   return std::exchange(batch_, {});
 }
 

@@ -35,6 +35,8 @@ class RequestQueue {
   void Close();
   // Close and CancelAll, and WaitForWork ends once all is done.
   void Stop();
+  // Something else happened that the engine thread should look at.
+  void Wake();
   // Until nothing is in flight and the engine thread sleeps; without `timeout` for ever. False: the
   // timeout came first.
   bool WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout);
@@ -48,7 +50,7 @@ class RequestQueue {
 
  private:
   bool has_work() const {
-    return !batch_.submitted.empty() || !batch_.cancelled.empty() || batch_.cancel_all;
+    return !batch_.submitted.empty() || !batch_.cancelled.empty() || batch_.cancel_all || woken_;
   }
 
   const int32_t requests_max_;
@@ -57,6 +59,7 @@ class RequestQueue {
   std::condition_variable idle_came_;
   Batch batch_;
   int32_t num_in_flight_ = 0;
+  bool woken_ = false;
   bool closed_ = false;
   bool stopped_ = false;
   bool asleep_ = false;

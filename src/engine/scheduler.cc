@@ -25,6 +25,11 @@ bool Contains(std::span<const int32_t> values, int32_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// Requests in line that are looked at for what can run ahead, and distinct adapters that are loaded
+// before their requests' turn has come.
+constexpr size_t kWaitingLookedAt = 1024;
+constexpr int32_t kPrefetchesMax = 16;
+
 SchedulerOptions Completed(SchedulerOptions options) {
   CHECK_GT(options.step_tokens_max, 0);
   CHECK_GT(options.sequences_max, 0);
@@ -33,13 +38,22 @@ SchedulerOptions Completed(SchedulerOptions options) {
   // With a row for everyone, decodes never crowd out an older sequence's prefill.
   options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
   if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
+  if (options.kv_pages_max == 0) options.kv_pages_max = options.num_pages;
+  if (options.adapter_pages_max == 0) options.adapter_pages_max = options.num_pages;
   return options;
 }
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options)
-    : options_(Completed(options)), pool_(options.num_pages), tree_(pool_, options.page_tokens) {
+Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
+                     const Clock& clock)
+    : options_(Completed(options)),
+      pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}),
+      tree_(pool_, options_.page_tokens),
+      adapters_(pool_, table, loader, options_.adapters_max, options_.page_bytes),
+      make_room_([this] { return EvictOldest(PageUse::kAdapters); }),
+      clock_(clock),
+      loader_(loader) {
   for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
 }
 
@@ -69,12 +83,18 @@ std::unique_ptr<Sequence> Scheduler::Remove(RequestId id) {
 
 std::unique_ptr<Sequence> Scheduler::RemoveOldest() {
   CHECK(!empty());
-  return Remove(running_.empty() ? waiting_.front()->id : running_.front()->id);
+  if (running_.empty()) return Remove(waiting_.front()->id);
+  const bool waits = !waiting_.empty() && waiting_.front()->order < running_.front()->order;
+  return Remove(waits ? waiting_.front()->id : running_.front()->id);
 }
+
+Status Scheduler::PinAdapter(int32_t content) { return adapters_.Pin(content, make_room_); }
 
 const StepPlan& Scheduler::Plan() {
   CHECK(finished_.empty()) << "TakeFinished comes between Commit and Plan";
   for (const auto& sequence : running_) sequence->num_planned = 0;
+  pool_.Tick();
+  UpdateAdapters();
   int32_t rows_left = options_.step_tokens_max;
   rows_left = PlanDecodes(rows_left);
   rows_left = PlanPrefills(rows_left);
@@ -115,40 +135,182 @@ int32_t Scheduler::PlanPrefills(int32_t rows_left) {
   return rows_left;
 }
 
-void Scheduler::AdmitWaiting(int32_t rows_left) {
-  while (rows_left > 0 && !waiting_.empty() && !free_slots_.empty()) {
-    const Sequence& next = *waiting_.front();
-    PageList matched;
-    if (options_.prefix_cache && !next.wants_prompt_logprobs()) {
-      // The last token is always computed: its logits are what the step is for.
-      matched = tree_.Match(next.prefix_key, std::span(next.tokens).first(next.tokens.size() - 1));
-    }
-    if (!FitsNow(next, matched)) return;
-    std::unique_ptr<Sequence> sequence = std::move(waiting_.front());
-    waiting_.pop_front();
-    Start(std::move(sequence), std::move(matched));
-    PlanChunk(*running_.back(), rows_left);
-    CHECK_GT(running_.back()->num_planned, 0) << "admitted without a page";
-    rows_left -= running_.back()->num_planned;
+void Scheduler::UpdateAdapters() {
+  for (const auto& [content, status] : adapters_.Update()) FailWaiting(content, status);
+}
+
+// Whoever runs on a content has it; whoever waits for it waits in vain.
+void Scheduler::FailWaiting(int32_t content, const Status& status) {
+  for (auto& sequence : waiting_) {
+    if (sequence->adapter.content() != content) continue;
+    sequence->finish_reason = FinishReason::kError;
+    sequence->status = status;
+    failed_.push_back(std::move(sequence));
   }
+  std::erase(waiting_, nullptr);
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFailed() {
+  return std::exchange(failed_, {});
+}
+
+// What is known of the line so far.
+struct Scheduler::Admission {
+  int32_t rows_left = 0;
+  bool turn_is_over = false;
+  bool has_blocked = false;    // somebody's adapter finds no room
+  int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
+  int32_t pages_kept = 0;      // for older requests whose adapters are on their way
+};
+
+void Scheduler::AdmitWaiting(int32_t rows_left) {
+  const int64_t now_ns = clock_.NowNs();
+  Admission admission = {.rows_left = rows_left};
+  admission.turn_is_over = turn_begin_ns_ >= 0 && now_ns - turn_begin_ns_ >= options_.turn_ns;
+  for (size_t idx = 0; idx < std::min(waiting_.size(), kWaitingLookedAt);) {
+    const Next next = ConsiderWaiting(idx, admission);
+    if (next == Next::kStop) break;
+    if (next == Next::kPassed) ++idx;
+  }
+  if (!admission.has_blocked) {
+    turn_begin_ns_ = -1;
+  } else if (turn_begin_ns_ < 0 || admission.turn_is_over) {
+    turn_begin_ns_ = now_ns;
+  }
+  if (admission.turn_is_over) ++stats_.turns;
+}
+
+Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
+  Sequence& next = *waiting_[idx];
+  const bool can_run = admission.rows_left > 0 && !free_slots_.empty();
+  if (!can_run && admission.num_prefetches >= kPrefetchesMax) return Next::kStop;
+  if (next.adapter.content() >= 0) {
+    if (!can_run) ++admission.num_prefetches;
+    if (WaitsForAdapter(next, admission)) {
+      return options_.blocking_loads ? Next::kStop : Next::kPassed;
+    }
+    next.prefix_key.adapter_hash = adapters_.HashOf(next.adapter.content());
+  }
+  if (!can_run) return Next::kPassed;
+  // At the turn's end those who found no room go first; others run ahead again in the next step.
+  if (admission.has_blocked && admission.turn_is_over) return Next::kPassed;
+  const Status cut = CutToPool(next);
+  if (!cut.ok()) {
+    next.finish_reason = FinishReason::kError;
+    next.status = cut;
+    failed_.push_back(std::move(waiting_[idx]));
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+    return Next::kAdmitted;
+  }
+  PageList matched;
+  if (options_.prefix_cache && !next.wants_prompt_logprobs()) {
+    // The last token is always computed: its logits are what the step is for.
+    matched = tree_.Match(next.prefix_key, std::span(next.tokens).first(next.tokens.size() - 1));
+  }
+  if (!FitsNow(next, matched, admission.pages_kept)) return Next::kStop;
+  std::unique_ptr<Sequence> sequence = std::move(waiting_[idx]);
+  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+  Start(std::move(sequence), std::move(matched));
+  PlanChunk(next, admission.rows_left);
+  CHECK_GT(next.num_planned, 0) << "admitted without a page";
+  admission.rows_left -= next.num_planned;
+  return Next::kAdmitted;
+}
+
+// Asks for its adapter. Pages are given in the order of the line: behind somebody without room
+// nobody gets any.
+bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
+  using Answer = AdapterResidency::Answer;
+  const int32_t content = sequence.adapter.content();
+  const auto* const make_room = admission.has_blocked ? nullptr : &make_room_;
+  Answer answer = adapters_.Want(content, make_room);
+  if (answer == Answer::kNoRoom && make_room != nullptr && admission.turn_is_over &&
+      TurnHelps(sequence)) {
+    // Who came later makes room, newest first.
+    while (answer == Answer::kNoRoom && !running_.empty() &&
+           running_.back()->order > sequence.order) {
+      PreemptNewest();
+      answer = adapters_.Want(content, make_room);
+    }
+  }
+  while (answer == Answer::kComing && options_.blocking_loads && adapters_.is_busy()) {
+    loader_.WaitForEvent();
+    UpdateAdapters();
+    if (sequence.finish_reason != FinishReason::kNone) return true;
+    answer = adapters_.Want(content, make_room);
+  }
+  if (answer == Answer::kNoRoom) admission.has_blocked = true;
+  if (answer == Answer::kComing) admission.pages_kept += PagesFor(sequence.num_tokens() + 1);
+  return answer != Answer::kReady;
+}
+
+// Whether all who came later could make room together; else none is asked to.
+bool Scheduler::TurnHelps(const Sequence& sequence) const {
+  std::vector<int32_t> contents_of_older;
+  std::vector<int32_t> contents_of_younger;
+  int32_t num_pages = 0;
+  for (const auto& other : running_) {
+    const bool is_younger = other->order > sequence.order;
+    const int32_t content = other->adapter.content();
+    if (is_younger) num_pages += other->pages.size();
+    if (content >= 0) (is_younger ? contents_of_younger : contents_of_older).push_back(content);
+  }
+  int32_t num_slots = 0;
+  std::sort(contents_of_younger.begin(), contents_of_younger.end());
+  contents_of_younger.erase(std::unique(contents_of_younger.begin(), contents_of_younger.end()),
+                            contents_of_younger.end());
+  for (const int32_t content : contents_of_younger) {
+    if (Contains(contents_of_older, content)) continue;
+    ++num_slots;
+    num_pages += adapters_.NumPages(content);
+  }
+  return adapters_.CanBePlaced(sequence.adapter.content(), num_slots, num_pages);
+}
+
+// A sequence and its adapter share the pool. What was promised beyond that ends earlier, as at the
+// end of the context.
+Status Scheduler::CutToPool(Sequence& sequence) const {
+  const int32_t beside = adapters_.NumPagesBeside(sequence.adapter.content());
+  const int32_t num_pages = std::min(options_.kv_pages_max, options_.num_pages - beside);
+  const int64_t tokens = int64_t{num_pages} * options_.page_tokens;
+  const int64_t wanted = sequence.num_prompt_tokens + (sequence.output_tokens_max > 0 ? 1 : 0);
+  if (wanted > tokens) {
+    return InvalidArgumentError(
+        "the pool has room for " + std::to_string(std::max<int64_t>(tokens, 0)) +
+        " tokens beside the request's adapter, its prompt has " +
+        std::to_string(sequence.num_prompt_tokens) +
+        "; shorten it, or start the server with a larger pool (--pool-gib)");
+  }
+  sequence.output_tokens_max = static_cast<int32_t>(
+      std::min<int64_t>(sequence.output_tokens_max, tokens - sequence.num_prompt_tokens));
+  return OkStatus();
 }
 
 // Room for all its tokens and one more, after what running prefills will still take and a page of
 // growth for everyone: else it would soon be preempted again, or bounce straight back in the plan
-// that preempted it. Alone it may always start.
-bool Scheduler::FitsNow(const Sequence& sequence, const PageList& matched) const {
-  if (running_.empty()) return true;
-  int32_t promised = 0;
+// that preempted it. Alone it may always start, once no adapter is on its way: then all else can be
+// evicted.
+bool Scheduler::FitsNow(const Sequence& sequence, const PageList& matched,
+                        int32_t pages_kept) const {
+  if (running_.empty() && !adapters_.is_copying()) return true;
+  int32_t promised = pages_kept;
   for (const auto& other : running_) {
     promised += 1 + std::max(0, PagesFor(other->num_tokens()) - other->pages.size());
   }
   const int32_t wanted = PagesFor(sequence.num_tokens() + 1) - matched.size();
-  return wanted + promised <= pool_.num_free() + pool_.num_cached();
+  const int32_t by_pages =
+      pool_.num_free() + pool_.num_cached() + adapters_.packer().num_reclaimable();
+  const int32_t by_quota =
+      pool_.quota(PageUse::kKv) - pool_.num_used(PageUse::kKv) + pool_.num_cached();
+  return wanted + promised <= std::min(by_pages, by_quota);
 }
 
 void Scheduler::Start(std::unique_ptr<Sequence> sequence, PageList matched) {
   sequence->sequence_slot = free_slots_.top();
   free_slots_.pop();
+  if (sequence->adapter.content() >= 0) {
+    sequence->adapter_slot = adapters_.Use(sequence->adapter.content());
+  }
   sequence->num_indexed_pages = matched.size();
   sequence->num_computed = matched.size() * options_.page_tokens;
   sequence->pages = std::move(matched);
@@ -157,7 +319,10 @@ void Scheduler::Start(std::unique_ptr<Sequence> sequence, PageList matched) {
     stats_.prefix_lookup_tokens += sequence->num_tokens();
     stats_.prefix_hit_tokens += sequence->num_computed;
   }
-  running_.push_back(std::move(sequence));
+  const auto after =
+      std::upper_bound(running_.begin(), running_.end(), sequence->order,
+                       [](uint64_t order, const auto& other) { return order < other->order; });
+  running_.insert(after, std::move(sequence));
 }
 
 // As many rows as the step, the chunk limit and the pages to be had allow; may be none.
@@ -170,22 +335,39 @@ void Scheduler::PlanChunk(Sequence& sequence, int32_t rows_left) {
   sequence.num_planned = std::min(wanted, room);
 }
 
-// A free page, else the page of the prefix that went unused longest. False: all are in use.
+// A free page, or one that eviction frees. False: all are in use.
 bool Scheduler::TakePage(Sequence& sequence) {
   PageRef page = pool_.Allocate();
-  if (!page && tree_.EvictOldest()) page = pool_.Allocate();
+  while (!page && EvictOldest(PageUse::kKv)) page = pool_.Allocate();
   if (!page) return false;
   sequence.pages.Append(std::move(page));
   return true;
 }
 
-// Back to the head of the queue: everyone else there came later. Its tokens stay; what the prefix
-// tree keeps of its pages until it runs again need not be computed again.
+// One rule for both: of the cached prefixes and the idle adapters, what went unused longest; an
+// adapter before a prefix of the same step. A use that its quota keeps from free pages can only
+// take from itself.
+bool Scheduler::EvictOldest(PageUse use) {
+  const bool own_only = pool_.num_free() >= pool_.quota(use) - pool_.num_used(use);
+  const int32_t page = own_only && use != PageUse::kKv ? -1 : pool_.OldestCached();
+  const int32_t adapter = own_only && use != PageUse::kAdapters ? -1 : adapters_.OldestIdle();
+  if (adapter >= 0 && (page < 0 || adapters_.IdleSince(adapter) <= pool_.CachedSince(page))) {
+    adapters_.Evict(adapter);
+    return true;
+  }
+  return page >= 0 && tree_.EvictOldest();
+}
+
+// Back to its place in the queue. Its tokens stay; what the prefix tree keeps of its pages until it
+// runs again need not be computed again.
 void Scheduler::PreemptNewest() {
   std::unique_ptr<Sequence> newest = std::move(running_.back());
   running_.pop_back();
   Release(*newest);
-  waiting_.push_front(std::move(newest));
+  const auto after =
+      std::upper_bound(waiting_.begin(), waiting_.end(), newest->order,
+                       [](uint64_t order, const auto& other) { return order < other->order; });
+  waiting_.insert(after, std::move(newest));
   ++stats_.preemptions;
 }
 
@@ -201,11 +383,12 @@ void Scheduler::BuildPlan() {
   for (const auto& sequence : running_) {
     if (sequence->num_planned > 0) planned_.push_back(sequence.get());
   }
-  CHECK(!planned_.empty() || empty()) << "nobody can run, yet requests wait";
+  CHECK(!planned_.empty() || empty() || adapters_.is_busy())
+      << "nobody can run and no adapter is on its way, yet requests wait";
   if (planned_.empty()) return;  // nobody runs this plan: ended slots wait for the next
   // Base rows (-1) come first; within an adapter, the order of arrival.
   std::sort(planned_.begin(), planned_.end(), [](const Sequence* a, const Sequence* b) {
-    return std::pair(a->adapter.slot(), a->order) < std::pair(b->adapter.slot(), b->order);
+    return std::pair(a->adapter_slot, a->order) < std::pair(b->adapter_slot, b->order);
   });
   plan_.ended_slots.swap(ended_slots_);
   for (Sequence* sequence : planned_) AppendToPlan(*sequence);
@@ -223,7 +406,7 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
   }
   PlannedSequence planned = {
       .sequence_slot = sequence.sequence_slot,
-      .adapter_slot = sequence.adapter.slot(),
+      .adapter_slot = sequence.adapter_slot,
       .token_begin = static_cast<int32_t>(plan_.tokens.size()),
       .num_tokens = sequence.num_planned,
       .num_prompt_rows =
@@ -323,6 +506,8 @@ void Scheduler::Release(Sequence& sequence) {
   sequence.num_indexed_pages = 0;
   sequence.num_planned = 0;
   if (sequence.sequence_slot < 0) return;
+  if (sequence.adapter_slot != kNoAdapter) adapters_.Unuse(sequence.adapter.content());
+  sequence.adapter_slot = kNoAdapter;
   free_slots_.push(sequence.sequence_slot);
   if (std::exchange(sequence.started, false)) ended_slots_.push_back(sequence.sequence_slot);
   sequence.sequence_slot = -1;
@@ -356,7 +541,7 @@ Status Scheduler::CheckQueues() const {
     return InternalError("a sequence slot is lost");
   }
   std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
-  uint64_t order_min = 0;
+  uint64_t order_min = 0;  // of the next one in line
   const auto in_order = [&](const Sequence& sequence) {
     return sequence.order >= std::exchange(order_min, sequence.order + 1);
   };
@@ -367,10 +552,12 @@ Status Scheduler::CheckQueues() const {
     slot_taken[slot] = true;
     if (!in_order(*sequence)) return InternalError("running sequences are out of order");
   }
+  order_min = 0;
   for (const auto& sequence : waiting_) {
     if (!in_order(*sequence)) return InternalError("waiting sequences are out of order");
     if (sequence->pages.size() != 0 || sequence->sequence_slot != -1 ||
-        sequence->num_computed != 0 || sequence->num_indexed_pages != 0) {
+        sequence->num_computed != 0 || sequence->num_indexed_pages != 0 ||
+        sequence->adapter_slot != kNoAdapter) {
       return InternalError("a waiting sequence holds something");
     }
   }
@@ -382,11 +569,20 @@ Status Scheduler::CheckIntegrity() const {
   RETURN_IF_ERROR(tree_.CheckIntegrity());
   RETURN_IF_ERROR(CheckQueues());
   std::vector<int32_t> references(static_cast<size_t>(pool_.num_pages()), 0);
+  std::vector<int32_t> num_running;  // by adapter content
   for (const auto& sequence : running_) {
     for (int32_t i = 0; i < sequence->pages.size(); ++i) {
       ++references[static_cast<size_t>(sequence->pages.page(i))];
     }
+    const int32_t content = sequence->adapter.content();
+    if ((content >= 0) != (sequence->adapter_slot != kNoAdapter)) {
+      return InternalError("a running sequence lacks its adapter");
+    }
+    if (content < 0) continue;
+    num_running.resize(std::max(num_running.size(), static_cast<size_t>(content) + 1));
+    ++num_running[static_cast<size_t>(content)];
   }
+  RETURN_IF_ERROR(adapters_.CheckIntegrity(num_running, &references));
   int32_t num_kept = 0;
   for (int32_t page = 0; page < pool_.num_pages(); ++page) {
     num_kept += pool_.kept(page) ? 1 : 0;

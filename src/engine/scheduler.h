@@ -1,9 +1,11 @@
 // The step planner: which sequences get which rows and pages in the next step, and what becomes of
 // them when its tokens are there. Iteration-level batching (Orca, Punica 5): a plan holds a row per
-// decoding sequence, then chunks of prompts.
-// Invariants: first come first served (every running sequence came before every waiting one); the
-// oldest sequence always advances, so every request ends; a page belongs to the sequences that
-// refer to it, to the prefix tree, or to nobody. Engine thread only.
+// decoding sequence, then chunks of prompts. Whose adapter is not on the device waits beside the
+// steps, and younger requests may run ahead of it: as long as it is on its way, and until the turn
+// ends where it finds no room (docs/adapters-paging.md).
+// Invariants: first come first served but for that; the oldest sequence always advances or its
+// adapter is on its way, so every request ends; a page belongs to the sequences that refer to it,
+// to the prefix tree, to adapters, or to nobody. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +16,13 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
+#include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
+#include "engine/adapter_residency.h"
 #include "engine/sequence.h"
+#include "step/adapter_loader.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
 
@@ -27,7 +33,16 @@ struct SchedulerOptions {
   int32_t step_tokens_max = 0;    // rows of one step
   int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: step_tokens_max
   int32_t num_pages = 0;
+  // Pages that KV and adapters may each hold; 0: as many as there are.
+  int32_t kv_pages_max = 0;
+  int32_t adapter_pages_max = 0;
+  int64_t page_bytes = 0;
   int32_t page_tokens = 0;
+  int32_t adapters_max = 0;  // adapter slots
+  // While an adapter loads for a request that could run otherwise, nobody runs.
+  bool blocking_loads = false;
+  // How long younger requests run ahead of one whose adapter finds no room.
+  int64_t turn_ns = 0;
   bool prefix_cache = true;
   std::vector<int32_t> eos_token_ids;
 };
@@ -36,11 +51,14 @@ struct SchedulerStats {
   int64_t preemptions = 0;
   int64_t prefix_lookup_tokens = 0;  // tokens of admitted sequences that the cache was asked for
   int64_t prefix_hit_tokens = 0;     // of those, found
+  int64_t turns = 0;                 // that ended for a request without room
 };
 
 class Scheduler {
  public:
-  explicit Scheduler(const SchedulerOptions& options);
+  // All referred to must outlive the scheduler.
+  Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
+            const Clock& clock);
   ~Scheduler();
 
   // The sequence waits its turn. It must fit alone: see tokens_max().
@@ -50,8 +68,11 @@ class Scheduler {
   // The same for whoever came first; not if empty.
   std::unique_ptr<Sequence> RemoveOldest();
 
-  // The next step. Valid until the next call; no sequences if there is nothing to run.
+  // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
+  // until an adapter is there.
   const StepPlan& Plan();
+  // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
+  std::vector<std::unique_ptr<Sequence>> TakeFailed();
   // Whose rows the plan's entry i are. Valid until the next Plan or Remove, those that finished as
   // long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
@@ -65,8 +86,12 @@ class Scheduler {
   int32_t num_running() const { return static_cast<int32_t>(running_.size()); }
   const PagePool& pool() const { return pool_; }
   const SchedulerStats& stats() const { return stats_; }
+  const AdapterResidency& adapters() const { return adapters_; }
   // Tokens of a sequence whose KV the whole pool can hold.
-  int64_t tokens_max() const { return int64_t{options_.num_pages} * options_.page_tokens; }
+  int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
+
+  // Makes the content resident and keeps it there. Before the first Plan.
+  Status PinAdapter(int32_t content);
 
   // Between steps: every page, reference and slot is accounted for. For tests and fuzzers.
   Status CheckIntegrity() const;
@@ -75,11 +100,20 @@ class Scheduler {
   // Planning, in the order of Plan().
   int32_t PlanDecodes(int32_t rows_left);
   int32_t PlanPrefills(int32_t rows_left);
+  void UpdateAdapters();
+  void FailWaiting(int32_t content, const Status& status);
   void AdmitWaiting(int32_t rows_left);
-  bool FitsNow(const Sequence& sequence, const PageList& matched) const;
+  struct Admission;
+  enum class Next : uint8_t { kAdmitted, kPassed, kStop };
+  Next ConsiderWaiting(size_t idx, Admission& admission);
+  bool WaitsForAdapter(Sequence& sequence, Admission& admission);
+  bool TurnHelps(const Sequence& sequence) const;
+  Status CutToPool(Sequence& sequence) const;
+  bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;
   void Start(std::unique_ptr<Sequence> sequence, PageList matched);
   void PlanChunk(Sequence& sequence, int32_t rows_left);
   bool TakePage(Sequence& sequence);
+  bool EvictOldest(PageUse use);
   void PreemptNewest();
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
@@ -99,9 +133,15 @@ class Scheduler {
   const SchedulerOptions options_;
   PagePool pool_;
   PrefixTree tree_;
+  AdapterResidency adapters_;
+  const AdapterResidency::MakeRoom make_room_;
+  const Clock& clock_;
+  AdapterLoader& loader_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // oldest first
-  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first, all before waiting_
+  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
   std::vector<std::unique_ptr<Sequence>> finished_;
+  std::vector<std::unique_ptr<Sequence>> failed_;
+  int64_t turn_begin_ns_ = -1;  // -1: everybody who waits for an adapter has room for it
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
   StepPlan plan_;  // reused, so that a step allocates nothing once warm

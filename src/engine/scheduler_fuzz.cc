@@ -1,5 +1,6 @@
-// The scheduler under arbitrary arrivals and cancels, on arbitrary small shapes: integrity after
-// every step, every plan within waist 2's rules (FakeExecutor checks them), and everything ends.
+// The scheduler under arbitrary arrivals, cancels and loads, on arbitrary small shapes: integrity
+// after every step, every plan within waist 2's rules (FakeExecutor checks them), and everything
+// ends.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,10 +8,13 @@
 #include <utility>
 
 #include "engine/fake_executor.h"
+#include "engine/fake_loader.h"
 #include "engine/scheduler.h"
 
 namespace graft {
 namespace {
+
+constexpr int32_t kContents = 4;
 
 // The fuzzer's bytes, read one at a time; zeros after the end.
 class Bytes {
@@ -30,11 +34,15 @@ class Run {
   explicit Run(Bytes& bytes)
       : bytes_(bytes),
         limits_(LimitsFrom(bytes)),
-        scheduler_(OptionsFrom(bytes, limits_)),
-        executor_(limits_) {
-    executor_.SetAdapter(0, "c0");
-    executor_.SetAdapter(1, "c1");
-    for (const char* hash : {"c0", "c1"}) CHECK(adapters_.Publish(*adapters_.Reserve(), hash).ok());
+        executor_(limits_),
+        scheduler_(OptionsFrom(bytes, limits_), adapters_, loader_, clock_) {
+    loader_.set_delay(1 + bytes.Below(4));
+    for (int32_t i = 0; i < kContents; ++i) {
+      const std::string hash = "c" + std::to_string(i);
+      // Some are too large for some pools.
+      loader_.SetRows(hash, {{kRowAlignment * (1 + bytes.Below(4)), 1 + bytes.Below(12)}});
+      CHECK(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
+    }
   }
 
   void Play() {
@@ -65,7 +73,8 @@ class Run {
     limits.step_tokens_max = 1 + bytes.Below(20);
     limits.context_tokens_max = limits.num_pages * limits.page_tokens;
     limits.vocab_size = 7;
-    limits.adapters_max = 2;
+    limits.page_bytes = kRowAlignment * (1 + bytes.Below(5));
+    limits.adapters_max = 1 + bytes.Below(3);
     return limits;
   }
 
@@ -74,7 +83,11 @@ class Run {
             .step_tokens_max = limits.step_tokens_max,
             .prefill_chunk_max = bytes.Below(9),
             .num_pages = limits.num_pages,
+            .page_bytes = limits.page_bytes,
             .page_tokens = limits.page_tokens,
+            .adapters_max = limits.adapters_max,
+            .blocking_loads = bytes.Below(4) == 0,
+            .turn_ns = bytes.Below(8),
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};
   }
@@ -90,8 +103,8 @@ class Run {
         bytes_.Below(1 + limits_.context_tokens_max - sequence->num_prompt_tokens);
     sequence->sampling.prompt_logprobs = bytes_.Below(8) == 0;
     sequence->sampling.seed = static_cast<uint64_t>(bytes_.Below(3));
-    const int32_t adapter = bytes_.Below(3);
-    if (adapter < 2) {
+    const int32_t adapter = bytes_.Below(kContents + 1);
+    if (adapter < kContents) {
       sequence->prefix_key.adapter_hash = "c" + std::to_string(adapter);
       sequence->adapter = adapters_.Acquire(sequence->prefix_key.adapter_hash).value();
     }
@@ -100,9 +113,11 @@ class Run {
   }
 
   bool Step() {
+    clock_.AdvanceNs(1);
     const StepPlan& plan = scheduler_.Plan();
+    for (const auto& sequence : scheduler_.TakeFailed()) CHECK(!sequence->status.ok());
     Check(/*planned=*/true);
-    if (plan.sequences.empty()) return false;
+    if (plan.sequences.empty()) return !scheduler_.empty();
     const StepResult result = executor_.Run(plan);
     scheduler_.Commit(plan, result);
     scheduler_.TakeFinished();
@@ -118,9 +133,11 @@ class Run {
 
   Bytes& bytes_;
   const ExecutorLimits limits_;
-  AdapterTable adapters_{2, [](int32_t) {}};
-  Scheduler scheduler_;
+  ManualClock clock_;
+  AdapterTable adapters_{kContents};
   FakeExecutor executor_;
+  FakeLoader loader_{executor_};
+  Scheduler scheduler_;
   RequestId next_id_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "request/request.h"
 #include "request/token_event.h"
 #include "request/token_stream.h"
+#include "step/step_plan.h"
 
 namespace prometheus {
 class Counter;
@@ -30,7 +31,7 @@ struct AdapterCounters {
 struct Sequence {
   // What was asked.
   RequestId id = 0;
-  PrefixKey prefix_key;
+  PrefixKey prefix_key;  // its hash is sure once the adapter was resident
   SamplingParams sampling;
   int64_t arrival_ns = 0;
   int32_t num_prompt_tokens = 0;
@@ -41,13 +42,14 @@ struct Sequence {
 
   // Where it stands. `tokens` is prompt, then output.
   std::vector<int32_t> tokens;
-  uint64_t order = 0;             // of admission; smaller came first
-  int32_t sequence_slot = -1;     // -1: waiting
-  bool started = false;           // the executor knows it (since its slot was given)
-  PageList pages;                 // of positions [0, pages.size() * page_tokens)
-  int32_t num_computed = 0;       // leading tokens whose KV is in `pages`
-  int32_t num_indexed_pages = 0;  // leading pages that are in the prefix tree
-  int32_t num_planned = 0;        // rows in the plan being made or run
+  uint64_t order = 0;                     // of admission; smaller came first
+  int32_t sequence_slot = -1;             // -1: waiting
+  AdapterSlot adapter_slot = kNoAdapter;  // while it runs
+  bool started = false;                   // the executor knows it (since its slot was given)
+  PageList pages;                         // of positions [0, pages.size() * page_tokens)
+  int32_t num_computed = 0;               // leading tokens whose KV is in `pages`
+  int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
+  int32_t num_planned = 0;                // rows in the plan being made or run
   FinishReason finish_reason = FinishReason::kNone;
   Status status;
 

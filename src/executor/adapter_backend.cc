@@ -10,6 +10,8 @@
 namespace graft {
 namespace {
 
+constexpr size_t kHashDigitsShown = 12;
+
 struct LoadedAdapter {
   std::string hash;
   PeftConfig peft;
@@ -38,15 +40,26 @@ Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
   return AdapterHash(folder);
 }
 
-Result<AdapterFacts> LoraAdapterBackend::Load(AdapterSlot slot, const std::string& path) {
+Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {
+  ASSIGN_OR_RETURN(const HostStore::Held held, Fetch(path, ""));
+  return held->facts;
+}
+
+Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
+                                                  const std::string& hash) {
+  if (!hash.empty()) {
+    HostStore::Held held = store_.Find(hash);
+    if (held) return held;
+  }
   ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_));
-  AdapterFacts facts;
-  facts.hash = adapter.hash;
-  facts.base_model = adapter.peft.base_model;
-  facts.rank_max = adapter.weights.rank_max();
-  facts.bytes = adapter.weights.bytes();
-  store_.Set(slot, std::move(adapter.weights));
-  return facts;
+  if (!hash.empty() && adapter.hash != hash) {
+    return FailedPreconditionError(
+        path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
+        adapter.hash.substr(0, kHashDigitsShown) + " now; load it again to serve that");
+  }
+  HostAdapter described =
+      DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.peft.base_model);
+  return store_.Put(std::move(described), std::move(adapter.weights));
 }
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,

@@ -1,32 +1,34 @@
-// LoraAdapterBackend: PEFT folders into the slots of a LoraStore. Thread-safe as AdapterBackend
-// asks.
+// LoraAdapterBackend: PEFT folders into the host's memory. Thread-safe.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/json.h"
+#include "executor/host_store.h"
 #include "model/config.h"
-#include "model/lora_store.h"
-#include "step/executor.h"
+#include "step/adapter_loader.h"
 
 namespace graft {
 
 class LoraAdapterBackend : public AdapterBackend {
  public:
   // `store` is borrowed; adapters are served in `dtype`.
-  LoraAdapterBackend(const ModelConfig& config, DType dtype, LoraStore& store)
+  LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store)
       : config_(config), dtype_(dtype), store_(store) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
-  Result<AdapterFacts> Load(AdapterSlot slot, const std::string& path) override;
-  void Free(AdapterSlot slot) override { store_.Free(slot); }
+  Result<AdapterFacts> Read(const std::string& path) override;
+
+  // The same, unless the store has this hash; "": whatever hash comes out.
+  // kFailedPrecondition if another one does.
+  Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
+  bool Has(const std::string& hash) const { return store_.Has(hash); }
 
  private:
   const ModelConfig config_;
   const DType dtype_;
-  LoraStore& store_;
+  HostStore& store_;
 };
 
 // What `graft adapters inspect` tells of a folder that this model can serve: identity, ranks,

@@ -29,51 +29,64 @@ class AdapterBackendTest : public ::testing::Test {
     return path;
   }
   std::string Refusal(const std::string& path) {
-    const Result<AdapterFacts> facts = backend_.Load(0, path);
+    const Result<AdapterFacts> facts = backend_.Read(path);
     return facts.ok() ? "accepted" : facts.status().ToString();
   }
 
   const ModelConfig model_ = OddModel();
   const TempDir dir_;
-  LoraStore store_{model_, 2};
+  Metrics metrics_;
+  HostStore store_{int64_t{8} << 20, metrics_};
   LoraAdapterBackend backend_{model_, DType::kF32, store_};
 };
 
-TEST_F(AdapterBackendTest, LoadsServesAndFrees) {
+TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   const std::string path = Folder("a", R"("r": 6, "lora_alpha": 9)");
-  const Result<AdapterFacts> facts = backend_.Load(1, path);
+  const Result<AdapterFacts> facts = backend_.Read(path);
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
   EXPECT_EQ(facts->hash, *backend_.Hash(path));
   EXPECT_EQ(facts->hash.size(), 64u);
   EXPECT_EQ(facts->base_model, "test/base");
   EXPECT_EQ(facts->rank_max, 6);
-  EXPECT_EQ(facts->bytes, store_.bytes());
-  const LoraMatrix& q = store_.matrices(2, LoraModule::kQ)[store_.matrices_stride()];
+  EXPECT_EQ(facts->bytes, RowsBytes(facts->rows));
+  const HostStore::Held held = store_.Find(facts->hash);
+  ASSERT_TRUE(held);
+  const HostAdapter::Matrix& q = held->matrices[2 * kLoraModules];
   EXPECT_EQ(q.rank, 6);
   EXPECT_EQ(q.scale, 1.5f);
-  backend_.Free(1);
-  EXPECT_EQ(store_.num_loaded(), 0);
+  // What is there needs no folder.
+  std::filesystem::remove_all(path);
+  EXPECT_TRUE(backend_.Fetch(path, facts->hash).ok());
+  EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(AdapterBackendTest, AChangedFolderIsRefused) {
+  const std::string path = Folder("a");
+  const std::string hash = *backend_.Hash(path);
+  Folder("a", R"("lora_alpha": 9)");
+  const Status changed = backend_.Fetch(path, hash).status();
+  EXPECT_EQ(changed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(changed.message(), AllOf(HasSubstr("has changed"), HasSubstr(hash.substr(0, 12))));
+  EXPECT_TRUE(backend_.Fetch(path, "").ok()) << "nobody knew what it held";
 }
 
 TEST_F(AdapterBackendTest, ContentIsIdentity) {
   const std::string hash = *backend_.Hash(Folder("a"));
   EXPECT_EQ(*backend_.Hash(Folder("b")), hash);
   EXPECT_NE(*backend_.Hash(Folder("a", R"("lora_alpha": 9)")), hash);
-  // Hash alone does not judge: Load does.
+  // Hash alone does not judge: Read does.
   WriteAdapter(dir_.File("junk"), "junk", "junk");
   EXPECT_TRUE(backend_.Hash(dir_.File("junk")).ok());
   EXPECT_THAT(backend_.Hash(dir_.File("nowhere")).status().ToString(), HasSubstr("NOT_FOUND"));
 }
 
-TEST_F(AdapterBackendTest, AFailedLoadLeavesTheSlotAsItWas) {
-  ASSERT_TRUE(backend_.Load(0, Folder("good")).ok());
-  const LoraMatrix before = *store_.matrices(0, LoraModule::kQ);
+TEST_F(AdapterBackendTest, AFailedReadKeepsNothing) {
+  ASSERT_TRUE(backend_.Read(Folder("good")).ok());
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
   tensors.pop_back();
   WriteAdapter(dir_.File("bad"), PeftJson(), SafetensorsBytes(tensors));
   EXPECT_THAT(Refusal(dir_.File("bad")), HasSubstr("is missing"));
-  EXPECT_EQ(store_.matrices(0, LoraModule::kQ)->a_rows, before.a_rows);
-  EXPECT_EQ(store_.num_loaded(), 1);
+  EXPECT_EQ(store_.num_adapters(), 1);
 }
 
 TEST_F(AdapterBackendTest, ErrorsCarryThePathAndTheReason) {

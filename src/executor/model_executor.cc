@@ -40,10 +40,11 @@ std::span<SampledToken> ModelExecutor::ResetSampled(size_t num_rows) {
   return sampled;
 }
 
-void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress) {
+void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t rank_max) {
   UseDevice(stream_.device);
   graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters());
-  graphs_->Record(loras_ == nullptr ? 0 : loras_->rank_max(), stream_, progress);
+  if (loras_ != nullptr) rank_max = std::max(rank_max, loras_->rank_max());
+  graphs_->Record(rank_max, stream_, progress);
 }
 
 ForwardTimes ModelExecutor::Profile(const StepPlan& plan) {

@@ -32,9 +32,9 @@ class ModelExecutor : public Executor {
   // drew is dropped.
   ForwardTimes Profile(const StepPlan& plan);
 
-  // Records the graphs of decode steps for the adapters that are loaded; a step without its graph
-  // records it first. GPUs only; before the first step.
-  void RecordGraphs(const DecodeGraphs::Progress& progress = {});
+  // Records the graphs of decode steps for the adapters that are loaded, and for ranks of up to
+  // `rank_max`; a step without its graph records it first. GPUs only; before the first step.
+  void RecordGraphs(const DecodeGraphs::Progress& progress = {}, int32_t rank_max = 0);
 
  private:
   void Launch(ForwardTimes* times);

@@ -5,11 +5,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "executor/adapter_backend.h"
+#include "base/random.h"
+#include "cache/row_packer.h"
+#include "executor/paged_loader.h"
+#include "model/adapter_folder.h"
+#include "model/lora_weights.h"
 #include "model/test_session.h"
 #include "model/test_util.h"
 
@@ -22,6 +28,8 @@ using testing::TestDevice;
 constexpr int32_t kPageTokens = 16;
 constexpr int32_t kPagesPerSequence = 8;
 constexpr int32_t kSequencesMax = 12;
+constexpr int32_t kKvPages = kSequencesMax * kPagesPerSequence;
+constexpr int32_t kAdapterPages = 200;
 constexpr const char* kAdapters[] = {"austen", "carroll", "wells"};
 
 struct Wanted {
@@ -46,16 +54,10 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     config_ = *LoadModelConfig(dir);
     weights_ = std::move(*LoadWeights(dir, config_, dtype, device_.stream()));
     loras_ = std::make_unique<LoraStore>(config_, 3, device_.stream().device);
-    LoraAdapterBackend backend(config_, dtype, *loras_);
-    for (int32_t slot = 0; slot < 3; ++slot) {
-      const auto loaded =
-          backend.Load(slot, SourcePath(std::string("demo/adapters/") + kAdapters[slot]));
-      ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
-    }
+    for (int32_t slot = 0; slot < 3; ++slot) loras_->Set(slot, ReadAdapter(kAdapters[slot]));
     const KvLayout layout =
         MakeKvLayout(config_, kPageTokens, KvDType(dtype, device_.stream().device));
-    pool_ = std::make_unique<KvPool>(layout, kSequencesMax * kPagesPerSequence,
-                                     device_.stream().device);
+    pool_ = std::make_unique<KvPool>(layout, kKvPages + kAdapterPages, device_.stream().device);
     transformer_ = std::make_unique<Transformer>(
         config_, weights_, *pool_,
         TransformerLimits{.step_tokens_max = 128,
@@ -65,7 +67,17 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
         device_.stream());
   }
 
-  std::unique_ptr<ModelExecutor> MakeExecutor() {
+  static std::string FolderOf(const std::string& name) {
+    return SourcePath("demo/adapters/" + name);
+  }
+  LoraWeights ReadAdapter(const std::string& name) {
+    AdapterFolder folder = *ReadAdapterFolder(FolderOf(name));
+    const PeftConfig peft = *ParsePeftConfig(folder.config);
+    return *LoraWeights::Load(*SafetensorsFile::FromBytes(std::move(folder.weights), name), peft,
+                              config_, std::get<1>(GetParam()));
+  }
+
+  std::unique_ptr<ModelExecutor> MakeExecutor(const LoraStore* loras = nullptr) {
     ExecutorLimits limits;
     limits.sequences_max = kSequencesMax;
     limits.step_tokens_max = 128;
@@ -74,7 +86,8 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     limits.page_tokens = kPageTokens;
     limits.vocab_size = config_.vocab_size;
     limits.adapters_max = 3;
-    return std::make_unique<ModelExecutor>(*transformer_, loras_.get(), limits, device_.stream());
+    return std::make_unique<ModelExecutor>(*transformer_, loras != nullptr ? loras : loras_.get(),
+                                           limits, device_.stream());
   }
 
   TestDevice device_{std::get<0>(GetParam())};
@@ -111,18 +124,21 @@ void AddSequence(const Wanted& wanted, const Drawn& drawn, int32_t slot, StepPla
     plan->tokens.push_back(drawn.tokens.back());
   }
   for (int32_t page = 0; page < kPagesPerSequence; ++page) {
-    plan->pages.push_back((page * kSequencesMax + slot + 5) % (kSequencesMax * kPagesPerSequence));
+    plan->pages.push_back((page * kSequencesMax + slot + 5) % kKvPages);
   }
   plan->sequences.push_back(sequence);
 }
 
-// Runs `wanted` together, `num_tokens` each; sequence i joins at step i * join_every.
-std::vector<Drawn> Generate(Executor& executor, const std::vector<Wanted>& wanted,
-                            size_t num_tokens, size_t join_every = 0) {
+// Runs `wanted` together, `num_tokens` each; sequence i joins at step i * join_every. Before each
+// step `before` may give the adapters other slots.
+std::vector<Drawn> Generate(Executor& executor, std::vector<Wanted> wanted, size_t num_tokens,
+                            size_t join_every = 0,
+                            const std::function<void(std::vector<Wanted>&)>& before = {}) {
   std::vector<Drawn> drawn(wanted.size());
   for (size_t step = 0;; ++step) {
     StepPlan plan;
     plan.step_id = step;
+    if (before) before(wanted);
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (step < i * join_every || drawn[i].tokens.size() == num_tokens) continue;
       AddSequence(wanted[i], drawn[i], static_cast<int32_t>(i), &plan);
@@ -159,6 +175,99 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   for (size_t i = 0; i < company.size(); ++i) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], together[i]) << i;
   }
+}
+
+// An adapter's rows in pages, loaded anew from the host's memory before every step.
+class MovingAdapters {
+ public:
+  MovingAdapters(const ModelConfig& config, DType dtype, KvPool& pool, const Device& device)
+      : backend_(config, dtype, host_),
+        pool_(pool),
+        device_(device),
+        loras_(config, 4, device),
+        loader_(config, backend_, pool, loras_, device, metrics_),
+        ids_(kKvPages + kAdapterPages),
+        packer_(ids_, PageUse::kAdapters, pool.layout().PageBytes()) {
+    for (int32_t page = 0; page < kKvPages; ++page) kv_.push_back(ids_.Allocate());
+  }
+
+  // Adapter i goes to a slot and pages where it was not; its old pages are overwritten.
+  AdapterSlot Move(size_t i, const std::string& folder, const std::vector<AdapterSlot>& others) {
+    if (slots_[i] >= 0) {
+      loader_.Free(slots_[i]);
+      Ruin(pages_[i]);
+      pages_[i].Release();
+    }
+    AdapterSlot slot = static_cast<AdapterSlot>(random_.Below(4));
+    while (std::count(others.begin(), others.end(), slot) > 0) slot = (slot + 1) % 4;
+    const auto content = static_cast<int32_t>(i);
+    loader_.Fetch({content, folder, hashes_[i], ""});
+    LoadEvent fetched = Next();
+    hashes_[i] = fetched.facts.hash;
+    // Something in the way, so that it comes to lie elsewhere.
+    const PackedRows gap =
+        *packer_.Pack(std::vector<RowRun>{{64, 1 + static_cast<int32_t>(random_.Below(500))}});
+    pages_[i] = *packer_.Pack(fetched.facts.rows);
+    loader_.Copy({{content, folder, hashes_[i], ""}, slot, pages_[i].extents()});
+    EXPECT_EQ(Next().status.ToString(), "OK");
+    return slots_[i] = slot;
+  }
+  AdapterSlot slot(size_t i) const { return slots_[i]; }
+  const LoraStore& loras() const { return loras_; }
+
+ private:
+  LoadEvent Next() {
+    loader_.WaitForEvent();
+    LoadEvent event = std::move(loader_.TakeEvents().at(0));
+    CHECK(event.status.ok()) << event.status.ToString();
+    return event;
+  }
+  void Ruin(const PackedRows& pages) {
+    OwnedStream stream(device_, nullptr);
+    for (const PageExtent& extent : pages.extents()) {
+      const std::string junk(static_cast<size_t>(extent.bytes), '\xff');  // NaN in any dtype
+      CopyToDevice(static_cast<char*>(pool_.data()) + extent.page * pool_.layout().PageBytes() +
+                       extent.page_begin,
+                   junk.data(), extent.bytes, stream.get());
+      Synchronize(stream.get());
+    }
+  }
+
+  Metrics metrics_;
+  HostStore host_{int64_t{64} << 20, metrics_};
+  LoraAdapterBackend backend_;
+  KvPool& pool_;
+  const Device device_;
+  LoraStore loras_;
+  PagedLoader loader_;
+  PagePool ids_;
+  RowPacker packer_;
+  std::vector<PageRef> kv_;
+  PackedRows pages_[3];
+  AdapterSlot slots_[3] = {-1, -1, -1};
+  std::string hashes_[3];
+  Random random_{9};
+};
+
+TEST_P(ModelExecutorTest, EvictedAndReloadedAdaptersGiveTheVeryBits) {
+  const std::vector<Wanted> company = Company();
+  const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
+  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
+  for (size_t i = 0; i < 3; ++i) {
+    moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
+  }
+  const auto executor = MakeExecutor(&moving.loras());
+  size_t step = 0;
+  const auto drawn = Generate(*executor, company, 12, 1, [&](std::vector<Wanted>& wanted) {
+    const size_t i = step++ % 3;
+    moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
+    for (size_t w = 0; w < wanted.size(); ++w) {
+      if (company[w].adapter_slot >= 0) {
+        wanted[w].adapter_slot = moving.slot(static_cast<size_t>(company[w].adapter_slot));
+      }
+    }
+  });
+  EXPECT_EQ(drawn, resident);
 }
 
 TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {

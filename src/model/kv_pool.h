@@ -1,5 +1,5 @@
-// KvPool owns the bytes of the page pool; cache/ hands out its page ids and never sees it. Engine
-// thread only.
+// KvPool owns the bytes of the page pool, KV's pages and the adapters'; cache/ hands out its page
+// ids and never sees it. A page is written by whom the engine gave it to: a step, or the loader.
 #pragma once
 
 #include <cstdint>

@@ -22,26 +22,41 @@ LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Devi
 }
 
 void LoraStore::Set(int32_t slot, LoraWeights weights) {
+  Enter(slot, [&] { return MakeResident(std::move(weights)); });
+}
+
+void LoraStore::Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes) {
+  Resident resident;
+  for (const LoraMatrix& matrix : matrices) {
+    resident.rank_max = std::max(resident.rank_max, matrix.rank);
+  }
+  resident.bytes = bytes;
+  resident.matrices = std::move(matrices);
+  Enter(slot, [&] { return std::move(resident); });
+}
+
+void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
-  CHECK_EQ(static_cast<int64_t>(weights.matrices().size()), matrices_stride())
-      << "an adapter of another model";
   // What was there is freed outside the lock: it may be large.
   std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
-  std::swap(previous, slots_[static_cast<size_t>(slot)]);
-  slots_[static_cast<size_t>(slot)] = MakeResident(std::move(weights));
-  WriteTable(slot, &slots_[static_cast<size_t>(slot)]->matrices);
-  ranks_[static_cast<size_t>(slot)].store(slots_[static_cast<size_t>(slot)]->rank_max,
-                                          std::memory_order_release);
+  std::optional<Resident>& resident = slots_[static_cast<size_t>(slot)];
+  std::swap(previous, resident);
+  resident = make();
+  CHECK_EQ(static_cast<int64_t>(resident->matrices.size()), matrices_stride())
+      << "an adapter of another model";
+  WriteTable(slot, resident->matrices);
+  ranks_[static_cast<size_t>(slot)].store(resident->rank_max, std::memory_order_release);
   Account();
 }
 
+// The table keeps what it said: no step names a free slot, and a copy would hold up its caller.
 void LoraStore::Free(int32_t slot) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
   std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
-  WriteTable(slot, nullptr);
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
+  ranks_[static_cast<size_t>(slot)].store(0, std::memory_order_release);
   Account();
 }
 
@@ -75,14 +90,10 @@ LoraStore::Resident LoraStore::MakeResident(LoraWeights weights) {
   return resident;
 }
 
-void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>* matrices) {
+void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices) {
   const int64_t begin = int64_t{slot} * matrices_stride();
   LoraMatrix* const row = table_.data() + begin;
-  if (matrices == nullptr) {
-    std::fill_n(row, matrices_stride(), LoraMatrix{});
-  } else {
-    std::copy(matrices->begin(), matrices->end(), row);
-  }
+  std::copy(matrices.begin(), matrices.end(), row);
   if (device_.is_cpu()) return;
   CopyToDevice(device_table_.as<LoraMatrix>() + begin, row,
                matrices_stride() * int64_t{sizeof(LoraMatrix)}, copies_.get());

@@ -1,11 +1,12 @@
 // The adapters in the device's memory, by slot, and the table of matrices that the kernels read. A
-// slot that a step in flight names is neither set nor freed (the engine's leases see to that);
+// slot that a step in flight names is neither set nor freed (the engine sees to that);
 // other slots may change at any time, from any thread, one call per slot at a time. The table never
 // moves.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -32,8 +33,11 @@ class LoraStore {
   }
   int64_t matrices_stride() const { return int64_t{num_layers_} * kLoraModules; }
 
-  // Makes the adapter servable from `slot`, instead of what was there.
+  // Makes the adapter servable from `slot`, instead of what was there, in memory of its own.
   void Set(int32_t slot, LoraWeights weights);
+  // The same for one whose rows and tables of rows lie in the device's memory already, which the
+  // caller keeps; `bytes` of it.
+  void Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes);
   // Idempotent.
   void Free(int32_t slot);
 
@@ -59,7 +63,8 @@ class LoraStore {
     Buffer rows;  // the row tables
   };
   Resident MakeResident(LoraWeights weights);
-  void WriteTable(int32_t slot, const std::vector<LoraMatrix>* matrices);
+  void Enter(int32_t slot, const std::function<Resident()>& make);
+  void WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices);
   void Account();
 
   const int32_t num_layers_;

@@ -7,7 +7,7 @@
 namespace graft {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int kBusyWaitMs = 5000;
 
 constexpr char kCreate[] = R"(
@@ -21,6 +21,20 @@ constexpr char kCreate[] = R"(
     tenant     TEXT NOT NULL,
     loaded_at  INTEGER NOT NULL
   ) STRICT)";
+constexpr char kCreateFolders[] = R"(
+  CREATE TABLE IF NOT EXISTS folder (
+    path       TEXT PRIMARY KEY NOT NULL,
+    stamp      TEXT NOT NULL,
+    hash       TEXT NOT NULL,
+    base_model TEXT NOT NULL,
+    rank_max   INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL
+  ) STRICT)";
+constexpr char kUpsertFolder[] =
+    "INSERT OR REPLACE INTO folder (path, stamp, hash, base_model, rank_max, bytes) "
+    "VALUES (?, ?, ?, ?, ?, ?)";
+constexpr char kListFolders[] =
+    "SELECT path, stamp, hash, base_model, rank_max, bytes FROM folder ORDER BY path";
 constexpr char kUpsert[] =
     "INSERT OR REPLACE INTO adapter (name, hash, path, base_model, rank_max, bytes, tenant, "
     "loaded_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -114,7 +128,8 @@ Result<std::unique_ptr<AdapterRegistry>> AdapterRegistry::Open(const std::string
                                    "); use that one, or another file");
   }
   RETURN_IF_ERROR(database->Execute(kCreate));
-  RETURN_IF_ERROR(database->Execute("PRAGMA user_version = 1"));
+  RETURN_IF_ERROR(database->Execute(kCreateFolders));
+  RETURN_IF_ERROR(database->Execute("PRAGMA user_version = 2"));
   return std::unique_ptr<AdapterRegistry>(new AdapterRegistry(std::move(database)));
 }
 
@@ -166,6 +181,38 @@ Result<std::vector<RegistryEntry>> AdapterRegistry::List() const {
   }
   if (code != SQLITE_DONE) return database_->Error("cannot read");
   return entries;
+}
+
+Status AdapterRegistry::RememberFolder(const RegistryFolder& folder) {
+  std::lock_guard lock(mutex_);
+  Statement upsert(database_->handle, kUpsertFolder);
+  if (!upsert.prepared()) return database_->Error("cannot write");
+  upsert.Bind(folder.path);
+  upsert.Bind(folder.stamp);
+  upsert.Bind(folder.hash);
+  upsert.Bind(folder.base_model);
+  upsert.Bind(int64_t{folder.rank_max});
+  upsert.Bind(folder.bytes);
+  if (upsert.Step() != SQLITE_DONE) return database_->Error("cannot write");
+  return OkStatus();
+}
+
+Result<std::vector<RegistryFolder>> AdapterRegistry::ListFolders() const {
+  std::lock_guard lock(mutex_);
+  Statement list(database_->handle, kListFolders);
+  if (!list.prepared()) return database_->Error("cannot read");
+  std::vector<RegistryFolder> folders;
+  int code;
+  while ((code = list.Step()) == SQLITE_ROW) {
+    folders.push_back({.path = list.Text(0),
+                       .stamp = list.Text(1),
+                       .hash = list.Text(2),
+                       .base_model = list.Text(3),
+                       .rank_max = static_cast<int32_t>(list.Integer(4)),
+                       .bytes = list.Integer(5)});
+  }
+  if (code != SQLITE_DONE) return database_->Error("cannot read");
+  return folders;
 }
 
 }  // namespace graft

@@ -26,6 +26,18 @@ struct RegistryEntry {
   bool operator==(const RegistryEntry&) const = default;
 };
 
+// What was found in a PEFT folder when it was read, good as long as its files have this stamp.
+struct RegistryFolder {
+  std::string path;
+  std::string stamp;  // sizes and times of change
+  std::string hash;
+  std::string base_model;
+  int32_t rank_max = 0;
+  int64_t bytes = 0;
+
+  bool operator==(const RegistryFolder&) const = default;
+};
+
 class AdapterRegistry {
  public:
   // `path`, or ":memory:" for one that is forgotten. kDataLoss for a file that is no registry,
@@ -39,6 +51,11 @@ class AdapterRegistry {
   Status Remove(const std::string& name);
   // Sorted by name.
   Result<std::vector<RegistryEntry>> List() const;
+
+  // Inserts, or replaces what was known of that path.
+  Status RememberFolder(const RegistryFolder& folder);
+  // Sorted by path.
+  Result<std::vector<RegistryFolder>> ListFolders() const;
 
  private:
   struct Database;

@@ -63,6 +63,20 @@ TEST_F(AdapterRegistryTest, SurvivesAKilledProcess) {
   EXPECT_EQ(*(*AdapterRegistry::Open(path_))->List(), std::vector<RegistryEntry>{Entry("a", "h")});
 }
 
+TEST_F(AdapterRegistryTest, RemembersFoldersBesideNames) {
+  const RegistryFolder first = {"/a/x", "10:20", "h1", "base", 8, int64_t{5} << 32};
+  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7};
+  {
+    auto registry = *AdapterRegistry::Open(path_);
+    EXPECT_TRUE(registry->RememberFolder({"/a/x", "old", "h0", "", 1, 1}).ok());
+    EXPECT_TRUE(registry->RememberFolder(second).ok());
+    EXPECT_TRUE(registry->RememberFolder(first).ok());
+  }
+  auto registry = *AdapterRegistry::Open(path_);
+  EXPECT_EQ(*registry->ListFolders(), (std::vector<RegistryFolder>{first, second}));
+  EXPECT_TRUE(registry->List()->empty());
+}
+
 TEST_F(AdapterRegistryTest, SaysWhatToDoAboutABrokenFile) {
   std::ofstream(path_) << std::string(8192, 'x');
   const Status broken = AdapterRegistry::Open(path_).status();

@@ -12,12 +12,16 @@ namespace graft {
 
 struct AdapterInfo {
   std::string name;
-  std::string hash;        // SHA-256 of config and weights, hexadecimal
+  std::string hash;        // SHA-256 of config and weights, hexadecimal; "": never read so far
   std::string path;        // the PEFT folder
   std::string base_model;  // as adapter_config.json names it, may be empty
-  int32_t rank_max = 0;    // the largest rank of any module
-  int64_t bytes = 0;       // weights in the served dtype
+  int32_t rank_max = 0;    // the largest rank of any module; 0: never read so far
+  int64_t bytes = 0;       // weights in the served dtype, likewise
   int64_t loaded_at = 0;   // Unix seconds
+  std::string unread_key;  // stands for the hash until it is known
+
+  // What a Request carries.
+  const std::string& key() const { return hash.empty() ? unread_key : hash; }
 };
 
 class AdapterCatalog {

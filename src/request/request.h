@@ -32,9 +32,11 @@ struct SamplingParams {
 };
 
 struct Request {
-  RequestId id = 0;          // unique in this process
-  std::string tenant;        // "" without keys
-  std::string adapter_hash;  // content hash of the adapter; "" for the base model
+  RequestId id = 0;    // unique in this process
+  std::string tenant;  // "" without keys
+  // Content hash of the adapter, or what AdapterInfo::key() gives before it was first read; "" for
+  // the base model.
+  std::string adapter_hash;
   std::vector<int32_t> prompt_tokens;
   SamplingParams sampling;
   int64_t arrival_ns = 0;  // Clock::NowNs() when it was accepted

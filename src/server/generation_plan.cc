@@ -90,7 +90,7 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
   if (!model.ok()) return model.error();
   request->tenant = key.rights().tenant;
-  request->adapter_hash = model->hash;
+  request->adapter_hash = model->key();
   choice->stop = params.stop;
   choice->include_stop_text = params.include_stop_text;
   choice->skip_special_tokens = params.skip_special_tokens;

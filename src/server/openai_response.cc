@@ -269,6 +269,8 @@ Json BaseModelObject(const std::string& name, int64_t created, int32_t context_t
 
 Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_model,
                         int32_t context_tokens_max) {
+  // What nobody has read yet is not known.
+  const bool is_known = !adapter.hash.empty();
   return {{"id", adapter.name},
           {"object", "model"},
           {"created", adapter.loaded_at},
@@ -276,9 +278,9 @@ Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_mode
           {"root", base_model},
           {"parent", base_model},
           {"max_model_len", context_tokens_max},
-          {"rank", adapter.rank_max},
-          {"hash", adapter.hash},
-          {"bytes", adapter.bytes}};
+          {"rank", is_known ? Json(adapter.rank_max) : Json()},
+          {"hash", is_known ? Json(adapter.hash) : Json()},
+          {"bytes", is_known ? Json(adapter.bytes) : Json()}};
 }
 
 }  // namespace graft

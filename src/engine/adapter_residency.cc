@@ -1,0 +1,298 @@
+#include "engine/adapter_residency.h"
+
+#include <algorithm>
+
+namespace graft {
+namespace {
+
+// Contents fetched or being fetched for requests that wait: more would only fill the host's memory
+// before there are pages for them.
+constexpr size_t kFetchesMax = 4;
+
+}  // namespace
+
+AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader,
+                                   int32_t slots, int64_t page_bytes)
+    : pool_(pool),
+      table_(table),
+      loader_(loader),
+      slots_(slots),
+      packer_(pool, PageUse::kAdapters, std::max<int64_t>(page_bytes, 1)) {
+  for (AdapterSlot slot = 0; slot < slots; ++slot) free_slots_.push(slot);
+}
+
+// Orders under way write to pages: they end before the pages do.
+AdapterResidency::~AdapterResidency() {
+  while (is_busy()) {
+    loader_.WaitForEvent();
+    for (LoadEvent& event : loader_.TakeEvents()) (void)Book(std::move(event));
+  }
+}
+
+AdapterResidency::Entry& AdapterResidency::Grow(int32_t content) {
+  CHECK_GE(content, 0);
+  if (entries_.size() <= static_cast<size_t>(content)) {
+    entries_.resize(static_cast<size_t>(content) + 1);
+  }
+  return at(content);
+}
+
+std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
+  std::vector<std::pair<int32_t, Status>> failures;
+  for (LoadEvent& event : loader_.TakeEvents()) {
+    const int32_t content = event.content;
+    Status status = Book(std::move(event));
+    if (status.ok()) continue;
+    ++stats_.failures;
+    failures.emplace_back(content, std::move(status));
+  }
+  for (const int32_t content : table_.TakeUnused()) {
+    Grow(content).unused = true;
+    Forget(content);
+  }
+  for (const int32_t content : std::exchange(wanted_, {})) NoteIdle(at(content));
+  return failures;
+}
+
+// Gives up what was fetched for requests that are gone, or stand further back in the line.
+void AdapterResidency::DropUnwanted() {
+  std::erase_if(fetched_, [this](int32_t content) {
+    Entry& entry = at(content);
+    if (entry.wanted_at == pool_.time()) return false;
+    loader_.Drop(content);
+    entry.state = State::kAbsent;
+    return true;
+  });
+}
+
+Status AdapterResidency::Book(LoadEvent event) {
+  Entry& entry = at(event.content);
+  const int32_t content = event.content;
+  Status status = event.status;
+  if (event.kind == LoadEvent::Kind::kFetched) {
+    CHECK(entry.state == State::kFetching) << "content " << content;
+    --num_fetching_;
+    status = BookFetch(entry, std::move(event));
+    if (entry.state == State::kFetched) fetched_.push_back(content);
+  } else {
+    CHECK(entry.state == State::kCopying) << "content " << content;
+    --num_copying_;
+    entry.state = status.ok() ? State::kResident : State::kAbsent;
+    entry.used_at = pool_.time();
+    if (status.ok()) {
+      resident_.push_back(content);
+      NoteIdle(entry);
+    } else {
+      entry.pages.Release();
+      free_slots_.push(std::exchange(entry.slot, kNoAdapter));
+    }
+  }
+  if (entry.unused) Forget(content);
+  return status;
+}
+
+Status AdapterResidency::BookFetch(Entry& entry, LoadEvent event) {
+  entry.state = State::kAbsent;
+  RETURN_IF_ERROR(event.status);
+  const Status fits = CheckFits(event.facts);
+  if (!fits.ok()) {
+    loader_.Drop(event.content);
+    return fits;
+  }
+  entry.facts = std::move(event.facts);
+  entry.state = State::kFetched;
+  return OkStatus();
+}
+
+// Beside it a sequence needs a page at least.
+Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
+  const int32_t num_pages = packer_.NumPages(facts.rows);
+  if (num_pages < 0) {
+    return FailedPreconditionError(
+        "a row of the adapter is longer than a page of the pool; start the server with more "
+        "--page-tokens");
+  }
+  const int32_t room =
+      std::min(pool_.quota(PageUse::kAdapters), pool_.num_pages() - num_pinned_pages_ - 1);
+  if (num_pages <= room) return OkStatus();
+  return FailedPreconditionError("the adapter takes " + std::to_string(num_pages) +
+                                 " pages, the pool has " + std::to_string(room) +
+                                 " for adapters; start the server with a larger pool (--pool-gib)");
+}
+
+// Nobody holds the content: gone at once, or when what is under way has ended.
+void AdapterResidency::Forget(int32_t content) {
+  Entry& entry = at(content);
+  if (entry.state == State::kFetching || entry.state == State::kCopying) return;
+  if (entry.state == State::kFetched) {
+    loader_.Drop(content);
+    std::erase(fetched_, content);
+  }
+  if (entry.state == State::kResident) Evict(content);
+  entry = Entry();
+  table_.Recycle(content);
+}
+
+FetchOrder AdapterResidency::OrderOf(int32_t content) const {
+  AdapterSource source = table_.SourceOf(content);
+  return {.content = content,
+          .path = std::move(source.path),
+          .hash = std::move(source.hash),
+          .key = std::move(source.key)};
+}
+
+AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom* make_room) {
+  Entry& entry = Grow(content);
+  const bool is_first = entry.wanted_at != pool_.time();
+  entry.wanted_at = pool_.time();
+  switch (entry.state) {
+    case State::kResident:
+      entry.used_at = pool_.time();
+      entry.pages.SetReclaimable(false);
+      if (is_first) wanted_.push_back(content);
+      return Answer::kReady;
+    case State::kFetching:
+    case State::kCopying:
+      return Answer::kComing;
+    case State::kFetched:
+      return make_room == nullptr ? Answer::kNoRoom : Place(content, *make_room);
+    case State::kAbsent:
+      break;
+  }
+  if (make_room != nullptr && !entry.facts.hash.empty() && loader_.HasInHost(entry.facts.hash)) {
+    return Place(content, *make_room);
+  }
+  if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) DropUnwanted();
+  if (static_cast<size_t>(num_fetching_) + fetched_.size() < kFetchesMax) {
+    entry.state = State::kFetching;
+    ++num_fetching_;
+    ++stats_.fetches;
+    loader_.Fetch(OrderOf(content));
+  }
+  return Answer::kComing;
+}
+
+bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_slots, int32_t num_pages) const {
+  if (free_slots_.empty() && num_slots == 0 && OldestIdle() < 0) return false;
+  const int32_t evictable = packer_.num_reclaimable() + num_pages;
+  const int32_t by_pages = pool_.num_free() + pool_.num_cached() + evictable;
+  const int32_t by_quota =
+      pool_.quota(PageUse::kAdapters) - pool_.num_used(PageUse::kAdapters) + evictable;
+  return packer_.NumPages(at(content).facts.rows) <= std::min(by_pages, by_quota);
+}
+
+AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom& make_room) {
+  // Nothing is thrown out in vain.
+  if (!CanBePlaced(content, 0, 0)) return Answer::kNoRoom;
+  if (free_slots_.empty()) Evict(OldestIdle());
+  Entry& entry = at(content);
+  std::optional<PackedRows> pages;
+  while (!(pages = packer_.Pack(entry.facts.rows)).has_value()) {
+    CHECK(make_room()) << "less could be evicted than was counted";
+  }
+  if (entry.state == State::kFetched) std::erase(fetched_, content);
+  entry.pages = std::move(*pages);
+  entry.slot = free_slots_.top();
+  free_slots_.pop();
+  entry.state = State::kCopying;
+  ++num_copying_;
+  ++stats_.copies;
+  loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
+  return Answer::kComing;
+}
+
+Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
+  Answer answer;
+  while ((answer = Want(content, &make_room)) == Answer::kComing) {
+    loader_.WaitForEvent();
+    for (LoadEvent& event : loader_.TakeEvents()) RETURN_IF_ERROR(Book(std::move(event)));
+  }
+  if (answer == Answer::kNoRoom) {
+    return FailedPreconditionError(
+        "the adapters do not all fit on the device at once; start the server with a larger pool "
+        "(--pool-gib), more --adapters-max, or another --cold-start than cached");
+  }
+  at(content).pinned = true;
+  num_pinned_pages_ = packer_.num_pages();
+  return OkStatus();
+}
+
+AdapterSlot AdapterResidency::Use(int32_t content) {
+  Entry& entry = at(content);
+  CHECK(entry.state == State::kResident) << "content " << content;
+  ++entry.num_running;
+  entry.pages.SetReclaimable(false);
+  return entry.slot;
+}
+
+void AdapterResidency::Unuse(int32_t content) {
+  Entry& entry = at(content);
+  CHECK_GT(entry.num_running, 0) << "content " << content;
+  --entry.num_running;
+  entry.used_at = pool_.time();
+  NoteIdle(entry);
+}
+
+void AdapterResidency::NoteIdle(Entry& entry) {
+  entry.pages.SetReclaimable(entry.state == State::kResident && entry.num_running == 0 &&
+                             !entry.pinned && entry.wanted_at != pool_.time());
+}
+
+int32_t AdapterResidency::OldestIdle() const {
+  int32_t oldest = -1;
+  for (const int32_t content : resident_) {
+    const Entry& entry = at(content);
+    if (entry.num_running > 0 || entry.pinned || entry.wanted_at == pool_.time()) continue;
+    if (oldest < 0 || entry.used_at < at(oldest).used_at) oldest = content;
+  }
+  return oldest;
+}
+
+void AdapterResidency::Evict(int32_t content) {
+  Entry& entry = at(content);
+  CHECK(entry.state == State::kResident && entry.num_running == 0) << "content " << content;
+  std::erase(resident_, content);
+  loader_.Free(entry.slot);
+  free_slots_.push(std::exchange(entry.slot, kNoAdapter));
+  entry.pages.Release();
+  entry.state = State::kAbsent;
+  ++stats_.evictions;
+}
+
+int32_t AdapterResidency::NumPagesBeside(int32_t content) const {
+  if (content < 0 || at(content).pinned) return num_pinned_pages_;
+  return num_pinned_pages_ + packer_.NumPagesMax(at(content).facts.rows);
+}
+
+Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
+                                        std::vector<int32_t>* page_references) const {
+  RETURN_IF_ERROR(packer_.CheckIntegrity(page_references));
+  std::vector<bool> slot_taken(static_cast<size_t>(slots_), false);
+  int32_t num_taken = 0;
+  int64_t bytes = 0;
+  for (size_t content = 0; content < entries_.size(); ++content) {
+    const Entry& entry = entries_[content];
+    const std::string name = "adapter content " + std::to_string(content);
+    const bool on_device = entry.state == State::kCopying || entry.state == State::kResident;
+    if (on_device != (entry.slot != kNoAdapter) || on_device == entry.pages.empty()) {
+      return InternalError(name + " holds a slot or pages, or lacks them, against its state");
+    }
+    const int32_t running = content < num_running.size() ? num_running[content] : 0;
+    if (entry.num_running != running || (running > 0 && entry.state != State::kResident)) {
+      return InternalError(name + " is used by others than the running sequences");
+    }
+    if (!on_device) continue;
+    if (slot_taken[static_cast<size_t>(entry.slot)]) return InternalError(name + " shares a slot");
+    slot_taken[static_cast<size_t>(entry.slot)] = true;
+    ++num_taken;
+    bytes += RowsBytes(entry.facts.rows);
+  }
+  if (num_taken + static_cast<int32_t>(free_slots_.size()) != slots_ ||
+      num_taken != num_resident() + num_copying_) {
+    return InternalError("an adapter slot is lost");
+  }
+  if (bytes != packer_.bytes_used()) return InternalError("pages hold rows of no adapter");
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,135 @@
+// Which adapters are on the device, and which shall be: a content is absent, being fetched into the
+// host's memory, fetched, being copied into pages, or resident in a slot. The engine asks for what
+// its requests want; the loader moves bytes beside the steps. A resident adapter that no running
+// sequence uses is idle and can be evicted; one that is being copied, or in use, cannot.
+// Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/adapter_table.h"
+#include "cache/page_pool.h"
+#include "cache/row_packer.h"
+#include "step/adapter_loader.h"
+
+namespace graft {
+
+struct AdapterStats {
+  int64_t fetches = 0;    // into the host's memory asked for
+  int64_t copies = 0;     // into pages begun
+  int64_t evictions = 0;  // out of pages
+  int64_t failures = 0;
+};
+
+class AdapterResidency {
+ public:
+  // Everything is borrowed. `slots` adapters at most, in pages of `page_bytes`.
+  AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, int32_t slots,
+                   int64_t page_bytes);
+  ~AdapterResidency();
+
+  // Frees pages for adapters by evicting whatever went unused longest; false: nothing is left that
+  // can be.
+  using MakeRoom = std::function<bool()>;
+
+  // Once per step, before anything is wanted: books what the loader finished and forgets contents
+  // that nobody holds. Returns contents whose requests must fail, and why.
+  std::vector<std::pair<int32_t, Status>> Update();
+
+  enum class Answer : uint8_t {
+    kReady,   // resident
+    kComing,  // on its way
+    kNoRoom,  // slots or pages are in use by others
+  };
+  // A request that waits wants this content: begins what can be begun to make it resident. What is
+  // wanted in this step is not evicted for what is wanted after it.
+  // Without `make_room` it is at most fetched into the host's memory.
+  Answer Want(int32_t content, const MakeRoom* make_room);
+  // Never evicts it from now on. To be resident when this returns: see `cached` in
+  // docs/adapters-paging.md. Before the first step; waits for the loader.
+  Status Pin(int32_t content, const MakeRoom& make_room);
+
+  // A sequence begins or ends to run on a resident content.
+  AdapterSlot Use(int32_t content);
+  void Unuse(int32_t content);
+
+  // The idle adapter that went unused longest, among those that were not wanted in this step; -1 if
+  // there is none.
+  int32_t OldestIdle() const;
+  // The time of the pool at which an adapter was last used or wanted.
+  uint64_t IdleSince(int32_t content) const { return at(content).used_at; }
+  void Evict(int32_t content);
+
+  // Of a content that was fetched at least once.
+  const std::string& HashOf(int32_t content) const { return at(content).facts.hash; }
+  // Pages that adapters may hold while a sequence of this content (-1: of the base model) runs
+  // alone; the rest is its own.
+  int32_t NumPagesBeside(int32_t content) const;
+  // Pages that a content on the device lies in.
+  int32_t NumPages(int32_t content) const {
+    return static_cast<int32_t>(at(content).pages.extents().size());
+  }
+  // Whether a fetched content would find room if so many more slots and pages were given up.
+  bool CanBePlaced(int32_t content, int32_t num_slots, int32_t num_pages) const;
+  bool is_copying() const { return num_copying_ > 0; }
+  // Something is under way that an event will end.
+  bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
+  bool is_resident(int32_t content) const { return at(content).state == State::kResident; }
+  int32_t num_resident() const { return static_cast<int32_t>(resident_.size()); }
+  const RowPacker& packer() const { return packer_; }
+  const AdapterStats& stats() const { return stats_; }
+
+  // Slots, pages and counts agree; `num_running` is by content. For tests.
+  Status CheckIntegrity(const std::vector<int32_t>& num_running,
+                        std::vector<int32_t>* page_references) const;
+
+ private:
+  enum class State : uint8_t { kAbsent, kFetching, kFetched, kCopying, kResident };
+  struct Entry {
+    State state = State::kAbsent;
+    bool pinned = false;
+    bool unused = false;  // the table gave the content up; forgotten once nothing is under way
+    AdapterSlot slot = kNoAdapter;
+    int32_t num_running = 0;
+    uint64_t wanted_at = 0;  // times of the pool
+    uint64_t used_at = 0;
+    AdapterFacts facts;
+    PackedRows pages;
+  };
+
+  const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
+  Entry& at(int32_t content) { return entries_[static_cast<size_t>(content)]; }
+  Entry& Grow(int32_t content);
+  FetchOrder OrderOf(int32_t content) const;
+  void NoteIdle(Entry& entry);
+  Answer Place(int32_t content, const MakeRoom& make_room);
+  Status Book(LoadEvent event);
+  void DropUnwanted();
+  Status BookFetch(Entry& entry, LoadEvent event);
+  Status CheckFits(const AdapterFacts& facts) const;
+  void Forget(int32_t content);
+
+  PagePool& pool_;
+  AdapterTable& table_;
+  AdapterLoader& loader_;
+  const int32_t slots_;
+  RowPacker packer_;
+  std::vector<Entry> entries_;     // by content
+  std::vector<int32_t> resident_;  // contents
+  std::vector<int32_t> fetched_;   // contents, held in the host's memory until copied or dropped
+  std::vector<int32_t> wanted_;    // resident contents, in this step
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
+  int32_t num_fetching_ = 0;
+  int32_t num_pinned_pages_ = 0;
+  int32_t num_copying_ = 0;
+  AdapterStats stats_;
+};
+
+}  // namespace graft

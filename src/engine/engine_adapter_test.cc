@@ -1,0 +1,365 @@
+// Adapters beside the steps: joining later, blocking, staying; eviction by one rule; turns; what a
+// failure may touch.
+#include <gmock/gmock.h>
+
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+using testing::HasSubstr;
+
+class EngineAdapterTest : public testing::Test {
+ protected:
+  void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions()) {
+    options.turn_ns = kTurnSteps * kStepNs;
+    harness_ = std::make_unique<EngineHarness>(limits, options);
+  }
+  std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,
+                                     int32_t tokens_max) {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.adapter_hash = adapter;
+    return harness_->Submit(std::move(request));
+  }
+  // A burst of clients for these contents, one after the other.
+  std::vector<std::unique_ptr<TestClient>> SubmitAll(const std::vector<std::string>& contents,
+                                                     int32_t tokens_max) {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (const std::string& content : contents) clients.push_back(Submit(content, 5, tokens_max));
+    return clients;
+  }
+  void ExpectAnswered(TestClient& client, const std::string& content) {
+    client.Collect();
+    ASSERT_TRUE(client.done());
+    EXPECT_EQ(client.last().status.ToString(), "OK");
+    Request asked = client.request;
+    asked.adapter_hash = content;
+    EXPECT_EQ(client.output(), harness_->Reference(asked));
+  }
+  void Run(const std::string& content) {
+    auto client = Submit(content, 5, 3);
+    harness_->RunAll();
+    ExpectAnswered(*client, content);
+  }
+  EngineSnapshot Now() const { return harness_->engine.Snapshot(); }
+
+  static constexpr int64_t kStepNs = 1000;  // as EngineHarness steps
+  static constexpr int64_t kTurnSteps = 10;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+TEST_F(EngineAdapterTest, DecodeGoesOnWhileAnAdapterLoads) {
+  Make();
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("aa", 5, 5);
+  const int64_t before = Now().steps;
+  while (Now().adapters_resident == 0) harness_->Step();
+  EXPECT_GE(Now().steps - before, 13) << "a fetch and a copy of seven looks each";
+  running->Collect();
+  EXPECT_EQ(static_cast<int64_t>(running->output().size()), Now().steps) << "not a step missed";
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineAdapterTest, BlockingStopsEverybody) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kBlocking;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("aa", 5, 5);
+  const int64_t before = Now().steps;
+  harness_->Step();
+  EXPECT_EQ(Now().steps, before + 1);
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 2u) << "it is loaded by this step";
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  Make(limits);
+  for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
+  ASSERT_TRUE(harness_->engine.PinAdapters({"aa", "bb"}).ok());
+  EXPECT_EQ(harness_->loader.num_copies(), 2);
+  auto clients = SubmitAll({"aa", "", "cc", "bb", "", "cc", "aa", "bb"}, 50);
+  harness_->RunAll();
+  EXPECT_GT(Now().preemptions, 0);
+  auto again = SubmitAll({"aa", "bb"}, 5);
+  harness_->RunAll();
+  ExpectAnswered(*again[0], "aa");
+  EXPECT_EQ(Now().adapter_copies - Now().adapter_evictions, Now().adapters_resident);
+  EXPECT_GE(Now().adapters_resident, 2);
+  // Both were copied once.
+  EXPECT_EQ(Now().adapter_copies, 2 + Now().adapter_evictions + (Now().adapters_resident - 2));
+}
+
+TEST_F(EngineAdapterTest, PinningSaysWhenNotAllFit) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  EXPECT_THAT(harness_->engine.PinAdapters({"aa", "bb"}).message(), HasSubstr("do not all fit"));
+  harness_->loader.SetFolder("cc", "");
+  harness_->AddAdapter("cc");
+  EXPECT_THAT(harness_->engine.PinAdapters({"cc"}).message(), HasSubstr("is broken"));
+}
+
+TEST_F(EngineAdapterTest, EvictsTheIdleAdapterThatWasUsedLeastRecently) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 2;
+  Make(limits);
+  for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
+  Run("aa");
+  Run("bb");
+  Run("aa");
+  Run("cc");
+  EXPECT_EQ(Now().adapter_copies, 3);
+  Run("aa");
+  EXPECT_EQ(Now().adapter_copies, 3) << "bb had to go, not aa";
+  Run("bb");
+  EXPECT_EQ(Now().adapter_copies, 4);
+}
+
+// Adapters of three pages each; KV needs the room of one of them.
+TEST_F(EngineAdapterTest, KvTakesThePagesOfIdleAdaptersBeforeItPreempts) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  EngineOptions options = TestOptions();
+  options.prefix_cache = false;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb", "cc", "dd"}) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+    Run(content);
+  }
+  EXPECT_EQ(Now().pages_adapters, 12);
+  auto long_one = Submit("", 8, 50);
+  harness_->RunAll();
+  ExpectAnswered(*long_one, "");
+  EXPECT_EQ(Now().preemptions, 0);
+  EXPECT_EQ(Now().adapter_evictions, 3) << "15 pages of KV leave room for one of them";
+  Run("dd");
+  EXPECT_EQ(Now().adapter_copies, 4) << "the last used one is still there";
+}
+
+TEST_F(EngineAdapterTest, PrefixesAndAdaptersAreEvictedByOneRule) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  Make(limits);
+  for (const char* content : {"aa", "bb"}) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+  }
+  Run("aa");                        // 3 pages, a prefix of 1
+  auto prefix = Submit("", 33, 1);  // a prefix of 8, later than aa
+  harness_->RunAll();
+  Run("bb");  // later still
+  EXPECT_EQ(Now().adapter_evictions, 0);
+  auto other = harness_->Submit(harness_->MakeRequest(Prompt(38, 20), 2));  // 10 pages
+  harness_->RunAll();
+  EXPECT_EQ(Now().adapter_evictions, 1) << "aa was the oldest, bb the newest of all";
+  Run("bb");
+  EXPECT_EQ(Now().adapter_copies, 2);
+}
+
+TEST_F(EngineAdapterTest, ASplitPoolKeepsThemApart) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  EngineOptions options = TestOptions();
+  options.adapter_pages = 6;
+  Make(limits, options);
+  EXPECT_EQ(harness_->engine.limits().context_tokens_max, 14 * 4);
+  for (const char* content : {"aa", "bb", "cc"}) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+  }
+  Run("aa");
+  Run("bb");
+  auto long_one = Submit("", 8, 48);
+  harness_->RunAll();
+  ExpectAnswered(*long_one, "");
+  EXPECT_EQ(Now().adapter_evictions, 0) << "KV took none of their pages";
+  Run("cc");
+  EXPECT_EQ(Now().adapter_evictions, 1);
+}
+
+// The bound: from the step in which B found no room, requests that came after it run for a turn at
+// most before B's load begins.
+TEST_F(EngineAdapterTest, ATurnBoundsHowLongYoungerRequestsRunAhead) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  harness_->AddAdapter("aa");
+  harness_->AddAdapter("bb");
+  std::vector<std::unique_ptr<TestClient>> flood;
+  flood.push_back(Submit("aa", 5, 30));
+  while (Now().steps == 0) harness_->Step();
+  auto waiting = Submit("bb", 5, 5);
+  flood.push_back(Submit("aa", 6, 50));
+  const int64_t began = Now().steps;
+  int64_t first_copy = -1;
+  while (!waiting->done()) {
+    // Somebody younger always wants the adapter that is there.
+    flood.push_back(Submit("aa", 7, 50));
+    harness_->Step();
+    waiting->Collect();
+    if (first_copy < 0 && Now().adapter_copies == 2) first_copy = Now().steps;
+    ASSERT_LT(Now().steps, 200);
+  }
+  // The one that came before it runs to its end; younger ones run beside it, not after it.
+  EXPECT_LE(first_copy - began, 30 + 3);
+  EXPECT_GT(Now().preemptions, 0);
+  EXPECT_GT(Now().turns, 0);
+  harness_->RunAll();
+  for (auto& client : flood) ExpectAnswered(*client, "aa");
+  ExpectAnswered(*waiting, "bb");
+}
+
+TEST_F(EngineAdapterTest, TheTurnEndsAYoungerOnesRun) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  harness_->AddAdapter("aa");
+  harness_->AddAdapter("bb");
+  auto before = Submit("aa", 5, 2);
+  while (Now().steps == 0) harness_->Step();
+  auto waiting = Submit("bb", 5, 5);
+  auto younger = Submit("aa", 6, 50);
+  const int64_t began = Now().steps;
+  while (Now().adapter_copies < 2) harness_->Step();
+  EXPECT_GE(Now().steps - began, kTurnSteps - 2) << "until then they run ahead";
+  EXPECT_LE(Now().steps - began, kTurnSteps + 3);
+  harness_->RunAll();
+  ExpectAnswered(*waiting, "bb");
+  ExpectAnswered(*younger, "aa");
+}
+
+// 32 contents for 2 slots, requests of all of them mixed: they are served in turns, each loaded a
+// few times instead of once per request.
+TEST_F(EngineAdapterTest, SixteenTimesMoreThanFitDoNotThrash) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 2;
+  limits.num_pages = 256;
+  Make(limits);
+  std::vector<std::string> contents;
+  for (int i = 0; i < 32; ++i) {
+    contents.push_back("c" + std::to_string(i));
+    harness_->AddAdapter(contents.back());
+  }
+  std::vector<std::string> asked;
+  for (int round = 0; round < 8; ++round) {
+    asked.insert(asked.end(), contents.begin(), contents.end());
+  }
+  auto clients = SubmitAll(asked, 6);
+  harness_->RunAll();
+  for (size_t i = 0; i < clients.size(); ++i) ExpectAnswered(*clients[i], asked[i]);
+  EXPECT_LE(Now().adapter_copies, 3 * 32) << "for 256 requests";
+}
+
+TEST_F(EngineAdapterTest, AFailureIsItsOwnRequestsAlone) {
+  Make();
+  for (const char* content : {"good", "broken", "changed"}) harness_->AddAdapter(content);
+  harness_->loader.SetFolder("broken", "");
+  harness_->loader.SetFolder("changed", "other");
+  harness_->AddAdapter("large");
+  harness_->loader.SetRows("large", {{kRowAlignment, 10 * 64}});
+  harness_->AddAdapter("wide");
+  harness_->loader.SetRows("wide", {{kRowAlignment * 11, 1}});
+  auto clients = SubmitAll({"good", "broken", "changed", "large", "wide", "", "broken"}, 5);
+  harness_->RunAll();
+  ExpectAnswered(*clients[0], "good");
+  ExpectAnswered(*clients[5], "");
+  const auto reason = [&](size_t i) {
+    clients[i]->Collect();
+    EXPECT_EQ(clients[i]->last().finish_reason, FinishReason::kError);
+    return clients[i]->last().status.message();
+  };
+  EXPECT_THAT(reason(1), HasSubstr("is broken"));
+  EXPECT_THAT(reason(6), HasSubstr("is broken"));
+  EXPECT_THAT(reason(2), HasSubstr("has changed"));
+  EXPECT_THAT(reason(3), HasSubstr("the adapter takes 64 pages, the pool has 63"));
+  EXPECT_THAT(reason(4), HasSubstr("--page-tokens"));
+  EXPECT_EQ(harness_->loader.num_held(), 0);
+  harness_->loader.SetFolder("broken", "broken");
+  Run("broken");  // mended
+}
+
+// An adapter that vanishes while it is evicted fails a sequence that was preempted, too.
+TEST_F(EngineAdapterTest, AnAdapterBesideThePromptMustFit) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 16;
+  Make(limits);
+  harness_->AddAdapter("aa");
+  harness_->loader.SetRows("aa", {{kRowAlignment, 40}});  // 4 pages, 1 more at worst
+  auto too_long = Submit("aa", 50, 5);
+  auto cut = Submit("aa", 40, 24);
+  harness_->RunAll();
+  too_long->Collect();
+  EXPECT_THAT(too_long->last().status.message(), HasSubstr("room for 44 tokens"));
+  cut->Collect();
+  EXPECT_EQ(cut->output().size(), 4u);
+  EXPECT_EQ(cut->last().finish_reason, FinishReason::kLength);
+}
+
+TEST_F(EngineAdapterTest, AnUnreadFolderIsIdentifiedByItsFirstUse) {
+  Make();
+  const std::string first = harness_->AddUnread("folder one", "content");
+  const std::string second = harness_->AddUnread("folder two", "content");
+  auto one = Submit(first, 9, 4);
+  harness_->RunAll();
+  ExpectAnswered(*one, "content");
+  // Its KV is the content's: found under the hash as well.
+  auto by_hash = Submit("content", 9, 4);
+  harness_->RunAll();
+  ExpectAnswered(*by_hash, "content");
+  EXPECT_EQ(by_hash->last().usage.cached_tokens, 8);
+  auto other = Submit(second, 9, 4);
+  harness_->RunAll();
+  ExpectAnswered(*other, "content");
+  EXPECT_EQ(other->last().usage.cached_tokens, 8);
+  EXPECT_EQ(harness_->adapters.num_contents(), 1) << "one content under three keys";
+}
+
+TEST_F(EngineAdapterTest, CancelsWhileLoadingLeaveNothingBehind) {
+  Make();
+  harness_->loader.set_delay(5);
+  harness_->AddAdapter("aa");
+  auto client = Submit("aa", 5, 5);
+  harness_->Step();
+  harness_->engine.Cancel(client->request.id);
+  harness_->adapters.Retire("aa");
+  harness_->RunAll();
+  for (int step = 0; step < 12; ++step) harness_->Step();
+  EXPECT_EQ(harness_->adapters.num_contents(), 0);
+  EXPECT_EQ(harness_->loader.num_held(), 0);
+  EXPECT_EQ(Now().pages_adapters, 0);
+  client->Collect();
+  EXPECT_EQ(client->last().finish_reason, FinishReason::kCancelled);
+}
+
+TEST_F(EngineAdapterTest, WaitingRequestsAreLoadedForAhead) {
+  ExecutorLimits limits = TestLimits();
+  limits.sequences_max = 1;
+  Make(limits);
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 30);
+  harness_->Step();
+  auto waiting = Submit("aa", 5, 5);
+  for (int step = 0; step < 5; ++step) harness_->Step();
+  EXPECT_EQ(Now().requests_running, 1);
+  EXPECT_EQ(Now().adapters_resident, 1) << "before there is a place for it in the batch";
+  harness_->RunAll();
+  ExpectAnswered(*waiting, "aa");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,70 @@
+// A loader over FakeExecutor's pages for tests: contents are made up by hash, loads take as many
+// looks at the events as it is told, and folders can be broken, changed and mended. One thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/fake_executor.h"
+#include "step/adapter_loader.h"
+
+namespace graft {
+
+class FakeLoader : public AdapterLoader {
+ public:
+  explicit FakeLoader(FakeExecutor& executor) : executor_(executor) {}
+
+  // The folder at `path` holds this content from now on; "" breaks it.
+  void SetFolder(const std::string& path, const std::string& hash) { folders_[path] = hash; }
+  // The rows of a content; {} restores the rows that everybody has.
+  void SetRows(const std::string& hash, std::vector<RowRun> rows) { rows_[hash] = std::move(rows); }
+  // Every order finishes at the n-th look at the events after it.
+  void set_delay(int delay) { delay_ = delay; }
+  // Forgets what it fetched: the next fetch reads the folder again.
+  void ClearHost() { host_.clear(); }
+  // Told of every content that was read, as the catalog is.
+  void set_on_read(std::function<void(const std::string&, const AdapterFacts&)> on_read) {
+    on_read_ = std::move(on_read);
+  }
+
+  void Fetch(FetchOrder order) override;
+  void Copy(CopyOrder order) override;
+  bool HasInHost(const std::string& hash) const override { return host_.count(hash) != 0; }
+  void Drop(int32_t content) override;
+  void Free(AdapterSlot slot) override;
+  std::vector<LoadEvent> TakeEvents() override;
+  void WaitForEvent() override;
+  void SetWaker(std::function<void()> waker) override { waker_ = std::move(waker); }
+
+  int num_fetches() const { return num_fetches_; }
+  int num_copies() const { return num_copies_; }
+  int num_held() const { return static_cast<int>(held_.size()); }
+
+ private:
+  struct Pending {
+    int looks_left = 0;
+    bool is_copy = false;
+    CopyOrder order;
+  };
+  Result<AdapterFacts> Read(const FetchOrder& order);
+  LoadEvent Finish(const Pending& pending);
+
+  FakeExecutor& executor_;
+  std::map<std::string, std::string> folders_;
+  std::map<std::string, std::vector<RowRun>> rows_;
+  std::set<std::string> host_;
+  std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
+  std::deque<Pending> pending_;
+  std::function<void()> waker_;
+  std::function<void(const std::string&, const AdapterFacts&)> on_read_;
+  int delay_ = 1;
+  int num_fetches_ = 0;
+  int num_copies_ = 0;
+};
+
+}  // namespace graft

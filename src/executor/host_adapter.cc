@@ -1,0 +1,61 @@
+#include "executor/host_adapter.h"
+
+#include <utility>
+
+namespace graft {
+namespace {
+
+int64_t Aligned(int64_t bytes) {
+  return (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+void AddRows(int64_t row_bytes, int32_t num_rows, std::vector<RowRun>* runs) {
+  if (!runs->empty() && runs->back().row_bytes == row_bytes) {
+    runs->back().num_rows += num_rows;
+  } else {
+    runs->push_back({static_cast<int32_t>(row_bytes), num_rows});
+  }
+}
+
+}  // namespace
+
+HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
+                                std::string hash, std::string base_model) {
+  HostAdapter adapter;
+  adapter.matrices.resize(weights.matrices().size());
+  const char* const begin = weights.buffer().as<char>();
+  for (const LoraTarget& target : weights.targets()) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    const LoraMatrix& from = weights.matrix(target.layer, target.module);
+    HostAdapter::Matrix& to = adapter.matrices[static_cast<size_t>(&from - &weights.matrices()[0])];
+    to.rank = from.rank;
+    to.scale = from.scale;
+    to.a_begin = static_cast<const char*>(from.a_rows[0]) - begin;
+    to.a_row_bytes = Aligned(shape.in * DTypeBytes(weights.dtype()));
+    to.b_begin = static_cast<const char*>(from.b_rows[0]) - begin;
+    to.b_row_bytes = Aligned(shape.out * DTypeBytes(weights.dtype()));
+    CHECK_EQ(to.a_begin, adapter.weight_bytes) << "rows are not one after the other";
+    CHECK_EQ(to.b_begin, to.a_begin + to.rank * to.a_row_bytes);
+    adapter.weight_bytes = to.b_begin + to.rank * to.b_row_bytes;
+    AddRows(to.a_row_bytes, to.rank, &adapter.weight_rows);
+    AddRows(to.b_row_bytes, to.rank, &adapter.weight_rows);
+  }
+  CHECK_EQ(adapter.weight_bytes, weights.buffer().bytes());
+  adapter.stretches = {{0, adapter.weight_bytes, begin}};
+  adapter.facts.rows = adapter.weight_rows;
+  int64_t tables_begin = adapter.weight_bytes;
+  for (HostAdapter::Matrix& matrix : adapter.matrices) {
+    if (matrix.rank == 0) continue;
+    matrix.tables_begin = tables_begin;
+    const int64_t bytes = Aligned(2 * matrix.rank * int64_t{sizeof(void*)});
+    AddRows(bytes, 1, &adapter.facts.rows);
+    tables_begin += bytes;
+  }
+  adapter.facts.hash = std::move(hash);
+  adapter.facts.base_model = std::move(base_model);
+  adapter.facts.rank_max = weights.rank_max();
+  adapter.facts.bytes = tables_begin;
+  return adapter;
+}
+
+}  // namespace graft

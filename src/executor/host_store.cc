@@ -1,0 +1,210 @@
+#include "executor/host_store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace graft {
+namespace {
+
+constexpr int64_t kPageBytes = int64_t{1} << 20;
+constexpr int32_t kSlabPages = 64;
+// After so many uses of any adapter, an old one counts half.
+constexpr double kHalfLifeUses = 1024.0;
+
+}  // namespace
+
+HostStore::Held::Held(Held&& other) noexcept
+    : store_(std::exchange(other.store_, nullptr)),
+      entry_(std::exchange(other.entry_, nullptr)),
+      own_(std::move(other.own_)),
+      own_weights_(std::move(other.own_weights_)),
+      adapter_(std::exchange(other.adapter_, nullptr)) {}
+
+HostStore::Held& HostStore::Held::operator=(Held&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  store_ = std::exchange(other.store_, nullptr);
+  entry_ = std::exchange(other.entry_, nullptr);
+  own_ = std::move(other.own_);
+  own_weights_ = std::move(other.own_weights_);
+  adapter_ = std::exchange(other.adapter_, nullptr);
+  return *this;
+}
+
+void HostStore::Held::Release() {
+  if (store_ != nullptr) store_->LetGo(*entry_);
+  store_ = nullptr;
+  entry_ = nullptr;
+  own_.reset();
+  own_weights_.reset();
+  adapter_ = nullptr;
+}
+
+HostStore::HostStore(int64_t bytes_max, Metrics& metrics)
+    : bytes_max_(bytes_max),
+      pool_(static_cast<int32_t>(std::max<int64_t>(1, bytes_max / kPageBytes))),
+      packer_(pool_, PageUse::kAdapters, kPageBytes),
+      slabs_(static_cast<size_t>((pool_.num_pages() + kSlabPages - 1) / kSlabPages)),
+      bytes_gauge_(metrics.Gauge("graft_host_adapter_bytes",
+                                 "Bytes of the host's memory that adapters hold")),
+      adapters_gauge_(metrics.Gauge("graft_host_adapters", "Adapters in the host's memory")),
+      hits_total_(metrics.Counter("graft_host_adapter_lookups_total",
+                                  "Adapters looked for in the host's memory", {{"result", "hit"}})),
+      misses_total_(metrics.Counter("graft_host_adapter_lookups_total",
+                                    "Adapters looked for in the host's memory",
+                                    {{"result", "miss"}})),
+      evictions_total_(metrics.Counter("graft_host_adapter_evictions_total",
+                                       "Adapters evicted from the host's memory")) {
+  CHECK_GE(bytes_max, 0);
+  CHECK_LE(bytes_max / kPageBytes, INT32_MAX);
+}
+
+HostStore::~HostStore() {
+  for (const auto& [hash, entry] : entries_) CHECK_EQ(entry->num_holds, 0) << hash;
+}
+
+HostStore::Held HostStore::Hold(Entry& entry) {
+  ++entry.num_holds;
+  Held held;
+  held.store_ = this;
+  held.entry_ = &entry;
+  held.adapter_ = &entry.adapter;
+  return held;
+}
+
+void HostStore::LetGo(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  CHECK_GT(entry.num_holds, 0);
+  --entry.num_holds;
+}
+
+void HostStore::CountUse(Entry& entry) {
+  ++num_uses_;
+  const auto age = static_cast<double>(num_uses_ - entry.used_at);
+  entry.popularity = 1.0 + entry.popularity * std::exp2(-age / kHalfLifeUses);
+  entry.used_at = num_uses_;
+}
+
+double HostStore::CostOf(const Entry& entry) const {
+  const auto age = static_cast<double>(num_uses_ - entry.used_at);
+  return static_cast<double>(entry.adapter.weight_bytes) * entry.popularity *
+         std::exp2(-age / kHalfLifeUses);
+}
+
+int32_t HostStore::PriorityOf(const std::string& hash) const {
+  const auto it = priorities_.find(hash);
+  return it == priorities_.end() ? 0 : it->second;
+}
+
+void HostStore::SetPriority(const std::string& hash, int32_t priority) {
+  const std::lock_guard lock(mutex_);
+  if (priority == 0) {
+    priorities_.erase(hash);
+  } else {
+    priorities_[hash] = priority;
+  }
+}
+
+HostStore::Held HostStore::Find(const std::string& hash) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(hash);
+  (it == entries_.end() ? misses_total_ : hits_total_).Increment();
+  if (it == entries_.end()) return Held();
+  CountUse(*it->second);
+  return Hold(*it->second);
+}
+
+bool HostStore::Has(const std::string& hash) const {
+  const std::lock_guard lock(mutex_);
+  return entries_.count(hash) != 0;
+}
+
+// False: everything else is held, or of a higher priority.
+bool HostStore::EvictCheapest(int32_t priority_max) {
+  auto cheapest = entries_.end();
+  std::pair<int32_t, double> cheapest_cost;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const std::pair cost(PriorityOf(it->first), CostOf(*it->second));
+    if (it->second->num_holds > 0 || cost.first > priority_max || cost.first == kPinned) continue;
+    if (cheapest != entries_.end() && cheapest_cost <= cost) continue;
+    cheapest = it;
+    cheapest_cost = cost;
+  }
+  if (cheapest == entries_.end()) return false;
+  entries_.erase(cheapest);
+  evictions_total_.Increment();
+  return true;
+}
+
+char* HostStore::PageData(int32_t page) {
+  PinnedBuffer& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
+  if (slab.bytes() == 0) slab = PinnedBuffer(kSlabPages * kPageBytes);
+  return slab.as<char>() + (page % kSlabPages) * kPageBytes;
+}
+
+HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
+  // Copying takes milliseconds: who asks what is there does not wait for it.
+  const std::lock_guard fill_lock(fill_mutex_);
+  std::unique_lock lock(mutex_);
+  const std::string hash = adapter.facts.hash;
+  if (const auto it = entries_.find(hash); it != entries_.end()) return Hold(*it->second);
+  const int32_t num_pages = packer_.NumPages(adapter.weight_rows);
+  std::optional<PackedRows> pages;
+  if (num_pages >= 0 && num_pages <= bytes_max_ / kPageBytes) {
+    do {
+      pages = packer_.Pack(adapter.weight_rows);
+    } while (!pages.has_value() && EvictCheapest(PriorityOf(hash)));
+  }
+  if (!pages.has_value()) {
+    Held held;
+    held.own_weights_ = std::make_unique<LoraWeights>(std::move(weights));
+    held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
+    held.adapter_ = held.own_.get();
+    return held;
+  }
+  lock.unlock();
+  adapter.stretches.clear();
+  for (const PageExtent& extent : pages->extents()) {
+    char* const data = PageData(extent.page) + extent.page_begin;
+    std::memcpy(data, weights.buffer().as<char>() + extent.source_begin,
+                static_cast<size_t>(extent.bytes));
+    adapter.stretches.push_back({extent.source_begin, extent.bytes, data});
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->adapter = std::move(adapter);
+  entry->pages = std::move(*pages);
+  lock.lock();
+  CountUse(*entry);
+  Entry& kept = *(entries_[hash] = std::move(entry));
+  Account();
+  return Hold(kept);
+}
+
+void HostStore::Account() {
+  bytes_gauge_.Set(static_cast<double>(packer_.bytes_held()));
+  adapters_gauge_.Set(static_cast<double>(entries_.size()));
+}
+
+int64_t HostStore::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return packer_.bytes_held();
+}
+
+int32_t HostStore::num_adapters() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int32_t>(entries_.size());
+}
+
+Status HostStore::CheckIntegrity() const {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(pool_.CheckIntegrity());
+  RETURN_IF_ERROR(packer_.CheckIntegrity());
+  int64_t bytes = 0;
+  for (const auto& [hash, entry] : entries_) bytes += entry->adapter.weight_bytes;
+  if (bytes != packer_.bytes_used()) return InternalError("the store holds rows of nobody");
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,107 @@
+// Adapters in the host's memory, converted once, by content hash, up to a limit of bytes: what the
+// device's pages are filled from. Page-locked where there is a GPU. When it is full, what costs
+// least to lose goes: bytes to read again times how often it was asked for, lately; by priorities
+// first. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/metrics.h"
+#include "cache/page_pool.h"
+#include "cache/row_packer.h"
+#include "executor/host_adapter.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+class HostStore {
+ private:
+  struct Entry;
+
+ public:
+  // 0: keeps nothing.
+  HostStore(int64_t bytes_max, Metrics& metrics);
+  ~HostStore();
+  HostStore(const HostStore&) = delete;
+  HostStore& operator=(const HostStore&) = delete;
+
+  // An adapter that stays in memory while somebody holds it. The store outlives it.
+  class Held {
+   public:
+    Held() = default;
+    Held(Held&& other) noexcept;
+    Held& operator=(Held&& other) noexcept;
+    ~Held() { Release(); }
+
+    explicit operator bool() const { return adapter_ != nullptr; }
+    const HostAdapter& operator*() const { return *adapter_; }
+    const HostAdapter* operator->() const { return adapter_; }
+    void Release();
+
+   private:
+    friend class HostStore;
+    HostStore* store_ = nullptr;  // null: it is own_
+    Entry* entry_ = nullptr;
+    // What found no room in the store, and its bytes.
+    std::unique_ptr<HostAdapter> own_;
+    std::unique_ptr<LoraWeights> own_weights_;
+    const HostAdapter* adapter_ = nullptr;
+  };
+
+  // Empty if it is not there. A use of it.
+  Held Find(const std::string& hash);
+  bool Has(const std::string& hash) const;
+  // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
+  // What was there under this hash stays.
+  Held Put(HostAdapter adapter, LoraWeights weights);
+
+  // Higher stays longer, kPinned for ever; 0 by default. Also for one that is not there yet.
+  static constexpr int32_t kPinned = INT32_MAX;
+  void SetPriority(const std::string& hash, int32_t priority);
+
+  // Bytes of the pages held, holes included.
+  int64_t bytes() const;
+  int32_t num_adapters() const;
+  // For tests.
+  Status CheckIntegrity() const;
+
+ private:
+  struct Entry {
+    HostAdapter adapter;
+    PackedRows pages;
+    int32_t num_holds = 0;
+    double popularity = 0.0;  // uses, those long ago counting less, as of used_at
+    int64_t used_at = 0;      // by the count of all uses
+  };
+
+  Held Hold(Entry& entry);
+  void LetGo(Entry& entry);
+  void CountUse(Entry& entry);
+  double CostOf(const Entry& entry) const;
+  int32_t PriorityOf(const std::string& hash) const;
+  bool EvictCheapest(int32_t priority_max);
+  char* PageData(int32_t page);
+  void Account();
+
+  const int64_t bytes_max_;
+  std::mutex fill_mutex_;     // before mutex_: one Put at a time; guards slabs_
+  mutable std::mutex mutex_;  // the rest
+  PagePool pool_;
+  RowPacker packer_;
+  std::vector<PinnedBuffer> slabs_;  // made when first used, then kept: locking pages takes long
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
+  std::unordered_map<std::string, int32_t> priorities_;
+  int64_t num_uses_ = 0;
+  prometheus::Gauge& bytes_gauge_;
+  prometheus::Gauge& adapters_gauge_;
+  prometheus::Counter& hits_total_;
+  prometheus::Counter& misses_total_;
+  prometheus::Counter& evictions_total_;
+};
+
+}  // namespace graft

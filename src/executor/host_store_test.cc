@@ -1,0 +1,127 @@
+#include "executor/host_store.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "model/adapter_test_util.h"
+
+namespace graft {
+namespace {
+
+// Adapters of a few hundred KiB, of which several fit a store of 3 MiB.
+ModelConfig SmallModel() {
+  ModelConfig config = testing::OddModel();
+  config.hidden_size = 100;
+  config.intermediate_size = 250;
+  return config;
+}
+
+class HostStoreTest : public ::testing::Test {
+ protected:
+  LoraWeights MakeWeights(int32_t rank, uint64_t seed) {
+    const std::string extra = R"("target_modules": "all-linear", "r": )" + std::to_string(rank);
+    const PeftConfig peft = testing::Peft(extra);
+    return *LoraWeights::Load(testing::FileOf(testing::LoraTestTensors(peft, model_, "F32", seed)),
+                              peft, model_, DType::kF32);
+  }
+  HostStore::Held Put(const std::string& hash, int32_t rank = 16, uint64_t seed = 1) {
+    LoraWeights weights = MakeWeights(rank, seed);
+    HostAdapter adapter = DescribeHostAdapter(weights, model_, hash, "base");
+    return store_.Put(std::move(adapter), std::move(weights));
+  }
+  void TearDown() override { EXPECT_EQ(store_.CheckIntegrity().ToString(), "OK"); }
+
+  const ModelConfig model_ = SmallModel();
+  Metrics metrics_;
+  HostStore store_{int64_t{3} << 20, metrics_};
+};
+
+// The rows that a held adapter's stretches give, one after the other.
+std::string Bytes(const HostAdapter& adapter) {
+  std::string bytes;
+  for (const HostAdapter::Stretch& stretch : adapter.stretches) {
+    EXPECT_EQ(stretch.source_begin, static_cast<int64_t>(bytes.size()));
+    bytes.append(stretch.data, static_cast<size_t>(stretch.bytes));
+  }
+  return bytes;
+}
+
+TEST_F(HostStoreTest, KeepsWhatWasPut) {
+  const LoraWeights weights = MakeWeights(16, 7);
+  const std::string expected(weights.buffer().as<char>(),
+                             static_cast<size_t>(weights.buffer().bytes()));
+  EXPECT_FALSE(store_.Find("a"));
+  Put("a", 16, 7);
+  EXPECT_TRUE(store_.Has("a"));
+  const HostStore::Held held = store_.Find("a");
+  ASSERT_TRUE(held);
+  EXPECT_EQ(Bytes(*held), expected);
+  EXPECT_EQ(held->facts.rank_max, 16);
+  // A second adapter of the same hash gives way.
+  EXPECT_EQ(&*Put("a", 16, 8), &*held);
+  EXPECT_EQ(store_.num_adapters(), 1);
+}
+
+TEST_F(HostStoreTest, EvictsWhatIsCheapestToLose) {
+  ASSERT_LT(Put("large", 64)->weight_bytes, int64_t{2} << 20);
+  for (const char* hash : {"small", "popular"}) Put(hash, 16);
+  for (int i = 0; i < 10; ++i) store_.Find("popular");
+  Put("next", 16);
+  Put("one more", 64);
+  EXPECT_FALSE(store_.Has("small")) << "fewest bytes times uses";
+  EXPECT_TRUE(store_.Has("popular"));
+  EXPECT_TRUE(store_.Has("large"));
+  EXPECT_LE(store_.bytes(), int64_t{3} << 20);
+}
+
+TEST_F(HostStoreTest, WhatIsHeldOrPinnedStays) {
+  store_.SetPriority("pinned", HostStore::kPinned);
+  store_.SetPriority("cherished", 1);
+  Put("pinned", 16);
+  const HostStore::Held held = Put("held", 16);
+  const std::string bytes = Bytes(*held);
+  Put("cherished", 16);
+  for (int i = 0; i < 20; ++i) Put("other " + std::to_string(i), 32, static_cast<uint64_t>(i));
+  for (const char* hash : {"pinned", "held", "cherished"}) EXPECT_TRUE(store_.Has(hash)) << hash;
+  EXPECT_EQ(Bytes(*held), bytes);
+  EXPECT_LT(store_.num_adapters(), 10);
+  // Of a higher priority, it may take the place of what is cherished.
+  store_.SetPriority("urgent", 2);
+  store_.SetPriority("urgent too", 2);
+  for (const char* hash : {"urgent", "urgent too"}) Put(hash, 64);
+  EXPECT_FALSE(store_.Has("cherished"));
+  EXPECT_TRUE(store_.Has("pinned"));
+}
+
+TEST_F(HostStoreTest, WhatFindsNoRoomBelongsToItsHolder) {
+  const HostStore::Held large = Put("too large", 256);
+  ASSERT_TRUE(large);
+  EXPECT_FALSE(store_.Has("too large"));
+  EXPECT_EQ(static_cast<int64_t>(Bytes(*large).size()), large->weight_bytes);
+  HostStore none(0, metrics_);
+  LoraWeights weights = MakeWeights(4, 1);
+  HostAdapter adapter = DescribeHostAdapter(weights, model_, "a", "");
+  EXPECT_TRUE(none.Put(std::move(adapter), std::move(weights)));
+  EXPECT_EQ(none.num_adapters(), 0);
+}
+
+TEST_F(HostStoreTest, ThreadsPutFindAndLetGo) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 30; ++round) {
+        const int seed = (i + round) % 7;
+        const std::string hash = std::to_string(seed);
+        HostStore::Held held = store_.Find(hash);
+        if (!held) held = Put(hash, 8 + 8 * (seed % 3), static_cast<uint64_t>(seed));
+        EXPECT_EQ(held->facts.hash, hash);
+        EXPECT_EQ(held->facts.rank_max, 8 + 8 * (seed % 3));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,222 @@
+#include "executor/paged_loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace graft {
+namespace {
+
+prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
+  static const std::vector<double> bounds = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                             0.025,  0.05,    0.1,    0.25,  0.5,    1,     2.5};
+  return metrics.Histogram("graft_adapter_load_seconds",
+                           "Seconds to fetch an adapter into the host's memory, to copy it to the "
+                           "device",
+                           bounds, {{"stage", stage}});
+}
+
+// Where in the pool's memory a source's bytes lie; asked for ascending places.
+class SourceMap {
+ public:
+  SourceMap(const std::vector<PageExtent>& extents, char* pool, int64_t page_bytes)
+      : extents_(extents), pool_(pool), page_bytes_(page_bytes) {}
+
+  // The address of source byte `begin`, and in *bytes how many follow there.
+  char* Find(int64_t begin, int64_t* bytes) {
+    while (begin >= extents_[next_].source_begin + extents_[next_].bytes) ++next_;
+    const PageExtent& extent = extents_[next_];
+    const int64_t offset = begin - extent.source_begin;
+    *bytes = extent.bytes - offset;
+    return pool_ + extent.page * page_bytes_ + extent.page_begin + offset;
+  }
+  char* Find(int64_t begin) {
+    int64_t unused = 0;
+    return Find(begin, &unused);
+  }
+
+ private:
+  const std::vector<PageExtent>& extents_;
+  char* const pool_;
+  const int64_t page_bytes_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
+                         LoraStore& loras, const Device& device, Metrics& metrics)
+    : backend_(backend),
+      pool_(pool),
+      loras_(loras),
+      device_(device),
+      copies_(device, nullptr),
+      tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
+              int64_t{sizeof(void*)}),
+      fetch_seconds_(LoadSeconds(metrics, "fetch")),
+      copy_seconds_(LoadSeconds(metrics, "copy")),
+      copied_bytes_(metrics.Counter("graft_adapter_copied_bytes_total",
+                                    "Bytes of adapters copied to the device")) {
+  fetcher_ = std::thread([this] { Work(fetches_, &PagedLoader::ServeFetch); });
+  copier_ = std::thread([this] {
+    UseDevice(device_);
+    Work(copies_wanted_, &PagedLoader::ServeCopy);
+  });
+}
+
+PagedLoader::~PagedLoader() {
+  {
+    const std::lock_guard lock(mutex_);
+    CHECK_EQ(num_under_way_, 0) << "orders outlive their engine";
+    stopping_ = true;
+    fetches_.came.notify_one();
+    copies_wanted_.came.notify_one();
+  }
+  fetcher_.join();
+  copier_.join();
+}
+
+template <typename Order>
+void PagedLoader::Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(const Order&)) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    queue.came.wait(lock, [&] { return stopping_ || !queue.orders.empty(); });
+    if (queue.orders.empty()) return;
+    const Order order = std::move(queue.orders.front());
+    queue.orders.pop_front();
+    lock.unlock();
+    LoadEvent event = (this->*serve)(order);
+    lock.lock();
+    events_.push_back(std::move(event));
+    --num_under_way_;
+    event_came_.notify_one();
+    // Under the lock: the engine that it wakes takes the event, and may be gone right after.
+    if (waker_) waker_();
+  }
+}
+
+void PagedLoader::Fetch(FetchOrder order) {
+  const std::lock_guard lock(mutex_);
+  ++num_under_way_;
+  fetches_.orders.push_back(std::move(order));
+  fetches_.came.notify_one();
+}
+
+void PagedLoader::Copy(CopyOrder order) {
+  const std::lock_guard lock(mutex_);
+  ++num_under_way_;
+  copies_wanted_.orders.push_back(std::move(order));
+  copies_wanted_.came.notify_one();
+}
+
+void PagedLoader::Drop(int32_t content) {
+  HostStore::Held held;  // let go outside the lock
+  const std::lock_guard lock(mutex_);
+  const auto it = held_.find(content);
+  if (it == held_.end()) return;
+  held = std::move(it->second);
+  held_.erase(it);
+}
+
+std::vector<LoadEvent> PagedLoader::TakeEvents() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+void PagedLoader::WaitForEvent() {
+  std::unique_lock lock(mutex_);
+  event_came_.wait(lock, [this] { return num_under_way_ == 0 || !events_.empty(); });
+}
+
+void PagedLoader::SetWaker(std::function<void()> waker) {
+  const std::lock_guard lock(mutex_);
+  waker_ = std::move(waker);
+}
+
+LoadEvent PagedLoader::ServeFetch(const FetchOrder& order) {
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kFetched;
+  event.content = order.content;
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  Result<HostStore::Held> held = backend_.Fetch(order.path, order.hash);
+  fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  event.status = held.status();
+  if (!held.ok()) return event;
+  event.facts = (*held)->facts;
+  if (order.hash.empty() && on_read_) on_read_(order.key, event.facts);
+  const std::lock_guard lock(mutex_);
+  held_[order.content] = std::move(*held);
+  return event;
+}
+
+LoadEvent PagedLoader::ServeCopy(const CopyOrder& order) {
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kCopied;
+  event.content = order.source.content;
+  event.status = CopyToPages(order);
+  return event;
+}
+
+Status PagedLoader::CopyToPages(const CopyOrder& order) {
+  HostStore::Held held;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = held_.find(order.source.content); it != held_.end()) {
+      held = std::move(it->second);
+      held_.erase(it);
+    }
+  }
+  if (!held) {
+    ASSIGN_OR_RETURN(held, backend_.Fetch(order.source.path, order.source.hash));
+  }
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  for (const HostAdapter::Stretch& stretch : held->stretches) CopyStretch(stretch, order.extents);
+  std::vector<LoraMatrix> matrices = MakeTables(*held, order.extents);
+  CopyStretch({held->weight_bytes, held->facts.bytes - held->weight_bytes, tables_.as<char>()},
+              order.extents);
+  Synchronize(copies_.get());
+  loras_.Place(order.slot, std::move(matrices), held->facts.bytes);
+  copy_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  copied_bytes_.Increment(static_cast<double>(held->facts.bytes));
+  return OkStatus();
+}
+
+// Stretches of the host and extents of the device are cut differently: piece by piece.
+void PagedLoader::CopyStretch(const HostAdapter::Stretch& stretch,
+                              const std::vector<PageExtent>& extents) {
+  SourceMap map(extents, static_cast<char*>(pool_.data()), pool_.layout().PageBytes());
+  for (int64_t done = 0; done < stretch.bytes;) {
+    int64_t room = 0;
+    char* const target = map.Find(stretch.source_begin + done, &room);
+    const int64_t bytes = std::min(room, stretch.bytes - done);
+    CopyToDevice(target, stretch.data + done, bytes, copies_.get());
+    done += bytes;
+  }
+}
+
+// The tables of rows, made in tables_ as they lie in the source, and the matrices that name them.
+std::vector<LoraMatrix> PagedLoader::MakeTables(const HostAdapter& adapter,
+                                                const std::vector<PageExtent>& extents) {
+  char* const pool = static_cast<char*>(pool_.data());
+  SourceMap rows(extents, pool, pool_.layout().PageBytes());
+  SourceMap tables(extents, pool, pool_.layout().PageBytes());
+  std::vector<LoraMatrix> matrices(adapter.matrices.size());
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const HostAdapter::Matrix& from = adapter.matrices[i];
+    if (from.rank == 0) continue;
+    auto** table = reinterpret_cast<const void**>(tables_.as<char>() +
+                                                  (from.tables_begin - adapter.weight_bytes));
+    for (int32_t j = 0; j < from.rank; ++j)
+      *table++ = rows.Find(from.a_begin + j * from.a_row_bytes);
+    for (int32_t j = 0; j < from.rank; ++j)
+      *table++ = rows.Find(from.b_begin + j * from.b_row_bytes);
+    matrices[i].a_rows = reinterpret_cast<const void* const*>(tables.Find(from.tables_begin));
+    matrices[i].b_rows = matrices[i].a_rows + from.rank;
+    matrices[i].rank = from.rank;
+    matrices[i].scale = from.scale;
+  }
+  return matrices;
+}
+
+}  // namespace graft

@@ -1,0 +1,90 @@
+// PagedLoader: adapters from folders into the host's memory on one thread, and from there into
+// pages of the device on another, with a stream of its own, so that a copy never waits for a disk
+// nor a step for either. Orders are served in order of arrival. Its interface is the engine
+// thread's; it outlives the engine.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/metrics.h"
+#include "executor/adapter_backend.h"
+#include "model/kv_pool.h"
+#include "model/lora_store.h"
+#include "step/adapter_loader.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+class PagedLoader : public AdapterLoader {
+ public:
+  // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`.
+  PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
+              LoraStore& loras, const Device& device, Metrics& metrics);
+  ~PagedLoader() override;
+
+  // Told, on the loader's thread and before the engine is, what came out of a folder whose hash was
+  // not known. Before the first order.
+  void SetOnRead(std::function<void(const std::string& key, const AdapterFacts&)> on_read) {
+    on_read_ = std::move(on_read);
+  }
+
+  void Fetch(FetchOrder order) override;
+  void Copy(CopyOrder order) override;
+  bool HasInHost(const std::string& hash) const override { return backend_.Has(hash); }
+  void Drop(int32_t content) override;
+  void Free(AdapterSlot slot) override { loras_.Free(slot); }
+  std::vector<LoadEvent> TakeEvents() override;
+  void WaitForEvent() override;
+  void SetWaker(std::function<void()> waker) override;
+
+ private:
+  template <typename Order>
+  struct Queue {
+    std::deque<Order> orders;
+    std::condition_variable came;
+  };
+
+  template <typename Order>
+  void Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(const Order&));
+  LoadEvent ServeFetch(const FetchOrder& order);
+  LoadEvent ServeCopy(const CopyOrder& order);
+  Status CopyToPages(const CopyOrder& order);
+  void CopyStretch(const HostAdapter::Stretch& stretch, const std::vector<PageExtent>& extents);
+  std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
+                                     const std::vector<PageExtent>& extents);
+
+  LoraAdapterBackend& backend_;
+  KvPool& pool_;
+  LoraStore& loras_;
+  const Device device_;
+  std::function<void(const std::string&, const AdapterFacts&)> on_read_;
+
+  // The copying thread's, but for fetch_seconds_.
+  OwnedStream copies_;
+  PinnedBuffer tables_;  // the tables of rows of one adapter
+  prometheus::Histogram& fetch_seconds_;
+  prometheus::Histogram& copy_seconds_;
+  prometheus::Counter& copied_bytes_;
+
+  std::mutex mutex_;
+  Queue<FetchOrder> fetches_;
+  Queue<CopyOrder> copies_wanted_;
+  std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
+  std::vector<LoadEvent> events_;
+  std::condition_variable event_came_;
+  int32_t num_under_way_ = 0;
+  std::function<void()> waker_;
+  bool stopping_ = false;
+  std::thread fetcher_;
+  std::thread copier_;
+};
+
+}  // namespace graft

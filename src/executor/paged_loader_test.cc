@@ -1,0 +1,177 @@
+// From folders into pages: every row and every pointer, on the CPU and on a GPU.
+#include "executor/paged_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/adapter_test_util.h"
+#include "model/test_session.h"
+
+namespace graft {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
+    const Device device = device_.stream().device;
+    // Pages of 1,920 bytes, not a multiple of a row's alignment: a few rows each.
+    pool_ = std::make_unique<KvPool>(MakeKvLayout(model_, 8, DType::kF32), kPages, device);
+    loras_ = std::make_unique<LoraStore>(model_, 4, device);
+    loader_ = std::make_unique<PagedLoader>(model_, backend_, *pool_, *loras_, device, metrics_);
+    packer_ = std::make_unique<RowPacker>(pages_, PageUse::kAdapters, pool_->layout().PageBytes());
+  }
+
+  std::string Folder(const std::string& name, const std::string& extra, uint64_t seed) {
+    const std::string path = dir_.File(name);
+    testing::WriteAdapter(path, testing::PeftJson(extra),
+                          testing::SafetensorsBytes(
+                              testing::LoraTestTensors(testing::Peft(extra), model_, "F32", seed)));
+    return path;
+  }
+  LoadEvent Next() {
+    loader_->WaitForEvent();
+    std::vector<LoadEvent> events = loader_->TakeEvents();
+    EXPECT_EQ(events.size(), 1u);
+    return events.empty() ? LoadEvent{} : std::move(events[0]);
+  }
+  LoadEvent Fetch(int32_t content, const std::string& path, const std::string& hash = "") {
+    loader_->Fetch({content, path, hash, "key " + path});
+    return Next();
+  }
+  PackedRows Place(int32_t content, AdapterSlot slot, const std::string& path,
+                   const AdapterFacts& facts) {
+    PackedRows pages = *packer_->Pack(facts.rows);
+    loader_->Copy({{content, path, facts.hash, facts.hash}, slot, pages.extents()});
+    const LoadEvent event = Next();
+    EXPECT_EQ(event.kind, LoadEvent::Kind::kCopied);
+    EXPECT_EQ(event.status.ToString(), "OK");
+    return pages;
+  }
+  template <typename T>
+  std::vector<T> Download(const void* from, size_t count) {
+    std::vector<T> values(count);
+    CopyFromDevice(values.data(), from, static_cast<int64_t>(count * sizeof(T)), device_.stream());
+    Synchronize(device_.stream());
+    return values;
+  }
+  // What the kernels would find in the slot is what the folder holds.
+  void ExpectServes(AdapterSlot slot, const std::string& extra, uint64_t seed) {
+    const PeftConfig peft = testing::Peft(extra);
+    const LoraWeights expected =
+        *LoraWeights::Load(testing::FileOf(testing::LoraTestTensors(peft, model_, "F32", seed)),
+                           peft, model_, DType::kF32);
+    const auto count = static_cast<size_t>(loras_->matrices_stride());
+    const auto table = Download<LoraMatrix>(
+        loras_->matrices(0, LoraModule::kQ) + slot * loras_->matrices_stride(), count);
+    for (size_t i = 0; i < count; ++i) {
+      const LoraMatrix& want = expected.matrices()[i];
+      ASSERT_EQ(table[i].rank, want.rank);
+      if (want.rank == 0) continue;
+      EXPECT_EQ(table[i].scale, want.scale);
+      const LoraModuleShape shape =
+          ShapeOfLoraModule(model_, static_cast<LoraModule>(i % kLoraModules));
+      ExpectRows(table[i].a_rows, want.a_rows, want.rank, shape.in);
+      ExpectRows(table[i].b_rows, want.b_rows, want.rank, shape.out);
+    }
+  }
+  void ExpectRows(const void* const* rows, const void* const* expected, int32_t rank, int64_t n) {
+    const auto pointers = Download<const void*>(rows, static_cast<size_t>(rank));
+    for (int32_t j = 0; j < rank; ++j) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(pointers[j]) % kRowAlignment, 0u);
+      const auto row = Download<float>(pointers[j], static_cast<size_t>(n));
+      EXPECT_EQ(std::memcmp(row.data(), expected[j], row.size() * sizeof(float)), 0) << "row " << j;
+    }
+  }
+
+  static constexpr int32_t kPages = 120;
+  testing::TestDevice device_{GetParam()};
+  const ModelConfig model_ = testing::OddModel();
+  const testing::TempDir dir_;
+  Metrics metrics_;
+  HostStore store_{int64_t{4} << 20, metrics_};
+  LoraAdapterBackend backend_{model_, DType::kF32, store_};
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<LoraStore> loras_;
+  std::unique_ptr<PagedLoader> loader_;
+  PagePool pages_{kPages};
+  std::unique_ptr<RowPacker> packer_;
+};
+
+constexpr const char* kAll = R"("target_modules": "all-linear", "r": 6)";
+constexpr const char* kSome = R"("target_modules": ["k_proj", "down_proj"], "r": 13)";
+
+TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
+  const std::string a = Folder("a", kAll, 1);
+  const std::string b = Folder("b", kSome, 2);
+  std::string told;
+  loader_->SetOnRead(
+      [&](const std::string& key, const AdapterFacts& facts) { told = key + "=" + facts.hash; });
+  const LoadEvent first = Fetch(0, a);
+  ASSERT_TRUE(first.status.ok()) << first.status.ToString();
+  EXPECT_EQ(told, "key " + a + "=" + *backend_.Hash(a));
+  EXPECT_TRUE(loader_->HasInHost(first.facts.hash));
+  const PackedRows a_pages = Place(0, 2, a, first.facts);
+  EXPECT_GT(a_pages.extents().size(), 10u);
+  const LoadEvent second = Fetch(1, b, *backend_.Hash(b));
+  PackedRows b_pages = Place(1, 0, b, second.facts);
+  ExpectServes(2, kAll, 1);
+  ExpectServes(0, kSome, 2);
+  EXPECT_EQ(loras_->rank_of(2), 6);
+  EXPECT_EQ(loras_->rank_of(0), 13);
+  EXPECT_EQ(loras_->bytes(), first.facts.bytes + second.facts.bytes);
+  // Evicted and loaded again, elsewhere, from the host's memory: the folder is not needed.
+  loader_->Free(2);
+  EXPECT_EQ(loras_->num_loaded(), 1);
+  std::filesystem::remove_all(a);
+  PackedRows blocker = *packer_->Pack(std::vector<RowRun>{{64, 5}});
+  const PackedRows again = Place(0, 3, a, first.facts);
+  ExpectServes(3, kAll, 1);
+  ExpectServes(0, kSome, 2);
+}
+
+TEST_P(PagedLoaderTest, FailuresSayWhy) {
+  const std::string path = Folder("a", kAll, 1);
+  EXPECT_THAT(Fetch(0, dir_.File("nowhere")).status.message(), HasSubstr("nowhere"));
+  EXPECT_THAT(Fetch(0, path, std::string(64, '0')).status.message(), HasSubstr("has changed"));
+  const std::string weights = path + "/adapter_model.safetensors";
+  const LoadEvent good = Fetch(1, path);
+  loader_->Drop(1);
+  std::filesystem::resize_file(weights, 1000);
+  EXPECT_TRUE(Fetch(1, path, good.facts.hash).status.ok()) << "it is in the host's memory";
+  loader_->Drop(1);
+  EXPECT_THAT(Fetch(2, path).status.message(), HasSubstr("adapter_model.safetensors"));
+  // Gone from both before it was copied.
+  HostStore none(0, metrics_);
+  LoraAdapterBackend backend(model_, DType::kF32, none);
+  PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_);
+  const PackedRows pages = *packer_->Pack(good.facts.rows);
+  loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()});
+  loader.WaitForEvent();
+  EXPECT_FALSE(loader.TakeEvents()[0].status.ok());
+}
+
+TEST_P(PagedLoaderTest, WakesTheEngine) {
+  std::atomic<int> num_wakes = 0;
+  loader_->SetWaker([&] { ++num_wakes; });
+  const std::string path = Folder("a", kAll, 1);
+  for (int32_t content = 0; content < 5; ++content) loader_->Fetch({content, path, "", ""});
+  size_t num_events = 0;
+  while (num_events < 5) {
+    loader_->WaitForEvent();
+    num_events += loader_->TakeEvents().size();
+  }
+  EXPECT_EQ(num_wakes, 5);
+  loader_->WaitForEvent();  // nothing is under way: returns
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PagedLoaderTest,
+                         ::testing::Values(DeviceKind::kCpu, DeviceKind::kCuda),
+                         [](const auto& info) {
+                           return info.param == DeviceKind::kCpu ? "cpu" : "cuda";
+                         });
+
+}  // namespace
+}  // namespace graft

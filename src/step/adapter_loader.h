@@ -1,0 +1,84 @@
+// Waist 2, beside Executor: whoever moves adapters' bytes, from folders into the host's memory and
+// from there into pages of the device. The engine says what goes where and when.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "step/adapter_rows.h"
+#include "step/step_plan.h"
+
+namespace graft {
+
+struct AdapterFacts {
+  std::string hash;
+  std::string base_model;
+  int32_t rank_max = 0;
+  int64_t bytes = 0;         // in the device's pages
+  std::vector<RowRun> rows;  // what must be placed there
+};
+
+// PEFT folders into the host's memory. Any thread.
+class AdapterBackend {
+ public:
+  virtual ~AdapterBackend() = default;
+  // The content hash of the PEFT folder without loading it.
+  virtual Result<std::string> Hash(const std::string& path) = 0;
+  // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
+  // memory, as far as it has room.
+  virtual Result<AdapterFacts> Read(const std::string& path) = 0;
+};
+
+// Which content, by the engine's number for it; where its folder is; the hash that must come out,
+// "" if it was never read. `key` is what it goes by until then.
+struct FetchOrder {
+  int32_t content = -1;
+  std::string path;
+  std::string hash;
+  std::string key;
+};
+
+// A content's rows into pages; then `slot` of a plan means this adapter.
+// What is no longer in the host's memory is fetched again for it.
+struct CopyOrder {
+  FetchOrder source;
+  AdapterSlot slot = kNoAdapter;
+  std::vector<PageExtent> extents;
+};
+
+struct LoadEvent {
+  enum class Kind : uint8_t { kFetched, kCopied };
+  Kind kind = Kind::kFetched;
+  int32_t content = -1;
+  Status status;       // why it came to nothing
+  AdapterFacts facts;  // of a fetch that went well
+};
+
+// Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went
+// well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
+// belong to it until its event; a slot named by a plan in flight is neither copied to nor freed.
+class AdapterLoader {
+ public:
+  virtual ~AdapterLoader() = default;
+  virtual void Fetch(FetchOrder order) = 0;
+  virtual void Copy(CopyOrder order) = 0;
+  // Whether a content could be copied without reading its folder.
+  virtual bool HasInHost(const std::string& hash) const = 0;
+  // A fetched content is not wanted any more.
+  virtual void Drop(int32_t content) = 0;
+  // The slot means nothing any more, and its pages are given to others.
+  virtual void Free(AdapterSlot slot) = 0;
+
+  // What finished since the last call, in order.
+  virtual std::vector<LoadEvent> TakeEvents() = 0;
+  // Until there is an event, if anything is under way.
+  virtual void WaitForEvent() = 0;
+  // Called, on any thread, when there is an event. Before the first order.
+  virtual void SetWaker(std::function<void()> waker) = 0;
+};
+
+}  // namespace graft
