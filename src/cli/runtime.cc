@@ -287,7 +287,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->executor_ = std::make_unique<ModelExecutor>(
       *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream);
   runtime->host_store_ =
-      std::make_unique<HostStore>(lora ? HostBytes(options) : 0, runtime->metrics_);
+      std::make_unique<HostStore>(lora ? HostBytes(options) : 0, runtime->metrics_, model.device);
   runtime->backend_ = std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype,
                                                            *runtime->host_store_);
   runtime->loader_ =
@@ -311,8 +311,13 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
 
 Status Runtime::LoadAdapters() {
   if (options_.adapters.empty()) return OkStatus();
-  RETURN_IF_ERROR(catalog_->RestoreFromRegistry().status());
-  RETURN_IF_ERROR(catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)).status());
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  ASSIGN_OR_RETURN(const auto restored, catalog_->RestoreFromRegistry());
+  ASSIGN_OR_RETURN(const auto found, catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)));
+  LOG_INFO("adapters: {} of the registry, {} read, {} listed, {} refused, in {:.3f} s",
+           restored.num_loaded, found.num_loaded, found.num_listed,
+           restored.num_skipped + found.num_skipped,
+           NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
   RETURN_IF_ERROR(ReadPins());
   if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
   std::vector<std::string> keys;

@@ -42,8 +42,9 @@ void HostStore::Held::Release() {
   adapter_ = nullptr;
 }
 
-HostStore::HostStore(int64_t bytes_max, Metrics& metrics)
+HostStore::HostStore(int64_t bytes_max, Metrics& metrics, const Device& device)
     : bytes_max_(bytes_max),
+      device_(device),
       pool_(static_cast<int32_t>(std::max<int64_t>(1, bytes_max / kPageBytes))),
       packer_(pool_, PageUse::kAdapters, kPageBytes),
       slabs_(static_cast<size_t>((pool_.num_pages() + kSlabPages - 1) / kSlabPages)),
@@ -140,7 +141,10 @@ bool HostStore::EvictCheapest(int32_t priority_max) {
 
 char* HostStore::PageData(int32_t page) {
   PinnedBuffer& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
-  if (slab.bytes() == 0) slab = PinnedBuffer(kSlabPages * kPageBytes);
+  if (slab.bytes() == 0) {
+    UseDevice(device_);  // else locking would wake the first GPU
+    slab = PinnedBuffer(kSlabPages * kPageBytes);
+  }
   return slab.as<char>() + (page % kSlabPages) * kPageBytes;
 }
 

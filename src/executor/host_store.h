@@ -24,8 +24,8 @@ class HostStore {
   struct Entry;
 
  public:
-  // 0: keeps nothing.
-  HostStore(int64_t bytes_max, Metrics& metrics);
+  // 0: keeps nothing. Page-locked for `device`, if that is a GPU.
+  HostStore(int64_t bytes_max, Metrics& metrics, const Device& device = {});
   ~HostStore();
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
@@ -89,6 +89,7 @@ class HostStore {
   void Account();
 
   const int64_t bytes_max_;
+  const Device device_;
   std::mutex fill_mutex_;     // before mutex_: one Put at a time; guards slabs_
   mutable std::mutex mutex_;  // the rest
   PagePool pool_;

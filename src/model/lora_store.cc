@@ -50,11 +50,12 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   Account();
 }
 
-// The table keeps what it said: no step names a free slot, and a copy would hold up its caller.
+// A GPU's table keeps what it said: no step names a free slot, and a copy would hold up the engine.
 void LoraStore::Free(int32_t slot) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
   std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
+  std::fill_n(table_.data() + int64_t{slot} * matrices_stride(), matrices_stride(), LoraMatrix{});
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
   ranks_[static_cast<size_t>(slot)].store(0, std::memory_order_release);
   Account();

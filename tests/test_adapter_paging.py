@@ -1,0 +1,128 @@
+"""More adapters than fit, listed unread, broken, changed: through the official client."""
+
+import asyncio
+import json
+import shutil
+
+import openai
+import pytest
+
+from conftest import ADMIN_KEY, DEMO, Server
+
+ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
+PROMPTS = ["It was", "The old man", "She looked"]
+# Two on the device, two or three in the host's memory, nothing read before it is asked for.
+TIGHT = ["--dtype", "fp32", "--adapters-max", "2", "--host-gib", "0.005", "--read-at-start-gib", "0", "--turn-ms", "50"]
+
+
+async def complete_all(server, cases):
+    async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0, timeout=300) as client:
+        async def one(model, prompt):
+            reply = await client.completions.create(model=model, prompt=prompt, max_tokens=12, temperature=0)
+            return reply.choices[0].text
+
+        return await asyncio.gather(*(one(*case) for case in cases))
+
+
+def complete(server, model, prompt="It was"):
+    return server.client().completions.create(model=model, prompt=prompt, max_tokens=12,
+                                              temperature=0).choices[0].text
+
+
+def resident(server):
+    return server.metric("graft_adapters_resident")
+
+
+@pytest.fixture(scope="module")
+def expected(server):
+    """What a server that holds all adapters answers."""
+    cases = [(model, prompt) for prompt in PROMPTS for model in ["base", *ADAPTERS]]
+    return dict(zip(cases, asyncio.run(complete_all(server, cases)), strict=True))
+
+
+def test_more_adapters_than_fit(expected):
+    with Server(*TIGHT) as server:
+        models = {model.id: model for model in server.client().models.list().data}
+        assert set(models) == {"base", *ADAPTERS}
+        assert models["austen"].rank is None and models["austen"].hash is None
+        cases = list(expected) * 3
+        for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
+            assert text == expected[case], case
+        assert resident(server) <= 2
+        assert server.metric("graft_adapter_events_total") > 2 * len(ADAPTERS)
+        assert server.metric("graft_host_adapter_evictions_total") > 0
+        models = {model.id: model for model in server.client().models.list().data}
+        assert models["lovecraft"].rank == 64 and len(models["lovecraft"].hash) == 64
+
+
+@pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],
+                                  ["--cold-start", "cached", "--dtype", "fp32"],
+                                  ["--pool", "static", "--adapter-share", "0.3", *TIGHT]],
+                         ids=["blocking", "cached", "static"])
+def test_every_way_gives_the_same_tokens(expected, args):
+    with Server(*args) as server:
+        cases = list(expected)
+        for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
+            assert text == expected[case], case
+        if "cached" in args:
+            assert resident(server) == len(ADAPTERS)
+            assert server.metric("graft_adapter_events_total") == 2 * len(ADAPTERS), "fetched and copied once"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ADAPTERS:
+        shutil.copytree(DEMO / "adapters" / name, tmp_path / "adapters" / name)
+    return tmp_path / "adapters"
+
+
+def test_failures_touch_their_own_requests_alone(folder, expected):
+    args = ["--dtype", "fp32", "--adapters-max", "1", "--host-gib", "0", "--read-at-start-gib", "0",
+            "--admin-key", ADMIN_KEY]
+    with Server(*args, adapters=folder) as server:
+        good = expected["austen", "It was"]
+        weights = folder / "carroll" / "adapter_model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:5000])  # truncated
+        with pytest.raises(openai.InternalServerError, match="the file is truncated"):
+            complete(server, "carroll")
+        shutil.rmtree(folder / "doyle")  # vanished
+        with pytest.raises(openai.NotFoundError, match="doyle"):
+            complete(server, "doyle")
+        assert complete(server, "wells") == expected["wells", "It was"]
+        assert complete(server, "austen") == good  # wells is out of every memory
+        other = folder / "wodehouse"
+        for file in other.iterdir():
+            shutil.copy(file, folder / "wells" / file.name)  # changed
+        with pytest.raises(openai.BadRequestError, match="has changed"):
+            complete(server, "wells")
+        server.client(ADMIN_KEY).post("/load_lora_adapter", cast_to=object,
+                                      body={"lora_name": "wells", "lora_path": "wells", "load_inplace": True})
+        assert complete(server, "wells") == expected["wodehouse", "It was"]
+        assert complete(server, "austen") == good
+        assert server.metric("graft_adapter_events_total") > 0 and server.alive()
+
+
+def test_an_adapter_too_large_for_the_pool_is_refused_with_the_reason(expected):
+    config = json.loads((DEMO / "base" / "config.json").read_text())
+    head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    page_bytes = config["num_hidden_layers"] * 2 * config["num_key_value_heads"] * 16 * head_dim * 4
+    # Room for a context and a half, which lovecraft's rank 64 is more than.
+    gib = 1.5 * 8 * page_bytes / 2**30
+    with Server("--dtype", "fp32", "--pool-gib", f"{gib:.6f}", "--context-tokens-max", "128",
+                "--read-at-start-gib", "0") as server:
+        with pytest.raises(openai.BadRequestError, match="pages, the pool has"):
+            complete(server, "lovecraft")
+        assert complete(server, "base") == expected["base", "It was"]
+
+
+def test_a_restart_knows_what_was_read(tmp_path):
+    args = ["--registry", tmp_path / "registry.db", "--read-at-start-gib", "0"]
+    with Server(*args) as server:
+        complete(server, "austen")
+        first = server.client().models.retrieve("austen")
+        assert len(first.hash) == 64
+    with Server(*args) as server:
+        again = server.client().models.retrieve("austen")
+        assert (again.hash, again.rank, again.bytes) == (first.hash, first.rank, first.bytes)
+        assert server.client().models.retrieve("doyle").hash is None
+        assert server.metric("graft_adapter_events_total") == 0
