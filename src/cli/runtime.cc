@@ -322,7 +322,7 @@ Status Runtime::LoadAdapters() {
   if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
   std::vector<std::string> keys;
   for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
-  return engine_->PinAdapters(keys);
+  return engine_->PinAdapters(keys).WithContext("--cold-start cached");
 }
 
 Status Runtime::ReadPins() {

@@ -50,7 +50,14 @@ std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
     Grow(content).unused = true;
     Forget(content);
   }
-  for (const int32_t content : std::exchange(wanted_, {})) NoteIdle(at(content));
+  // More than once in a step where loads block it: what is wanted in this one stays.
+  std::erase_if(wanted_, [this](int32_t content) {
+    Entry& entry = at(content);
+    if (entry.wanted_at == pool_.time()) return false;
+    entry.in_wanted = false;
+    NoteIdle(entry);
+    return true;
+  });
   return failures;
 }
 
@@ -112,6 +119,11 @@ Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
         "a row of the adapter is longer than a page of the pool; start the server with more "
         "--page-tokens");
   }
+  if (num_pinned_ == slots_) {
+    return FailedPreconditionError("all " + std::to_string(slots_) +
+                                   " places on the device are taken by adapters that stay there; "
+                                   "start the server with more --adapters-max");
+  }
   const int32_t room =
       std::min(pool_.quota(PageUse::kAdapters), pool_.num_pages() - num_pinned_pages_ - 1);
   if (num_pages <= room) return OkStatus();
@@ -129,6 +141,8 @@ void AdapterResidency::Forget(int32_t content) {
     std::erase(fetched_, content);
   }
   if (entry.state == State::kResident) Evict(content);
+  if (entry.pinned) --num_pinned_;
+  if (entry.in_wanted) std::erase(wanted_, content);
   entry = Entry();
   table_.Recycle(content);
 }
@@ -143,13 +157,12 @@ FetchOrder AdapterResidency::OrderOf(int32_t content) const {
 
 AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom* make_room) {
   Entry& entry = Grow(content);
-  const bool is_first = entry.wanted_at != pool_.time();
   entry.wanted_at = pool_.time();
   switch (entry.state) {
     case State::kResident:
       entry.used_at = pool_.time();
       entry.pages.SetReclaimable(false);
-      if (is_first) wanted_.push_back(content);
+      if (!std::exchange(entry.in_wanted, true)) wanted_.push_back(content);
       return Answer::kReady;
     case State::kFetching:
     case State::kCopying:
@@ -212,7 +225,7 @@ Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
         "the adapters do not all fit on the device at once; start the server with a larger pool "
         "(--pool-gib), more --adapters-max, or another --cold-start than cached");
   }
-  at(content).pinned = true;
+  if (!std::exchange(at(content).pinned, true)) ++num_pinned_;
   num_pinned_pages_ = packer_.num_pages();
   return OkStatus();
 }

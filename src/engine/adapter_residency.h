@@ -95,6 +95,7 @@ class AdapterResidency {
   struct Entry {
     State state = State::kAbsent;
     bool pinned = false;
+    bool in_wanted = false;
     bool unused = false;  // the table gave the content up; forgotten once nothing is under way
     AdapterSlot slot = kNoAdapter;
     int32_t num_running = 0;
@@ -127,6 +128,7 @@ class AdapterResidency {
   std::vector<int32_t> wanted_;    // resident contents, in this step
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   int32_t num_fetching_ = 0;
+  int32_t num_pinned_ = 0;
   int32_t num_pinned_pages_ = 0;
   int32_t num_copying_ = 0;
   AdapterStats stats_;

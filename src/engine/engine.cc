@@ -147,7 +147,7 @@ void Engine::Loop() {
       Deliver();
       if (!queue_.WaitForWork()) return;
     }
-    if (RunStep() || scheduler_.empty()) continue;
+    if (RunStep() || scheduler_.empty() || !scheduler_.adapters().is_busy()) continue;
     // Requests wait for adapters alone: their loader rings.
     Deliver();
     if (!queue_.WaitForWork()) return;

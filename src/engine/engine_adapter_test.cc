@@ -102,15 +102,37 @@ TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {
   EXPECT_EQ(Now().adapter_copies, 2 + Now().adapter_evictions + (Now().adapters_resident - 2));
 }
 
+TEST_F(EngineAdapterTest, WhereAllPlacesArePinnedOthersAreRefused) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  ASSERT_TRUE(harness_->engine.PinAdapters({"aa"}).ok());
+  auto other = Submit("bb", 5, 5);
+  harness_->RunAll();
+  other->Collect();
+  EXPECT_THAT(other->last().status.message(), HasSubstr("all 1 places"));
+  Run("aa");
+}
+
 TEST_F(EngineAdapterTest, PinningSaysWhenNotAllFit) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 1;
   Make(limits);
   for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
-  EXPECT_THAT(harness_->engine.PinAdapters({"aa", "bb"}).message(), HasSubstr("do not all fit"));
+  EXPECT_THAT(harness_->engine.PinAdapters({"aa", "bb"}).message(), HasSubstr("all 1 places"));
   harness_->loader.SetFolder("cc", "");
   harness_->AddAdapter("cc");
   EXPECT_THAT(harness_->engine.PinAdapters({"cc"}).message(), HasSubstr("is broken"));
+  limits.adapters_max = 4;
+  limits.num_pages = 7;
+  Make(limits);
+  for (const char* content : {"aa", "bb"}) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 40}});
+    harness_->AddAdapter(content);
+  }
+  EXPECT_THAT(harness_->engine.PinAdapters({"aa", "bb"}).message(),
+              HasSubstr("takes 4 pages, the pool has 2"));
 }
 
 TEST_F(EngineAdapterTest, EvictsTheIdleAdapterThatWasUsedLeastRecently) {

@@ -1,0 +1,191 @@
+// The scheduler's waiting line: whose adapter is there, who may run ahead of whom, and for how
+// long.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "engine/scheduler.h"
+
+namespace graft {
+namespace {
+
+// Requests in line that are looked at for what can run ahead, and distinct adapters that are loaded
+// before their requests' turn has come.
+constexpr size_t kWaitingLookedAt = 1024;
+constexpr int32_t kPrefetchesMax = 16;
+
+}  // namespace
+
+void Scheduler::UpdateAdapters() {
+  for (const auto& [content, status] : adapters_.Update()) FailWaiting(content, status);
+}
+
+// Whoever runs on a content has it; whoever waits for it waits in vain.
+void Scheduler::FailWaiting(int32_t content, const Status& status) {
+  for (auto& sequence : waiting_) {
+    if (sequence->adapter.content() != content) continue;
+    sequence->finish_reason = FinishReason::kError;
+    sequence->status = status;
+    failed_.push_back(std::move(sequence));
+  }
+  std::erase(waiting_, nullptr);
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFailed() {
+  return std::exchange(failed_, {});
+}
+
+// What is known of the line so far.
+struct Scheduler::Admission {
+  int32_t rows_left = 0;
+  bool turn_is_over = false;
+  bool has_blocked = false;    // somebody's adapter finds no room
+  int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
+  int32_t pages_kept = 0;      // for older requests whose adapters are on their way
+};
+
+void Scheduler::AdmitWaiting(int32_t rows_left) {
+  const int64_t now_ns = clock_.NowNs();
+  Admission admission = {.rows_left = rows_left};
+  admission.turn_is_over = turn_begin_ns_ >= 0 && now_ns - turn_begin_ns_ >= options_.turn_ns;
+  for (size_t idx = 0; idx < std::min(waiting_.size(), kWaitingLookedAt);) {
+    const Next next = ConsiderWaiting(idx, admission);
+    if (next == Next::kStop) break;
+    if (next == Next::kPassed) ++idx;
+  }
+  if (!admission.has_blocked) {
+    turn_begin_ns_ = -1;
+  } else if (turn_begin_ns_ < 0 || admission.turn_is_over) {
+    turn_begin_ns_ = now_ns;
+  }
+  if (admission.turn_is_over) ++stats_.turns;
+}
+
+Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
+  Sequence& next = *waiting_[idx];
+  const bool can_run = admission.rows_left > 0 && !free_slots_.empty();
+  if (!can_run && admission.num_prefetches >= kPrefetchesMax) return Next::kStop;
+  if (next.adapter.content() >= 0) {
+    if (!can_run) ++admission.num_prefetches;
+    if (WaitsForAdapter(next, admission)) {
+      if (next.finish_reason != FinishReason::kNone) return Next::kAdmitted;  // failed, and gone
+      return options_.blocking_loads ? Next::kStop : Next::kPassed;
+    }
+    next.prefix_key.adapter_hash = adapters_.HashOf(next.adapter.content());
+  }
+  if (!can_run) return Next::kPassed;
+  // At the turn's end those who found no room go first; others run ahead again in the next step.
+  if (admission.has_blocked && admission.turn_is_over) return Next::kPassed;
+  const Status cut = CutToPool(next);
+  if (!cut.ok()) {
+    next.finish_reason = FinishReason::kError;
+    next.status = cut;
+    failed_.push_back(std::move(waiting_[idx]));
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+    return Next::kAdmitted;
+  }
+  PageList matched;
+  if (options_.prefix_cache && !next.wants_prompt_logprobs()) {
+    // The last token is always computed: its logits are what the step is for.
+    matched = tree_.Match(next.prefix_key, std::span(next.tokens).first(next.tokens.size() - 1));
+  }
+  if (!FitsNow(next, matched, admission.pages_kept)) return Next::kStop;
+  std::unique_ptr<Sequence> sequence = std::move(waiting_[idx]);
+  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+  Start(std::move(sequence), std::move(matched));
+  PlanChunk(next, admission.rows_left);
+  CHECK_GT(next.num_planned, 0) << "admitted without a page";
+  admission.rows_left -= next.num_planned;
+  return Next::kAdmitted;
+}
+
+// Asks for its adapter. Pages are given in the order of the line: behind somebody without room
+// nobody gets any.
+bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
+  using Answer = AdapterResidency::Answer;
+  const int32_t content = sequence.adapter.content();
+  const auto* const make_room = admission.has_blocked ? nullptr : &make_room_;
+  Answer answer = adapters_.Want(content, make_room);
+  if (answer == Answer::kNoRoom && make_room != nullptr && admission.turn_is_over &&
+      TurnHelps(sequence)) {
+    // Who came later makes room, newest first.
+    while (answer == Answer::kNoRoom && !running_.empty() &&
+           running_.back()->order > sequence.order) {
+      PreemptNewest();
+      answer = adapters_.Want(content, make_room);
+    }
+  }
+  while (answer == Answer::kComing && options_.blocking_loads && adapters_.is_busy()) {
+    loader_.WaitForEvent();
+    UpdateAdapters();
+    if (sequence.finish_reason != FinishReason::kNone) return true;
+    answer = adapters_.Want(content, make_room);
+  }
+  if (answer == Answer::kNoRoom) admission.has_blocked = true;
+  if (answer == Answer::kComing) admission.pages_kept += PagesFor(sequence.num_tokens() + 1);
+  return answer != Answer::kReady;
+}
+
+// Whether all who came later could make room together; else none is asked to.
+bool Scheduler::TurnHelps(const Sequence& sequence) const {
+  std::vector<int32_t> contents_of_older;
+  std::vector<int32_t> contents_of_younger;
+  int32_t num_pages = 0;
+  for (const auto& other : running_) {
+    const bool is_younger = other->order > sequence.order;
+    const int32_t content = other->adapter.content();
+    if (is_younger) num_pages += other->pages.size();
+    if (content >= 0) (is_younger ? contents_of_younger : contents_of_older).push_back(content);
+  }
+  int32_t num_slots = 0;
+  std::sort(contents_of_younger.begin(), contents_of_younger.end());
+  contents_of_younger.erase(std::unique(contents_of_younger.begin(), contents_of_younger.end()),
+                            contents_of_younger.end());
+  for (const int32_t content : contents_of_younger) {
+    if (std::count(contents_of_older.begin(), contents_of_older.end(), content) > 0) continue;
+    ++num_slots;
+    num_pages += adapters_.NumPages(content);
+  }
+  return adapters_.CanBePlaced(sequence.adapter.content(), num_slots, num_pages);
+}
+
+// A sequence and its adapter share the pool. What was promised beyond that ends earlier, as at the
+// end of the context.
+Status Scheduler::CutToPool(Sequence& sequence) const {
+  const int32_t beside = adapters_.NumPagesBeside(sequence.adapter.content());
+  const int32_t num_pages = std::min(options_.kv_pages_max, options_.num_pages - beside);
+  const int64_t tokens = int64_t{num_pages} * options_.page_tokens;
+  const int64_t wanted = sequence.num_prompt_tokens + (sequence.output_tokens_max > 0 ? 1 : 0);
+  if (wanted > tokens) {
+    return InvalidArgumentError(
+        "the pool has room for " + std::to_string(std::max<int64_t>(tokens, 0)) +
+        " tokens beside the request's adapter, its prompt has " +
+        std::to_string(sequence.num_prompt_tokens) +
+        "; shorten it, or start the server with a larger pool (--pool-gib)");
+  }
+  sequence.output_tokens_max = static_cast<int32_t>(
+      std::min<int64_t>(sequence.output_tokens_max, tokens - sequence.num_prompt_tokens));
+  return OkStatus();
+}
+
+// Room for all its tokens and one more, after what running prefills will still take and a page of
+// growth for everyone: else it would soon be preempted again, or bounce straight back in the plan
+// that preempted it. Alone it may always start, once no adapter is on its way: then all else can be
+// evicted, at the latest in the next step.
+bool Scheduler::FitsNow(const Sequence& sequence, const PageList& matched,
+                        int32_t pages_kept) const {
+  const int32_t by_pages =
+      pool_.num_free() + pool_.num_cached() + adapters_.packer().num_reclaimable();
+  const int32_t by_quota =
+      pool_.quota(PageUse::kKv) - pool_.num_used(PageUse::kKv) + pool_.num_cached();
+  const int32_t available = std::min(by_pages, by_quota);
+  if (running_.empty() && !adapters_.is_copying()) return available > 0;
+  int32_t promised = pages_kept;
+  for (const auto& other : running_) {
+    promised += 1 + std::max(0, PagesFor(other->num_tokens()) - other->pages.size());
+  }
+  const int32_t wanted = PagesFor(sequence.num_tokens() + 1) - matched.size();
+  return wanted + promised <= available;
+}
+
+}  // namespace graft
