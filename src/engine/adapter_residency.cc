@@ -147,8 +147,10 @@ void AdapterResidency::Forget(int32_t content) {
   table_.Recycle(content);
 }
 
+// Once it was read, a content is what it was then, whether the table has been told or not.
 FetchOrder AdapterResidency::OrderOf(int32_t content) const {
   AdapterSource source = table_.SourceOf(content);
+  if (!at(content).facts.hash.empty()) source.hash = at(content).facts.hash;
   return {.content = content,
           .path = std::move(source.path),
           .hash = std::move(source.hash),

@@ -351,6 +351,27 @@ TEST_F(EngineAdapterTest, AnUnreadFolderIsIdentifiedByItsFirstUse) {
   EXPECT_EQ(harness_->adapters.num_contents(), 1) << "one content under three keys";
 }
 
+// Nobody told the table the hash: the name was unloaded meanwhile. Requests in flight still never
+// meet what the folder holds later.
+TEST_F(EngineAdapterTest, AContentStaysWhatItWasWhenFirstRead) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  harness_->loader.set_on_read({});
+  const std::string key = harness_->AddUnread("folder", "old");
+  harness_->AddAdapter("other");
+  auto first = Submit(key, 5, 4);
+  harness_->RunAll();
+  ExpectAnswered(*first, "old");
+  Run("other");
+  harness_->loader.SetFolder("folder", "new");
+  harness_->loader.ClearHost();
+  auto second = Submit(key, 5, 4);
+  harness_->RunAll();
+  second->Collect();
+  EXPECT_THAT(second->last().status.message(), HasSubstr("has changed"));
+}
+
 TEST_F(EngineAdapterTest, CancelsWhileLoadingLeaveNothingBehind) {
   Make();
   harness_->loader.set_delay(5);
