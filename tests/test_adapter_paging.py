@@ -3,11 +3,12 @@
 import asyncio
 import json
 import shutil
+import subprocess
 
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server
+from conftest import ADMIN_KEY, DEMO, Server, binary
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man", "She looked"]
@@ -126,3 +127,10 @@ def test_a_restart_knows_what_was_read(tmp_path):
         assert (again.hash, again.rank, again.bytes) == (first.hash, first.rank, first.bytes)
         assert server.client().models.retrieve("doyle").hash is None
         assert server.metric("graft_adapter_events_total") == 0
+
+
+def test_generate_reads_an_adapter_when_it_is_asked_for(expected):
+    done = subprocess.run([binary(), "generate", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--dtype",
+                           "fp32", "--adapter", "wells", "--prompt", "It was", "--max-tokens", "12", "--temperature",
+                           "0", "--read-at-start-gib", "0", "--quiet"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected["wells", "It was"].strip()

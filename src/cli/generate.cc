@@ -75,7 +75,7 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
   request.arrival_ns = SteadyClock::Get().NowNs();
   if (!name.empty() && name != model.name) {
     ASSIGN_OR_RETURN(const AdapterInfo info, runtime.catalog().Find(name));
-    request.adapter_hash = info.hash;
+    request.adapter_hash = info.key();
   }
   return runtime.engine().Submit(std::move(request), answer.stream());
 }
