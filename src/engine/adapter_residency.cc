@@ -1,6 +1,7 @@
 #include "engine/adapter_residency.h"
 
 #include <algorithm>
+#include <set>
 
 namespace graft {
 namespace {
@@ -141,9 +142,10 @@ void AdapterResidency::Forget(int32_t content) {
     std::erase(fetched_, content);
   }
   if (entry.state == State::kResident) Evict(content);
-  if (entry.pinned) --num_pinned_;
   if (entry.in_wanted) std::erase(wanted_, content);
+  const bool was_pinned = entry.pinned;
   entry = Entry();
+  if (was_pinned) CountPinned();
   table_.Recycle(content);
 }
 
@@ -227,9 +229,21 @@ Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
         "the adapters do not all fit on the device at once; start the server with a larger pool "
         "(--pool-gib), more --adapters-max, or another --cold-start than cached");
   }
-  if (!std::exchange(at(content).pinned, true)) ++num_pinned_;
-  num_pinned_pages_ = packer_.num_pages();
+  at(content).pinned = true;
+  CountPinned();
   return OkStatus();
+}
+
+// Anew: pages are shared, so that no content's can be added or taken away.
+void AdapterResidency::CountPinned() {
+  num_pinned_ = 0;
+  std::set<int32_t> pages;
+  for (const Entry& entry : entries_) {
+    if (!entry.pinned) continue;
+    ++num_pinned_;
+    for (const PageExtent& extent : entry.pages.extents()) pages.insert(extent.page);
+  }
+  num_pinned_pages_ = static_cast<int32_t>(pages.size());
 }
 
 AdapterSlot AdapterResidency::Use(int32_t content) {

@@ -116,6 +116,7 @@ class AdapterResidency {
   Status BookFetch(Entry& entry, LoadEvent event);
   Status CheckFits(const AdapterFacts& facts) const;
   void Forget(int32_t content);
+  void CountPinned();
 
   PagePool& pool_;
   AdapterTable& table_;
@@ -129,7 +130,7 @@ class AdapterResidency {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   int32_t num_fetching_ = 0;
   int32_t num_pinned_ = 0;
-  int32_t num_pinned_pages_ = 0;
+  int32_t num_pinned_pages_ = 0;  // that pinned adapters lie in
   int32_t num_copying_ = 0;
   AdapterStats stats_;
 };

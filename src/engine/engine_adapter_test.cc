@@ -115,6 +115,24 @@ TEST_F(EngineAdapterTest, WhereAllPlacesArePinnedOthersAreRefused) {
   Run("aa");
 }
 
+TEST_F(EngineAdapterTest, WhatWasPinnedAndUnloadedGivesItsPagesBack) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  Make(limits);
+  harness_->loader.SetRows("aa", {{kRowAlignment, 150}});  // 15 pages
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  ASSERT_TRUE(harness_->engine.PinAdapters({"aa", "bb"}).ok());
+  auto refused = Submit("", 40, 5);
+  harness_->RunAll();
+  refused->Collect();
+  EXPECT_THAT(refused->last().status.message(), HasSubstr("the pool has room for"));
+  harness_->adapters.Retire("aa");
+  auto client = Submit("", 40, 5);
+  harness_->RunAll();
+  ExpectAnswered(*client, "");
+  EXPECT_EQ(Now().pages_adapters, 1) << "the other one stays";
+}
+
 TEST_F(EngineAdapterTest, PinningSaysWhenNotAllFit) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 1;
