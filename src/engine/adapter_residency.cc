@@ -189,18 +189,29 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
   return Answer::kComing;
 }
 
-bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_slots, int32_t num_pages) const {
-  if (free_slots_.empty() && num_slots == 0 && OldestIdle() < 0) return false;
-  const int32_t evictable = packer_.num_reclaimable() + num_pages;
-  const int32_t by_pages = pool_.num_free() + pool_.num_cached() + evictable;
+bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages) const {
+  if (free_slots_.empty() && OldestIdle() < 0) return false;
+  const int32_t evictable = packer_.num_reclaimable();
+  const int32_t by_pages = pool_.num_free() + pool_.num_cached() + num_kv_pages + evictable;
   const int32_t by_quota =
       pool_.quota(PageUse::kAdapters) - pool_.num_used(PageUse::kAdapters) + evictable;
   return packer_.NumPages(at(content).facts.rows) <= std::min(by_pages, by_quota);
 }
 
+bool AdapterResidency::CouldBePlaced(int32_t content, std::span<const int32_t> unused,
+                                     int32_t num_kv_pages) {
+  // Tried out, since pages are shared: one is had only if all whose rows lie in it give it up.
+  for (const int32_t other : unused) --at(other).num_running;
+  for (const int32_t other : unused) NoteIdle(at(other));
+  const bool could = CanBePlaced(content, num_kv_pages);
+  for (const int32_t other : unused) ++at(other).num_running;
+  for (const int32_t other : unused) NoteIdle(at(other));
+  return could;
+}
+
 AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom& make_room) {
   // Nothing is thrown out in vain.
-  if (!CanBePlaced(content, 0, 0)) return Answer::kNoRoom;
+  if (!CanBePlaced(content, 0)) return Answer::kNoRoom;
   if (free_slots_.empty()) Evict(OldestIdle());
   Entry& entry = at(content);
   std::optional<PackedRows> pages;

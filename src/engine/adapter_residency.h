@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <queue>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,12 +73,9 @@ class AdapterResidency {
   // Pages that adapters may hold while a sequence of this content (-1: of the base model) runs
   // alone; the rest is its own.
   int32_t NumPagesBeside(int32_t content) const;
-  // Pages that a content on the device lies in.
-  int32_t NumPages(int32_t content) const {
-    return static_cast<int32_t>(at(content).pages.extents().size());
-  }
-  // Whether a fetched content would find room if so many more slots and pages were given up.
-  bool CanBePlaced(int32_t content, int32_t num_slots, int32_t num_pages) const;
+  // Whether a fetched content would find room if sequences that run gave up so many pages of KV,
+  // and contents: `unused` has one for each of them.
+  bool CouldBePlaced(int32_t content, std::span<const int32_t> unused, int32_t num_kv_pages);
   bool is_copying() const { return num_copying_ > 0; }
   // Something is under way that an event will end.
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
@@ -110,6 +108,7 @@ class AdapterResidency {
   Entry& Grow(int32_t content);
   FetchOrder OrderOf(int32_t content) const;
   void NoteIdle(Entry& entry);
+  bool CanBePlaced(int32_t content, int32_t num_kv_pages) const;
   Answer Place(int32_t content, const MakeRoom& make_room);
   Status Book(LoadEvent event);
   void DropUnwanted();

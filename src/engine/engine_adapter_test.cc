@@ -407,6 +407,30 @@ TEST_F(EngineAdapterTest, CancelsWhileLoadingLeaveNothingBehind) {
   EXPECT_EQ(client->last().finish_reason, FinishReason::kCancelled);
 }
 
+// The page of the prefix that the younger two share is one, not two.
+TEST_F(EngineAdapterTest, NobodyIsPreemptedInVain) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 14;
+  limits.sequences_max = 2;
+  limits.page_tokens = 16;
+  limits.step_tokens_max = 64;
+  Make(limits);
+  harness_->loader.SetRows("aa", {{kRowAlignment, 50}});
+  harness_->loader.SetRows("bb", {{kRowAlignment, 100}});
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  harness_->loader.set_delay(2);
+  auto first = Submit("aa", 5, 3);
+  auto second = Submit("bb", 5, 3);
+  auto younger = Submit("", 17, 15);
+  harness_->Step();
+  auto youngest = Submit("", 17, 15);
+  harness_->RunAll();
+  ExpectAnswered(*first, "aa");
+  ExpectAnswered(*second, "bb");
+  for (const auto& client : {&younger, &youngest}) ExpectAnswered(**client, "");
+  EXPECT_EQ(Now().preemptions, 0);
+}
+
 TEST_F(EngineAdapterTest, WaitingRequestsAreLoadedForAhead) {
   ExecutorLimits limits = TestLimits();
   limits.sequences_max = 1;

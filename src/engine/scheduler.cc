@@ -88,6 +88,7 @@ Status Scheduler::PinAdapter(int32_t content) { return adapters_.Pin(content, ma
 const StepPlan& Scheduler::Plan() {
   CHECK(finished_.empty()) << "TakeFinished comes between Commit and Plan";
   for (const auto& sequence : running_) sequence->num_planned = 0;
+  preemptions_before_ = stats_.preemptions;
   pool_.Tick();
   UpdateAdapters();
   int32_t rows_left = options_.step_tokens_max;
@@ -208,8 +209,9 @@ void Scheduler::BuildPlan() {
   for (const auto& sequence : running_) {
     if (sequence->num_planned > 0) planned_.push_back(sequence.get());
   }
-  // Who just failed may have kept the next one's pages for this step.
-  CHECK(!planned_.empty() || empty() || adapters_.is_busy() || !failed_.empty())
+  // Who just failed, or was preempted, may have kept the next one's pages or slot for this step.
+  CHECK(!planned_.empty() || empty() || adapters_.is_busy() || !failed_.empty() ||
+        stats_.preemptions > preemptions_before_)
       << "nobody can run and no adapter is on its way, yet requests wait";
   if (planned_.empty()) return;  // nobody runs this plan: ended slots wait for the next
   // Base rows (-1) come first; within an adapter, the order of arrival.

@@ -107,7 +107,7 @@ class Scheduler {
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
   Next ConsiderWaiting(size_t idx, Admission& admission);
   bool WaitsForAdapter(Sequence& sequence, Admission& admission);
-  bool TurnHelps(const Sequence& sequence) const;
+  bool TurnHelps(const Sequence& sequence);
   Status CutToPool(Sequence& sequence) const;
   bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;
   void Start(std::unique_ptr<Sequence> sequence, PageList matched);
@@ -144,7 +144,8 @@ class Scheduler {
   int64_t turn_begin_ns_ = -1;  // -1: everybody who waits for an adapter has room for it
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
-  StepPlan plan_;  // reused, so that a step allocates nothing once warm
+  int64_t preemptions_before_ = 0;  // this plan
+  StepPlan plan_;                   // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
   SchedulerStats stats_;

@@ -2,6 +2,7 @@
 // long.
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/scheduler.h"
@@ -127,26 +128,20 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
 }
 
 // Whether all who came later could make room together; else none is asked to.
-bool Scheduler::TurnHelps(const Sequence& sequence) const {
-  std::vector<int32_t> contents_of_older;
-  std::vector<int32_t> contents_of_younger;
-  int32_t num_pages = 0;
+bool Scheduler::TurnHelps(const Sequence& sequence) {
+  std::vector<int32_t> contents;
+  std::unordered_map<int32_t, int32_t> references;  // of theirs, by page
   for (const auto& other : running_) {
-    const bool is_younger = other->order > sequence.order;
-    const int32_t content = other->adapter.content();
-    if (is_younger) num_pages += other->pages.size();
-    if (content >= 0) (is_younger ? contents_of_younger : contents_of_older).push_back(content);
+    if (other->order < sequence.order) continue;
+    if (other->adapter.content() >= 0) contents.push_back(other->adapter.content());
+    for (int32_t i = 0; i < other->pages.size(); ++i) ++references[other->pages.page(i)];
   }
-  int32_t num_slots = 0;
-  std::sort(contents_of_younger.begin(), contents_of_younger.end());
-  contents_of_younger.erase(std::unique(contents_of_younger.begin(), contents_of_younger.end()),
-                            contents_of_younger.end());
-  for (const int32_t content : contents_of_younger) {
-    if (std::count(contents_of_older.begin(), contents_of_older.end(), content) > 0) continue;
-    ++num_slots;
-    num_pages += adapters_.NumPages(content);
-  }
-  return adapters_.CanBePlaced(sequence.adapter.content(), num_slots, num_pages);
+  // What older ones share with them stays.
+  const auto num_pages = std::count_if(references.begin(), references.end(), [&](const auto& page) {
+    return page.second == pool_.references(page.first);
+  });
+  return adapters_.CouldBePlaced(sequence.adapter.content(), contents,
+                                 static_cast<int32_t>(num_pages));
 }
 
 // A sequence and its adapter share the pool. What was promised beyond that ends earlier, as at the
