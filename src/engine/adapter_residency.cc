@@ -180,12 +180,11 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
     return Place(content, *make_room);
   }
   if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) DropUnwanted();
-  if (static_cast<size_t>(num_fetching_) + fetched_.size() < kFetchesMax) {
-    entry.state = State::kFetching;
-    ++num_fetching_;
-    ++stats_.fetches;
-    loader_.Fetch(OrderOf(content));
-  }
+  if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) return Answer::kQueued;
+  entry.state = State::kFetching;
+  ++num_fetching_;
+  ++stats_.fetches;
+  loader_.Fetch(OrderOf(content));
   return Answer::kComing;
 }
 
@@ -231,7 +230,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
 
 Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
   Answer answer;
-  while ((answer = Want(content, &make_room)) == Answer::kComing) {
+  while ((answer = Want(content, &make_room)) == Answer::kComing || answer == Answer::kQueued) {
     loader_.WaitForEvent();
     for (LoadEvent& event : loader_.TakeEvents()) RETURN_IF_ERROR(Book(std::move(event)));
   }

@@ -46,7 +46,8 @@ class AdapterResidency {
 
   enum class Answer : uint8_t {
     kReady,   // resident
-    kComing,  // on its way
+    kComing,  // being fetched or copied
+    kQueued,  // nothing was begun for it: as many as may be are being fetched for others
     kNoRoom,  // slots or pages are in use by others
   };
   // A request that waits wants this content: begins what can be begun to make it resident. What is

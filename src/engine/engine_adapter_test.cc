@@ -431,6 +431,25 @@ TEST_F(EngineAdapterTest, NobodyIsPreemptedInVain) {
   EXPECT_EQ(Now().preemptions, 0);
 }
 
+TEST_F(EngineAdapterTest, WhatIsNotBegunHoldsNobodyUp) {
+  Make();
+  harness_->loader.set_delay(20);
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  std::vector<std::unique_ptr<TestClient>> cold;
+  for (int i = 0; i < 30; ++i) {
+    const std::string content = "a" + std::to_string(i);
+    harness_->AddAdapter(content);
+    cold.push_back(Submit(content, 9, 3));
+  }
+  auto base = Submit("", 5, 5);
+  harness_->Step();
+  EXPECT_EQ(Now().requests_running, 2) << "pages are kept for the four that are being fetched";
+  harness_->RunAll();
+  ExpectAnswered(*base, "");
+  ExpectAnswered(*cold.back(), "a29");
+}
+
 TEST_F(EngineAdapterTest, WaitingRequestsAreLoadedForAhead) {
   ExecutorLimits limits = TestLimits();
   limits.sequences_max = 1;

@@ -116,7 +116,8 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
       answer = adapters_.Want(content, make_room);
     }
   }
-  while (answer == Answer::kComing && options_.blocking_loads && adapters_.is_busy()) {
+  while ((answer == Answer::kComing || answer == Answer::kQueued) && options_.blocking_loads &&
+         adapters_.is_busy()) {
     loader_.WaitForEvent();
     UpdateAdapters();
     if (sequence.finish_reason != FinishReason::kNone) return true;
