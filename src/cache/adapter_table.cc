@@ -115,6 +115,19 @@ bool AdapterTable::Contains(const std::string& key) const {
   return content_of_key_.count(key) != 0;
 }
 
+bool AdapterTable::SetPath(const std::string& key, const std::string& path) {
+  std::lock_guard lock(mutex_);
+  const auto it = content_of_key_.find(key);
+  if (it == content_of_key_.end()) return false;
+  contents_[static_cast<size_t>(it->second)].source.path = path;
+  return true;
+}
+
+void AdapterTable::SetWaker(std::function<void()> waker) {
+  std::lock_guard lock(mutex_);
+  waker_ = std::move(waker);
+}
+
 AdapterSource AdapterTable::SourceOf(int32_t content) const {
   std::lock_guard lock(mutex_);
   return contents_.at(static_cast<size_t>(content)).source;
@@ -142,6 +155,7 @@ void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {
   if (holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   std::lock_guard lock(mutex_);
   unused_.push_back(content);
+  if (waker_) waker_();
 }
 
 }  // namespace graft

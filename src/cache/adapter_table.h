@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -67,6 +68,12 @@ class AdapterTable {
   // No new leases from now on; an unknown key is ignored.
   void Retire(const std::string& key);
   bool Contains(const std::string& key) const;
+  // The content is read from this folder from now on, which holds the same. False if the key is not
+  // published.
+  bool SetPath(const std::string& key, const std::string& path);
+  // Called, on any thread, whenever TakeUnused has something new; it must not call the table.
+  // When this returns, the waker before is not running and is never called again.
+  void SetWaker(std::function<void()> waker);
 
   AdapterSource SourceOf(int32_t content) const;
   // Contents that nobody holds any more. Their ids are given out again once recycled.
@@ -92,6 +99,7 @@ class AdapterTable {
   std::unordered_map<std::string, int32_t> content_of_key_;
   std::vector<int32_t> free_;
   std::vector<int32_t> unused_;  // held by nobody, not yet taken
+  std::function<void()> waker_;
 };
 
 }  // namespace graft

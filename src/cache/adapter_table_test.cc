@@ -56,6 +56,34 @@ TEST(AdapterTableTest, ARetiredContentLivesUntilItsLastLease) {
   EXPECT_EQ(table.Acquire("bb")->content(), content);
 }
 
+TEST(AdapterTableTest, AnUnusedContentRings) {
+  AdapterTable table(2);
+  int rings = 0;
+  table.SetWaker([&rings] { ++rings; });
+  ASSERT_TRUE(table.Publish(Source("aa")).ok());
+  ASSERT_TRUE(table.Publish(Source("bb")).ok());
+  AdapterLease lease = *table.Acquire("aa");
+  table.Retire("aa");
+  EXPECT_EQ(rings, 0) << "still in use";
+  lease.Release();
+  EXPECT_EQ(rings, 1);
+  table.SetWaker({});
+  table.Retire("bb");
+  EXPECT_EQ(rings, 1);
+  EXPECT_EQ(table.TakeUnused().size(), 2u);
+}
+
+TEST(AdapterTableTest, APathIsReplacedUnderAnyKey) {
+  AdapterTable table(1);
+  ASSERT_TRUE(table.Publish(Source("unread")).ok());
+  table.Identify("unread", "hash");
+  const AdapterLease lease = *table.Acquire("unread");
+  EXPECT_TRUE(table.SetPath("hash", "/elsewhere"));
+  EXPECT_EQ(table.SourceOf(lease.content()).path, "/elsewhere");
+  EXPECT_EQ(table.SourceOf(lease.content()).hash, "hash");
+  EXPECT_FALSE(table.SetPath("unknown", "/nowhere"));
+}
+
 TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
   AdapterTable table(3);
   ASSERT_TRUE(table.Publish(Source("unread a")).ok());

@@ -66,10 +66,15 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       queue_(options.requests_max),
       scheduler_(SchedulerOptionsOf(executor.limits(), options), adapters, loader, clock) {
   loader.SetWaker([this] { queue_.Wake(); });
+  // What nobody holds any more is given back at once, not with the next request.
+  adapters_.SetWaker([this] { queue_.Wake(); });
   metrics_.RecordState(scheduler_);
 }
 
-Engine::~Engine() { Stop(); }
+Engine::~Engine() {
+  Stop();
+  adapters_.SetWaker({});
+}
 
 Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   CHECK(stream != nullptr);

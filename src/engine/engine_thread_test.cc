@@ -210,5 +210,21 @@ TEST(EngineThreadTest, AnIdleEngineSleeps) {
   EXPECT_EQ(threaded.engine.Snapshot().steps, 5);
 }
 
+TEST(EngineThreadTest, AnIdleEngineForgetsWhatIsUnloaded) {
+  ThreadedEngine threaded;
+  threaded.engine.Start();
+  for (int i = 0; i < 3; ++i) {
+    auto stream = std::make_shared<TokenStream>();
+    ASSERT_TRUE(threaded.engine.Submit(threaded.MakeRequest(5, 5), stream).ok());
+    ReadAll(*stream);
+  }
+  ASSERT_EQ(threaded.adapters.num_contents(), 2);
+  threaded.adapters.Retire("c0");
+  for (int i = 0; i < 1000 && threaded.adapters.num_contents() > 1; ++i) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(threaded.adapters.num_contents(), 1);
+}
+
 }  // namespace
 }  // namespace graft
