@@ -77,21 +77,15 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
                                                      const std::string& path, bool replace,
                                                      bool remember) {
   RETURN_IF_ERROR(CheckName(name));
-  if (adapters_dir_.empty()) {
-    return FailedPreconditionError(
-        "this server has no adapters folder to load from; start it with --adapters DIR");
-  }
-  ASSIGN_OR_RETURN(const std::string inside, ResolveInside(adapters_dir_, path));
+  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(path));
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
-  std::string old_key;
-  if (const Result<AdapterInfo> old = Find(name); old.ok()) {
-    if (old->hash == hash) return *old;
-    if (!replace && !(old->hash.empty() && old->path == inside)) {
-      return AlreadyExistsError("'" + name + "' is loaded with other content (" +
-                                old->hash.substr(0, kHashDigitsShown) +
-                                "); unload it first, or ask for it to be replaced");
-    }
-    old_key = old->key();
+  const Result<AdapterInfo> old = Find(name);
+  const bool is_same = old.ok() && old->hash == hash;
+  if (is_same && old->path == inside && table_.SetPath(hash, inside)) return *old;
+  if (old.ok() && !is_same && !replace && !(old->hash.empty() && old->path == inside)) {
+    return AlreadyExistsError("'" + name + "' is loaded with other content (" +
+                              old->hash.substr(0, kHashDigitsShown) +
+                              "); unload it first, or ask for it to be replaced");
   }
   ASSIGN_OR_RETURN(AdapterInfo info, MakeServable(inside, hash));
   info.name = name;
@@ -99,13 +93,21 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
   if (remember) {
     const Status remembered = Remember(info);
     if (!remembered.ok()) {
+      std::unique_lock lock(names_mutex_);
       RetireIfNameless(hash);
       return remembered;
     }
   }
   SetName(info);
-  if (!old_key.empty()) RetireIfNameless(old_key);
   return info;
+}
+
+Result<std::string> EngineAdapterCatalog::ResolveFolder(const std::string& path) const {
+  if (adapters_dir_.empty()) {
+    return FailedPreconditionError(
+        "this server has no adapters folder to load from; start it with --adapters DIR");
+  }
+  return ResolveInside(adapters_dir_, path);
 }
 
 Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
@@ -113,7 +115,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   {
     std::shared_lock lock(names_mutex_);
     const auto names = names_of_key_.find(hash);
-    if (names != names_of_key_.end() && table_.Contains(hash)) {
+    if (names != names_of_key_.end() && table_.SetPath(hash, path)) {
       AdapterInfo info = names_.at(*names->second.begin());
       info.path = path;
       return info;
@@ -124,8 +126,12 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   if (facts.hash != hash) {
     return FailedPreconditionError(path + " changed while it was read; load it again");
   }
-  if (!table_.Contains(hash)) {
-    RETURN_IF_ERROR(table_.Publish({.path = path, .hash = hash, .key = hash}));
+  const Status published = table_.Publish({.path = path, .hash = hash, .key = hash});
+  // A request's fetch may have read the same content first.
+  if (published.code() == StatusCode::kAlreadyExists) {
+    table_.SetPath(hash, path);
+  } else {
+    RETURN_IF_ERROR(published);
   }
   RememberFolder(path, stamp, facts);
   AdapterInfo info;
@@ -139,18 +145,40 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
 
 void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
   std::unique_lock lock(names_mutex_);
-  if (const auto old = names_.find(info.name); old != names_.end()) {
-    names_of_key_[old->second.key()].erase(info.name);
-  }
-  names_[info.name] = info;
+  const auto [it, is_new] = names_.try_emplace(info.name);
+  const AdapterInfo old = std::exchange(it->second, info);
   names_of_key_[info.key()].insert(info.name);
+  if (is_new || old.key() == info.key()) return;
+  DetachName(info.name, old.key(), old.path);
 }
 
 void EngineAdapterCatalog::EraseName(const std::string& name) {
   std::unique_lock lock(names_mutex_);
   const auto it = names_.find(name);
-  names_of_key_[it->second.key()].erase(name);
+  // As it is now: it may have been read since whoever unloads it looked.
+  const AdapterInfo old = std::move(it->second);
   names_.erase(it);
+  DetachName(name, old.key(), old.path);
+}
+
+void EngineAdapterCatalog::DetachName(const std::string& name, const std::string& key,
+                                      const std::string& path) {
+  std::set<std::string>& others = names_of_key_[key];
+  others.erase(name);
+  const Result<AdapterLease> lease = table_.Acquire(key);
+  if (!others.empty() && lease.ok() && table_.SourceOf(lease->content()).path == path) {
+    table_.SetPath(key, names_.at(*others.begin()).path);
+  }
+  RetireIfNameless(key);
+}
+
+void EngineAdapterCatalog::RetireIfNameless(const std::string& key) {
+  const auto names = names_of_key_.find(key);
+  if (names != names_of_key_.end()) {
+    if (!names->second.empty()) return;
+    names_of_key_.erase(names);
+  }
+  table_.Retire(key);
 }
 
 void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& facts) {
@@ -206,24 +234,12 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
 
 Status EngineAdapterCatalog::Unload(const std::string& name) {
   std::lock_guard load_lock(load_mutex_);
-  ASSIGN_OR_RETURN(const AdapterInfo info, Find(name));
+  RETURN_IF_ERROR(Find(name).status());
   const Status forgotten = registry_.Remove(name);
   // Adapters of the folder were never remembered.
   if (!forgotten.ok() && forgotten.code() != StatusCode::kNotFound) return forgotten;
   EraseName(name);
-  RetireIfNameless(info.key());
   return OkStatus();
-}
-
-void EngineAdapterCatalog::RetireIfNameless(const std::string& key) {
-  // Exclusively: OnRead must not give the content another key in between.
-  std::unique_lock lock(names_mutex_);
-  const auto names = names_of_key_.find(key);
-  if (names != names_of_key_.end()) {
-    if (!names->second.empty()) return;
-    names_of_key_.erase(names);
-  }
-  table_.Retire(key);
 }
 
 Status EngineAdapterCatalog::CheckName(const std::string& name) const {
@@ -282,22 +298,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
   for (RegistryFolder& folder : folders) recalled_[folder.path] = std::move(folder);
   StartReport report;
   for (const RegistryEntry& entry : entries) {
-    const RegistryFolder* known = Recall(entry.path, StampOf(entry.path));
-    Status status = OkStatus();
-    if (known != nullptr && known->hash == entry.hash) {
-      status = ListKnown(entry.name, *known);
-    } else {
-      const Result<std::string> hash = backend_.Hash(entry.path);
-      status = hash.status();
-      if (hash.ok() && *hash != entry.hash) {
-        status = FailedPreconditionError("its content is not what was loaded under this name (" +
-                                         entry.hash.substr(0, kHashDigitsShown) +
-                                         "); load it again to serve the new content");
-      }
-      if (status.ok()) {
-        status = LoadLocked(entry.name, entry.path, /*replace=*/false, /*remember=*/false).status();
-      }
-    }
+    const Status status = RestoreEntry(entry);
     if (status.ok()) {
       ++report.num_loaded;
     } else {
@@ -306,6 +307,21 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
     }
   }
   return report;
+}
+
+// The server may have another adapters folder or base model than when it was remembered.
+Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
+  RETURN_IF_ERROR(CheckName(entry.name));
+  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(entry.path));
+  const RegistryFolder* known = Recall(inside, StampOf(inside));
+  if (known != nullptr && known->hash == entry.hash) return ListKnown(entry.name, *known);
+  ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
+  if (hash != entry.hash) {
+    return FailedPreconditionError("its content is not what was loaded under this name (" +
+                                   entry.hash.substr(0, kHashDigitsShown) +
+                                   "); load it again to serve the new content");
+  }
+  return LoadLocked(entry.name, inside, /*replace=*/false, /*remember=*/false).status();
 }
 
 // Those whose names are free.
@@ -318,7 +334,8 @@ Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFold
     Folder folder;
     folder.name = entry.path().filename().string();
     folder.path = entry.path().string();
-    if (entry.is_symlink()) {
+    std::error_code unknown;  // one that vanished meanwhile is no link; its stamp says so
+    if (entry.is_symlink(unknown)) {
       const Result<std::string> inside = ResolveInside(root, folder.path);
       if (!inside.ok()) continue;  // out of the jail
       folder.path = *inside;

@@ -65,6 +65,8 @@ class EngineAdapterCatalog : public AdapterCatalog {
                                  bool remember);
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
+  // `path` with its links resolved, if adapters may be loaded from there.
+  Result<std::string> ResolveFolder(const std::string& path) const;
   Result<std::vector<Folder>> FindFolders() const;
   Status ListUnread(const Folder& folder);
   // What the registry knows of a folder that has not been written since; null if nothing.
@@ -72,9 +74,16 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Status ListKnown(const std::string& name, const RegistryFolder& folder);
   void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
-  void SetName(const AdapterInfo& info);  // takes names_mutex_
+  Status RestoreEntry(const RegistryEntry& entry);
+  // These take names_mutex_, and let go of what the name led to before.
+  void SetName(const AdapterInfo& info);
   void EraseName(const std::string& name);
-  // No name leads to `key` any more: requests in flight finish, then its content is forgotten.
+  // These want names_mutex_ held exclusively: OnRead must not give a content another key between a
+  // look at the names and what follows from it.
+  // `name` leads to `key` no more. Its content is retired with its last name, and no longer read
+  // from the folder of a name that is gone.
+  void DetachName(const std::string& name, const std::string& key, const std::string& path);
+  // Without a name, requests in flight finish, then the content is forgotten.
   void RetireIfNameless(const std::string& key);
   Status CheckName(const std::string& name) const;
 
