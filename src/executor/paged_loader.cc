@@ -170,6 +170,9 @@ Status PagedLoader::CopyToPages(const CopyOrder& order) {
   if (!held) {
     ASSIGN_OR_RETURN(held, backend_.Fetch(order.source.path, order.source.hash));
   }
+  // Else it would run into pages of others.
+  const PageExtent& last = order.extents.back();
+  CHECK_EQ(last.source_begin + last.bytes, held->facts.bytes) << order.source.path;
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   for (const HostAdapter::Stretch& stretch : held->stretches) CopyStretch(stretch, order.extents);
   std::vector<LoraMatrix> matrices = MakeTables(*held, order.extents);
