@@ -140,12 +140,13 @@ bool HostStore::EvictCheapest(int32_t priority_max) {
 }
 
 char* HostStore::PageData(int32_t page) {
+  const int32_t first = page / kSlabPages * kSlabPages;
   PinnedBuffer& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
   if (slab.bytes() == 0) {
     UseDevice(device_);  // else locking would wake the first GPU
-    slab = PinnedBuffer(kSlabPages * kPageBytes);
+    slab = PinnedBuffer(std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes);
   }
-  return slab.as<char>() + (page % kSlabPages) * kPageBytes;
+  return slab.as<char>() + (page - first) * kPageBytes;
 }
 
 HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
@@ -162,6 +163,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
     } while (!pages.has_value() && EvictCheapest(PriorityOf(hash)));
   }
   if (!pages.has_value()) {
+    Account();  // of what was evicted in vain
     Held held;
     held.own_weights_ = std::make_unique<LoraWeights>(std::move(weights));
     held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
@@ -194,6 +196,13 @@ void HostStore::Account() {
 int64_t HostStore::bytes() const {
   const std::lock_guard lock(mutex_);
   return packer_.bytes_held();
+}
+
+int64_t HostStore::slab_bytes() {
+  const std::lock_guard lock(fill_mutex_);
+  int64_t bytes = 0;
+  for (const PinnedBuffer& slab : slabs_) bytes += slab.bytes();
+  return bytes;
 }
 
 int32_t HostStore::num_adapters() const {

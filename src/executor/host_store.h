@@ -66,6 +66,8 @@ class HostStore {
 
   // Bytes of the pages held, holes included.
   int64_t bytes() const;
+  // Bytes of memory that were taken so far, for pages in use and to come.
+  int64_t slab_bytes();
   int32_t num_adapters() const;
   // For tests.
   Status CheckIntegrity() const;

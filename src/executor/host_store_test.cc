@@ -106,6 +106,21 @@ TEST_F(HostStoreTest, WhatFindsNoRoomBelongsToItsHolder) {
   EXPECT_EQ(none.num_adapters(), 0);
 }
 
+TEST_F(HostStoreTest, TakesNoMoreMemoryThanItsLimit) {
+  Put("a");
+  EXPECT_EQ(store_.slab_bytes(), int64_t{3} << 20);
+}
+
+TEST_F(HostStoreTest, MetricsTellWhatWasEvictedInVain) {
+  prometheus::Gauge& adapters = metrics_.Gauge("graft_host_adapters", "");
+  const HostStore::Held held = Put("held", 64);
+  Put("other", 16);
+  EXPECT_EQ(adapters.Value(), 2);
+  Put("too large beside it", 96);
+  EXPECT_FALSE(store_.Has("other"));
+  EXPECT_EQ(adapters.Value(), 1);
+}
+
 TEST_F(HostStoreTest, ThreadsPutFindAndLetGo) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
