@@ -310,7 +310,11 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
 }
 
 Status Runtime::LoadAdapters() {
-  if (options_.adapters.empty()) return OkStatus();
+  if (options_.adapters.empty()) {
+    if (options_.pins.empty()) return OkStatus();
+    return InvalidArgumentError("--pin " + options_.pins.front() +
+                                ": there are no adapters; name their folder with --adapters DIR");
+  }
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto restored, catalog_->RestoreFromRegistry());
   ASSIGN_OR_RETURN(const auto found, catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)));
@@ -330,6 +334,11 @@ Status Runtime::ReadPins() {
     ASSIGN_OR_RETURN(const AdapterInfo info, catalog_->Find(name));
     ASSIGN_OR_RETURN(const AdapterFacts facts, backend_->Read(info.path));
     if (info.hash.empty()) catalog_->OnRead(info.unread_key, facts);
+    if (!host_store_->Has(facts.hash)) {
+      return ResourceExhaustedError("--pin " + name + ": its " + std::to_string(facts.bytes) +
+                                    " bytes find no room in the host's memory beside the other " +
+                                    "adapters that stay; start with more --host-gib");
+    }
     host_store_->SetPriority(facts.hash, HostStore::kPinned);
   }
   return OkStatus();
