@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace graft {
 
 GenerationSession::GenerationSession(const ServerContext& context, GenerationPlan plan)
@@ -10,6 +12,7 @@ GenerationSession::GenerationSession(const ServerContext& context, GenerationPla
       is_stream_(plan.stream),
       include_usage_(plan.head.include_usage),
       choices_per_prompt_(plan.n),
+      model_(plan.head.model),
       requests_(std::move(plan.requests)),
       writer_(context.tokenizer, std::move(plan.head)) {
   choices_.reserve(requests_.size());
@@ -46,8 +49,11 @@ std::optional<ApiError> GenerationSession::Submit(std::atomic<RequestId>* next_i
     stream->SetReadyCallback({});
     CancelAll();
     // The one thing of a checked request that can be missing is its adapter, unloaded meanwhile.
-    error_ = ErrorFromStatus(status, status.code() == StatusCode::kNotFound ? "model" : "");
-    if (status.code() == StatusCode::kNotFound) error_->code = "model_not_found";
+    error_ = DescribeFailure(status);
+    if (status.code() == StatusCode::kNotFound) {
+      error_->param = "model";
+      error_->code = "model_not_found";
+    }
     return error_;
   }
   requests_.clear();
@@ -68,11 +74,22 @@ void GenerationSession::PollChoice(RunningChoice& running) {
   if (running.choice.wants_cancel()) Cancel(running);
   if (error_.has_value()) return;
   if (running.choice.finish() == FinishReason::kError) {
-    error_ = ErrorFromStatus(running.choice.status());
+    error_ = DescribeFailure(running.choice.status());
   } else if (running.choice.finish() == FinishReason::kCancelled) {
     error_ = ErrorFromStatus(UnavailableError("The server cancelled the request."));
   }
   if (error_.has_value()) CancelAll();
+}
+
+ApiError GenerationSession::DescribeFailure(const Status& status) const {
+  ApiError error = ErrorFromStatus(status);
+  const Result<AdapterInfo> adapter = context_.catalog.Find(model_);
+  const std::string path = adapter.ok() ? adapter->path : "";
+  std::string reason = HidePath(error.message, path);
+  if (reason == error.message) return error;
+  LOG_WARN("a request for adapter '{}' failed: {}", model_, status.message());
+  error.message = "adapter '" + model_ + "': " + reason;
+  return error;
 }
 
 void GenerationSession::Cancel(RunningChoice& running) {

@@ -58,6 +58,8 @@ class GenerationSession {
   };
 
   void PollChoice(RunningChoice& running);
+  // What the client is told. Where things lie on the server goes to the log alone.
+  ApiError DescribeFailure(const Status& status) const;
   void Cancel(RunningChoice& running);
   void CancelAll();
   ResponseUsage SumUsage() const;
@@ -66,6 +68,7 @@ class GenerationSession {
   const bool is_stream_;
   const bool include_usage_;
   const int32_t choices_per_prompt_;
+  const std::string model_;
   std::vector<Request> requests_;  // moved out by Submit
   std::vector<int64_t> prompt_tokens_;
   std::vector<RunningChoice> choices_;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "server/api_error.h"
 #include "server/server_testing.h"
 
 namespace graft {
@@ -166,6 +167,18 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
   EXPECT_TRUE(finish["delta"].empty());
   EXPECT_TRUE(Json::parse(events[3])["choices"].empty());
   EXPECT_EQ(events[4], "[DONE]");
+}
+
+TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
+  const std::string path = "/srv/adapters/x";
+  EXPECT_EQ(HidePath("cannot open /srv/adapters/x/adapter_config.json: no such file", path),
+            "cannot open adapter_config.json: no such file");
+  EXPECT_EQ(HidePath("/srv/adapters/x has changed", path), "its folder has changed");
+  EXPECT_EQ(HidePath("the adapter takes 3 / 4 pages", path), "the adapter takes 3 / 4 pages");
+  for (const std::string other : {"/srv/adapters/y has changed", "cannot open /srv/adapters/y/z"}) {
+    EXPECT_EQ(HidePath(other, path).find("srv"), std::string::npos) << other;
+    EXPECT_EQ(HidePath(other, "").find("srv"), std::string::npos) << other;
+  }
 }
 
 TEST(ResponseWriterTest, TokensThatAreNotUtf8KeepTheirBytes) {
