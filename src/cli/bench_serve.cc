@@ -140,7 +140,7 @@ Status ServeBench::Prepare() {
                    MakeSyntheticAdapters(model_->config, o.adapters, {o.rank},
                                          model_->weights.dtype, o.seed, *model_->threads));
   adapter_bytes_ = adapters[0].bytes();
-  // Both servers' pools at once, each with half of the memory at most.
+  // Both servers' pools at once, each with 0.4 of the memory at most.
   const double gib_max =
       static_cast<double>(FreeMemoryBytes(model_->device)) * 0.4 / (int64_t{1} << 30);
   const double kv_gib = KvGib(runtime);

@@ -31,6 +31,15 @@ std::string StampOf(const std::string& path, int64_t* weight_bytes = nullptr) {
   return stamp;
 }
 
+// Facts: AdapterFacts, or what the registry remembers of them.
+template <typename Facts>
+void Describe(const Facts& facts, AdapterInfo* info) {
+  info->hash = facts.hash;
+  info->base_model = facts.base_model;
+  info->rank_max = facts.rank_max;
+  info->bytes = facts.bytes;
+}
+
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '_' || c == '-' || c == ':' || c == '/' || c == '@';
@@ -135,11 +144,8 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   }
   RememberFolder(path, stamp, facts);
   AdapterInfo info;
-  info.hash = hash;
   info.path = path;
-  info.base_model = facts.base_model;
-  info.rank_max = facts.rank_max;
-  info.bytes = facts.bytes;
+  Describe(facts, &info);
   return info;
 }
 
@@ -192,10 +198,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     if (names == names_of_key_.end() || names->second.empty()) return;  // unloaded meanwhile
     for (const std::string& name : names->second) {
       AdapterInfo& info = names_.at(name);
-      info.hash = facts.hash;
-      info.base_model = facts.base_model;
-      info.rank_max = facts.rank_max;
-      info.bytes = facts.bytes;
+      Describe(facts, &info);
       path = info.path;
     }
     const std::set<std::string> renamed = std::move(names->second);
@@ -265,11 +268,8 @@ Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFo
   }
   AdapterInfo info;
   info.name = name;
-  info.hash = folder.hash;
   info.path = folder.path;
-  info.base_model = folder.base_model;
-  info.rank_max = folder.rank_max;
-  info.bytes = folder.bytes;
+  Describe(folder, &info);
   info.loaded_at = UnixTimeSeconds();
   SetName(info);
   return OkStatus();

@@ -21,6 +21,10 @@ class EngineAdapterTest : public testing::Test {
     request.adapter_hash = adapter;
     return harness_->Submit(std::move(request));
   }
+  void AddOfThreePages(const std::string& content) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+  }
   // A burst of clients for these contents, one after the other.
   std::vector<std::unique_ptr<TestClient>> SubmitAll(const std::vector<std::string>& contents,
                                                      int32_t tokens_max) {
@@ -177,8 +181,7 @@ TEST_F(EngineAdapterTest, KvTakesThePagesOfIdleAdaptersBeforeItPreempts) {
   options.prefix_cache = false;
   Make(limits, options);
   for (const char* content : {"aa", "bb", "cc", "dd"}) {
-    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
-    harness_->AddAdapter(content);
+    AddOfThreePages(content);
     Run(content);
   }
   EXPECT_EQ(Now().pages_adapters, 12);
@@ -195,10 +198,7 @@ TEST_F(EngineAdapterTest, PrefixesAndAdaptersAreEvictedByOneRule) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;
   Make(limits);
-  for (const char* content : {"aa", "bb"}) {
-    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
-    harness_->AddAdapter(content);
-  }
+  for (const char* content : {"aa", "bb"}) AddOfThreePages(content);
   Run("aa");                        // 3 pages, a prefix of 1
   auto prefix = Submit("", 33, 1);  // a prefix of 8, later than aa
   harness_->RunAll();
@@ -218,10 +218,7 @@ TEST_F(EngineAdapterTest, ASplitPoolKeepsThemApart) {
   options.adapter_pages = 6;
   Make(limits, options);
   EXPECT_EQ(harness_->engine.limits().context_tokens_max, 14 * 4);
-  for (const char* content : {"aa", "bb", "cc"}) {
-    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
-    harness_->AddAdapter(content);
-  }
+  for (const char* content : {"aa", "bb", "cc"}) AddOfThreePages(content);
   Run("aa");
   Run("bb");
   auto long_one = Submit("", 8, 48);

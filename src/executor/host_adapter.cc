@@ -5,10 +5,6 @@
 namespace graft {
 namespace {
 
-int64_t Aligned(int64_t bytes) {
-  return (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
-}
-
 void AddRows(int64_t row_bytes, int32_t num_rows, std::vector<RowRun>* runs) {
   if (!runs->empty() && runs->back().row_bytes == row_bytes) {
     runs->back().num_rows += num_rows;
@@ -31,9 +27,9 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
     to.rank = from.rank;
     to.scale = from.scale;
     to.a_begin = static_cast<const char*>(from.a_rows[0]) - begin;
-    to.a_row_bytes = Aligned(shape.in * DTypeBytes(weights.dtype()));
+    to.a_row_bytes = LoraRowBytes(shape.in, weights.dtype());
     to.b_begin = static_cast<const char*>(from.b_rows[0]) - begin;
-    to.b_row_bytes = Aligned(shape.out * DTypeBytes(weights.dtype()));
+    to.b_row_bytes = LoraRowBytes(shape.out, weights.dtype());
     CHECK_EQ(to.a_begin, adapter.weight_bytes) << "rows are not one after the other";
     CHECK_EQ(to.b_begin, to.a_begin + to.rank * to.a_row_bytes);
     adapter.weight_bytes = to.b_begin + to.rank * to.b_row_bytes;
@@ -47,7 +43,8 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
   for (HostAdapter::Matrix& matrix : adapter.matrices) {
     if (matrix.rank == 0) continue;
     matrix.tables_begin = tables_begin;
-    const int64_t bytes = Aligned(2 * matrix.rank * int64_t{sizeof(void*)});
+    const int64_t bytes = (2 * matrix.rank * int64_t{sizeof(void*)} + kRowAlignment - 1) /
+                          kRowAlignment * kRowAlignment;
     AddRows(bytes, 1, &adapter.facts.rows);
     tables_begin += bytes;
   }

@@ -220,11 +220,11 @@ Status NotFiniteError(const LoraTarget& target, LoraSide side, const TensorView&
   __builtin_unreachable();
 }
 
-int64_t RowBytes(int64_t elements, DType dtype) {
+}  // namespace
+
+int64_t LoraRowBytes(int64_t elements, DType dtype) {
   return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
-
-}  // namespace
 
 std::string LoraTensorName(int32_t layer, LoraModule module, LoraSide side) {
   return std::string(kPrefix) + LoraModulePath(layer, module) +
@@ -270,7 +270,7 @@ void LoraWeights::LayOut(const ModelConfig& model) {
   size_t num_rows = 0;
   for (const LoraTarget& target : targets_) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    bytes += target.rank * (RowBytes(shape.in, dtype_) + RowBytes(shape.out, dtype_));
+    bytes += target.rank * (LoraRowBytes(shape.in, dtype_) + LoraRowBytes(shape.out, dtype_));
     num_rows += 2 * static_cast<size_t>(target.rank);
     rank_max_ = std::max(rank_max_, target.rank);
   }
@@ -285,11 +285,11 @@ void LoraWeights::LayOut(const ModelConfig& model) {
     matrix.rank = target.rank;
     matrix.scale = target.scale;
     matrix.a_rows = rows_.data() + rows_.size();
-    for (int32_t j = 0; j < target.rank; ++j, next += RowBytes(shape.in, dtype_)) {
+    for (int32_t j = 0; j < target.rank; ++j, next += LoraRowBytes(shape.in, dtype_)) {
       rows_.push_back(next);
     }
     matrix.b_rows = rows_.data() + rows_.size();
-    for (int32_t j = 0; j < target.rank; ++j, next += RowBytes(shape.out, dtype_)) {
+    for (int32_t j = 0; j < target.rank; ++j, next += LoraRowBytes(shape.out, dtype_)) {
       rows_.push_back(next);
     }
   }

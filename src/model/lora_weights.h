@@ -39,6 +39,9 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
                                                   std::span<const LoraTarget> targets,
                                                   const PeftConfig& peft, const ModelConfig& model);
 
+// From one row of `elements` to the next: they begin on borders of 64 bytes.
+int64_t LoraRowBytes(int64_t elements, DType dtype);
+
 class LoraWeights {
  public:
   // kInvalidArgument names the tensor and what is wrong with it.

@@ -129,7 +129,8 @@ Result<std::unique_ptr<AdapterRegistry>> AdapterRegistry::Open(const std::string
   }
   RETURN_IF_ERROR(database->Execute(kCreate));
   RETURN_IF_ERROR(database->Execute(kCreateFolders));
-  RETURN_IF_ERROR(database->Execute("PRAGMA user_version = 2"));
+  const std::string set_version = "PRAGMA user_version = " + std::to_string(kSchemaVersion);
+  RETURN_IF_ERROR(database->Execute(set_version.c_str()));
   return std::unique_ptr<AdapterRegistry>(new AdapterRegistry(std::move(database)));
 }
 
