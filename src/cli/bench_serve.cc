@@ -270,7 +270,11 @@ Status ServeBench::RunRound(int round) {
     std::fprintf(stderr, "round %d of %d\n", round + 1, options_.rounds);
     std::vector<Scenario> before = scenarios_;
     round_readings_.clear();
-    for (Scenario& scenario : scenarios_) RETURN_IF_ERROR(RunScenario(scenario));
+    // Every other round backwards: a machine that becomes slower or faster favours neither side.
+    for (size_t i = 0; i < scenarios_.size(); ++i) {
+      const size_t last = scenarios_.size() - 1;
+      RETURN_IF_ERROR(RunScenario(scenarios_[round % 2 == 0 ? i : last - i]));
+    }
     const auto [low, high] = std::minmax_element(round_readings_.begin(), round_readings_.end());
     if (*high <= *low * kSteady) return OkStatus();
     if (repeat == kRepeatsMax) break;
