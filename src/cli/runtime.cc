@@ -284,8 +284,6 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->transformer_ = std::make_unique<Transformer>(
       model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
-  runtime->executor_ = std::make_unique<ModelExecutor>(
-      *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream);
   runtime->host_store_ =
       std::make_unique<HostStore>(lora ? HostBytes(options) : 0, runtime->metrics_, model.device);
   runtime->backend_ = std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype,
@@ -293,6 +291,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->loader_ =
       std::make_unique<PagedLoader>(model.config, *runtime->backend_, *runtime->pool_,
                                     *runtime->loras_, model.device, runtime->metrics_);
+  runtime->executor_ = std::make_unique<ModelExecutor>(
+      *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream,
+      &runtime->loader_->arrivals());
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_,
                    AdapterRegistry::Open(options.registry.empty() ? ":memory:" : options.registry));

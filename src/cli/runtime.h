@@ -113,10 +113,10 @@ class Runtime {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<HostStore> host_store_;
-  std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<LoraAdapterBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<AdapterTable> adapter_table_;
   std::unique_ptr<AdapterRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;

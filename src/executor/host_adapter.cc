@@ -1,5 +1,6 @@
 #include "executor/host_adapter.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace graft {
@@ -19,6 +20,7 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
                                 std::string hash, std::string base_model) {
   HostAdapter adapter;
   adapter.matrices.resize(weights.matrices().size());
+  adapter.layer_ends.resize(weights.matrices().size() / kLoraModules);
   const char* const begin = weights.buffer().as<char>();
   for (const LoraTarget& target : weights.targets()) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
@@ -33,6 +35,9 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
     CHECK_EQ(to.a_begin, adapter.weight_bytes) << "rows are not one after the other";
     CHECK_EQ(to.b_begin, to.a_begin + to.rank * to.a_row_bytes);
     adapter.weight_bytes = to.b_begin + to.rank * to.b_row_bytes;
+    // Targets ascend: a layer without any ends where the one before it does.
+    std::fill(adapter.layer_ends.begin() + target.layer, adapter.layer_ends.end(),
+              adapter.weight_bytes);
     AddRows(to.a_row_bytes, to.rank, &adapter.weight_rows);
     AddRows(to.b_row_bytes, to.rank, &adapter.weight_rows);
   }

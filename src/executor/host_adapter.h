@@ -33,8 +33,9 @@ struct HostAdapter {
   AdapterFacts facts;  // its rows are the weights', then the tables
   std::vector<RowRun> weight_rows;
   int64_t weight_bytes = 0;
-  std::vector<Matrix> matrices;    // [layers * kLoraModules]
-  std::vector<Stretch> stretches;  // of the weights, in order
+  std::vector<Matrix> matrices;     // [layers * kLoraModules]
+  std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
+  std::vector<Stretch> stretches;   // of the weights, in order
 };
 
 // The adapter whose rows lie in `weights`, which outlives it.

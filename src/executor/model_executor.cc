@@ -19,9 +19,11 @@ std::vector<LogprobEntry> TopLogprobs(const SampledToken& sampled) {
 }  // namespace
 
 ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
-                             const ExecutorLimits& limits, Stream& stream)
+                             const ExecutorLimits& limits, Stream& stream,
+                             const AdapterArrivals* arrivals)
     : transformer_(transformer),
       loras_(loras),
+      arrivals_(arrivals),
       limits_(limits),
       stream_(stream),
       batch_(limits.page_tokens),
@@ -132,11 +134,15 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
   }
+  gate_.Reset(*plan_, arrivals_);
+  if (!gate_.is_open()) batch.gate = &gate_;
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&
                          batch.logits_rows.size() == num_rows && batch.lora_prompt_segments.empty();
-  if (graphs_ != nullptr && is_decode && times == nullptr) return graphs_->Run(batch, stream_);
+  if (graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr) {
+    return graphs_->Run(batch, stream_);
+  }
   return transformer_.Forward(batch, stream_, times);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "executor/adapter_arrivals.h"
 #include "executor/decode_graphs.h"
 #include "executor/ragged_batch.h"
 #include "executor/sequence_sampler.h"
@@ -19,9 +20,10 @@ namespace graft {
 
 class ModelExecutor : public Executor {
  public:
-  // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter.
+  // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter;
+  // `arrivals` where plans name only adapters that are wholly there.
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
-                Stream& stream);
+                Stream& stream, const AdapterArrivals* arrivals = nullptr);
 
   const ExecutorLimits& limits() const override { return limits_; }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
@@ -50,9 +52,11 @@ class ModelExecutor : public Executor {
 
   Transformer& transformer_;
   const LoraStore* const loras_;
+  const AdapterArrivals* const arrivals_;
   const ExecutorLimits limits_;
   Stream& stream_;
   RaggedBatch batch_;
+  ArrivalGate gate_;
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
   const StepPlan* plan_ = nullptr;         // begun, not finished

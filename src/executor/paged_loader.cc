@@ -43,6 +43,45 @@ class SourceMap {
   size_t next_ = 0;
 };
 
+// `bytes` of the host, which are the source's from `begin` on, to where the map says. Host and
+// device are cut differently: piece by piece.
+void CopyPieces(SourceMap& map, int64_t begin, const char* data, int64_t bytes,
+                const Stream& stream) {
+  for (int64_t done = 0; done < bytes;) {
+    int64_t room = 0;
+    char* const target = map.Find(begin + done, &room);
+    const int64_t piece = std::min(room, bytes - done);
+    CopyToDevice(target, data + done, piece, stream);
+    done += piece;
+  }
+}
+
+// An adapter's rows from the host into pages, in order.
+class RowCopier {
+ public:
+  RowCopier(const HostAdapter& adapter, SourceMap map, const Stream& stream)
+      : adapter_(adapter), map_(map), stream_(stream) {}
+
+  // Those that were not yet copied, up to source byte `end`.
+  void CopyUpTo(int64_t end) {
+    while (done_ < end) {
+      const HostAdapter::Stretch& stretch = adapter_.stretches[stretch_];
+      const int64_t stretch_end = stretch.source_begin + stretch.bytes;
+      const int64_t bytes = std::min(end, stretch_end) - done_;
+      CopyPieces(map_, done_, stretch.data + (done_ - stretch.source_begin), bytes, stream_);
+      done_ += bytes;
+      if (done_ == stretch_end) ++stretch_;
+    }
+  }
+
+ private:
+  const HostAdapter& adapter_;
+  SourceMap map_;
+  const Stream& stream_;
+  size_t stretch_ = 0;
+  int64_t done_ = 0;
+};
+
 }  // namespace
 
 PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
@@ -51,6 +90,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
       pool_(pool),
       loras_(loras),
       device_(device),
+      arrivals_(device, config.num_layers, loras.adapters_max()),
       copies_(device, nullptr),
       tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
               int64_t{sizeof(void*)}),
@@ -88,12 +128,16 @@ void PagedLoader::Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(cons
     lock.unlock();
     LoadEvent event = (this->*serve)(order);
     lock.lock();
-    events_.push_back(std::move(event));
     --num_under_way_;
-    event_came_.notify_one();
-    // Under the lock: the engine that it wakes takes the event, and may be gone right after.
-    if (waker_) waker_();
+    Announce(std::move(event));
   }
+}
+
+// Under the lock: the engine that it wakes takes the event, and may be gone right after.
+void PagedLoader::Announce(LoadEvent event) {
+  events_.push_back(std::move(event));
+  event_came_.notify_one();
+  if (waker_) waker_();
 }
 
 void PagedLoader::Fetch(FetchOrder order) {
@@ -121,6 +165,8 @@ void PagedLoader::Drop(int32_t content) {
 
 std::vector<LoadEvent> PagedLoader::TakeEvents() {
   const std::lock_guard lock(mutex_);
+  for (const AdapterSlot slot : arrived_) arrivals_.End(slot);
+  arrived_.clear();
   return std::exchange(events_, {});
 }
 
@@ -158,43 +204,57 @@ LoadEvent PagedLoader::ServeCopy(const CopyOrder& order) {
   return event;
 }
 
-Status PagedLoader::CopyToPages(const CopyOrder& order) {
-  HostStore::Held held;
+Result<HostStore::Held> PagedLoader::TakeHeld(const FetchOrder& source) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = held_.find(order.source.content); it != held_.end()) {
-      held = std::move(it->second);
+    if (const auto it = held_.find(source.content); it != held_.end()) {
+      HostStore::Held held = std::move(it->second);
       held_.erase(it);
+      return held;
     }
   }
-  if (!held) {
-    ASSIGN_OR_RETURN(held, backend_.Fetch(order.source.path, order.source.hash));
-  }
+  return backend_.Fetch(source.path, source.hash);
+}
+
+// What can fail has failed before the first byte is sent.
+Status PagedLoader::CopyToPages(const CopyOrder& order) {
+  ASSIGN_OR_RETURN(HostStore::Held held, TakeHeld(order.source));
   // Else it would run into pages of others.
   const PageExtent& last = order.extents.back();
   CHECK_EQ(last.source_begin + last.bytes, held->facts.bytes) << order.source.path;
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  for (const HostAdapter::Stretch& stretch : held->stretches) CopyStretch(stretch, order.extents);
-  std::vector<LoraMatrix> matrices = MakeTables(*held, order.extents);
-  CopyStretch({held->weight_bytes, held->facts.bytes - held->weight_bytes, tables_.as<char>()},
-              order.extents);
+  AdapterArrival& arrival = arrivals_.Begin(order.slot, std::move(held));
+  const HostAdapter& adapter = arrival.adapter();
+  std::vector<LoraMatrix> matrices = MakeTables(adapter, order.extents);
+  // Before the rows: it is short, and copies are served one after the other.
+  loras_.Place(order.slot, std::move(matrices), adapter.facts.bytes);
+  CopyLayers(order, arrival);
   Synchronize(copies_.get());
-  loras_.Place(order.slot, std::move(matrices), held->facts.bytes);
   copy_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
-  copied_bytes_.Increment(static_cast<double>(held->facts.bytes));
+  copied_bytes_.Increment(static_cast<double>(adapter.facts.bytes));
+  const std::lock_guard lock(mutex_);
+  arrived_.push_back(order.slot);
   return OkStatus();
 }
 
-// Stretches of the host and extents of the device are cut differently: piece by piece.
-void PagedLoader::CopyStretch(const HostAdapter::Stretch& stretch,
-                              const std::vector<PageExtent>& extents) {
-  SourceMap map(extents, static_cast<char*>(pool_.data()), pool_.layout().PageBytes());
-  for (int64_t done = 0; done < stretch.bytes;) {
-    int64_t room = 0;
-    char* const target = map.Find(stretch.source_begin + done, &room);
-    const int64_t bytes = std::min(room, stretch.bytes - done);
-    CopyToDevice(target, stretch.data + done, bytes, copies_.get());
-    done += bytes;
+void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
+  const HostAdapter& adapter = arrival.adapter();
+  const SourceMap map(order.extents, static_cast<char*>(pool_.data()), pool_.layout().PageBytes());
+  // All layers' tables lie behind all rows, and come first.
+  SourceMap tables = map;
+  CopyPieces(tables, adapter.weight_bytes, tables_.as<char>(),
+             adapter.facts.bytes - adapter.weight_bytes, copies_.get());
+  RowCopier rows(adapter, map, copies_.get());
+  for (size_t layer = 0; layer < adapter.layer_ends.size(); ++layer) {
+    if (before_layer_) before_layer_(static_cast<int32_t>(layer));
+    rows.CopyUpTo(adapter.layer_ends[layer]);
+    arrival.QueuedLayer(copies_.get());
+    if (layer > 0 || !order.use_early) continue;
+    LoadEvent usable;
+    usable.kind = LoadEvent::Kind::kUsable;
+    usable.content = order.source.content;
+    const std::lock_guard lock(mutex_);
+    Announce(std::move(usable));
   }
 }
 

@@ -1,6 +1,7 @@
 // PagedLoader: adapters from folders into the host's memory on one thread, and from there into
 // pages of the device on another, with a stream of its own, so that a copy never waits for a disk
-// nor a step for either. Orders are served in order of arrival. Its interface is the engine
+// nor a step for either. Rows are copied layer by layer, so that a step may begin before they all
+// are there. Orders are served in order of arrival. Its interface is the engine
 // thread's; it outlives the engine.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "executor/adapter_arrivals.h"
 #include "executor/adapter_backend.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
@@ -36,6 +38,14 @@ class PagedLoader : public AdapterLoader {
     on_read_ = std::move(on_read);
   }
 
+  // Called on the copying thread before a layer's copies are queued: tests hold them back. Before
+  // the first order.
+  void SetBeforeLayer(std::function<void(int32_t layer)> before_layer) {
+    before_layer_ = std::move(before_layer);
+  }
+  // What is on its way; an arrival ends when TakeEvents returns its kCopied.
+  const AdapterArrivals& arrivals() const { return arrivals_; }
+
   void Fetch(FetchOrder order) override;
   void Copy(CopyOrder order) override;
   bool HasInHost(const std::string& hash) const override { return backend_.Has(hash); }
@@ -56,16 +66,20 @@ class PagedLoader : public AdapterLoader {
   void Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(const Order&));
   LoadEvent ServeFetch(const FetchOrder& order);
   LoadEvent ServeCopy(const CopyOrder& order);
+  Result<HostStore::Held> TakeHeld(const FetchOrder& source);
   Status CopyToPages(const CopyOrder& order);
-  void CopyStretch(const HostAdapter::Stretch& stretch, const std::vector<PageExtent>& extents);
+  void CopyLayers(const CopyOrder& order, AdapterArrival& arrival);
   std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
                                      const std::vector<PageExtent>& extents);
+  void Announce(LoadEvent event);
 
   LoraAdapterBackend& backend_;
   KvPool& pool_;
   LoraStore& loras_;
   const Device device_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
+  std::function<void(int32_t)> before_layer_;
+  AdapterArrivals arrivals_;
 
   // The copying thread's, but for fetch_seconds_.
   OwnedStream copies_;
@@ -79,6 +93,7 @@ class PagedLoader : public AdapterLoader {
   Queue<CopyOrder> copies_wanted_;
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
+  std::vector<AdapterSlot> arrived_;  // slots whose last event is among them
   std::condition_variable event_came_;
   int32_t num_under_way_ = 0;
   std::function<void()> waker_;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <semaphore>
+
 #include "model/adapter_test_util.h"
 #include "model/test_session.h"
 
@@ -59,20 +61,23 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   }
   // What the kernels would find in the slot is what the folder holds.
   void ExpectServes(AdapterSlot slot, const std::string& extra, uint64_t seed) {
+    for (int32_t layer = 0; layer < model_.num_layers; ++layer) {
+      ExpectServes(slot, extra, seed, layer);
+    }
+  }
+  void ExpectServes(AdapterSlot slot, const std::string& extra, uint64_t seed, int32_t layer) {
     const PeftConfig peft = testing::Peft(extra);
     const LoraWeights expected =
         *LoraWeights::Load(testing::FileOf(testing::LoraTestTensors(peft, model_, "F32", seed)),
                            peft, model_, DType::kF32);
-    const auto count = static_cast<size_t>(loras_->matrices_stride());
     const auto table = Download<LoraMatrix>(
-        loras_->matrices(0, LoraModule::kQ) + slot * loras_->matrices_stride(), count);
-    for (size_t i = 0; i < count; ++i) {
-      const LoraMatrix& want = expected.matrices()[i];
+        loras_->matrices(layer, LoraModule::kQ) + slot * loras_->matrices_stride(), kLoraModules);
+    for (size_t i = 0; i < kLoraModules; ++i) {
+      const LoraMatrix& want = expected.matrix(layer, static_cast<LoraModule>(i));
       ASSERT_EQ(table[i].rank, want.rank);
       if (want.rank == 0) continue;
       EXPECT_EQ(table[i].scale, want.scale);
-      const LoraModuleShape shape =
-          ShapeOfLoraModule(model_, static_cast<LoraModule>(i % kLoraModules));
+      const LoraModuleShape shape = ShapeOfLoraModule(model_, static_cast<LoraModule>(i));
       ExpectRows(table[i].a_rows, want.a_rows, want.rank, shape.in);
       ExpectRows(table[i].b_rows, want.b_rows, want.rank, shape.out);
     }
@@ -101,6 +106,8 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
 };
 
 constexpr const char* kAll = R"("target_modules": "all-linear", "r": 6)";
+constexpr const char* kMiddle =
+    R"("target_modules": ["q_proj", "up_proj"], "r": 4, "layers_to_transform": [1])";
 constexpr const char* kSome = R"("target_modules": ["k_proj", "down_proj"], "r": 13)";
 
 TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
@@ -130,6 +137,37 @@ TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
   const PackedRows again = Place(0, 3, a, first.facts);
   ExpectServes(3, kAll, 1);
   ExpectServes(0, kSome, 2);
+}
+
+TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
+  for (const char* extra : {kAll, kSome, kMiddle}) {
+    SCOPED_TRACE(extra);
+    std::counting_semaphore<> allowed(1);
+    loader_->SetBeforeLayer([&](int32_t) { allowed.acquire(); });
+    const std::string path = Folder(extra, extra, 1);
+    const LoadEvent fetched = Fetch(0, path);
+    const PackedRows pages = *packer_->Pack(fetched.facts.rows);
+    loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents(), /*use_early=*/true});
+    const LoadEvent usable = Next();
+    EXPECT_EQ(usable.kind, LoadEvent::Kind::kUsable);
+    EXPECT_EQ(usable.content, 0);
+    const AdapterArrival* const arrival = loader_->arrivals().Find(1);
+    ASSERT_NE(arrival, nullptr);
+    EXPECT_EQ(arrival->adapter().facts.hash, fetched.facts.hash);
+    for (int32_t layer = 0; layer < model_.num_layers; ++layer) {
+      arrival->Await(layer, device_.stream());
+      ExpectServes(1, extra, 1, layer);
+      EXPECT_TRUE(arrival->HasArrived(layer));
+      EXPECT_EQ(arrival->layers_queued(), layer + 1);
+      const bool is_last = layer + 1 == model_.num_layers;
+      EXPECT_FALSE(!is_last && arrival->HasArrived(layer + 1));
+      allowed.release();
+    }
+    EXPECT_EQ(Next().kind, LoadEvent::Kind::kCopied);
+    EXPECT_EQ(loader_->arrivals().Find(1), nullptr);
+    ExpectServes(1, extra, 1);
+    loader_->Free(1);
+  }
 }
 
 TEST_P(PagedLoaderTest, FailuresSayWhy) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernels/lora/lora.h"
+#include "model/layer_gate.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -39,6 +40,9 @@ struct ForwardBatch {
   // two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
   LoraTable lora;
+  // Of a step with adapters that are on their way; null: all are there. Such a step is not
+  // recorded.
+  LayerGate* gate = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets

@@ -143,7 +143,10 @@ const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, Forward
                .num_tokens = step.num_rows(),
                .n = config_.hidden_size},
               stream);
-    for (int32_t layer = 0; layer < config_.num_layers; ++layer) Layer(layer, step);
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      if (batch.gate != nullptr) batch.gate->Await(layer, stream);
+      Layer(layer, step);
+    }
     RunLogits(batch.logits_rows, step);
   }
   if (times != nullptr) timer_->Collect();

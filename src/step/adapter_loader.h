@@ -48,10 +48,18 @@ struct CopyOrder {
   FetchOrder source;
   AdapterSlot slot = kNoAdapter;
   std::vector<PageExtent> extents;
+  // Plans shall name the slot before all rows are there: kUsable comes first.
+  bool use_early = false;
 };
 
 struct LoadEvent {
-  enum class Kind : uint8_t { kFetched, kCopied };
+  enum class Kind : uint8_t {
+    kFetched,
+    // Nothing can fail any more and rows are arriving, layer by layer: a plan may name the slot,
+    // and whoever runs it waits before each layer for that layer's rows. kCopied follows.
+    kUsable,
+    kCopied,
+  };
   Kind kind = Kind::kFetched;
   int32_t content = -1;
   Status status;       // why it came to nothing
@@ -60,7 +68,8 @@ struct LoadEvent {
 
 // Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went
 // well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
-// belong to it until its event; a slot named by a plan in flight is neither copied to nor freed.
+// belong to it until its kCopied; a slot named by a plan in flight is neither copied to nor freed.
+// No events are taken while a plan is in flight.
 class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;

@@ -63,6 +63,40 @@ OwnedStream::~OwnedStream() {
   CUDA_CHECK(cudaStreamDestroy(CudaStreamOf(stream_)));
 }
 
+StreamEvent::StreamEvent(const Device& device) {
+  if (device.is_cpu()) return;
+  UseDevice(device);
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  event_ = event;
+}
+
+StreamEvent::~StreamEvent() {
+  if (event_ != nullptr) CUDA_CHECK(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
+}
+
+void StreamEvent::Record(const Stream& stream) {
+  if (event_ == nullptr) return;
+  CUDA_CHECK(cudaEventRecord(static_cast<cudaEvent_t>(event_), CudaStreamOf(stream)));
+}
+
+bool StreamEvent::HasHappened() const {
+  if (event_ == nullptr) return true;
+  const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event_));
+  if (error == cudaErrorNotReady) return false;
+  CUDA_CHECK(error);
+  return true;
+}
+
+void StreamEvent::HoldUp(const Stream& stream) const {
+  if (event_ == nullptr) return;
+  CUDA_CHECK(cudaStreamWaitEvent(CudaStreamOf(stream), static_cast<cudaEvent_t>(event_), 0));
+}
+
+void StreamEvent::Wait() const {
+  if (event_ != nullptr) CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
+}
+
 void Synchronize(const Stream& stream) {
   if (stream.device.is_cpu()) return;
   CUDA_CHECK(cudaStreamSynchronize(CudaStreamOf(stream)));

@@ -1,10 +1,12 @@
-// What the host does with a GPU besides launching kernels: streams, copies, page-locked memory.
+// What the host does with a GPU besides launching kernels: streams, events, copies, page-locked
+// memory.
 // Everything also works on the CPU, where a copy is a memcpy: callers need not tell the two apart.
 // A CUDA error ends the process: it is the unit of recovery. Any thread, one stream at a time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "tensor/buffer.h"
 #include "tensor/device.h"
@@ -24,6 +26,28 @@ class OwnedStream {
 
  private:
   Stream stream_;
+};
+
+// A point in a stream's work that others ask about or wait for; it can be recorded anew. On the CPU
+// work is done when its call returns: whatever was recorded has happened. Recorded before anybody
+// asks; any thread asks.
+class StreamEvent {
+ public:
+  explicit StreamEvent(const Device& device);
+  ~StreamEvent();
+  StreamEvent(StreamEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  StreamEvent& operator=(StreamEvent&&) = delete;
+
+  // After all that `stream` was given so far.
+  void Record(const Stream& stream);
+  bool HasHappened() const;
+  // What `stream` is given from now on runs after it; the caller does not wait.
+  void HoldUp(const Stream& stream) const;
+  // The caller waits.
+  void Wait() const;
+
+ private:
+  void* event_ = nullptr;  // cudaEvent_t; null on the CPU
 };
 
 // Launches and captures go to the calling thread's device: each thread that does so says which one

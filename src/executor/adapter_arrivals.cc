@@ -1,0 +1,84 @@
+#include "executor/adapter_arrivals.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace graft {
+
+AdapterArrival::AdapterArrival(const Device& device, int32_t num_layers) {
+  events_.reserve(static_cast<size_t>(num_layers));
+  for (int32_t layer = 0; layer < num_layers; ++layer) events_.emplace_back(device);
+}
+
+bool AdapterArrival::HasArrived(int32_t layer) const {
+  return layers_queued() > layer && events_[static_cast<size_t>(layer)].HasHappened();
+}
+
+void AdapterArrival::Await(int32_t layer, const Stream& stream) const {
+  for (int32_t queued = layers_queued(); queued <= layer; queued = layers_queued()) {
+    layers_queued_.wait(queued, std::memory_order_acquire);
+  }
+  events_[static_cast<size_t>(layer)].HoldUp(stream);
+}
+
+void AdapterArrival::Begin(HostStore::Held held) {
+  held_ = std::move(held);
+  layers_queued_.store(0, std::memory_order_release);
+}
+
+void AdapterArrival::QueuedLayer(const Stream& copies) {
+  const int32_t layer = layers_queued_.load(std::memory_order_relaxed);
+  events_[static_cast<size_t>(layer)].Record(copies);
+  // After the event: who sees the count waits for this recording of it and not for an older one.
+  layers_queued_.store(layer + 1, std::memory_order_release);
+  layers_queued_.notify_all();
+}
+
+void AdapterArrival::WaitFor(int32_t layer) const { events_[static_cast<size_t>(layer)].Wait(); }
+
+AdapterArrivals::AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max)
+    : device_(device), num_layers_(num_layers), arrivals_(static_cast<size_t>(adapters_max)) {}
+
+AdapterArrival& AdapterArrivals::Begin(AdapterSlot slot, HostStore::Held held) {
+  std::unique_ptr<AdapterArrival>& arrival = arrivals_[static_cast<size_t>(slot)];
+  CHECK(arrival == nullptr) << "slot " << slot;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!spare_.empty()) {
+      arrival = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  if (arrival == nullptr) arrival = std::make_unique<AdapterArrival>(device_, num_layers_);
+  arrival->Begin(std::move(held));
+  return *arrival;
+}
+
+void AdapterArrivals::End(AdapterSlot slot) {
+  std::unique_ptr<AdapterArrival>& arrival = arrivals_[static_cast<size_t>(slot)];
+  if (arrival == nullptr) return;
+  arrival->End();
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(arrival));
+}
+
+void ArrivalGate::Reset(const StepPlan& plan, const AdapterArrivals* arrivals) {
+  arrivals_.clear();
+  if (arrivals == nullptr) return;
+  AdapterSlot last = kNoAdapter;
+  for (const PlannedSequence& planned : plan.sequences) {
+    // Sequences of one adapter are adjacent.
+    if (std::exchange(last, planned.adapter_slot) == planned.adapter_slot) continue;
+    const AdapterArrival* const arrival = arrivals->Find(planned.adapter_slot);
+    if (arrival == nullptr) continue;
+    const auto num_layers = static_cast<int32_t>(arrival->adapter().layer_ends.size());
+    if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
+  }
+}
+
+void ArrivalGate::Await(int32_t layer, const Stream& stream) {
+  for (const AdapterArrival* arrival : arrivals_) arrival->Await(layer, stream);
+}
+
+}  // namespace graft

@@ -1,0 +1,86 @@
+// Adapters on their way into pages: which layers' rows are there already, and the rows themselves
+// in the host's memory meanwhile. The thread that copies begins an arrival and counts its layers;
+// the engine's thread asks, makes steps wait for what they read, and ends the arrival between
+// steps, so that whatever a step was told of one holds until that step is done.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "executor/host_store.h"
+#include "model/layer_gate.h"
+#include "step/step_plan.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+class AdapterArrival {
+ public:
+  AdapterArrival(const Device& device, int32_t num_layers);
+
+  // What is being copied: all of it is in the host's memory until the arrival ends.
+  const HostAdapter& adapter() const { return *held_; }
+  // Copies of so many layers, the first ones, are in the stream of copies, and those of what all
+  // layers need; on the CPU they are done. Any thread.
+  int32_t layers_queued() const { return layers_queued_.load(std::memory_order_acquire); }
+  // Whether the layer's rows are where the kernels read them. Does not wait. Any thread.
+  bool HasArrived(int32_t layer) const;
+  // What `stream` is given from now on may read the layer's rows. The caller waits until their copy
+  // is queued; on the CPU until it is done. Any thread.
+  void Await(int32_t layer, const Stream& stream) const;
+
+  // The copying thread's: a new content; the next layer's copies are in `copies`.
+  void Begin(HostStore::Held held);
+  void QueuedLayer(const Stream& copies);
+  // It waits until the copies of a layer are done.
+  void WaitFor(int32_t layer) const;
+  // Nobody asks any more.
+  void End() { held_.Release(); }
+
+ private:
+  HostStore::Held held_;
+  std::vector<StreamEvent> events_;  // [layers] after their copies
+  std::atomic<int32_t> layers_queued_{0};
+};
+
+// Those under way, by slot.
+class AdapterArrivals {
+ public:
+  AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max);
+
+  // The copying thread's: the content comes to `slot`, whose last arrival has ended.
+  AdapterArrival& Begin(AdapterSlot slot, HostStore::Held held);
+  // The engine's: null if everything is there. For slots that a plan may name.
+  const AdapterArrival* Find(AdapterSlot slot) const {
+    return arrivals_[static_cast<size_t>(slot)].get();
+  }
+  // The engine's, between steps.
+  void End(AdapterSlot slot);
+
+ private:
+  const Device device_;
+  const int32_t num_layers_;
+  // By slot: whose turn it is with an element is settled by the orders and events of the loader.
+  std::vector<std::unique_ptr<AdapterArrival>> arrivals_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<AdapterArrival>> spare_;
+};
+
+// The gate of a step over the adapters that its plan names. Engine thread only.
+class ArrivalGate : public LayerGate {
+ public:
+  // Looks up who is under way; null: nobody ever is.
+  void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
+  // Nobody was.
+  bool is_open() const { return arrivals_.empty(); }
+  void Await(int32_t layer, const Stream& stream) override;
+
+ private:
+  std::vector<const AdapterArrival*> arrivals_;
+};
+
+}  // namespace graft
