@@ -57,9 +57,10 @@ def test_more_adapters_than_fit(expected):
 
 
 @pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],
+                                  ["--cold-start", "layerwise", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT]],
-                         ids=["blocking", "cached", "static"])
+                         ids=["blocking", "layerwise", "cached", "static"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)

@@ -83,7 +83,8 @@ Status AdapterResidency::Book(LoadEvent event) {
     status = BookFetch(entry, std::move(event));
     if (entry.state == State::kFetched) fetched_.push_back(content);
   } else {
-    CHECK(entry.state == State::kCopying) << "content " << content;
+    CHECK(entry.state == State::kCopying || (entry.state == State::kArriving && status.ok()))
+        << "content " << content;
     --num_copying_;
     entry.state = status.ok() ? State::kResident : State::kAbsent;
     entry.used_at = pool_.time();
@@ -136,7 +137,10 @@ Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
 // Nobody holds the content: gone at once, or when what is under way has ended.
 void AdapterResidency::Forget(int32_t content) {
   Entry& entry = at(content);
-  if (entry.state == State::kFetching || entry.state == State::kCopying) return;
+  if (entry.state == State::kFetching || entry.state == State::kCopying ||
+      entry.state == State::kArriving) {
+    return;
+  }
   if (entry.state == State::kFetched) {
     loader_.Drop(content);
     std::erase(fetched_, content);
@@ -159,15 +163,21 @@ FetchOrder AdapterResidency::OrderOf(int32_t content) const {
           .key = std::move(source.key)};
 }
 
+AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {
+  Entry& entry = at(content);
+  entry.used_at = pool_.time();
+  entry.pages.SetReclaimable(false);
+  if (!std::exchange(entry.in_wanted, true)) wanted_.push_back(content);
+  return entry.state == State::kResident ? Answer::kReady : Answer::kArriving;
+}
+
 AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom* make_room) {
   Entry& entry = Grow(content);
   entry.wanted_at = pool_.time();
   switch (entry.state) {
+    case State::kArriving:
     case State::kResident:
-      entry.used_at = pool_.time();
-      entry.pages.SetReclaimable(false);
-      if (!std::exchange(entry.in_wanted, true)) wanted_.push_back(content);
-      return Answer::kReady;
+      return NoteWanted(content);
     case State::kFetching:
     case State::kCopying:
       return Answer::kComing;
@@ -221,20 +231,22 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   entry.pages = std::move(*pages);
   entry.slot = free_slots_.top();
   free_slots_.pop();
-  entry.state = State::kCopying;
   ++num_copying_;
   ++stats_.copies;
-  loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
-  return Answer::kComing;
+  const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
+  entry.state = usable ? State::kArriving : State::kCopying;
+  return usable ? NoteWanted(content) : Answer::kComing;
 }
 
 Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
-  Answer answer;
-  while ((answer = Want(content, &make_room)) == Answer::kComing || answer == Answer::kQueued) {
-    loader_.WaitForEvent();
-    for (LoadEvent& event : loader_.TakeEvents()) RETURN_IF_ERROR(Book(std::move(event)));
-  }
-  if (answer == Answer::kNoRoom) {
+  for (;;) {
+    const Answer answer = Want(content, &make_room);
+    if (answer == Answer::kReady) break;
+    if (answer != Answer::kNoRoom) {
+      loader_.WaitForEvent();
+      for (LoadEvent& event : loader_.TakeEvents()) RETURN_IF_ERROR(Book(std::move(event)));
+      continue;
+    }
     return FailedPreconditionError(
         "the adapters do not all fit on the device at once; start the server with a larger pool "
         "(--pool-gib), more --adapters-max, or another --cold-start than cached");
@@ -258,7 +270,7 @@ void AdapterResidency::CountPinned() {
 
 AdapterSlot AdapterResidency::Use(int32_t content) {
   Entry& entry = at(content);
-  CHECK(entry.state == State::kResident) << "content " << content;
+  CHECK(IsUsable(entry)) << "content " << content;
   ++entry.num_running;
   entry.pages.SetReclaimable(false);
   return entry.slot;
@@ -312,12 +324,12 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
   for (size_t content = 0; content < entries_.size(); ++content) {
     const Entry& entry = entries_[content];
     const std::string name = "adapter content " + std::to_string(content);
-    const bool on_device = entry.state == State::kCopying || entry.state == State::kResident;
+    const bool on_device = entry.state == State::kCopying || IsUsable(entry);
     if (on_device != (entry.slot != kNoAdapter) || on_device == entry.pages.empty()) {
       return InternalError(name + " holds a slot or pages, or lacks them, against its state");
     }
     const int32_t running = content < num_running.size() ? num_running[content] : 0;
-    if (entry.num_running != running || (running > 0 && entry.state != State::kResident)) {
+    if (entry.num_running != running || (running > 0 && !IsUsable(entry))) {
       return InternalError(name + " is used by others than the running sequences");
     }
     if (!on_device) continue;

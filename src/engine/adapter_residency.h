@@ -1,7 +1,9 @@
 // Which adapters are on the device, and which shall be: a content is absent, being fetched into the
 // host's memory, fetched, being copied into pages, or resident in a slot. The engine asks for what
-// its requests want; the loader moves bytes beside the steps. A resident adapter that no running
-// sequence uses is idle and can be evicted; one that is being copied, or in use, cannot.
+// its requests want; the loader moves bytes beside the steps. What is copied from the host's memory
+// arrives layer by layer and can be used at once, by steps that wait for its layers. A resident
+// adapter that no running sequence uses is idle and can be evicted; one that is being copied, or in
+// use, cannot.
 // Engine thread only.
 #pragma once
 
@@ -45,10 +47,11 @@ class AdapterResidency {
   std::vector<std::pair<int32_t, Status>> Update();
 
   enum class Answer : uint8_t {
-    kReady,   // resident
-    kComing,  // being fetched or copied
-    kQueued,  // nothing was begun for it: as many as may be are being fetched for others
-    kNoRoom,  // slots or pages are in use by others
+    kReady,     // resident
+    kArriving,  // being copied, and could be used by steps that wait for it
+    kComing,    // being fetched, or copied and not to be used yet
+    kQueued,    // nothing was begun for it: as many as may be are being fetched for others
+    kNoRoom,    // slots or pages are in use by others
   };
   // A request that waits wants this content: begins what can be begun to make it resident. What is
   // wanted in this step is not evicted for what is wanted after it.
@@ -58,7 +61,7 @@ class AdapterResidency {
   // docs/adapters-paging.md. Before the first step; waits for the loader.
   Status Pin(int32_t content, const MakeRoom& make_room);
 
-  // A sequence begins or ends to run on a resident content.
+  // A sequence begins or ends to run on a resident or arriving content.
   AdapterSlot Use(int32_t content);
   void Unuse(int32_t content);
 
@@ -80,7 +83,7 @@ class AdapterResidency {
   bool is_copying() const { return num_copying_ > 0; }
   // Something is under way that an event will end.
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
-  bool is_resident(int32_t content) const { return at(content).state == State::kResident; }
+  bool is_arriving(int32_t content) const { return at(content).state == State::kArriving; }
   int32_t num_resident() const { return static_cast<int32_t>(resident_.size()); }
   const RowPacker& packer() const { return packer_; }
   const AdapterStats& stats() const { return stats_; }
@@ -90,7 +93,7 @@ class AdapterResidency {
                         std::vector<int32_t>* page_references) const;
 
  private:
-  enum class State : uint8_t { kAbsent, kFetching, kFetched, kCopying, kResident };
+  enum class State : uint8_t { kAbsent, kFetching, kFetched, kCopying, kArriving, kResident };
   struct Entry {
     State state = State::kAbsent;
     bool pinned = false;
@@ -107,6 +110,10 @@ class AdapterResidency {
   const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
   Entry& at(int32_t content) { return entries_[static_cast<size_t>(content)]; }
   Entry& Grow(int32_t content);
+  static bool IsUsable(const Entry& entry) {
+    return entry.state == State::kArriving || entry.state == State::kResident;
+  }
+  Answer NoteWanted(int32_t content);
   FetchOrder OrderOf(int32_t content) const;
   void NoteIdle(Entry& entry);
   bool CanBePlaced(int32_t content, int32_t num_kv_pages) const;
@@ -126,12 +133,12 @@ class AdapterResidency {
   std::vector<Entry> entries_;     // by content
   std::vector<int32_t> resident_;  // contents
   std::vector<int32_t> fetched_;   // contents, held in the host's memory until copied or dropped
-  std::vector<int32_t> wanted_;    // resident contents, in this step
+  std::vector<int32_t> wanted_;    // usable contents, in this step
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   int32_t num_fetching_ = 0;
   int32_t num_pinned_ = 0;
   int32_t num_pinned_pages_ = 0;  // that pinned adapters lie in
-  int32_t num_copying_ = 0;
+  int32_t num_copying_ = 0;       // those that arrive included
   AdapterStats stats_;
 };
 

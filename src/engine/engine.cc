@@ -20,7 +20,7 @@ SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOp
           .page_bytes = limits.page_bytes,
           .page_tokens = limits.page_tokens,
           .adapters_max = limits.adapters_max,
-          .blocking_loads = options.cold_start == ColdStart::kBlocking,
+          .cold_start = options.cold_start,
           .turn_ns = options.turn_ns,
           .prefix_cache = options.prefix_cache,
           .eos_token_ids = options.eos_token_ids};
@@ -47,14 +47,6 @@ std::vector<TokenLogprob> ToTokenLogprobs(const std::vector<LogprobEntry>& entri
 }
 
 }  // namespace
-
-Result<ColdStart> ParseColdStart(const std::string& text) {
-  if (text == "blocking") return ColdStart::kBlocking;
-  if (text == "join-later") return ColdStart::kJoinLater;
-  if (text == "cached") return ColdStart::kCached;
-  return InvalidArgumentError("unknown cold start '" + text +
-                              "'; use blocking, join-later or cached");
-}
 
 Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
                Metrics& metrics, EngineOptions options)

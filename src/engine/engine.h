@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "cache/adapter_table.h"
+#include "engine/cold_start.h"
 #include "engine/engine_metrics.h"
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
@@ -24,15 +25,6 @@
 #include "step/executor.h"
 
 namespace graft {
-
-// What happens while an adapter loads. The tokens are the same in every way.
-enum class ColdStart : uint8_t {
-  kBlocking,   // the steps stop: what peers do, to compare with
-  kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
-  kCached,     // everything is made resident before the first step, and stays
-};
-// "blocking", "join-later" or "cached".
-Result<ColdStart> ParseColdStart(const std::string& text);
 
 struct EngineOptions {
   int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit

@@ -87,6 +87,55 @@ TEST_F(EngineAdapterTest, BlockingStopsEverybody) {
   ExpectAnswered(*running, "");
 }
 
+TEST_F(EngineAdapterTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  harness_->AddAdapter("bb");
+  Run("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("bb", 5, 5);
+  const auto runs = [&] { return harness_->executor.last_plan().sequences.size() == 2; };
+  int num_looks = 0;
+  do {
+    harness_->Step();
+    ++num_looks;
+  } while (!runs());
+  EXPECT_EQ(num_looks, 8) << "a fetch of seven looks";
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2) << "the first one's too";
+  EXPECT_EQ(Now().adapters_resident, 1);
+  harness_->RunAll();
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  ExpectAnswered(*late, "bb");
+  ExpectAnswered(*running, "");
+}
+
+// Whoever runs on it ends before its copy does: it stays where it is being copied to.
+TEST_F(EngineAdapterTest, WhatArrivesIsNotEvicted) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  Run("aa");
+  Run("bb");
+  harness_->loader.set_delay(9);
+  auto cancelled = Submit("aa", 5, 30);
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 1u) << "it is in the host's memory";
+  harness_->engine.Cancel(cancelled->request.id);
+  auto other = Submit("bb", 5, 3);
+  for (int step = 0; step < 5; ++step) harness_->Step();
+  EXPECT_EQ(Now().adapter_evictions, 2) << "of aa and of bb, each for the other";
+  harness_->RunAll();
+  EXPECT_EQ(Now().adapter_evictions, 3);
+  ExpectAnswered(*other, "bb");
+}
+
 TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;

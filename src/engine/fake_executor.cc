@@ -101,9 +101,22 @@ FakeExecutor::FakeExecutor(const ExecutorLimits& limits)
 
 void FakeExecutor::SetAdapter(int32_t slot, const std::string& content,
                               const std::vector<PageExtent>& extents) {
-  adapters_[static_cast<size_t>(slot)] = {content, extents};
-  const uint64_t digest = HashText(content);
-  for (const PageExtent& extent : extents) {
+  SlotAdapter& adapter = adapters_[static_cast<size_t>(slot)];
+  CHECK(!adapter.is_arriving) << "slot " << slot << " is set or freed while it is copied to";
+  adapter = {content, extents, !content.empty(), false};
+}
+
+void FakeExecutor::FinishArrival(int32_t slot) {
+  SlotAdapter& adapter = adapters_[static_cast<size_t>(slot)];
+  CHECK(adapter.is_arriving) << "slot " << slot;
+  adapter.is_arriving = false;
+  WriteRows(adapter);
+}
+
+void FakeExecutor::WriteRows(SlotAdapter& adapter) {
+  if (std::exchange(adapter.is_written, true)) return;
+  const uint64_t digest = HashText(adapter.content);
+  for (const PageExtent& extent : adapter.extents) {
     for (int64_t offset = 0; offset < extent.bytes; offset += kRowAlignment) {
       units_[UnitOf(extent, offset)] = Fold(digest, extent.source_begin + offset);
     }
@@ -137,6 +150,7 @@ StepResult FakeExecutor::Finish() {
   CHECK(plan_ != nullptr) << "Finish without Begin";
   const StepPlan& plan = *std::exchange(plan_, nullptr);
   CheckPlan(plan);
+  AwaitArrivals(plan);
   ApplyStarts(plan);
   last_plan_ = plan;
   ++num_steps_;
@@ -179,6 +193,17 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
   }
   CHECK_EQ(plan.tokens.size(), num_tokens);
   CHECK_EQ(plan.pages.size(), num_pages);
+}
+
+void FakeExecutor::AwaitArrivals(const StepPlan& plan) {
+  bool is_gated = false;
+  for (const PlannedSequence& planned : plan.sequences) {
+    if (planned.adapter_slot == kNoAdapter) continue;
+    SlotAdapter& adapter = adapters_[static_cast<size_t>(planned.adapter_slot)];
+    is_gated = is_gated || !adapter.is_written;
+    WriteRows(adapter);
+  }
+  if (is_gated) ++num_gated_steps_;
 }
 
 void FakeExecutor::ApplyStarts(const StepPlan& plan) {

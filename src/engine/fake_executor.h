@@ -42,10 +42,14 @@ class FakeExecutor : public Executor {
   void Begin(const StepPlan& plan) override { plan_ = &plan; }
   StepResult Finish() override;
 
-  // What an adapter slot computes with, by content hash, and where its rows lie; written into these
-  // pages now. "" when freed: a plan that names a freed slot fails a CHECK.
+  // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
+  // these pages later. "" when freed: a plan that names a freed slot fails a CHECK.
   void SetAdapter(int32_t slot, const std::string& content,
                   const std::vector<PageExtent>& extents = {});
+  // The rows are written now, unless a step has waited for them. The slot is as it was set.
+  void FinishArrival(int32_t slot);
+  // Steps so far that named a slot whose rows had not arrived.
+  int64_t num_gated_steps() const { return num_gated_steps_; }
 
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
@@ -65,6 +69,7 @@ class FakeExecutor : public Executor {
   };
 
   void CheckPlan(const StepPlan& plan) const;
+  void AwaitArrivals(const StepPlan& plan);
   void ApplyStarts(const StepPlan& plan);
   // What the slot's rows are by now: the content, or something else where they were overwritten.
   uint64_t ReadAdapter(int32_t slot) const;
@@ -77,13 +82,17 @@ class FakeExecutor : public Executor {
   struct SlotAdapter {
     std::string content;
     std::vector<PageExtent> extents;
+    bool is_arriving = false;  // until FinishArrival
+    bool is_written = false;
   };
+  void WriteRows(SlotAdapter& adapter);
   std::vector<uint64_t> units_;        // of kRowAlignment bytes of all pages, adapters' rows
   std::vector<SlotAdapter> adapters_;  // by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   const StepPlan* plan_ = nullptr;               // begun, not finished
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
+  int64_t num_gated_steps_ = 0;
 };
 
 }  // namespace graft

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace graft {
+namespace {
+
+constexpr int64_t kCopyNs = 500;  // half a step of EngineHarness
+
+}  // namespace
 
 Result<AdapterFacts> FakeLoader::Read(const FetchOrder& order) {
   const auto folder = folders_.find(order.path);
@@ -23,19 +28,30 @@ Result<AdapterFacts> FakeLoader::Read(const FetchOrder& order) {
   const auto rows = rows_.find(hash);
   if (rows != rows_.end() && !rows->second.empty()) facts.rows = rows->second;
   facts.bytes = RowsBytes(facts.rows);
+  facts.num_layers = 4;
   return facts;
 }
 
 void FakeLoader::Fetch(FetchOrder order) {
-  pending_.push_back({delay_, false, {std::move(order), kNoAdapter, {}}});
+  pending_.push_back({delay_, false, false, {std::move(order), kNoAdapter, {}}});
   if (waker_) waker_();
 }
 
-void FakeLoader::Copy(CopyOrder order) {
-  held_.erase(order.source.content);
+bool FakeLoader::Copy(CopyOrder order) {
+  const bool usable = held_.erase(order.source.content) > 0 || HasInHost(order.source.hash);
   ++num_copies_;
-  pending_.push_back({delay_, true, std::move(order)});
+  if (usable) {
+    host_.insert(order.source.hash);  // where it is held until the copy ends
+    Give(order, *Read(order.source));
+  }
+  pending_.push_back({delay_, true, usable, std::move(order)});
   if (waker_) waker_();
+  return usable;
+}
+
+void FakeLoader::Give(const CopyOrder& order, const AdapterFacts& facts) {
+  CHECK_EQ(RowsBytes(facts.rows), order.extents.back().source_begin + order.extents.back().bytes);
+  executor_.SetAdapter(order.slot, facts.hash, order.extents);
 }
 
 void FakeLoader::Drop(int32_t content) { held_.erase(content); }
@@ -47,13 +63,17 @@ LoadEvent FakeLoader::Finish(const Pending& pending) {
   LoadEvent event;
   event.kind = pending.is_copy ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
   event.content = source.content;
+  if (pending.is_copy) event.copy_ns = kCopyNs;
+  if (pending.usable) {
+    executor_.FinishArrival(pending.order.slot);
+    return event;
+  }
   Result<AdapterFacts> facts = Read(source);
   event.status = facts.status();
   if (!facts.ok()) return event;
   if (pending.is_copy) {
-    CHECK_EQ(RowsBytes(facts->rows),
-             pending.order.extents.back().source_begin + pending.order.extents.back().bytes);
-    executor_.SetAdapter(pending.order.slot, facts->hash, pending.order.extents);
+    Give(pending.order, *facts);
+    executor_.FinishArrival(pending.order.slot);
     return event;
   }
   held_.insert(source.content);

@@ -1,5 +1,7 @@
 // A loader over FakeExecutor's pages for tests: contents are made up by hash, loads take as many
-// looks at the events as it is told, and folders can be broken, changed and mended. One thread.
+// looks at the events as it is told, and folders can be broken, changed and mended. What is copied
+// from the host's memory can be used at once: the executor writes its rows when a step first reads
+// them, or when the copy ends. One thread.
 #pragma once
 
 #include <deque>
@@ -33,7 +35,7 @@ class FakeLoader : public AdapterLoader {
   }
 
   void Fetch(FetchOrder order) override;
-  void Copy(CopyOrder order) override;
+  bool Copy(CopyOrder order) override;
   bool HasInHost(const std::string& hash) const override { return host_.count(hash) != 0; }
   void Drop(int32_t content) override;
   void Free(AdapterSlot slot) override;
@@ -49,10 +51,12 @@ class FakeLoader : public AdapterLoader {
   struct Pending {
     int looks_left = 0;
     bool is_copy = false;
+    bool usable = false;  // the executor was told of it
     CopyOrder order;
   };
   Result<AdapterFacts> Read(const FetchOrder& order);
   LoadEvent Finish(const Pending& pending);
+  void Give(const CopyOrder& order, const AdapterFacts& facts);
 
   FakeExecutor& executor_;
   std::map<std::string, std::string> folders_;

@@ -1,11 +1,11 @@
 // The step planner: which sequences get which rows and pages in the next step, and what becomes of
 // them when its tokens are there. Iteration-level batching (Orca, Punica 5): a plan holds a row per
 // decoding sequence, then chunks of prompts. Whose adapter is not on the device waits beside the
-// steps, and younger requests may run ahead of it: as long as it is on its way, and until the turn
-// ends where it finds no room (docs/adapters-paging.md).
-// Invariants: first come first served but for that; the oldest sequence always advances or its
-// adapter is on its way, so every request ends; a page belongs to the sequences that refer to it,
-// to the prefix tree, to adapters, or to nobody. Engine thread only.
+// steps, or begins while its rows arrive; younger requests may run ahead of one that waits: as long
+// as its adapter is on its way, and until the turn ends where it finds no room
+// (docs/adapters-paging.md). Invariants: first come first served but for that; the oldest sequence
+// always advances or its adapter is on its way, so every request ends; a page belongs to the
+// sequences that refer to it, to the prefix tree, to adapters, or to nobody. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "engine/adapter_residency.h"
+#include "engine/cold_start.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
 #include "step/step_plan.h"
@@ -39,8 +40,8 @@ struct SchedulerOptions {
   int64_t page_bytes = 0;
   int32_t page_tokens = 0;
   int32_t adapters_max = 0;  // adapter slots
-  // While an adapter loads for a request that could run otherwise, nobody runs.
-  bool blocking_loads = false;
+  // What happens while an adapter loads for a request that could run otherwise.
+  ColdStart cold_start = ColdStart::kJoinLater;
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
   bool prefix_cache = true;
@@ -106,7 +107,7 @@ class Scheduler {
   struct Admission;
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
   Next ConsiderWaiting(size_t idx, Admission& admission);
-  bool WaitsForAdapter(Sequence& sequence, Admission& admission);
+  bool WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission);
   bool TurnHelps(const Sequence& sequence);
   Status CutToPool(Sequence& sequence) const;
   bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;

@@ -68,9 +68,9 @@ Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
   if (!can_run && admission.num_prefetches >= kPrefetchesMax) return Next::kStop;
   if (next.adapter.content() >= 0) {
     if (!can_run) ++admission.num_prefetches;
-    if (WaitsForAdapter(next, admission)) {
+    if (WaitsForAdapter(next, can_run, admission)) {
       if (next.finish_reason != FinishReason::kNone) return Next::kAdmitted;  // failed, and gone
-      return options_.blocking_loads ? Next::kStop : Next::kPassed;
+      return options_.cold_start == ColdStart::kBlocking ? Next::kStop : Next::kPassed;
     }
     next.prefix_key.adapter_hash = adapters_.HashOf(next.adapter.content());
   }
@@ -100,9 +100,9 @@ Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
   return Next::kAdmitted;
 }
 
-// Asks for its adapter. Pages are given in the order of the line: behind somebody without room
-// nobody gets any.
-bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
+// Asks for its adapter; one that arrives is waited for by the step. Pages are given in the order of
+// the line: behind somebody without room nobody gets any.
+bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission) {
   using Answer = AdapterResidency::Answer;
   const int32_t content = sequence.adapter.content();
   const auto* const make_room = admission.has_blocked ? nullptr : &make_room_;
@@ -116,15 +116,20 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, Admission& admission) {
       answer = adapters_.Want(content, make_room);
     }
   }
-  while ((answer == Answer::kComing || answer == Answer::kQueued) && options_.blocking_loads &&
-         adapters_.is_busy()) {
+  while (answer != Answer::kReady && answer != Answer::kNoRoom &&
+         options_.cold_start == ColdStart::kBlocking && adapters_.is_busy()) {
     loader_.WaitForEvent();
     UpdateAdapters();
     if (sequence.finish_reason != FinishReason::kNone) return true;
     answer = adapters_.Want(content, make_room);
   }
   if (answer == Answer::kNoRoom) admission.has_blocked = true;
-  if (answer == Answer::kComing) admission.pages_kept += PagesFor(sequence.num_tokens() + 1);
+  if (answer == Answer::kArriving && can_run && options_.cold_start == ColdStart::kLayerwise) {
+    return false;
+  }
+  if (answer == Answer::kComing || answer == Answer::kArriving) {
+    admission.pages_kept += PagesFor(sequence.num_tokens() + 1);
+  }
   return answer != Answer::kReady;
 }
 

@@ -15,6 +15,8 @@ namespace graft {
 namespace {
 
 constexpr int32_t kContents = 4;
+constexpr ColdStart kColdStarts[] = {ColdStart::kBlocking, ColdStart::kJoinLater,
+                                     ColdStart::kJoinLater, ColdStart::kLayerwise};
 
 // The fuzzer's bytes, read one at a time; zeros after the end.
 class Bytes {
@@ -86,7 +88,7 @@ class Run {
             .page_bytes = limits.page_bytes,
             .page_tokens = limits.page_tokens,
             .adapters_max = limits.adapters_max,
-            .blocking_loads = bytes.Below(4) == 0,
+            .cold_start = kColdStarts[bytes.Below(4)],
             .turn_ns = bytes.Below(8),
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};

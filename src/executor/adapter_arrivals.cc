@@ -1,5 +1,6 @@
 #include "executor/adapter_arrivals.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -35,12 +36,10 @@ void AdapterArrival::QueuedLayer(const Stream& copies) {
   layers_queued_.notify_all();
 }
 
-void AdapterArrival::WaitFor(int32_t layer) const { events_[static_cast<size_t>(layer)].Wait(); }
-
 AdapterArrivals::AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max)
     : device_(device), num_layers_(num_layers), arrivals_(static_cast<size_t>(adapters_max)) {}
 
-AdapterArrival& AdapterArrivals::Begin(AdapterSlot slot, HostStore::Held held) {
+void AdapterArrivals::Begin(AdapterSlot slot, HostStore::Held held) {
   std::unique_ptr<AdapterArrival>& arrival = arrivals_[static_cast<size_t>(slot)];
   CHECK(arrival == nullptr) << "slot " << slot;
   {
@@ -52,7 +51,6 @@ AdapterArrival& AdapterArrivals::Begin(AdapterSlot slot, HostStore::Held held) {
   }
   if (arrival == nullptr) arrival = std::make_unique<AdapterArrival>(device_, num_layers_);
   arrival->Begin(std::move(held));
-  return *arrival;
 }
 
 void AdapterArrivals::End(AdapterSlot slot) {
@@ -72,9 +70,17 @@ void ArrivalGate::Reset(const StepPlan& plan, const AdapterArrivals* arrivals) {
     if (std::exchange(last, planned.adapter_slot) == planned.adapter_slot) continue;
     const AdapterArrival* const arrival = arrivals->Find(planned.adapter_slot);
     if (arrival == nullptr) continue;
-    const auto num_layers = static_cast<int32_t>(arrival->adapter().layer_ends.size());
+    const int32_t num_layers = arrival->adapter().facts.num_layers;
     if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
   }
+}
+
+int32_t ArrivalGate::rank_max() const {
+  int32_t rank_max = 0;
+  for (const AdapterArrival* arrival : arrivals_) {
+    rank_max = std::max(rank_max, arrival->adapter().facts.rank_max);
+  }
+  return rank_max;
 }
 
 void ArrivalGate::Await(int32_t layer, const Stream& stream) {

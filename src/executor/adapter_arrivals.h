@@ -1,7 +1,8 @@
 // Adapters on their way into pages: which layers' rows are there already, and the rows themselves
-// in the host's memory meanwhile. The thread that copies begins an arrival and counts its layers;
-// the engine's thread asks, makes steps wait for what they read, and ends the arrival between
-// steps, so that whatever a step was told of one holds until that step is done.
+// in the host's memory meanwhile. An arrival begins when the rows are in the host's memory and
+// their copy is in line. The thread that copies counts its layers; the engine's asks, makes steps
+// wait for what they read, and ends the arrival between steps: what a step was told of one holds
+// until that step is done.
 #pragma once
 
 #include <atomic>
@@ -33,12 +34,11 @@ class AdapterArrival {
   // is queued; on the CPU until it is done. Any thread.
   void Await(int32_t layer, const Stream& stream) const;
 
-  // The copying thread's: a new content; the next layer's copies are in `copies`.
-  void Begin(HostStore::Held held);
+  // The copying thread's: the next layer's copies are in `copies`.
   void QueuedLayer(const Stream& copies);
-  // It waits until the copies of a layer are done.
-  void WaitFor(int32_t layer) const;
-  // Nobody asks any more.
+
+  // By AdapterArrivals.
+  void Begin(HostStore::Held held);
   void End() { held_.Release(); }
 
  private:
@@ -52,8 +52,10 @@ class AdapterArrivals {
  public:
   AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max);
 
-  // The copying thread's: the content comes to `slot`, whose last arrival has ended.
-  AdapterArrival& Begin(AdapterSlot slot, HostStore::Held held);
+  // The content comes to `slot`, whose last arrival has ended. Any thread.
+  void Begin(AdapterSlot slot, HostStore::Held held);
+  // The copying thread's: of a slot whose copy was ordered.
+  AdapterArrival& At(AdapterSlot slot) { return *arrivals_[static_cast<size_t>(slot)]; }
   // The engine's: null if everything is there. For slots that a plan may name.
   const AdapterArrival* Find(AdapterSlot slot) const {
     return arrivals_[static_cast<size_t>(slot)].get();
@@ -77,6 +79,8 @@ class ArrivalGate : public LayerGate {
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
   // Nobody was.
   bool is_open() const { return arrivals_.empty(); }
+  // Over those on their way: the adapters' table may not know them yet.
+  int32_t rank_max() const;
   void Await(int32_t layer, const Stream& stream) override;
 
  private:

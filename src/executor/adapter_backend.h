@@ -24,6 +24,10 @@ class LoraAdapterBackend : public AdapterBackend {
   // kFailedPrecondition if another one does.
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
   bool Has(const std::string& hash) const { return store_.Has(hash); }
+  // Empty if the store has it not.
+  HostStore::Held Find(const std::string& hash) {
+    return store_.Has(hash) ? store_.Find(hash) : HostStore::Held();
+  }
 
  private:
   const ModelConfig config_;

@@ -56,6 +56,7 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
   adapter.facts.hash = std::move(hash);
   adapter.facts.base_model = std::move(base_model);
   adapter.facts.rank_max = weights.rank_max();
+  adapter.facts.num_layers = model.num_layers;
   adapter.facts.bytes = tables_begin;
   return adapter;
 }

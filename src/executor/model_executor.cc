@@ -109,7 +109,7 @@ void ModelExecutor::StartSequences() {
 // A bound no higher than the batch needs: on a GPU it sizes the kernels' shared memory.
 LoraTable ModelExecutor::Adapters() const {
   if (loras_ == nullptr) return {};
-  int32_t rank_max = 0;
+  int32_t rank_max = gate_.rank_max();
   for (const auto* segments : {&batch_.segments(), &batch_.prompt_segments()}) {
     for (const LoraSegment& segment : *segments) {
       rank_max = std::max(rank_max, loras_->rank_of(segment.adapter_slot));
@@ -119,7 +119,9 @@ LoraTable ModelExecutor::Adapters() const {
 }
 
 const float* ModelExecutor::Forward(ForwardTimes* times) {
+  gate_.Reset(*plan_, arrivals_);
   ForwardBatch batch;
+  if (!gate_.is_open()) batch.gate = &gate_;
   batch.tokens = batch_.tokens();
   batch.positions = batch_.positions();
   batch.row_page = batch_.row_page();
@@ -134,8 +136,6 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
   }
-  gate_.Reset(*plan_, arrivals_);
-  if (!gate_.is_open()) batch.gate = &gate_;
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&

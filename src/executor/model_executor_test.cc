@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -77,7 +79,8 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
                               config_, std::get<1>(GetParam()));
   }
 
-  std::unique_ptr<ModelExecutor> MakeExecutor(const LoraStore* loras = nullptr) {
+  std::unique_ptr<ModelExecutor> MakeExecutor(const LoraStore* loras = nullptr,
+                                              const AdapterArrivals* arrivals = nullptr) {
     ExecutorLimits limits;
     limits.sequences_max = kSequencesMax;
     limits.step_tokens_max = 128;
@@ -87,7 +90,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     limits.vocab_size = config_.vocab_size;
     limits.adapters_max = 3;
     return std::make_unique<ModelExecutor>(*transformer_, loras != nullptr ? loras : loras_.get(),
-                                           limits, device_.stream());
+                                           limits, device_.stream(), arrivals);
   }
 
   TestDevice device_{std::get<0>(GetParam())};
@@ -177,7 +180,8 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   }
 }
 
-// An adapter's rows in pages, loaded anew from the host's memory before every step.
+// An adapter's rows in pages, loaded anew from the host's memory before every step, or while it
+// runs.
 class MovingAdapters {
  public:
   MovingAdapters(const ModelConfig& config, DType dtype, KvPool& pool, const Device& device)
@@ -202,25 +206,50 @@ class MovingAdapters {
     while (std::count(others.begin(), others.end(), slot) > 0) slot = (slot + 1) % 4;
     const auto content = static_cast<int32_t>(i);
     loader_.Fetch({content, folder, hashes_[i], ""});
-    LoadEvent fetched = Next();
+    const LoadEvent fetched = Next(LoadEvent::Kind::kFetched);
     hashes_[i] = fetched.facts.hash;
     // Something in the way, so that it comes to lie elsewhere.
     const PackedRows gap =
         *packer_.Pack(std::vector<RowRun>{{64, 1 + static_cast<int32_t>(random_.Below(500))}});
     pages_[i] = *packer_.Pack(fetched.facts.rows);
-    loader_.Copy({{content, folder, hashes_[i], ""}, slot, pages_[i].extents()});
-    EXPECT_EQ(Next().status.ToString(), "OK");
+    EXPECT_TRUE(loader_.Copy({{content, folder, hashes_[i], ""}, slot, pages_[i].extents()}));
+    ++num_copying_;
     return slots_[i] = slot;
+  }
+  // The slots that the adapters of `company` are in by now.
+  void Follow(const std::vector<Wanted>& company, std::vector<Wanted>* wanted) const {
+    for (size_t w = 0; w < wanted->size(); ++w) {
+      if (company[w].adapter_slot < 0) continue;
+      (*wanted)[w].adapter_slot = slots_[static_cast<size_t>(company[w].adapter_slot)];
+    }
+  }
+  // Whatever moved has arrived.
+  void Settle() {
+    while (num_copying_ > 0) Next(LoadEvent::Kind::kCopied);
+  }
+  // A step comes to every layer before its rows do.
+  void SlowDown() {
+    loader_.SetBeforeLayer(
+        [](int32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
   }
   AdapterSlot slot(size_t i) const { return slots_[i]; }
   const LoraStore& loras() const { return loras_; }
+  const AdapterArrivals& arrivals() const { return loader_.arrivals(); }
 
  private:
-  LoadEvent Next() {
-    loader_.WaitForEvent();
-    LoadEvent event = std::move(loader_.TakeEvents().at(0));
-    CHECK(event.status.ok()) << event.status.ToString();
-    return event;
+  LoadEvent Next(LoadEvent::Kind kind) {
+    LoadEvent found;
+    for (bool has_found = false; !has_found;) {
+      loader_.WaitForEvent();
+      for (LoadEvent& event : loader_.TakeEvents()) {
+        CHECK(event.status.ok()) << event.status.ToString();
+        if (event.kind == LoadEvent::Kind::kCopied) --num_copying_;
+        if (event.kind != kind) continue;
+        has_found = true;
+        found = std::move(event);
+      }
+    }
+    return found;
   }
   void Ruin(const PackedRows& pages) {
     OwnedStream stream(device_, nullptr);
@@ -246,6 +275,7 @@ class MovingAdapters {
   PackedRows pages_[3];
   AdapterSlot slots_[3] = {-1, -1, -1};
   std::string hashes_[3];
+  int num_copying_ = 0;
   Random random_{9};
 };
 
@@ -256,18 +286,39 @@ TEST_P(ModelExecutorTest, EvictedAndReloadedAdaptersGiveTheVeryBits) {
   for (size_t i = 0; i < 3; ++i) {
     moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
   }
+  moving.Settle();
   const auto executor = MakeExecutor(&moving.loras());
   size_t step = 0;
   const auto drawn = Generate(*executor, company, 12, 1, [&](std::vector<Wanted>& wanted) {
     const size_t i = step++ % 3;
     moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
-    for (size_t w = 0; w < wanted.size(); ++w) {
-      if (company[w].adapter_slot >= 0) {
-        wanted[w].adapter_slot = moving.slot(static_cast<size_t>(company[w].adapter_slot));
-      }
-    }
+    moving.Settle();
+    moving.Follow(company, &wanted);
   });
   EXPECT_EQ(drawn, resident);
+}
+
+TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
+  const std::vector<Wanted> company = Company();
+  const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
+  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
+  moving.SlowDown();
+  const auto executor = MakeExecutor(&moving.loras(), &moving.arrivals());
+  if (std::get<0>(GetParam()) == DeviceKind::kCuda) executor->RecordGraphs({}, 64);
+  size_t step = 0;
+  const auto drawn = Generate(*executor, company, 12, 1, [&](std::vector<Wanted>& wanted) {
+    moving.Settle();
+    const size_t first = step == 0 ? 0 : step % 4;
+    const size_t end = step == 0 ? 3 : first + 1;
+    // In the first step all arrive at once, in every fourth one nobody.
+    for (size_t i = first; i < std::min<size_t>(end, 3); ++i) {
+      moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
+    }
+    ++step;
+    moving.Follow(company, &wanted);
+  });
+  EXPECT_EQ(drawn, resident);
+  moving.Settle();
 }
 
 TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {

@@ -118,7 +118,8 @@ PagedLoader::~PagedLoader() {
 }
 
 template <typename Order>
-void PagedLoader::Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(const Order&)) {
+void PagedLoader::Work(Queue<Order>& queue,
+                       std::optional<LoadEvent> (PagedLoader::*serve)(const Order&)) {
   std::unique_lock lock(mutex_);
   for (;;) {
     queue.came.wait(lock, [&] { return stopping_ || !queue.orders.empty(); });
@@ -126,10 +127,11 @@ void PagedLoader::Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(cons
     const Order order = std::move(queue.orders.front());
     queue.orders.pop_front();
     lock.unlock();
-    LoadEvent event = (this->*serve)(order);
+    std::optional<LoadEvent> event = (this->*serve)(order);
     lock.lock();
+    if (!event.has_value()) continue;
     --num_under_way_;
-    Announce(std::move(event));
+    Announce(std::move(*event));
   }
 }
 
@@ -143,15 +145,38 @@ void PagedLoader::Announce(LoadEvent event) {
 void PagedLoader::Fetch(FetchOrder order) {
   const std::lock_guard lock(mutex_);
   ++num_under_way_;
-  fetches_.orders.push_back(std::move(order));
+  fetches_.orders.push_back({std::move(order), std::nullopt});
   fetches_.came.notify_one();
 }
 
-void PagedLoader::Copy(CopyOrder order) {
+bool PagedLoader::Copy(CopyOrder order) {
+  HostStore::Held held = TakeHeld(order.source);
+  const bool in_host = static_cast<bool>(held);
+  if (in_host) arrivals_.Begin(order.slot, std::move(held));
   const std::lock_guard lock(mutex_);
   ++num_under_way_;
-  copies_wanted_.orders.push_back(std::move(order));
-  copies_wanted_.came.notify_one();
+  if (in_host) {
+    copies_wanted_.orders.push_back(std::move(order));
+    copies_wanted_.came.notify_one();
+  } else {
+    // By way of the other thread: copies behind it do not wait for its folder.
+    FetchOrder source = order.source;
+    fetches_.orders.push_back({std::move(source), std::move(order)});
+    fetches_.came.notify_one();
+  }
+  return in_host;
+}
+
+HostStore::Held PagedLoader::TakeHeld(const FetchOrder& source) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = held_.find(source.content); it != held_.end()) {
+      HostStore::Held held = std::move(it->second);
+      held_.erase(it);
+      return held;
+    }
+  }
+  return backend_.Find(source.hash);
 }
 
 void PagedLoader::Drop(int32_t content) {
@@ -180,15 +205,23 @@ void PagedLoader::SetWaker(std::function<void()> waker) {
   waker_ = std::move(waker);
 }
 
-LoadEvent PagedLoader::ServeFetch(const FetchOrder& order) {
+std::optional<LoadEvent> PagedLoader::ServeFetch(const FetchJob& job) {
+  const FetchOrder& order = job.order;
   LoadEvent event;
-  event.kind = LoadEvent::Kind::kFetched;
+  event.kind = job.copy.has_value() ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
   event.content = order.content;
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   Result<HostStore::Held> held = backend_.Fetch(order.path, order.hash);
   fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
   event.status = held.status();
   if (!held.ok()) return event;
+  if (job.copy.has_value()) {
+    arrivals_.Begin(job.copy->slot, std::move(*held));
+    const std::lock_guard lock(mutex_);
+    copies_wanted_.orders.push_back(*job.copy);
+    copies_wanted_.came.notify_one();
+    return std::nullopt;
+  }
   event.facts = (*held)->facts;
   if (order.hash.empty() && on_read_) on_read_(order.key, event.facts);
   const std::lock_guard lock(mutex_);
@@ -196,45 +229,27 @@ LoadEvent PagedLoader::ServeFetch(const FetchOrder& order) {
   return event;
 }
 
-LoadEvent PagedLoader::ServeCopy(const CopyOrder& order) {
-  LoadEvent event;
-  event.kind = LoadEvent::Kind::kCopied;
-  event.content = order.source.content;
-  event.status = CopyToPages(order);
-  return event;
-}
-
-Result<HostStore::Held> PagedLoader::TakeHeld(const FetchOrder& source) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto it = held_.find(source.content); it != held_.end()) {
-      HostStore::Held held = std::move(it->second);
-      held_.erase(it);
-      return held;
-    }
-  }
-  return backend_.Fetch(source.path, source.hash);
-}
-
-// What can fail has failed before the first byte is sent.
-Status PagedLoader::CopyToPages(const CopyOrder& order) {
-  ASSIGN_OR_RETURN(HostStore::Held held, TakeHeld(order.source));
+std::optional<LoadEvent> PagedLoader::ServeCopy(const CopyOrder& order) {
+  AdapterArrival& arrival = arrivals_.At(order.slot);
+  const HostAdapter& adapter = arrival.adapter();
   // Else it would run into pages of others.
   const PageExtent& last = order.extents.back();
-  CHECK_EQ(last.source_begin + last.bytes, held->facts.bytes) << order.source.path;
+  CHECK_EQ(last.source_begin + last.bytes, adapter.facts.bytes) << order.source.path;
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  AdapterArrival& arrival = arrivals_.Begin(order.slot, std::move(held));
-  const HostAdapter& adapter = arrival.adapter();
   std::vector<LoraMatrix> matrices = MakeTables(adapter, order.extents);
   // Before the rows: it is short, and copies are served one after the other.
   loras_.Place(order.slot, std::move(matrices), adapter.facts.bytes);
   CopyLayers(order, arrival);
   Synchronize(copies_.get());
-  copy_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kCopied;
+  event.content = order.source.content;
+  event.copy_ns = SteadyClock::Get().NowNs() - begin_ns;
+  copy_seconds_.Observe(NsToSeconds(event.copy_ns));
   copied_bytes_.Increment(static_cast<double>(adapter.facts.bytes));
   const std::lock_guard lock(mutex_);
   arrived_.push_back(order.slot);
-  return OkStatus();
+  return event;
 }
 
 void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
@@ -249,12 +264,6 @@ void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
     if (before_layer_) before_layer_(static_cast<int32_t>(layer));
     rows.CopyUpTo(adapter.layer_ends[layer]);
     arrival.QueuedLayer(copies_.get());
-    if (layer > 0 || !order.use_early) continue;
-    LoadEvent usable;
-    usable.kind = LoadEvent::Kind::kUsable;
-    usable.content = order.source.content;
-    const std::lock_guard lock(mutex_);
-    Announce(std::move(usable));
   }
 }
 

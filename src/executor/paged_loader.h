@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -47,7 +48,7 @@ class PagedLoader : public AdapterLoader {
   const AdapterArrivals& arrivals() const { return arrivals_; }
 
   void Fetch(FetchOrder order) override;
-  void Copy(CopyOrder order) override;
+  bool Copy(CopyOrder order) override;
   bool HasInHost(const std::string& hash) const override { return backend_.Has(hash); }
   void Drop(int32_t content) override;
   void Free(AdapterSlot slot) override { loras_.Free(slot); }
@@ -62,12 +63,18 @@ class PagedLoader : public AdapterLoader {
     std::condition_variable came;
   };
 
+  // Fetched for its own sake, or to be copied.
+  struct FetchJob {
+    FetchOrder order;
+    std::optional<CopyOrder> copy;
+  };
+
   template <typename Order>
-  void Work(Queue<Order>& queue, LoadEvent (PagedLoader::*serve)(const Order&));
-  LoadEvent ServeFetch(const FetchOrder& order);
-  LoadEvent ServeCopy(const CopyOrder& order);
-  Result<HostStore::Held> TakeHeld(const FetchOrder& source);
-  Status CopyToPages(const CopyOrder& order);
+  void Work(Queue<Order>& queue, std::optional<LoadEvent> (PagedLoader::*serve)(const Order&));
+  // No event where more is to be done.
+  std::optional<LoadEvent> ServeFetch(const FetchJob& job);
+  std::optional<LoadEvent> ServeCopy(const CopyOrder& order);
+  HostStore::Held TakeHeld(const FetchOrder& source);
   void CopyLayers(const CopyOrder& order, AdapterArrival& arrival);
   std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
                                      const std::vector<PageExtent>& extents);
@@ -89,8 +96,8 @@ class PagedLoader : public AdapterLoader {
   prometheus::Counter& copied_bytes_;
 
   std::mutex mutex_;
-  Queue<FetchOrder> fetches_;
-  Queue<CopyOrder> copies_wanted_;
+  Queue<FetchJob> fetches_;
+  Queue<CopyOrder> copies_wanted_;                     // in the host's memory, their arrivals begun
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
   std::vector<AdapterSlot> arrived_;  // slots whose last event is among them

@@ -142,26 +142,24 @@ TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
 TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
   for (const char* extra : {kAll, kSome, kMiddle}) {
     SCOPED_TRACE(extra);
-    std::counting_semaphore<> allowed(1);
+    std::counting_semaphore<> allowed(0);
     loader_->SetBeforeLayer([&](int32_t) { allowed.acquire(); });
     const std::string path = Folder(extra, extra, 1);
     const LoadEvent fetched = Fetch(0, path);
     const PackedRows pages = *packer_->Pack(fetched.facts.rows);
-    loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents(), /*use_early=*/true});
-    const LoadEvent usable = Next();
-    EXPECT_EQ(usable.kind, LoadEvent::Kind::kUsable);
-    EXPECT_EQ(usable.content, 0);
+    EXPECT_TRUE(loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents()}));
     const AdapterArrival* const arrival = loader_->arrivals().Find(1);
     ASSERT_NE(arrival, nullptr);
     EXPECT_EQ(arrival->adapter().facts.hash, fetched.facts.hash);
+    EXPECT_FALSE(arrival->HasArrived(0));
     for (int32_t layer = 0; layer < model_.num_layers; ++layer) {
+      allowed.release();
       arrival->Await(layer, device_.stream());
       ExpectServes(1, extra, 1, layer);
       EXPECT_TRUE(arrival->HasArrived(layer));
       EXPECT_EQ(arrival->layers_queued(), layer + 1);
       const bool is_last = layer + 1 == model_.num_layers;
       EXPECT_FALSE(!is_last && arrival->HasArrived(layer + 1));
-      allowed.release();
     }
     EXPECT_EQ(Next().kind, LoadEvent::Kind::kCopied);
     EXPECT_EQ(loader_->arrivals().Find(1), nullptr);
@@ -186,7 +184,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   LoraAdapterBackend backend(model_, DType::kF32, none);
   PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_);
   const PackedRows pages = *packer_->Pack(good.facts.rows);
-  loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()});
+  EXPECT_FALSE(loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()}));
   loader.WaitForEvent();
   EXPECT_FALSE(loader.TakeEvents()[0].status.ok());
 }

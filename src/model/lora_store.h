@@ -1,5 +1,6 @@
 // The adapters in the device's memory, by slot, and the table of matrices that the kernels read. A
-// slot that a step in flight names is neither set nor freed (the engine sees to that);
+// slot that a step in flight names is neither set nor freed (the engine sees to that), but may be
+// placed while the step's LayerGate still keeps its kernels from it;
 // other slots may change at any time, from any thread, one call per slot at a time. The table never
 // moves.
 #pragma once

@@ -20,6 +20,7 @@ struct AdapterFacts {
   int32_t rank_max = 0;
   int64_t bytes = 0;         // in the device's pages
   std::vector<RowRun> rows;  // what must be placed there
+  int32_t num_layers = 1;    // in which they arrive
 };
 
 // PEFT folders into the host's memory. Any thread.
@@ -48,22 +49,15 @@ struct CopyOrder {
   FetchOrder source;
   AdapterSlot slot = kNoAdapter;
   std::vector<PageExtent> extents;
-  // Plans shall name the slot before all rows are there: kUsable comes first.
-  bool use_early = false;
 };
 
 struct LoadEvent {
-  enum class Kind : uint8_t {
-    kFetched,
-    // Nothing can fail any more and rows are arriving, layer by layer: a plan may name the slot,
-    // and whoever runs it waits before each layer for that layer's rows. kCopied follows.
-    kUsable,
-    kCopied,
-  };
+  enum class Kind : uint8_t { kFetched, kCopied };
   Kind kind = Kind::kFetched;
   int32_t content = -1;
-  Status status;       // why it came to nothing
-  AdapterFacts facts;  // of a fetch that went well
+  Status status;        // why it came to nothing
+  AdapterFacts facts;   // of a fetch that went well
+  int64_t copy_ns = 0;  // what a copy took, without its time in the queue
 };
 
 // Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went
@@ -74,7 +68,10 @@ class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;
   virtual void Fetch(FetchOrder order) = 0;
-  virtual void Copy(CopyOrder order) = 0;
+  // True: it is in the host's memory, so nothing can fail any more, and plans may name the slot
+  // from now on. Its rows arrive layer by layer, and whoever runs such a plan waits before each
+  // layer for that layer's. False: not before kCopied, which follows in any case.
+  virtual bool Copy(CopyOrder order) = 0;
   // Whether a content could be copied without reading its folder.
   virtual bool HasInHost(const std::string& hash) const = 0;
   // A fetched content is not wanted any more.

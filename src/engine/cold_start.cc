@@ -1,0 +1,14 @@
+#include "engine/cold_start.h"
+
+namespace graft {
+
+Result<ColdStart> ParseColdStart(const std::string& text) {
+  if (text == "blocking") return ColdStart::kBlocking;
+  if (text == "join-later") return ColdStart::kJoinLater;
+  if (text == "layerwise") return ColdStart::kLayerwise;
+  if (text == "cached") return ColdStart::kCached;
+  return InvalidArgumentError("unknown cold start '" + text +
+                              "'; use blocking, join-later, layerwise or cached");
+}
+
+}  // namespace graft

@@ -1,0 +1,20 @@
+// What happens to requests while their adapter loads. The tokens are the same in every way.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace graft {
+
+enum class ColdStart : uint8_t {
+  kBlocking,   // the steps stop: what peers do, to compare with
+  kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
+  kLayerwise,  // the request begins at once; its steps wait before each layer for the layer's rows
+  kCached,     // everything is made resident before the first step, and stays
+};
+// "blocking", "join-later", "layerwise" or "cached".
+Result<ColdStart> ParseColdStart(const std::string& text);
+
+}  // namespace graft
