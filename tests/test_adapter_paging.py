@@ -58,14 +58,17 @@ def test_more_adapters_than_fit(expected):
 
 @pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],
                                   ["--cold-start", "layerwise", *TIGHT],
+                                  ["--cold-start", "auto", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT]],
-                         ids=["blocking", "layerwise", "cached", "static"])
+                         ids=["blocking", "layerwise", "auto", "cached", "static"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
         for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
             assert text == expected[case], case
+        if "auto" not in args:
+            assert (server.metric("graft_steps_with_arrivals_total") > 0) == ("layerwise" in args)
         if "cached" in args:
             assert resident(server) == len(ADAPTERS)
             assert server.metric("graft_adapter_events_total") == 2 * len(ADAPTERS), "fetched and copied once"

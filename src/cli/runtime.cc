@@ -163,8 +163,9 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option("--cold-start", options.cold_start,
                   "while an adapter loads: join-later (its requests wait, others go on), layerwise "
-                  "(its requests begin, their steps wait for each layer's rows), blocking "
-                  "(everybody waits), or cached (all are loaded before serving, and stay)")
+                  "(its requests begin, their steps wait for each layer's rows), auto (of these "
+                  "two, per request, what costs all the least waiting), blocking (everybody "
+                  "waits), or cached (all are loaded before serving, and stay)")
       ->capture_default_str();
   command
       .add_option("--turn-ms", options.turn_ms,

@@ -13,10 +13,11 @@ constexpr size_t kFetchesMax = 4;
 }  // namespace
 
 AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader,
-                                   int32_t slots, int64_t page_bytes)
+                                   const Clock& clock, int32_t slots, int64_t page_bytes)
     : pool_(pool),
       table_(table),
       loader_(loader),
+      clock_(clock),
       slots_(slots),
       packer_(pool, PageUse::kAdapters, std::max<int64_t>(page_bytes, 1)) {
   for (AdapterSlot slot = 0; slot < slots; ++slot) free_slots_.push(slot);
@@ -86,6 +87,7 @@ Status AdapterResidency::Book(LoadEvent event) {
     CHECK(entry.state == State::kCopying || (entry.state == State::kArriving && status.ok()))
         << "content " << content;
     --num_copying_;
+    forecast_.Ended(content, event.copy_ns, clock_.NowNs());
     entry.state = status.ok() ? State::kResident : State::kAbsent;
     entry.used_at = pool_.time();
     if (status.ok()) {
@@ -233,6 +235,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   free_slots_.pop();
   ++num_copying_;
   ++stats_.copies;
+  forecast_.Ordered(content, entry.facts.bytes, entry.facts.num_layers, clock_.NowNs());
   const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
   entry.state = usable ? State::kArriving : State::kCopying;
   return usable ? NoteWanted(content) : Answer::kComing;

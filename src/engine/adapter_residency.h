@@ -16,10 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/row_packer.h"
+#include "engine/cold_start_choice.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
@@ -34,8 +36,8 @@ struct AdapterStats {
 class AdapterResidency {
  public:
   // Everything is borrowed. `slots` adapters at most, in pages of `page_bytes`.
-  AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, int32_t slots,
-                   int64_t page_bytes);
+  AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, const Clock& clock,
+                   int32_t slots, int64_t page_bytes);
   ~AdapterResidency();
 
   // Frees pages for adapters by evicting whatever went unused longest; false: nothing is left that
@@ -84,6 +86,10 @@ class AdapterResidency {
   // Something is under way that an event will end.
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
   bool is_arriving(int32_t content) const { return at(content).state == State::kArriving; }
+  // Of a content that arrives; nothing as long as none has arrived yet.
+  std::optional<ArrivalForecast> ForecastOf(int32_t content) const {
+    return forecast_.Of(content, clock_.NowNs());
+  }
   int32_t num_resident() const { return static_cast<int32_t>(resident_.size()); }
   const RowPacker& packer() const { return packer_; }
   const AdapterStats& stats() const { return stats_; }
@@ -128,6 +134,7 @@ class AdapterResidency {
   PagePool& pool_;
   AdapterTable& table_;
   AdapterLoader& loader_;
+  const Clock& clock_;
   const int32_t slots_;
   RowPacker packer_;
   std::vector<Entry> entries_;     // by content
@@ -139,6 +146,7 @@ class AdapterResidency {
   int32_t num_pinned_ = 0;
   int32_t num_pinned_pages_ = 0;  // that pinned adapters lie in
   int32_t num_copying_ = 0;       // those that arrive included
+  CopyForecast forecast_;
   AdapterStats stats_;
 };
 

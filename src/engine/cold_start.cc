@@ -6,9 +6,10 @@ Result<ColdStart> ParseColdStart(const std::string& text) {
   if (text == "blocking") return ColdStart::kBlocking;
   if (text == "join-later") return ColdStart::kJoinLater;
   if (text == "layerwise") return ColdStart::kLayerwise;
+  if (text == "auto") return ColdStart::kAuto;
   if (text == "cached") return ColdStart::kCached;
   return InvalidArgumentError("unknown cold start '" + text +
-                              "'; use blocking, join-later, layerwise or cached");
+                              "'; use blocking, join-later, layerwise, auto or cached");
 }
 
 }  // namespace graft

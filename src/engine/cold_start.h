@@ -12,9 +12,10 @@ enum class ColdStart : uint8_t {
   kBlocking,   // the steps stop: what peers do, to compare with
   kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
   kLayerwise,  // the request begins at once; its steps wait before each layer for the layer's rows
+  kAuto,       // of the two before, per request, whatever costs all of them the least waiting
   kCached,     // everything is made resident before the first step, and stays
 };
-// "blocking", "join-later", "layerwise" or "cached".
+// "blocking", "join-later", "layerwise", "auto" or "cached".
 Result<ColdStart> ParseColdStart(const std::string& text);
 
 }  // namespace graft

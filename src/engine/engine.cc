@@ -178,6 +178,8 @@ bool Engine::RunStep() {
     Deliver();
     return false;
   }
+  // Begin returns only once the last layer is on its way: the tokens go out before it.
+  if (scheduler_.waits_for_layers()) Deliver();
   const int64_t launch_ns = clock_.NowNs();
   executor_.Begin(plan);
   const int64_t deliver_ns = clock_.NowNs();

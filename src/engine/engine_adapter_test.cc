@@ -113,6 +113,34 @@ TEST_F(EngineAdapterTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
   ExpectAnswered(*running, "");
 }
 
+TEST_F(EngineAdapterTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kAuto;
+  Make(TestLimits(), options);
+  for (const char* content : {"first", "short", "long"}) harness_->AddAdapter(content);
+  harness_->loader.SetRows("long", {{2 * kRowAlignment, 30}});  // ten times the bytes
+  Run("first");
+  EXPECT_EQ(Now().layerwise_starts, 1) << "nobody else would wait";
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  auto short_copy = Submit("short", 5, 3);
+  for (int step = 0; step < 8; ++step) harness_->Step();
+  ExpectAnswered(*short_copy, "short");
+  EXPECT_EQ(Now().layerwise_starts, 2);
+  EXPECT_EQ(Now().join_later_starts, 0);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  harness_->loader.set_delay(3);
+  auto long_copy = Submit("long", 5, 3);
+  for (int step = 0; step < 12; ++step) harness_->Step();
+  ExpectAnswered(*long_copy, "long");
+  EXPECT_EQ(Now().layerwise_starts, 2);
+  EXPECT_EQ(Now().join_later_starts, 1);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  EXPECT_EQ(Now().steps_with_arrivals, 2);
+  harness_->RunAll();
+  ExpectAnswered(*running, "");
+}
+
 // Whoever runs on it ends before its copy does: it stays where it is being copied to.
 TEST_F(EngineAdapterTest, WhatArrivesIsNotEvicted) {
   ExecutorLimits limits = TestLimits();

@@ -57,6 +57,16 @@ std::array<prometheus::Counter*, 4> AdapterEventCounters(Metrics& metrics) {
   return counters;
 }
 
+std::array<prometheus::Counter*, 2> ColdStartCounters(Metrics& metrics) {
+  const auto counter = [&metrics](const char* way) {
+    return &metrics.Counter("graft_cold_starts_total",
+                            "Requests whose adapter was not on the device, by what they did: begin "
+                            "while it arrived, or wait until it was there",
+                            {{"way", way}});
+  };
+  return {counter("layerwise"), counter("join-later")};
+}
+
 // Distinct adapters of a plan; sequences of one adapter are adjacent and base rows come first.
 int64_t NumAdapters(const StepPlan& plan) {
   int64_t num_adapters = 0;
@@ -113,6 +123,10 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       adapter_waste_gauge_(metrics.Gauge("graft_adapter_page_waste_ratio",
                                          "Share of the adapters' pages that holds no row")),
       adapter_events_(AdapterEventCounters(metrics)),
+      cold_starts_(ColdStartCounters(metrics)),
+      steps_with_arrivals_total_(
+          metrics.Counter("graft_steps_with_arrivals_total",
+                          "Steps that waited, layer by layer, for an adapter on its way")),
       turns_total_(metrics.Counter("graft_adapter_turns_total",
                                    "Turns that ended for a request without room for its adapter")),
       step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
@@ -208,6 +222,9 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   pages_gauge_[2]->Set(static_cast<double>(pages_referenced_.value()));
   pages_gauge_[3]->Set(pool.num_used(PageUse::kAdapters));
   RecordAdapters(scheduler.adapters());
+  Advance(layerwise_starts_, *cold_starts_[0], stats.layerwise_starts);
+  Advance(join_later_starts_, *cold_starts_[1], stats.join_later_starts);
+  Advance(steps_with_arrivals_, steps_with_arrivals_total_, stats.steps_with_arrivals);
   Advance(turns_, turns_total_, stats.turns);
 }
 
@@ -250,6 +267,9 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .adapter_copies = adapter_copies_.value(),
           .adapter_evictions = adapter_evictions_.value(),
           .adapter_failures = adapter_failures_.value(),
+          .layerwise_starts = layerwise_starts_.value(),
+          .join_later_starts = join_later_starts_.value(),
+          .steps_with_arrivals = steps_with_arrivals_.value(),
           .turns = turns_.value()};
 }
 

@@ -26,21 +26,24 @@ struct EngineSnapshot {
   int64_t preemptions = 0;
   int64_t prefix_lookup_tokens = 0;
   int64_t prefix_hit_tokens = 0;
-  int64_t mixed_steps = 0;         // prefill and decode in one invocation
-  int64_t step_sequences_max = 0;  // the largest batch so far
-  int64_t step_adapters_max = 0;   // most distinct adapters in one batch so far
-  int64_t requests_waiting = 0;    // now
-  int64_t requests_running = 0;    // now
-  int64_t pages_free = 0;          // now
-  int64_t pages_cached = 0;        // now
-  int64_t pages_referenced = 0;    // now, by sequences
-  int64_t pages_adapters = 0;      // now
-  int64_t adapters_resident = 0;   // now
-  int64_t adapter_fetches = 0;     // into the host's memory, those found there included
-  int64_t adapter_copies = 0;      // to the device
-  int64_t adapter_evictions = 0;   // from the device
-  int64_t adapter_failures = 0;    // fetches and copies that failed
-  int64_t turns = 0;               // that ended for a request without room for its adapter
+  int64_t mixed_steps = 0;          // prefill and decode in one invocation
+  int64_t step_sequences_max = 0;   // the largest batch so far
+  int64_t step_adapters_max = 0;    // most distinct adapters in one batch so far
+  int64_t requests_waiting = 0;     // now
+  int64_t requests_running = 0;     // now
+  int64_t pages_free = 0;           // now
+  int64_t pages_cached = 0;         // now
+  int64_t pages_referenced = 0;     // now, by sequences
+  int64_t pages_adapters = 0;       // now
+  int64_t adapters_resident = 0;    // now
+  int64_t adapter_fetches = 0;      // into the host's memory, those found there included
+  int64_t adapter_copies = 0;       // to the device
+  int64_t adapter_evictions = 0;    // from the device
+  int64_t adapter_failures = 0;     // fetches and copies that failed
+  int64_t layerwise_starts = 0;     // of requests that began while their adapter arrived
+  int64_t join_later_starts = 0;    // of requests that waited until their adapter was there
+  int64_t steps_with_arrivals = 0;  // that waited for layers
+  int64_t turns = 0;                // that ended for a request without room for its adapter
 };
 
 // A step as the engine's clock saw it; as EngineSnapshot has them.
@@ -90,7 +93,8 @@ class EngineMetrics {
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
       step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
       pages_referenced_, pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_,
-      adapter_evictions_, adapter_failures_, turns_;
+      adapter_evictions_, adapter_failures_, layerwise_starts_, join_later_starts_,
+      steps_with_arrivals_, turns_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -111,6 +115,8 @@ class EngineMetrics {
   prometheus::Gauge& adapter_bytes_gauge_;
   prometheus::Gauge& adapter_waste_gauge_;
   std::array<prometheus::Counter*, 4> adapter_events_;  // fetches, copies, evictions, failures
+  std::array<prometheus::Counter*, 2> cold_starts_;     // layerwise, join-later
+  prometheus::Counter& steps_with_arrivals_total_;
   prometheus::Counter& turns_total_;
   prometheus::Histogram& step_seconds_;
   prometheus::Histogram& first_token_seconds_;

@@ -51,6 +51,7 @@ std::vector<Shape> Shapes() {
           {"layerwise", tiny, 0, true, true, ColdStart::kLayerwise},
           {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
           {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
+          {"auto", tiny, 0, true, true, ColdStart::kAuto},
           {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4}};
 }
 
@@ -89,7 +90,8 @@ class RandomRun {
     EXPECT_GT(snapshot.adapter_failures, 0);
     EXPECT_GE(snapshot.adapter_copies, snapshot.adapter_evictions);
     EXPECT_EQ(snapshot.pages_referenced, 0);
-    const bool layerwise = shape_.cold_start == ColdStart::kLayerwise;
+    const bool layerwise =
+        shape_.cold_start == ColdStart::kLayerwise || shape_.cold_start == ColdStart::kAuto;
     EXPECT_EQ(harness_.executor.num_gated_steps() > 20, layerwise);
     for (const std::string& hash : contents_) harness_.adapters.Retire(hash);
     for (const auto& [key, content] : unread_) harness_.adapters.Retire(key);

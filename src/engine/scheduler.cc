@@ -45,7 +45,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
     : options_(Completed(options)),
       pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}),
       tree_(pool_, options_.page_tokens),
-      adapters_(pool_, table, loader, options_.adapters_max, options_.page_bytes),
+      adapters_(pool_, table, loader, clock, options_.adapters_max, options_.page_bytes),
       make_room_([this] { return EvictOldest(PageUse::kAdapters); }),
       clock_(clock),
       loader_(loader) {
@@ -135,6 +135,7 @@ void Scheduler::Start(std::unique_ptr<Sequence> sequence, PageList matched) {
   sequence->sequence_slot = free_slots_.top();
   free_slots_.pop();
   if (sequence->adapter.content() >= 0) {
+    CountColdStart(*sequence);
     sequence->adapter_slot = adapters_.Use(sequence->adapter.content());
   }
   sequence->num_indexed_pages = matched.size();
@@ -220,6 +221,10 @@ void Scheduler::BuildPlan() {
   });
   plan_.ended_slots.swap(ended_slots_);
   for (Sequence* sequence : planned_) AppendToPlan(*sequence);
+  waits_for_layers_ = std::any_of(planned_.begin(), planned_.end(), [this](const Sequence* one) {
+    return one->adapter.content() >= 0 && adapters_.is_arriving(one->adapter.content());
+  });
+  if (waits_for_layers_) ++stats_.steps_with_arrivals;
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {
@@ -264,6 +269,9 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
+  if (!waits_for_layers_) {
+    step_cost_.Observe(static_cast<int64_t>(plan.tokens.size()), result.times.total_ns);
+  }
   for (size_t i = 0; i < planned_.size(); ++i) {
     CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
   }

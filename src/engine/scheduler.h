@@ -22,6 +22,7 @@
 #include "cache/prefix_tree.h"
 #include "engine/adapter_residency.h"
 #include "engine/cold_start.h"
+#include "engine/cold_start_choice.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
 #include "step/step_plan.h"
@@ -52,7 +53,11 @@ struct SchedulerStats {
   int64_t preemptions = 0;
   int64_t prefix_lookup_tokens = 0;  // tokens of admitted sequences that the cache was asked for
   int64_t prefix_hit_tokens = 0;     // of those, found
-  int64_t turns = 0;                 // that ended for a request without room
+  // Sequences that began while their adapter arrived, and that waited until it was there.
+  int64_t layerwise_starts = 0;
+  int64_t join_later_starts = 0;
+  int64_t steps_with_arrivals = 0;  // that waited for layers
+  int64_t turns = 0;                // that ended for a request without room
 };
 
 class Scheduler {
@@ -74,6 +79,8 @@ class Scheduler {
   const StepPlan& Plan();
   // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
   std::vector<std::unique_ptr<Sequence>> TakeFailed();
+  // Whether the plan names an adapter whose rows still arrive.
+  bool waits_for_layers() const { return waits_for_layers_; }
   // Whose rows the plan's entry i are. Valid until the next Plan or Remove, those that finished as
   // long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
@@ -108,6 +115,9 @@ class Scheduler {
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
   Next ConsiderWaiting(size_t idx, Admission& admission);
   bool WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission);
+  bool BeginsWhileArriving(const Sequence& sequence, Admission& admission) const;
+  void CountColdStart(Sequence& sequence);
+  double StallOfPlanned() const;
   bool TurnHelps(const Sequence& sequence);
   Status CutToPool(Sequence& sequence) const;
   bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;
@@ -146,7 +156,9 @@ class Scheduler {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
   int64_t preemptions_before_ = 0;  // this plan
-  StepPlan plan_;                   // reused, so that a step allocates nothing once warm
+  StepCost step_cost_;
+  bool waits_for_layers_ = false;  // the plan
+  StepPlan plan_;                  // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
   SchedulerStats stats_;

@@ -39,6 +39,8 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFailed() {
 // What is known of the line so far.
 struct Scheduler::Admission {
   int32_t rows_left = 0;
+  int32_t num_planned = 0;  // sequences
+  double stall_ns = 0.0;    // that the step will wait for layers, as far as is known
   bool turn_is_over = false;
   bool has_blocked = false;    // somebody's adapter finds no room
   int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
@@ -48,6 +50,12 @@ struct Scheduler::Admission {
 void Scheduler::AdmitWaiting(int32_t rows_left) {
   const int64_t now_ns = clock_.NowNs();
   Admission admission = {.rows_left = rows_left};
+  if (options_.cold_start == ColdStart::kAuto) {
+    admission.num_planned = static_cast<int32_t>(
+        std::count_if(running_.begin(), running_.end(),
+                      [](const auto& sequence) { return sequence->num_planned > 0; }));
+    admission.stall_ns = StallOfPlanned();
+  }
   admission.turn_is_over = turn_begin_ns_ >= 0 && now_ns - turn_begin_ns_ >= options_.turn_ns;
   for (size_t idx = 0; idx < std::min(waiting_.size(), kWaitingLookedAt);) {
     const Next next = ConsiderWaiting(idx, admission);
@@ -97,6 +105,7 @@ Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
   PlanChunk(next, admission.rows_left);
   CHECK_GT(next.num_planned, 0) << "admitted without a page";
   admission.rows_left -= next.num_planned;
+  ++admission.num_planned;
   return Next::kAdmitted;
 }
 
@@ -124,13 +133,55 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& adm
     answer = adapters_.Want(content, make_room);
   }
   if (answer == Answer::kNoRoom) admission.has_blocked = true;
-  if (answer == Answer::kArriving && can_run && options_.cold_start == ColdStart::kLayerwise) {
+  if (answer == Answer::kArriving && can_run && BeginsWhileArriving(sequence, admission)) {
     return false;
   }
+  sequence.waited_for_adapter |= answer != Answer::kReady && can_run;
   if (answer == Answer::kComing || answer == Answer::kArriving) {
     admission.pages_kept += PagesFor(sequence.num_tokens() + 1);
   }
   return answer != Answer::kReady;
+}
+
+bool Scheduler::BeginsWhileArriving(const Sequence& sequence, Admission& admission) const {
+  if (options_.cold_start != ColdStart::kAuto) return options_.cold_start == ColdStart::kLayerwise;
+  const auto arrival = adapters_.ForecastOf(sequence.adapter.content());
+  if (!arrival.has_value() || !step_cost_.is_known()) return admission.num_planned == 0;
+  const ColdStartCase step = {
+      .arrival = *arrival,
+      .num_rows = options_.step_tokens_max - admission.rows_left,
+      .num_others = admission.num_planned,
+      .stall_ns = admission.stall_ns,
+      .num_rows_joining =
+          std::min({sequence.num_pending(), admission.rows_left, options_.prefill_chunk_max})};
+  if (!BeginsNow(step, step_cost_)) return false;
+  admission.stall_ns = StallWith(step, step_cost_);
+  return true;
+}
+
+// By those who began in an earlier plan, if their adapters still arrive.
+double Scheduler::StallOfPlanned() const {
+  if (!adapters_.is_copying() || !step_cost_.is_known()) return 0.0;
+  ColdStartCase step;
+  for (const auto& sequence : running_) step.num_rows += sequence->num_planned;
+  for (const auto& sequence : running_) {
+    const int32_t content = sequence->adapter.content();
+    if (sequence->num_planned == 0 || content < 0 || !adapters_.is_arriving(content)) continue;
+    const auto arrival = adapters_.ForecastOf(content);
+    if (!arrival.has_value()) continue;
+    step.arrival = *arrival;
+    step.stall_ns = StallWith(step, step_cost_);
+  }
+  return step.stall_ns;
+}
+
+void Scheduler::CountColdStart(Sequence& sequence) {
+  if (adapters_.is_arriving(sequence.adapter.content())) {
+    ++stats_.layerwise_starts;
+  } else if (sequence.waited_for_adapter) {
+    ++stats_.join_later_starts;
+  }
+  sequence.waited_for_adapter = false;
 }
 
 // Whether all who came later could make room together; else none is asked to.

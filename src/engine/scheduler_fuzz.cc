@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kContents = 4;
 constexpr ColdStart kColdStarts[] = {ColdStart::kBlocking, ColdStart::kJoinLater,
-                                     ColdStart::kJoinLater, ColdStart::kLayerwise};
+                                     ColdStart::kLayerwise, ColdStart::kAuto};
 
 // The fuzzer's bytes, read one at a time; zeros after the end.
 class Bytes {

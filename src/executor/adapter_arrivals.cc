@@ -36,6 +36,11 @@ void AdapterArrival::QueuedLayer(const Stream& copies) {
   layers_queued_.notify_all();
 }
 
+void AdapterArrival::WaitForQueued() const {
+  const int32_t queued = layers_queued_.load(std::memory_order_relaxed);
+  if (queued > 0) events_[static_cast<size_t>(queued - 1)].Wait();
+}
+
 AdapterArrivals::AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max)
     : device_(device), num_layers_(num_layers), arrivals_(static_cast<size_t>(adapters_max)) {}
 

@@ -36,6 +36,8 @@ class AdapterArrival {
 
   // The copying thread's: the next layer's copies are in `copies`.
   void QueuedLayer(const Stream& copies);
+  // It waits for the last layer that was queued.
+  void WaitForQueued() const;
 
   // By AdapterArrivals.
   void Begin(HostStore::Held held);

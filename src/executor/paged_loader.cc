@@ -20,8 +20,10 @@ prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
 // Where in the pool's memory a source's bytes lie; asked for ascending places.
 class SourceMap {
  public:
-  SourceMap(const std::vector<PageExtent>& extents, char* pool, int64_t page_bytes)
-      : extents_(extents), pool_(pool), page_bytes_(page_bytes) {}
+  SourceMap(const std::vector<PageExtent>& extents, KvPool& pool)
+      : extents_(extents),
+        pool_(static_cast<char*>(pool.data())),
+        page_bytes_(pool.layout().PageBytes()) {}
 
   // The address of source byte `begin`, and in *bytes how many follow there.
   char* Find(int64_t begin, int64_t* bytes) {
@@ -236,11 +238,7 @@ std::optional<LoadEvent> PagedLoader::ServeCopy(const CopyOrder& order) {
   const PageExtent& last = order.extents.back();
   CHECK_EQ(last.source_begin + last.bytes, adapter.facts.bytes) << order.source.path;
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  std::vector<LoraMatrix> matrices = MakeTables(adapter, order.extents);
-  // Before the rows: it is short, and copies are served one after the other.
-  loras_.Place(order.slot, std::move(matrices), adapter.facts.bytes);
   CopyLayers(order, arrival);
-  Synchronize(copies_.get());
   LoadEvent event;
   event.kind = LoadEvent::Kind::kCopied;
   event.content = order.source.content;
@@ -252,27 +250,36 @@ std::optional<LoadEvent> PagedLoader::ServeCopy(const CopyOrder& order) {
   return event;
 }
 
+// Layer by layer, one at a time: where the next one always stands behind it, the device serves no
+// other copies until all are done, and a step's own (its rows, its draws) wait for milliseconds.
 void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
   const HostAdapter& adapter = arrival.adapter();
-  const SourceMap map(order.extents, static_cast<char*>(pool_.data()), pool_.layout().PageBytes());
-  // All layers' tables lie behind all rows, and come first.
-  SourceMap tables = map;
-  CopyPieces(tables, adapter.weight_bytes, tables_.as<char>(),
-             adapter.facts.bytes - adapter.weight_bytes, copies_.get());
-  RowCopier rows(adapter, map, copies_.get());
+  RowCopier rows(adapter, SourceMap(order.extents, pool_), copies_.get());
   for (size_t layer = 0; layer < adapter.layer_ends.size(); ++layer) {
     if (before_layer_) before_layer_(static_cast<int32_t>(layer));
+    arrival.WaitForQueued();
     rows.CopyUpTo(adapter.layer_ends[layer]);
+    // While the first layer's rows are under way.
+    if (layer == 0) PlaceTables(order, adapter);
     arrival.QueuedLayer(copies_.get());
   }
+  arrival.WaitForQueued();
+}
+
+// What all layers need besides their rows.
+void PagedLoader::PlaceTables(const CopyOrder& order, const HostAdapter& adapter) {
+  std::vector<LoraMatrix> matrices = MakeTables(adapter, order.extents);
+  SourceMap map(order.extents, pool_);
+  CopyPieces(map, adapter.weight_bytes, tables_.as<char>(),
+             adapter.facts.bytes - adapter.weight_bytes, copies_.get());
+  loras_.Place(order.slot, std::move(matrices), adapter.facts.bytes);
 }
 
 // The tables of rows, made in tables_ as they lie in the source, and the matrices that name them.
 std::vector<LoraMatrix> PagedLoader::MakeTables(const HostAdapter& adapter,
                                                 const std::vector<PageExtent>& extents) {
-  char* const pool = static_cast<char*>(pool_.data());
-  SourceMap rows(extents, pool, pool_.layout().PageBytes());
-  SourceMap tables(extents, pool, pool_.layout().PageBytes());
+  SourceMap rows(extents, pool_);
+  SourceMap tables(extents, pool_);
   std::vector<LoraMatrix> matrices(adapter.matrices.size());
   for (size_t i = 0; i < matrices.size(); ++i) {
     const HostAdapter::Matrix& from = adapter.matrices[i];

@@ -76,6 +76,7 @@ class PagedLoader : public AdapterLoader {
   std::optional<LoadEvent> ServeCopy(const CopyOrder& order);
   HostStore::Held TakeHeld(const FetchOrder& source);
   void CopyLayers(const CopyOrder& order, AdapterArrival& arrival);
+  void PlaceTables(const CopyOrder& order, const HostAdapter& adapter);
   std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
                                      const std::vector<PageExtent>& extents);
   void Announce(LoadEvent event);

@@ -93,6 +93,10 @@ void StreamEvent::HoldUp(const Stream& stream) const {
   CUDA_CHECK(cudaStreamWaitEvent(CudaStreamOf(stream), static_cast<cudaEvent_t>(event_), 0));
 }
 
+void StreamEvent::Wait() const {
+  if (event_ != nullptr) CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
+}
+
 void Synchronize(const Stream& stream) {
   if (stream.device.is_cpu()) return;
   CUDA_CHECK(cudaStreamSynchronize(CudaStreamOf(stream)));

@@ -43,6 +43,8 @@ class StreamEvent {
   bool HasHappened() const;
   // What `stream` is given from now on runs after it; the caller does not wait.
   void HoldUp(const Stream& stream) const;
+  // The caller waits.
+  void Wait() const;
 
  private:
   void* event_ = nullptr;  // cudaEvent_t; null on the CPU

@@ -41,6 +41,7 @@ StreamEvent::~StreamEvent() = default;
 void StreamEvent::Record(const Stream&) {}
 bool StreamEvent::HasHappened() const { return true; }
 void StreamEvent::HoldUp(const Stream&) const {}
+void StreamEvent::Wait() const {}
 
 void UseDevice(const Device&) {}
 void Synchronize(const Stream&) {}
