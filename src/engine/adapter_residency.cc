@@ -188,9 +188,7 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
     case State::kAbsent:
       break;
   }
-  if (make_room != nullptr && !entry.facts.hash.empty() && loader_.HasInHost(entry.facts.hash)) {
-    return Place(content, *make_room);
-  }
+  if (make_room != nullptr && FindInHost(content)) return Place(content, *make_room);
   if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) DropUnwanted();
   if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) return Answer::kQueued;
   entry.state = State::kFetching;
@@ -198,6 +196,19 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
   ++stats_.fetches;
   loader_.Fetch(OrderOf(content));
   return Answer::kComing;
+}
+
+// What was read before, for whomever, need not be fetched, which would take a step. What does not
+// fit is: a fetch can say so.
+bool AdapterResidency::FindInHost(int32_t content) {
+  Entry& entry = at(content);
+  const std::string hash =
+      entry.facts.hash.empty() ? table_.SourceOf(content).hash : entry.facts.hash;
+  if (hash.empty()) return false;
+  std::optional<AdapterFacts> facts = loader_.FindInHost(hash);
+  if (!facts.has_value() || !CheckFits(*facts).ok()) return false;
+  entry.facts = std::move(*facts);
+  return true;
 }
 
 bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages) const {

@@ -120,6 +120,7 @@ class AdapterResidency {
     return entry.state == State::kArriving || entry.state == State::kResident;
   }
   Answer NoteWanted(int32_t content);
+  bool FindInHost(int32_t content);
   FetchOrder OrderOf(int32_t content) const;
   void NoteIdle(Entry& entry);
   bool CanBePlaced(int32_t content, int32_t num_kv_pages) const;

@@ -113,6 +113,26 @@ TEST_F(EngineAdapterTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
   ExpectAnswered(*running, "");
 }
 
+TEST_F(EngineAdapterTest, WhatTheHostHoldsIsCopiedWithoutAFetch) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  Run("aa");
+  harness_->adapters.Retire("aa");
+  harness_->Step();
+  ASSERT_EQ(harness_->adapters.num_contents(), 0) << "forgotten but for the host's memory";
+  harness_->AddAdapter("aa");
+  harness_->loader.set_delay(9);
+  auto again = Submit("aa", 5, 3);
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 1u);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  EXPECT_EQ(Now().adapter_fetches, 1);
+  harness_->RunAll();
+  ExpectAnswered(*again, "aa");
+}
+
 TEST_F(EngineAdapterTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
   EngineOptions options = TestOptions();
   options.cold_start = ColdStart::kAuto;

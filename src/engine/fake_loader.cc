@@ -21,6 +21,15 @@ Result<AdapterFacts> FakeLoader::Read(const FetchOrder& order) {
     }
     host_.insert(hash);
   }
+  return FactsOf(hash);
+}
+
+std::optional<AdapterFacts> FakeLoader::FindInHost(const std::string& hash) const {
+  if (host_.count(hash) == 0) return std::nullopt;
+  return FactsOf(hash);
+}
+
+AdapterFacts FakeLoader::FactsOf(const std::string& hash) const {
   AdapterFacts facts;
   facts.hash = hash;
   facts.rank_max = 1;
@@ -38,7 +47,7 @@ void FakeLoader::Fetch(FetchOrder order) {
 }
 
 bool FakeLoader::Copy(CopyOrder order) {
-  const bool usable = held_.erase(order.source.content) > 0 || HasInHost(order.source.hash);
+  const bool usable = held_.erase(order.source.content) > 0 || host_.count(order.source.hash) != 0;
   ++num_copies_;
   if (usable) {
     host_.insert(order.source.hash);  // where it is held until the copy ends

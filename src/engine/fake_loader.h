@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ class FakeLoader : public AdapterLoader {
 
   void Fetch(FetchOrder order) override;
   bool Copy(CopyOrder order) override;
-  bool HasInHost(const std::string& hash) const override { return host_.count(hash) != 0; }
+  std::optional<AdapterFacts> FindInHost(const std::string& hash) const override;
   void Drop(int32_t content) override;
   void Free(AdapterSlot slot) override;
   std::vector<LoadEvent> TakeEvents() override;
@@ -54,6 +55,7 @@ class FakeLoader : public AdapterLoader {
     bool usable = false;  // the executor was told of it
     CopyOrder order;
   };
+  AdapterFacts FactsOf(const std::string& hash) const;
   Result<AdapterFacts> Read(const FetchOrder& order);
   LoadEvent Finish(const Pending& pending);
   void Give(const CopyOrder& order, const AdapterFacts& facts);

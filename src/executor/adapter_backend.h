@@ -1,6 +1,7 @@
 // LoraAdapterBackend: PEFT folders into the host's memory. Thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -24,8 +25,11 @@ class LoraAdapterBackend : public AdapterBackend {
   // kFailedPrecondition if another one does.
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
   bool Has(const std::string& hash) const { return store_.Has(hash); }
-  // Empty if the store has it not.
-  HostStore::Held Find(const std::string& hash) {
+  // Both empty if the store has it not; to hold it is a use of it.
+  virtual std::optional<AdapterFacts> FactsOf(const std::string& hash) const {
+    return store_.FactsOf(hash);
+  }
+  virtual HostStore::Held Find(const std::string& hash) {
     return store_.Has(hash) ? store_.Find(hash) : HostStore::Held();
   }
 

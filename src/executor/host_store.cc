@@ -122,6 +122,13 @@ bool HostStore::Has(const std::string& hash) const {
   return entries_.count(hash) != 0;
 }
 
+std::optional<AdapterFacts> HostStore::FactsOf(const std::string& hash) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(hash);
+  if (it == entries_.end()) return std::nullopt;
+  return it->second->adapter.facts;
+}
+
 // False: everything else is held, or of a higher priority.
 bool HostStore::EvictCheapest(int32_t priority_max) {
   auto cheapest = entries_.end();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -56,6 +57,7 @@ class HostStore {
   // Empty if it is not there. A use of it.
   Held Find(const std::string& hash);
   bool Has(const std::string& hash) const;
+  std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
   // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
   // What was there under this hash stays.
   Held Put(HostAdapter adapter, LoraWeights weights);

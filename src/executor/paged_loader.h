@@ -49,7 +49,9 @@ class PagedLoader : public AdapterLoader {
 
   void Fetch(FetchOrder order) override;
   bool Copy(CopyOrder order) override;
-  bool HasInHost(const std::string& hash) const override { return backend_.Has(hash); }
+  std::optional<AdapterFacts> FindInHost(const std::string& hash) const override {
+    return backend_.FactsOf(hash);
+  }
   void Drop(int32_t content) override;
   void Free(AdapterSlot slot) override { loras_.Free(slot); }
   std::vector<LoadEvent> TakeEvents() override;

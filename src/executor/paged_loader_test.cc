@@ -119,7 +119,8 @@ TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
   const LoadEvent first = Fetch(0, a);
   ASSERT_TRUE(first.status.ok()) << first.status.ToString();
   EXPECT_EQ(told, "key " + a + "=" + *backend_.Hash(a));
-  EXPECT_TRUE(loader_->HasInHost(first.facts.hash));
+  ASSERT_TRUE(loader_->FindInHost(first.facts.hash).has_value());
+  EXPECT_EQ(loader_->FindInHost(first.facts.hash)->bytes, first.facts.bytes);
   const PackedRows a_pages = Place(0, 2, a, first.facts);
   EXPECT_GT(a_pages.extents().size(), 10u);
   const LoadEvent second = Fetch(1, b, *backend_.Hash(b));

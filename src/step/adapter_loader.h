@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,8 +73,8 @@ class AdapterLoader {
   // from now on. Its rows arrive layer by layer, and whoever runs such a plan waits before each
   // layer for that layer's. False: not before kCopied, which follows in any case.
   virtual bool Copy(CopyOrder order) = 0;
-  // Whether a content could be copied without reading its folder.
-  virtual bool HasInHost(const std::string& hash) const = 0;
+  // Of a content that could be copied without reading its folder.
+  virtual std::optional<AdapterFacts> FindInHost(const std::string& hash) const = 0;
   // A fetched content is not wanted any more.
   virtual void Drop(int32_t content) = 0;
   // The slot means nothing any more, and its pages are given to others.
