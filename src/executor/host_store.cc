@@ -42,11 +42,16 @@ void HostStore::Held::Release() {
   adapter_ = nullptr;
 }
 
-HostStore::HostStore(int64_t bytes_max, Metrics& metrics, const Device& device)
+int64_t HostStore::SharedBytes(int64_t bytes_max) {
+  return std::max<int64_t>(1, bytes_max / kPageBytes) * kPageBytes;
+}
+
+HostStore::HostStore(int64_t bytes_max, Metrics& metrics, const Device& device, SharedMemory shared)
     : bytes_max_(bytes_max),
       device_(device),
       pool_(static_cast<int32_t>(std::max<int64_t>(1, bytes_max / kPageBytes))),
       packer_(pool_, PageUse::kAdapters, kPageBytes),
+      shared_(std::move(shared)),
       slabs_(static_cast<size_t>((pool_.num_pages() + kSlabPages - 1) / kSlabPages)),
       bytes_gauge_(metrics.Gauge("graft_host_adapter_bytes",
                                  "Bytes of the host's memory that adapters hold")),
@@ -60,6 +65,7 @@ HostStore::HostStore(int64_t bytes_max, Metrics& metrics, const Device& device)
                                        "Adapters evicted from the host's memory")) {
   CHECK_GE(bytes_max, 0);
   CHECK_LE(bytes_max / kPageBytes, INT32_MAX);
+  CHECK(shared_.bytes() == 0 || shared_.bytes() >= SharedBytes(bytes_max));
 }
 
 HostStore::~HostStore() {
@@ -148,12 +154,19 @@ bool HostStore::EvictCheapest(int32_t priority_max) {
 
 char* HostStore::PageData(int32_t page) {
   const int32_t first = page / kSlabPages * kSlabPages;
-  PinnedBuffer& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
-  if (slab.bytes() == 0) {
+  Slab& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
+  if (slab.data == nullptr) {
     UseDevice(device_);  // else locking would wake the first GPU
-    slab = PinnedBuffer(std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes);
+    slab.bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
+    if (shared_.bytes() == 0) {
+      slab.own = PinnedBuffer(slab.bytes);
+      slab.data = slab.own.as<char>();
+    } else {
+      slab.data = shared_.data() + first * kPageBytes;
+      shared_.Lock(first * kPageBytes, slab.bytes);
+    }
   }
-  return slab.as<char>() + (page - first) * kPageBytes;
+  return slab.data + (page - first) * kPageBytes;
 }
 
 HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
@@ -208,7 +221,7 @@ int64_t HostStore::bytes() const {
 int64_t HostStore::slab_bytes() {
   const std::lock_guard lock(fill_mutex_);
   int64_t bytes = 0;
-  for (const PinnedBuffer& slab : slabs_) bytes += slab.bytes();
+  for (const Slab& slab : slabs_) bytes += slab.bytes;
   return bytes;
 }
 

@@ -17,6 +17,7 @@
 #include "cache/row_packer.h"
 #include "executor/host_adapter.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/shared_memory.h"
 
 namespace graft {
 
@@ -25,8 +26,11 @@ class HostStore {
   struct Entry;
 
  public:
-  // 0: keeps nothing. Page-locked for `device`, if that is a GPU.
-  HostStore(int64_t bytes_max, Metrics& metrics, const Device& device = {});
+  // 0: keeps nothing. Page-locked for `device`, if that is a GPU. In `shared` memory of
+  // SharedBytes(bytes_max), if there is any: worker processes read rows there.
+  HostStore(int64_t bytes_max, Metrics& metrics, const Device& device = {},
+            SharedMemory shared = {});
+  static int64_t SharedBytes(int64_t bytes_max);
   ~HostStore();
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
@@ -71,6 +75,7 @@ class HostStore {
   // Bytes of memory that were taken so far, for pages in use and to come.
   int64_t slab_bytes();
   int32_t num_adapters() const;
+  const SharedMemory& shared() const { return shared_; }
   // For tests.
   Status CheckIntegrity() const;
 
@@ -98,7 +103,14 @@ class HostStore {
   mutable std::mutex mutex_;  // the rest
   PagePool pool_;
   RowPacker packer_;
-  std::vector<PinnedBuffer> slabs_;  // made when first used, then kept: locking pages takes long
+  // Made when first used, then kept: locking pages takes long.
+  struct Slab {
+    char* data = nullptr;
+    int64_t bytes = 0;
+    PinnedBuffer own;  // unless it is shared
+  };
+  SharedMemory shared_;
+  std::vector<Slab> slabs_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
   std::unordered_map<std::string, int32_t> priorities_;
   int64_t num_uses_ = 0;

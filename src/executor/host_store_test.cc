@@ -1,6 +1,7 @@
 #include "executor/host_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -61,6 +62,25 @@ TEST_F(HostStoreTest, KeepsWhatWasPut) {
   // A second adapter of the same hash gives way.
   EXPECT_EQ(&*Put("a", 16, 8), &*held);
   EXPECT_EQ(store_.num_adapters(), 1);
+}
+
+TEST_F(HostStoreTest, SharedMemoryHoldsTheRows) {
+  const int64_t bytes_max = int64_t{3} << 20;
+  HostStore store(bytes_max, metrics_, Device{},
+                  *SharedMemory::Create(HostStore::SharedBytes(bytes_max)));
+  const SharedMemory elsewhere = *SharedMemory::Map(dup(store.shared().descriptor()));
+  LoraWeights weights = MakeWeights(16, 7);
+  const std::string expected(weights.buffer().as<char>(),
+                             static_cast<size_t>(weights.buffer().bytes()));
+  HostAdapter adapter = DescribeHostAdapter(weights, model_, "a", "base");
+  const HostStore::Held held = store.Put(std::move(adapter), std::move(weights));
+  std::string bytes;
+  for (const HostAdapter::Stretch& stretch : held->stretches) {
+    const int64_t place = stretch.data - store.shared().data();
+    ASSERT_TRUE(place >= 0 && place + stretch.bytes <= elsewhere.bytes());
+    bytes.append(elsewhere.data() + place, static_cast<size_t>(stretch.bytes));
+  }
+  EXPECT_EQ(bytes, expected);
 }
 
 TEST_F(HostStoreTest, EvictsWhatIsCheapestToLose) {

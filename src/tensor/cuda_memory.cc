@@ -148,6 +148,19 @@ void PinnedBuffer::Free::operator()(void* data) const {
   }
 }
 
+void LockPages(void* data, int64_t bytes) {
+  if (NumCudaDevices() == 0) return;
+  CUDA_CHECK(cudaHostRegister(data, static_cast<size_t>(bytes),
+                              cudaHostRegisterPortable | cudaHostRegisterMapped));
+  void* on_device = nullptr;
+  CUDA_CHECK(cudaHostGetDevicePointer(&on_device, data, 0));
+  CHECK(on_device == data) << "this GPU sees the host's memory at other addresses";
+}
+
+void UnlockPages(void* data) {
+  if (NumCudaDevices() > 0) CUDA_CHECK(cudaHostUnregister(data));
+}
+
 int64_t FreeMemoryBytes(const Device& device) {
   if (device.is_cpu()) {
     return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);

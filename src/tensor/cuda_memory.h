@@ -88,6 +88,11 @@ class PinnedBuffer {
   int64_t bytes_ = 0;
 };
 
+// Makes memory that somebody else allocated page-locked and visible to every GPU at the same
+// address; nothing where there is none. Both ends on borders of 4096 bytes.
+void LockPages(void* data, int64_t bytes);
+void UnlockPages(void* data);
+
 // Bytes of the device that nobody has taken; of the CPU, of the machine.
 int64_t FreeMemoryBytes(const Device& device);
 

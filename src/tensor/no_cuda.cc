@@ -72,6 +72,9 @@ PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
 
 void PinnedBuffer::Free::operator()(void* data) const { std::free(data); }
 
+void LockPages(void*, int64_t) {}
+void UnlockPages(void*) {}
+
 int64_t FreeMemoryBytes(const Device&) {
   return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
 }

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +11,7 @@
 #include "tensor/buffer.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/shared_memory.h"
 
 namespace graft {
 namespace {
@@ -127,6 +129,37 @@ TEST(CudaMemoryTest, PinnedMemoryIsZeroedAndAligned) {
   EXPECT_EQ(std::bit_cast<uintptr_t>(buffer.as<char>()) % 4096, 0U);
   EXPECT_TRUE(std::all_of(buffer.as<char>(), buffer.as<char>() + 12345,
                           [](char byte) { return byte == 0; }));
+}
+
+TEST(SharedMemoryTest, IsWhatAnotherMappingSees) {
+  SharedMemory memory = *SharedMemory::Create(3 * 4096);
+  EXPECT_EQ(memory.bytes(), 3 * 4096);
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.bytes(),
+                          [](char byte) { return byte == 0; }));
+  memory.Lock(4096, 8192);
+  const SharedMemory other = *SharedMemory::Map(dup(memory.descriptor()));
+  EXPECT_EQ(other.bytes(), memory.bytes());
+  EXPECT_NE(other.data(), memory.data());
+  const SharedMemory moved = std::move(memory);
+  moved.data()[5000] = 'x';
+  EXPECT_EQ(other.data()[5000], 'x');
+  EXPECT_FALSE(SharedMemory::Map(-1).ok());
+}
+
+TEST(SharedMemoryTest, ALockedStretchIsReadByTheDevice) {
+  if (NumCudaDevices() == 0) GTEST_SKIP() << "this machine shows no GPU";
+  ThreadPool threads(1);
+  SharedMemory memory = *SharedMemory::Create(8192);
+  memory.Lock(0, 8192);
+  memory.data()[77] = 'x';
+  Buffer target(8192, Device{DeviceKind::kCuda, 0});
+  SharedMemory back = *SharedMemory::Create(8192);
+  back.Lock(0, 8192);
+  OwnedStream stream({DeviceKind::kCuda, 0}, &threads);
+  CopyToDevice(target.data(), memory.data(), 8192, stream.get());
+  CopyFromDevice(back.data(), target.data(), 8192, stream.get());
+  Synchronize(stream.get());
+  EXPECT_EQ(back.data()[77], 'x');
 }
 
 TEST(CapturedGraphTest, ReplaysWithWhatLiesAtTheAddresses) {
