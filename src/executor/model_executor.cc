@@ -20,10 +20,11 @@ std::vector<LogprobEntry> TopLogprobs(const SampledToken& sampled) {
 
 ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
                              const ExecutorLimits& limits, Stream& stream,
-                             const AdapterArrivals* arrivals)
+                             const AdapterArrivals* arrivals, CpuAssist* assist)
     : transformer_(transformer),
       loras_(loras),
       arrivals_(arrivals),
+      assist_(assist),
       limits_(limits),
       stream_(stream),
       batch_(limits.page_tokens),
@@ -136,6 +137,7 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
   }
+  if (batch.gate != nullptr && assist_ != nullptr) assist_->Enter(*arrivals_, &batch);
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executor/adapter_arrivals.h"
+#include "executor/cpu_assist.h"
 #include "executor/decode_graphs.h"
 #include "executor/ragged_batch.h"
 #include "executor/sequence_sampler.h"
@@ -21,9 +22,11 @@ namespace graft {
 class ModelExecutor : public Executor {
  public:
   // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter;
-  // `arrivals` where plans name only adapters that are wholly there.
+  // `arrivals` where plans name only adapters that are wholly there; `assist` where steps wait for
+  // the others.
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
-                Stream& stream, const AdapterArrivals* arrivals = nullptr);
+                Stream& stream, const AdapterArrivals* arrivals = nullptr,
+                CpuAssist* assist = nullptr);
 
   const ExecutorLimits& limits() const override { return limits_; }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
@@ -53,6 +56,7 @@ class ModelExecutor : public Executor {
   Transformer& transformer_;
   const LoraStore* const loras_;
   const AdapterArrivals* const arrivals_;
+  CpuAssist* const assist_;
   const ExecutorLimits limits_;
   Stream& stream_;
   RaggedBatch batch_;

@@ -27,7 +27,7 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          2 * Aligned(kInt * (limits.num_sequences + 1)) +                   // row_begin, page_begin
          Aligned(kInt * limits.num_sequences) +                             // kv_tokens
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
-         2 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // both lora_segments
+         4 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
          Aligned(kInt * limits.num_pages);
 }
 
@@ -99,6 +99,9 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.lora_segments =
       AppendSegments(batch.lora_segments, rows_max, padding.lora ? padded : 0, num_rows);
   put.lora_prompt_segments = AppendSegments(batch.lora_prompt_segments, rows_max, 0, num_rows);
+  put.settled_segments = AppendSegments(batch.settled_segments, rows_max, 0, num_rows);
+  put.settled_prompt_segments =
+      AppendSegments(batch.settled_prompt_segments, rows_max, 0, num_rows);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
   CopyToDevice(device_.data(), host_.as<char>(), filled_, stream);
   return put;

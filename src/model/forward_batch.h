@@ -6,6 +6,7 @@
 
 #include "kernels/lora/lora.h"
 #include "model/layer_gate.h"
+#include "model/lora_assist.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -43,6 +44,11 @@ struct ForwardBatch {
   // Of a step with adapters that are on their way; null: all are there. Such a step is not
   // recorded.
   LayerGate* gate = nullptr;
+  // Whoever computes for them until they are there; null: the step waits at the gate. And what is
+  // left of both kinds of segments without theirs.
+  LoraAssist* assist = nullptr;
+  std::span<const LoraSegment> settled_segments;
+  std::span<const LoraSegment> settled_prompt_segments;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets

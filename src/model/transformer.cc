@@ -26,6 +26,12 @@ ForwardBatchLimits BatchLimits(const TransformerLimits& limits, int32_t page_tok
   return batch;
 }
 
+LoraArgs WithSegments(LoraArgs args, std::span<const LoraSegment> segments) {
+  args.segments = segments.data();
+  args.num_segments = static_cast<int32_t>(segments.size());
+  return args;
+}
+
 }  // namespace
 
 struct Transformer::Step {
@@ -33,6 +39,7 @@ struct Transformer::Step {
   Stream& stream;
   StreamTimer* timer;
   ForwardTimes* times;
+  bool assisted = false;  // in this layer batch.assist computes for adapters under way
 
   int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
   StreamTimer::Scope Time(int64_t ForwardTimes::*part) const {
@@ -132,7 +139,7 @@ ForwardBatch Transformer::Put(const ForwardBatch& batch, const DeviceBatch::Padd
 }
 
 const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
-  const Step step{batch, stream, TimerFor(stream, times), times};
+  Step step{batch, stream, TimerFor(stream, times), times};
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::total_ns);
     Embedding({.table = weights_.embedding.data(),
@@ -144,7 +151,8 @@ const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, Forward
                .n = config_.hidden_size},
               stream);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-      if (batch.gate != nullptr) batch.gate->Await(layer, stream);
+      step.assisted = batch.assist != nullptr && batch.assist->TakesLayer(layer);
+      if (batch.gate != nullptr && !step.assisted) batch.gate->Await(layer, stream);
       Layer(layer, step);
     }
     RunLogits(batch.logits_rows, step);
@@ -264,8 +272,13 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
                 .y_stride = projection.weight.n(),
                 .accumulate = projection.accumulate,
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
-  const LoraArgs drawn = MakeLoraArgs(projection, step.batch.lora_segments, layer, step);
-  const LoraArgs prompts = MakeLoraArgs(projection, step.batch.lora_prompt_segments, layer, step);
+  const ForwardBatch& batch = step.batch;
+  const LoraArgs lora = MakeLoraArgs(projection, layer, step);
+  const LoraArgs drawn =
+      WithSegments(lora, step.assisted ? batch.settled_segments : batch.lora_segments);
+  const LoraArgs prompts = WithSegments(
+      lora, step.assisted ? batch.settled_prompt_segments : batch.lora_prompt_segments);
+  if (step.assisted) batch.assist->Begin(layer, projection.first, lora, step.stream);
   const bool fuses = prompts.num_segments > 0 && !step.stream.device.is_cpu();
   if (fuses) {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
@@ -277,7 +290,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   constexpr int32_t kSparedSharedBytes = 40 << 10;
   if (drawn.num_segments > 0) gemm.spared_shared_bytes = kSparedSharedBytes;
   const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
-  const bool has_lora_left = has_prompts_left || drawn.num_segments > 0;
+  const bool has_lora_left = has_prompts_left || drawn.num_segments > 0 || step.assisted;
   if (!has_lora_left) gemm.activated = projection.activated;
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
@@ -288,6 +301,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
     if (has_prompts_left) Lora(prompts, step.stream);
     if (drawn.num_segments > 0) Lora(drawn, step.stream);
+    if (step.assisted) batch.assist->Finish(lora, step.stream);
   }
   if (projection.activated == nullptr) return;
   SiluMul({.gate_up = projection.y,
@@ -298,14 +312,10 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
           step.stream);
 }
 
-LoraArgs Transformer::MakeLoraArgs(const Projection& projection,
-                                   std::span<const LoraSegment> segments, int32_t layer,
-                                   const Step& step) {
-  if (segments.empty()) return {};
+LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
   const ForwardBatch& batch = step.batch;
+  if (batch.lora.matrices == nullptr) return {};
   LoraArgs args{.dtype = weights_.dtype,
-                .segments = segments.data(),
-                .num_segments = static_cast<int32_t>(segments.size()),
                 .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +
                             static_cast<int64_t>(projection.first),
                 .matrices_stride = batch.lora.stride,

@@ -78,9 +78,8 @@ class Transformer {
   // by side in y.
   struct Projection;
   void Project(const Projection& projection, int32_t layer, const Step& step);
-  // num_segments 0 without segments.
-  LoraArgs MakeLoraArgs(const Projection& projection, std::span<const LoraSegment> segments,
-                        int32_t layer, const Step& step);
+  // Without segments.
+  LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);
 
   const ModelConfig config_;
   const ModelWeights& weights_;

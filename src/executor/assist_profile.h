@@ -1,0 +1,55 @@
+// What the CPU assist's work costs one worker, measured at start on the model's shapes, and how a
+// job's rows are split over workers by it (CaraServe, section 4.3): reading an adapter's matrices
+// costs as much whatever the rows, so a worker is worth taking in only where its rows cost as much
+// as that. Few rows take few cores. Plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "model/config.h"
+#include "model/lora_module.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+struct AssistCost {
+  double fixed_us = 0.0;
+  double row_us = 0.0;
+};
+
+class AssistProfile {
+ public:
+  static constexpr std::array<int32_t, 5> kRanks = {8, 16, 32, 64, 128};
+  static constexpr std::array<LoraModule, 4> kFirstModules = {LoraModule::kQ, LoraModule::kO,
+                                                              LoraModule::kGate, LoraModule::kDown};
+
+  AssistProfile() = default;
+  // Takes a fraction of a second. Activations are of the adapter's dtype unless `x_is_fp32`.
+  static AssistProfile Measure(const ModelConfig& config, DType dtype, bool x_is_fp32);
+
+  // Of the projection that begins with module `first`, for the nearest rank measured.
+  const AssistCost& Of(LoraModule first, int32_t rank) const;
+  AssistCost& Of(LoraModule first, int32_t rank) {
+    return const_cast<AssistCost&>(static_cast<const AssistProfile*>(this)->Of(first, rank));
+  }
+
+ private:
+  std::array<std::array<AssistCost, kRanks.size()>, kFirstModules.size()> costs_{};
+};
+
+// The modules of a projection: the first, and those that share its x.
+std::span<const LoraModule> ModulesOfProjection(LoraModule first);
+
+// Rows of one adapter in a job.
+struct AssistPart {
+  int32_t num_rows = 0;
+  AssistCost cost;
+};
+
+// Cuts the rows of all parts, one after the other, into shares of equal cost, at most
+// `num_workers`: share i is rows [share_begin[i], share_begin[i + 1]). Returns how many.
+int32_t SplitRows(std::span<const AssistPart> parts, int32_t num_workers, int32_t* share_begin);
+
+}  // namespace graft

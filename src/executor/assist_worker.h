@@ -1,0 +1,52 @@
+// AssistWorker: computes one worker's shares of the CPU assist's jobs with the CPU's LoRA kernels,
+// straight from an adapter's rows in the host's memory. On a thread of the server, or in a process
+// of its own that maps the exchange and the host store. One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "executor/assist_exchange.h"
+
+namespace graft {
+
+class AssistWorker {
+ public:
+  // A job's places count from `rows`: addresses where that is null.
+  AssistWorker(AssistExchange& exchange, int32_t worker, const char* rows)
+      : exchange_(exchange), worker_(worker), rows_(rows), number_(exchange.FirstNumber()) {}
+
+  // Until the exchange stops, or the steady clock's `until_ns`; but all that is posted.
+  void Serve(int64_t until_ns = INT64_MAX);
+
+ private:
+  void Compute(const AssistJob& job);
+  // Fills segments_, matrices_ and row_tables_ for rows [begin, end) of the job's. The first of
+  // them is row *first_row of the step.
+  void MakeTables(const AssistJob& job, int32_t begin, int32_t end, int32_t* first_row,
+                  int32_t* num_rows);
+
+  AssistExchange& exchange_;
+  const int32_t worker_;
+  const char* const rows_;
+  uint32_t number_;
+  ThreadPool alone_{1};
+  // Scratch of one job.
+  std::vector<LoraSegment> segments_;
+  std::vector<LoraMatrix> matrices_;  // [segments][slices]
+  std::vector<const void*> row_tables_;
+  std::vector<float> h_;
+};
+
+// A worker process: what `graft assist-worker` runs. Ends with its parent.
+struct AssistProcessOptions {
+  int exchange = -1;  // descriptors
+  int store = -1;
+  int32_t worker = 0;
+  int64_t parent = 0;  // process id
+};
+Status RunAssistProcess(const AssistProcessOptions& options);
+
+}  // namespace graft

@@ -1,0 +1,57 @@
+// AssistWorkers: keeps the workers of the CPU assist at work, each on a thread or in a process of
+// its own. When a process dies, the thread that keeps it does its work until another one is there:
+// no stream waits for ever, and the answers are those it would have given. Made
+// and destroyed by one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/metrics.h"
+#include "executor/assist_exchange.h"
+#include "tensor/shared_memory.h"
+
+namespace graft {
+
+// Worker processes: the program and its first arguments, and what they map. Their places count from
+// the store.
+struct AssistProcesses {
+  std::vector<std::string> command;
+  const SharedMemory* exchange = nullptr;
+  const SharedMemory* store = nullptr;
+};
+
+class AssistWorkers {
+ public:
+  // As many as the exchange has. Without a command they are threads. Everything is borrowed.
+  AssistWorkers(AssistExchange& exchange, const AssistProcesses& processes, Metrics& metrics);
+  // Stops the exchange: its jobs are posted by nobody any more.
+  ~AssistWorkers();
+
+  // The workers' processes, 0 for those that are being started. Any thread.
+  std::vector<pid_t> processes() const;
+
+ private:
+  void KeepProcess(int32_t worker);
+  pid_t Start(int32_t worker);
+  // Returns when it has ended.
+  void WaitFor(int32_t worker, pid_t process);
+
+  AssistExchange& exchange_;
+  const std::vector<std::string> command_;
+  const char* const rows_;
+  int exchange_descriptor_ = -1;  // copies of our own, above those that a process gets them at
+  int store_descriptor_ = -1;
+  prometheus::Counter& restarts_;
+  mutable std::mutex mutex_;  // guards processes_ and stopping_
+  std::vector<pid_t> processes_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace graft

@@ -1,0 +1,101 @@
+// CpuAssist: while an adapter's rows are on their way into the device's memory, workers of the host
+// compute what it adds to each projection (CaraServe, section 4), so that its prefill need not wait
+// for them. The stream is never stopped: it hands over rows and waits for answers by flags in
+// memory that both sides see. A layer whose rows have arrived when it is launched is the device's
+// again. Engine thread only; the workers have threads or processes of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "executor/adapter_arrivals.h"
+#include "executor/assist_exchange.h"
+#include "executor/assist_profile.h"
+#include "executor/assist_workers.h"
+#include "executor/host_store.h"
+#include "model/forward_batch.h"
+#include "model/lora_assist.h"
+#include "tensor/buffer.h"
+#include "tensor/shared_memory.h"
+
+namespace graft {
+
+struct CpuAssistOptions {
+  int32_t num_workers = 1;  // at most kHostFlagsMax
+  // What starts a worker process (see RunAssistProcess); empty: workers are threads. Processes read
+  // adapters from shared memory of the host store alone.
+  std::vector<std::string> command;
+  // To compare with: the host waits until the stream has handed over x, and for the answers, which
+  // it copies to the device.
+  bool synchronises = false;
+};
+
+class CpuAssist : public LoraAssist {
+ public:
+  // For steps of up to `rows_max` rows of a model in `dtype`. `store` and `metrics` are borrowed.
+  // Measures what the work costs, and starts the workers.
+  static Result<std::unique_ptr<CpuAssist>> Create(const CpuAssistOptions& options,
+                                                   const ModelConfig& config, DType dtype,
+                                                   int32_t rows_max, const HostStore& store,
+                                                   const Device& device, Metrics& metrics);
+
+  // Before a step with adapters under way: if the workers can compute for them, the batch gets an
+  // assist. It cannot for more than kHostSegmentsMax stretches of rows, nor in processes for what
+  // found no room in the host store.
+  void Enter(const AdapterArrivals& arrivals, ForwardBatch* batch);
+
+  bool TakesLayer(int32_t layer) override;
+  void Begin(int32_t layer, LoraModule first, const LoraArgs& args, Stream& stream) override;
+  void Finish(const LoraArgs& args, Stream& stream) override;
+
+  const AssistWorkers& workers() const { return *workers_; }
+  const AssistProfile& profile() const { return profile_; }
+
+ private:
+  // Rows of an adapter under way.
+  struct Pending {
+    LoraSegment rows;
+    const AdapterArrival* arrival = nullptr;
+  };
+
+  CpuAssist(const HostStore& store, Metrics& metrics);
+  void Sort(std::span<const LoraSegment> segments, const AdapterArrivals& arrivals,
+            std::vector<LoraSegment>* settled);
+  bool CanTake() const;
+  // The answers, where the device reads them from.
+  const float* TakeAnswers(const HostWaitArgs& wait, int64_t columns, Stream& stream);
+  // Fills the job and rows_ for the pending rows of a projection; false: the adapters leave its
+  // modules alone.
+  bool FillJob(int32_t layer, LoraModule first, const LoraArgs& args, AssistJob* job);
+  void AddSegment(const Pending& pending, std::span<const HostAdapter::Matrix> matrices,
+                  AssistJob* job, int32_t* num_places);
+  void PlaceRows(const HostAdapter& adapter, int64_t begin, int64_t row_bytes, int32_t count,
+                 uint64_t* places) const;
+
+  const HostStore& store_;
+  bool in_processes_ = false;
+  AssistProfile profile_;
+  SharedMemory shared_;  // of processes; of threads:
+  PinnedBuffer pinned_;
+  std::unique_ptr<AssistExchange> exchange_;
+  std::unique_ptr<AssistWorkers> workers_;
+  Buffer num_done_;  // HostExport's
+  Buffer delta_;     // the answers' copy, if it synchronises
+  prometheus::Counter& rows_total_;
+  prometheus::Counter& layers_total_;
+
+  // Of the step.
+  std::vector<Pending> pending_;
+  std::vector<LoraSegment> settled_;
+  std::vector<LoraSegment> settled_prompts_;
+  // Of the projection.
+  std::vector<AssistPart> parts_;
+  HostSegments rows_;
+  uint32_t number_ = 0;
+  int32_t num_shares_ = 0;  // 0: there is no job
+};
+
+}  // namespace graft
