@@ -2,8 +2,13 @@
 
 import asyncio
 import json
+import os
+import pathlib
 import shutil
+import signal
 import subprocess
+import threading
+import time
 
 import openai
 import pytest
@@ -58,20 +63,59 @@ def test_more_adapters_than_fit(expected):
 
 @pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],
                                   ["--cold-start", "layerwise", *TIGHT],
+                                  ["--cold-start", "cpu-assist", *TIGHT],
+                                  ["--cold-start", "cpu-assist", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "auto", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT]],
-                         ids=["blocking", "layerwise", "auto", "cached", "static"])
+                         ids=["blocking", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
+                              "static"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
         for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
             assert text == expected[case], case
         if "auto" not in args:
-            assert (server.metric("graft_steps_with_arrivals_total") > 0) == ("layerwise" in args)
+            begins_early = "layerwise" in args or "cpu-assist" in args
+            assert (server.metric("graft_steps_with_arrivals_total") > 0) == begins_early
         if "cached" in args:
             assert resident(server) == len(ADAPTERS)
             assert server.metric("graft_adapter_events_total") == len(ADAPTERS), "copied once, read at start"
+
+
+def worker_processes(server):
+    """Ids of the CPU assist's worker processes, which are all that a server starts."""
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+def test_killed_assist_workers_cost_nobody_an_answer(expected):
+    args = ["--cold-start", "cpu-assist", "--cpu-assist", "process", "--cpu-assist-workers", "2", *TIGHT]
+    with Server(*args) as server:
+        first = worker_processes(server)
+        assert len(first) == 2
+        stopping = threading.Event()
+
+        def kill_now_and_then():
+            while not stopping.wait(0.05):
+                for process in worker_processes(server):
+                    os.kill(process, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_now_and_then)
+        killer.start()
+        try:
+            cases = list(expected) * 3
+            for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
+                assert text == expected[case], case
+        finally:
+            stopping.set()
+            killer.join()
+        assert server.metric("graft_cpu_assist_restarts_total") > 0
+        for _ in range(200):
+            if len(worker_processes(server)) == 2:
+                break
+            time.sleep(0.05)
+        assert len(worker_processes(server)) == 2 and not set(worker_processes(server)) & set(first)
 
 
 @pytest.fixture

@@ -15,5 +15,7 @@ void AddServeCommand(CLI::App& app, CommandRun& run);
 void AddGenerateCommand(CLI::App& app, CommandRun& run);
 void AddAdaptersCommand(CLI::App& app, CommandRun& run);
 void AddBenchCommand(CLI::App& app, CommandRun& run);
+// Not for people: what the server starts as its worker processes.
+void AddAssistWorkerCommand(CLI::App& app, CommandRun& run);
 
 }  // namespace graft

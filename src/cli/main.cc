@@ -44,6 +44,7 @@ int Main(int argc, char** argv) {
   AddGenerateCommand(app, run);
   AddAdaptersCommand(app, run);
   AddBenchCommand(app, run);
+  AddAssistWorkerCommand(app, run);
   CLI::App* picked = PickedCommand(app, argc, argv);
   if (picked != &app) {
     const Status status = ApplyConfigFile(*picked, argc, argv);

@@ -55,6 +55,14 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--adapter-share must lie between 0 and 1");
   }
   if (options.turn_ms < 0) return InvalidArgumentError("--turn-ms must be 0 or more");
+  if (options.cpu_assist != "thread" && options.cpu_assist != "process") {
+    return InvalidArgumentError("unknown --cpu-assist '" + options.cpu_assist +
+                                "'; use thread or process");
+  }
+  if (options.cpu_assist_workers < 0 || options.cpu_assist_workers > kHostFlagsMax) {
+    return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
+                                std::to_string(kHostFlagsMax));
+  }
   return ParseColdStart(options.cold_start).status();
 }
 
@@ -119,6 +127,10 @@ int64_t HostBytes(const RuntimeOptions& options) {
   return static_cast<int64_t>(static_cast<double>(FreeMemoryBytes(Device{})) * kHostShare);
 }
 
+bool UsesCpuAssist(const RuntimeOptions& options) {
+  return *ParseColdStart(options.cold_start) == ColdStart::kCpuAssist;
+}
+
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                               const ModelConfig& config, EngineAdapterCatalog& catalog) {
   EngineOptions engine;
@@ -168,6 +180,15 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
                   "waits), or cached (all are loaded before serving, and stay)")
       ->capture_default_str();
   command
+      .add_option("--cpu-assist", options.cpu_assist,
+                  "where the CPU computes for adapters on their way: thread, or process (one per "
+                  "worker, on a core of its own)")
+      ->capture_default_str();
+  command
+      .add_option("--cpu-assist-workers", options.cpu_assist_workers,
+                  "its workers; 0: one per core but two")
+      ->capture_default_str();
+  command
       .add_option("--turn-ms", options.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
       ->capture_default_str();
@@ -176,6 +197,13 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
 }
 
 }  // namespace
+
+int AssistWorkersFor(int num_cpus) {
+  constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
+  return std::clamp(num_cpus - kOthers, 1, kHostFlagsMax);
+}
+
+std::vector<std::string> AssistWorkerCommand() { return {"/proc/self/exe", "assist-worker"}; }
 
 void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
   command.add_option("--model", options.model, "HF model folder (config.json, *.safetensors)");
@@ -286,16 +314,13 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->transformer_ = std::make_unique<Transformer>(
       model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
-  runtime->host_store_ =
-      std::make_unique<HostStore>(lora ? HostBytes(options) : 0, runtime->metrics_, model.device);
+  RETURN_IF_ERROR(runtime->MakeHostStore(lora));
   runtime->backend_ = std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype,
                                                            *runtime->host_store_);
   runtime->loader_ =
       std::make_unique<PagedLoader>(model.config, *runtime->backend_, *runtime->pool_,
                                     *runtime->loras_, model.device, runtime->metrics_);
-  runtime->executor_ = std::make_unique<ModelExecutor>(
-      *runtime->transformer_, lora ? runtime->loras_.get() : nullptr, limits, model.stream,
-      &runtime->loader_->arrivals());
+  RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_,
                    AdapterRegistry::Open(options.registry.empty() ? ":memory:" : options.registry));
@@ -310,6 +335,37 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
       runtime->metrics_, EngineOptionsOf(options, limits, model.config, *runtime->catalog_));
   return runtime;
+}
+
+// Worker processes read adapters where it keeps them.
+Status Runtime::MakeHostStore(bool lora) {
+  const int64_t bytes_max = lora ? HostBytes(options_) : 0;
+  SharedMemory shared;
+  if (lora && UsesCpuAssist(options_) && options_.cpu_assist == "process") {
+    ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(bytes_max)));
+  }
+  host_store_ = std::make_unique<HostStore>(bytes_max, metrics_, model_->device, std::move(shared));
+  return OkStatus();
+}
+
+Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
+  if (lora && UsesCpuAssist(options_)) {
+    CpuAssistOptions assist;
+    assist.num_workers = options_.cpu_assist_workers == 0 ? AssistWorkersFor(NumCpus())
+                                                          : options_.cpu_assist_workers;
+    if (options_.cpu_assist == "process") assist.command = AssistWorkerCommand();
+    ASSIGN_OR_RETURN(
+        assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
+                                   limits.step_tokens_max, *host_store_, model.device, metrics_));
+    const AssistCost& cost = assist_->profile().Of(LoraModule::kQ, 64);
+    LOG_INFO(
+        "CPU assist: {} workers ({}); rank 64 on q, k and v costs one of them {:.0f} us and "
+        "{:.1f} us a row",
+        assist.num_workers, options_.cpu_assist, cost.fixed_us, cost.row_us);
+  }
+  executor_ = std::make_unique<ModelExecutor>(*transformer_, lora ? loras_.get() : nullptr, limits,
+                                              model.stream, &loader_->arrivals(), assist_.get());
+  return OkStatus();
 }
 
 Status Runtime::LoadAdapters() {

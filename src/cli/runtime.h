@@ -14,6 +14,7 @@
 #include "engine/adapter_catalog.h"
 #include "engine/engine.h"
 #include "executor/adapter_backend.h"
+#include "executor/cpu_assist.h"
 #include "executor/host_store.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
@@ -48,12 +49,18 @@ struct RuntimeOptions {
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
   std::string cold_start = "join-later";
+  std::string cpu_assist = "thread";  // or process
+  int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;
   std::vector<std::string> pins;  // adapters that stay in the host's memory
   int requests_max = 4096;        // waiting ones
   bool prefix_cache = true;
   std::string log_level = "info";
 };
+
+// Workers of the CPU assist on a machine of so many cores, and what starts one as a process.
+int AssistWorkersFor(int num_cpus);
+std::vector<std::string> AssistWorkerCommand();
 
 // Adds the options above to a subcommand.
 void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options);
@@ -105,6 +112,8 @@ class Runtime {
 
  private:
   Runtime() = default;
+  Status MakeHostStore(bool lora);
+  Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
   Status ReadPins();
 
   RuntimeOptions options_;
@@ -116,6 +125,7 @@ class Runtime {
   std::unique_ptr<LoraAdapterBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<CpuAssist> assist_;  // of a cold start that uses it
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<AdapterTable> adapter_table_;
   std::unique_ptr<AdapterRegistry> registry_;

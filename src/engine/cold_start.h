@@ -13,9 +13,14 @@ enum class ColdStart : uint8_t {
   kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
   kLayerwise,  // the request begins at once; its steps wait before each layer for the layer's rows
   kAuto,       // of the two before, per request, whatever costs all of them the least waiting
+  kCpuAssist,  // as kLayerwise, but where rows are missing the CPU computes (CaraServe, section 4)
   kCached,     // everything is made resident before the first step, and stays
 };
-// "blocking", "join-later", "layerwise", "auto" or "cached".
+// "blocking", "join-later", "layerwise", "cpu-assist", "auto" or "cached".
 Result<ColdStart> ParseColdStart(const std::string& text);
+// Whether requests begin before their adapter is there; how its rows come about is the executor's.
+inline bool BeginsEarly(ColdStart cold_start) {
+  return cold_start == ColdStart::kLayerwise || cold_start == ColdStart::kCpuAssist;
+}
 
 }  // namespace graft

@@ -144,7 +144,7 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& adm
 }
 
 bool Scheduler::BeginsWhileArriving(const Sequence& sequence, Admission& admission) const {
-  if (options_.cold_start != ColdStart::kAuto) return options_.cold_start == ColdStart::kLayerwise;
+  if (options_.cold_start != ColdStart::kAuto) return BeginsEarly(options_.cold_start);
   const auto arrival = adapters_.ForecastOf(sequence.adapter.content());
   if (!arrival.has_value() || !step_cost_.is_known()) return admission.num_planned == 0;
   const ColdStartCase step = {
