@@ -11,6 +11,7 @@
 
 namespace graft {
 
+void AddBenchAssistCommand(CLI::App& bench, CommandRun& run);
 void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
 void AddBenchServeCommand(CLI::App& bench, CommandRun& run);
 void AddBenchStepCommand(CLI::App& bench, CommandRun& run);

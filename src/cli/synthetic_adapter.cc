@@ -24,10 +24,10 @@ struct Layout {
   }
 };
 
-Layout LayOut(const ModelConfig& model, int32_t rank) {
+Layout LayOut(const ModelConfig& model, int32_t rank, std::span<const LoraModule> modules) {
   Layout layout;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule module : modules) {
       const LoraModuleShape shape = ShapeOfLoraModule(model, module);
       layout.Add(LoraTensorName(layer, module, LoraSide::kA), rank, shape.in);
       layout.Add(LoraTensorName(layer, module, LoraSide::kB), shape.out, rank);
@@ -58,12 +58,15 @@ std::string MakeFile(const Layout& layout, uint64_t seed) {
 }  // namespace
 
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
-                                         uint64_t seed) {
+                                         uint64_t seed, std::span<const LoraModule> modules) {
+  Json names = Json::array();
+  for (const LoraModule module : modules) names.push_back(LoraModuleName(module));
   const Json config = {
-      {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", "all-linear"}};
+      {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", names}};
   ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(config.dump()));
-  ASSIGN_OR_RETURN(const SafetensorsFile file,
-                   SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank), seed), "synthetic"));
+  ASSIGN_OR_RETURN(
+      const SafetensorsFile file,
+      SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank, modules), seed), "synthetic"));
   return LoraWeights::Load(file, peft, model, dtype);
 }
 

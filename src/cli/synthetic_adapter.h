@@ -3,18 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
+#include "model/lora_module.h"
 #include "model/lora_weights.h"
 
 namespace graft {
 
-// All seven modules of every layer at `rank`.
+// These modules of every layer at `rank`.
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
-                                         uint64_t seed);
+                                         uint64_t seed,
+                                         std::span<const LoraModule> modules = kAllLoraModules);
 
 // `count` of them, seeds from `seed` on, ranks in turn; made on all threads.
 Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
