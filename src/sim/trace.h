@@ -1,0 +1,43 @@
+// Recorded workloads of production services, read from the files that their owners publish: when
+// requests came, how long they were, which adapter (function, tenant) each asked for. Files are
+// plain text: unpack .gz first. No thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+struct TraceRequest {
+  double arrival_seconds = 0.0;  // after the first one
+  int32_t adapter = -1;          // numbered from 0; -1: none named
+  int32_t prompt_tokens = 0;     // 0: not recorded
+  int32_t output_tokens = 0;
+};
+
+// In order of arrival. The format is told from the first line:
+//   TIMESTAMP,ContextTokens,GeneratedTokens           Azure's LLM services, 2023
+//   req_id,req_time_s,adapter,prompt_len,output_len   LMSYS' arena, as in S-LoRA's and VTC's
+//   artifacts gmt_create,...,groupId,...                        Alibaba's generative AI, arrivals
+//   by tenant
+//   {"timestamp","input_length","output_length"}      Mooncake, JSON lines, milliseconds
+//   {"ts","il","ol"}                                  RTP-LLM, likewise
+// kInvalidArgument names the file and, where one is broken, the line.
+Result<std::vector<TraceRequest>> ReadTrace(const std::string& path);
+
+// How often each adapter was asked for, most popular first. Reads the traces above that name
+// adapters, and two that have no single arrivals:
+//   HashFunction,...,minute_1,...   Azure's functions, 2019 (each stands for an adapter, as in
+//   CaraServe)
+//   ...,lora_args                   Alibaba's generative AI: every LoRA of every request
+Result<std::vector<double>> ReadPopularity(const std::string& path);
+
+// The first requests, as many as come in `seconds` at this mean rate, with time stretched so that
+// they do.
+std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, double requests_per_second,
+                                     double seconds);
+
+}  // namespace graft

@@ -1,0 +1,126 @@
+#include "sim/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace graft {
+namespace {
+
+class TraceTest : public ::testing::Test {
+ protected:
+  ~TraceTest() override { std::filesystem::remove(path_); }
+
+  const std::string& Write(const std::string& text) {
+    std::ofstream(path_) << text;
+    return path_;
+  }
+  std::vector<TraceRequest> Read(const std::string& text) {
+    const auto trace = ReadTrace(Write(text));
+    EXPECT_TRUE(trace.ok()) << trace.status().ToString();
+    return trace.ok() ? *trace : std::vector<TraceRequest>();
+  }
+  std::string ErrorOf(const std::string& text) { return ReadTrace(Write(text)).status().message(); }
+
+  const std::string path_ =
+      std::filesystem::temp_directory_path() /
+      ("graft_trace_" +
+       std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+};
+
+TEST_F(TraceTest, AzureLlm) {
+  const auto trace = Read(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+      "2023-11-30 23:59:59.5000000,374,44\r\n"
+      "2023-12-01 00:00:01.2500000,396,109\r\n");
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[0].arrival_seconds, 0.0);
+  EXPECT_NEAR(trace[1].arrival_seconds, 1.75, 1e-6);
+  EXPECT_EQ(trace[1].prompt_tokens, 396);
+  EXPECT_EQ(trace[1].output_tokens, 109);
+  EXPECT_EQ(trace[1].adapter, -1);
+}
+
+TEST_F(TraceTest, LmsysNamesAdapters) {
+  const std::string text =
+      "req_id,req_time_s,adapter,prompt_len,output_len\n"
+      "0,1.5,lora-13,13,199\n1,1.0,lora-2,36,137\n2,2.5,lora-13,456,156\n";
+  const auto trace = Read(text);
+  ASSERT_EQ(trace.size(), 3u);
+  EXPECT_EQ(trace[0].prompt_tokens, 36) << "in order of arrival";
+  EXPECT_EQ(trace[1].adapter, trace[2].adapter);
+  EXPECT_NE(trace[0].adapter, trace[1].adapter);
+  EXPECT_NEAR(trace[2].arrival_seconds, 1.5, 1e-12);
+  EXPECT_EQ(*ReadPopularity(path_), (std::vector<double>{2, 1}));
+}
+
+TEST_F(TraceTest, AlibabaArrivalsHaveTenantsAndNoLengths) {
+  const auto trace = Read(
+      "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,prompt_length\n"
+      "2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0000,63.0\n"
+      "2024-11-15 16:58:50,TXT_2_IMG,SUCCEED,43.0,G0001,93.0\n");
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[1].arrival_seconds, 60.0);
+  EXPECT_EQ(trace[1].adapter, 1);
+  EXPECT_EQ(trace[1].prompt_tokens, 0);
+}
+
+TEST_F(TraceTest, JsonLines) {
+  auto trace = Read(
+      "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0]}\n"
+      "{\"timestamp\": 3500, \"input_length\": 12, \"output_length\": 7, \"hash_ids\": []}\n");
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[1].arrival_seconds, 3.5);
+  EXPECT_EQ(trace[1].output_tokens, 7);
+  trace = Read("{\"ts\": 56, \"il\": 93, \"ol\": 0, \"bh\": []}\n");
+  ASSERT_EQ(trace.size(), 1u);
+  EXPECT_EQ(trace[0].prompt_tokens, 93);
+}
+
+TEST_F(TraceTest, PopularityOfFunctionsAndOfLoras) {
+  EXPECT_EQ(*ReadPopularity(Write("HashFunction,HashApp,HashOwner,minute_1,minute_2\n"
+                                  "a,a,a,1,2\nb,b,b,0,0\nc,c,c,5,5\n")),
+            (std::vector<double>{10, 3}));
+  EXPECT_EQ(*ReadPopularity(Write("predict_type,checkpoint_model_version_id,lora_args\n"
+                                  "p,m,[]\n"
+                                  "p,m,\"[{'modelVersionId': 'x', 'scale': 1.0}, "
+                                  "{'modelVersionId': 'y', 'scale': 0.5}]\"\n"
+                                  "p,m,\"[{'modelVersionId': 'y', 'scale': 1.0}]\"\n")),
+            (std::vector<double>{2, 1}));
+  EXPECT_FALSE(ReadPopularity(Write("TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                    "2023-11-30 23:59:59,3,4\n"))
+                   .ok());
+}
+
+TEST_F(TraceTest, WhatIsBrokenIsNamed) {
+  EXPECT_NE(ErrorOf("a,b\n1,2\n").find("unknown kind"), std::string::npos);
+  EXPECT_NE(ErrorOf("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,2,3\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("TIMESTAMP,ContextTokens,GeneratedTokens\n1:2,2,3\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("{\"ts\": 1, \"il\": 2, \"ol\": 3}\n{\"ts\": 1}\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("{\"ts\": 1, \"il\": 2, \"ol\": 3}\nnonsense\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("req_id,req_time_s,adapter,prompt_len,output_len\n0,1.5\n").find("line 2"),
+            std::string::npos);
+  EXPECT_FALSE(ReadTrace(Write("")).ok());
+  EXPECT_NE(ReadTrace("trace.csv.gz").status().message().find("unpack"), std::string::npos);
+  EXPECT_FALSE(ReadTrace("/nowhere/trace.csv").ok());
+}
+
+TEST_F(TraceTest, ScalesToARate) {
+  std::vector<TraceRequest> trace(100);
+  for (size_t i = 0; i < trace.size(); ++i) trace[i].arrival_seconds = static_cast<double>(i * i);
+  const auto scaled = ScaleTrace(trace, 5.0, 8.0);
+  ASSERT_EQ(scaled.size(), 40u);
+  EXPECT_NEAR(scaled.back().arrival_seconds, 8.0, 1e-9);
+  EXPECT_NEAR(scaled[20].arrival_seconds / scaled[10].arrival_seconds, 4.0, 1e-9)
+      << "bursts keep their shape";
+  EXPECT_EQ(ScaleTrace(trace, 1000.0, 8.0).size(), 100u);
+  EXPECT_TRUE(ScaleTrace({}, 1.0, 1.0).empty());
+}
+
+}  // namespace
+}  // namespace graft
