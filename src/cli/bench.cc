@@ -46,6 +46,7 @@ Status WriteJson(const std::string& path, const OrderedJson& json) {
 void AddBenchCommand(CLI::App& app, CommandRun& run) {
   CLI::App* command = app.add_subcommand("bench", "Measure kernels and serving on this machine.");
   command->require_subcommand(1);
+  AddBenchAdaptersCommand(*command, run);
   AddBenchAssistCommand(*command, run);
   AddBenchOpsCommand(*command, run);
   AddBenchServeCommand(*command, run);

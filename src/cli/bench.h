@@ -11,6 +11,7 @@
 
 namespace graft {
 
+void AddBenchAdaptersCommand(CLI::App& bench, CommandRun& run);
 void AddBenchAssistCommand(CLI::App& bench, CommandRun& run);
 void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
 void AddBenchServeCommand(CLI::App& bench, CommandRun& run);

@@ -288,8 +288,18 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
   return model;
 }
 
+Status Runtime::UseBackend(const MakeBackend& make_backend) {
+  if (make_backend) {
+    ASSIGN_OR_RETURN(backend_, make_backend(*host_store_));
+  } else {
+    backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
+                                                    *host_store_);
+  }
+  return OkStatus();
+}
+
 Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, LoadedModel& model,
-                                                 bool lora) {
+                                                 bool lora, const MakeBackend& make_backend) {
   std::unique_ptr<Runtime> runtime(new Runtime);
   const KvLayout layout =
       MakeKvLayout(model.config, options.page_tokens, KvDType(model.weights.dtype, model.device));
@@ -315,8 +325,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
-  runtime->backend_ = std::make_unique<LoraAdapterBackend>(model.config, model.weights.dtype,
-                                                           *runtime->host_store_);
+  RETURN_IF_ERROR(runtime->UseBackend(make_backend));
   runtime->loader_ =
       std::make_unique<PagedLoader>(model.config, *runtime->backend_, *runtime->pool_,
                                     *runtime->loras_, model.device, runtime->metrics_);
@@ -414,6 +423,14 @@ Status Runtime::PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> ad
     RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
     hashes.push_back(hash);
   }
+  return engine_->PinAdapters(hashes);
+}
+
+Status Runtime::ListSynthetic(const std::vector<std::string>& hashes) {
+  for (const std::string& hash : hashes) {
+    RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
+  }
+  if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
   return engine_->PinAdapters(hashes);
 }
 

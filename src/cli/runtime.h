@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,16 +88,23 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
 
 class Runtime {
  public:
+  // What adapters come from, if not from folders.
+  using MakeBackend =
+      std::function<Result<std::unique_ptr<LoraAdapterBackend>>(HostStore& host_store)>;
+
   // Without `lora` the executor has no adapter slots at all: the baseline that bench compares with.
   // Borrows `model`.
   static Result<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options, LoadedModel& model,
-                                                 bool lora);
+                                                 bool lora, const MakeBackend& make_backend = {});
 
   // Lists every adapter of options.adapters and, before them, those that the registry remembers;
   // reads them if they are few, and makes them resident for a cold start of `cached`.
   Status LoadAdapters();
   // Makes adapters known by hash without folders, and resident for good. Before the engine starts.
   Status PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> adapters);
+  // Makes what a backend of one's own knows by these hashes known to requests; resident for good,
+  // if the cold start is `cached`. Before the engine starts.
+  Status ListSynthetic(const std::vector<std::string>& hashes);
   // On a GPU: records decode steps for the adapters loaded so far. Before the engine starts.
   void RecordGraphs(bool quiet);
 
@@ -112,6 +120,7 @@ class Runtime {
 
  private:
   Runtime() = default;
+  Status UseBackend(const MakeBackend& make_backend);
   Status MakeHostStore(bool lora);
   Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
   Status ReadPins();

@@ -33,6 +33,13 @@ HostStore::Held& HostStore::Held::operator=(Held&& other) noexcept {
   return *this;
 }
 
+HostStore::Held HostStore::Held::Of(HostAdapter adapter) {
+  Held held;
+  held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
+  held.adapter_ = held.own_.get();
+  return held;
+}
+
 void HostStore::Held::Release() {
   if (store_ != nullptr) store_->LetGo(*entry_);
   store_ = nullptr;

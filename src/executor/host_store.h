@@ -42,6 +42,8 @@ class HostStore {
     Held(Held&& other) noexcept;
     Held& operator=(Held&& other) noexcept;
     ~Held() { Release(); }
+    // An adapter of no store, whose bytes somebody else keeps.
+    static Held Of(HostAdapter adapter);
 
     explicit operator bool() const { return adapter_ != nullptr; }
     const HostAdapter& operator*() const { return *adapter_; }

@@ -1,0 +1,60 @@
+// Thousands of adapters for benches, without a disk and without their bytes in the host's memory: a
+// few real ones with random weights per rank stand behind many hashes. A load copies an adapter's
+// real bytes from page-locked memory into pages of its own, as for any other; only its source is
+// shared, and nothing is read from files. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "executor/adapter_backend.h"
+#include "model/lora_module.h"
+#include "model/lora_weights.h"
+
+namespace graft {
+
+struct SyntheticFleet {
+  int32_t num_adapters = 0;
+  std::vector<int> ranks;  // of adapters 0, 1, ..., in turn
+  std::vector<LoraModule> modules;
+  int32_t sources_per_rank = 4;
+  uint64_t seed = 1;
+
+  static std::string HashOf(int32_t adapter) { return "synthetic-" + std::to_string(adapter); }
+};
+
+class SyntheticBackend : public LoraAdapterBackend {
+ public:
+  // The store keeps the sources: its limit must leave them room (HostBytes).
+  static Result<std::unique_ptr<SyntheticBackend>> Create(const SyntheticFleet& fleet,
+                                                          const ModelConfig& config, DType dtype,
+                                                          ThreadPool& threads, HostStore& store);
+
+  Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override;
+  bool Has(const std::string& hash) const override;
+  std::optional<AdapterFacts> FactsOf(const std::string& hash) const override;
+  HostStore::Held Find(const std::string& hash) override;
+
+  // Bytes of one adapter's rows.
+  static int64_t BytesOf(const ModelConfig& config, DType dtype,
+                         const std::vector<LoraModule>& modules, int32_t rank);
+  // Of the sources in the store, with what packing may waste.
+  static int64_t HostBytes(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype);
+
+ private:
+  SyntheticBackend(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype,
+                   HostStore& store)
+      : LoraAdapterBackend(config, dtype, store), fleet_(fleet) {}
+
+  const HostAdapter& SourceOf(const std::string& hash) const;
+
+  const SyntheticFleet fleet_;
+  std::vector<HostStore::Held> sources_;  // [sources_per_rank][ranks]
+};
+
+}  // namespace graft
