@@ -302,7 +302,7 @@ Result<LoadFigures> AdapterBench::Serve(Runtime& runtime, const Workload& worklo
     return InternalError(std::to_string(figures.num_failed) + " requests failed, the first with " +
                          figures.failure);
   }
-  if (figures.tokens_per_second == 0.0 || figures.total_ms.empty()) {
+  if (is_closed ? figures.tokens_per_second == 0.0 : figures.total_ms.empty()) {
     return FailedPreconditionError(
         "no request that came after the warm-up was answered within the counted time; give more "
         "--seconds");

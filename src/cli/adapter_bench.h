@@ -39,6 +39,7 @@ struct AdapterBenchOptions {
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'
   double slo_ms = 6000.0;
+  std::vector<std::string> pools = {"shared", "static"};  // of throughput-by-adapters
   std::vector<std::string> traces;
   std::string popularity;  // a file whose adapters are asked for as often; "" for uniform
   int probes = 20;

@@ -39,7 +39,7 @@ Result<std::vector<double>> PopularityOf(const AdapterBench& bench, int32_t num_
 Result<OrderedJson> RunThroughput(AdapterBench& bench) {
   const std::vector<int> counts = CountsOr(bench, {5, 20, 100, 200, 1000, 2000, 10000});
   OrderedJson rows = OrderedJson::array();
-  for (const std::string pool : {"shared", "static"}) {
+  for (const std::string& pool : bench.options().pools) {
     RuntimeOptions options = bench.ServerOptions();
     options.pool = pool;
     ASSIGN_OR_RETURN(
@@ -162,38 +162,64 @@ Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
   return rows;
 }
 
-// One pool against two of the same memory in all, where KV is short.
-Result<OrderedJson> RunPool(AdapterBench& bench) {
-  const AdapterBenchOptions& o = bench.options();
-  const int32_t num_adapters = CountsOr(bench, {200}).front();
-  OrderedJson rows = OrderedJson::array();
-  std::vector<double> shares = {0.0};  // the shared pool
-  shares.insert(shares.end(), o.shares.begin(), o.shares.end());
-  double shared = 0.0;
-  for (const double share : shares) {
-    RuntimeOptions options = bench.ServerOptions();
-    options.pool = share == 0.0 ? "shared" : "static";
-    if (share > 0.0) options.adapter_share = share;
-    ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
-                     bench.Start(options, bench.Fleet(num_adapters)));
-    Workload workload = {.seconds = o.seconds};
-    ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, num_adapters));
+// What a pool gives to a load that needs KV and few adapters, and to one that needs many.
+struct PoolFigures {
+  std::vector<double> tokens_per_second;
+  // Of as many tokens of each load.
+  double combined() const {
+    double seconds = 0.0;
+    for (const double rate : tokens_per_second) seconds += 1.0 / rate;
+    return static_cast<double>(tokens_per_second.size()) / seconds;
+  }
+};
+
+Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vector<int>& counts,
+                              OrderedJson* rows) {
+  RuntimeOptions options = bench.ServerOptions();
+  options.pool = share == 0.0 ? "shared" : "static";
+  if (share > 0.0) options.adapter_share = share;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Runtime> server,
+      bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
+  PoolFigures pool;
+  for (const int count : counts) {
+    Workload workload = {.seconds = bench.options().seconds};
+    ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, count));
     ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(*server, workload));
-    if (share == 0.0) shared = figures.tokens_per_second;
-    const double ratio = shared / figures.tokens_per_second;
-    bench.PrintLine(options.pool + (share == 0.0 ? "" : Text(", %.2f for adapters", share)) +
-                        Text(" (1 / %.3f)", ratio),
+    pool.tokens_per_second.push_back(figures.tokens_per_second);
+    bench.PrintLine(std::to_string(count) + " adapters, " + options.pool +
+                        (share == 0.0 ? "" : Text(", %.2f of it theirs", share)),
                     figures);
     std::printf(
-        "    adapters hold %.1f %% of the pool, %.1f %% is free; waste %.2f %%, at most %.2f %%\n",
+        "    adapters hold %.1f %% of the pool, %.1f %% is free; waste %.2f %%, %.2f %% at most\n",
         100.0 * figures.adapter_pages_mean, 100.0 * figures.free_pages_mean,
         100.0 * figures.waste_mean, 100.0 * figures.waste_max);
-    OrderedJson row = ToJson(figures, o.slo_ms);
+    OrderedJson row = ToJson(figures, bench.options().slo_ms);
     row["pool"] = options.pool;
     row["adapter_share"] = share;
-    row["adapters"] = num_adapters;
-    row["shared_over_this"] = ratio;
-    rows.push_back(std::move(row));
+    row["adapters"] = count;
+    rows->push_back(std::move(row));
+  }
+  return pool;
+}
+
+// One pool against two of the same memory in all, where KV is short: a few adapters, then many. A
+// static split that suits one of the loads does not suit the other.
+Result<OrderedJson> RunPool(AdapterBench& bench) {
+  const std::vector<int> counts = CountsOr(bench, {5, 200});
+  OrderedJson rows = OrderedJson::array();
+  ASSIGN_OR_RETURN(const PoolFigures shared, ServePool(bench, 0.0, counts, &rows));
+  for (const double share : bench.options().shares) {
+    const size_t first = rows.size();
+    ASSIGN_OR_RETURN(const PoolFigures split, ServePool(bench, share, counts, &rows));
+    std::printf("    shared over static:");
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const double ratio = shared.tokens_per_second[i] / split.tokens_per_second[i];
+      rows[first + i]["shared_over_this"] = ratio;
+      rows[first + i]["shared_over_this_combined"] = shared.combined() / split.combined();
+      std::printf(" %.3f with %d adapters,", ratio, counts[i]);
+    }
+    std::printf(" %.3f over both\n", shared.combined() / split.combined());
   }
   return rows;
 }
@@ -272,7 +298,7 @@ const std::vector<AdapterSuite>& AdapterSuites() {
       {"cold-starts", "every --cold-start way beside cached, --slots of 512 adapters",
        RunColdStarts},
       {"stall", "what a load does to the steps of others", RunStall},
-      {"pool", "one pool against static ones of the same memory", RunPool},
+      {"pool", "one pool against static ones of the same memory, few adapters and many", RunPool},
       {"slo", "first tokens in time by load, variation, skew and trace", RunSlo}};
   return suites;
 }

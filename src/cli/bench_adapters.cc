@@ -115,6 +115,11 @@ void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
   list("--variations", options.variations, "coefficients of variation that slo goes through");
   list("--alphas", options.alphas, "skews that slo goes through");
   list("--shares", options.shares, "adapters' shares that pool goes through");
+  command
+      .add_option("--pools", options.pools,
+                  "shared and static: throughput-by-adapters goes through")
+      ->delimiter(',')
+      ->capture_default_str();
   command.add_option("--slo-ms", options.slo_ms, "a first token's time limit")
       ->capture_default_str();
   command.add_option("--trace", options.traces, "recorded arrivals for slo; may be repeated");

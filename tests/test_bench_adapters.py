@@ -1,0 +1,118 @@
+"""Every suite of `graft bench adapters` on a tiny shape, on the CPU: it runs, and its figures can be true."""
+
+import json
+import math
+import subprocess
+
+import pytest
+
+from conftest import DEMO, binary
+
+TINY = ["--shape", str(DEMO / "base" / "config.json"), "--device", "cpu", "--threads", "1", "--sequences-max", "4",
+        "--step-tokens-max", "64", "--context-tokens-max", "512", "--pool-gib", "0.05", "--ranks", "4,8",
+        "--prompt-tokens", "4,16", "--output-tokens", "2,8", "--seconds", "1.5", "--warmup-seconds", "0.3"]
+LATENCIES = ["first_token_ms", "token_ms", "total_ms"]
+
+
+def bench(tmp_path, suite, *args):
+    """The rows of a suite."""
+    out = tmp_path / "out.json"
+    command = [binary(), "bench", "adapters", "--suite", suite, *TINY, "--json", str(out), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(out.read_text())
+    assert result["suite"] == suite and result["rows"]
+    return result["rows"]
+
+
+def check_load(row):
+    assert row["failed"] == 0
+    assert row["requests"] > 0 and row["steps"] > 0
+    assert row["tokens_per_second"] > row["requests_per_second"] > 0
+    for latency in LATENCIES:
+        figures = row[latency]
+        assert 0 < figures["p50"] <= figures["p90"] <= figures["p99"], latency
+        assert figures["distribution"] == sorted(figures["distribution"]), latency
+    assert row["first_token_ms"]["mean"] < row["total_ms"]["mean"]
+    assert 0 <= row["waste_mean"] <= row["waste_max"] <= 1
+    assert 0 <= row["user_satisfaction"] <= row["slo_attainment"] <= 1
+
+
+def test_throughput_by_adapters(tmp_path):
+    rows = bench(tmp_path, "throughput-by-adapters", "--adapters", "2,40", "--adapters-max", "8")
+    assert [(row["pool"], row["adapters"]) for row in rows] == [("shared", 2), ("shared", 40), ("static", 2),
+                                                                ("static", 40)]
+    for row in rows:
+        check_load(row)
+        assert row["adapters_resident"] <= 8
+    assert rows[0]["over_first"] == 1.0
+    assert rows[0]["adapter_copies"] == 2 and rows[1]["adapter_copies"] > 8
+
+
+def test_adapters_over_capacity(tmp_path):
+    rows = bench(tmp_path, "adapters-over-capacity", "--slots", "4", "--turn-ms", "50")
+    assert [row["adapters"] for row in rows] == [4, 32, 64] * 2
+    for row in rows:
+        check_load(row)
+        assert row["adapters_resident"] <= 4
+    closed, opened = rows[:3], rows[3:]
+    assert all(row["requests_per_second_asked"] == 0 for row in closed)
+    assert closed[2]["adapter_evictions"] > 0 and closed[2]["turns"] > 0
+    asked = 0.7 * closed[0]["requests_per_second"]
+    assert all(math.isclose(row["requests_per_second_asked"], asked) for row in opened)
+
+
+def test_cold_starts(tmp_path):
+    rows = bench(tmp_path, "cold-starts", "--adapters", "24", "--slots", "6")
+    ways = {row["cold_start"]: row for row in rows}
+    assert list(ways)[:3] == ["cached", "blocking", "join-later"]
+    for row in rows:
+        check_load(row)
+    assert ways["cached"]["adapter_copies"] == 0
+    assert ways["cached"]["over_cached"]["total"]["mean"] == 0
+    assert all(row["adapter_copies"] > 0 for name, row in ways.items() if name != "cached")
+    assert len({row["requests_per_second_asked"] for row in rows}) == 1
+
+
+def test_pool(tmp_path):
+    rows = bench(tmp_path, "pool", "--adapters", "2,20", "--shares", "0.25")
+    assert [(row["pool"], row["adapters"]) for row in rows] == [("shared", 2), ("shared", 20), ("static", 2),
+                                                                ("static", 20)]
+    for row in rows:
+        check_load(row)
+    assert rows[3]["adapter_pages_share"] <= 0.25
+    ratios = [row["tokens_per_second"] / split["tokens_per_second"] for row, split in zip(rows[:2], rows[2:])]
+    assert [row["shared_over_this"] for row in rows[2:]] == pytest.approx(ratios)
+    assert min(ratios) <= rows[2]["shared_over_this_combined"] <= max(ratios)
+
+
+def test_stall(tmp_path):
+    rows = bench(tmp_path, "stall", "--probes", "3")
+    assert [(row["cold_start"], row["rank"]) for row in rows] == [("join-later", 4), ("join-later", 8),
+                                                                  ("blocking", 4), ("blocking", 8)]
+    for row in rows:
+        assert row["copy_ms"] > 0 and row["step_ms"] > 0 and row["loads"] == 3
+    assert rows[1]["mib"] == 2 * rows[0]["mib"]
+
+
+def test_slo(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" +
+                     "".join(f"2023-11-16 18:{i // 60:02}:{i % 60:02}.5,{5 + i % 7},{2 + i % 5}\n" for i in range(600)))
+    rows = bench(tmp_path, "slo", "--adapters", "20", "--loads", "0.5,0.8", "--variations", "4", "--alphas", "0.3",
+                 "--trace", str(trace))
+    assert [(row["varied"], row["value"]) for row in rows] == [("load", 0.5), ("load", 0.8), ("cv", 4.0),
+                                                               ("alpha", 0.3), ("trace", "trace.csv")]
+    for row in rows:
+        check_load(row)
+        assert row["requests_per_second_asked"] > 0
+
+
+@pytest.mark.parametrize(("args", "words"), [(["--suite", "nothing"], "throughput-by-adapters"),
+                                             (["--suite", "pool", "--ranks", "0"], "--ranks"),
+                                             (["--suite", "pool", "--load", "0"], "--load"),
+                                             (["--suite", "pool", "--modules", "q"], "attention"),
+                                             (["--suite", "pool", "--output-tokens", "9,3"], "--output-tokens")])
+def test_what_is_wrong_is_named(args, words):
+    done = subprocess.run([binary(), "bench", "adapters", *TINY, *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and words in done.stderr
