@@ -120,15 +120,6 @@ void Collect(const OpenLoadResult& result, bool is_closed, double begin, double 
   figures->seconds = result.seconds;
 }
 
-// For plots: the 0th, 1st, ... 100th percentile.
-OrderedJson Distribution(std::vector<double> values) {
-  OrderedJson points = OrderedJson::array();
-  if (values.empty()) return points;
-  std::sort(values.begin(), values.end());
-  for (size_t i = 0; i <= 100; ++i) points.push_back(values[i * (values.size() - 1) / 100]);
-  return points;
-}
-
 }  // namespace
 
 OrderedJson ToJson(const Percentiles& percentiles) {
@@ -140,9 +131,7 @@ OrderedJson ToJson(const Percentiles& percentiles) {
 
 OrderedJson ToJson(const LoadFigures& f, double slo_ms) {
   const auto latency = [](const std::vector<double>& values) {
-    OrderedJson json = ToJson(ComputePercentiles(values));
-    json["distribution"] = Distribution(values);
-    return json;
+    return ToJson(ComputePercentiles(values));
   };
   return {{"requests_per_second", f.requests_per_second},
           {"tokens_per_second", f.tokens_per_second},
@@ -181,6 +170,16 @@ Status AdapterBench::Prepare() {
     return InvalidArgumentError(
         "--ranks lie between 1 and 256; --sources-per-rank, --slots, --probes and --adapters are 1 "
         "or more");
+  }
+  const auto all_positive = [](const std::vector<double>& values) {
+    return std::all_of(values.begin(), values.end(), [](double value) { return value > 0.0; });
+  };
+  if (!all_positive(o.loads) || !all_positive(o.alphas) || !all_positive(o.shares) ||
+      !all_positive({o.alpha, o.slo_ms}) ||
+      std::any_of(o.variations.begin(), o.variations.end(),
+                  [](double cv) { return !(cv >= 0.0); })) {
+    return InvalidArgumentError(
+        "--alpha, --alphas, --loads, --shares and --slo-ms exceed 0, --variations are 0 or more");
   }
   if (!(o.seconds > o.warmup_seconds && o.warmup_seconds >= 0.0 && o.load > 0.0)) {
     return InvalidArgumentError("--seconds must exceed --warmup-seconds, --load must exceed 0");

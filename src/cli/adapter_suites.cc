@@ -114,6 +114,14 @@ OrderedJson Overheads(const LoadFigures& figures, const LoadFigures& cached) {
           {"total", over(figures.total_ms, cached.total_ms)}};
 }
 
+// For plots: the 0th, 1st, ... 100th percentile.
+OrderedJson Distribution(std::vector<double> values) {
+  OrderedJson points = OrderedJson::array();
+  std::sort(values.begin(), values.end());
+  for (size_t i = 0; i <= 100; ++i) points.push_back(values[i * (values.size() - 1) / 100]);
+  return points;
+}
+
 std::string OverheadText(const OrderedJson& over) {
   return Text("    over cached: first token %+.1f %%",
               100.0 * over["first_token"]["mean"].get<double>()) +
@@ -156,6 +164,9 @@ Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
     row["load"] = o.load;
     row["requests_per_second_asked"] = workload.requests_per_second;
     row["over_cached"] = Overheads(figures, cached);
+    row["first_token_ms"]["distribution"] = Distribution(figures.first_token_ms);
+    row["token_ms"]["distribution"] = Distribution(figures.token_ms);
+    row["total_ms"]["distribution"] = Distribution(figures.total_ms);
     if (way != "cached") std::printf("%s\n", OverheadText(row["over_cached"]).c_str());
     rows.push_back(std::move(row));
   }
