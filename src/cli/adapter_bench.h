@@ -38,6 +38,7 @@ struct AdapterBenchOptions {
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'
+  std::vector<std::string> ways;  // cold starts beside cached; none: all that there are
   double slo_ms = 6000.0;
   std::vector<std::string> pools = {"shared", "static"};  // of throughput-by-adapters
   std::vector<std::string> traces;

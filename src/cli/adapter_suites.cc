@@ -130,6 +130,19 @@ std::string OverheadText(const OrderedJson& over) {
          Text(", total %+.1f %%", 100.0 * over["total"]["mean"].get<double>());
 }
 
+// `cached` and those to compare with it.
+std::vector<std::string> WaysOf(const AdapterBenchOptions& options) {
+  std::vector<std::string> ways = {"cached"};
+  if (!options.ways.empty()) {
+    ways.insert(ways.end(), options.ways.begin(), options.ways.end());
+    return ways;
+  }
+  for (const char* way : {"blocking", "join-later", "layerwise", "cpu-assist", "auto"}) {
+    if (ParseColdStart(way).ok()) ways.emplace_back(way);
+  }
+  return ways;
+}
+
 // CaraServe's Figures 10 to 14: requests of which most find their adapter absent, served in every
 // way there is, beside a server that holds all adapters; at a share of what that one can do.
 Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
@@ -139,9 +152,7 @@ Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
   Workload workload = {.seconds = o.seconds};
   ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, num_adapters));
   LoadFigures cached;
-  for (const std::string way :
-       {"cached", "blocking", "join-later", "layerwise", "cpu-assist", "auto"}) {
-    if (!ParseColdStart(way).ok()) continue;
+  for (const std::string& way : WaysOf(o)) {
     RuntimeOptions options = bench.ServerOptions();
     options.cold_start = way;
     options.adapters_max = way == "cached" ? num_adapters : o.slots;

@@ -120,6 +120,10 @@ void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
                   "shared and static: throughput-by-adapters goes through")
       ->delimiter(',')
       ->capture_default_str();
+  command
+      .add_option("--cold-starts", options.ways,
+                  "ways that cold-starts compares with cached; none: all that there are")
+      ->delimiter(',');
   command.add_option("--slo-ms", options.slo_ms, "a first token's time limit")
       ->capture_default_str();
   command.add_option("--trace", options.traces, "recorded arrivals for slo; may be repeated");
