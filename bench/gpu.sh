@@ -3,7 +3,8 @@
 # against its references, goldens, compute-sanitizer, device benches, steps and a served load. Builds
 # with the gpu preset, unless a folder of programs built elsewhere is given (bench/bundle.sh). Logs and
 # JSON go to $OUT (default build/gpu-results); a table of what passed comes last.
-# PARTS picks some: PARTS="tests sanitizer ops step serve".
+# PARTS picks some: PARTS="tests sanitizer ops step serve"; PARTS=adapters runs the suites of many adapters, six to
+# seven minutes more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 tests=(tensor_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
@@ -69,6 +70,26 @@ if [[ $parts == *" serve "* ]]; then
     --adapters 32 --rank 16 --requests 200 --prompt-tokens 128 --output-tokens 128 --rounds 1 \
     --context-tokens-max 2048 --skip-single --json "$out/serve.json"
   cat "$out/serve.log"
+fi
+# adapters SUITE ARGUMENT...: as in docs/benchmarks.md.
+adapters() {
+  local suite=$1
+  shift
+  check "adapters-$suite" "$programs/graft" bench adapters --suite "$suite" --shape bench/shapes/llama-2-7b.json \
+    --device cuda:0 --json "$out/adapters-$suite.json" "$@"
+  cat "$out/adapters-$suite.log"
+}
+if [[ $parts == *" adapters "* ]]; then
+  adapters stall --sequences-max 32 --probes 15
+  adapters throughput-by-adapters --sequences-max 64 --in-flight 80 --seconds 7 --warmup-seconds 3
+  adapters adapters-over-capacity --sequences-max 64 --slots 64 --in-flight 128 --seconds 6 --warmup-seconds 2.5 \
+    --output-tokens 8,256
+  adapters pool --sequences-max 64 --in-flight 96 --pool-gib 10 --context-tokens-max 1100 --ranks 8,16,32,64,128 --shares 0.2,0.35,0.5 \
+    --seconds 6 --warmup-seconds 2.5
+  adapters cold-starts --sequences-max 64 --slots 128 --ranks 64 --seconds 7 --warmup-seconds 1.5 \
+    --prompt-tokens 8,128 --output-tokens 8,128
+  adapters slo --sequences-max 64 --in-flight 96 --seconds 5 --warmup-seconds 1.5 --slo-ms 250 \
+    --loads 0.5,0.8,1.0,1.2 --variations 1,4,8 --alphas 0.1,0.3,1 --output-tokens 8,256
 fi
 printf '%s\n' "" "${summary[@]}"
 exit $failed
