@@ -181,6 +181,17 @@ GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, floa
   return Pack(views, dtype, stream);
 }
 
+GemmWeight GemmWeight::Like(const GemmWeight& other) {
+  CHECK(other.state_ != nullptr);
+  GemmWeight weight;
+  weight.state_ = std::make_unique<State>();
+  weight.state_->n = other.n();
+  weight.state_->k = other.k();
+  weight.state_->dtype = other.dtype();
+  weight.state_->panels = Buffer(other.bytes(), other.state_->panels.device());
+  return weight;
+}
+
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
   SiluMul({.gate_up = args.y,
            .out = args.activated,

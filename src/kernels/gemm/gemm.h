@@ -13,7 +13,8 @@ namespace graft {
 
 struct LoraArgs;  // kernels/lora/lora.h
 
-// A weight in the layout that the kernels of this machine want. Immutable after Pack; any thread.
+// A weight in the layout that the kernels of this machine want. Immutable after Pack, but for those
+// that Like made, which LoraMerge fills between steps; any thread.
 class GemmWeight {
  public:
   // Stacks `parts`, each [n_i, k] as HF stores a Linear, in memory of the host, into one [sum n_i,
@@ -29,6 +30,9 @@ class GemmWeight {
   static GemmWeight Random(std::span<const RandomPart> parts, int64_t k, float deviation,
                            DType dtype, Stream& stream);
 
+  // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
+  static GemmWeight Like(const GemmWeight& other);
+
   GemmWeight();
   GemmWeight(GemmWeight&&) noexcept;
   GemmWeight& operator=(GemmWeight&&) noexcept;
@@ -41,6 +45,7 @@ class GemmWeight {
 
   struct State;  // the backend's own
   const State* state() const { return state_.get(); }
+  State* mutable_state() { return state_.get(); }
 
  private:
   std::unique_ptr<State> state_;

@@ -1,0 +1,27 @@
+// LoraMerge: W' = W + scale B A, one adapter's share of a dense projection added to a copy of its
+// weight (S-LoRA, section 6.3's x(W + AB)). W is left alone, so going back to it is exact. Sums are
+// fp32, over the rank in ascending order on the CPU, and rounded once, with W, to the weight's
+// dtype. On a GPU Gemm may read a weight before it waits for earlier kernels: Synchronize between.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/lora/lora.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct LoraMergeArgs {
+  const GemmWeight* base = nullptr;  // [n, k]
+  GemmWeight* merged = nullptr;      // GemmWeight::Like(*base); all of it is written
+  // [num_slices] of base's dtype, in base's device's memory with their tables and rows; of rank 0
+  // where the adapter leaves a module alone, whose rows keep their bits then.
+  const LoraMatrix* matrices = nullptr;
+  int32_t num_slices = 1;                // [1, kLoraSlicesMax]
+  int64_t slice_n[kLoraSlicesMax] = {};  // rows of W of each slice, n together
+};
+
+void LoraMerge(const LoraMergeArgs& args, Stream& stream);
+
+}  // namespace graft
