@@ -13,6 +13,8 @@
 
 namespace graft {
 
+class MergedWeights;  // model/merged_weights.h
+
 // The matrices of every adapter slot, as LoraStore keeps them: module m of layer l of slot s is
 // matrices[s * stride + l * kLoraModules + m].
 struct LoraTable {
@@ -49,6 +51,8 @@ struct ForwardBatch {
   LoraAssist* assist = nullptr;
   std::span<const LoraSegment> settled_segments;
   std::span<const LoraSegment> settled_prompt_segments;
+  // Computes with these projections instead of the base model's; there are no segments then.
+  const MergedWeights* merged = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets

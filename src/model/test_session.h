@@ -62,7 +62,8 @@ class TestSession {
 
   // One step over the chunks; the logits of each of their rows, in order.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
-                                       ForwardTimes* times = nullptr) {
+                                       ForwardTimes* times = nullptr,
+                                       const MergedWeights* merged = nullptr) {
     std::vector<int32_t> tokens, positions, row_page, row_slot, pages, kv_tokens, rows;
     std::vector<int32_t> row_begin = {0}, page_begin = {0};
     std::vector<LoraSegment> segments;
@@ -100,6 +101,7 @@ class TestSession {
                                                 .kv_tokens = kv_tokens,
                                                 .lora_prompt_segments = segments,
                                                 .lora = lora,
+                                                .merged = merged,
                                                 .logits_rows = rows},
                                                stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;

@@ -8,6 +8,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/silu_mul/silu_mul.h"
+#include "model/merged_weights.h"
 
 namespace graft {
 namespace {
@@ -121,6 +122,7 @@ void Transformer::CheckBatch(const ForwardBatch& batch) const {
   CHECK_EQ(static_cast<size_t>(batch.page_begin.back()), batch.pages.size());
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
+    CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
     CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
   }
@@ -176,29 +178,36 @@ void Transformer::Layer(int32_t layer, const Step& step) {
   Mlp(layer, step);
 }
 
+const LayerProjections& Transformer::Projections(int32_t layer, const Step& step) const {
+  if (step.batch.merged != nullptr) return step.batch.merged->layer(layer);
+  return weights_.layers[layer];
+}
+
 void Transformer::Attention(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
+  const LayerProjections& projections = Projections(layer, step);
   const int64_t qkv_n[] = {config_.q_size(), config_.kv_size(), config_.kv_size()};
   const int64_t o_n[] = {config_.hidden_size};
   float* q = qkv_.as<float>();
 
-  Project({normed_.data(), weights.qkv, weights.qkv_bias, q, false, LoraModule::kQ, qkv_n}, layer,
-          step);
+  Project({normed_.data(), projections.qkv, weights.qkv_bias, q, false, LoraModule::kQ, qkv_n},
+          layer, step);
   AttendPages(layer, step);
-  Project(
-      {attended_.data(), weights.o, weights.o_bias, hidden_.as<float>(), true, LoraModule::kO, o_n},
-      layer, step);
+  Project({attended_.data(), projections.o, weights.o_bias, hidden_.as<float>(), true,
+           LoraModule::kO, o_n},
+          layer, step);
 }
 
 void Transformer::Mlp(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
+  const LayerProjections& projections = Projections(layer, step);
   const int64_t gate_up_n[] = {config_.intermediate_size, config_.intermediate_size};
   const int64_t down_n[] = {config_.hidden_size};
 
-  Project({normed_.data(), weights.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
+  Project({normed_.data(), projections.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
            LoraModule::kGate, gate_up_n, activated_.data()},
           layer, step);
-  Project({activated_.data(), weights.down, weights.down_bias, hidden_.as<float>(), true,
+  Project({activated_.data(), projections.down, weights.down_bias, hidden_.as<float>(), true,
            LoraModule::kDown, down_n},
           layer, step);
 }

@@ -70,6 +70,8 @@ class Transformer {
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
+  // The base model's, or those that the step's adapter was merged into.
+  const LayerProjections& Projections(int32_t layer, const Step& step) const;
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);

@@ -17,19 +17,23 @@
 
 namespace graft {
 
+// What adapters change.
+struct LayerProjections {
+  GemmWeight qkv;      // [q + k + v, hidden]
+  GemmWeight o;        // [hidden, q]
+  GemmWeight gate_up;  // [2 intermediate, hidden]
+  GemmWeight down;     // [hidden, intermediate]
+};
+
 // Biases and q/k norms that the architecture does not have are empty: data() is null.
-struct LayerWeights {
+struct LayerWeights : LayerProjections {
   Buffer attention_norm;  // fp32 [hidden]; HF's input_layernorm
-  GemmWeight qkv;         // [q + k + v, hidden]
   Buffer qkv_bias;        // fp32
   Buffer q_norm;          // fp32 [head_dim]
   Buffer k_norm;
-  GemmWeight o;  // [hidden, q]
   Buffer o_bias;
-  Buffer mlp_norm;     // fp32 [hidden]; HF's post_attention_layernorm
-  GemmWeight gate_up;  // [2 intermediate, hidden]
+  Buffer mlp_norm;  // fp32 [hidden]; HF's post_attention_layernorm
   Buffer gate_up_bias;
-  GemmWeight down;  // [hidden, intermediate]
   Buffer down_bias;
 };
 

@@ -1,0 +1,35 @@
+// MergedWeights: a model's projections once more, with one adapter merged into them: x (W + AB)
+// instead of x W + x A B. The base weights are never touched, so unmerging is to compute with them
+// again, exactly. Merged rows round differently from the low-rank path: W + AB has the bits of the
+// serving dtype. Engine thread only, while no step runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/config.h"
+#include "model/forward_batch.h"
+#include "model/weights.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+class MergedWeights {
+ public:
+  // Room on the device of `base`, which is borrowed: BytesFor it, until Merge holding nothing.
+  MergedWeights(const ModelConfig& config, const ModelWeights& base);
+  static int64_t BytesFor(const ModelWeights& base);
+
+  // The adapter in `slot`, in the serving dtype like all, instead of what was merged before. Waits
+  // for the device.
+  void Merge(const LoraTable& loras, int32_t slot, Stream& stream);
+
+  const LayerProjections& layer(int32_t layer) const { return layers_[layer]; }
+
+ private:
+  const ModelConfig config_;
+  const ModelWeights& base_;
+  std::vector<LayerProjections> layers_;
+};
+
+}  // namespace graft
