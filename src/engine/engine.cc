@@ -22,6 +22,7 @@ SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOp
           .adapters_max = limits.adapters_max,
           .cold_start = options.cold_start,
           .turn_ns = options.turn_ns,
+          .merge_after_steps = options.merge_after_steps,
           .prefix_cache = options.prefix_cache,
           .eos_token_ids = options.eos_token_ids};
 }

@@ -35,6 +35,9 @@ struct EngineOptions {
   int64_t turn_ns = 500'000'000;
   // Pages of the pool set apart for adapters, the others being KV's; 0: they share all pages.
   int32_t adapter_pages = 0;
+  // An adapter that had so many steps for itself, and has the requests for itself, is merged into
+  // the weights (see MergeDecision); 0: never.
+  int32_t merge_after_steps = 0;
   bool prefix_cache = true;
   std::vector<int32_t> eos_token_ids;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the

@@ -129,6 +129,10 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
                           "Steps that waited, layer by layer, for an adapter on its way")),
       turns_total_(metrics.Counter("graft_adapter_turns_total",
                                    "Turns that ended for a request without room for its adapter")),
+      merges_total_(
+          metrics.Counter("graft_adapter_merges_total", "Adapters merged into the weights")),
+      merged_steps_total_(
+          metrics.Counter("graft_merged_steps_total", "Steps on weights with an adapter in them")),
       step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
       first_token_seconds_(metrics.Histogram("graft_time_to_first_token_seconds",
                                              "Seconds from a request's arrival to its first token",
@@ -226,6 +230,8 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   Advance(join_later_starts_, *cold_starts_[1], stats.join_later_starts);
   Advance(steps_with_arrivals_, steps_with_arrivals_total_, stats.steps_with_arrivals);
   Advance(turns_, turns_total_, stats.turns);
+  Advance(merges_, merges_total_, stats.merges);
+  Advance(merged_steps_, merged_steps_total_, stats.merged_steps);
 }
 
 void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
@@ -270,7 +276,9 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .layerwise_starts = layerwise_starts_.value(),
           .join_later_starts = join_later_starts_.value(),
           .steps_with_arrivals = steps_with_arrivals_.value(),
-          .turns = turns_.value()};
+          .turns = turns_.value(),
+          .merges = merges_.value(),
+          .merged_steps = merged_steps_.value()};
 }
 
 }  // namespace graft

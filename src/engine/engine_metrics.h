@@ -44,6 +44,8 @@ struct EngineSnapshot {
   int64_t join_later_starts = 0;    // of requests that waited until their adapter was there
   int64_t steps_with_arrivals = 0;  // that waited for layers
   int64_t turns = 0;                // that ended for a request without room for its adapter
+  int64_t merges = 0;               // of adapters into weights
+  int64_t merged_steps = 0;         // that ran on merged weights
 };
 
 // A step as the engine's clock saw it; as EngineSnapshot has them.
@@ -94,7 +96,7 @@ class EngineMetrics {
       step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
       pages_referenced_, pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_,
       adapter_evictions_, adapter_failures_, layerwise_starts_, join_later_starts_,
-      steps_with_arrivals_, turns_;
+      steps_with_arrivals_, turns_, merges_, merged_steps_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -118,6 +120,8 @@ class EngineMetrics {
   std::array<prometheus::Counter*, 2> cold_starts_;     // layerwise, join-later
   prometheus::Counter& steps_with_arrivals_total_;
   prometheus::Counter& turns_total_;
+  prometheus::Counter& merges_total_;
+  prometheus::Counter& merged_steps_total_;
   prometheus::Histogram& step_seconds_;
   prometheus::Histogram& first_token_seconds_;
   prometheus::Histogram& next_token_seconds_;

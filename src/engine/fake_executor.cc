@@ -152,6 +152,7 @@ StepResult FakeExecutor::Finish() {
   CheckPlan(plan);
   AwaitArrivals(plan);
   ApplyStarts(plan);
+  if (plan.merges) merged_ = ReadAdapter(plan.merged_slot);
   last_plan_ = plan;
   ++num_steps_;
   StepResult result;
@@ -191,6 +192,13 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     const auto [it, is_new] = last_row_of_adapter.try_emplace(planned.adapter_slot, i);
     CHECK(is_new || it->second + 1 == i) << "rows of one adapter are not adjacent";
     it->second = i;
+  }
+  if (plan.merged_slot != kNoAdapter) {
+    CHECK(plan.merges || merged_.has_value()) << "nothing was merged";
+    CHECK(last_row_of_adapter.size() == 1 && last_row_of_adapter.contains(plan.merged_slot))
+        << "rows of others on merged weights";
+  } else {
+    CHECK(!plan.merges);
   }
   CHECK_EQ(plan.tokens.size(), num_tokens);
   CHECK_EQ(plan.pages.size(), num_pages);
@@ -237,8 +245,9 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
   auto& slot = slots_[static_cast<size_t>(planned.sequence_slot)];
   CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
   const uint64_t seed = slot->sampling.seed;
-  const uint64_t adapter =
-      planned.adapter_slot == kNoAdapter ? HashText("") : ReadAdapter(planned.adapter_slot);
+  const uint64_t adapter = plan.merged_slot != kNoAdapter       ? *merged_
+                           : planned.adapter_slot == kNoAdapter ? HashText("")
+                                                                : ReadAdapter(planned.adapter_slot);
   SequenceResult result;
   for (int32_t row = 0; row < planned.num_tokens; ++row) {
     const int32_t position = planned.position_begin + row;

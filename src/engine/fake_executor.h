@@ -89,6 +89,7 @@ class FakeExecutor : public Executor {
   std::vector<uint64_t> units_;        // of kRowAlignment bytes of all pages, adapters' rows
   std::vector<SlotAdapter> adapters_;  // by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
+  std::optional<uint64_t> merged_;               // what the slot merged last was then
   const StepPlan* plan_ = nullptr;               // begun, not finished
   StepPlan last_plan_;
   int64_t num_steps_ = 0;

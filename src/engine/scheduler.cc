@@ -48,7 +48,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
       adapters_(pool_, table, loader, clock, options_.adapters_max, options_.page_bytes),
       make_room_([this] { return EvictOldest(PageUse::kAdapters); }),
       clock_(clock),
-      loader_(loader) {
+      loader_(loader),
+      merge_decision_(options_.merge_after_steps) {
   for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
 }
 
@@ -225,6 +226,31 @@ void Scheduler::BuildPlan() {
     return one->adapter.content() >= 0 && adapters_.is_arriving(one->adapter.content());
   });
   if (waits_for_layers_) ++stats_.steps_with_arrivals;
+  PlanMerge();
+}
+
+void Scheduler::PlanMerge() {
+  plan_.merged_slot = kNoAdapter;
+  plan_.merges = false;
+  if (options_.merge_after_steps == 0) return;
+  const Sequence& first = *planned_.front();  // sorted: if the last one's is the same, all are
+  const bool one_adapter =
+      first.adapter_slot != kNoAdapter && planned_.back()->adapter_slot == first.adapter_slot;
+  const int32_t content = first.adapter.content();
+  const auto is_of_it = [content](const auto& other) {
+    return other->adapter.content() == content;
+  };
+  const MergeDecision::Answer answer =
+      merge_decision_.Decide(one_adapter ? adapters_.HashOf(content) : std::string(), [&] {
+        // What is merged is read at once, all of it.
+        return !waits_for_layers_ && std::all_of(running_.begin(), running_.end(), is_of_it) &&
+               std::all_of(waiting_.begin(), waiting_.end(), is_of_it);
+      });
+  if (!answer.merged) return;
+  plan_.merged_slot = first.adapter_slot;
+  plan_.merges = answer.merges;
+  ++stats_.merged_steps;
+  if (answer.merges) ++stats_.merges;
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {

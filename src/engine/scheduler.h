@@ -23,6 +23,7 @@
 #include "engine/adapter_residency.h"
 #include "engine/cold_start.h"
 #include "engine/cold_start_choice.h"
+#include "engine/merge_decision.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
 #include "step/step_plan.h"
@@ -45,6 +46,7 @@ struct SchedulerOptions {
   ColdStart cold_start = ColdStart::kJoinLater;
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
+  int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
   bool prefix_cache = true;
   std::vector<int32_t> eos_token_ids;
 };
@@ -57,7 +59,9 @@ struct SchedulerStats {
   int64_t layerwise_starts = 0;
   int64_t join_later_starts = 0;
   int64_t steps_with_arrivals = 0;  // that waited for layers
-  int64_t turns = 0;                // that ended for a request without room
+  int64_t turns = 0;                 // that ended for a request without room
+  int64_t merges = 0;                // of adapters into weights
+  int64_t merged_steps = 0;          // that ran on merged weights
 };
 
 class Scheduler {
@@ -128,6 +132,7 @@ class Scheduler {
   void PreemptNewest();
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
+  void PlanMerge();
 
   // After a step.
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
@@ -161,6 +166,7 @@ class Scheduler {
   StepPlan plan_;                  // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
+  MergeDecision merge_decision_;
   SchedulerStats stats_;
 };
 

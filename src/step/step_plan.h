@@ -63,6 +63,10 @@ struct StepPlan {
   std::vector<int32_t> pages;          // page ids of all sequences
   std::vector<int32_t> banned_tokens;  // of all sequences
   std::vector<int32_t> ended_slots;    // sequence slots freed since the last step; before starts
+  // Not kNoAdapter: all rows are of this adapter, and are computed on the weights that it was
+  // merged into; where `merges`, it is merged into them first, instead of what was.
+  AdapterSlot merged_slot = kNoAdapter;
+  bool merges = false;
 };
 
 }  // namespace graft
