@@ -372,8 +372,9 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
         "{:.1f} us a row",
         assist.num_workers, options_.cpu_assist, cost.fixed_us, cost.row_us);
   }
-  executor_ = std::make_unique<ModelExecutor>(*transformer_, lora ? loras_.get() : nullptr, limits,
-                                              model.stream, &loader_->arrivals(), assist_.get());
+  executor_ = std::make_unique<ModelExecutor>(
+      *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,
+      ExecutorParts{.arrivals = &loader_->arrivals(), .assist = assist_.get()});
   return OkStatus();
 }
 

@@ -8,8 +8,9 @@
 
 namespace graft {
 
-DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora)
-    : transformer_(transformer), lora_(lora), sizes_(BatchSizes(sequences_max)) {}
+DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora,
+                           const MergedWeights* merged)
+    : transformer_(transformer), lora_(lora), merged_(merged), sizes_(BatchSizes(sequences_max)) {}
 
 // Close together where a step's time grows with the batch, further apart where it is wide.
 std::vector<int32_t> DecodeGraphs::BatchSizes(int32_t sequences_max) {
@@ -35,39 +36,43 @@ DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bou
 }
 
 void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& progress) {
-  std::vector<int32_t> bounds = {0};
+  std::vector<Key> kinds = {{}};
   if (lora_.matrices != nullptr) {
     for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      bounds.push_back(bound);
+      kinds.push_back({.rank_bound = bound});
     }
   }
-  const auto total = static_cast<int64_t>(sizes_.size() * bounds.size());
+  if (merged_ != nullptr) kinds.push_back({.merged = true});
+  const auto total = static_cast<int64_t>(sizes_.size() * kinds.size());
   int64_t done = 0;
   for (const int32_t size : sizes_) {
-    for (const int32_t bound : bounds) {
-      Find(size, bound, stream);
+    for (Key key : kinds) {
+      key.num_rows = size;
+      Find(key, stream);
       if (progress) progress(++done, total);
     }
   }
 }
 
 // Records a step whose rows all are padding, unless it was before.
-CapturedGraph& DecodeGraphs::Find(int32_t num_rows, int32_t rank_bound, Stream& stream) {
-  const auto found = graphs_.find({num_rows, rank_bound});
+CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
+  const auto found = graphs_.find(key);
   if (found != graphs_.end()) return found->second;
   constexpr std::array<int32_t, 1> kNoRows = {0};
   ForwardBatch empty;
   empty.row_begin = kNoRows;
   empty.page_begin = kNoRows;
-  if (rank_bound > 0) {
+  if (key.rank_bound > 0) {
     empty.lora = lora_;
-    empty.lora.rank_max = rank_bound;
+    empty.lora.rank_max = key.rank_bound;
   }
-  const ForwardBatch put = transformer_.Put(empty, PaddingFor(num_rows, rank_bound), stream);
+  if (key.merged) empty.merged = merged_;
+  const ForwardBatch put =
+      transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
   return graphs_
-      .emplace(std::piecewise_construct, std::forward_as_tuple(num_rows, rank_bound),
+      .emplace(std::piecewise_construct, std::forward_as_tuple(key),
                std::forward_as_tuple(stream, [&] { logits_ = transformer_.Run(put, stream); }))
       .first->second;
 }
@@ -77,7 +82,8 @@ const float* DecodeGraphs::Run(const ForwardBatch& batch, Stream& stream) {
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), num_rows);
   CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
-  CapturedGraph& graph = Find(*size, rank_bound, stream);
+  CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
+  CapturedGraph& graph = Find({*size, rank_bound, batch.merged != nullptr}, stream);
   transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);
   graph.Launch(stream);
   return logits_;

@@ -4,10 +4,10 @@
 // milliseconds. GPUs only; engine thread only.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "model/transformer.h"
@@ -17,8 +17,10 @@ namespace graft {
 
 class DecodeGraphs {
  public:
-  // For batches of up to `sequences_max`. `lora`'s addresses are recorded; null matrices: none.
-  DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora);
+  // For batches of up to `sequences_max`. The addresses of `lora` and `merged` are recorded; null
+  // matrices, null: none.
+  DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora,
+               const MergedWeights* merged);
 
   // Called with graphs done and in total.
   using Progress = std::function<void(int64_t done, int64_t total)>;
@@ -37,12 +39,20 @@ class DecodeGraphs {
 
  private:
   DeviceBatch::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
-  CapturedGraph& Find(int32_t num_rows, int32_t rank_bound, Stream& stream);
+  // What was recorded: a batch size, a bound on ranks, and whether on merged weights.
+  struct Key {
+    int32_t num_rows = 0;
+    int32_t rank_bound = 0;
+    bool merged = false;
+    auto operator<=>(const Key&) const = default;
+  };
+  CapturedGraph& Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;
   const LoraTable lora_;
+  const MergedWeights* const merged_;
   const std::vector<int32_t> sizes_;
-  std::map<std::pair<int32_t, int32_t>, CapturedGraph> graphs_;  // by batch size and rank bound
+  std::map<Key, CapturedGraph> graphs_;
   const float* logits_ = nullptr;
 };
 

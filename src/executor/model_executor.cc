@@ -20,11 +20,10 @@ std::vector<LogprobEntry> TopLogprobs(const SampledToken& sampled) {
 
 ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
                              const ExecutorLimits& limits, Stream& stream,
-                             const AdapterArrivals* arrivals, CpuAssist* assist)
+                             const ExecutorParts& parts)
     : transformer_(transformer),
       loras_(loras),
-      arrivals_(arrivals),
-      assist_(assist),
+      parts_(parts),
       limits_(limits),
       stream_(stream),
       batch_(limits.page_tokens),
@@ -45,7 +44,8 @@ std::span<SampledToken> ModelExecutor::ResetSampled(size_t num_rows) {
 
 void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t rank_max) {
   UseDevice(stream_.device);
-  graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters());
+  graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters(),
+                                           parts_.merged);
   if (loras_ != nullptr) rank_max = std::max(rank_max, loras_->rank_max());
   graphs_->Record(rank_max, stream_, progress);
 }
@@ -94,6 +94,11 @@ void ModelExecutor::Launch(ForwardTimes* times) {
   StartSequences();
   batch_.Build(*plan_);
   CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
+  if (plan_->merged_slot != kNoAdapter) {
+    CHECK(loras_ != nullptr && parts_.merged != nullptr)
+        << "this executor has no weights to merge into";
+    if (plan_->merges) parts_.merged->Merge(Adapters(), plan_->merged_slot, stream_);
+  }
   const float* logits = Forward(times);
   const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
   SampleRows(logits);
@@ -120,7 +125,7 @@ LoraTable ModelExecutor::Adapters() const {
 }
 
 const float* ModelExecutor::Forward(ForwardTimes* times) {
-  gate_.Reset(*plan_, arrivals_);
+  gate_.Reset(*plan_, parts_.arrivals);
   ForwardBatch batch;
   if (!gate_.is_open()) batch.gate = &gate_;
   batch.tokens = batch_.tokens();
@@ -131,13 +136,16 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
   batch.page_begin = batch_.page_begin();
   batch.pages = batch_.pages();
   batch.kv_tokens = batch_.kv_tokens();
-  batch.lora_segments = batch_.segments();
-  batch.lora_prompt_segments = batch_.prompt_segments();
-  if (!batch_.segments().empty() || !batch_.prompt_segments().empty()) {
+  if (plan_->merged_slot != kNoAdapter) {
+    batch.merged = parts_.merged;
+  } else if (!batch_.segments().empty() || !batch_.prompt_segments().empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
+    batch.lora_segments = batch_.segments();
+    batch.lora_prompt_segments = batch_.prompt_segments();
     batch.lora = Adapters();
   }
-  if (batch.gate != nullptr && assist_ != nullptr) assist_->Enter(*arrivals_, &batch);
+  if (batch.gate != nullptr && parts_.assist != nullptr)
+    parts_.assist->Enter(*parts_.arrivals, &batch);
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&

@@ -13,20 +13,25 @@
 #include "executor/ragged_batch.h"
 #include "executor/sequence_sampler.h"
 #include "model/lora_store.h"
+#include "model/merged_weights.h"
 #include "model/transformer.h"
 #include "step/executor.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 
+// What some servers have and others do not.
+struct ExecutorParts {
+  const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
+  CpuAssist* assist = nullptr;                // null: steps wait for what arrives
+  MergedWeights* merged = nullptr;            // null: plans merge nothing
+};
+
 class ModelExecutor : public Executor {
  public:
-  // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter;
-  // `arrivals` where plans name only adapters that are wholly there; `assist` where steps wait for
-  // the others.
+  // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter.
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
-                Stream& stream, const AdapterArrivals* arrivals = nullptr,
-                CpuAssist* assist = nullptr);
+                Stream& stream, const ExecutorParts& parts = {});
 
   const ExecutorLimits& limits() const override { return limits_; }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
@@ -55,8 +60,7 @@ class ModelExecutor : public Executor {
 
   Transformer& transformer_;
   const LoraStore* const loras_;
-  const AdapterArrivals* const arrivals_;
-  CpuAssist* const assist_;
+  const ExecutorParts parts_;
   const ExecutorLimits limits_;
   Stream& stream_;
   RaggedBatch batch_;

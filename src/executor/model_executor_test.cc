@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -83,8 +84,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
   }
 
   std::unique_ptr<ModelExecutor> MakeExecutor(const LoraStore* loras = nullptr,
-                                              const AdapterArrivals* arrivals = nullptr,
-                                              CpuAssist* assist = nullptr) {
+                                              const ExecutorParts& parts = {}) {
     ExecutorLimits limits;
     limits.sequences_max = kSequencesMax;
     limits.step_tokens_max = 128;
@@ -94,7 +94,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     limits.vocab_size = config_.vocab_size;
     limits.adapters_max = 3;
     return std::make_unique<ModelExecutor>(*transformer_, loras != nullptr ? loras : loras_.get(),
-                                           limits, device_.stream(), arrivals, assist);
+                                           limits, device_.stream(), parts);
   }
 
   TestDevice device_{std::get<0>(GetParam())};
@@ -328,7 +328,7 @@ TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
   const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
   MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
   moving.SlowDown();
-  const auto executor = MakeExecutor(&moving.loras(), &moving.arrivals());
+  const auto executor = MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals()});
   if (std::get<0>(GetParam()) == DeviceKind::kCuda) executor->RecordGraphs({}, 64);
   EXPECT_EQ(GenerateOnArrivals(*executor, company, moving, Folders()), resident);
 }
@@ -345,7 +345,8 @@ TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
   options.num_workers = 2;
   const std::unique_ptr<CpuAssist> assist = *CpuAssist::Create(
       options, config_, dtype, 128, moving.host(), device_.stream().device, metrics);
-  const auto executor = MakeExecutor(&moving.loras(), &moving.arrivals(), assist.get());
+  const auto executor =
+      MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals(), .assist = assist.get()});
   const auto drawn = GenerateOnArrivals(*executor, company, moving, Folders());
   EXPECT_EQ(metrics.Render().find("graft_cpu_assist_layers_total 0"), std::string::npos);
   if (kind == DeviceKind::kCpu) {
@@ -379,6 +380,58 @@ TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
   const std::vector<Wanted> base = {company[0], company[1]};
   EXPECT_EQ(Generate(*executor, base, 12),
             std::vector<Drawn>(launched.begin(), launched.begin() + 2));
+}
+
+// Steps of one adapter run on merged weights, into which it is merged when it is not; all others do
+// not.
+class Merging : public Executor {
+ public:
+  explicit Merging(Executor& executor) : executor_(executor) {}
+  const ExecutorLimits& limits() const override { return executor_.limits(); }
+  void Begin(const StepPlan& plan) override {
+    plan_ = plan;
+    const AdapterSlot slot = plan.sequences[0].adapter_slot;
+    const bool alone = std::all_of(plan.sequences.begin(), plan.sequences.end(),
+                                   [&](const auto& other) { return other.adapter_slot == slot; });
+    if (alone && slot != kNoAdapter) {
+      plan_.merged_slot = slot;
+      plan_.merges = std::exchange(merged_, slot) != slot;
+    }
+    executor_.Begin(plan_);
+  }
+  StepResult Finish() override { return executor_.Finish(); }
+
+ private:
+  Executor& executor_;
+  StepPlan plan_;
+  AdapterSlot merged_ = kNoAdapter;
+};
+
+TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
+  const std::vector<Wanted> company = Company();
+  const std::vector<Drawn> before = Generate(*MakeExecutor(), company, 12);
+  std::vector<Wanted> same = {company[3], company[4], company[5]};
+  MergedWeights weights(config_, weights_);
+  const auto executor = MakeExecutor(nullptr, {.merged = &weights});
+  Merging merging(*executor);
+  const std::vector<Drawn> merged = Generate(merging, same, 12);
+  EXPECT_NE(merged[0].logprobs, before[3].logprobs) << "the weights were rounded with BA in them";
+  EXPECT_NEAR(merged[0].logprobs[0], before[3].logprobs[0],
+              std::get<1>(GetParam()) == DType::kF32 ? 1e-4 : 5e-2);
+  for (size_t i = 0; i < same.size(); ++i) {
+    EXPECT_EQ(Generate(merging, {same[i]}, 12)[0], merged[i]) << i;
+  }
+  // Of all adapters: the merged one's steps are not merged, to the bit as if nothing ever was.
+  EXPECT_EQ(Generate(merging, company, 12), before);
+  EXPECT_NE(Generate(merging, {company[6], company[7]}, 12)[0], merged[0]);
+  EXPECT_EQ(Generate(merging, same, 12), merged) << "merged a second time";
+  if (std::get<0>(GetParam()) == DeviceKind::kCpu) return;
+  const auto replayed = MakeExecutor(nullptr, {.merged = &weights});
+  replayed->RecordGraphs();
+  Merging replaying(*replayed);
+  EXPECT_EQ(Generate(replaying, same, 12), merged);
+  EXPECT_EQ(Generate(replaying, company, 12), before);
+  EXPECT_EQ(Generate(replaying, same, 12, 1), merged);
 }
 
 TEST_P(ModelExecutorTest, ProfilesItsParts) {
