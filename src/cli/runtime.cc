@@ -11,10 +11,11 @@ namespace graft {
 namespace {
 
 // What the pool may take of what the weights left, where nobody said: a machine has other programs;
-// a GPU is ours, but for activations, recorded graphs and what the driver needs.
-int64_t PoolBytesMax(const Device& device) {
+// a GPU is ours, but for activations, recorded graphs and what the driver needs. Of what was
+// allocated `untouched_bytes` look free.
+int64_t PoolBytesMax(const Device& device, int64_t untouched_bytes) {
   constexpr int64_t kReserveBytes = int64_t{3} << 30;
-  const int64_t free_bytes = FreeMemoryBytes(device);
+  const int64_t free_bytes = FreeMemoryBytes(device) - untouched_bytes;
   if (device.is_cpu()) return free_bytes / 2;
   return std::max(free_bytes - kReserveBytes, free_bytes / 2);
 }
@@ -63,6 +64,10 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
                                 std::to_string(kHostFlagsMax));
   }
+  if (options.merge != "off" && options.merge != "auto") {
+    return InvalidArgumentError("unknown merge '" + options.merge + "'; use off or auto");
+  }
+  RETURN_IF_ERROR(CheckPositive("merge-after-steps", options.merge_after_steps));
   return ParseColdStart(options.cold_start).status();
 }
 
@@ -100,7 +105,8 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
 // What every sequence at full context and every adapter on the device could use, within what the
 // device has left.
 Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model,
-                         const KvLayout& layout, const ExecutorLimits& limits) {
+                         const KvLayout& layout, const ExecutorLimits& limits,
+                         int64_t untouched_bytes) {
   const int64_t pages_per_context =
       (limits.context_tokens_max + options.page_tokens - 1) / options.page_tokens;
   int64_t num_pages = pages_per_context * options.sequences_max +
@@ -109,7 +115,8 @@ Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model
   if (options.pool_gib > 0.0) {
     num_pages = ToBytes(options.pool_gib) / layout.PageBytes();
   } else {
-    num_pages = std::min(num_pages, PoolBytesMax(model.device) / layout.PageBytes());
+    num_pages =
+        std::min(num_pages, PoolBytesMax(model.device, untouched_bytes) / layout.PageBytes());
   }
   if (num_pages < pages_per_context) {
     return ResourceExhaustedError("the page pool would hold " + std::to_string(num_pages) +
@@ -139,6 +146,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.eos_token_ids = config.eos_token_ids;
   engine.cold_start = *ParseColdStart(options.cold_start);
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
+  engine.merge_after_steps = options.merge == "auto" ? options.merge_after_steps : 0;
   if (options.pool == "static" && limits.adapters_max > 0) {
     engine.adapter_pages =
         std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
@@ -191,6 +199,15 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option("--turn-ms", options.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
+      ->capture_default_str();
+  command
+      .add_option("--merge", options.merge,
+                  "auto: an adapter that has all requests for itself is merged into a second copy "
+                  "of the projections' weights, and its rows round differently then; or off")
+      ->capture_default_str();
+  command
+      .add_option("--merge-after-steps", options.merge_after_steps,
+                  "steps in a row that are one adapter's before it is merged")
       ->capture_default_str();
   command.add_option("--pin", options.pins,
                      "an adapter that stays in the host's memory; may be repeated");
@@ -311,10 +328,16 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   limits.page_bytes = layout.PageBytes();
   limits.vocab_size = model.config.vocab_size;
   limits.adapters_max = lora ? options.adapters_max : 0;
-  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits));
-
   runtime->options_ = options;
   runtime->model_ = &model;
+  int64_t untouched_bytes = 0;
+  if (lora && options.merge == "auto") {
+    RETURN_IF_ERROR(runtime->MakeMergedWeights());
+    // The CPU's pages are taken when they are first written.
+    if (model.device.is_cpu()) untouched_bytes = MergedWeights::BytesFor(model.weights);
+  }
+  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits, untouched_bytes));
+
   runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   TransformerLimits transformer_limits;
   transformer_limits.step_tokens_max = limits.step_tokens_max;
@@ -374,7 +397,23 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
   }
   executor_ = std::make_unique<ModelExecutor>(
       *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,
-      ExecutorParts{.arrivals = &loader_->arrivals(), .assist = assist_.get()});
+      ExecutorParts{.arrivals = &loader_->arrivals(),
+                    .assist = assist_.get(),
+                    .merged = merged_.get()});
+  return OkStatus();
+}
+
+Status Runtime::MakeMergedWeights() {
+  const int64_t bytes = MergedWeights::BytesFor(model_->weights);
+  const int64_t free_bytes = FreeMemoryBytes(model_->device);
+  if (bytes > free_bytes) {
+    return ResourceExhaustedError("--merge auto needs " + std::to_string(bytes >> 20) +
+                                  " MiB for the projections' second copy, " +
+                                  std::to_string(free_bytes >> 20) +
+                                  " are free; start with --merge off");
+  }
+  merged_ = std::make_unique<MergedWeights>(model_->config, model_->weights);
+  LOG_INFO("merge: {} MiB for weights that an adapter is merged into", bytes >> 20);
   return OkStatus();
 }
 

@@ -21,6 +21,7 @@
 #include "executor/paged_loader.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
+#include "model/merged_weights.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "registry/adapter_registry.h"
@@ -53,6 +54,8 @@ struct RuntimeOptions {
   std::string cpu_assist = "thread";  // or process
   int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;
+  std::string merge = "off";  // or auto: an adapter that has the requests for itself
+  int merge_after_steps = 64;
   std::vector<std::string> pins;  // adapters that stay in the host's memory
   int requests_max = 4096;        // waiting ones
   bool prefix_cache = true;
@@ -123,11 +126,14 @@ class Runtime {
   Status UseBackend(const MakeBackend& make_backend);
   Status MakeHostStore(bool lora);
   Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
+  // Room for merged weights, if the options ask for it.
+  Status MakeMergedWeights();
   Status ReadPins();
 
   RuntimeOptions options_;
   const LoadedModel* model_ = nullptr;
   Metrics metrics_;
+  std::unique_ptr<MergedWeights> merged_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<HostStore> host_store_;
