@@ -26,7 +26,7 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       parts_(parts),
       limits_(limits),
       stream_(stream),
-      batch_(limits.page_tokens),
+      batch_(limits.page_tokens, transformer.limits().padded_rank_max == 0),
       samplers_(limits.sequences_max) {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
   CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);

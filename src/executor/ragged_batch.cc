@@ -14,12 +14,11 @@ void RaggedBatch::Build(const StepPlan& plan) {
   for (const PlannedSequence& sequence : plan.sequences) Append(plan, sequence);
 }
 
-namespace {
-
 // Adds rows to the last segment where they continue it.
-void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) {
+void RaggedBatch::AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const {
   if (rows.adapter_slot == kNoAdapter || rows.row_begin == rows.row_end) return;
-  const bool extends = !segments->empty() && segments->back().row_end == rows.row_begin &&
+  const bool extends = joins_segments_ && !segments->empty() &&
+                       segments->back().row_end == rows.row_begin &&
                        segments->back().adapter_slot == rows.adapter_slot;
   if (extends) {
     segments->back().row_end = rows.row_end;
@@ -27,8 +26,6 @@ void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) {
     segments->push_back(rows);
   }
 }
-
-}  // namespace
 
 void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) {
   const int32_t kv_tokens = sequence.position_begin + sequence.num_tokens;

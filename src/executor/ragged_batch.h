@@ -13,7 +13,10 @@ namespace graft {
 
 class RaggedBatch {
  public:
-  explicit RaggedBatch(int32_t page_tokens) : page_tokens_(page_tokens) {}
+  // Unless `joins_segments` every sequence has segments of its own, whatever adapter its neighbour
+  // uses.
+  explicit RaggedBatch(int32_t page_tokens, bool joins_segments = true)
+      : page_tokens_(page_tokens), joins_segments_(joins_segments) {}
 
   // Replaces the contents. CHECKs that the plan's ranges lie inside its arrays.
   void Build(const StepPlan& plan);
@@ -38,7 +41,10 @@ class RaggedBatch {
  private:
   void Append(const StepPlan& plan, const PlannedSequence& sequence);
 
+  void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const;
+
   const int32_t page_tokens_;
+  const bool joins_segments_;
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_;
   std::vector<LoraSegment> segments_, prompt_segments_;

@@ -95,7 +95,9 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
                           limits_.num_sequences + 1);
   put.kv_tokens = Append(batch.kv_tokens, padded, 0, limits_.num_sequences);
   put.logits_rows = Append(batch.logits_rows, padded, 0, limits_.num_logits_rows);
-  const int32_t rows_max = padded == 0 ? kSegmentRowsMax : kGraphSegmentRowsMax;
+  const int32_t rows_max = !limits_.cuts_segments ? limits_.num_rows
+                           : padded == 0          ? kSegmentRowsMax
+                                                  : kGraphSegmentRowsMax;
   put.lora_segments =
       AppendSegments(batch.lora_segments, rows_max, padding.lora ? padded : 0, num_rows);
   put.lora_prompt_segments = AppendSegments(batch.lora_prompt_segments, rows_max, 0, num_rows);

@@ -65,7 +65,8 @@ struct ForwardBatchLimits {
   int32_t num_rows = 0;
   int32_t num_sequences = 0;
   int32_t num_logits_rows = 0;
-  int64_t num_pages = 0;  // of all sequences together, shared ones counted each time
+  int64_t num_pages = 0;      // of all sequences together, shared ones counted each time
+  bool cuts_segments = true;  // as the segmented kernels of a GPU like them
 };
 
 // A batch's arrays in the memory of a device, at addresses that never change: a captured graph

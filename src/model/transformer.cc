@@ -1,10 +1,12 @@
 #include "model/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/lora_padded/lora_padded.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/silu_mul/silu_mul.h"
@@ -24,6 +26,7 @@ ForwardBatchLimits BatchLimits(const TransformerLimits& limits, int32_t page_tok
   batch.num_logits_rows = limits.logits_rows_max;
   const int64_t context_pages = (limits.context_tokens_max + page_tokens - 1) / page_tokens;
   batch.num_pages = batch.num_sequences * context_pages;
+  batch.cuts_segments = limits.padded_rank_max == 0;
   return batch;
 }
 
@@ -34,6 +37,17 @@ LoraArgs WithSegments(LoraArgs args, std::span<const LoraSegment> segments) {
 }
 
 }  // namespace
+
+int64_t PaddedLoraBytes(const ModelConfig& config, DType dtype, const TransformerLimits& limits) {
+  if (limits.padded_rank_max == 0) return 0;
+  const int64_t hidden = config.hidden_size;
+  const int64_t intermediate = config.intermediate_size;
+  const auto bytes = [&](int32_t num_slices, int64_t k, int64_t n) {
+    return LoraPaddedBytes(MaxSequences(limits), num_slices, k, n, limits.padded_rank_max, dtype);
+  };
+  return std::max({bytes(3, hidden, config.qkv_size()), bytes(1, config.q_size(), hidden),
+                   bytes(2, hidden, 2 * intermediate), bytes(1, intermediate, hidden)});
+}
 
 struct Transformer::Step {
   const ForwardBatch batch;
@@ -91,6 +105,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   lora_h_ = Buffer(LoraScratchFloats(stream.device, rows * kLoraSlicesMax, limits.lora_rank_max) *
                        int64_t{sizeof(float)},
                    stream.device);
+  padded_loras_ = Buffer(PaddedLoraBytes(config, weights.dtype, limits), stream.device);
   attention_scratch_ =
       Buffer(AttentionScratchBytes(pool.layout(), config.num_heads, MaxSequences(limits),
                                    limits.context_tokens_max, stream.device),
@@ -103,8 +118,9 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
 
 int64_t Transformer::scratch_bytes() const {
   int64_t total = batch_.bytes() + logits_rows_.bytes();
-  for (const Buffer* buffer : {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_,
-                               &lora_h_, &logits_hidden_, &logits_normed_, &logits_}) {
+  for (const Buffer* buffer :
+       {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_, &lora_h_, &padded_loras_,
+        &logits_hidden_, &logits_normed_, &logits_}) {
     total += buffer->bytes();
   }
   return total;
@@ -124,7 +140,9 @@ void Transformer::CheckBatch(const ForwardBatch& batch) const {
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
-    CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
+    CHECK_LE(batch.lora.rank_max, limits_.padded_rank_max == 0
+                                      ? limits_.lora_rank_max
+                                      : std::min(limits_.lora_rank_max, limits_.padded_rank_max));
   }
 }
 
@@ -288,7 +306,8 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const LoraArgs prompts = WithSegments(
       lora, step.assisted ? batch.settled_prompt_segments : batch.lora_prompt_segments);
   if (step.assisted) batch.assist->Begin(layer, projection.first, lora, step.stream);
-  const bool fuses = prompts.num_segments > 0 && !step.stream.device.is_cpu();
+  const bool fuses =
+      prompts.num_segments > 0 && !step.stream.device.is_cpu() && limits_.padded_rank_max == 0;
   if (fuses) {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
     LoraShrink(prompts, step.stream);
@@ -308,8 +327,8 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   if (!has_lora_left) return;
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    if (has_prompts_left) Lora(prompts, step.stream);
-    if (drawn.num_segments > 0) Lora(drawn, step.stream);
+    if (has_prompts_left) RunLora(prompts, step);
+    if (drawn.num_segments > 0) RunLora(drawn, step);
     if (step.assisted) batch.assist->Finish(lora, step.stream);
   }
   if (projection.activated == nullptr) return;
@@ -319,6 +338,14 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
            .num_tokens = step.num_rows(),
            .n = projection.weight.n() / 2},
           step.stream);
+}
+
+void Transformer::RunLora(const LoraArgs& args, const Step& step) {
+  if (limits_.padded_rank_max == 0) return Lora(args, step.stream);
+  CHECK_LE(args.num_segments, MaxSequences(limits_)) << "a segment per sequence";
+  LoraPadded(
+      {.lora = args, .rank = static_cast<int32_t>(args.h_stride), .scratch = padded_loras_.data()},
+      step.stream);
 }
 
 LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {

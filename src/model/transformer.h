@@ -27,6 +27,9 @@ struct TransformerLimits {
   int32_t sequences_max = 0;       // sequences of one step; 0: as many as rows
   int32_t context_tokens_max = 0;  // positions
   int32_t lora_rank_max = kLoraRankMax;
+  // Above 0, LoRA runs over padded copies of up to this rank (LoraPadded), to compare with; the
+  // batch's segments are one for each sequence then, of drawn rows and of prompts.
+  int32_t padded_rank_max = 0;
 };
 
 // Nanoseconds, added to at every call that is given one.
@@ -36,6 +39,9 @@ struct ForwardTimes {
   int64_t attention_ns = 0;
   int64_t total_ns = 0;
 };
+
+// Bytes of a device that LoRA over padded copies takes.
+int64_t PaddedLoraBytes(const ModelConfig& config, DType dtype, const TransformerLimits& limits);
 
 class Transformer {
  public:
@@ -80,6 +86,7 @@ class Transformer {
   // by side in y.
   struct Projection;
   void Project(const Projection& projection, int32_t layer, const Step& step);
+  void RunLora(const LoraArgs& args, const Step& step);
   // Without segments.
   LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);
 
@@ -97,13 +104,14 @@ class Transformer {
   // Activations, a row per token. The residual stream and what GEMMs return are fp32; what
   // GEMMs read is in activation_dtype_: fp32 on the CPU, since rounding it to bf16 in every layer
   // costs up to 0.1 of a log-probability (docs/models.md).
-  Buffer hidden_;     // fp32 [step_tokens_max, hidden]
-  Buffer normed_;     // [step_tokens_max, hidden]
-  Buffer qkv_;        // fp32 [step_tokens_max, q + k + v]
-  Buffer attended_;   // [step_tokens_max, q]
-  Buffer gate_up_;    // fp32 [step_tokens_max, 2 intermediate]
-  Buffer activated_;  // [step_tokens_max, intermediate]
-  Buffer lora_h_;     // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
+  Buffer hidden_;        // fp32 [step_tokens_max, hidden]
+  Buffer normed_;        // [step_tokens_max, hidden]
+  Buffer qkv_;           // fp32 [step_tokens_max, q + k + v]
+  Buffer attended_;      // [step_tokens_max, q]
+  Buffer gate_up_;       // fp32 [step_tokens_max, 2 intermediate]
+  Buffer activated_;     // [step_tokens_max, intermediate]
+  Buffer lora_h_;        // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
+  Buffer padded_loras_;  // LoraPaddedArgs::scratch
   Buffer attention_scratch_;
   Buffer logits_hidden_;  // fp32 [logits_rows_max, hidden]
   Buffer logits_normed_;  // [logits_rows_max, hidden]
