@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 tests=(tensor_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
-  sampling_test gemm_test lora_test attention_test transformer_test golden_test executor_test model_executor_test)
+  sampling_test gemm_test lora_test lora_merge_test lora_padded_test attention_test transformer_test golden_test executor_test model_executor_test)
 op_benches=(silu_mul_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
@@ -42,10 +42,10 @@ fi
 if [[ $parts == *" sanitizer "* ]]; then
   # The GPU halves of the case tables; the CPU's would only take time.
   export GRAFT_TEST_DEVICES=gpu
-  for test in rms_norm_test rope_kv_write_test silu_mul_test sampling_test gemm_test lora_test attention_test; do
+  for test in rms_norm_test rope_kv_write_test silu_mul_test sampling_test gemm_test lora_test lora_merge_test lora_padded_test attention_test; do
     check "memcheck-$test" compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/$test" --gtest_filter='-*Death*'
   done
-  for test in rms_norm_test sampling_test lora_test attention_test; do
+  for test in rms_norm_test sampling_test lora_test lora_merge_test attention_test; do
     check "racecheck-$test" compute-sanitizer --tool racecheck --error-exitcode 1 "$programs/$test" --gtest_filter='-*Death*'
   done
   check memcheck-engine compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/graft" generate \

@@ -435,6 +435,7 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
       ->capture_default_str();
   command->add_option("--threads", options->runtime.threads, "0: one per core")
       ->capture_default_str();
+  AddLoraPathOptions(*command, options->runtime);
   command->add_option("--context-tokens-max", options->runtime.context_tokens_max, "0: the model's")
       ->capture_default_str();
   command->add_option("--adapters", options->adapters, "synthetic adapters")->capture_default_str();

@@ -29,13 +29,28 @@ struct BenchStepOptions {
   std::vector<int> ranks = {16};
   int steps = 100;
   int warmup_steps = 10;
+  bool ablations = false;
+  int turn_steps = 256;
   uint64_t seed = 1;
 };
 
+// Without LoRA; with it; with LoRA over padded copies (LoraPadded).
+enum class Server : uint8_t { kPlain, kLora, kPadded };
+
 struct Mix {
   std::string name;
-  bool lora_server = true;
+  Server server = Server::kLora;
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
+  bool merged = false;            // on merged weights: adapters are all slot 0
+};
+
+// Several adapters: all in one batch, or one after the other on merged weights.
+struct TurnsRow {
+  int32_t num_adapters = 0;
+  double batched_ms = 0.0;  // a step of all rows
+  double merged_ms = 0.0;   // a step of one adapter's rows
+  double batched_tokens_per_second = 0.0;
+  double merged_tokens_per_second = 0.0;  // with a merge before each turn
 };
 
 struct StepRow {
@@ -61,12 +76,14 @@ class StepBench {
 
  private:
   Status Prepare();
-  Status MakeAdapters();
+  Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
   std::vector<Mix> Mixes() const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
-  Runtime& RuntimeOf(const Mix& mix) { return mix.lora_server ? *lora_ : *plain_; }
+  Runtime& RuntimeOf(const Mix& mix) {
+    return mix.server == Server::kPlain ? *plain_ : mix.server == Server::kLora ? *lora_ : *padded_;
+  }
   void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
   std::vector<double> MedianMs(const std::vector<Mix>& mixes,
                                StepPlan (StepBench::*make_plan)(const Mix&) const);
@@ -74,24 +91,29 @@ class StepBench {
   void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
   void RunDecode();
   void RunPrefill();
+  void MeasureMerge();
+  void RunTurns();
   OrderedJson ToJson() const;
 
   const BenchStepOptions options_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
+  std::unique_ptr<Runtime> padded_;  // for ablations
   std::vector<int64_t> adapter_bytes_;
   double gbytes_per_s_ = 0.0;
   std::vector<StepRow> decode_, prefill_;
+  double merge_ms_ = 0.0;
+  std::vector<TurnsRow> turns_;
 };
 
 Status StepBench::Prepare() {
   const BenchStepOptions& o = options_;
   if (o.batch < 1 || o.context < 2 || o.steps < 1 || o.prefill_tokens < 0 || o.ranks.empty() ||
-      o.prefill_adapters < 1) {
+      o.prefill_adapters < 1 || o.turn_steps < 1) {
     return InvalidArgumentError(
-        "--batch, --steps and --prefill-adapters must be 1 or more, --context 2 or more, "
-        "--prefill-tokens 0 or more");
+        "--batch, --steps, --turn-steps and --prefill-adapters must be 1 or more, --context 2 or "
+        "more, --prefill-tokens 0 or more");
   }
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
@@ -110,36 +132,53 @@ Status StepBench::Prepare() {
                         runtime.context_tokens_max / runtime.page_tokens + 1;
   runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
+  if (o.ablations) {
+    RuntimeOptions padded = runtime;
+    padded.lora_kernel = "bmm";
+    ASSIGN_OR_RETURN(padded_, Runtime::Create(padded, *model_, /*lora=*/true));
+    RETURN_IF_ERROR(MakeAdapters(*padded_, nullptr));
+    runtime.merge = "auto";
+  }
   ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
-  return MakeAdapters();
+  return MakeAdapters(*lora_, &adapter_bytes_);
 }
 
-Status StepBench::MakeAdapters() {
+Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
   ASSIGN_OR_RETURN(
       std::vector<LoraWeights> adapters,
-      MakeSyntheticAdapters(model_->config, lora_->limits().adapters_max, options_.ranks,
+      MakeSyntheticAdapters(model_->config, runtime.limits().adapters_max, options_.ranks,
                             model_->weights.dtype, options_.seed, *model_->threads));
-  for (LoraWeights& adapter : adapters) {
-    const auto slot = static_cast<int32_t>(adapter_bytes_.size());
-    adapter_bytes_.push_back(adapter.bytes());
-    lora_->loras().Set(slot, std::move(adapter));
+  for (size_t slot = 0; slot < adapters.size(); ++slot) {
+    if (adapter_bytes != nullptr) adapter_bytes->push_back(adapters[slot].bytes());
+    runtime.loras().Set(static_cast<int32_t>(slot), std::move(adapters[slot]));
   }
   return OkStatus();
 }
 
 std::vector<Mix> StepBench::Mixes() const {
   std::vector<Mix> mixes = {
-      {"base, server without LoRA", false, std::vector<int32_t>(options_.batch, kNoAdapter)},
-      {"base rows, LoRA server", true, std::vector<int32_t>(options_.batch, kNoAdapter)}};
+      {"base, server without LoRA", Server::kPlain,
+       std::vector<int32_t>(options_.batch, kNoAdapter)},
+      {"base rows, LoRA server", Server::kLora, std::vector<int32_t>(options_.batch, kNoAdapter)}};
   constexpr std::pair<const char*, Popularity> kLaws[] = {{"identical", Popularity::kIdentical},
                                                           {"skewed", Popularity::kSkewed},
                                                           {"uniform", Popularity::kUniform},
                                                           {"distinct", Popularity::kDistinct}};
   for (const auto& [name, law] : kLaws) {
     Random random(options_.seed);
-    Mix mix{name, true, AssignAdapters(law, options_.batch, options_.batch, random)};
+    Mix mix{name, Server::kLora, AssignAdapters(law, options_.batch, options_.batch, random)};
     std::sort(mix.adapters.begin(), mix.adapters.end());
     mixes.push_back(std::move(mix));
+  }
+  if (options_.ablations) {
+    const std::vector<Mix> of_laws(mixes.end() - std::size(kLaws), mixes.end());
+    for (Mix mix : of_laws) {
+      mix.name += ", padded copies";
+      mix.server = Server::kPadded;
+      mixes.push_back(std::move(mix));
+    }
+    mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(options_.batch, 0),
+                     /*merged=*/true});
   }
   return mixes;
 }
@@ -169,6 +208,7 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows, int32_t position) con
     plan.sequences.push_back(sequence);
     plan.starts.push_back({sequence.sequence_slot, {}, {0}, {}});
   }
+  if (mix.merged) plan.merged_slot = 0;
   return plan;
 }
 
@@ -235,6 +275,7 @@ double StepBench::BytesOf(const Mix& mix, int64_t kv_tokens) const {
                                        KvDType(model_->weights.dtype, model_->device));
   auto bytes = static_cast<double>(weights.bytes() - weights.embedding.bytes());
   bytes += static_cast<double>(kv_tokens * (layout.PageBytes() / layout.page_tokens));
+  if (mix.merged) return bytes;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
     if (first && mix.adapters[i] != kNoAdapter) {
@@ -281,10 +322,16 @@ void StepBench::RunPrefill() {
   if (options_.prefill_tokens < n) return;
   std::vector<int32_t> slots(n);
   std::iota(slots.begin(), slots.end(), 0);
-  const std::vector<Mix> mixes = {
-      {"base, server without LoRA", false, std::vector<int32_t>(n, kNoAdapter)},
-      {"base rows, LoRA server", true, std::vector<int32_t>(n, kNoAdapter)},
-      {std::to_string(n) + " adapters", true, slots}};
+  std::vector<Mix> mixes = {
+      {"base, server without LoRA", Server::kPlain, std::vector<int32_t>(n, kNoAdapter)},
+      {"base rows, LoRA server", Server::kLora, std::vector<int32_t>(n, kNoAdapter)},
+      {std::to_string(n) + " adapters", Server::kLora, slots}};
+  if (options_.ablations) {
+    const std::vector<int32_t> first(n, 0);
+    mixes.push_back({mixes.back().name + ", padded copies", Server::kPadded, slots});
+    mixes.push_back({"1 adapter", Server::kLora, first});
+    mixes.push_back({"1 adapter, merged", Server::kLora, first, /*merged=*/true});
+  }
   std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
               options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base", kPartsHeader);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakePrefill);
@@ -298,6 +345,60 @@ void StepBench::RunPrefill() {
                 row.tokens_per_second, row.ratio, PartsText(row).c_str());
     std::fflush(stdout);
     prefill_.push_back(std::move(row));
+  }
+}
+
+// What a merge adds to the step that orders it. Slot 0 is merged afterwards.
+void StepBench::MeasureMerge() {
+  constexpr int kMerges = 9;
+  const Mix merged{"", Server::kLora, std::vector<int32_t>(options_.batch, 0), /*merged=*/true};
+  StepPlan plan = MakeDecode(merged);
+  std::vector<double> with, without;
+  for (int i = -1; i < kMerges; ++i) {
+    for (const bool merges : {true, false}) {
+      plan.merges = merges;
+      const int64_t begin_ns = SteadyClock::Get().NowNs();
+      lora_->executor().Run(plan);
+      const double ms = static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6;
+      plan.starts.clear();
+      if (i >= 0) (merges ? with : without).push_back(ms);  // the first round warms up
+    }
+  }
+  merge_ms_ = Median(std::move(with)) - Median(std::move(without));
+  std::printf("\nmerging one adapter: %.2f ms\n", merge_ms_);
+}
+
+// S-LoRA's Figure 7: a batch of several adapters, or each in its turn alone, merged. What a turn
+// takes is put together from the merge and its steps.
+void StepBench::RunTurns() {
+  std::printf("\n%d sequences of several adapters: in one batch, or in turns of %d steps, merged\n",
+              options_.batch, options_.turn_steps);
+  std::printf("%8s %12s %10s %12s %10s %8s\n", "adapters", "batched ms", "tok/s", "merged ms",
+              "tok/s", "ratio");
+  std::vector<Mix> mixes;
+  for (int32_t n = 1; n <= std::min(options_.batch, 8); n *= 2) {
+    Mix batched{"", Server::kLora, {}};
+    for (int32_t i = 0; i < options_.batch; ++i) batched.adapters.push_back(i * n / options_.batch);
+    mixes.push_back(std::move(batched));
+    mixes.push_back({"", Server::kLora, std::vector<int32_t>(options_.batch / n, 0), true});
+  }
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  for (size_t i = 0; i < mixes.size(); i += 2) {
+    TurnsRow row{.num_adapters = mixes[i].adapters.back() + 1,
+                 .batched_ms = medians[i],
+                 .merged_ms = medians[i + 1]};
+    const auto rows = static_cast<double>(mixes[i + 1].adapters.size());
+    const double turn_ms = merge_ms_ + options_.turn_steps * row.merged_ms;
+    row.batched_tokens_per_second = options_.batch / row.batched_ms * 1e3;
+    // One adapter stays merged.
+    row.merged_tokens_per_second = row.num_adapters == 1
+                                       ? rows / row.merged_ms * 1e3
+                                       : rows * options_.turn_steps / turn_ms * 1e3;
+    std::printf("%8d %12.3f %10.0f %12.3f %10.0f %8.3f\n", row.num_adapters, row.batched_ms,
+                row.batched_tokens_per_second, row.merged_ms, row.merged_tokens_per_second,
+                row.merged_tokens_per_second / row.batched_tokens_per_second);
+    std::fflush(stdout);
+    turns_.push_back(row);
   }
 }
 
@@ -318,6 +419,14 @@ OrderedJson StepBench::ToJson() const {
     }
     return array;
   };
+  OrderedJson turns = OrderedJson::array();
+  for (const TurnsRow& row : turns_) {
+    turns.push_back({{"adapters", row.num_adapters},
+                     {"batched_ms", row.batched_ms},
+                     {"batched_tokens_per_second", row.batched_tokens_per_second},
+                     {"merged_ms", row.merged_ms},
+                     {"merged_tokens_per_second", row.merged_tokens_per_second}});
+  }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
@@ -327,20 +436,26 @@ OrderedJson StepBench::ToJson() const {
           {"ranks", options_.ranks},
           {"decode", rows(decode_)},
           {"prefill_tokens", options_.prefill_tokens},
-          {"prefill", rows(prefill_)}};
+          {"prefill", rows(prefill_)},
+          {"merge_ms", merge_ms_},
+          {"turn_steps", options_.turn_steps},
+          {"turns", turns}};
 }
 
 Status StepBench::Run() {
   RETURN_IF_ERROR(Prepare());
   plain_->RecordGraphs(/*quiet=*/false);
   lora_->RecordGraphs(/*quiet=*/false);
+  if (padded_ != nullptr) padded_->RecordGraphs(/*quiet=*/false);
   gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
   std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
               DescribeDevice(model_->device).c_str(),
               std::string(DTypeName(model_->weights.dtype)).c_str(),
               static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
+  if (options_.ablations) MeasureMerge();
   RunDecode();
   RunPrefill();
+  if (options_.ablations) RunTurns();
   return WriteJson(options_.json, ToJson());
 }
 
@@ -371,6 +486,12 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
                    "sequences of a prefill step, each with its own adapter")
       ->capture_default_str();
   command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
+  command->add_flag("--ablations", options->ablations,
+                    "also one adapter merged into the weights, and LoRA over padded copies");
+  command
+      ->add_option("--turn-steps", options->turn_steps,
+                   "decode steps of one merged adapter before the next one's turn")
+      ->capture_default_str();
   command->add_option("--json", options->json, "write the figures to this file, too");
   AddConfigOptions(*command);
   command->callback([options, &run] { run = [options] { return StepBench(*options).Run(); }; });

@@ -11,11 +11,11 @@ namespace graft {
 namespace {
 
 // What the pool may take of what the weights left, where nobody said: a machine has other programs;
-// a GPU is ours, but for activations, recorded graphs and what the driver needs. Of what was
-// allocated `untouched_bytes` look free.
-int64_t PoolBytesMax(const Device& device, int64_t untouched_bytes) {
+// a GPU is ours, but for activations, recorded graphs and what the driver needs. `promised_bytes`
+// look free and are not.
+int64_t PoolBytesMax(const Device& device, int64_t promised_bytes) {
   constexpr int64_t kReserveBytes = int64_t{3} << 30;
-  const int64_t free_bytes = FreeMemoryBytes(device) - untouched_bytes;
+  const int64_t free_bytes = FreeMemoryBytes(device) - promised_bytes;
   if (device.is_cpu()) return free_bytes / 2;
   return std::max(free_bytes - kReserveBytes, free_bytes / 2);
 }
@@ -64,10 +64,16 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
                                 std::to_string(kHostFlagsMax));
   }
+  if (options.lora_kernel != "segmented" && options.lora_kernel != "bmm") {
+    return InvalidArgumentError("unknown LoRA kernel '" + options.lora_kernel +
+                                "'; use segmented or bmm");
+  }
   if (options.merge != "off" && options.merge != "auto") {
     return InvalidArgumentError("unknown merge '" + options.merge + "'; use off or auto");
   }
-  RETURN_IF_ERROR(CheckPositive("merge-after-steps", options.merge_after_steps));
+  if (options.merge_after_steps < 0) {
+    return InvalidArgumentError("--merge-after-steps must be 0 (chosen for you) or more");
+  }
   return ParseColdStart(options.cold_start).status();
 }
 
@@ -106,7 +112,7 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
 // device has left.
 Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model,
                          const KvLayout& layout, const ExecutorLimits& limits,
-                         int64_t untouched_bytes) {
+                         int64_t promised_bytes) {
   const int64_t pages_per_context =
       (limits.context_tokens_max + options.page_tokens - 1) / options.page_tokens;
   int64_t num_pages = pages_per_context * options.sequences_max +
@@ -116,7 +122,7 @@ Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model
     num_pages = ToBytes(options.pool_gib) / layout.PageBytes();
   } else {
     num_pages =
-        std::min(num_pages, PoolBytesMax(model.device, untouched_bytes) / layout.PageBytes());
+        std::min(num_pages, PoolBytesMax(model.device, promised_bytes) / layout.PageBytes());
   }
   if (num_pages < pages_per_context) {
     return ResourceExhaustedError("the page pool would hold " + std::to_string(num_pages) +
@@ -138,15 +144,22 @@ bool UsesCpuAssist(const RuntimeOptions& options) {
   return *ParseColdStart(options.cold_start) == ColdStart::kCpuAssist;
 }
 
+// The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
+// two CPU cores (docs/benchmarks.md): waiting for about as many loses at most as much again.
+int32_t MergeAfterSteps(const RuntimeOptions& options, const Device& device) {
+  if (options.merge_after_steps > 0) return options.merge_after_steps;
+  return device.is_cpu() ? 64 : 8;
+}
+
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
-                              const ModelConfig& config, EngineAdapterCatalog& catalog) {
+                              const LoadedModel& model, EngineAdapterCatalog& catalog) {
   EngineOptions engine;
   engine.requests_max = options.requests_max;
   engine.prefix_cache = options.prefix_cache;
-  engine.eos_token_ids = config.eos_token_ids;
+  engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = *ParseColdStart(options.cold_start);
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
-  engine.merge_after_steps = options.merge == "auto" ? options.merge_after_steps : 0;
+  if (options.merge == "auto") engine.merge_after_steps = MergeAfterSteps(options, model.device);
   if (options.pool == "static" && limits.adapters_max > 0) {
     engine.adapter_pages =
         std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
@@ -200,20 +213,32 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
       .add_option("--turn-ms", options.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
       ->capture_default_str();
+  AddLoraPathOptions(command, options);
+  command.add_option("--pin", options.pins,
+                     "an adapter that stays in the host's memory; may be repeated");
+}
+
+}  // namespace
+
+void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options) {
+  command
+      .add_option(
+          "--lora-kernel", options.lora_kernel,
+          "segmented: rows are gathered where they lie; bmm: adapters are copied for every "
+          "request and step, padded to one rank, and multiplied one by one (to compare with)")
+      ->capture_default_str();
   command
       .add_option("--merge", options.merge,
                   "auto: an adapter that has all requests for itself is merged into a second copy "
                   "of the projections' weights, and its rows round differently then; or off")
       ->capture_default_str();
   command
-      .add_option("--merge-after-steps", options.merge_after_steps,
-                  "steps in a row that are one adapter's before it is merged")
+      .add_option(
+          "--merge-after-steps", options.merge_after_steps,
+          "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
+          "costs, 8 on a GPU, 64 on the CPU")
       ->capture_default_str();
-  command.add_option("--pin", options.pins,
-                     "an adapter that stays in the host's memory; may be repeated");
 }
-
-}  // namespace
 
 int AssistWorkersFor(int num_cpus) {
   constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
@@ -330,20 +355,20 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   limits.adapters_max = lora ? options.adapters_max : 0;
   runtime->options_ = options;
   runtime->model_ = &model;
-  int64_t untouched_bytes = 0;
-  if (lora && options.merge == "auto") {
-    RETURN_IF_ERROR(runtime->MakeMergedWeights());
-    // The CPU's pages are taken when they are first written.
-    if (model.device.is_cpu()) untouched_bytes = MergedWeights::BytesFor(model.weights);
-  }
-  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits, untouched_bytes));
-
-  runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   TransformerLimits transformer_limits;
   transformer_limits.step_tokens_max = limits.step_tokens_max;
   transformer_limits.logits_rows_max = std::max(limits.sequences_max, 64);
   transformer_limits.sequences_max = limits.sequences_max;
   transformer_limits.context_tokens_max = limits.context_tokens_max;
+  if (lora && options.lora_kernel == "bmm") transformer_limits.padded_rank_max = kLoraRankMax;
+  int64_t promised_bytes = PaddedLoraBytes(model.config, model.weights.dtype, transformer_limits);
+  if (lora && options.merge == "auto") {
+    RETURN_IF_ERROR(runtime->MakeMergedWeights());
+    // The CPU's pages are taken when they are first written.
+    if (model.device.is_cpu()) promised_bytes += MergedWeights::BytesFor(model.weights);
+  }
+  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits, promised_bytes));
+  runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   runtime->transformer_ = std::make_unique<Transformer>(
       model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
@@ -365,7 +390,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       });
   runtime->engine_ = std::make_unique<Engine>(
       *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
-      runtime->metrics_, EngineOptionsOf(options, limits, model.config, *runtime->catalog_));
+      runtime->metrics_, EngineOptionsOf(options, limits, model, *runtime->catalog_));
   return runtime;
 }
 

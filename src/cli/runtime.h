@@ -54,10 +54,11 @@ struct RuntimeOptions {
   std::string cpu_assist = "thread";  // or process
   int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;
-  std::string merge = "off";  // or auto: an adapter that has the requests for itself
-  int merge_after_steps = 64;
-  std::vector<std::string> pins;  // adapters that stay in the host's memory
-  int requests_max = 4096;        // waiting ones
+  std::string lora_kernel = "segmented";  // or bmm: over padded copies, to compare with
+  std::string merge = "off";              // or auto: an adapter that has the requests for itself
+  int merge_after_steps = 0;              // 0: what the device's merge is worth
+  std::vector<std::string> pins;          // adapters that stay in the host's memory
+  int requests_max = 4096;                // waiting ones
   bool prefix_cache = true;
   std::string log_level = "info";
 };
@@ -68,6 +69,8 @@ std::vector<std::string> AssistWorkerCommand();
 
 // Adds the options above to a subcommand.
 void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options);
+// Those of them alone that say how adapters' products are computed.
+void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options);
 
 // The parts that bench builds more than once from one set of weights.
 struct LoadedModel {
