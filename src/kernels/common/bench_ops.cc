@@ -9,9 +9,10 @@ struct NamedBench {
 };
 
 constexpr NamedBench kBenches[] = {
-    {"gemm", BenchGemm},        {"lora", BenchLora},           {"attention", BenchAttention},
-    {"rms_norm", BenchRmsNorm}, {"rope", BenchRope},           {"kv_write", BenchKvWrite},
-    {"silu_mul", BenchSiluMul}, {"embedding", BenchEmbedding}, {"sampling", BenchSampling},
+    {"gemm", BenchGemm},           {"lora", BenchLora},        {"lora_merge", BenchLoraMerge},
+    {"attention", BenchAttention}, {"rms_norm", BenchRmsNorm}, {"rope", BenchRope},
+    {"kv_write", BenchKvWrite},    {"silu_mul", BenchSiluMul}, {"embedding", BenchEmbedding},
+    {"sampling", BenchSampling},
 };
 
 }  // namespace

@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     MergeKernel(const __grid_constant__ LoraMergeWork work, int64_t stride) {
   __shared__ __align__(16) T b[kDepth][kStride];
   __shared__ __align__(16) T a[kDepth][kStride];
-  WaitForPrevious();
+  LetNextStart();
   const Slice slice = SliceOfBlock(work);
   const int64_t tile_row = int64_t{blockIdx.y} * kTile;
   const int64_t tile_column = int64_t{blockIdx.x} * kTile;
@@ -184,6 +184,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
 
+  WaitForPrevious();  // which may read or write what is written now; all else is constant
   T* const merged = static_cast<T*>(work.merged);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -200,6 +201,7 @@ constexpr int kPlainRows = 8;
 
 __global__ void __launch_bounds__(kThreads)
     MergePlainKernel(const __grid_constant__ LoraMergeWork work, int64_t stride) {
+  LetNextStart();
   WaitForPrevious();
   const Slice slice = SliceOfBlock(work);
   const int64_t row = int64_t{blockIdx.y} * kPlainRows;
