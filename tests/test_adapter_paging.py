@@ -67,9 +67,10 @@ def test_more_adapters_than_fit(expected):
                                   ["--cold-start", "cpu-assist", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "auto", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
-                                  ["--pool", "static", "--adapter-share", "0.3", *TIGHT]],
+                                  ["--pool", "static", "--adapter-share", "0.3", *TIGHT],
+                                  ["--lora-kernel", "bmm", *TIGHT]],
                          ids=["blocking", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
-                              "static"])
+                              "static", "bmm"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
@@ -116,6 +117,17 @@ def test_killed_assist_workers_cost_nobody_an_answer(expected):
                 break
             time.sleep(0.05)
         assert len(worker_processes(server)) == 2 and not set(worker_processes(server)) & set(first)
+
+
+def test_an_adapter_alone_is_merged(expected):
+    with Server("--merge", "auto", "--merge-after-steps", "2", "--dtype", "fp32") as server:
+        for model in ["austen", "base", "austen", "wells", "austen"]:
+            assert complete(server, model) == expected[model, "It was"], model
+        assert server.metric("graft_adapter_merges_total") == 3, "austen, wells, austen again"
+        assert server.metric("graft_merged_steps_total") > 20
+        cases = list(expected)
+        for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
+            assert text == expected[case], case
 
 
 @pytest.fixture
