@@ -90,6 +90,8 @@ class Run {
             .adapters_max = limits.adapters_max,
             .cold_start = kColdStarts[bytes.Below(4)],
             .turn_ns = bytes.Below(8),
+            // Without a byte of its own, so that the corpus keeps its meaning.
+            .merge_after_steps = limits.sequences_max % 3,
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};
   }
