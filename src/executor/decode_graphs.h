@@ -1,7 +1,7 @@
 // DecodeGraphs: the launches of a decode step recorded once per batch size and bound on the ranks,
-// and replayed for every batch within: any mix of adapters, ranks and lengths, as all of these are
-// read from the device's memory. Replaying costs the host microseconds where launching costs
-// milliseconds. GPUs only; engine thread only.
+// and once on merged weights where there are any, and replayed for every batch within: any mix of
+// adapters, ranks and lengths, as all of these are read from the device's memory. Replaying costs
+// the host microseconds where launching costs milliseconds. GPUs only; engine thread only.
 #pragma once
 
 #include <compare>
