@@ -134,8 +134,8 @@ StepPlan AssistBench::MakePlan(int32_t rows, AdapterSlot slot) const {
 
 void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
                            std::vector<double>* times) {
-  ModelExecutor executor(*transformer_, loras_.get(), limits_, model_->stream, arrivals_.get(),
-                         assist);
+  ModelExecutor executor(*transformer_, loras_.get(), limits_, model_->stream,
+                         {.arrivals = arrivals_.get(), .assist = assist});
   StepPlan plan = MakePlan(rows, slot);
   const int steps = (options_.steps + kRounds - 1) / kRounds;
   for (int i = 0; i < kWarmupSteps + steps; ++i) {
