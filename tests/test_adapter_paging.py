@@ -62,6 +62,7 @@ def test_more_adapters_than_fit(expected):
 
 
 @pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],
+                                  ["--cold-start", "join-later", *TIGHT],
                                   ["--cold-start", "layerwise", *TIGHT],
                                   ["--cold-start", "cpu-assist", *TIGHT],
                                   ["--cold-start", "cpu-assist", "--cpu-assist", "process", *TIGHT],
@@ -69,15 +70,16 @@ def test_more_adapters_than_fit(expected):
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT],
                                   ["--lora-kernel", "bmm", *TIGHT]],
-                         ids=["blocking", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
+                         ids=["blocking", "join-later", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
                               "static", "bmm"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
         for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
             assert text == expected[case], case
-        if "auto" not in args:
-            begins_early = "layerwise" in args or "cpu-assist" in args
+        way = args[args.index("--cold-start") + 1] if "--cold-start" in args else "auto"
+        if way != "auto":
+            begins_early = way in ("layerwise", "cpu-assist")
             assert (server.metric("graft_steps_with_arrivals_total") > 0) == begins_early
         if "cached" in args:
             assert resident(server) == len(ADAPTERS)

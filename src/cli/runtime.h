@@ -50,7 +50,7 @@ struct RuntimeOptions {
   int adapters_listed_max = 65536;
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
-  std::string cold_start = "join-later";
+  std::string cold_start = "auto";
   std::string cpu_assist = "thread";  // or process
   int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;

@@ -30,7 +30,7 @@ struct EngineOptions {
   int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit
   int32_t prefill_chunk_max = 0;  // rows one request prefills in one step; 0: step_tokens_max
   int32_t requests_max = 1024;    // in flight, waiting included
-  ColdStart cold_start = ColdStart::kJoinLater;
+  ColdStart cold_start = ColdStart::kAuto;
   // While a request's adapter finds no room, younger ones run ahead of it for so long.
   int64_t turn_ns = 500'000'000;
   // Pages of the pool set apart for adapters, the others being KV's; 0: they share all pages.

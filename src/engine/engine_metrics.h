@@ -36,7 +36,7 @@ struct EngineSnapshot {
   int64_t pages_referenced = 0;     // now, by sequences
   int64_t pages_adapters = 0;       // now
   int64_t adapters_resident = 0;    // now
-  int64_t adapter_fetches = 0;      // into the host's memory, those found there included
+  int64_t adapter_fetches = 0;      // into the host's memory
   int64_t adapter_copies = 0;       // to the device
   int64_t adapter_evictions = 0;    // from the device
   int64_t adapter_failures = 0;     // fetches and copies that failed

@@ -30,6 +30,7 @@ inline ExecutorLimits TestLimits() {
 inline EngineOptions TestOptions() {
   EngineOptions options;
   options.eos_token_ids = {kEosToken};
+  options.cold_start = ColdStart::kJoinLater;  // what is loaded when is plain to see
   return options;
 }
 

@@ -43,7 +43,7 @@ struct SchedulerOptions {
   int32_t page_tokens = 0;
   int32_t adapters_max = 0;  // adapter slots
   // What happens while an adapter loads for a request that could run otherwise.
-  ColdStart cold_start = ColdStart::kJoinLater;
+  ColdStart cold_start = ColdStart::kAuto;
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
   int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
