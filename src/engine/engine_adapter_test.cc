@@ -525,6 +525,31 @@ TEST_F(EngineAdapterTest, NobodyIsPreemptedInVain) {
   EXPECT_EQ(Now().preemptions, 0);
 }
 
+// Else it would meet the next adapter on its way, for ever.
+TEST_F(EngineAdapterTest, NobodyBeginsAnewForAnAdapterOnItsWay) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 6;
+  limits.page_tokens = 3;
+  limits.step_tokens_max = 4;
+  EngineOptions options = TestOptions();
+  options.prefix_cache = false;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb"}) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 15}});  // two pages
+    harness_->AddAdapter(content);
+  }
+  auto oldest = Submit("", 13, 2);
+  harness_->Step();
+  auto younger = SubmitAll({"aa", "bb"}, 1);
+  harness_->Step();
+  harness_->loader.set_delay(3);  // of the copies into the pages that the oldest wants next
+  harness_->RunAll();
+  ExpectAnswered(*oldest, "");
+  ExpectAnswered(*younger[0], "aa");
+  ExpectAnswered(*younger[1], "bb");
+  EXPECT_EQ(Now().preemptions, 0);
+}
+
 TEST_F(EngineAdapterTest, WhatIsNotBegunHoldsNobodyUp) {
   Make();
   harness_->loader.set_delay(20);

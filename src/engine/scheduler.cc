@@ -101,15 +101,22 @@ const StepPlan& Scheduler::Plan() {
 }
 
 // A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
-// by preempting the newest, which may be itself.
+// by preempting the newest, which may be itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   for (size_t i = 0; i < running_.size() && rows_left > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.num_pending() != 1) continue;
-    while (i < running_.size() && PagesFor(sequence.num_tokens()) > sequence.pages.size()) {
-      if (!TakePage(sequence)) PreemptNewest();
+    bool waits = false;
+    while (!waits && i < running_.size() &&
+           PagesFor(sequence.num_tokens()) > sequence.pages.size()) {
+      if (TakePage(sequence)) continue;
+      // An adapter on its way will be idle, or used by older ones: until then it is not worth
+      // beginning anew, which would meet the next adapter on its way.
+      waits = i + 1 == running_.size() && adapters_.is_copying();
+      if (!waits) PreemptNewest();
     }
     if (i == running_.size()) break;  // it was the newest
+    if (waits) continue;
     sequence.num_planned = 1;
     --rows_left;
   }
