@@ -169,6 +169,34 @@ TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
   }
 }
 
+TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
+  const std::string path = Folder("a", kAll, 1);
+  HostStore none(0, metrics_);
+  LoraAdapterBackend backend(model_, DType::kF32, none);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_);
+  const LoadEvent fetched = Fetch(0, path);
+  EXPECT_FALSE(loader_->FindInHost(fetched.facts.hash).has_value());
+  loader_->Drop(0);
+  const PackedRows pages = *packer_->Pack(fetched.facts.rows);
+  EXPECT_FALSE(loader_->Copy({{0, path, fetched.facts.hash, ""}, 2, pages.extents()}))
+      << "it may still fail";
+  const LoadEvent copied = Next();
+  EXPECT_EQ(copied.kind, LoadEvent::Kind::kCopied);
+  EXPECT_EQ(copied.status.ToString(), "OK");
+  EXPECT_GT(copied.copy_ns, 0);
+  EXPECT_EQ(loader_->arrivals().Find(2), nullptr);
+  ExpectServes(2, kAll, 1);
+  // Held since its fetch, it need not be read.
+  loader_->Free(2);
+  Fetch(0, path);
+  std::filesystem::remove_all(path);
+  EXPECT_TRUE(loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents()}));
+  EXPECT_EQ(Next().status.ToString(), "OK");
+  ExpectServes(1, kAll, 1);
+  loader_.reset();  // before its backend
+}
+
 TEST_P(PagedLoaderTest, FailuresSayWhy) {
   const std::string path = Folder("a", kAll, 1);
   EXPECT_THAT(Fetch(0, dir_.File("nowhere")).status.message(), HasSubstr("nowhere"));
