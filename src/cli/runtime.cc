@@ -334,8 +334,8 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   if (make_backend) {
     ASSIGN_OR_RETURN(backend_, make_backend(*host_store_));
   } else {
-    backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
-                                                    *host_store_);
+    backend_ =
+        std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype, *host_store_);
   }
   return OkStatus();
 }
@@ -422,9 +422,8 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
   }
   executor_ = std::make_unique<ModelExecutor>(
       *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,
-      ExecutorParts{.arrivals = &loader_->arrivals(),
-                    .assist = assist_.get(),
-                    .merged = merged_.get()});
+      ExecutorParts{
+          .arrivals = &loader_->arrivals(), .assist = assist_.get(), .merged = merged_.get()});
   return OkStatus();
 }
 

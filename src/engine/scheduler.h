@@ -59,9 +59,9 @@ struct SchedulerStats {
   int64_t layerwise_starts = 0;
   int64_t join_later_starts = 0;
   int64_t steps_with_arrivals = 0;  // that waited for layers
-  int64_t turns = 0;                 // that ended for a request without room
-  int64_t merges = 0;                // of adapters into weights
-  int64_t merged_steps = 0;          // that ran on merged weights
+  int64_t turns = 0;                // that ended for a request without room
+  int64_t merges = 0;               // of adapters into weights
+  int64_t merged_steps = 0;         // that ran on merged weights
 };
 
 class Scheduler {
