@@ -340,6 +340,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"sequences_max", o.runtime.sequences_max},
           {"step_tokens_max", o.runtime.step_tokens_max},
           {"pool_gib", o.runtime.pool_gib},
+          {"cold_start", o.runtime.cold_start},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
           {"alpha", o.alpha},

@@ -54,6 +54,8 @@ void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
       ->capture_default_str();
   command.add_option("--adapter-share", runtime.adapter_share, "adapters' share of a static pool")
       ->capture_default_str();
+  command.add_option("--cold-start", runtime.cold_start, "of all suites but cold-starts and stall")
+      ->capture_default_str();
   command
       .add_option("--turn-ms", runtime.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
