@@ -1,6 +1,7 @@
 """More adapters than fit, listed unread, broken, changed: through the official client."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -88,21 +89,32 @@ def test_every_way_gives_the_same_tokens(expected, args):
 
 def worker_processes(server):
     """Ids of the CPU assist's worker processes, which are all that a server starts."""
-    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    found = []
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # threads come and go
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def wait_for_two_workers(server):
+    deadline = time.monotonic() + 30
+    while len(worker_processes(server)) != 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return set(worker_processes(server))
 
 
 def test_killed_assist_workers_cost_nobody_an_answer(expected):
     args = ["--cold-start", "cpu-assist", "--cpu-assist", "process", "--cpu-assist-workers", "2", *TIGHT]
     with Server(*args) as server:
-        first = worker_processes(server)
-        assert len(first) == 2
+        first = wait_for_two_workers(server)
         stopping = threading.Event()
 
         def kill_now_and_then():
             while not stopping.wait(0.05):
                 for process in worker_processes(server):
-                    os.kill(process, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_now_and_then)
         killer.start()
@@ -114,11 +126,7 @@ def test_killed_assist_workers_cost_nobody_an_answer(expected):
             stopping.set()
             killer.join()
         assert server.metric("graft_cpu_assist_restarts_total") > 0
-        for _ in range(200):
-            if len(worker_processes(server)) == 2:
-                break
-            time.sleep(0.05)
-        assert len(worker_processes(server)) == 2 and not set(worker_processes(server)) & set(first)
+        assert not wait_for_two_workers(server) & first
 
 
 def test_an_adapter_alone_is_merged(expected):

@@ -1,6 +1,6 @@
 // graft bench assist: one prefill step whose adapter is on the device, and the same step while the
 // CPU computes for it: handed over by flags, and with the stream stopped for it (CaraServe, section
-// 4.2 and Figure 9).
+// 4.2 and Figure 16).
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -197,8 +197,9 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
       .add_option("--cold-start", options.cold_start,
                   "while an adapter loads: join-later (its requests wait, others go on), layerwise "
                   "(its requests begin, their steps wait for each layer's rows), auto (of these "
-                  "two, per request, what costs all the least waiting), blocking (everybody "
-                  "waits), or cached (all are loaded before serving, and stay)")
+                  "two, per request, what costs all the least waiting), cpu-assist (as layerwise, "
+                  "but the CPU computes what is missing), blocking (everybody waits), or cached "
+                  "(all are loaded before serving, and stay)")
       ->capture_default_str();
   command
       .add_option("--cpu-assist", options.cpu_assist,

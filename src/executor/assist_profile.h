@@ -1,5 +1,5 @@
 // What the CPU assist's work costs one worker, measured at start on the model's shapes, and how a
-// job's rows are split over workers by it (CaraServe, section 4.3): reading an adapter's matrices
+// job's rows are split over workers by it (CaraServe, section 4.2): reading an adapter's matrices
 // costs as much whatever the rows, so a worker is worth taking in only where its rows cost as much
 // as that. Few rows take few cores. Plain data.
 #pragma once
