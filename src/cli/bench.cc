@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <fstream>
 
 #include "base/file.h"
@@ -32,6 +34,12 @@ OrderedJson DescribeMachine() {
           {"instructions",
            std::string(CpuIsaName(BestCpuIsa())) + (CpuHasAvx512Bf16() ? " with bf16" : "")},
           {"memory_gib", static_cast<int>(memory + 0.5)}};
+}
+
+double UpperMedian(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 Status WriteJson(const std::string& path, const OrderedJson& json) {

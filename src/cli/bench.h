@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -19,6 +20,9 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run);
 
 // The machine that a figure belongs to: processor, cores, instruction set, memory.
 OrderedJson DescribeMachine();
+
+// The middle one of at least one value, of two the larger.
+double UpperMedian(std::vector<double> values);
 
 // Writes `json` to `path`, indented; nothing for "".
 Status WriteJson(const std::string& path, const OrderedJson& json);

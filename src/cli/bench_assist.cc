@@ -33,11 +33,6 @@ constexpr int kWarmupSteps = 2;  // of a round
 constexpr AdapterSlot kOnDevice = 0;
 constexpr AdapterSlot kOnItsWay = 1;
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 class AssistBench {
  public:
   explicit AssistBench(const BenchAssistOptions& options) : options_(options) {}
@@ -169,10 +164,10 @@ Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json)
     RunSteps(flags.get(), rows, kOnItsWay, &flags_times);
     RunSteps(synchronised.get(), rows, kOnItsWay, &synchronised_times);
   }
-  const double base_ms = Median(std::move(base_times));
-  const double device_ms = Median(std::move(device_times));
-  const double flags_ms = Median(std::move(flags_times));
-  const double synchronised_ms = Median(std::move(synchronised_times));
+  const double base_ms = UpperMedian(std::move(base_times));
+  const double device_ms = UpperMedian(std::move(device_times));
+  const double flags_ms = UpperMedian(std::move(flags_times));
+  const double synchronised_ms = UpperMedian(std::move(synchronised_times));
   const double saved = 1.0 - flags_ms / synchronised_ms;
   std::printf("%6d %8d %9.3f %10.3f %9.3f %13.3f %7.1f%%\n", rows, num_workers, base_ms, device_ms,
               flags_ms, synchronised_ms, 100.0 * saved);

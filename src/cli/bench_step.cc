@@ -64,11 +64,6 @@ struct StepRow {
   double gemm_ms = 0.0, lora_ms = 0.0, attention_ms = 0.0, rest_ms = 0.0;
 };
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 class StepBench {
  public:
   explicit StepBench(const BenchStepOptions& options) : options_(options) {}
@@ -246,7 +241,7 @@ std::vector<double> StepBench::MedianMs(const std::vector<Mix>& mixes,
     }
   }
   std::vector<double> medians;
-  for (std::vector<double>& of_mix : times) medians.push_back(Median(std::move(of_mix)));
+  for (std::vector<double>& of_mix : times) medians.push_back(UpperMedian(std::move(of_mix)));
   return medians;
 }
 
@@ -263,10 +258,10 @@ void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
     attention.push_back(static_cast<double>(times.attention_ns) * 1e-6);
     rest.push_back(static_cast<double>(times.total_ns - parts_ns) * 1e-6);
   }
-  row->gemm_ms = Median(std::move(gemm));
-  row->lora_ms = Median(std::move(lora));
-  row->attention_ms = Median(std::move(attention));
-  row->rest_ms = Median(std::move(rest));
+  row->gemm_ms = UpperMedian(std::move(gemm));
+  row->lora_ms = UpperMedian(std::move(lora));
+  row->attention_ms = UpperMedian(std::move(attention));
+  row->rest_ms = UpperMedian(std::move(rest));
 }
 
 double StepBench::BytesOf(const Mix& mix, int64_t kv_tokens) const {
@@ -364,7 +359,7 @@ void StepBench::MeasureMerge() {
       if (i >= 0) (merges ? with : without).push_back(ms);  // the first round warms up
     }
   }
-  merge_ms_ = Median(std::move(with)) - Median(std::move(without));
+  merge_ms_ = UpperMedian(std::move(with)) - UpperMedian(std::move(without));
   std::printf("\nmerging one adapter: %.2f ms\n", merge_ms_);
 }
 

@@ -65,14 +65,7 @@ RunRequest ViaGenerator(Generator& generator) {
   auto next_id =
       std::make_shared<std::atomic<RequestId>>(1);  // shared by the copies of the function
   return [&generator, next_id](const LoadRequest& load, const std::function<void()>& on_token) {
-    Request request;
-    request.id = (*next_id)++;
-    request.adapter_hash = load.adapter_hash;
-    request.prompt_tokens = load.prompt_tokens;
-    request.sampling.temperature = 0.0f;
-    request.sampling.tokens_max = load.output_tokens;
-    request.sampling.ignore_eos = true;
-    request.arrival_ns = SteadyClock::Get().NowNs();
+    Request request = MakeRequest(load, (*next_id)++);
     auto stream = std::make_shared<TokenStream>();  // shared with the engine's thread
     RETURN_IF_ERROR(generator.Submit(std::move(request), stream));
     while (true) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "request/generator.h"
 
@@ -38,6 +39,19 @@ struct LoadResult {
     return seconds > 0.0 ? static_cast<double>(output_tokens) / seconds : 0.0;
   }
 };
+
+// For a Generator, as of now.
+inline Request MakeRequest(const LoadRequest& load, RequestId id) {
+  Request request;
+  request.id = id;
+  request.adapter_hash = load.adapter_hash;
+  request.prompt_tokens = load.prompt_tokens;
+  request.sampling.temperature = 0.0f;
+  request.sampling.tokens_max = load.output_tokens;
+  request.sampling.ignore_eos = true;
+  request.arrival_ns = SteadyClock::Get().NowNs();
+  return request;
+}
 
 // Runs one request to its end, calling on_token for each output token.
 using RunRequest =

@@ -105,14 +105,7 @@ void OpenLoad::Submit(const LoadRequest& load) {
   OpenLoadTiming& timing = result_.requests.emplace_back();
   // In a closed loop a client asks when it has its last answer.
   timing.due_seconds = options_.in_flight_max == 0 ? load.arrival_seconds : Now();
-  Request request;
-  request.id = next_request_id++;
-  request.adapter_hash = load.adapter_hash;
-  request.prompt_tokens = load.prompt_tokens;
-  request.sampling.temperature = 0.0f;
-  request.sampling.tokens_max = load.output_tokens;
-  request.sampling.ignore_eos = true;
-  request.arrival_ns = SteadyClock::Get().NowNs();
+  Request request = MakeRequest(load, next_request_id++);
   InFlight& in_flight = in_flight_.emplace_back();
   in_flight.id = request.id;
   in_flight.stream = std::make_shared<TokenStream>();

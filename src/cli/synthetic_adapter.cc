@@ -72,12 +72,13 @@ Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank,
 
 Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
                                                        const std::vector<int>& ranks, DType dtype,
-                                                       uint64_t seed, ThreadPool& threads) {
+                                                       uint64_t seed, ThreadPool& threads,
+                                                       std::span<const LoraModule> modules) {
   std::vector<std::optional<Result<LoraWeights>>> made(count);
   threads.ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       made[i] = MakeSyntheticAdapter(model, ranks[i % ranks.size()], dtype,
-                                     seed + static_cast<uint64_t>(i));
+                                     seed + static_cast<uint64_t>(i), modules);
     }
   });
   std::vector<LoraWeights> adapters;

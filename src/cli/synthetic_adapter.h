@@ -19,9 +19,9 @@ Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank,
                                          uint64_t seed,
                                          std::span<const LoraModule> modules = kAllLoraModules);
 
-// `count` of them, of all modules, seeds from `seed` on, ranks in turn; made on all threads.
-Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
-                                                       const std::vector<int>& ranks, DType dtype,
-                                                       uint64_t seed, ThreadPool& threads);
+// `count` of them, seeds from `seed` on, ranks in turn; made on all threads.
+Result<std::vector<LoraWeights>> MakeSyntheticAdapters(
+    const ModelConfig& model, int32_t count, const std::vector<int>& ranks, DType dtype,
+    uint64_t seed, ThreadPool& threads, std::span<const LoraModule> modules = kAllLoraModules);
 
 }  // namespace graft

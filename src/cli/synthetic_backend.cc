@@ -46,20 +46,13 @@ Result<std::unique_ptr<SyntheticBackend>> SyntheticBackend::Create(const Synthet
                                                                    DType dtype, ThreadPool& threads,
                                                                    HostStore& store) {
   std::unique_ptr<SyntheticBackend> backend(new SyntheticBackend(fleet, config, dtype, store));
-  const auto num_ranks = static_cast<int64_t>(fleet.ranks.size());
-  std::vector<std::optional<Result<LoraWeights>>> made(
-      static_cast<size_t>(num_ranks * fleet.sources_per_rank));
-  threads.ParallelFor(static_cast<int64_t>(made.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      made[i] = MakeSyntheticAdapter(config, fleet.ranks[i % num_ranks], dtype,
-                                     fleet.seed + static_cast<uint64_t>(i), fleet.modules);
-    }
-  });
+  const auto count = static_cast<int32_t>(fleet.ranks.size()) * fleet.sources_per_rank;
+  ASSIGN_OR_RETURN(
+      std::vector<LoraWeights> made,
+      MakeSyntheticAdapters(config, count, fleet.ranks, dtype, fleet.seed, threads, fleet.modules));
   for (size_t i = 0; i < made.size(); ++i) {
-    if (!made[i]->ok()) return made[i]->status();
-    LoraWeights weights = std::move(**made[i]);
-    made[i].reset();
     const std::string hash = "source-" + std::to_string(i);
+    LoraWeights weights = std::move(made[i]);
     HostAdapter described = DescribeHostAdapter(weights, config, hash, "");
     backend->sources_.push_back(store.Put(std::move(described), std::move(weights)));
     if (!store.Has(hash)) {

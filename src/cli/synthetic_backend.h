@@ -36,10 +36,10 @@ class SyntheticBackend : public LoraAdapterBackend {
                                                           ThreadPool& threads, HostStore& store);
 
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override;
-  bool Has(const std::string& hash) const override;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const override;
   HostStore::Held Find(const std::string& hash) override;
 
+  bool Has(const std::string& hash) const;
   // Bytes of one adapter's rows.
   static int64_t BytesOf(const ModelConfig& config, DType dtype,
                          const std::vector<LoraModule>& modules, int32_t rank);

@@ -24,7 +24,6 @@ class LoraAdapterBackend : public AdapterBackend {
   // The same, unless the store has this hash; "": whatever hash comes out.
   // kFailedPrecondition if another one does. Benches have adapters that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
-  virtual bool Has(const std::string& hash) const { return store_.Has(hash); }
   // Both empty if the store has it not; to hold it is a use of it.
   virtual std::optional<AdapterFacts> FactsOf(const std::string& hash) const {
     return store_.FactsOf(hash);
