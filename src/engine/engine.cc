@@ -186,6 +186,7 @@ bool Engine::RunStep() {
   const int64_t deliver_ns = clock_.NowNs();
   Deliver();
   const int64_t wait_ns = clock_.NowNs();
+  WaitForStep();
   const StepResult result = executor_.Finish();
   const int64_t finish_ns = clock_.NowNs();
   scheduler_.Commit(plan, result);
@@ -209,10 +210,7 @@ void Engine::Deliver() {
 void Engine::AdmitNewRequests() {
   RequestQueue::Batch batch = queue_.Take();
   std::vector<std::unique_ptr<Sequence>> cancelled;
-  for (auto& sequence : batch.submitted) {
-    metrics_.RecordAccepted(*sequence);
-    scheduler_.Add(std::move(sequence));
-  }
+  Add(std::move(batch.submitted));
   for (const RequestId id : batch.cancelled) {
     auto sequence = scheduler_.Remove(id);
     if (sequence != nullptr) cancelled.push_back(std::move(sequence));
@@ -224,6 +222,20 @@ void Engine::AdmitNewRequests() {
   for (const auto& sequence : cancelled) {
     sequence->finish_reason = FinishReason::kCancelled;
     PublishLast(*sequence, {});
+  }
+}
+
+void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
+  for (auto& sequence : submitted) {
+    metrics_.RecordAccepted(*sequence);
+    scheduler_.Add(std::move(sequence));
+  }
+}
+
+void Engine::WaitForStep() {
+  while (!executor_.Wait(queue_.has_submitted())) {
+    Add(queue_.TakeSubmitted());
+    scheduler_.LoadAhead();
   }
 }
 

@@ -87,6 +87,10 @@ class Engine : public Generator {
   void PublishFailed();
   void Deliver();
   void AdmitNewRequests();
+  void Add(std::vector<std::unique_ptr<Sequence>> submitted);
+  // Until the step that runs is done: the adapters of requests that come meanwhile are loaded
+  // beside it, not after it.
+  void WaitForStep();
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,

@@ -72,7 +72,11 @@ class RandomRun {
     constexpr int kRequests = 400;
     while (num_submitted_ < kRequests || !live_.empty()) {
       if (num_submitted_ < kRequests && random_.Below(3) == 0) {
-        Arrive();
+        if (random_.Below(3) != 0) {
+          Arrive();
+        } else {
+          harness_.executor.DoBesideNextStep([this] { Arrive(); });
+        }
         if (random_.Below(6) == 0) Cancel();
       }
       if (random_.Below(10) == 0) ChangeAdapters();
@@ -89,10 +93,7 @@ class RandomRun {
     }
     EXPECT_EQ(snapshot.prefix_hit_tokens > 0, shape_.prefix_cache);
     EXPECT_GT(snapshot.adapter_evictions, 10);
-    // In times of one adapter what is broken may be mended before anybody asks for it.
-    if (shape_.merge_after_steps == 0) {
-      EXPECT_GT(snapshot.adapter_failures, 0);
-    }
+    num_failures_ = snapshot.adapter_failures;
     EXPECT_GE(snapshot.adapter_copies, snapshot.adapter_evictions);
     EXPECT_EQ(snapshot.pages_referenced, 0);
     const bool layerwise =
@@ -108,6 +109,8 @@ class RandomRun {
     }
     EXPECT_EQ(harness_.loader.num_held(), 0);
   }
+
+  int64_t num_failures() const { return num_failures_; }
 
  private:
   static EngineOptions OptionsOf(const Shape& shape) {
@@ -172,6 +175,7 @@ class RandomRun {
   }
 
   void Cancel() {
+    if (live_.empty()) return;
     TestClient& client = *live_[random_.Below(live_.size())];
     harness_.engine.Cancel(client.request.id);
     cancelled_.insert(client.request.id);
@@ -234,16 +238,22 @@ class RandomRun {
   int num_submitted_ = 0;
   int num_compared_ = 0;
   int num_steps_ = 0;
+  int64_t num_failures_ = 0;  // of loads
 };
 
 class EngineRandomTest : public testing::TestWithParam<Shape> {};
 
 TEST_P(EngineRandomTest, EveryOutputIsThatOfTheRequestAlone) {
+  int64_t num_failures = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun(GetParam(), seed).Run();
+    RandomRun run(GetParam(), seed);
+    run.Run();
     if (HasFatalFailure()) return;
+    num_failures += run.num_failures();
   }
+  // In some runs what is broken is mended before anybody asks for it.
+  EXPECT_GT(num_failures, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EngineRandomTest, testing::ValuesIn(Shapes()),

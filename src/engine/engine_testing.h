@@ -137,4 +137,48 @@ inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
   return tokens;
 }
 
+// An engine whose adapters come and go.
+class EngineAdapterTest : public testing::Test {
+ protected:
+  void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions()) {
+    options.turn_ns = kTurnSteps * kStepNs;
+    harness_ = std::make_unique<EngineHarness>(limits, options);
+  }
+  std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,
+                                     int32_t tokens_max) {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.adapter_hash = adapter;
+    return harness_->Submit(std::move(request));
+  }
+  void AddOfThreePages(const std::string& content) {
+    harness_->loader.SetRows(content, {{kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+  }
+  // A burst of clients for these contents, one after the other.
+  std::vector<std::unique_ptr<TestClient>> SubmitAll(const std::vector<std::string>& contents,
+                                                     int32_t tokens_max) {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (const std::string& content : contents) clients.push_back(Submit(content, 5, tokens_max));
+    return clients;
+  }
+  void ExpectAnswered(TestClient& client, const std::string& content) {
+    client.Collect();
+    ASSERT_TRUE(client.done());
+    EXPECT_EQ(client.last().status.ToString(), "OK");
+    Request asked = client.request;
+    asked.adapter_hash = content;
+    EXPECT_EQ(client.output(), harness_->Reference(asked));
+  }
+  void Run(const std::string& content) {
+    auto client = Submit(content, 5, 3);
+    harness_->RunAll();
+    ExpectAnswered(*client, content);
+  }
+  EngineSnapshot Now() const { return harness_->engine.Snapshot(); }
+
+  static constexpr int64_t kStepNs = 1000;  // as EngineHarness steps
+  static constexpr int64_t kTurnSteps = 10;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
 }  // namespace graft

@@ -146,6 +146,12 @@ uint64_t FakeExecutor::ReadAdapter(int32_t slot) const {
   return read;
 }
 
+bool FakeExecutor::Wait(const std::atomic<bool>& interrupted) {
+  CHECK(plan_ != nullptr) << "Wait without Begin";
+  if (beside_) std::exchange(beside_, {})();
+  return !interrupted;
+}
+
 StepResult FakeExecutor::Finish() {
   CHECK(plan_ != nullptr) << "Finish without Begin";
   const StepPlan& plan = *std::exchange(plan_, nullptr);

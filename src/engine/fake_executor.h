@@ -6,12 +6,15 @@
 // every step of the adapter reads. It also checks the plan against waist 2's rules. One thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "request/request.h"
@@ -40,8 +43,11 @@ class FakeExecutor : public Executor {
 
   const ExecutorLimits& limits() const override { return limits_; }
   void Begin(const StepPlan& plan) override { plan_ = &plan; }
+  // Does once what it was told to do beside a step.
+  bool Wait(const std::atomic<bool>& interrupted) override;
   StepResult Finish() override;
 
+  void DoBesideNextStep(std::function<void()> work) { beside_ = std::move(work); }
   // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
   // these pages later. "" when freed: a plan that names a freed slot fails a CHECK.
   void SetAdapter(int32_t slot, const std::string& content,
@@ -91,6 +97,7 @@ class FakeExecutor : public Executor {
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   std::optional<uint64_t> merged_;               // what the slot merged last was then
   const StepPlan* plan_ = nullptr;               // begun, not finished
+  std::function<void()> beside_;
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

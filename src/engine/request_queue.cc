@@ -14,6 +14,7 @@ Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
   }
   ++num_in_flight_;
   batch_.submitted.push_back(std::move(sequence));
+  has_submitted_ = true;
   work_came_.notify_one();
   return OkStatus();
 }
@@ -61,7 +62,14 @@ bool RequestQueue::WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout
 RequestQueue::Batch RequestQueue::Take() {
   std::lock_guard lock(mutex_);
   woken_ = false;
+  has_submitted_ = false;
   return std::exchange(batch_, {});
+}
+
+std::vector<std::unique_ptr<Sequence>> RequestQueue::TakeSubmitted() {
+  std::lock_guard lock(mutex_);
+  has_submitted_ = false;
+  return std::exchange(batch_.submitted, {});
 }
 
 void RequestQueue::Finished(int32_t num_requests) {

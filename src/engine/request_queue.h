@@ -3,6 +3,7 @@
 // engine thread sleeps when it has none. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -43,6 +44,10 @@ class RequestQueue {
 
   // Engine thread. What came in since the last call.
   Batch Take();
+  // Engine thread. The submissions alone: a step runs, which no cancel may touch.
+  std::vector<std::unique_ptr<Sequence>> TakeSubmitted();
+  // Whether there are submissions to take.
+  const std::atomic<bool>& has_submitted() const { return has_submitted_; }
   // Engine thread. `num_requests` of those taken are done.
   void Finished(int32_t num_requests);
   // Engine thread. Sleeps until something is there to Take; false: stopped and nothing is.
@@ -58,6 +63,7 @@ class RequestQueue {
   std::condition_variable work_came_;
   std::condition_variable idle_came_;
   Batch batch_;
+  std::atomic<bool> has_submitted_{false};  // what batch_ says, for who does not take the lock
   int32_t num_in_flight_ = 0;
   bool woken_ = false;
   bool closed_ = false;

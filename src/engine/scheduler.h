@@ -81,6 +81,8 @@ class Scheduler {
   // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
   // until an adapter is there.
   const StepPlan& Plan();
+  // While the plan runs: loads for sequences that were added since, as the plan would have.
+  void LoadAhead();
   // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
   std::vector<std::unique_ptr<Sequence>> TakeFailed();
   // Whether the plan names an adapter whose rows still arrive.
@@ -115,8 +117,20 @@ class Scheduler {
   void UpdateAdapters();
   void FailWaiting(int32_t content, const Status& status);
   void AdmitWaiting(int32_t rows_left);
-  struct Admission;
+  // What a plan's walk along the waiting line knows so far.
+  struct Admission {
+    size_t idx = 0;  // of whom it looks at
+    int32_t rows_left = 0;
+    int32_t num_planned = 0;  // sequences
+    double stall_ns = 0.0;    // that the step will wait for layers, as far as is known
+    bool turn_is_over = false;
+    bool has_blocked = false;    // somebody's adapter finds no room
+    bool has_stopped = false;    // nobody further back gets anything
+    int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
+    int32_t pages_kept = 0;      // for older requests whose adapters are on their way
+  };
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
+  void WalkLine(Admission& admission);
   Next ConsiderWaiting(size_t idx, Admission& admission);
   bool WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission);
   bool BeginsWhileArriving(const Sequence& sequence, Admission& admission) const;
@@ -157,6 +171,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
   std::vector<std::unique_ptr<Sequence>> finished_;
   std::vector<std::unique_ptr<Sequence>> failed_;
+  Admission admission_;         // of the last plan
   int64_t turn_begin_ns_ = -1;  // -1: everybody who waits for an adapter has room for it
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;

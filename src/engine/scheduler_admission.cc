@@ -36,20 +36,10 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFailed() {
   return std::exchange(failed_, {});
 }
 
-// What is known of the line so far.
-struct Scheduler::Admission {
-  int32_t rows_left = 0;
-  int32_t num_planned = 0;  // sequences
-  double stall_ns = 0.0;    // that the step will wait for layers, as far as is known
-  bool turn_is_over = false;
-  bool has_blocked = false;    // somebody's adapter finds no room
-  int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
-  int32_t pages_kept = 0;      // for older requests whose adapters are on their way
-};
-
 void Scheduler::AdmitWaiting(int32_t rows_left) {
   const int64_t now_ns = clock_.NowNs();
-  Admission admission = {.rows_left = rows_left};
+  Admission& admission = admission_;
+  admission = {.rows_left = rows_left};
   if (options_.cold_start == ColdStart::kAuto) {
     admission.num_planned = static_cast<int32_t>(
         std::count_if(running_.begin(), running_.end(),
@@ -57,17 +47,29 @@ void Scheduler::AdmitWaiting(int32_t rows_left) {
     admission.stall_ns = StallOfPlanned();
   }
   admission.turn_is_over = turn_begin_ns_ >= 0 && now_ns - turn_begin_ns_ >= options_.turn_ns;
-  for (size_t idx = 0; idx < std::min(waiting_.size(), kWaitingLookedAt);) {
-    const Next next = ConsiderWaiting(idx, admission);
-    if (next == Next::kStop) break;
-    if (next == Next::kPassed) ++idx;
-  }
+  WalkLine(admission);
   if (!admission.has_blocked) {
     turn_begin_ns_ = -1;
   } else if (turn_begin_ns_ < 0 || admission.turn_is_over) {
     turn_begin_ns_ = now_ns;
   }
   if (admission.turn_is_over) ++stats_.turns;
+}
+
+void Scheduler::WalkLine(Admission& admission) {
+  while (!admission.has_stopped && admission.idx < std::min(waiting_.size(), kWaitingLookedAt)) {
+    const Next next = ConsiderWaiting(admission.idx, admission);
+    admission.has_stopped = next == Next::kStop;
+    if (next == Next::kPassed) ++admission.idx;
+  }
+}
+
+// The walk goes on where it ended, but nobody can begin, or be preempted, any more.
+void Scheduler::LoadAhead() {
+  if (options_.cold_start == ColdStart::kBlocking) return;
+  admission_.rows_left = 0;
+  admission_.turn_is_over = false;
+  WalkLine(admission_);
 }
 
 Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {

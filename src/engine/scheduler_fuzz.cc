@@ -53,6 +53,7 @@ class Run {
         case 0:
         case 1:
           Add();
+          Check();
           break;
         case 2:
           scheduler_.Remove(static_cast<RequestId>(bytes_.Below(64)));
@@ -113,7 +114,6 @@ class Run {
       sequence->adapter = adapters_.Acquire(sequence->prefix_key.adapter_hash).value();
     }
     scheduler_.Add(std::move(sequence));
-    Check();
   }
 
   bool Step() {
@@ -122,6 +122,9 @@ class Run {
     for (const auto& sequence : scheduler_.TakeFailed()) CHECK(!sequence->status.ok());
     Check(/*planned=*/true);
     if (plan.sequences.empty()) return !scheduler_.empty();
+    if (plan.step_id % 4 == 0 && !bytes_.empty()) Add();
+    scheduler_.LoadAhead();
+    Check(/*planned=*/true);
     const StepResult result = executor_.Run(plan);
     scheduler_.Commit(plan, result);
     scheduler_.TakeFinished();

@@ -1,6 +1,7 @@
 #include "executor/model_executor.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -65,6 +66,16 @@ void ModelExecutor::Begin(const StepPlan& plan) {
   plan_ = &plan;
   begin_ns_ = SteadyClock::Get().NowNs();
   if (!stream_.device.is_cpu()) Launch(nullptr);
+}
+
+// By looking again and again, which is what waiting for a stream does, too.
+bool ModelExecutor::Wait(const std::atomic<bool>& interrupted) {
+  CHECK(plan_ != nullptr) << "no step was begun";
+  while (!IsDone(stream_)) {
+    if (interrupted) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 StepResult ModelExecutor::Finish() {

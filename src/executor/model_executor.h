@@ -2,6 +2,7 @@
 // sampler state of every sequence slot. Engine thread only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,6 +37,7 @@ class ModelExecutor : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
   void Begin(const StepPlan& plan) override;
+  bool Wait(const std::atomic<bool>& interrupted) override;
   StepResult Finish() override;
 
   // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -187,6 +188,22 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   for (size_t i = 0; i < company.size(); ++i) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], together[i]) << i;
   }
+}
+
+TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
+  const auto executor = MakeExecutor();
+  const Wanted wanted = Company()[2];
+  StepPlan plan;
+  AddSequence(wanted, {}, 0, &plan);
+  const std::atomic<bool> interrupted{true};
+  const std::atomic<bool> undisturbed{false};
+  executor->Begin(plan);
+  // As often as it is not done.
+  while (!executor->Wait(interrupted)) {
+  }
+  EXPECT_TRUE(executor->Wait(undisturbed));
+  const int32_t token = executor->Finish().sequences[0].token;
+  EXPECT_EQ(token, Generate(*executor, {wanted}, 1)[0].tokens[0]);
 }
 
 // An adapter's rows in pages, loaded anew from the host's memory before every step, or while it

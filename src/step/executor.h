@@ -1,6 +1,7 @@
 // Waist 2, the interface: whoever runs a StepPlan.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "step/step_plan.h"
@@ -28,6 +29,9 @@ class Executor {
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish.
   virtual void Begin(const StepPlan& plan) = 0;
+  // Waits for the step begun, or until `interrupted`, which it answers with false. An executor that
+  // computes in Finish has nothing to wait for. Between Begin and Finish, any number of times.
+  virtual bool Wait(const std::atomic<bool>& /*interrupted*/) { return true; }
   // Waits for the step begun and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
 

@@ -97,6 +97,14 @@ void StreamEvent::Wait() const {
   if (event_ != nullptr) CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
 }
 
+bool IsDone(const Stream& stream) {
+  if (stream.device.is_cpu()) return true;
+  const cudaError_t error = cudaStreamQuery(CudaStreamOf(stream));
+  if (error == cudaErrorNotReady) return false;
+  CUDA_CHECK(error);
+  return true;
+}
+
 void Synchronize(const Stream& stream) {
   if (stream.device.is_cpu()) return;
   CUDA_CHECK(cudaStreamSynchronize(CudaStreamOf(stream)));

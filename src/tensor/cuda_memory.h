@@ -54,7 +54,9 @@ class StreamEvent {
 // it works for. Nothing on the CPU.
 void UseDevice(const Device& device);
 
-// Waits until everything on the stream is done.
+// Whether everything on the stream is done. Does not wait.
+bool IsDone(const Stream& stream);
+// Waits until it is.
 void Synchronize(const Stream& stream);
 
 // In order on the stream. Host memory that is not page-locked makes the caller wait for a copy.

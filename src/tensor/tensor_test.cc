@@ -101,6 +101,7 @@ TEST(CudaMemoryTest, CopiesGoThereAndBack) {
     ZeroOnDevice(beside.data(), 4, stream.get());
     CopyFromDevice(back.as<int32_t>(), beside.data(), bytes, stream.get());
     Synchronize(stream.get());
+    EXPECT_TRUE(IsDone(stream.get()));
     source[0] = 0;
     EXPECT_TRUE(std::equal(source.begin(), source.end(), back.as<int32_t>())) << device.ToString();
   }

@@ -1,0 +1,206 @@
+// What happens to requests whose adapter is not there, in every way, and to those beside them.
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+class EngineColdStartTest : public EngineAdapterTest {};
+
+TEST_F(EngineColdStartTest, DecodeGoesOnWhileAnAdapterLoads) {
+  Make();
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("aa", 5, 5);
+  const int64_t before = Now().steps;
+  while (Now().adapters_resident == 0) harness_->Step();
+  EXPECT_GE(Now().steps - before, 13) << "a fetch and a copy of seven looks each";
+  running->Collect();
+  EXPECT_EQ(static_cast<int64_t>(running->output().size()), Now().steps) << "not a step missed";
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineColdStartTest, BlockingStopsEverybody) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kBlocking;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("aa", 5, 5);
+  const int64_t before = Now().steps;
+  harness_->Step();
+  EXPECT_EQ(Now().steps, before + 1);
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 2u) << "it is loaded by this step";
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineColdStartTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  harness_->AddAdapter("bb");
+  Run("aa");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  harness_->loader.set_delay(7);
+  auto late = Submit("bb", 5, 5);
+  const auto runs = [&] { return harness_->executor.last_plan().sequences.size() == 2; };
+  int num_looks = 0;
+  do {
+    harness_->Step();
+    ++num_looks;
+  } while (!runs());
+  EXPECT_EQ(num_looks, 8) << "a fetch of seven looks";
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2) << "the first one's too";
+  EXPECT_EQ(Now().adapters_resident, 1);
+  harness_->RunAll();
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  ExpectAnswered(*late, "bb");
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineColdStartTest, WhatTheHostHoldsIsCopiedWithoutAFetch) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  Run("aa");
+  harness_->adapters.Retire("aa");
+  harness_->Step();
+  ASSERT_EQ(harness_->adapters.num_contents(), 0) << "forgotten but for the host's memory";
+  harness_->AddAdapter("aa");
+  harness_->loader.set_delay(9);
+  auto again = Submit("aa", 5, 3);
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 1u);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  EXPECT_EQ(Now().adapter_fetches, 1);
+  harness_->RunAll();
+  ExpectAnswered(*again, "aa");
+}
+
+TEST_F(EngineColdStartTest, WhoComesBesideAStepIsLoadedForBesideIt) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  Run("aa");
+  Run("bb");
+  ASSERT_EQ(harness_->executor.num_gated_steps(), 2);
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  std::unique_ptr<TestClient> late;
+  harness_->executor.DoBesideNextStep([&] { late = Submit("aa", 5, 3); });
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 1u);
+  EXPECT_EQ(harness_->loader.num_copies(), 3) << "ordered while it ran";
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 2u) << "no step later than cached";
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2) << "the copy of a look has ended";
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+  ExpectAnswered(*running, "");
+}
+
+// Neither a slot that the step names nor, at a turn's end, a sequence that it runs.
+TEST_F(EngineColdStartTest, WhatAStepUsesIsNotTakenBesideIt) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  Run("bb");
+  auto running = Submit("aa", 5, 50);
+  while (Now().requests_running == 0) harness_->Step();
+  auto waiting = Submit("bb", 5, 3);
+  std::vector<std::unique_ptr<TestClient>> late;
+  for (int64_t step = 0; step < 2 * kTurnSteps; ++step) {
+    harness_->executor.DoBesideNextStep([&] { late.push_back(Submit("bb", 5, 3)); });
+    harness_->Step();
+  }
+  EXPECT_EQ(harness_->loader.num_copies(), 2) << "aa is older, so it stays";
+  harness_->RunAll();
+  EXPECT_EQ(Now().preemptions, 0);
+  ExpectAnswered(*running, "aa");
+  ExpectAnswered(*waiting, "bb");
+  for (auto& client : late) ExpectAnswered(*client, "bb");
+}
+
+TEST_F(EngineColdStartTest, BlockingLoadsNothingBesideAStep) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kBlocking;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("aa");
+  auto running = Submit("", 5, 40);
+  std::unique_ptr<TestClient> late;
+  harness_->executor.DoBesideNextStep([&] { late = Submit("aa", 5, 3); });
+  harness_->Step();
+  EXPECT_EQ(harness_->loader.num_fetches() + harness_->loader.num_copies(), 0);
+  harness_->RunAll();
+  ExpectAnswered(*late, "aa");
+}
+
+TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kAuto;
+  Make(TestLimits(), options);
+  for (const char* content : {"first", "short", "long"}) harness_->AddAdapter(content);
+  harness_->loader.SetRows("long", {{2 * kRowAlignment, 30}});  // ten times the bytes
+  Run("first");
+  EXPECT_EQ(Now().layerwise_starts, 1) << "nobody else would wait";
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  auto short_copy = Submit("short", 5, 3);
+  for (int step = 0; step < 8; ++step) harness_->Step();
+  ExpectAnswered(*short_copy, "short");
+  EXPECT_EQ(Now().layerwise_starts, 2);
+  EXPECT_EQ(Now().join_later_starts, 0);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  harness_->loader.set_delay(3);
+  auto long_copy = Submit("long", 5, 3);
+  for (int step = 0; step < 12; ++step) harness_->Step();
+  ExpectAnswered(*long_copy, "long");
+  EXPECT_EQ(Now().layerwise_starts, 2);
+  EXPECT_EQ(Now().join_later_starts, 1);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 2);
+  EXPECT_EQ(Now().steps_with_arrivals, 2);
+  harness_->RunAll();
+  ExpectAnswered(*running, "");
+}
+
+// Whoever runs on it ends before its copy does: it stays where it is being copied to.
+TEST_F(EngineColdStartTest, WhatArrivesIsNotEvicted) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kLayerwise;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  Run("aa");
+  Run("bb");
+  harness_->loader.set_delay(9);
+  auto cancelled = Submit("aa", 5, 30);
+  harness_->Step();
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 1u) << "it is in the host's memory";
+  harness_->engine.Cancel(cancelled->request.id);
+  auto other = Submit("bb", 5, 3);
+  for (int step = 0; step < 5; ++step) harness_->Step();
+  EXPECT_EQ(Now().adapter_evictions, 2) << "of aa and of bb, each for the other";
+  harness_->RunAll();
+  EXPECT_EQ(Now().adapter_evictions, 3);
+  ExpectAnswered(*other, "bb");
+}
+
+}  // namespace
+}  // namespace graft
