@@ -201,6 +201,29 @@ TEST_F(EngineAdapterTest, TheTurnEndsAYoungerOnesRun) {
   ExpectAnswered(*younger, "aa");
 }
 
+// Of two adapters that only younger ones run on, the one that costs less to leave; and whoever
+// finds no room behind the first waits for the next turn, or for somebody's end.
+TEST_F(EngineAdapterTest, ATurnMakesRoomForOneByTheCheapestAdapter) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 2;
+  Make(limits);
+  for (const char* content : {"aa", "bb", "cc", "dd"}) harness_->AddAdapter(content);
+  auto before = SubmitAll({"aa", "bb"}, 2);
+  while (Now().requests_running < 2) harness_->Step();
+  auto waiting = SubmitAll({"cc", "dd"}, 4);
+  auto younger = SubmitAll({"aa", "bb", "aa"}, 50);
+  while (Now().turns == 0) harness_->Step();
+  EXPECT_EQ(Now().preemptions, 1) << "bb's one and neither of aa's two";
+  while (Now().requests_waiting > 1) harness_->Step();
+  EXPECT_EQ(Now().requests_running, 3) << "aa's two go on, beside dd";
+  harness_->RunAll();
+  EXPECT_EQ(Now().preemptions, 1);
+  const std::string contents[] = {"aa", "bb", "aa"};
+  for (size_t i = 0; i < 3; ++i) ExpectAnswered(*younger[i], contents[i]);
+  ExpectAnswered(*waiting[0], "cc");
+  ExpectAnswered(*waiting[1], "dd");
+}
+
 // 32 contents for 2 slots, requests of all of them mixed: they are served in turns, each loaded a
 // few times instead of once per request.
 TEST_F(EngineAdapterTest, SixteenTimesMoreThanFitDoNotThrash) {

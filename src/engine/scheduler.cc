@@ -195,14 +195,17 @@ bool Scheduler::EvictOldest(PageUse use) {
 
 // Back to its place in the queue. Its tokens stay; what the prefix tree keeps of its pages until it
 // runs again need not be computed again.
-void Scheduler::PreemptNewest() {
-  std::unique_ptr<Sequence> newest = std::move(running_.back());
-  running_.pop_back();
-  Release(*newest);
+void Scheduler::Preempt(const Sequence& sequence) {
+  const auto it = std::find_if(running_.begin(), running_.end(),
+                               [&sequence](const auto& one) { return one.get() == &sequence; });
+  CHECK(it != running_.end()) << "request " << sequence.id << " does not run";
+  std::unique_ptr<Sequence> preempted = std::move(*it);
+  running_.erase(it);
+  Release(*preempted);
   const auto after =
-      std::upper_bound(waiting_.begin(), waiting_.end(), newest->order,
+      std::upper_bound(waiting_.begin(), waiting_.end(), preempted->order,
                        [](uint64_t order, const auto& other) { return order < other->order; });
-  waiting_.insert(after, std::move(newest));
+  waiting_.insert(after, std::move(preempted));
   ++stats_.preemptions;
 }
 

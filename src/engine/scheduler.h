@@ -124,6 +124,7 @@ class Scheduler {
     int32_t num_planned = 0;  // sequences
     double stall_ns = 0.0;    // that the step will wait for layers, as far as is known
     bool turn_is_over = false;
+    bool has_made_room = false;  // at the turn's end, for the first who had none
     bool has_blocked = false;    // somebody's adapter finds no room
     bool has_stopped = false;    // nobody further back gets anything
     int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
@@ -136,14 +137,16 @@ class Scheduler {
   bool BeginsWhileArriving(const Sequence& sequence, Admission& admission) const;
   void CountColdStart(Sequence& sequence);
   double StallOfPlanned() const;
-  bool TurnHelps(const Sequence& sequence);
+  std::vector<const Sequence*> WhoMakesRoom(const Sequence& sequence);
+  bool CouldMakeRoom(int32_t content, std::span<const Sequence* const> sequences);
   Status CutToPool(Sequence& sequence) const;
   bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;
   void Start(std::unique_ptr<Sequence> sequence, PageList matched);
   void PlanChunk(Sequence& sequence, int32_t rows_left);
   bool TakePage(Sequence& sequence);
   bool EvictOldest(PageUse use);
-  void PreemptNewest();
+  void PreemptNewest() { Preempt(*running_.back()); }
+  void Preempt(const Sequence& sequence);
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
   void PlanMerge();

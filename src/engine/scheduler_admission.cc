@@ -1,6 +1,9 @@
 // The scheduler's waiting line: whose adapter is there, who may run ahead of whom, and for how
 // long.
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -119,13 +122,9 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& adm
   const auto* const make_room = admission.has_blocked ? nullptr : &make_room_;
   Answer answer = adapters_.Want(content, make_room);
   if (answer == Answer::kNoRoom && make_room != nullptr && admission.turn_is_over &&
-      TurnHelps(sequence)) {
-    // Who came later makes room, newest first.
-    while (answer == Answer::kNoRoom && !running_.empty() &&
-           running_.back()->order > sequence.order) {
-      PreemptNewest();
-      answer = adapters_.Want(content, make_room);
-    }
+      !std::exchange(admission.has_made_room, true)) {
+    for (const Sequence* const younger : WhoMakesRoom(sequence)) Preempt(*younger);
+    answer = adapters_.Want(content, make_room);
   }
   while (answer != Answer::kReady && answer != Answer::kNoRoom &&
          options_.cold_start == ColdStart::kBlocking && adapters_.is_busy()) {
@@ -186,21 +185,46 @@ void Scheduler::CountColdStart(Sequence& sequence) {
   sequence.waited_for_adapter = false;
 }
 
-// Whether all who came later could make room together; else none is asked to.
-bool Scheduler::TurnHelps(const Sequence& sequence) {
+// Of those who came later: the sequences of one adapter that is nobody else's, if that is enough,
+// and then those that are computed anew for the least; else all of them, if that is.
+std::vector<const Sequence*> Scheduler::WhoMakesRoom(const Sequence& sequence) {
+  const int32_t content = sequence.adapter.content();
+  std::vector<const Sequence*> younger;
+  std::map<int32_t, std::vector<const Sequence*>> by_content;
+  std::set<int32_t> kept;
+  for (const auto& other : running_) {
+    if (other->order < sequence.order) {
+      kept.insert(other->adapter.content());
+      continue;
+    }
+    younger.push_back(other.get());
+    by_content[other->adapter.content()].push_back(other.get());
+  }
+  if (!CouldMakeRoom(content, younger)) return {};
+  int64_t least_tokens = std::numeric_limits<int64_t>::max();
+  for (auto& [other, sequences] : by_content) {
+    if (other < 0 || kept.contains(other)) continue;
+    int64_t tokens = 0;
+    for (const Sequence* const one : sequences) tokens += one->num_computed;
+    if (tokens >= least_tokens || !CouldMakeRoom(content, sequences)) continue;
+    least_tokens = tokens;
+    younger = sequences;
+  }
+  return younger;
+}
+
+bool Scheduler::CouldMakeRoom(int32_t content, std::span<const Sequence* const> sequences) {
   std::vector<int32_t> contents;
   std::unordered_map<int32_t, int32_t> references;  // of theirs, by page
-  for (const auto& other : running_) {
-    if (other->order < sequence.order) continue;
-    if (other->adapter.content() >= 0) contents.push_back(other->adapter.content());
-    for (int32_t i = 0; i < other->pages.size(); ++i) ++references[other->pages.page(i)];
+  for (const Sequence* const one : sequences) {
+    if (one->adapter.content() >= 0) contents.push_back(one->adapter.content());
+    for (int32_t i = 0; i < one->pages.size(); ++i) ++references[one->pages.page(i)];
   }
-  // What older ones share with them stays.
+  // What others share with them stays.
   const auto num_pages = std::count_if(references.begin(), references.end(), [&](const auto& page) {
     return page.second == pool_.references(page.first);
   });
-  return adapters_.CouldBePlaced(sequence.adapter.content(), contents,
-                                 static_cast<int32_t>(num_pages));
+  return adapters_.CouldBePlaced(content, contents, static_cast<int32_t>(num_pages));
 }
 
 // A sequence and its adapter share the pool. What was promised beyond that ends earlier, as at the
