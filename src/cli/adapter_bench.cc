@@ -89,6 +89,9 @@ EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
   after.adapter_copies -= before.adapter_copies;
   after.adapter_evictions -= before.adapter_evictions;
   after.adapter_failures -= before.adapter_failures;
+  after.layerwise_starts -= before.layerwise_starts;
+  after.join_later_starts -= before.join_later_starts;
+  after.steps_with_arrivals -= before.steps_with_arrivals;
   after.turns -= before.turns;
   return after;
 }
@@ -148,6 +151,9 @@ OrderedJson ToJson(const LoadFigures& f, double slo_ms) {
           {"adapter_copies", f.counts.adapter_copies},
           {"adapter_evictions", f.counts.adapter_evictions},
           {"copies_per_request", f.copies_per_request()},
+          {"layerwise_starts", f.counts.layerwise_starts},
+          {"join_later_starts", f.counts.join_later_starts},
+          {"steps_with_arrivals", f.counts.steps_with_arrivals},
           {"turns", f.counts.turns},
           {"preemptions", f.counts.preemptions},
           {"adapters_resident", f.counts.adapters_resident},
@@ -165,21 +171,23 @@ Status AdapterBench::Prepare() {
   ASSIGN_OR_RETURN(modules_, ParseModules(o.modules));
   const bool ranks_ok = std::all_of(o.ranks.begin(), o.ranks.end(),
                                     [](int rank) { return rank >= 1 && rank <= kLoraRankMax; });
-  if (o.ranks.empty() || !ranks_ok || o.sources_per_rank < 1 || o.slots < 1 || o.probes < 1 ||
+  if (o.ranks.empty() || !ranks_ok || o.sources_per_rank < 1 || o.slots < 0 || o.probes < 1 ||
       std::any_of(o.adapters.begin(), o.adapters.end(), [](int count) { return count < 1; })) {
     return InvalidArgumentError(
-        "--ranks lie between 1 and 256; --sources-per-rank, --slots, --probes and --adapters are 1 "
-        "or more");
+        "--ranks lie between 1 and 256; --sources-per-rank, --probes and --adapters are 1 or more, "
+        "--slots 0 or more");
   }
   const auto all_positive = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(), [](double value) { return value > 0.0; });
   };
   if (!all_positive(o.loads) || !all_positive(o.alphas) || !all_positive(o.shares) ||
-      !all_positive({o.alpha, o.slo_ms}) ||
+      !all_positive({o.alpha, o.slo_ms}) || !(o.zipf >= 0.0) ||
       std::any_of(o.variations.begin(), o.variations.end(),
                   [](double cv) { return !(cv >= 0.0); })) {
     return InvalidArgumentError(
-        "--alpha, --alphas, --loads, --shares and --slo-ms exceed 0, --variations are 0 or more");
+        "--alpha, --alphas, --loads, --shares and --slo-ms exceed 0, --variations and --zipf are 0 "
+        "or "
+        "more");
   }
   if (!(o.seconds > o.warmup_seconds && o.warmup_seconds >= 0.0 && o.load > 0.0)) {
     return InvalidArgumentError("--seconds must exceed --warmup-seconds, --load must exceed 0");
@@ -344,6 +352,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
           {"alpha", o.alpha},
+          {"zipf", o.zipf},
           {"seconds", o.seconds},
           {"warmup_seconds", o.warmup_seconds},
           {"slo_ms", o.slo_ms},

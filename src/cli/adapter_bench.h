@@ -26,13 +26,15 @@ struct AdapterBenchOptions {
   std::vector<int> ranks = {8, 16, 32, 64};  // of adapters in turn
   int sources_per_rank = 4;
   std::vector<int> adapters;           // counts that a suite goes through
-  int slots = 32;                      // adapters on the device where they shall not all fit
+  int slots = 32;                      // adapters on the device where they shall not all fit; 0:
+                                       // as many as a server takes
   int in_flight = 0;                   // requests of a closed loop; 0: twice the batch
   std::vector<int> prompt = {8, 512};  // tokens, uniform between the two
   std::vector<int> output = {8, 512};
   double seconds = 10.0;
   double warmup_seconds = 3.0;  // not counted
   double alpha = 1.0;           // of the popularity's power law; 1: uniform
+  double zipf = 0.0;            // exponent of Zipf's law, instead; 0: alpha's
   double load = 0.7;            // of the capacity measured first
   std::vector<double> loads = {0.5, 0.7, 0.8, 0.9, 1.0, 1.1};
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals

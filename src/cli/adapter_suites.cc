@@ -26,12 +26,18 @@ std::vector<int> CountsOr(const AdapterBench& bench, std::vector<int> counts) {
 }
 
 Result<std::vector<double>> PopularityOf(const AdapterBench& bench, int32_t num_adapters) {
-  if (bench.options().popularity.empty()) {
-    return PowerLawWeights(num_adapters, bench.options().alpha);
+  const AdapterBenchOptions& o = bench.options();
+  if (o.popularity.empty()) {
+    return o.zipf > 0.0 ? ZipfWeights(num_adapters, o.zipf)
+                        : PowerLawWeights(num_adapters, o.alpha);
   }
-  ASSIGN_OR_RETURN(std::vector<double> weights, ReadPopularity(bench.options().popularity));
+  ASSIGN_OR_RETURN(std::vector<double> weights, ReadPopularity(o.popularity));
   weights.resize(std::min(weights.size(), static_cast<size_t>(num_adapters)));
   return weights;
+}
+
+int SlotsOf(const AdapterBenchOptions& options) {
+  return options.slots > 0 ? options.slots : options.runtime.adapters_max;
 }
 
 // S-LoRA's Table 4 and Figure 6: requests without end for more and more adapters, out of one pool
@@ -69,9 +75,10 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
 // first token at a share of what the server can do when all fit.
 Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   const AdapterBenchOptions& o = bench.options();
-  const std::vector<int> counts = CountsOr(bench, {o.slots, 8 * o.slots, 16 * o.slots});
+  const int slots = SlotsOf(o);
+  const std::vector<int> counts = CountsOr(bench, {slots, 8 * slots, 16 * slots});
   RuntimeOptions options = bench.ServerOptions();
-  options.adapters_max = o.slots;
+  options.adapters_max = slots;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Runtime> server,
       bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
@@ -84,14 +91,14 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
       ASSIGN_OR_RETURN(LoadFigures figures, bench.Serve(*server, workload));
       OrderedJson row = ToJson(figures, o.slo_ms);
       row["adapters"] = count;
-      row["slots"] = o.slots;
+      row["slots"] = slots;
       row["turn_ms"] = o.runtime.turn_ms;
       row["requests_per_second_asked"] = workload.requests_per_second;
       if (closed && count == counts.front()) all_fit = figures;
       const double ratio = figures.tokens_per_second / all_fit.tokens_per_second;
       if (closed) row["over_all_fit"] = ratio;
       bench.PrintLine(
-          std::to_string(count) + " adapters, " + std::to_string(o.slots) + " slots" +
+          std::to_string(count) + " adapters, " + std::to_string(slots) + " slots" +
               (closed ? Text(" (%.3f)", ratio) : Text(", %.1f/s", workload.requests_per_second)),
           figures);
       rows.push_back(std::move(row));
@@ -155,7 +162,7 @@ Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
   for (const std::string& way : WaysOf(o)) {
     RuntimeOptions options = bench.ServerOptions();
     options.cold_start = way;
-    options.adapters_max = way == "cached" ? num_adapters : o.slots;
+    options.adapters_max = way == "cached" ? num_adapters : SlotsOf(o);
     ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
                      bench.Start(options, bench.Fleet(num_adapters)));
     if (way == "cached") {

@@ -81,11 +81,16 @@ void AddFleetOptions(CLI::App& command, AdapterBenchOptions& options) {
       ->delimiter(',');
   command
       .add_option("--slots", options.slots,
-                  "adapters on the device in adapters-over-capacity, and cold in cold-starts")
+                  "adapters on the device in adapters-over-capacity, and cold in cold-starts; 0: "
+                  "--adapters-max")
       ->capture_default_str();
   command
       .add_option("--alpha", options.alpha,
                   "skew of who is asked for, as S-LoRA's: 1 is uniform, less is more skewed")
+      ->capture_default_str();
+  command
+      .add_option("--zipf", options.zipf,
+                  "exponent of Zipf's law over who is asked for, instead of --alpha")
       ->capture_default_str();
   command.add_option("--popularity", options.popularity,
                      "a file of recorded requests whose adapters are asked for as often, instead");

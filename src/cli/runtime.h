@@ -46,7 +46,7 @@ struct RuntimeOptions {
   double pool_gib = 0.0;        // of KV and adapters; 0: what can be used of a share of free memory
   std::string pool = "shared";  // or static: adapters and KV each have their own pages
   double adapter_share = 0.25;  // of a static pool
-  int adapters_max = 256;       // on the device at once
+  int adapters_max = 1024;      // on the device at once
   int adapters_listed_max = 65536;
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
