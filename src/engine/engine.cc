@@ -61,11 +61,14 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
   loader.SetWaker([this] { queue_.Wake(); });
   // What nobody holds any more is given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
+  // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
+  executor_.SetWorkWhileBlocked([this] { Deliver(); });
   metrics_.RecordState(scheduler_);
 }
 
 Engine::~Engine() {
   Stop();
+  executor_.SetWorkWhileBlocked({});
   adapters_.SetWaker({});
 }
 
@@ -179,8 +182,6 @@ bool Engine::RunStep() {
     Deliver();
     return false;
   }
-  // Begin returns only once the last layer is on its way: the tokens go out before it.
-  if (scheduler_.waits_for_layers()) Deliver();
   const int64_t launch_ns = clock_.NowNs();
   executor_.Begin(plan);
   const int64_t deliver_ns = clock_.NowNs();

@@ -85,8 +85,6 @@ class Scheduler {
   void LoadAhead();
   // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
   std::vector<std::unique_ptr<Sequence>> TakeFailed();
-  // Whether the plan names an adapter whose rows still arrive.
-  bool waits_for_layers() const { return waits_for_layers_; }
   // Whose rows the plan's entry i are. Valid until the next Plan or Remove, those that finished as
   // long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
@@ -180,7 +178,7 @@ class Scheduler {
   uint64_t next_order_ = 0;
   int64_t preemptions_before_ = 0;  // this plan
   StepCost step_cost_;
-  bool waits_for_layers_ = false;  // the plan
+  bool waits_for_layers_ = false;  // the plan names an adapter whose rows still arrive
   StepPlan plan_;                  // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan

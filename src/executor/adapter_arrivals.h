@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "executor/host_store.h"
@@ -36,8 +38,6 @@ class AdapterArrival {
 
   // The copying thread's: the next layer's copies are in `copies`.
   void QueuedLayer(const Stream& copies);
-  // It waits for the last layer that was queued.
-  void WaitForQueued() const;
 
   // By AdapterArrivals.
   void Begin(HostStore::Held held);
@@ -79,6 +79,10 @@ class ArrivalGate : public LayerGate {
  public:
   // Looks up who is under way; null: nobody ever is.
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
+  // Done before the first layer of a step that has to be waited for; {}: nothing.
+  void SetWorkWhileBlocked(std::function<void()> work) { work_ = std::move(work); }
+  // Does it now, unless that was done for this step.
+  void WorkWhileBlocked();
   // Nobody was.
   bool is_open() const { return arrivals_.empty(); }
   // Over those on their way: the adapters' table may not know them yet.
@@ -87,6 +91,8 @@ class ArrivalGate : public LayerGate {
 
  private:
   std::vector<const AdapterArrival*> arrivals_;
+  std::function<void()> work_;
+  bool has_worked_ = false;
 };
 
 }  // namespace graft

@@ -155,8 +155,10 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     batch.lora_prompt_segments = batch_.prompt_segments();
     batch.lora = Adapters();
   }
-  if (batch.gate != nullptr && parts_.assist != nullptr)
+  if (batch.gate != nullptr && parts_.assist != nullptr) {
     parts_.assist->Enter(*parts_.arrivals, &batch);
+    gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
+  }
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "executor/adapter_arrivals.h"
@@ -35,6 +37,9 @@ class ModelExecutor : public Executor {
                 Stream& stream, const ExecutorParts& parts = {});
 
   const ExecutorLimits& limits() const override { return limits_; }
+  void SetWorkWhileBlocked(std::function<void()> work) override {
+    gate_.SetWorkWhileBlocked(std::move(work));
+  }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
   void Begin(const StepPlan& plan) override;
   bool Wait(const std::atomic<bool>& interrupted) override;

@@ -352,7 +352,12 @@ TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
   moving.SlowDown();
   const auto executor = MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals()});
   if (std::get<0>(GetParam()) == DeviceKind::kCuda) executor->RecordGraphs({}, 64);
+  size_t num_blocked = 0;
+  executor->SetWorkWhileBlocked([&num_blocked] { ++num_blocked; });
   EXPECT_EQ(GenerateOnArrivals(*executor, company, moving, Folders()), resident);
+  const size_t num_steps = 12 + company.size() - 1;
+  EXPECT_GT(num_blocked, 0u);
+  EXPECT_LE(num_blocked, num_steps) << "once a step";
 }
 
 // On a GPU the CPU rounds in another order: what follows from the same tokens is close.

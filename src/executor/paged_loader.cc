@@ -94,6 +94,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
       device_(device),
       arrivals_(device, config.num_layers, loras.adapters_max()),
       copies_(device, nullptr),
+      halves_{StreamEvent(device), StreamEvent(device)},
       tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
               int64_t{sizeof(void*)}),
       fetch_seconds_(LoadSeconds(metrics, "fetch")),
@@ -250,20 +251,28 @@ std::optional<LoadEvent> PagedLoader::ServeCopy(const CopyOrder& order) {
   return event;
 }
 
-// Layer by layer, one at a time: where the next one always stands behind it, the device serves no
-// other copies until all are done, and a step's own (its rows, its draws) wait for milliseconds.
+// Layer by layer, a layer's bytes in the stream at a time, in two halves so that it never runs dry:
+// with more of them the device serves no other copies until all are done, and a step's own (its
+// rows, its draws) wait for milliseconds.
 void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
   const HostAdapter& adapter = arrival.adapter();
   RowCopier rows(adapter, SourceMap(order.extents, pool_), copies_.get());
+  int64_t begin = 0;
   for (size_t layer = 0; layer < adapter.layer_ends.size(); ++layer) {
     if (before_layer_) before_layer_(static_cast<int32_t>(layer));
-    arrival.WaitForQueued();
-    rows.CopyUpTo(adapter.layer_ends[layer]);
+    const int64_t end = adapter.layer_ends[layer];
+    halves_[0].Wait();
+    rows.CopyUpTo(begin + (end - begin) / 2);
+    halves_[0].Record(copies_.get());
+    halves_[1].Wait();
+    rows.CopyUpTo(end);
     // While the first layer's rows are under way.
     if (layer == 0) PlaceTables(order, adapter);
+    halves_[1].Record(copies_.get());
     arrival.QueuedLayer(copies_.get());
+    begin = end;
   }
-  arrival.WaitForQueued();
+  halves_[1].Wait();
 }
 
 // What all layers need besides their rows.

@@ -5,6 +5,7 @@
 // thread's; it outlives the engine.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -93,7 +94,8 @@ class PagedLoader : public AdapterLoader {
 
   // The copying thread's, but for fetch_seconds_.
   OwnedStream copies_;
-  PinnedBuffer tables_;  // the tables of rows of one adapter
+  std::array<StreamEvent, 2> halves_;  // of layers, the last ones in it
+  PinnedBuffer tables_;                // the tables of rows of one adapter
   prometheus::Histogram& fetch_seconds_;
   prometheus::Histogram& copy_seconds_;
   prometheus::Counter& copied_bytes_;

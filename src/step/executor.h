@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "step/step_plan.h"
 #include "step/step_result.h"
@@ -26,6 +27,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
+  // What Begin does, at most once a step, when the device has nothing to do or enough, and the rest
+  // of the step cannot be launched yet. {}: nothing. Not while a step runs.
+  virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish.
   virtual void Begin(const StepPlan& plan) = 0;

@@ -29,8 +29,8 @@ class OwnedStream {
 };
 
 // A point in a stream's work that others ask about or wait for; it can be recorded anew. On the CPU
-// work is done when its call returns: whatever was recorded has happened. Recorded before anybody
-// asks; any thread asks.
+// work is done when its call returns: whatever was recorded has happened. So has what was never
+// recorded. Any thread asks.
 class StreamEvent {
  public:
   explicit StreamEvent(const Device& device);
