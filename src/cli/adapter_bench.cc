@@ -351,6 +351,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"cold_start", o.runtime.cold_start},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
+          {"in_flight", o.in_flight},
           {"alpha", o.alpha},
           {"zipf", o.zipf},
           {"seconds", o.seconds},
