@@ -3,7 +3,8 @@
 
   bench/plot.py docs/bench-adapters-*-h200.json --out docs/plots
 
-Several files of adapters-over-capacity become one figure. Needs matplotlib (pip install matplotlib), nothing
+Several files of throughput-by-adapters or adapters-over-capacity become one figure; of cold-starts the one
+with the most ways is drawn. Needs matplotlib (pip install matplotlib), nothing
 else of the project does.
 """
 
@@ -43,14 +44,20 @@ def line(axis, index, xs, ys, label):
     axis.plot(xs, ys, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
 
 
+def popularity(run):
+    return f"Zipf, exponent {run['zipf']:g}" if run.get("zipf") else "uniform" if run["alpha"] == 1 else \
+        f"alpha {run['alpha']:g}"
+
+
 def plot_throughput(runs):
-    run = runs[0]
-    figure, (throughput, latency) = panels(run, 2, "Throughput by number of adapters (S-LoRA, Figure 6)")
-    for index, pool in enumerate(dict.fromkeys(row["pool"] for row in run["rows"])):
+    figure, (throughput, latency) = panels(runs[0], 2, "Throughput by number of adapters (S-LoRA, Figure 6)")
+    lines = [(run, pool) for run in runs for pool in dict.fromkeys(row["pool"] for row in run["rows"])]
+    for index, (run, pool) in enumerate(lines):
         rows = [row for row in run["rows"] if row["pool"] == pool]
         counts = [row["adapters"] for row in rows]
-        line(throughput, index, counts, [row["tokens_per_second"] for row in rows], f"{pool} pool")
-        line(latency, index, counts, [row["token_ms"]["mean"] for row in rows], f"{pool} pool")
+        label = popularity(run) + ("" if pool == "shared" else f", {pool} pool")
+        line(throughput, index, counts, [row["tokens_per_second"] for row in rows], label)
+        line(latency, index, counts, [row["token_ms"]["mean"] for row in rows], label)
     for axis in (throughput, latency):
         axis.set_xscale("log")
         axis.set_ylim(0, 1.15 * axis.get_ylim()[1])
@@ -64,10 +71,11 @@ def plot_over_capacity(runs):
     figure, (throughput, wait) = panels(runs[0], 2, "More adapters than slots, all equally popular")
     for index, run in enumerate(runs):
         slots = run["rows"][0]["slots"]
+        label = f"{slots} slots" + (f", {run['in_flight']} in flight" if run.get("in_flight") else "")
         closed = [row for row in run["rows"] if row["requests_per_second_asked"] == 0]
         opened = [row for row in run["rows"] if row["requests_per_second_asked"] > 0]
         line(throughput, index, [row["adapters"] / slots for row in closed], [row["over_all_fit"] for row in closed],
-             f"{slots} slots")
+             label)
         for share, dashes in (("p50", "--"), ("p99", "-")):
             wait.plot([row["adapters"] / slots for row in opened], [row["first_token_ms"][share] for row in opened],
                       dashes, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4,
@@ -82,7 +90,7 @@ def plot_over_capacity(runs):
 
 
 def plot_cold_starts(runs):
-    run = runs[0]
+    run = max(runs, key=lambda run: len(run["rows"]))
     figure, axes = panels(run, 3, "Cold starts (CaraServe, Figure 10): share of requests within a time")
     names = {"first_token_ms": "time to first token", "token_ms": "time per token", "total_ms": "latency"}
     for axis, (key, title) in zip(axes, names.items()):
