@@ -48,6 +48,13 @@ def test_throughput_by_adapters(tmp_path):
     assert rows[0]["adapter_copies"] == 2 and rows[1]["adapter_copies"] > 8
 
 
+def test_zipf_repeats_adapters(tmp_path):
+    shared = ["--adapters", "300", "--adapters-max", "300", "--pools", "shared"]
+    uniform, skewed = (bench(tmp_path, "throughput-by-adapters", *shared, "--zipf", zipf)[0] for zipf in ("0", "3"))
+    check_load(skewed)
+    assert 0 < skewed["copies_per_request"] < uniform["copies_per_request"]
+
+
 def test_adapters_over_capacity(tmp_path):
     rows = bench(tmp_path, "adapters-over-capacity", "--slots", "4", "--turn-ms", "50")
     assert [row["adapters"] for row in rows] == [4, 32, 64] * 2
@@ -74,6 +81,14 @@ def test_cold_starts(tmp_path):
     assert ways["cached"]["over_cached"]["total"]["mean"] == 0
     assert all(row["adapter_copies"] > 0 for name, row in ways.items() if name != "cached")
     assert len({row["requests_per_second_asked"] for row in rows}) == 1
+
+
+def test_cold_starts_with_a_slot_for_each(tmp_path):
+    rows = bench(tmp_path, "cold-starts", "--adapters", "12", "--slots", "0", "--adapters-max", "12", "--cold-starts",
+                 "auto")
+    assert [row["cold_start"] for row in rows] == ["cached", "auto"]
+    assert rows[1]["slots"] == 12
+    assert 0 < rows[1]["adapter_copies"] <= 12
 
 
 def test_pool(tmp_path):
@@ -113,6 +128,7 @@ def test_slo(tmp_path):
 @pytest.mark.parametrize(("args", "words"), [(["--suite", "nothing"], "throughput-by-adapters"),
                                              (["--suite", "pool", "--ranks", "0"], "--ranks"),
                                              (["--suite", "pool", "--load", "0"], "--load"),
+                                             (["--suite", "pool", "--zipf", "-1"], "--zipf"),
                                              (["--suite", "pool", "--modules", "q"], "attention"),
                                              (["--suite", "pool", "--alphas", "0"], "--alphas"),
                                              (["--suite", "pool", "--shares", "-1"], "--shares")])

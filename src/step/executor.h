@@ -27,8 +27,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
-  // What Begin does, at most once a step, when the device has nothing to do or enough, and the rest
-  // of the step cannot be launched yet. {}: nothing. Not while a step runs.
+  // What Begin does, at most once a step, if it has to wait before it can launch the rest. {}:
+  // nothing. Not while a step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish.
