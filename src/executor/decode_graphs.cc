@@ -7,6 +7,17 @@
 #include "base/check.h"
 
 namespace graft {
+namespace {
+
+int32_t NumTiles(std::span<const LoraSegment> segments) {
+  int32_t tiles = 0;
+  for (const LoraSegment& segment : segments) {
+    tiles += (segment.row_end - segment.row_begin + kLoraTileRows - 1) / kLoraTileRows;
+  }
+  return tiles;
+}
+
+}  // namespace
 
 DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora,
                            const MergedWeights* merged)
@@ -31,26 +42,34 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
   return bound;
 }
 
+bool DecodeGraphs::RunsLoraBeside(int32_t num_rows, int32_t num_tiles) const {
+  // Where the two ways take the same time on an H200: beside its products LoRA has a fifth of the
+  // card, which more adapters' bytes take longer to pass than the products'.
+  constexpr int32_t kTilesMax = 16;
+  return num_tiles <= kTilesMax && transformer_.CanRunLoraBeside(num_rows);
+}
+
 DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
   return {num_rows, transformer_.limits().context_tokens_max, rank_bound > 0};
 }
 
 void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& progress) {
-  std::vector<Key> kinds = {{}};
-  if (lora_.matrices != nullptr) {
+  std::vector<Key> keys;
+  for (const int32_t size : sizes_) {
+    keys.push_back({.num_rows = size});
+    if (merged_ != nullptr) keys.push_back({.num_rows = size, .merged = true});
+    if (lora_.matrices == nullptr) continue;
     for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      kinds.push_back({.rank_bound = bound});
+      const bool few = RunsLoraBeside(size, 1);
+      const bool many = !RunsLoraBeside(size, size);
+      if (few) keys.push_back({.num_rows = size, .rank_bound = bound, .lora_beside = true});
+      if (many) keys.push_back({.num_rows = size, .rank_bound = bound});
     }
   }
-  if (merged_ != nullptr) kinds.push_back({.merged = true});
-  const auto total = static_cast<int64_t>(sizes_.size() * kinds.size());
   int64_t done = 0;
-  for (const int32_t size : sizes_) {
-    for (Key key : kinds) {
-      key.num_rows = size;
-      Find(key, stream);
-      if (progress) progress(++done, total);
-    }
+  for (const Key& key : keys) {
+    Find(key, stream);
+    if (progress) progress(++done, static_cast<int64_t>(keys.size()));
   }
 }
 
@@ -66,6 +85,7 @@ CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
     empty.lora = lora_;
     empty.lora.rank_max = key.rank_bound;
   }
+  empty.lora_beside = key.lora_beside;
   if (key.merged) empty.merged = merged_;
   const ForwardBatch put =
       transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
@@ -83,7 +103,9 @@ const float* DecodeGraphs::Run(const ForwardBatch& batch, Stream& stream) {
   CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
-  CapturedGraph& graph = Find({*size, rank_bound, batch.merged != nullptr}, stream);
+  const bool lora_beside = rank_bound > 0 && RunsLoraBeside(*size, NumTiles(batch.lora_segments));
+  const Key key{*size, rank_bound, lora_beside, batch.merged != nullptr};
+  CapturedGraph& graph = Find(key, stream);
   transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);
   graph.Launch(stream);
   return logits_;

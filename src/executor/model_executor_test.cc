@@ -31,7 +31,7 @@ using testing::TestDevice;
 
 constexpr int32_t kPageTokens = 16;
 constexpr int32_t kPagesPerSequence = 8;
-constexpr int32_t kSequencesMax = 12;
+constexpr int32_t kSequencesMax = 20;
 constexpr int32_t kKvPages = kSequencesMax * kPagesPerSequence;
 constexpr int32_t kAdapterPages = 200;
 constexpr const char* kAdapters[] = {"austen", "carroll", "wells"};
@@ -407,6 +407,17 @@ TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
   const std::vector<Wanted> base = {company[0], company[1]};
   EXPECT_EQ(Generate(*executor, base, 12),
             std::vector<Drawn>(launched.begin(), launched.begin() + 2));
+}
+
+// More tiles of rows with an adapter than go beside the products.
+TEST_P(ModelExecutorTest, GraphsOfManyAdaptersReplayTheVeryBits) {
+  if (std::get<0>(GetParam()) == DeviceKind::kCpu) GTEST_SKIP() << "graphs are for GPUs";
+  std::vector<Wanted> many;
+  for (int32_t i = 0; i < 19; ++i) many.push_back({{12, 800, 300 + i, 45}, i % 3});
+  const std::vector<Drawn> launched = Generate(*MakeExecutor(), many, 24, 1);
+  const auto executor = MakeExecutor();
+  executor->RecordGraphs();
+  EXPECT_EQ(Generate(*executor, many, 24, 1), launched);
 }
 
 // Steps of one adapter run on merged weights, into which it is merged when it is not; all others do

@@ -23,7 +23,8 @@ int64_t SegmentsMax(const ForwardBatchLimits& limits) {
 
 int64_t BytesOf(const ForwardBatchLimits& limits) {
   constexpr auto kInt = int64_t{sizeof(int32_t)};
-  return 4 * Aligned(kInt * limits.num_rows) +                              // tokens .. row_slot
+  return Aligned(sizeof(uint32_t)) +                                        // step
+         4 * Aligned(kInt * limits.num_rows) +                              // tokens .. row_slot
          2 * Aligned(kInt * (limits.num_sequences + 1)) +                   // row_begin, page_begin
          Aligned(kInt * limits.num_sequences) +                             // kv_tokens
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
@@ -85,6 +86,8 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   used_ = 0;
+  ++num_puts_;
+  put.step = Append(std::span<const uint32_t>(&num_puts_, 1), 1, uint32_t{0}, 1).data();
   put.tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
   put.positions = Append(batch.positions, padded, 0, limits_.num_rows);
   put.row_page = Append(batch.row_page, padded, -1, limits_.num_rows);

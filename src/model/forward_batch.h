@@ -53,6 +53,11 @@ struct ForwardBatch {
   std::span<const LoraSegment> settled_prompt_segments;
   // Computes with these projections instead of the base model's; there are no segments then.
   const MergedWeights* merged = nullptr;
+  // Computes LoRA of lora_segments beside the products (LoraBeside), which is faster for a few
+  // adapters; the bits are the same. Ignored where Transformer::CanRunLoraBeside says no.
+  bool lora_beside = false;
+  // On a GPU, in its memory: the number of this Put, from 1. See LoraBeside::step.
+  const uint32_t* step = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets
@@ -105,6 +110,7 @@ class DeviceBatch {
   int64_t used_ = 0;    // bytes of the arrays laid out so far
   int64_t filled_ = 0;  // the last byte of them that holds something
   std::vector<LoraSegment> segments_;
+  uint32_t num_puts_ = 0;
 };
 
 }  // namespace graft

@@ -60,6 +60,12 @@ class TestSession {
     }
   }
 
+  // From here on all rows count as drawn, whose LoRA may go beside the products.
+  void TreatRowsAsDrawn(bool lora_beside) {
+    are_drawn_ = true;
+    lora_beside_ = lora_beside;
+  }
+
   // One step over the chunks; the logits of each of their rows, in order.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
                                        ForwardTimes* times = nullptr,
@@ -91,19 +97,23 @@ class TestSession {
         segments.push_back({row_begin[row_begin.size() - 2], row_begin.back(), chunk.adapter_slot});
       }
     }
-    const float* logits = transformer_.Forward({.tokens = tokens,
-                                                .positions = positions,
-                                                .row_page = row_page,
-                                                .row_slot = row_slot,
-                                                .row_begin = row_begin,
-                                                .page_begin = page_begin,
-                                                .pages = pages,
-                                                .kv_tokens = kv_tokens,
-                                                .lora_prompt_segments = segments,
-                                                .lora = lora,
-                                                .merged = merged,
-                                                .logits_rows = rows},
-                                               stream_, times);
+    const std::vector<LoraSegment> none;
+    const float* logits =
+        transformer_.Forward({.tokens = tokens,
+                              .positions = positions,
+                              .row_page = row_page,
+                              .row_slot = row_slot,
+                              .row_begin = row_begin,
+                              .page_begin = page_begin,
+                              .pages = pages,
+                              .kv_tokens = kv_tokens,
+                              .lora_segments = are_drawn_ ? segments : none,
+                              .lora_prompt_segments = are_drawn_ ? none : segments,
+                              .lora = lora,
+                              .merged = merged,
+                              .lora_beside = lora_beside_,
+                              .logits_rows = rows},
+                             stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;
     std::vector<std::vector<float>> result(rows.size(), std::vector<float>(vocab));
     for (std::vector<float>& row : result) {
@@ -128,6 +138,8 @@ class TestSession {
   Transformer transformer_;
   std::map<int32_t, Sequence> sequences_;
   std::vector<int32_t> free_pages_;
+  bool are_drawn_ = false;
+  bool lora_beside_ = false;
 };
 
 inline double LogProb(const std::vector<float>& logits, int32_t token) {

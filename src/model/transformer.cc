@@ -106,6 +106,14 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
                        int64_t{sizeof(float)},
                    stream.device);
   padded_loras_ = Buffer(PaddedLoraBytes(config, weights.dtype, limits), stream.device);
+  if (CanRunLoraBeside(1)) {
+    const int64_t columns = std::max<int64_t>(
+        {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
+    lora_delta_ = matrix(std::min<int64_t>(rows, kLoraBesideRowsMax), columns, DType::kF32);
+    lora_words_ = Buffer(
+        int64_t{config.num_layers} * kLoraModules * kLoraBesideWords * int64_t{sizeof(uint32_t)},
+        stream.device);
+  }
   attention_scratch_ =
       Buffer(AttentionScratchBytes(pool.layout(), config.num_heads, MaxSequences(limits),
                                    limits.context_tokens_max, stream.device),
@@ -120,10 +128,15 @@ int64_t Transformer::scratch_bytes() const {
   int64_t total = batch_.bytes() + logits_rows_.bytes();
   for (const Buffer* buffer :
        {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_, &lora_h_, &padded_loras_,
-        &logits_hidden_, &logits_normed_, &logits_}) {
+        &lora_delta_, &lora_words_, &logits_hidden_, &logits_normed_, &logits_}) {
     total += buffer->bytes();
   }
   return total;
+}
+
+bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
+  return limits_.lora_rank_max > 0 && limits_.padded_rank_max == 0 &&
+         GemmRunsLoraBeside(weights_.dtype, num_rows, hidden_.device());
 }
 
 void Transformer::CheckBatch(const ForwardBatch& batch) const {
@@ -313,12 +326,15 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     LoraShrink(prompts, step.stream);
     gemm.lora = &prompts;
   }
+  const bool beside = batch.lora_beside && drawn.num_segments > 0;
+  if (beside) gemm.lora_after = &drawn;
   // What LoRA's launches need to look up rows and ask for the first bytes while the product runs:
   // 32 distinct adapters take 7.63 ms a step instead of 7.77, one takes 7.20 instead of 7.28.
   constexpr int32_t kSparedSharedBytes = 40 << 10;
   if (drawn.num_segments > 0) gemm.spared_shared_bytes = kSparedSharedBytes;
   const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
-  const bool has_lora_left = has_prompts_left || drawn.num_segments > 0 || step.assisted;
+  const bool has_drawn_left = drawn.num_segments > 0 && !beside;
+  const bool has_lora_left = has_prompts_left || has_drawn_left || step.assisted;
   if (!has_lora_left) gemm.activated = projection.activated;
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
@@ -328,7 +344,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
     if (has_prompts_left) RunLora(prompts, step);
-    if (drawn.num_segments > 0) RunLora(drawn, step);
+    if (has_drawn_left) RunLora(drawn, step);
     if (step.assisted) batch.assist->Finish(lora, step.stream);
   }
   if (projection.activated == nullptr) return;
@@ -348,6 +364,15 @@ void Transformer::RunLora(const LoraArgs& args, const Step& step) {
       step.stream);
 }
 
+LoraBeside Transformer::MakeLoraBeside(const Projection& projection, int32_t layer,
+                                       const Step& step) {
+  if (!step.batch.lora_beside || !CanRunLoraBeside(step.num_rows())) return {};
+  const int64_t product = int64_t{layer} * kLoraModules + static_cast<int64_t>(projection.first);
+  return {.delta = lora_delta_.as<float>(),
+          .words = lora_words_.as<uint32_t>() + product * kLoraBesideWords,
+          .step = step.batch.step};
+}
+
 LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
   const ForwardBatch& batch = step.batch;
   if (batch.lora.matrices == nullptr) return {};
@@ -364,7 +389,8 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
                 .num_rows = static_cast<int32_t>(step.num_rows()),
                 .y = projection.y,
                 .y_stride = projection.weight.n(),
-                .x_is_fp32 = activation_dtype_ == DType::kF32};
+                .x_is_fp32 = activation_dtype_ == DType::kF32,
+                .beside = MakeLoraBeside(projection, layer, step)};
   int64_t column = 0;
   for (size_t slice = 0; slice < projection.slice_n.size(); ++slice) {
     args.slice_begin[slice] = column;

@@ -65,6 +65,9 @@ class Transformer {
   // those that the last call returned.
   const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
+  // Whether steps of so many rows, all drawn, may ask for ForwardBatch::lora_beside.
+  bool CanRunLoraBeside(int64_t num_rows) const;
+
   const ModelConfig& config() const { return config_; }
   const TransformerLimits& limits() const { return limits_; }
   int64_t scratch_bytes() const;
@@ -87,6 +90,7 @@ class Transformer {
   struct Projection;
   void Project(const Projection& projection, int32_t layer, const Step& step);
   void RunLora(const LoraArgs& args, const Step& step);
+  LoraBeside MakeLoraBeside(const Projection& projection, int32_t layer, const Step& step);
   // Without segments.
   LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);
 
@@ -112,6 +116,8 @@ class Transformer {
   Buffer activated_;     // [step_tokens_max, intermediate]
   Buffer lora_h_;        // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
   Buffer padded_loras_;  // LoraPaddedArgs::scratch
+  Buffer lora_delta_;    // LoraBeside::delta, of the widest projection
+  Buffer lora_words_;    // LoraBeside::words, [num_layers * kLoraModules] of them
   Buffer attention_scratch_;
   Buffer logits_hidden_;  // fp32 [logits_rows_max, hidden]
   Buffer logits_normed_;  // [logits_rows_max, hidden]

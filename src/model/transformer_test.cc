@@ -192,6 +192,23 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
   }
 }
 
+// As it does in every step, so that the steps before leave their traces.
+TEST_P(TransformerTest, LoraBesideTheProductsHasTheVeryBits) {
+  TestSession after(config_, weights_, device_.stream());
+  TestSession beside(config_, weights_, device_.stream());
+  after.TreatRowsAsDrawn(false);
+  beside.TreatRowsAsDrawn(true);
+  for (uint64_t step = 0; step < 20; ++step) {
+    std::vector<Chunk> chunks;
+    for (int32_t i = 0; i < 6; ++i) {
+      const int64_t num_tokens = 1 + static_cast<int64_t>(step * 7 + i * 5) % (i == 3 ? 11 : 3);
+      chunks.push_back({i, RandomTokens(num_tokens, 40 * step + i, 101), i / 2 - 1});
+    }
+    ASSERT_EQ(beside.Step(chunks, adapters_.table()), after.Step(chunks, adapters_.table()))
+        << "step " << step;
+  }
+}
+
 TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
   const std::vector<int32_t> tokens = RandomTokens(30, 7, config_.vocab_size);
   const Logits base = Alone(tokens, 30, -1);

@@ -152,7 +152,7 @@ void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>&
   if (all_tiles) {
     for (const GemmTile& tile : HopperGemmTiles()) report(tile);
   } else {
-    report(ChooseHopperGemmTile(m, shape.n, shape.k, false, stream.device));
+    report(ChooseHopperGemmTile(m, shape.n, shape.k, {}, stream.device));
   }
 }
 
@@ -313,7 +313,7 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
                 TileText(tile).c_str());
   };
   const Shape& shape = kShapes[kGateUp];
-  report(ChooseHopperGemmTile(m, shape.n, shape.k, true, stream.device));
+  report(ChooseHopperGemmTile(m, shape.n, shape.k, {.activates = true}, stream.device));
   if (!all_tiles) return;
   for (const GemmTile& tile : HopperGemmTiles()) {
     if (tile.activates()) report(tile);

@@ -201,6 +201,12 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
           stream);
 }
 
+bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
+  if (device.is_cpu() || dtype == DType::kF32 || m > kLoraBesideRowsMax) return false;
+  if constexpr (kHasCuda) return GemmCudaRunsLoraBeside(device);
+  return false;
+}
+
 void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.weight != nullptr && args.weight->state() != nullptr) << "the weight is not packed";
   CHECK_GE(args.m, 0);
@@ -209,9 +215,11 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   CHECK(args.x != nullptr && args.y != nullptr);
   CHECK(args.m == 1 || args.x_stride >= state.k) << args.x_stride << " < " << state.k;
   CHECK(args.m == 1 || args.y_stride >= state.n) << args.y_stride << " < " << state.n;
-  CHECK(args.lora == nullptr || (args.lora->num_rows == args.m && args.lora->y == args.y &&
-                                 args.lora->y_stride == args.y_stride))
-      << "LoRA of another y";
+  for (const LoraArgs* lora : {args.lora, args.lora_after}) {
+    CHECK(lora == nullptr ||
+          (lora->num_rows == args.m && lora->y == args.y && lora->y_stride == args.y_stride))
+        << "LoRA of another y";
+  }
   CheckActivated(args, state.n);
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
@@ -239,6 +247,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     GemmCpu(slice, stream);
   }
   if (args.lora != nullptr) LoraExpand(*args.lora, stream);
+  if (args.lora_after != nullptr) Lora(*args.lora_after, stream);
   if (args.activated != nullptr) ActivateGemm(args, state.dtype, state.n, stream);
 }
 

@@ -66,6 +66,9 @@ struct GemmArgs {
   // Adds LoraExpand(*lora) too: of these rows and this y, after LoraShrink(*lora). Where weight and
   // adapters are bf16 Hopper does so in the same kernel: y's sums begin with LoRA's terms.
   const LoraArgs* lora = nullptr;
+  // Adds Lora(*lora_after) too, after all of the above: of these rows, this x and this y. Where
+  // lora_after->beside has what it takes Hopper computes it while the product runs.
+  const LoraArgs* lora_after = nullptr;
   // [m, n / 2] of x's type, or null: SiluMul of y, its left half the gate's and its right half
   // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper does not touch it
   // where everything else happens in the GEMM's kernel too.
@@ -76,5 +79,9 @@ struct GemmArgs {
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);
+
+// Whether Gemm computes lora_after beside the product, for weights and adapters of this type and m
+// rows, given what it takes.
+bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device);
 
 }  // namespace graft

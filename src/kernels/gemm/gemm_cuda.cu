@@ -70,7 +70,33 @@ bool IsHopper(const Device& device) {
   return major == 9;
 }
 
+// Whether the slices are y: what none of them covers would get whatever the scratch holds.
+bool CoversY(const LoraArgs& lora, int64_t n) {
+  int64_t column = 0;
+  for (int32_t s = 0; s < lora.num_slices; ++s) {
+    if (lora.slice_begin[s] != column) return false;
+    column += lora.slice_n[s];
+  }
+  return column == n;
+}
+
+bool RunsLoraBeside(const GemmCudaArgs& args, const Device& device) {
+  const LoraArgs* lora = args.gemm.lora_after;
+  return lora != nullptr && lora->num_segments > 0 && lora->beside.delta != nullptr &&
+         args.gemm.lora == nullptr && lora->dtype == args.dtype &&
+         lora->num_segments <= kLoraBesideRowsMax && CoversY(*lora, args.n) &&
+         GemmRunsLoraBeside(args.dtype, args.gemm.m, device);
+}
+
 }  // namespace
+
+bool GemmCudaRunsLoraBeside(const Device& device) {
+  // Of a part of a card LoRA would get too much.
+  constexpr int kProcessorsMin = 112;
+  int num_processors = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&num_processors, cudaDevAttrMultiProcessorCount, device.index));
+  return IsHopper(device) && num_processors >= kProcessorsMin;
+}
 
 void GemmFma(const GemmCudaArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.n, kTile)),
@@ -84,17 +110,21 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   GemmCudaArgs product = args;
   const bool adds_lora = gemm.lora == nullptr || (on_hopper && HopperGemmTakesLora(args));
   if (!adds_lora) product.gemm.lora = nullptr;
-  if (!on_hopper || !adds_lora) product.gemm.activated = nullptr;
+  const bool lora_beside = RunsLoraBeside(args, stream.device);
+  const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
+  if (lora_after) product.gemm.lora_after = nullptr;
+  if (!on_hopper || !adds_lora || lora_after) product.gemm.activated = nullptr;
   if (on_hopper) {
-    const bool activates = product.gemm.activated != nullptr;
-    GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, activates, stream.device),
-               stream);
+    const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,
+                              .lora_beside = lora_beside};
+    GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);
   } else if (args.dtype == DType::kF32) {
     GemmFma(product, stream);
   } else {
     GemmMma(product, stream);
   }
   if (!adds_lora) LoraExpand(*gemm.lora, stream);
+  if (lora_after) Lora(*gemm.lora_after, stream);
   if (gemm.activated != product.gemm.activated) ActivateGemm(gemm, args.dtype, args.n, stream);
 }
 

@@ -28,6 +28,7 @@ struct GemmCudaArgs {
 constexpr int64_t GemmCudaStride(int64_t k) { return (k + 7) / 8 * 8; }
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
+bool GemmCudaRunsLoraBeside(const Device& device);
 
 // args.activated of args.y's n columns, by the op SiluMul.
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream);
@@ -55,8 +56,14 @@ std::vector<GemmTile> HopperGemmTiles();
 inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
   return args.dtype == DType::kBF16 && args.gemm.lora->dtype == DType::kBF16;
 }
-GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, bool activates,
+// What of a GemmArgs the choice of a tile depends on.
+struct GemmTileNeeds {
+  bool activates = false;
+  bool lora_beside = false;  // lora_after is given and computed beside the product
+};
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNeeds& needs,
                               const Device& device);
+// Launches LoRA beside it, too, where gemm.lora_after is given.
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max = std::numeric_limits<int>::max());
 

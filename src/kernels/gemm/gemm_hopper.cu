@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "kernels/common/cuda_vector.cuh"
+#include "kernels/lora/lora_beside.h"
 
 namespace graft {
 namespace {
@@ -17,6 +19,15 @@ constexpr int kThinSharedBytes = 150 << 10;
 // What LoRA's ring may borrow of W's where a block has one tile. All of a batch's adapters at once
 // would be fastest alone, but W's copies should be under way too.
 constexpr int kLoraBorrowedBytes = 64 << 10;
+
+// With LoRA beside it: multiprocessors that are LoRA's at least. So many bring tiles of 120 rows of
+// W for 12288 and of 224 for 22016, which stream as fast as those for the whole card.
+constexpr int kLoraProcessorsMin = 28;
+// Then, the shared memory left to the small kernels that follow, so that they come early.
+constexpr int kSparedBesideLora = 8 << 10;
+// Then, what a block has on its way from memory, and what memory gives the whole card in a cycle.
+constexpr int kBytesOnWay = 64 << 10;
+constexpr int64_t kCardBytesPerCycle = 2400;
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
@@ -58,7 +69,7 @@ CUtensorMap MakeMap(const void* data, DType dtype, int num_dimensions, const Map
       &map,
       dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
       static_cast<cuuint32_t>(num_dimensions), const_cast<void*>(data), sizes, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
   return map;
@@ -170,6 +181,17 @@ SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one
   return plan;
 }
 
+// What LoRA beside the product, by so many of the card's blocks, asks of it.
+template <typename Shape>
+void SetDelta(const LoraArgs& lora, int64_t num_blocks, HopperGemmArgs& out) {
+  CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora);
+  constexpr int kStageBytes = Shape::kBoxes * Shape::kWBoxBytes;
+  out.delta = {.values = lora.beside.delta, .x_ready = lora.beside.words, .step = lora.beside.step};
+  out.pace = {
+      .stages = std::clamp(static_cast<int>(CeilDiv(kBytesOnWay, kStageBytes)), 2, out.num_stages),
+      .stage_cycles = static_cast<int>(kStageBytes * num_blocks / kCardBytesPerCycle)};
+}
+
 template <typename Shape>
 void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const DeviceLimits limits = LimitsOf(stream.device);
@@ -196,10 +218,14 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.x_box_bytes = box_rows * 128;
   const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
                         CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
-  const int64_t clusters = std::min<int64_t>(items, limits.num_processors / Shape::kBlocks);
+  const int num_processors =
+      limits.num_processors - (gemm.lora_after != nullptr ? kLoraProcessorsMin : 0);
+  const int64_t clusters = std::min<int64_t>(items, num_processors / Shape::kBlocks);
+  const int spared_bytes =
+      gemm.lora_after != nullptr ? kSparedBesideLora : gemm.spared_shared_bytes;
   const SharedPlan plan =
       PlanShared<Shape>(out, gemm.lora, !Shape::kCopyX && items == clusters,
-                        std::min(limits.shared_bytes - gemm.spared_shared_bytes, shared_bytes_max));
+                        std::min(limits.shared_bytes - spared_bytes, shared_bytes_max));
   out.num_stages = plan.num_stages;
   if constexpr (Shape::kLora) {
     out.num_free_stages = plan.num_free_stages;
@@ -213,6 +239,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     out.activation = {.out = gemm.activated,
                       .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
   }
+  if (gemm.lora_after != nullptr) SetDelta<Shape>(*gemm.lora_after, clusters, out);
   // A stage is given back when the next one's products run.
   CHECK_GE(out.num_stages, 2);
   out.reads_once = out.num_row_tiles == 1;
@@ -227,6 +254,10 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
                      .stride = stride,
                      .box_rows = box_rows,
                      .box_parts = 1});
+  }
+  if (gemm.lora_after != nullptr) {
+    lora::LaunchBeside(*gemm.lora_after, limits.num_processors - static_cast<int>(clusters),
+                       stream);
   }
   LaunchKernel(HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
                dim3(Shape::kThreads), static_cast<size_t>(plan.bytes), CudaStreamOf(stream), out,
@@ -256,13 +287,17 @@ constexpr Variant kVariants[] = {
     MakeVariant<1, 16, 2, 1>(),
     MakeVariant<1, 32, 2, 1>(),
     MakeVariant<1, 32, 4, 1>(),
+    MakeVariant<1, 40, 2, 1>(),
+    MakeVariant<1, 40, 4, 1>(),
     MakeVariant<1, 48, 2, 1>(),
     MakeVariant<1, 64, 2, 1>(),
     MakeVariant<1, 80, 2, 1>(),
     MakeVariant<1, 96, 2, 1>(),
+    MakeVariant<1, 120, 1, 1>(),
     MakeVariant<1, 128, 1, 1>(),
     MakeVariant<1, 176, 1, 1>(),
     MakeVariant<1, 208, 1, 1>(),
+    MakeVariant<1, 224, 1, 1>(),
     MakeVariant<1, 248, 1, 1>(),
     MakeVariant<1, 64, 2, 2>(),
     MakeVariant<1, 128, 1, 2>(),
@@ -281,6 +316,13 @@ constexpr Variant kVariants[] = {
 // More rows of x in stages of four boxes leave room for too few stages.
 constexpr int64_t kTallStageRowsMax = 32;
 
+// Tiles that the busiest block computes, one after the other.
+int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int num_processors) {
+  const int64_t items =
+      CeilDiv(CeilDiv(m, tile.groups * 64), tile.blocks) * CeilDiv(n, tile.columns);
+  return CeilDiv(items, num_processors / tile.blocks);
+}
+
 // Clock cycles, roughly: per step of 64 columns the slowest of matrix units, the way from the
 // second-level cache and this tile's share of the way from memory; then writing y. Constants
 // fitted to an H200; only the order of the results matters.
@@ -290,8 +332,7 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int 
   constexpr double kStageCycles = 40.0;
   constexpr double kStoreCyclesPerColumn = 9.8;
   const int64_t row_tiles = CeilDiv(m, tile.groups * 64);
-  const int64_t items = CeilDiv(row_tiles, tile.blocks) * CeilDiv(n, tile.columns);
-  const auto rounds = static_cast<double>(CeilDiv(items, num_processors / tile.blocks));
+  const auto rounds = static_cast<double>(RoundsOf(tile, m, n, num_processors));
   const auto rows = static_cast<double>(std::min<int64_t>(tile.groups * 64, CeilDiv(m, 8) * 8));
   const double columns = tile.columns;
   const double multiply = 2.0 * tile.groups * columns;
@@ -310,19 +351,26 @@ std::vector<GemmTile> HopperGemmTiles() {
   return tiles;
 }
 
-GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, bool activates,
+GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNeeds& needs,
                               const Device& device) {
-  const int num_processors = LimitsOf(device).num_processors;
+  const int num_processors =
+      LimitsOf(device).num_processors - (needs.lora_beside ? kLoraProcessorsMin : 0);
+  // Beside LoRA as few rounds as can be: a step's x comes through the cache once a round, and that
+  // way is LoRA's too. 12288 rows of W took 34 us in three rounds of 40, 27 in one of 120.
+  const auto cost_of = [&](const GemmTile& tile) {
+    const int64_t rounds = needs.lora_beside ? RoundsOf(tile, m, n, num_processors) : 0;
+    return std::pair(rounds, PredictCycles(tile, m, n, k, num_processors));
+  };
   GemmTile best = {};
-  double best_cycles = std::numeric_limits<double>::infinity();
+  auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
   for (const Variant& variant : kVariants) {
     if (variant.tile.boxes > 2 && m > kTallStageRowsMax) continue;
-    if (activates && !variant.tile.activates()) continue;
-    const double cycles = PredictCycles(variant.tile, m, n, k, num_processors);
-    if (cycles < best_cycles) {
-      best_cycles = cycles;
-      best = variant.tile;
-    }
+    if (needs.activates && !variant.tile.activates()) continue;
+    if (needs.lora_beside && (variant.tile.groups > 1 || variant.tile.blocks > 1)) continue;
+    const auto cost = cost_of(variant.tile);
+    if (cost >= best_cost) continue;
+    best_cost = cost;
+    best = variant.tile;
   }
   return best;
 }

@@ -25,7 +25,7 @@ inline constexpr int kGroupThreads = 128;
 inline constexpr int kGemmStagesMax = 30;
 // Shared memory before the ring: the barriers, both of x and W and of LoRA.
 inline constexpr int kGemmBarrierBytes = 1024;
-static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes <= kGemmBarrierBytes);
+static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes + 8 <= kGemmBarrierBytes);
 
 // Tiles of x rows visited before the next rows of W: what the second-level cache holds of x.
 inline constexpr int kGemmRowTilesPerVisit = 16;
@@ -48,6 +48,8 @@ struct HopperGemmArgs {
   bool quads;                 // y may be written sixteen bytes at a time
   bool reads_once;            // no tile of W is read twice
   GemmActivation activation;  // instead of y
+  GemmDelta delta;            // added last
+  GemmPace pace;              // with a delta
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
@@ -122,6 +124,7 @@ struct HopperGemmRing {
     }
   }
 
+  __device__ uint32_t XReady() const { return full + kGemmBarrierBytes - 8; }
   __device__ uint32_t Full(int stage) const { return full + stage * 8; }
   __device__ uint32_t Empty(int stage) const { return empty + stage * 8; }
   __device__ uint32_t X(const HopperGemmArgs& args, int stage, int box) const {
@@ -239,6 +242,7 @@ struct HopperGemmProducer {
     const uint32_t bytes = Shape::kBoxes * (Shape::kWBoxBytes + args.x_box_bytes);
     PrefetchMap(x_map);
     PrefetchMap(w_map);
+    if (args.delta.values != nullptr) return RunPaced(bytes);
     HopperGemmWalk<Shape> walk(args);
     HopperGemmWalk<Shape> x_walk = walk;
     for (; CanStart(walk); walk.Next(args)) {
@@ -257,6 +261,40 @@ struct HopperGemmProducer {
       LoadW(walk);
       LoadX(walk);
     }
+  }
+
+  // The same beside LoRA, with no more of W on its way than keeps memory busy: whatever else is
+  // read queues behind it, and LoRA's chain of dependent reads would last longer than the product.
+  // Before x is there no stage is full, and time says what must have come.
+  __device__ void RunPaced(uint32_t bytes) const {
+    HopperGemmWalk<Shape> walk(args);
+    HopperGemmWalk<Shape> x_walk = walk;
+    HopperGemmWalk<Shape> landed = walk;
+    int on_way = 0;  // stages from landed to walk
+    const uint32_t step = *args.delta.step;
+    const int64_t begin = clock64();
+    do {
+      for (; CanStart(walk) && MayStart(on_way, begin); walk.Next(args), ++on_way) {
+        BarrierExpect(ring.Full(walk.stage), bytes);
+        LoadW(walk);
+      }
+    } while (!args.delta.XIsReady(step));
+    TellXIsReady(ring.XReady());
+    for (int i = 0; i < on_way; ++i, x_walk.Next(args)) LoadX(x_walk);
+    for (; !walk.Done(); walk.Next(args), ++on_way) {
+      for (; on_way >= args.pace.stages; --on_way, landed.Next(args)) {
+        BarrierWait(ring.Full(landed.stage), landed.lap & 1);
+      }
+      if (walk.lap > 0) BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
+      BarrierExpect(ring.Full(walk.stage), bytes);
+      LoadW(walk);
+      LoadX(walk);
+    }
+  }
+
+  __device__ bool MayStart(int on_way, int64_t begin) const {
+    const int64_t late = on_way + 1 - args.pace.stages;
+    return late <= 0 || clock64() - begin >= late * args.pace.stage_cycles;
   }
 
   // The stage is nobody's yet.
@@ -278,8 +316,14 @@ struct HopperGemmProducer {
 
   // A warp, where the copy engine cannot read x: odd strides and addresses.
   __device__ void RunCopyingX() const {
-    WaitForPrevious();
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0 && args.delta.values != nullptr) {
+      const uint32_t step = *args.delta.step;
+      while (!args.delta.XIsReady(step)) {
+      }
+      TellXIsReady(ring.XReady());
+    }
+    WaitForX(args.delta, ring.XReady());
     HopperGemmWalk<Shape> walk(args);
     for (; !walk.Done(); walk.Next(args)) {
       if (walk.lap > 0) BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
@@ -340,7 +384,7 @@ struct HopperGemmConsumer {
 
   __device__ void Run() const {
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-    WaitForPrevious();
+    WaitForX(args.delta, ring.XReady());
     std::conditional_t<Shape::kLora, GemmLoraAdder<typename Shape::Lora>, NoLora> lora(args, ring);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       float sum[kSums];
@@ -378,6 +422,8 @@ struct HopperGemmConsumer {
     const bool exists = walk.column_tile < args.num_column_tiles && row < args.m;
     if constexpr (Shape::kGroups == 1) {
       WgmmaKeep(sum);
+      // Until the delta is there, all of it.
+      if (args.delta.values != nullptr) WaitForPrevious();
       // After its last tile the whole ring is the block's; before, this stage alone.
       const bool last = walk.IsLast();
       if (exists) {
@@ -437,6 +483,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
   if (static_cast<int>(threadIdx.x) < args.num_stages) {
     BarrierInit(ring.Full(threadIdx.x), 1);
     BarrierInit(ring.Empty(threadIdx.x), Shape::kGroups * 4 * Shape::kBlocks);
+    if (threadIdx.x == 0) BarrierInit(ring.XReady(), 1);
     BarrierInitDone();
   }
   if constexpr (Shape::kLora) ring.lora.Init();

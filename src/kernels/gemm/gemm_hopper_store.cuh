@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/common/cuda_tma.cuh"
+#include "kernels/gemm/gemm_hopper_delta.cuh"
 #include "kernels/gemm/gemm_hopper_silu.cuh"
 
 namespace graft {
@@ -50,7 +51,9 @@ __device__ __forceinline__ void StoreElement(const Args& args, int row, int colu
   if (row >= args.m || column >= args.n) return;
   float* y = args.y + row * args.y_stride + column;
   if (args.bias != nullptr) value += args.bias[column];
-  *y = args.accumulate ? value + *y : value;
+  if (args.accumulate) value += *y;
+  if (args.delta.values != nullptr) value += args.delta.values[row * args.y_stride + column];
+  *y = value;
 }
 
 // Of SwiGLU's result, eight elements, or those of them that exist.
@@ -208,6 +211,16 @@ class GemmTileStore {
         LoadOld(first + row, first + rows, old);
       }
       float4 value[kBatch];
+      float4 delta[kBatch];
+      if (args_.delta.values != nullptr) {
+#pragma unroll
+        for (int j = 0; j < kBatch; ++j) {
+          const int at = row + BatchRow(j);
+          if (at < rows && HasColumn(BatchColumn(j))) {
+            delta[j] = DeltaAt(row_ + first + at, Column() + BatchColumn(j));
+          }
+        }
+      }
 #pragma unroll
       for (int j = 0; j < kBatch; ++j) {
         const int at = min(row + BatchRow(j), rows - 1);
@@ -216,6 +229,7 @@ class GemmTileStore {
                                (column / 8 ^ Layout::Key(first_row)) * 32 + column % 8 * 4);
         if (args_.bias != nullptr) value[j] = Sum(value[j], bias[j % Lanes::kUnitsPerLane]);
         if (args_.accumulate) value[j] = Sum(value[j], old.quads[j]);
+        if (args_.delta.values != nullptr) value[j] = Sum(value[j], delta[j]);
       }
 #pragma unroll
       for (int j = 0; j < kBatch; ++j) {
@@ -259,6 +273,10 @@ class GemmTileStore {
           gate = Sum(gate, HalfBias(0, column + half * 4));
           up = Sum(up, HalfBias(args_.n / 2, column + half * 4));
         }
+        if (args_.delta.values != nullptr) {
+          gate = Sum(gate, HalfDelta(row_ + first + row, 0, column + half * 4));
+          up = Sum(up, HalfDelta(row_ + first + row, args_.n / 2, column + half * 4));
+        }
         halves[j] = {NarrowPair<Shape::kType>(SiluTimes(gate.x, up.x), SiluTimes(gate.y, up.y)),
                      NarrowPair<Shape::kType>(SiluTimes(gate.z, up.z), SiluTimes(gate.w, up.w))};
       }
@@ -266,6 +284,18 @@ class GemmTileStore {
       const uint2 right = turn == 0 ? halves[1] : halves[0];
       StoreActivated(args_, row_ + first + row, column, {left.x, left.y, right.x, right.y});
     }
+  }
+
+  // Four columns, all of which exist.
+  __device__ __forceinline__ float4 DeltaAt(int row, int column) const {
+    return *reinterpret_cast<const float4*>(args_.delta.values + row * args_.y_stride + column);
+  }
+  __device__ float4 HalfDelta(int row, int begin, int column) const {
+    if (args_.activation.vectors) return DeltaAt(row, begin + column);
+    const float* delta = args_.delta.values + row * args_.y_stride + begin;
+    const int last = args_.n / 2 - 1;  // what comes after is nobody's
+    return {delta[min(column, last)], delta[min(column + 1, last)], delta[min(column + 2, last)],
+            delta[min(column + 3, last)]};
   }
 
   // Of the gate or, from n / 2 on, of up.

@@ -34,6 +34,19 @@ struct LoraSegment {
   int32_t adapter_slot = 0;
 };
 
+// Rows of one adapter, one after the other, that a GPU's kernels take together.
+inline constexpr int32_t kLoraTileRows = 8;
+
+// What it takes to compute LoRA of up to kLoraBesideRowsMax rows beside the product that it is
+// added to, see GemmArgs::lora_after and GemmRunsLoraBeside.
+inline constexpr int32_t kLoraBesideRowsMax = 64;
+inline constexpr int32_t kLoraBesideWords = 256;
+struct LoraBeside {
+  float* delta = nullptr;          // scratch, [num_rows, y_stride]; null: not beside
+  uint32_t* words = nullptr;       // [kLoraBesideWords], this product's alone, 0 at first
+  const uint32_t* step = nullptr;  // another number than 0 at each launch; constant during one
+};
+
 // On a GPU, `segments`, `matrices` and the tables of rows are device memory too, num_segments and
 // h_stride are upper bounds (pad with empty segments), and segments of up to 64 rows go fastest.
 // They and A and B may be read while earlier kernels of the stream still run: write them with
@@ -60,6 +73,7 @@ struct LoraArgs {
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
   // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
+  LoraBeside beside;
 };
 
 // Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride.

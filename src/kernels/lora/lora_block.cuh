@@ -24,8 +24,8 @@ inline constexpr int kWarps = 4;  // that multiply
 inline constexpr int kFeeders = 2;
 inline constexpr int kMultiplyThreads = kWarps * 32;
 inline constexpr int kThreads = (kWarps + kFeeders) * 32;
-inline constexpr int kTileRanks = 16;  // of one tensor core operation
-inline constexpr int kTileRows = 8;    // of x and y, likewise
+inline constexpr int kTileRanks = 16;            // of one tensor core operation
+inline constexpr int kTileRows = kLoraTileRows;  // of x and y, likewise
 inline constexpr int kChunk = 512;
 inline constexpr int kGroup = 64;  // elements of a chunk that a warp takes at a time
 inline constexpr int kChunkGroups = kChunk / kGroup;
@@ -102,10 +102,17 @@ class Ring {
   static constexpr int kBarrierBytes = 2 * kDepthMax * 8;
 
   __device__ __forceinline__ Ring(char* stages, char* barriers, int depth, int row_bytes)
+      : Ring(stages, barriers, depth, row_bytes, kTileRanks * row_bytes) {}
+  __device__ __forceinline__ Ring(char* stages, char* barriers, int depth, int row_bytes,
+                                  int stage_bytes)
       : stages_(AddressInShared(stages)),
         barriers_(AddressInShared(barriers)),
         depth_(depth),
+        stage_bytes_(stage_bytes),
         row_bytes_(row_bytes) {}
+
+  // Of the stages from here on.
+  __device__ __forceinline__ void SetRowBytes(int row_bytes) { row_bytes_ = row_bytes; }
 
   // By one thread; the block synchronises after it.
   __device__ __forceinline__ void Init() const {
@@ -123,7 +130,7 @@ class Ring {
     if (round_ > 0) WaitAtBarrier(Free(slot_), (round_ - 1) & 1);
     const int feeder = static_cast<int>(threadIdx.x) / 32 - kWarps;
     const int rows = min(kRanks, max(0, ranks - feeder * kRanks));
-    FetchRows(stages_ + (slot_ * kTileRanks + feeder * kRanks) * row_bytes_, row_bytes_, from, rows,
+    FetchRows(stages_ + slot_ * stage_bytes_ + feeder * kRanks * row_bytes_, row_bytes_, from, rows,
               elements, vectors, Full(slot_));
     Next();
   }
@@ -131,7 +138,7 @@ class Ring {
   // By the warps that multiply, for each stage in turn. The address of the stage, once it is full.
   __device__ __forceinline__ uint32_t Wait() const {
     WaitAtBarrier(Full(slot_), round_ & 1);
-    return stages_ + slot_ * kTileRanks * row_bytes_;
+    return stages_ + slot_ * stage_bytes_;
   }
   __device__ __forceinline__ void Release() {
     __syncwarp();
@@ -152,7 +159,8 @@ class Ring {
   }
 
   const uint32_t stages_, barriers_;
-  const int depth_, row_bytes_;
+  const int depth_, stage_bytes_;
+  int row_bytes_;
   int slot_ = 0;
   int round_ = 0;
 };
@@ -264,7 +272,7 @@ void LaunchOf(const KernelArgs& args, const Launch& launch) {
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = launch.grid;
-  config.blockDim = dim3(kThreads);
+  config.blockDim = dim3(kThreads, launch.teams);
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = launch.stream;
   config.attrs = &overlap;

@@ -23,17 +23,6 @@ constexpr int32_t kRowsOfWideShrink = 64;
 // So many elements of y cost the L2 cache a microsecond or two to add.
 constexpr int64_t kAddInL2Max = 1 << 20;
 
-bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
-
-bool AllowsVectors(const LoraArgs& args) {
-  bool allows = IsOnBorder(args.x) && args.x_stride % 8 == 0 && args.k % 8 == 0 &&
-                IsOnBorder(args.y) && args.y_stride % 4 == 0;
-  for (int32_t s = 0; s < args.num_slices; ++s) {
-    allows = allows && args.slice_n[s] % 8 == 0 && args.slice_begin[s] % 4 == 0;
-  }
-  return allows;
-}
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Many rows of few adapters: y and x are what moves.
@@ -108,7 +97,18 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   LaunchExpand(args, launch);
 }
 
+bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
 }  // namespace
+
+bool AllowsVectors(const LoraArgs& args) {
+  bool allows = IsOnBorder(args.x) && args.x_stride % 8 == 0 && args.k % 8 == 0 &&
+                IsOnBorder(args.y) && args.y_stride % 4 == 0;
+  for (int32_t s = 0; s < args.num_slices; ++s) {
+    allows = allows && args.slice_n[s] % 8 == 0 && args.slice_begin[s] % 4 == 0;
+  }
+  return allows;
+}
 
 void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, Stream& stream) {
   if (args.num_segments == 0 || args.num_rows == 0) return;

@@ -27,12 +27,14 @@ struct KernelArgs {
   LoraArgs lora;
   int32_t depth = 1;       // stages in flight
   int32_t row_splits = 1;  // blocks that share the rows of a segment
+  int32_t team_bytes = 0;  // of shared memory, where a block has several teams
   bool vectors = false;    // x, y, k and all n allow accesses of 16 bytes
   bool add_in_l2 = false;  // y += there rather than here: nobody waits, but L2 adds slowly
 };
 
 struct Launch {
   dim3 grid;
+  unsigned teams = 1;  // of kThreads each, in a block
   int shared_bytes = 0;
   bool overlap = true;
   cudaStream_t stream = nullptr;
@@ -48,6 +50,9 @@ int WideShrinkSharedBytes(int depth, int64_t rank_max);
 void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
 int ExpandSharedBytes(int depth, int64_t rank_max);
 void LaunchExpand(const KernelArgs& args, const Launch& launch);
+
+// Whether x, y, k and all n allow accesses of 16 bytes.
+bool AllowsVectors(const LoraArgs& args);
 
 // fp32, for checking: right, not fast.
 void LaunchLoraF32(Part part, const LoraArgs& args, Stream& stream);

@@ -102,6 +102,11 @@ template <int kThreads>
 __device__ __forceinline__ void SyncThreads() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
+// Of the first kThreads threads of each team of a block, apart.
+template <int kThreads>
+__device__ __forceinline__ void SyncTeamThreads() {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.y), "n"(kThreads) : "memory");
+}
 
 // ---- Tensor cores ----
 

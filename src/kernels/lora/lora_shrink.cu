@@ -1,178 +1,9 @@
-// h = x A^T in bf16 and fp16. A block multiplies one of kLoraSplits parts of k. Whatever the
-// kernel, an element of h's part is the sum, in order, of its groups of k, each multiplied by one
-// chain of tensor core operations that begins at zero: so the bits of a row do not depend on its
-// batch.
-#include "kernels/lora/lora_block.cuh"
+// h = x A^T in bf16 and fp16. A block multiplies one of kLoraSplits parts of k.
+#include "kernels/lora/lora_shrink.cuh"
 #include "tensor/cuda_check.h"
 
 namespace graft::lora {
 namespace {
-
-constexpr int kGroupsOfWarp = kChunkGroups / kWarps;
-// Floats between two rows of a group's sums: no two lanes in one bank.
-constexpr int kPartialStride = kTileRanks + 4;
-constexpr int kPartialFloats = kChunkGroups * kTileRows * kPartialStride;
-
-// A lane's 16 + 16 bytes of a row of x for one group.
-struct XGroup {
-  uint4 v[2];
-};
-
-__device__ __forceinline__ XGroup LoadX(const KernelArgs& args, int row, int row_end, int k) {
-  XGroup x = {};
-  const LoraArgs& lora = args.lora;
-  const auto* p = static_cast<const uint16_t*>(lora.x) + row * lora.x_stride + k;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int left = static_cast<int>(lora.k) - k - i * 32;
-    if (row >= row_end || left <= 0) continue;
-    x.v[i] =
-        args.vectors ? *reinterpret_cast<const uint4*>(p + i * 32) : LoadElements(p + i * 32, left);
-  }
-  return x;
-}
-
-// A lane's share of a group of A: ranks g and g + 8 of the tile, the k of XGroup; zeros past k.
-struct AGroup {
-  uint4 low[2], high[2];
-};
-
-__device__ __forceinline__ AGroup LoadA(uint32_t stage, int group, int elements) {
-  const int g = static_cast<int>(threadIdx.x) % 32 / 4;
-  const int k = group * kGroup + static_cast<int>(threadIdx.x) % 4 * 8;
-  const uint32_t from = stage + g * kRowBytesOfA + k * 2;
-  AGroup a;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    a.low[i] = LoadStage(from + i * 64, k + i * 32 < elements);
-    a.high[i] = LoadStage(from + 8 * kRowBytesOfA + i * 64, k + i * 32 < elements);
-  }
-  return a;
-}
-
-template <bool kIsBf16>
-__device__ __forceinline__ void MultiplyGroup(float (&sum)[4], const AGroup& a, const XGroup& x) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum[i] = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint4& low = a.low[i];
-    const uint4& high = a.high[i];
-    MultiplyAdd<kIsBf16>(sum, low.x, high.x, low.y, high.y, x.v[i].x, x.v[i].y);
-    MultiplyAdd<kIsBf16>(sum, low.z, high.z, low.w, high.w, x.v[i].z, x.v[i].w);
-  }
-}
-
-// ---- Few rows: the warps divide k. ----
-
-__device__ __forceinline__ void FeedShrink(const KernelArgs& args, const BlockRows& rows, int slice,
-                                           char* table_bytes, Ring& ring) {
-  const LoraMatrix matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
-  const KPart part(args.lora.k, static_cast<int>(blockIdx.x));
-  const int tiles = RankTiles(matrix.rank);
-  const RowTable table(table_bytes, matrix.a_rows, matrix.rank);
-  for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-#pragma unroll 1
-    for (int tile = 0; tile < tiles; ++tile) {
-      const uint16_t* from = table.Row(tile);
-#pragma unroll 1
-      for (int chunk = 0; chunk < part.chunks(); ++chunk) {
-        ring.Feed(from + part.BeginOf(chunk), matrix.rank - tile * kTileRanks,
-                  part.ElementsOf(chunk), args.vectors);
-      }
-    }
-  }
-}
-
-template <bool kIsBf16>
-class Shrinker {
- public:
-  __device__ __forceinline__ Shrinker(const KernelArgs& args, const BlockRows& rows, int slice,
-                                      int rank, const Ring& ring, float* partials)
-      : args_(args),
-        slice_(slice),
-        row_end_(rows.end),
-        part_(args.lora.k, static_cast<int>(blockIdx.x)),
-        ring_(ring),
-        partials_(partials),
-        warp_(static_cast<int>(threadIdx.x) / 32),
-        g_(static_cast<int>(threadIdx.x) % 32 / 4),
-        t_(static_cast<int>(threadIdx.x) % 4) {
-    for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-      Pass(row, rank);
-    }
-  }
-
- private:
-  __device__ __forceinline__ void LoadChunkOfX(int row, int chunk,
-                                               XGroup (&x)[kGroupsOfWarp]) const {
-#pragma unroll
-    for (int i = 0; i < kGroupsOfWarp; ++i) {
-      const int group = warp_ + i * kWarps;
-      const int row_end = group < part_.GroupsOf(chunk) ? row_end_ : row;
-      x[i] = LoadX(args_, row + g_, row_end, part_.BeginOf(chunk) + group * kGroup + t_ * 8);
-    }
-  }
-
-  __device__ __forceinline__ void Pass(int row, int rank) {
-    // Thread i sums rank i % 16 of row i / 16.
-    const int my_row = static_cast<int>(threadIdx.x) / kTileRanks;
-    const int my_rank = static_cast<int>(threadIdx.x) % kTileRanks;
-    const int my_ranks = row + my_row < row_end_ ? rank - my_rank : 0;
-    float* const h = HOf(args_.lora, static_cast<int>(blockIdx.x), slice_, row + my_row) + my_rank;
-    const int chunks = part_.chunks();
-    XGroup x[kGroupsOfWarp];
-    LoadChunkOfX(row, 0, x);
-#pragma unroll 1
-    for (int tile_begin = 0; tile_begin < rank; tile_begin += kTileRanks) {
-      float total = 0.0f;
-#pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (chunks > 1 && (tile_begin > 0 || chunk > 0)) LoadChunkOfX(row, chunk, x);
-        float* const partials = partials_ + (stage_idx_++ & 1) * kPartialFloats;
-        MultiplyStage(part_.ElementsOf(chunk), row, x, partials);
-        SyncThreads<kMultiplyThreads>();
-        const float* from = partials + my_row * kPartialStride + my_rank;
-        const int groups = part_.GroupsOf(chunk);
-        float sums[kChunkGroups];
-#pragma unroll
-        for (int i = 0; i < kChunkGroups; ++i) sums[i] = from[i * kTileRows * kPartialStride];
-#pragma unroll
-        for (int i = 0; i < kChunkGroups; ++i) total = i < groups ? total + sums[i] : total;
-      }
-      if (tile_begin < my_ranks) h[tile_begin] = total;
-    }
-  }
-
-  __device__ __forceinline__ void MultiplyStage(int elements, int row,
-                                                const XGroup (&x)[kGroupsOfWarp], float* partials) {
-    const uint32_t stage = ring_.Wait();
-    float sum[kGroupsOfWarp][4];
-#pragma unroll
-    for (int i = 0; i < kGroupsOfWarp; ++i) {
-      MultiplyGroup<kIsBf16>(sum[i], LoadA(stage, warp_ + i * kWarps, elements), x[i]);
-    }
-    ring_.Release();
-    if (row + 2 * t_ >= row_end_) return;
-    float* to = partials + (warp_ * kTileRows + 2 * t_) * kPartialStride + g_;
-#pragma unroll
-    for (int i = 0; i < kGroupsOfWarp; ++i) {
-      to[0] = sum[i][0];
-      to[kPartialStride] = sum[i][1];
-      to[8] = sum[i][2];
-      to[kPartialStride + 8] = sum[i][3];
-      to += kWarps * kTileRows * kPartialStride;
-    }
-  }
-
-  const KernelArgs& args_;
-  const int slice_, row_end_;
-  const KPart part_;
-  Ring ring_;
-  float* const partials_;
-  const int warp_, g_, t_;  // the lane is 4g + t
-  int stage_idx_ = 0;
-};
 
 template <bool kIsBf16>
 __global__ void __launch_bounds__(kThreads, 6)
@@ -187,17 +18,26 @@ __global__ void __launch_bounds__(kThreads, 6)
   const BlockRows rows(args.lora, static_cast<int>(row_split), kTileRows);
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
+  const auto part = static_cast<int>(blockIdx.x);
   if (threadIdx.x >= kMultiplyThreads) {
-    if (rows.begin < rows.end) FeedShrink(args, rows, slice, barriers + Ring::kBarrierBytes, ring);
+    if (rows.begin >= rows.end) return;
+    const LoraMatrix matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
+    const RowTable table(barriers + Ring::kBarrierBytes, matrix.a_rows, matrix.rank);
+    for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
+      FeedShrink(args, table, matrix.rank, KPart(args.lora.k, part), ring);
+    }
     return;
   }
   const bool has_work = rows.begin < rows.end;
   const int rank = has_work ? MatrixOf(args.lora, rows.adapter_slot, slice).rank : 0;
   WaitForPrevious();  // also without work: who waits for this kernel waits for those before it
   if (rank == 0) return;
-  Shrinker<kIsBf16>(args, rows, slice, rank, ring,
-                    reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
-                                             RowTable::Bytes(args.lora.h_stride)));
+  Shrinker<kIsBf16> shrinker(args, ring,
+                             reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
+                                                      RowTable::Bytes(args.lora.h_stride)));
+  for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
+    shrinker.Pass(row, rows.end, part, slice, rank);
+  }
 }
 
 // ---- Many rows: the warps divide them, each with x of its own, and share A of all slices. ----

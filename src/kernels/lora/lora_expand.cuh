@@ -1,0 +1,220 @@
+// How a block multiplies h with kChunk columns of B^T in bf16 and fp16, for up to kTileRows rows at
+// a time. The bits of a row do not depend on its batch: parts of h are added in order, ranks
+// multiplied tile by tile.
+#pragma once
+
+#include "kernels/lora/lora_block.cuh"
+
+namespace graft::lora {
+
+constexpr int kUnit = 64;  // columns that a warp multiplies at a time
+constexpr int kUnitsOfWarp = kChunk / kUnit / kWarps;
+
+template <bool kIsBf16>
+struct Element;
+
+template <>
+struct Element<true> {
+  // h as so many numbers of falling size: together they are h to the last bit or nearly. Two leave
+  // 4e-6.
+  static constexpr int kParts = 3;
+  static __device__ __forceinline__ uint32_t Pack(float first, float second) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+  // v minus what Pack keeps of it.
+  static __device__ __forceinline__ float Rest(float v) {
+    return v - __bfloat162float(__float2bfloat16_rn(v));
+  }
+};
+
+// fp16 knows 6e-8 to 65504: h is brought there by a power of two for each row.
+template <>
+struct Element<false> {
+  static constexpr int kParts = 2;
+  static __device__ __forceinline__ uint32_t Pack(float first, float second) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+  static __device__ __forceinline__ float Rest(float v) {
+    return v - __half2float(__float2half_rn(v));
+  }
+};
+
+// The exponent e that brings a row of h, whose largest magnitude is `peak`, to [2^13, 2^14) by
+// 2^e; held where 2^e and 2^-e are both normal numbers.
+__device__ __forceinline__ int ExponentFor(float peak) {
+  const int exponent = static_cast<int>(__float_as_uint(peak) >> 23 & 255);
+  return min(126, max(-126, 13 + 127 - exponent));
+}
+__device__ __forceinline__ float PowerOfTwo(int exponent) {
+  return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// Floats between two rows of h in shared memory: no two lanes of LoadH in one bank.
+__host__ __device__ constexpr int HStride(int64_t rank_max) {
+  return RankTiles(rank_max) * kTileRanks + 4;
+}
+
+// What one Pass multiplies.
+__device__ __forceinline__ void FeedExpand(const KernelArgs& args, const RowTable& table, int rank,
+                                           int column, int columns, Ring& ring) {
+#pragma unroll 1
+  for (int tile = 0; tile < RankTiles(rank); ++tile) {
+    ring.Feed(table.Row(tile) + column, rank - tile * kTileRanks, columns, args.vectors);
+  }
+}
+
+// Store: the matrix that takes scale * h B^T, laid out like y, and how.
+template <bool kIsBf16, typename Store>
+class Expander {
+ public:
+  __device__ __forceinline__ Expander(const KernelArgs& args, Ring& ring, float* h)
+      : args_(args),
+        ring_(ring),
+        h_(h),
+        h_stride_(HStride(args.lora.h_stride)),
+        scales_(h + kTileRows * HStride(args.lora.h_stride)),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        g_(static_cast<int>(threadIdx.x) % 32 / 4),
+        t_(static_cast<int>(threadIdx.x) % 4) {}
+
+  // h of the first kTileRows of rows [row_begin, row_end), a warp per row, and what each row's
+  // products are to be multiplied with. The threads must meet before and after it.
+  __device__ __forceinline__ void SumH(int row_begin, int row_end, int slice,
+                                       const LoraMatrix& matrix) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int rank_of_matrix = matrix.rank;
+    const int ranks = RankTiles(rank_of_matrix) * kTileRanks;
+#pragma unroll 1
+    for (int row = warp_; row < min(kTileRows, row_end - row_begin); row += kWarps) {
+      float peak = 0.0f;
+      float* const to = h_ + row * h_stride_;
+#pragma unroll 1
+      for (int rank = lane; rank < ranks; rank += 32) {
+        float parts[kLoraSplits];
+#pragma unroll
+        for (int split = 0; split < kLoraSplits; ++split) {
+          parts[split] = rank < rank_of_matrix
+                             ? __ldcg(HOf(args_.lora, split, slice, row_begin + row) + rank)
+                             : 0.0f;
+        }
+        float sum = 0.0f;
+#pragma unroll
+        for (const float part : parts) sum += part;
+        to[rank] = sum;
+        peak = fmaxf(peak, fabsf(sum));
+      }
+      float undo = 1.0f;
+      if constexpr (!kIsBf16) {
+#pragma unroll
+        for (int i = 16; i > 0; i /= 2) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, i));
+        const int exponent = ExponentFor(peak);
+        for (int rank = lane; rank < ranks; rank += 32) to[rank] *= PowerOfTwo(exponent);
+        undo = PowerOfTwo(-exponent);
+      }
+      if (lane == 0) {
+        scales_[2 * row] = matrix.scale;
+        scales_[2 * row + 1] = undo;
+      }
+    }
+  }
+
+  // Columns [column, column_end) of the slice, at most kChunk, of the rows of the last SumH.
+  __device__ __forceinline__ void Pass(int row, int row_end, int slice, int rank, int column,
+                                       int column_end) {
+    float sum[kUnitsOfWarp][4][4] = {};
+#pragma unroll 1
+    for (int begin = 0; begin < rank; begin += kTileRanks) {
+      const HTile h = LoadH(begin, row_end - row);
+      const uint32_t stage = ring_.Wait();
+#pragma unroll
+      for (int unit = 0; unit < kUnitsOfWarp; ++unit) {
+        MultiplyUnit(stage + (warp_ + unit * kWarps) * kUnit * 2, rank - begin, h, sum[unit]);
+      }
+      ring_.Release();
+    }
+#pragma unroll
+    for (int unit = 0; unit < kUnitsOfWarp; ++unit) {
+      const int at = column + (warp_ + unit * kWarps) * kUnit + g_ * 8;
+      PutUnit(row, row_end, slice, at, column_end, sum[unit]);
+    }
+  }
+
+ private:
+  struct HTile {
+    uint32_t parts[Element<kIsBf16>::kParts][2];
+  };
+
+  // Ranks t, t+4, t+8 and t+12 of the tile for row g, as the tensor cores take them.
+  __device__ __forceinline__ HTile LoadH(int rank_begin, int rows) const {
+    float v[4] = {};
+    if (g_ < rows) {
+      const float* from = h_ + g_ * h_stride_ + rank_begin + t_;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] = from[4 * i];
+    }
+    HTile h;
+#pragma unroll
+    for (auto& pair : h.parts) {
+      pair[0] = Element<kIsBf16>::Pack(v[0], v[1]);
+      pair[1] = Element<kIsBf16>::Pack(v[2], v[3]);
+#pragma unroll
+      for (float& value : v) value = Element<kIsBf16>::Rest(value);
+    }
+    return h;
+  }
+
+  __device__ __forceinline__ void MultiplyUnit(uint32_t stage, int ranks, const HTile& h,
+                                               float (&sum)[4][4]) const {
+    uint32_t b[4][4];  // [rank t + 4i][two columns]
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int rank = t_ + 4 * i;
+      const uint4 v = LoadStage(stage + rank * kRowBytesOfB + g_ * 16, rank < ranks);
+      b[i][0] = v.x, b[i][1] = v.y, b[i][2] = v.z, b[i][3] = v.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // columns 2i and 2i + 1 of the lane's eight
+      const uint32_t a0 = __byte_perm(b[0][i], b[1][i], 0x5410);
+      const uint32_t a1 = __byte_perm(b[0][i], b[1][i], 0x7632);
+      const uint32_t a2 = __byte_perm(b[2][i], b[3][i], 0x5410);
+      const uint32_t a3 = __byte_perm(b[2][i], b[3][i], 0x7632);
+#pragma unroll
+      for (const auto& pair : h.parts) {
+        MultiplyAdd<kIsBf16>(sum[i], a0, a1, a2, a3, pair[0], pair[1]);
+      }
+    }
+  }
+
+  // A lane's share of a tile is eight columns of two rows.
+  __device__ __forceinline__ void PutUnit(int pass_row, int row_end, int slice, int column,
+                                          int column_end, const float (&sum)[4][4]) const {
+    const LoraArgs& lora = args_.lora;
+    float* to =
+        Store::Of(lora) + (pass_row + 2 * t_) * lora.y_stride + lora.slice_begin[slice] + column;
+#pragma unroll
+    for (int i = 0; i < 2; ++i, to += lora.y_stride) {
+      const int row = 2 * t_ + i;
+      if (pass_row + row >= row_end || column >= column_end) return;
+      const float scale = scales_[2 * row];
+      float delta[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float v = sum[j / 2][j % 2 * 2 + i];
+        if constexpr (!kIsBf16) v *= scales_[2 * row + 1];
+        delta[j] = __fmul_rn(scale, v);
+      }
+      Store::Put(args_, to, column_end - column, delta);
+    }
+  }
+
+  const KernelArgs& args_;
+  Ring& ring_;
+  float* const h_;  // [kTileRows][h_stride_]
+  const int h_stride_;
+  float* const scales_;     // [kTileRows][2]
+  const int warp_, g_, t_;  // the lane is 4g + t
+};
+
+}  // namespace graft::lora
