@@ -70,9 +70,10 @@ def test_more_adapters_than_fit(expected):
                                   ["--cold-start", "auto", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT],
+                                  ["--lora-kernel", "after", *TIGHT],
                                   ["--lora-kernel", "bmm", *TIGHT]],
                          ids=["blocking", "join-later", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
-                              "static", "bmm"])
+                              "static", "after", "bmm"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)

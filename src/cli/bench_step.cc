@@ -35,7 +35,7 @@ struct BenchStepOptions {
 };
 
 // Without LoRA; with it; with LoRA over padded copies (LoraPadded).
-enum class Server : uint8_t { kPlain, kLora, kPadded };
+enum class Server : uint8_t { kPlain, kLora, kAfter, kPadded };
 
 struct Mix {
   std::string name;
@@ -77,7 +77,17 @@ class StepBench {
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
   Runtime& RuntimeOf(const Mix& mix) {
-    return mix.server == Server::kPlain ? *plain_ : mix.server == Server::kLora ? *lora_ : *padded_;
+    switch (mix.server) {
+      case Server::kPlain:
+        return *plain_;
+      case Server::kLora:
+        return *lora_;
+      case Server::kAfter:
+        return *after_;
+      case Server::kPadded:
+        return *padded_;
+    }
+    return *lora_;
   }
   void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
   std::vector<double> MedianMs(const std::vector<Mix>& mixes,
@@ -94,7 +104,7 @@ class StepBench {
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
-  std::unique_ptr<Runtime> padded_;  // for ablations
+  std::unique_ptr<Runtime> after_, padded_;  // for ablations
   std::vector<int64_t> adapter_bytes_;
   double gbytes_per_s_ = 0.0;
   std::vector<StepRow> decode_, prefill_;
@@ -128,10 +138,12 @@ Status StepBench::Prepare() {
   runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
   if (o.ablations) {
-    RuntimeOptions padded = runtime;
-    padded.lora_kernel = "bmm";
-    ASSIGN_OR_RETURN(padded_, Runtime::Create(padded, *model_, /*lora=*/true));
-    RETURN_IF_ERROR(MakeAdapters(*padded_, nullptr));
+    for (auto& [server, kernel] : {std::pair(&after_, "after"), std::pair(&padded_, "bmm")}) {
+      RuntimeOptions other = runtime;
+      other.lora_kernel = kernel;
+      ASSIGN_OR_RETURN(*server, Runtime::Create(other, *model_, /*lora=*/true));
+      RETURN_IF_ERROR(MakeAdapters(**server, nullptr));
+    }
     runtime.merge = "auto";
   }
   ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
@@ -167,10 +179,13 @@ std::vector<Mix> StepBench::Mixes() const {
   }
   if (options_.ablations) {
     const std::vector<Mix> of_laws(mixes.end() - std::size(kLaws), mixes.end());
-    for (Mix mix : of_laws) {
-      mix.name += ", padded copies";
-      mix.server = Server::kPadded;
-      mixes.push_back(std::move(mix));
+    for (const auto& [server, how] : {std::pair(Server::kAfter, ", after the products"),
+                                      std::pair(Server::kPadded, ", padded copies")}) {
+      for (Mix mix : of_laws) {
+        mix.name += how;
+        mix.server = server;
+        mixes.push_back(std::move(mix));
+      }
     }
     mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(options_.batch, 0),
                      /*merged=*/true});
@@ -441,7 +456,9 @@ Status StepBench::Run() {
   RETURN_IF_ERROR(Prepare());
   plain_->RecordGraphs(/*quiet=*/false);
   lora_->RecordGraphs(/*quiet=*/false);
-  if (padded_ != nullptr) padded_->RecordGraphs(/*quiet=*/false);
+  for (Runtime* other : {after_.get(), padded_.get()}) {
+    if (other != nullptr) other->RecordGraphs(/*quiet=*/false);
+  }
   gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
   std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
               DescribeDevice(model_->device).c_str(),

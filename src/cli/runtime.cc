@@ -64,9 +64,10 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
                                 std::to_string(kHostFlagsMax));
   }
-  if (options.lora_kernel != "segmented" && options.lora_kernel != "bmm") {
+  if (options.lora_kernel != "segmented" && options.lora_kernel != "after" &&
+      options.lora_kernel != "bmm") {
     return InvalidArgumentError("unknown LoRA kernel '" + options.lora_kernel +
-                                "'; use segmented or bmm");
+                                "'; use segmented, after or bmm");
   }
   if (options.merge != "off" && options.merge != "auto") {
     return InvalidArgumentError("unknown merge '" + options.merge + "'; use off or auto");
@@ -225,8 +226,10 @@ void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option(
           "--lora-kernel", options.lora_kernel,
-          "segmented: rows are gathered where they lie; bmm: adapters are copied for every "
-          "request and step, padded to one rank, and multiplied one by one (to compare with)")
+          "segmented: rows are gathered where they lie, a few adapters' while a GPU multiplies "
+          "with "
+          "the weights; to compare with, after: always after that; bmm: adapters are copied for "
+          "every request and step, padded to one rank, and multiplied one by one")
       ->capture_default_str();
   command
       .add_option("--merge", options.merge,
@@ -361,6 +364,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   transformer_limits.logits_rows_max = std::max(limits.sequences_max, 64);
   transformer_limits.sequences_max = limits.sequences_max;
   transformer_limits.context_tokens_max = limits.context_tokens_max;
+  transformer_limits.lora_beside = options.lora_kernel != "after";
   if (lora && options.lora_kernel == "bmm") transformer_limits.padded_rank_max = kLoraRankMax;
   int64_t promised_bytes = PaddedLoraBytes(model.config, model.weights.dtype, transformer_limits);
   if (lora && options.merge == "auto") {

@@ -54,7 +54,8 @@ struct RuntimeOptions {
   std::string cpu_assist = "thread";  // or process
   int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;
-  std::string lora_kernel = "segmented";  // or bmm: over padded copies, to compare with
+  // Or, to compare with, after: never beside the products; bmm: over padded copies.
+  std::string lora_kernel = "segmented";
   std::string merge = "off";              // or auto: an adapter that has the requests for itself
   int merge_after_steps = 0;              // 0: what the device's merge is worth
   std::vector<std::string> pins;          // adapters that stay in the host's memory

@@ -135,7 +135,7 @@ int64_t Transformer::scratch_bytes() const {
 }
 
 bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
-  return limits_.lora_rank_max > 0 && limits_.padded_rank_max == 0 &&
+  return limits_.lora_beside && limits_.lora_rank_max > 0 && limits_.padded_rank_max == 0 &&
          GemmRunsLoraBeside(weights_.dtype, num_rows, hidden_.device());
 }
 

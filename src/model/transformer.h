@@ -27,6 +27,7 @@ struct TransformerLimits {
   int32_t sequences_max = 0;       // sequences of one step; 0: as many as rows
   int32_t context_tokens_max = 0;  // positions
   int32_t lora_rank_max = kLoraRankMax;
+  bool lora_beside = true;  // false: LoRA never runs beside the products, to compare with
   // Above 0, LoRA runs over padded copies of up to this rank (LoraPadded), to compare with; the
   // batch's segments are one for each sequence then, of drawn rows and of prompts.
   int32_t padded_rank_max = 0;
