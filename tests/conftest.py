@@ -74,12 +74,12 @@ class Server:
     def client(self, key="none", **kwargs):
         return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120, **kwargs)
 
-    def metric(self, name):
-        """Sum of a metric over its labels."""
+    def metric(self, name, label=""):
+        """Sum of a metric over its labels, or over those with a certain one."""
         with urllib.request.urlopen(self.url + "/metrics", timeout=10) as reply:
             lines = reply.read().decode().splitlines()
         values = [float(line.rsplit(" ", 1)[1]) for line in lines
-                  if line.split("{")[0].split(" ")[0] == name]
+                  if line.split("{")[0].split(" ")[0] == name and label in line]
         assert values, f"no metric {name}"
         return sum(values)
 

@@ -68,12 +68,14 @@ def test_more_adapters_than_fit(expected):
                                   ["--cold-start", "cpu-assist", *TIGHT],
                                   ["--cold-start", "cpu-assist", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "auto", *TIGHT],
+                                  ["--cold-start", "auto", "--cpu-assist", "thread", *TIGHT],
+                                  ["--cold-start", "auto", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"],
                                   ["--pool", "static", "--adapter-share", "0.3", *TIGHT],
                                   ["--lora-kernel", "after", *TIGHT],
                                   ["--lora-kernel", "bmm", *TIGHT]],
-                         ids=["blocking", "join-later", "layerwise", "cpu-assist", "cpu-assist-processes", "auto", "cached",
-                              "static", "after", "bmm"])
+                         ids=["blocking", "join-later", "layerwise", "cpu-assist", "cpu-assist-processes", "auto",
+                              "auto-threads", "auto-processes", "cached", "static", "after", "bmm"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
@@ -83,9 +85,26 @@ def test_every_way_gives_the_same_tokens(expected, args):
         if way != "auto":
             begins_early = way in ("layerwise", "cpu-assist")
             assert (server.metric("graft_steps_with_arrivals_total") > 0) == begins_early
+        has_workers = way == "cpu-assist" or "--cpu-assist" in args
+        assert ("CPU assist: " in server.log()) == has_workers
+        if way == "cpu-assist" or not has_workers:  # else it is as the copies and the CPU are
+            starts = server.metric("graft_cold_starts_total", 'way="cpu-assist"')
+            assert (starts > 0) == (way == "cpu-assist")
         if "cached" in args:
             assert resident(server) == len(ADAPTERS)
             assert server.metric("graft_adapter_events_total") == len(ADAPTERS), "copied once, read at start"
+
+
+def test_cpu_assist_off_refuses_what_needs_it():
+    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--cold-start", "cpu-assist", "--cpu-assist",
+                           "off"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "--cold-start cpu-assist has nobody who computes with --cpu-assist off" in done.stderr
+    assert "use --cpu-assist thread or process" in done.stderr
+    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--cpu-assist", "gpu"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode != 0
+    assert "unknown --cpu-assist 'gpu'; use off, thread or process" in done.stderr
 
 
 def worker_processes(server):

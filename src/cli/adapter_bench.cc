@@ -90,6 +90,7 @@ EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
   after.adapter_evictions -= before.adapter_evictions;
   after.adapter_failures -= before.adapter_failures;
   after.layerwise_starts -= before.layerwise_starts;
+  after.cpu_assist_starts -= before.cpu_assist_starts;
   after.join_later_starts -= before.join_later_starts;
   after.steps_with_arrivals -= before.steps_with_arrivals;
   after.turns -= before.turns;
@@ -152,6 +153,7 @@ OrderedJson ToJson(const LoadFigures& f, double slo_ms) {
           {"adapter_evictions", f.counts.adapter_evictions},
           {"copies_per_request", f.copies_per_request()},
           {"layerwise_starts", f.counts.layerwise_starts},
+          {"cpu_assist_starts", f.counts.cpu_assist_starts},
           {"join_later_starts", f.counts.join_later_starts},
           {"steps_with_arrivals", f.counts.steps_with_arrivals},
           {"turns", f.counts.turns},

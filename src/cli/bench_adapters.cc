@@ -57,6 +57,11 @@ void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
   command.add_option("--cold-start", runtime.cold_start, "of all suites but cold-starts and stall")
       ->capture_default_str();
   command
+      .add_option("--cpu-assist", runtime.cpu_assist,
+                  "thread or process: where the CPU computes under cpu-assist [thread] and auto "
+                  "[nowhere]")
+      ->check(CLI::IsMember({"thread", "process"}));
+  command
       .add_option("--turn-ms", runtime.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
       ->capture_default_str();

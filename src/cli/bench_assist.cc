@@ -123,6 +123,7 @@ StepPlan AssistBench::MakePlan(int32_t rows, AdapterSlot slot) const {
   }
   for (int32_t page = 0; page < sequence.num_pages; ++page) plan.pages.push_back(page);
   plan.sequences.push_back(sequence);
+  plan.assists = true;
   plan.starts.push_back({0, {}, {0}, {}});
   return plan;
 }

@@ -31,6 +31,19 @@ Status CheckPositive(const char* flag, int64_t value) {
                               std::to_string(value));
 }
 
+Status CheckCpuAssist(const RuntimeOptions& options) {
+  const std::string& where = options.cpu_assist;
+  if (!where.empty() && where != "off" && where != "thread" && where != "process") {
+    return InvalidArgumentError("unknown --cpu-assist '" + where + "'; use off, thread or process");
+  }
+  if (where == "off" && options.cold_start == "cpu-assist") {
+    return InvalidArgumentError(
+        "--cold-start cpu-assist has nobody who computes with --cpu-assist off; use --cpu-assist "
+        "thread or process, or --cold-start auto or layerwise");
+  }
+  return OkStatus();
+}
+
 Status CheckOptions(const RuntimeOptions& options) {
   RETURN_IF_ERROR(CheckPositive("sequences-max", options.sequences_max));
   RETURN_IF_ERROR(CheckPositive("step-tokens-max", options.step_tokens_max));
@@ -56,10 +69,7 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--adapter-share must lie between 0 and 1");
   }
   if (options.turn_ms < 0) return InvalidArgumentError("--turn-ms must be 0 or more");
-  if (options.cpu_assist != "thread" && options.cpu_assist != "process") {
-    return InvalidArgumentError("unknown --cpu-assist '" + options.cpu_assist +
-                                "'; use thread or process");
-  }
+  RETURN_IF_ERROR(CheckCpuAssist(options));
   if (options.cpu_assist_workers < 0 || options.cpu_assist_workers > kHostFlagsMax) {
     return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
                                 std::to_string(kHostFlagsMax));
@@ -141,8 +151,13 @@ int64_t HostBytes(const RuntimeOptions& options) {
   return static_cast<int64_t>(static_cast<double>(FreeMemoryBytes(Device{})) * kHostShare);
 }
 
-bool UsesCpuAssist(const RuntimeOptions& options) {
-  return *ParseColdStart(options.cold_start) == ColdStart::kCpuAssist;
+// "thread" or "process"; "off" where no step would ask for it.
+std::string CpuAssistOf(const RuntimeOptions& options) {
+  const ColdStart cold_start = *ParseColdStart(options.cold_start);
+  const bool must = cold_start == ColdStart::kCpuAssist;
+  if (!must && cold_start != ColdStart::kAuto) return "off";
+  if (options.cpu_assist.empty()) return must ? "thread" : "off";
+  return options.cpu_assist;
 }
 
 // The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
@@ -197,16 +212,16 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option("--cold-start", options.cold_start,
                   "while an adapter loads: join-later (its requests wait, others go on), layerwise "
-                  "(its requests begin, their steps wait for each layer's rows), auto (of these "
-                  "two, per request, what costs all the least waiting), cpu-assist (as layerwise, "
-                  "but the CPU computes what is missing), blocking (everybody waits), or cached "
+                  "(its requests begin, their steps wait for each layer's rows), cpu-assist (as "
+                  "layerwise, but the CPU computes what is missing), auto (of these, per request, "
+                  "what costs all the least waiting; cpu-assist where --cpu-assist says where), "
+                  "blocking (everybody waits), or cached "
                   "(all are loaded before serving, and stay)")
       ->capture_default_str();
-  command
-      .add_option("--cpu-assist", options.cpu_assist,
-                  "where the CPU computes for adapters on their way: thread, or process (one per "
-                  "worker, on a core of its own)")
-      ->capture_default_str();
+  command.add_option("--cpu-assist", options.cpu_assist,
+                     "where the CPU computes for adapters on their way: thread, process (one per "
+                     "worker, on a core of its own), or off [off; thread with --cold-start "
+                     "cpu-assist]");
   command
       .add_option("--cpu-assist-workers", options.cpu_assist_workers,
                   "its workers; 0: one per core but two")
@@ -403,7 +418,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
 Status Runtime::MakeHostStore(bool lora) {
   const int64_t bytes_max = lora ? HostBytes(options_) : 0;
   SharedMemory shared;
-  if (lora && UsesCpuAssist(options_) && options_.cpu_assist == "process") {
+  if (lora && CpuAssistOf(options_) == "process") {
     ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(bytes_max)));
   }
   host_store_ = std::make_unique<HostStore>(bytes_max, metrics_, model_->device, std::move(shared));
@@ -411,11 +426,12 @@ Status Runtime::MakeHostStore(bool lora) {
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
-  if (lora && UsesCpuAssist(options_)) {
+  const std::string where = CpuAssistOf(options_);
+  if (lora && where != "off") {
     CpuAssistOptions assist;
     assist.num_workers = options_.cpu_assist_workers == 0 ? AssistWorkersFor(NumCpus())
                                                           : options_.cpu_assist_workers;
-    if (options_.cpu_assist == "process") assist.command = AssistWorkerCommand();
+    if (where == "process") assist.command = AssistWorkerCommand();
     ASSIGN_OR_RETURN(
         assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
                                    limits.step_tokens_max, *host_store_, model.device, metrics_));
@@ -423,7 +439,7 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
     LOG_INFO(
         "CPU assist: {} workers ({}); rank 64 on q, k and v costs one of them {:.0f} us and "
         "{:.1f} us a row",
-        assist.num_workers, options_.cpu_assist, cost.fixed_us, cost.row_us);
+        assist.num_workers, where, cost.fixed_us, cost.row_us);
   }
   executor_ = std::make_unique<ModelExecutor>(
       *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,

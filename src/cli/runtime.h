@@ -51,8 +51,8 @@ struct RuntimeOptions {
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
   std::string cold_start = "auto";
-  std::string cpu_assist = "thread";  // or process
-  int cpu_assist_workers = 0;         // 0: AssistWorkersFor(NumCpus())
+  std::string cpu_assist;      // off, thread or process; "": thread for cpu-assist, else off
+  int cpu_assist_workers = 0;  // 0: AssistWorkersFor(NumCpus())
   int turn_ms = 500;
   // Or, to compare with, after: never beside the products; bmm: over padded copies.
   std::string lora_kernel = "segmented";
@@ -144,7 +144,7 @@ class Runtime {
   std::unique_ptr<LoraAdapterBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<CpuAssist> assist_;  // of a cold start that uses it
+  std::unique_ptr<CpuAssist> assist_;  // of a cold start that may use it
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<AdapterTable> adapter_table_;
   std::unique_ptr<AdapterRegistry> registry_;

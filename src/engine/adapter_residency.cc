@@ -246,7 +246,8 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   free_slots_.pop();
   ++num_copying_;
   ++stats_.copies;
-  forecast_.Ordered(content, entry.facts.bytes, entry.facts.num_layers, clock_.NowNs());
+  const AdapterFacts& facts = entry.facts;
+  forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, clock_.NowNs());
   const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
   entry.state = usable ? State::kArriving : State::kCopying;
   return usable ? NoteWanted(content) : Answer::kComing;

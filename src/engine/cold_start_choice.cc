@@ -11,11 +11,33 @@ namespace {
 // What one more observation leaves of the weight of those before it: the last fifty or so count.
 constexpr double kMemory = 0.98;
 
+double WaitNs(const ArrivalForecast& arrival, double step_ns) {
+  const double layers = arrival.size.num_layers;
+  // Either the first layer is waited for and the others have come when they are wanted, or the
+  // last one is.
+  const double by_first = arrival.ahead_ns + arrival.own_ns / layers;
+  const double by_last = arrival.ahead_ns + arrival.own_ns - step_ns * (layers - 1) / layers;
+  return std::max(by_first, by_last);
+}
+
+// Whether a layer's rows are there is asked when the step comes to it: where the CPU takes longer
+// than the copy of a layer, the next ones are there, and then the step is ahead of the copy again.
+double AssistNs(const ArrivalForecast& arrival, double step_ns, double assist_ns) {
+  const int32_t layers = arrival.size.num_layers;
+  double stall_ns = 0.0;
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const double reached_ns = step_ns * layer / layers + stall_ns;
+    const double there_ns = arrival.ahead_ns + arrival.own_ns * (layer + 1) / layers;
+    if (reached_ns < there_ns) stall_ns += assist_ns;
+  }
+  return stall_ns;
+}
+
 }  // namespace
 
-void CopyForecast::Ordered(int32_t content, int64_t bytes, int32_t num_layers, int64_t now_ns) {
+void CopyForecast::Ordered(int32_t content, const CopySize& size, int64_t now_ns) {
   if (line_.empty()) begin_ns_ = now_ns;
-  line_.push_back({content, bytes, num_layers});
+  line_.push_back({content, size});
 }
 
 void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
@@ -23,7 +45,7 @@ void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
                                  [content](const Copy& one) { return one.content == content; });
   CHECK(copy != line_.end()) << "content " << content;
   if (copy_ns > 0) {
-    bytes_ = bytes_ * kMemory + static_cast<double>(copy->bytes);
+    bytes_ = bytes_ * kMemory + static_cast<double>(copy->size.bytes);
     copy_ns_ = copy_ns_ * kMemory + static_cast<double>(copy_ns);
   }
   if (copy == line_.begin()) begin_ns_ = now_ns;
@@ -36,9 +58,8 @@ std::optional<ArrivalForecast> CopyForecast::Of(int32_t content, int64_t now_ns)
   double end_ns = static_cast<double>(begin_ns_ - now_ns);
   for (const Copy& copy : line_) {
     const double begin_ns = std::max(end_ns, 0.0);
-    end_ns = std::max(end_ns + static_cast<double>(copy.bytes) * copy_ns_ / bytes_, 0.0);
-    if (copy.content == content)
-      return ArrivalForecast{begin_ns, end_ns - begin_ns, copy.num_layers};
+    end_ns = std::max(end_ns + static_cast<double>(copy.size.bytes) * copy_ns_ / bytes_, 0.0);
+    if (copy.content == content) return ArrivalForecast{begin_ns, end_ns - begin_ns, copy.size};
   }
   return std::nullopt;
 }
@@ -67,27 +88,72 @@ double StepCost::At(int64_t num_rows) const {
   return mean_ns + per_row * (static_cast<double>(num_rows) - mean_rows);
 }
 
-double StallWith(const ColdStartCase& step, const StepCost& steps) {
-  const ArrivalForecast& arrival = step.arrival;
-  const double step_ns = steps.At(step.num_rows + step.num_rows_joining);
-  const double layers = arrival.num_layers;
-  // Either the first layer is waited for and the others have come when they are wanted, or the
-  // last one is.
-  const double by_first = arrival.ahead_ns + arrival.own_ns / layers;
-  const double by_last = arrival.ahead_ns + arrival.own_ns - step_ns * (layers - 1) / layers;
-  return std::max({step.stall_ns, by_first, by_last});
+void AssistPace::Add(const CopySize& size, int64_t num_rows, bool is_new, AssistWork* work) const {
+  const auto rates =
+      std::find_if(rates_.ranks.begin(), rates_.ranks.end() - 1,
+                   [&size](const AssistRates::OfRank& one) { return size.rank <= one.rank; });
+  const double layer_bytes = static_cast<double>(size.bytes) / size.num_layers;
+  work->num_rows += num_rows;
+  work->rows_ns += layer_bytes * rates->row_ns * static_cast<double>(num_rows);
+  if (!is_new) return;
+  ++work->num_adapters;
+  work->read_ns += layer_bytes * rates->read_ns;
 }
 
-bool BeginsNow(const ColdStartCase& step, const StepCost& steps) {
-  const double stall_ns = StallWith(step, steps);
+// As rows are cut into shares: a worker is taken in where its rows take as long as reading does,
+// and every border between two shares makes one more worker read.
+double AssistPace::NsByRates(const AssistWork& work) const {
+  if (work.num_adapters == 0) return 0.0;
+  const double adapters = work.num_adapters;
+  const auto shares_max = static_cast<double>(
+      std::max<int64_t>(1, std::min<int64_t>(rates_.num_workers, work.num_rows)));
+  double shares = shares_max;
+  if (work.read_ns > 0.0) {
+    shares = std::clamp(std::floor(adapters * work.rows_ns / work.read_ns), 1.0, shares_max);
+  }
+  return (work.read_ns * (shares + adapters - 1.0) / adapters + work.rows_ns) / shares;
+}
+
+double AssistPace::LayerNs(const AssistWork& work) const {
+  return NsByRates(work) * times_rates_ / weight_;
+}
+
+void AssistPace::Observe(const AssistWork& work, int32_t num_layers, double ns) {
+  const double by_rates_ns = NsByRates(work) * num_layers;
+  if (by_rates_ns <= 0.0) return;
+  // Steps count alike, whatever their rows. What hides behind the products costs nothing.
+  weight_ = weight_ * kMemory + 1.0;
+  times_rates_ = times_rates_ * kMemory + std::max(0.0, ns) / by_rates_ns;
+}
+
+void AssistPace::Forget() { times_rates_ = weight_ + (times_rates_ - weight_) * kMemory; }
+
+ArrivalStall StallWith(const ColdStartCase& step, const ColdStartCosts& costs) {
+  const ArrivalForecast& arrival = step.arrival;
+  const double step_ns = costs.steps.At(step.num_rows + step.num_rows_joining);
+  ArrivalStall stall = step.stall;
+  stall.wait_ns = std::max(stall.wait_ns, WaitNs(arrival, step_ns));
+  stall.assist_ns = stall.wait_ns;
+  if (arrival.ahead_ns + arrival.own_ns >= stall.last.ahead_ns + stall.last.own_ns) {
+    stall.last = arrival;
+  }
+  if (!costs.assist.is_known()) return stall;
+  costs.assist.Add(arrival.size, step.num_rows_joining, !step.is_adapter_named, &stall.work);
+  stall.assist_ns = AssistNs(stall.last, step_ns, costs.assist.LayerNs(stall.work));
+  return stall;
+}
+
+bool BeginsNow(const ColdStartCase& step, const ColdStartCosts& costs) {
+  const double before_ns = step.stall.least_ns();
+  const double stall_ns = StallWith(step, costs).least_ns();
   // Else it joins at the end of the first step after its adapter came; alone it is not kept
   // waiting.
   double later_ns = step.arrival.ahead_ns + step.arrival.own_ns;
   if (step.num_others > 0) {
-    const double beside_ns = std::max(1.0, steps.At(step.num_rows) + step.stall_ns);
+    const double beside_ns = std::max(1.0, costs.steps.At(step.num_rows) + before_ns);
     later_ns = std::max(1.0, std::ceil(later_ns / beside_ns)) * beside_ns;
   }
-  return later_ns - stall_ns >= (stall_ns - step.stall_ns) * step.num_others;
+  return later_ns - stall_ns >= (stall_ns - before_ns) * step.num_others;
 }
 
 }  // namespace graft

@@ -1,25 +1,35 @@
-// What `--cold-start auto` decides by: what steps and copies took of late, and from that what it
-// costs to let a request begin while its adapter arrives, and what to let it wait. Arithmetic
-// alone: no clock, nothing of one machine. Engine thread only.
+// What `--cold-start auto` decides by: what steps, copies and the CPU's answers took of late, and
+// from that what it costs to let a request begin while its adapter arrives, in either way, and what
+// to let it wait. Arithmetic alone: no clock, nothing of one machine. Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
+
+#include "step/assist_rates.h"
 
 namespace graft {
 
+struct CopySize {
+  int64_t bytes = 0;
+  int32_t rank = 0;        // the adapter's highest
+  int32_t num_layers = 1;  // that come one after the other
+};
+
 // Of an adapter that is being copied, or stands in line for it.
 struct ArrivalForecast {
-  double ahead_ns = 0.0;   // until its copy begins
-  double own_ns = 0.0;     // of its copy, from then on
-  int32_t num_layers = 1;  // that come one after the other
+  double ahead_ns = 0.0;  // until its copy begins
+  double own_ns = 0.0;    // of its copy, from then on
+  CopySize size;
 };
 
 // Copies in the order in which they are made, and what those that ended took.
 class CopyForecast {
  public:
-  void Ordered(int32_t content, int64_t bytes, int32_t num_layers, int64_t now_ns);
+  void Ordered(int32_t content, const CopySize& size, int64_t now_ns);
   // It took `copy_ns`; 0 if it came to nothing.
   void Ended(int32_t content, int64_t copy_ns, int64_t now_ns);
   // Nothing as long as no copy has ended, or the content is not among those ordered.
@@ -28,8 +38,7 @@ class CopyForecast {
  private:
   struct Copy {
     int32_t content = -1;
-    int64_t bytes = 0;
-    int32_t num_layers = 1;
+    CopySize size;
   };
   std::deque<Copy> line_;
   int64_t begin_ns_ = 0;  // of the first in line
@@ -53,21 +62,72 @@ class StepCost {
   double rows_ns_ = 0.0;
 };
 
-// A step that is being planned, and a request that could join it.
-struct ColdStartCase {
-  ArrivalForecast arrival;       // of the request's adapter
-  int64_t num_rows = 0;          // of the step so far
-  int32_t num_others = 0;        // sequences in it
-  double stall_ns = 0.0;         // that they wait for layers of others already
-  int64_t num_rows_joining = 0;  // the request's
+// What the CPU computes in each layer of a step, by the rates measured at start.
+struct AssistWork {
+  int32_t num_adapters = 0;
+  int64_t num_rows = 0;
+  double read_ns = 0.0;  // all by one worker
+  double rows_ns = 0.0;
 };
 
-// For how long the step waits for layers if the request joins: they are copied and computed beside
-// each other, whichever is slower setting the pace.
-double StallWith(const ColdStartCase& step, const StepCost& steps);
+// What that takes: as measured at start, times what assisted steps really took of it.
+class AssistPace {
+ public:
+  explicit AssistPace(AssistRates rates = {}) : rates_(std::move(rates)) {}
+
+  // Whether there is anybody to do it.
+  bool is_known() const { return !rates_.ranks.empty(); }
+  // Rows of an adapter, which is the work's already unless `is_new`.
+  void Add(const CopySize& size, int64_t num_rows, bool is_new, AssistWork* work) const;
+  double LayerNs(const AssistWork& work) const;
+  // A step took `ns` longer for so many layers of this work.
+  void Observe(const AssistWork& work, int32_t num_layers, double ns);
+  // A step did without: what was observed counts less, so that one bad day is not for ever.
+  void Forget();
+
+ private:
+  double NsByRates(const AssistWork& work) const;
+
+  AssistRates rates_;
+  // Sums over the observations, older ones counting less; the rates are the first one.
+  double weight_ = 1.0;
+  double times_rates_ = 1.0;  // what layers took, in times of what the rates say
+};
+
+struct ColdStartCosts {
+  StepCost steps;
+  AssistPace assist;
+};
+
+// What a step loses to adapters on their way that it names.
+struct ArrivalStall {
+  double wait_ns = 0.0;    // if it waits for rows before its layers
+  double assist_ns = 0.0;  // if the CPU computes where rows are missing; the same where none does
+  AssistWork work;         // that is the CPU's then
+  ArrivalForecast last;    // who is there last
+
+  // Cores are taken for a gain alone.
+  bool assists() const { return assist_ns < wait_ns; }
+  double least_ns() const { return std::min(wait_ns, assist_ns); }
+};
+
+// A step that is being planned, and a request that could join it.
+struct ColdStartCase {
+  ArrivalForecast arrival;        // of the request's adapter
+  int64_t num_rows = 0;           // of the step so far
+  int32_t num_others = 0;         // sequences in it
+  ArrivalStall stall;             // of the step so far
+  int64_t num_rows_joining = 0;   // the request's
+  bool is_adapter_named = false;  // by another one in it
+};
+
+// What the step loses if the request joins. Layers are copied and computed beside each other,
+// whichever is slower setting the pace; the CPU computes layers that the step comes to before the
+// copy.
+ArrivalStall StallWith(const ColdStartCase& step, const ColdStartCosts& costs);
 
 // Whether all together wait less if the request begins now than if it waits, beside steps without
 // it, until its adapter is there.
-bool BeginsNow(const ColdStartCase& step, const StepCost& steps);
+bool BeginsNow(const ColdStartCase& step, const ColdStartCosts& costs);
 
 }  // namespace graft

@@ -7,12 +7,14 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
+CopySize Size(int64_t bytes, int32_t num_layers) { return {bytes, 8, num_layers}; }
+
 TEST(CopyForecastTest, NothingIsKnownBeforeACopyHasEnded) {
   CopyForecast forecast;
-  forecast.Ordered(3, 1000, 4, 0);
+  forecast.Ordered(3, Size(1000, 4), 0);
   EXPECT_FALSE(forecast.Of(3, 0).has_value());
   forecast.Ended(3, 0, 50);  // it came to nothing
-  forecast.Ordered(4, 1000, 4, 60);
+  forecast.Ordered(4, Size(1000, 4), 60);
   EXPECT_FALSE(forecast.Of(4, 60).has_value());
   forecast.Ended(4, 500, 600);
   EXPECT_FALSE(forecast.Of(4, 600).has_value()) << "it is there";
@@ -20,16 +22,16 @@ TEST(CopyForecastTest, NothingIsKnownBeforeACopyHasEnded) {
 
 TEST(CopyForecastTest, CopiesComeOneAfterTheOther) {
   CopyForecast forecast;
-  forecast.Ordered(0, 1000, 4, 0);
+  forecast.Ordered(0, Size(1000, 4), 0);
   forecast.Ended(0, 2000, 2100);
-  forecast.Ordered(1, 3000, 4, 10000);
-  forecast.Ordered(2, 500, 7, 11000);
+  forecast.Ordered(1, Size(3000, 4), 10000);
+  forecast.Ordered(2, Size(500, 7), 11000);
   // The first began at 10,000 and takes 6,000.
   EXPECT_EQ(forecast.Of(1, 12000)->ahead_ns, 0.0);
   EXPECT_DOUBLE_EQ(forecast.Of(1, 12000)->own_ns, 4000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(2, 12000)->ahead_ns, 4000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(2, 12000)->own_ns, 1000.0);
-  EXPECT_EQ(forecast.Of(2, 12000)->num_layers, 7);
+  EXPECT_EQ(forecast.Of(2, 12000)->size.num_layers, 7);
   // Late: it may end at any time, what stands behind it has all its copy before it.
   EXPECT_EQ(forecast.Of(1, 20000)->own_ns, 0.0);
   EXPECT_EQ(forecast.Of(2, 20000)->ahead_ns, 0.0);
@@ -41,10 +43,10 @@ TEST(CopyForecastTest, CopiesComeOneAfterTheOther) {
 TEST(CopyForecastTest, FollowsWhatCopiesTakeOfLate) {
   CopyForecast forecast;
   for (int32_t i = 0; i < 500; ++i) {
-    forecast.Ordered(0, 100, 1, 0);
+    forecast.Ordered(0, Size(100, 1), 0);
     forecast.Ended(0, i < 100 ? 100 : 300, 0);
   }
-  forecast.Ordered(0, 1000, 1, 0);
+  forecast.Ordered(0, Size(1000, 1), 0);
   EXPECT_NEAR(forecast.Of(0, 0)->own_ns, 3000.0, 30.0);
 }
 
@@ -78,52 +80,142 @@ TEST(StepCostTest, IsNeverNegative) {
 class BeginsNowTest : public testing::Test {
  protected:
   BeginsNowTest() {
-    for (int64_t rows = 1; rows < 200; ++rows) steps_.Observe(rows, 7 * kMs + rows * 20'000);
+    for (int64_t rows = 1; rows < 200; ++rows) {
+      costs_.steps.Observe(rows, 7 * kMs + rows * 20'000);
+    }
   }
   ColdStartCase Case(int32_t num_others, int64_t rows_joining, double copy_ms) const {
     ColdStartCase step;
-    step.arrival = {.ahead_ns = 0.0, .own_ns = copy_ms * kMs, .num_layers = 32};
+    step.arrival = {0.0, copy_ms * kMs, {32 * kLayerBytes, 64, 32}};
     step.num_rows = num_others;
     step.num_others = num_others;
     step.num_rows_joining = rows_joining;
     return step;
   }
-  StepCost steps_;
+  // A worker reads a layer of Case's adapter in so many microseconds, and takes that for each row.
+  void SetWorkers(int32_t num_workers, double read_us, double row_us) {
+    const double byte_ns = 1e3 / kLayerBytes;
+    costs_.assist =
+        AssistPace({{{8, 1e3, 1e3}, {64, read_us * byte_ns, row_us * byte_ns}}, num_workers});
+  }
+
+  static constexpr int64_t kLayerBytes = 1 << 23;
+  ColdStartCosts costs_;
 };
 
 TEST_F(BeginsNowTest, AloneAlways) {
   for (const double copy_ms : {0.1, 6.0, 600.0})
-    EXPECT_TRUE(BeginsNow(Case(0, 10, copy_ms), steps_));
+    EXPECT_TRUE(BeginsNow(Case(0, 10, copy_ms), costs_));
 }
 
 TEST_F(BeginsNowTest, AStepThatHidesTheCopyWaitsForItsFirstLayerAlone) {
-  EXPECT_NEAR(StallWith(Case(8, 128, 6.4), steps_), 0.2 * kMs, 1.0);
-  EXPECT_TRUE(BeginsNow(Case(8, 128, 6.4), steps_));
+  EXPECT_NEAR(StallWith(Case(8, 128, 6.4), costs_).least_ns(), 0.2 * kMs, 1.0);
+  EXPECT_TRUE(BeginsNow(Case(8, 128, 6.4), costs_));
 }
 
 TEST_F(BeginsNowTest, ALongCopyHoldsUpOthersForTooLong) {
   // 64 ms beside a step of 9.7: all but its last layer's share would be waited for.
   const ColdStartCase step = Case(8, 128, 64.0);
-  EXPECT_NEAR(StallWith(step, steps_), 64 * kMs - (7 * kMs + 136 * 20'000) * 31.0 / 32, 1.0);
-  EXPECT_FALSE(BeginsNow(step, steps_));
+  EXPECT_NEAR(StallWith(step, costs_).least_ns(), 64 * kMs - (7 * kMs + 136 * 20'000) * 31.0 / 32,
+              1.0);
+  EXPECT_FALSE(BeginsNow(step, costs_));
 }
 
 TEST_F(BeginsNowTest, ManyOthersOutweighOne) {
-  EXPECT_TRUE(BeginsNow(Case(16, 128, 6.4), steps_));
-  EXPECT_FALSE(BeginsNow(Case(200, 128, 6.4), steps_));
+  EXPECT_TRUE(BeginsNow(Case(16, 128, 6.4), costs_));
+  EXPECT_FALSE(BeginsNow(Case(200, 128, 6.4), costs_));
 }
 
 TEST_F(BeginsNowTest, WhatStandsInLineAheadIsWaitedForToo) {
   ColdStartCase step = Case(8, 128, 6.4);
   step.arrival.ahead_ns = 30 * kMs;
-  EXPECT_FALSE(BeginsNow(step, steps_));
+  EXPECT_FALSE(BeginsNow(step, costs_));
 }
 
 TEST_F(BeginsNowTest, WhoeverWaitsAlreadyLosesNothing) {
   ColdStartCase step = Case(200, 128, 6.4);
-  step.stall_ns = 0.3 * kMs;
-  EXPECT_TRUE(BeginsNow(step, steps_));
-  EXPECT_EQ(StallWith(step, steps_), 0.3 * kMs);
+  step.stall.wait_ns = step.stall.assist_ns = 0.3 * kMs;
+  EXPECT_TRUE(BeginsNow(step, costs_));
+  EXPECT_EQ(StallWith(step, costs_).least_ns(), 0.3 * kMs);
+}
+
+TEST_F(BeginsNowTest, WithoutWorkersNobodyIsAssisted) {
+  for (const double copy_ms : {0.0, 6.4, 640.0}) {
+    const ArrivalStall stall = StallWith(Case(8, 16, copy_ms), costs_);
+    EXPECT_FALSE(stall.assists());
+    EXPECT_EQ(stall.assist_ns, stall.wait_ns);
+  }
+}
+
+// A layer is copied in 2 ms, so that the step meets none of them.
+TEST_F(BeginsNowTest, TheCpuIsTakenWhereItComputesALayerFasterThanTheLinkCopiesIt) {
+  SetWorkers(1, 100.0, 10.0);  // 16 rows in 0.26 ms, 128 in 1.38, 256 in 2.66
+  const ArrivalStall few = StallWith(Case(8, 16, 64.0), costs_);
+  EXPECT_TRUE(few.assists());
+  // A layer in 0.234 + 0.26 ms: all are computed before they come.
+  EXPECT_NEAR(few.assist_ns, 32 * 260e3, 1.0);
+  EXPECT_TRUE(StallWith(Case(8, 128, 64.0), costs_).assists());
+  EXPECT_FALSE(StallWith(Case(8, 256, 64.0), costs_).assists()) << "slower than the link";
+  EXPECT_TRUE(BeginsNow(Case(4, 16, 64.0), costs_));
+  costs_.assist = AssistPace();
+  EXPECT_FALSE(BeginsNow(Case(4, 16, 64.0), costs_)) << "others would wait for 57 ms";
+}
+
+TEST_F(BeginsNowTest, TheCpuComputesUntilTheCopyIsAhead) {
+  SetWorkers(1, 100.0, 0.0);
+  // Copied in 0.2 ms a layer, computed in 0.234 + 0.1: the first two layers are the CPU's.
+  EXPECT_NEAR(StallWith(Case(8, 16, 6.4), costs_).assist_ns, 2 * 100e3, 1.0);
+  ColdStartCase in_line = Case(8, 16, 6.4);
+  in_line.arrival.ahead_ns = 0.6 * kMs;  // 0.8 until the first layer, which the step gains 0.134 on
+  EXPECT_NEAR(StallWith(in_line, costs_).assist_ns, 6 * 100e3, 1.0);
+}
+
+TEST_F(BeginsNowTest, ATieTakesNoCores) {
+  SetWorkers(1, 200.0, 0.0);
+  ColdStartCase step = Case(0, 1, 6.4);
+  // The first layer is copied in as long as it is computed, and then the copy is ahead.
+  const ArrivalStall stall = StallWith(step, costs_);
+  EXPECT_DOUBLE_EQ(stall.wait_ns, stall.assist_ns);
+  EXPECT_FALSE(stall.assists());
+  step.arrival.ahead_ns = 1.0;
+  EXPECT_TRUE(StallWith(step, costs_).assists());
+}
+
+TEST_F(BeginsNowTest, MoreWorkersAreWorthAsMuchAsTheirRows) {
+  SetWorkers(4, 100.0, 10.0);  // ten rows are worth a worker
+  EXPECT_NEAR(StallWith(Case(8, 15, 64.0), costs_).assist_ns, 32 * 250e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 20, 64.0), costs_).assist_ns, 32 * 200e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 160, 64.0), costs_).assist_ns, 32 * 500e3, 1.0);
+}
+
+TEST_F(BeginsNowTest, WhatElseArrivesIsTheCpusToo) {
+  SetWorkers(1, 100.0, 10.0);
+  ColdStartCase step = Case(8, 16, 64.0);
+  step.stall = StallWith(step, costs_);
+  step.num_rows += 16;
+  step.is_adapter_named = true;  // read once
+  EXPECT_NEAR(StallWith(step, costs_).assist_ns, 32 * 420e3, 1.0);
+  step.is_adapter_named = false;
+  step.arrival.ahead_ns = 64.0 * kMs;
+  EXPECT_NEAR(StallWith(step, costs_).assist_ns, 32 * 520e3, 1.0);
+  EXPECT_EQ(StallWith(step, costs_).last.ahead_ns, 64.0 * kMs);
+}
+
+TEST_F(BeginsNowTest, TheCpuIsBelievedByWhatItReallyTook) {
+  SetWorkers(1, 100.0, 10.0);
+  const ColdStartCase step = Case(8, 128, 64.0);
+  const ArrivalStall stall = StallWith(step, costs_);
+  ASSERT_TRUE(stall.assists());
+  costs_.assist.Observe(stall.work, 0, 9e9);  // no layer was: nothing is told
+  EXPECT_TRUE(StallWith(step, costs_).assists());
+  for (int i = 0; i < 20; ++i) costs_.assist.Observe(stall.work, 32, 32 * 1380e3 * 3);
+  EXPECT_FALSE(StallWith(step, costs_).assists()) << "thrice as slow";
+  EXPECT_NEAR(costs_.assist.LayerNs(stall.work), 3 * 1380e3, 0.2 * 1380e3);
+  for (int i = 0; i < 200; ++i) costs_.assist.Forget();
+  EXPECT_TRUE(StallWith(step, costs_).assists()) << "it is given another chance";
+  for (int i = 0; i < 200; ++i) costs_.assist.Observe(stall.work, 32, -5.0);
+  EXPECT_GE(costs_.assist.LayerNs(stall.work), 0.0);
+  EXPECT_TRUE(StallWith(Case(8, 256, 64.0), costs_).assists()) << "all of it beside the product";
 }
 
 }  // namespace

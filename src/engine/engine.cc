@@ -7,7 +7,8 @@
 namespace graft {
 namespace {
 
-SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOptions& options) {
+SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options) {
+  const ExecutorLimits& limits = executor.limits();
   const int32_t step_tokens_max = options.step_tokens_max > 0
                                       ? std::min(options.step_tokens_max, limits.step_tokens_max)
                                       : limits.step_tokens_max;
@@ -21,6 +22,7 @@ SchedulerOptions SchedulerOptionsOf(const ExecutorLimits& limits, const EngineOp
           .page_tokens = limits.page_tokens,
           .adapters_max = limits.adapters_max,
           .cold_start = options.cold_start,
+          .assist_rates = executor.assist_rates(),
           .turn_ns = options.turn_ns,
           .merge_after_steps = options.merge_after_steps,
           .prefix_cache = options.prefix_cache,
@@ -57,7 +59,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       limits_(LimitsOf(executor.limits(), options)),
       metrics_(metrics, options.adapter_label),
       queue_(options.requests_max),
-      scheduler_(SchedulerOptionsOf(executor.limits(), options), adapters, loader, clock) {
+      scheduler_(SchedulerOptionsOf(executor, options), adapters, loader, clock) {
   loader.SetWaker([this] { queue_.Wake(); });
   // What nobody holds any more is given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });

@@ -179,6 +179,71 @@ TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
   ExpectAnswered(*running, "");
 }
 
+// Copies take 500 ns and steps about as long: an adapter of ten times the bytes is waited for by
+// nobody, unless a CPU helps that computes a layer of it in no time.
+TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kAuto;
+  for (const double row_ns : {1e-6, 1.0}) {
+    SCOPED_TRACE(row_ns);
+    const bool is_fast = row_ns < 1e-3;
+    Make(TestLimits(), options, {{{8, row_ns, row_ns}}, 2});
+    for (const char* content : {"first", "long"}) harness_->AddAdapter(content);
+    harness_->loader.SetRows("long", {{2 * kRowAlignment, 30}});
+    Run("first");
+    EXPECT_EQ(Now().layerwise_starts, 1) << "nothing was measured yet";
+    auto running = Submit("", 5, 40);
+    harness_->Step();
+    harness_->loader.set_delay(3);
+    auto late = Submit("long", 5, 3);
+    harness_->RunAll();
+    EXPECT_EQ(Now().cpu_assist_starts, is_fast ? 1 : 0);
+    EXPECT_EQ(Now().join_later_starts, is_fast ? 0 : 1);
+    EXPECT_EQ(Now().layerwise_starts, 1);
+    EXPECT_EQ(harness_->executor.num_assisted_steps() > 0, is_fast);
+    EXPECT_EQ(harness_->executor.num_gated_steps(), 1);
+    const std::string counted = "graft_cold_starts_total{way=\"cpu-assist\"} ";
+    EXPECT_NE(harness_->metrics.Render().find(counted + (is_fast ? "1" : "0")), std::string::npos);
+    ExpectAnswered(*late, "long");
+    ExpectAnswered(*running, "");
+  }
+}
+
+// The rates say that it costs nothing, the steps that it costs a hundred of them.
+TEST_F(EngineColdStartTest, AutoBelievesWhatAssistedStepsTook) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kAuto;
+  Make(TestLimits(), options, {{{8, 1e-2, 1e-2}}, 2});
+  harness_->executor.set_assist_ns(100'000);
+  harness_->AddAdapter("first");
+  Run("first");
+  auto running = Submit("", 5, 40);
+  harness_->Step();
+  for (int i = 0; i < 3; ++i) {
+    const std::string content = "long" + std::to_string(i);
+    harness_->loader.SetRows(content, {{2 * kRowAlignment, 30}});
+    harness_->AddAdapter(content);
+    auto late = Submit(content, 5, 3);
+    for (int step = 0; step < 9; ++step) harness_->Step();
+    ExpectAnswered(*late, content);
+    EXPECT_EQ(Now().cpu_assist_starts, 1) << "once, and not again";
+  }
+  harness_->RunAll();
+  ExpectAnswered(*running, "");
+}
+
+TEST_F(EngineColdStartTest, CpuAssistIsAskedForInEveryStepWithArrivals) {
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kCpuAssist;
+  Make(TestLimits(), options, {{{8, 1e9, 1e9}}, 2});
+  harness_->AddAdapter("aa");
+  harness_->loader.set_delay(3);
+  Run("aa");
+  EXPECT_EQ(Now().cpu_assist_starts, 1);
+  EXPECT_EQ(harness_->executor.num_assisted_steps(), Now().steps_with_arrivals);
+  EXPECT_EQ(harness_->executor.num_gated_steps(), 0);
+}
+
 // Whoever runs on it ends before its copy does: it stays where it is being copied to.
 TEST_F(EngineColdStartTest, WhatArrivesIsNotEvicted) {
   ExecutorLimits limits = TestLimits();

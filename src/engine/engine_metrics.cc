@@ -57,14 +57,16 @@ std::array<prometheus::Counter*, 4> AdapterEventCounters(Metrics& metrics) {
   return counters;
 }
 
-std::array<prometheus::Counter*, 2> ColdStartCounters(Metrics& metrics) {
+std::array<prometheus::Counter*, 3> ColdStartCounters(Metrics& metrics) {
   const auto counter = [&metrics](const char* way) {
-    return &metrics.Counter("graft_cold_starts_total",
-                            "Requests whose adapter was not on the device, by what they did: begin "
-                            "while it arrived, or wait until it was there",
-                            {{"way", way}});
+    return &metrics.Counter(
+        "graft_cold_starts_total",
+        "Requests whose adapter was not on the device, by what they did: begin "
+        "while it arrived (layer by layer, or computed for by the CPU), or wait "
+        "until it was there",
+        {{"way", way}});
   };
-  return {counter("layerwise"), counter("join-later")};
+  return {counter("layerwise"), counter("cpu-assist"), counter("join-later")};
 }
 
 // Distinct adapters of a plan; sequences of one adapter are adjacent and base rows come first.
@@ -227,7 +229,8 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   pages_gauge_[3]->Set(pool.num_used(PageUse::kAdapters));
   RecordAdapters(scheduler.adapters());
   Advance(layerwise_starts_, *cold_starts_[0], stats.layerwise_starts);
-  Advance(join_later_starts_, *cold_starts_[1], stats.join_later_starts);
+  Advance(cpu_assist_starts_, *cold_starts_[1], stats.cpu_assist_starts);
+  Advance(join_later_starts_, *cold_starts_[2], stats.join_later_starts);
   Advance(steps_with_arrivals_, steps_with_arrivals_total_, stats.steps_with_arrivals);
   Advance(turns_, turns_total_, stats.turns);
   Advance(merges_, merges_total_, stats.merges);
@@ -274,6 +277,7 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .adapter_evictions = adapter_evictions_.value(),
           .adapter_failures = adapter_failures_.value(),
           .layerwise_starts = layerwise_starts_.value(),
+          .cpu_assist_starts = cpu_assist_starts_.value(),
           .join_later_starts = join_later_starts_.value(),
           .steps_with_arrivals = steps_with_arrivals_.value(),
           .turns = turns_.value(),

@@ -41,6 +41,7 @@ struct EngineSnapshot {
   int64_t adapter_evictions = 0;    // from the device
   int64_t adapter_failures = 0;     // fetches and copies that failed
   int64_t layerwise_starts = 0;     // of requests that began while their adapter arrived
+  int64_t cpu_assist_starts = 0;    // so, and the CPU computed for them
   int64_t join_later_starts = 0;    // of requests that waited until their adapter was there
   int64_t steps_with_arrivals = 0;  // that waited for layers
   int64_t turns = 0;                // that ended for a request without room for its adapter
@@ -95,8 +96,8 @@ class EngineMetrics {
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
       step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
       pages_referenced_, pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_,
-      adapter_evictions_, adapter_failures_, layerwise_starts_, join_later_starts_,
-      steps_with_arrivals_, turns_, merges_, merged_steps_;
+      adapter_evictions_, adapter_failures_, layerwise_starts_, cpu_assist_starts_,
+      join_later_starts_, steps_with_arrivals_, turns_, merges_, merged_steps_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -117,7 +118,7 @@ class EngineMetrics {
   prometheus::Gauge& adapter_bytes_gauge_;
   prometheus::Gauge& adapter_waste_gauge_;
   std::array<prometheus::Counter*, 4> adapter_events_;  // fetches, copies, evictions, failures
-  std::array<prometheus::Counter*, 2> cold_starts_;     // layerwise, join-later
+  std::array<prometheus::Counter*, 3> cold_starts_;     // layerwise, cpu-assist, join-later
   prometheus::Counter& steps_with_arrivals_total_;
   prometheus::Counter& turns_total_;
   prometheus::Counter& merges_total_;

@@ -17,6 +17,7 @@ struct Shape {
   ColdStart cold_start = ColdStart::kJoinLater;
   int32_t adapter_pages = 0;
   int32_t merge_after_steps = 0;
+  double assist_row_ns = 0.0;  // a byte, of the CPU that helps; 0: none does
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -53,6 +54,9 @@ std::vector<Shape> Shapes() {
           {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
           {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
           {"auto", tiny, 0, true, true, ColdStart::kAuto},
+          {"auto_assisted", tiny, 0, true, true, ColdStart::kAuto, 0, 0, 1e-6},
+          {"auto_assisted_chunks", odd_pages, 3, true, true, ColdStart::kAuto, 0, 0, 1e-3},
+          {"cpu_assist", tiny, 0, true, true, ColdStart::kCpuAssist, 0, 0, 1.0},
           {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4},
           {"merging", roomy, 0, true, false, ColdStart::kJoinLater, 0, 1}};
 }
@@ -60,7 +64,7 @@ std::vector<Shape> Shapes() {
 class RandomRun {
  public:
   RandomRun(const Shape& shape, uint64_t seed)
-      : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape)) {
+      : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape), RatesOf(shape)) {
     for (const std::string& hash : contents_) {
       // Up to three pages, which no row of 256 bytes fills.
       harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
@@ -96,9 +100,13 @@ class RandomRun {
     num_failures_ = snapshot.adapter_failures;
     EXPECT_GE(snapshot.adapter_copies, snapshot.adapter_evictions);
     EXPECT_EQ(snapshot.pages_referenced, 0);
+    const bool chooses = shape_.cold_start == ColdStart::kAuto;
     const bool layerwise =
-        shape_.cold_start == ColdStart::kLayerwise || shape_.cold_start == ColdStart::kAuto;
-    EXPECT_EQ(harness_.executor.num_gated_steps() > 20, layerwise);
+        shape_.cold_start == ColdStart::kLayerwise || (chooses && shape_.assist_row_ns == 0.0);
+    if (!chooses || layerwise) {
+      EXPECT_EQ(harness_.executor.num_gated_steps() > 20, layerwise);
+    }
+    EXPECT_EQ(harness_.executor.num_assisted_steps() > 20, shape_.assist_row_ns > 0.0);
     EXPECT_EQ(snapshot.merges > 3, shape_.merge_after_steps > 0);
     EXPECT_GE(snapshot.merged_steps, snapshot.merges);
     for (const std::string& hash : contents_) harness_.adapters.Retire(hash);
@@ -122,6 +130,11 @@ class RandomRun {
     options.merge_after_steps = shape.merge_after_steps;
     options.turn_ns = 10'000;  // ten steps
     return options;
+  }
+
+  static AssistRates RatesOf(const Shape& shape) {
+    if (shape.assist_row_ns == 0.0) return {};
+    return {{{8, shape.assist_row_ns, shape.assist_row_ns}}, 2};
   }
 
   int32_t Below(uint64_t n) { return static_cast<int32_t>(random_.Below(n)); }

@@ -62,8 +62,9 @@ struct TestClient {
 class EngineHarness {
  public:
   explicit EngineHarness(const ExecutorLimits& limits = TestLimits(),
-                         const EngineOptions& options = TestOptions())
-      : executor(limits),
+                         const EngineOptions& options = TestOptions(),
+                         const AssistRates& assist_rates = {})
+      : executor(limits, assist_rates),
         loader(executor),
         adapters(1000),
         engine(executor, adapters, loader, clock, metrics, options) {
@@ -140,9 +141,10 @@ inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
 // An engine whose adapters come and go.
 class EngineAdapterTest : public testing::Test {
  protected:
-  void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions()) {
+  void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions(),
+            const AssistRates& assist_rates = {}) {
     options.turn_ns = kTurnSteps * kStepNs;
-    harness_ = std::make_unique<EngineHarness>(limits, options);
+    harness_ = std::make_unique<EngineHarness>(limits, options, assist_rates);
   }
   std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,
                                      int32_t tokens_max) {

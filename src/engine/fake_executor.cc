@@ -92,8 +92,9 @@ float ReferencePromptLogprob(const Request& request, int32_t position) {
   return LogprobOf(digest, request.prompt_tokens[static_cast<size_t>(position)]);
 }
 
-FakeExecutor::FakeExecutor(const ExecutorLimits& limits)
+FakeExecutor::FakeExecutor(const ExecutorLimits& limits, AssistRates assist_rates)
     : limits_(limits),
+      assist_rates_(std::move(assist_rates)),
       cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)),
       units_(static_cast<size_t>(limits.num_pages * limits.page_bytes / kRowAlignment)),
       adapters_(static_cast<size_t>(limits.adapters_max)),
@@ -136,6 +137,7 @@ size_t FakeExecutor::UnitOf(const PageExtent& extent, int64_t offset) const {
 uint64_t FakeExecutor::ReadAdapter(int32_t slot) const {
   const SlotAdapter& adapter = adapters_[static_cast<size_t>(slot)];
   const uint64_t digest = HashText(adapter.content);
+  if (!adapter.is_written) return digest;  // the CPU reads it where it comes from
   uint64_t read = digest;
   for (const PageExtent& extent : adapter.extents) {
     for (int64_t offset = 0; offset < extent.bytes; offset += kRowAlignment) {
@@ -156,7 +158,8 @@ StepResult FakeExecutor::Finish() {
   CHECK(plan_ != nullptr) << "Finish without Begin";
   const StepPlan& plan = *std::exchange(plan_, nullptr);
   CheckPlan(plan);
-  AwaitArrivals(plan);
+  const bool is_assisted = IsAssisted(plan);
+  if (!is_assisted) AwaitArrivals(plan);
   ApplyStarts(plan);
   if (plan.merges) merged_ = ReadAdapter(plan.merged_slot);
   last_plan_ = plan;
@@ -167,6 +170,11 @@ StepResult FakeExecutor::Finish() {
     result.sequences.push_back(RunSequence(plan, planned));
   }
   result.times.total_ns = 500 + 10 * static_cast<int64_t>(plan.tokens.size());
+  if (is_assisted) {
+    ++num_assisted_steps_;
+    result.num_assisted_layers = 1;
+    result.times.total_ns += assist_ns_;
+  }
   return result;
 }
 
@@ -206,8 +214,22 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
   } else {
     CHECK(!plan.merges);
   }
+  if (plan.assists) {
+    CHECK(std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
+      return planned.adapter_slot != kNoAdapter &&
+             adapters_[static_cast<size_t>(planned.adapter_slot)].is_arriving;
+    })) << "everything is there";
+  }
   CHECK_EQ(plan.tokens.size(), num_tokens);
   CHECK_EQ(plan.pages.size(), num_pages);
+}
+
+bool FakeExecutor::IsAssisted(const StepPlan& plan) const {
+  if (!plan.assists || assist_rates_.ranks.empty()) return false;
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
+    return planned.adapter_slot != kNoAdapter &&
+           !adapters_[static_cast<size_t>(planned.adapter_slot)].is_written;
+  });
 }
 
 void FakeExecutor::AwaitArrivals(const StepPlan& plan) {

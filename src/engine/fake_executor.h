@@ -39,9 +39,10 @@ uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed);
 
 class FakeExecutor : public Executor {
  public:
-  explicit FakeExecutor(const ExecutorLimits& limits);
+  explicit FakeExecutor(const ExecutorLimits& limits, AssistRates assist_rates = {});
 
   const ExecutorLimits& limits() const override { return limits_; }
+  AssistRates assist_rates() const override { return assist_rates_; }
   void Begin(const StepPlan& plan) override { plan_ = &plan; }
   // Does once what it was told to do beside a step.
   bool Wait(const std::atomic<bool>& interrupted) override;
@@ -56,6 +57,10 @@ class FakeExecutor : public Executor {
   void FinishArrival(int32_t slot);
   // Steps so far that named a slot whose rows had not arrived.
   int64_t num_gated_steps() const { return num_gated_steps_; }
+
+  // Steps so far that computed such a slot from its content, and what each such step takes longer.
+  int64_t num_assisted_steps() const { return num_assisted_steps_; }
+  void set_assist_ns(int64_t assist_ns) { assist_ns_ = assist_ns; }
 
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
@@ -76,6 +81,7 @@ class FakeExecutor : public Executor {
 
   void CheckPlan(const StepPlan& plan) const;
   void AwaitArrivals(const StepPlan& plan);
+  bool IsAssisted(const StepPlan& plan) const;
   void ApplyStarts(const StepPlan& plan);
   // What the slot's rows are by now: the content, or something else where they were overwritten.
   uint64_t ReadAdapter(int32_t slot) const;
@@ -84,6 +90,7 @@ class FakeExecutor : public Executor {
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
+  const AssistRates assist_rates_;
   std::vector<Cell> cells_;  // [num_pages][page_tokens]
   struct SlotAdapter {
     std::string content;
@@ -101,6 +108,8 @@ class FakeExecutor : public Executor {
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;
+  int64_t num_assisted_steps_ = 0;
+  int64_t assist_ns_ = 0;
 };
 
 }  // namespace graft

@@ -49,6 +49,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
       make_room_([this] { return EvictOldest(PageUse::kAdapters); }),
       clock_(clock),
       loader_(loader),
+      costs_{{}, AssistPace(options_.assist_rates)},
       merge_decision_(options_.merge_after_steps) {
   for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
 }
@@ -97,6 +98,7 @@ const StepPlan& Scheduler::Plan() {
   rows_left = PlanPrefills(rows_left);
   AdmitWaiting(rows_left);
   BuildPlan();
+  (plan_.assists ? stats_.cpu_assist_starts : stats_.layerwise_starts) += admission_.num_early;
   return plan_;
 }
 
@@ -217,6 +219,7 @@ void Scheduler::BuildPlan() {
   plan_.pages.clear();
   plan_.banned_tokens.clear();
   plan_.ended_slots.clear();
+  plan_.assists = false;
   planned_.clear();
   for (const auto& sequence : running_) {
     if (sequence->num_planned > 0) planned_.push_back(sequence.get());
@@ -232,11 +235,22 @@ void Scheduler::BuildPlan() {
   });
   plan_.ended_slots.swap(ended_slots_);
   for (Sequence* sequence : planned_) AppendToPlan(*sequence);
-  waits_for_layers_ = std::any_of(planned_.begin(), planned_.end(), [this](const Sequence* one) {
+  PlanArrivals();
+  PlanMerge();
+}
+
+// The way is chosen for the step as a whole: a layer that waits for one adapter gains nothing from
+// what the CPU computes for another.
+void Scheduler::PlanArrivals() {
+  has_arrivals_ = std::any_of(planned_.begin(), planned_.end(), [this](const Sequence* one) {
     return one->adapter.content() >= 0 && adapters_.is_arriving(one->adapter.content());
   });
-  if (waits_for_layers_) ++stats_.steps_with_arrivals;
-  PlanMerge();
+  if (!has_arrivals_) return;
+  ++stats_.steps_with_arrivals;
+  plan_.assists = options_.cold_start == ColdStart::kCpuAssist;
+  if (options_.cold_start != ColdStart::kAuto) return;
+  arrival_stall_ = StallOfPlanned();
+  plan_.assists = arrival_stall_.assists();
 }
 
 void Scheduler::PlanMerge() {
@@ -253,7 +267,7 @@ void Scheduler::PlanMerge() {
   const MergeDecision::Answer answer =
       merge_decision_.Decide(one_adapter ? adapters_.HashOf(content) : std::string(), [&] {
         // What is merged is read at once, all of it.
-        return !waits_for_layers_ && std::all_of(running_.begin(), running_.end(), is_of_it) &&
+        return !has_arrivals_ && std::all_of(running_.begin(), running_.end(), is_of_it) &&
                std::all_of(waiting_.begin(), waiting_.end(), is_of_it);
       });
   if (!answer.merged) return;
@@ -305,9 +319,7 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
-  if (!waits_for_layers_) {
-    step_cost_.Observe(static_cast<int64_t>(plan.tokens.size()), result.times.total_ns);
-  }
+  ObserveCosts(plan, result);
   for (size_t i = 0; i < planned_.size(); ++i) {
     CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
   }
@@ -320,6 +332,18 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
     finished_.push_back(std::move(sequence));
   }
   std::erase(running_, nullptr);
+}
+
+void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
+  const auto num_rows = static_cast<int64_t>(plan.tokens.size());
+  if (!has_arrivals_) {
+    costs_.steps.Observe(num_rows, result.times.total_ns);
+  } else if (!plan.assists) {
+    costs_.assist.Forget();
+  } else if (costs_.steps.is_known()) {
+    costs_.assist.Observe(arrival_stall_.work, result.num_assisted_layers,
+                          static_cast<double>(result.times.total_ns) - costs_.steps.At(num_rows));
+  }
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFinished() {

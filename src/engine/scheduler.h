@@ -44,6 +44,7 @@ struct SchedulerOptions {
   int32_t adapters_max = 0;  // adapter slots
   // What happens while an adapter loads for a request that could run otherwise.
   ColdStart cold_start = ColdStart::kAuto;
+  AssistRates assist_rates;  // the executor's
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
   int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
@@ -55,10 +56,12 @@ struct SchedulerStats {
   int64_t preemptions = 0;
   int64_t prefix_lookup_tokens = 0;  // tokens of admitted sequences that the cache was asked for
   int64_t prefix_hit_tokens = 0;     // of those, found
-  // Sequences that began while their adapter arrived, and that waited until it was there.
+  // Sequences that began while their adapter arrived, in steps that waited for it and in steps that
+  // the CPU computed for, and that waited until it was there.
   int64_t layerwise_starts = 0;
+  int64_t cpu_assist_starts = 0;
   int64_t join_later_starts = 0;
-  int64_t steps_with_arrivals = 0;  // that waited for layers
+  int64_t steps_with_arrivals = 0;  // that waited for layers, or were assisted
   int64_t turns = 0;                // that ended for a request without room
   int64_t merges = 0;               // of adapters into weights
   int64_t merged_steps = 0;         // that ran on merged weights
@@ -120,7 +123,8 @@ class Scheduler {
     size_t idx = 0;  // of whom it looks at
     int32_t rows_left = 0;
     int32_t num_planned = 0;  // sequences
-    double stall_ns = 0.0;    // that the step will wait for layers, as far as is known
+    int32_t num_early = 0;    // that begin while their adapter arrives
+    ArrivalStall stall;       // the step's, as far as is known
     bool turn_is_over = false;
     bool has_made_room = false;  // at the turn's end, for the first who had none
     bool has_blocked = false;    // somebody's adapter finds no room
@@ -134,7 +138,8 @@ class Scheduler {
   bool WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission);
   bool BeginsWhileArriving(const Sequence& sequence, Admission& admission) const;
   void CountColdStart(Sequence& sequence);
-  double StallOfPlanned() const;
+  bool IsNamed(int32_t content) const;
+  ArrivalStall StallOfPlanned() const;
   std::vector<const Sequence*> WhoMakesRoom(const Sequence& sequence);
   bool CouldMakeRoom(int32_t content, std::span<const Sequence* const> sequences);
   Status CutToPool(Sequence& sequence) const;
@@ -147,9 +152,11 @@ class Scheduler {
   void Preempt(const Sequence& sequence);
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
+  void PlanArrivals();
   void PlanMerge();
 
   // After a step.
+  void ObserveCosts(const StepPlan& plan, const StepResult& result);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void IndexFullPages(Sequence& sequence);
   bool IsStop(const Sequence& sequence, int32_t token) const;
@@ -177,9 +184,10 @@ class Scheduler {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
   int64_t preemptions_before_ = 0;  // this plan
-  StepCost step_cost_;
-  bool waits_for_layers_ = false;  // the plan names an adapter whose rows still arrive
-  StepPlan plan_;                  // reused, so that a step allocates nothing once warm
+  ColdStartCosts costs_;
+  bool has_arrivals_ = false;   // the plan names an adapter whose rows still arrive
+  ArrivalStall arrival_stall_;  // of such a plan, where costs decide
+  StepPlan plan_;               // reused, so that a step allocates nothing once warm
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
   MergeDecision merge_decision_;

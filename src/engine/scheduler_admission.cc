@@ -47,7 +47,7 @@ void Scheduler::AdmitWaiting(int32_t rows_left) {
     admission.num_planned = static_cast<int32_t>(
         std::count_if(running_.begin(), running_.end(),
                       [](const auto& sequence) { return sequence->num_planned > 0; }));
-    admission.stall_ns = StallOfPlanned();
+    admission.stall = StallOfPlanned();
   }
   admission.turn_is_over = turn_begin_ns_ >= 0 && now_ns - turn_begin_ns_ >= options_.turn_ns;
   WalkLine(admission);
@@ -147,38 +147,50 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& adm
 bool Scheduler::BeginsWhileArriving(const Sequence& sequence, Admission& admission) const {
   if (options_.cold_start != ColdStart::kAuto) return BeginsEarly(options_.cold_start);
   const auto arrival = adapters_.ForecastOf(sequence.adapter.content());
-  if (!arrival.has_value() || !step_cost_.is_known()) return admission.num_planned == 0;
+  if (!arrival.has_value() || !costs_.steps.is_known()) return admission.num_planned == 0;
   const ColdStartCase step = {
       .arrival = *arrival,
       .num_rows = options_.step_tokens_max - admission.rows_left,
       .num_others = admission.num_planned,
-      .stall_ns = admission.stall_ns,
+      .stall = admission.stall,
       .num_rows_joining =
-          std::min({sequence.num_pending(), admission.rows_left, options_.prefill_chunk_max})};
-  if (!BeginsNow(step, step_cost_)) return false;
-  admission.stall_ns = StallWith(step, step_cost_);
+          std::min({sequence.num_pending(), admission.rows_left, options_.prefill_chunk_max}),
+      .is_adapter_named = IsNamed(sequence.adapter.content())};
+  if (!BeginsNow(step, costs_)) return false;
+  admission.stall = StallWith(step, costs_);
   return true;
 }
 
-// By those who began in an earlier plan, if their adapters still arrive.
-double Scheduler::StallOfPlanned() const {
-  if (!adapters_.is_copying() || !step_cost_.is_known()) return 0.0;
+bool Scheduler::IsNamed(int32_t content) const {
+  return std::any_of(running_.begin(), running_.end(), [content](const auto& sequence) {
+    return sequence->num_planned > 0 && sequence->adapter.content() == content;
+  });
+}
+
+// By those whose adapters still arrive.
+ArrivalStall Scheduler::StallOfPlanned() const {
+  if (!adapters_.is_copying() || !costs_.steps.is_known()) return {};
   ColdStartCase step;
   for (const auto& sequence : running_) step.num_rows += sequence->num_planned;
+  std::set<int32_t> contents;
   for (const auto& sequence : running_) {
     const int32_t content = sequence->adapter.content();
     if (sequence->num_planned == 0 || content < 0 || !adapters_.is_arriving(content)) continue;
     const auto arrival = adapters_.ForecastOf(content);
     if (!arrival.has_value()) continue;
     step.arrival = *arrival;
-    step.stall_ns = StallWith(step, step_cost_);
+    step.is_adapter_named = !contents.insert(content).second;
+    step.num_rows_joining = sequence->num_planned;
+    step.num_rows -= sequence->num_planned;
+    step.stall = StallWith(step, costs_);
+    step.num_rows += sequence->num_planned;
   }
-  return step.stall_ns;
+  return step.stall;
 }
 
 void Scheduler::CountColdStart(Sequence& sequence) {
   if (adapters_.is_arriving(sequence.adapter.content())) {
-    ++stats_.layerwise_starts;
+    ++admission_.num_early;
   } else if (sequence.waited_for_adapter) {
     ++stats_.join_later_starts;
   }

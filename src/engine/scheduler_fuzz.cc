@@ -36,7 +36,7 @@ class Run {
   explicit Run(Bytes& bytes)
       : bytes_(bytes),
         limits_(LimitsFrom(bytes)),
-        executor_(limits_),
+        executor_(limits_, RatesOf(limits_)),
         scheduler_(OptionsFrom(bytes, limits_), adapters_, loader_, clock_) {
     loader_.set_delay(1 + bytes.Below(4));
     for (int32_t i = 0; i < kContents; ++i) {
@@ -81,6 +81,14 @@ class Run {
     return limits;
   }
 
+  // Without a byte of its own, so that the corpus keeps its meaning: two of three have a CPU that
+  // helps, of one kind or the other.
+  static AssistRates RatesOf(const ExecutorLimits& limits) {
+    if (limits.num_pages % 3 == 0) return {};
+    const double row_ns = limits.num_pages % 3 == 1 ? 1e-6 : 1e-2;
+    return {.ranks = {{8, row_ns, row_ns}}, .num_workers = limits.page_tokens};
+  }
+
   static SchedulerOptions OptionsFrom(Bytes& bytes, const ExecutorLimits& limits) {
     return {.sequences_max = limits.sequences_max,
             .step_tokens_max = limits.step_tokens_max,
@@ -90,6 +98,7 @@ class Run {
             .page_tokens = limits.page_tokens,
             .adapters_max = limits.adapters_max,
             .cold_start = kColdStarts[bytes.Below(4)],
+            .assist_rates = RatesOf(limits),
             .turn_ns = bytes.Below(8),
             // Without a byte of its own, so that the corpus keeps its meaning.
             .merge_after_steps = limits.sequences_max % 3,

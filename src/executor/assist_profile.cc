@@ -123,6 +123,26 @@ const AssistCost& AssistProfile::Of(LoraModule first, int32_t rank) const {
                [static_cast<size_t>(at - kRanks.begin())];
 }
 
+AssistRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
+                    int32_t num_workers) {
+  int64_t rank_bytes = 0;  // of a layer, per rank
+  for (const LoraModule module : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(config, module);
+    rank_bytes += (shape.in + shape.out) * DTypeBytes(dtype);
+  }
+  AssistRates rates{.ranks = {}, .num_workers = num_workers};
+  for (const int32_t rank : AssistProfile::kRanks) {
+    AssistCost all;
+    for (const LoraModule first : AssistProfile::kFirstModules) {
+      all.fixed_us += profile.Of(first, rank).fixed_us;
+      all.row_us += profile.Of(first, rank).row_us;
+    }
+    const double byte_ns = 1e3 / static_cast<double>(rank_bytes * rank);
+    rates.ranks.push_back({rank, all.fixed_us * byte_ns, all.row_us * byte_ns});
+  }
+  return rates;
+}
+
 int32_t SplitRows(std::span<const AssistPart> parts, int32_t num_workers, int32_t* share_begin) {
   int32_t num_rows = 0;
   double total_us = 0.0;

@@ -10,6 +10,7 @@
 
 #include "model/config.h"
 #include "model/lora_module.h"
+#include "step/assist_rates.h"
 #include "tensor/dtype.h"
 
 namespace graft {
@@ -38,6 +39,10 @@ class AssistProfile {
  private:
   std::array<std::array<AssistCost, kRanks.size()>, kFirstModules.size()> costs_{};
 };
+
+// What the engine is told of it: one rate for all projections, which by bytes cost about the same.
+AssistRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
+                    int32_t num_workers);
 
 // The modules of a projection: the first, and those that share its x.
 std::span<const LoraModule> ModulesOfProjection(LoraModule first);

@@ -74,6 +74,7 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
     memory = assist->pinned_.as<char>();
   }
   assist->profile_ = AssistProfile::Measure(config, dtype, activations == DType::kF32);
+  assist->rates_ = RatesOf(assist->profile_, config, dtype, options.num_workers);
   assist->exchange_ = std::make_unique<AssistExchange>(limits, memory);
   assist->workers_ = std::make_unique<AssistWorkers>(
       *assist->exchange_, AssistProcesses{options.command, &assist->shared_, &store.shared()},
@@ -87,6 +88,7 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
 }
 
 void CpuAssist::Enter(const AdapterArrivals& arrivals, ForwardBatch* batch) {
+  num_layers_taken_ = 0;
   pending_.clear();
   Sort(batch->lora_segments, arrivals, &settled_);
   Sort(batch->lora_prompt_segments, arrivals, &settled_prompts_);
@@ -131,8 +133,10 @@ bool CpuAssist::TakesLayer(int32_t layer) {
   const bool takes = std::any_of(pending_.begin(), pending_.end(), [layer](const Pending& pending) {
     return !pending.arrival->HasArrived(layer);
   });
-  if (takes) layers_total_.Increment();
-  return takes;
+  if (!takes) return false;
+  ++num_layers_taken_;
+  layers_total_.Increment();
+  return true;
 }
 
 void CpuAssist::Begin(int32_t layer, LoraModule first, const LoraArgs& args, Stream& stream) {

@@ -53,6 +53,9 @@ class CpuAssist : public LoraAssist {
 
   const AssistWorkers& workers() const { return *workers_; }
   const AssistProfile& profile() const { return profile_; }
+  const AssistRates& rates() const { return rates_; }
+  // Of the step that was entered last.
+  int32_t num_layers_taken() const { return num_layers_taken_; }
 
  private:
   // Rows of an adapter under way.
@@ -78,6 +81,7 @@ class CpuAssist : public LoraAssist {
   const HostStore& store_;
   bool in_processes_ = false;
   AssistProfile profile_;
+  AssistRates rates_;
   SharedMemory shared_;  // of processes; of threads:
   PinnedBuffer pinned_;
   std::unique_ptr<AssistExchange> exchange_;
@@ -88,6 +92,7 @@ class CpuAssist : public LoraAssist {
   prometheus::Counter& layers_total_;
 
   // Of the step.
+  int32_t num_layers_taken_ = 0;
   std::vector<Pending> pending_;
   std::vector<LoraSegment> settled_;
   std::vector<LoraSegment> settled_prompts_;

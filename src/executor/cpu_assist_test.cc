@@ -40,6 +40,27 @@ TEST(SplitRowsTest, FewRowsTakeFewWorkers) {
   EXPECT_EQ(Split({{3, {0.0, 1.0}}}, 16), (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
+TEST(AssistRatesTest, AreALayersCostsByItsBytes) {
+  ModelConfig config;
+  config.hidden_size = 100;
+  config.intermediate_size = 300;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 25;
+  AssistProfile profile;
+  for (const LoraModule first : AssistProfile::kFirstModules) {
+    for (const int32_t rank : AssistProfile::kRanks) profile.Of(first, rank) = {2.0 * rank, 0.5};
+  }
+  const AssistRates rates = RatesOf(profile, config, DType::kBF16, 3);
+  EXPECT_EQ(rates.num_workers, 3);
+  ASSERT_EQ(rates.ranks.size(), AssistProfile::kRanks.size());
+  // q 200, k 150, v 150, o 200, gate 400, up 400, down 400 elements of two bytes per rank.
+  for (const AssistRates::OfRank& rate : rates.ranks) {
+    EXPECT_NEAR(rate.read_ns * 3800 * rate.rank, 4 * 2000.0 * rate.rank, 1e-6);
+    EXPECT_NEAR(rate.row_ns * 3800 * rate.rank, 4 * 500.0, 1e-9);
+  }
+}
+
 TEST(SplitRowsTest, SharesCostTheSame) {
   // Rows of a rank eight times as large cost eight times as much.
   const std::vector<AssistPart> parts = {{80, {10.0, 1.0}}, {30, {80.0, 8.0}}};

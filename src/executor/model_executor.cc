@@ -36,6 +36,10 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
   sampling_scratch_ = SamplingScratch(rows_max, limits.vocab_size, stream.device);
 }
 
+AssistRates ModelExecutor::assist_rates() const {
+  return parts_.assist == nullptr ? AssistRates{} : parts_.assist->rates();
+}
+
 // `num_rows` results, as if nothing had been drawn.
 std::span<SampledToken> ModelExecutor::ResetSampled(size_t num_rows) {
   const std::span<SampledToken> sampled(sampled_.as<SampledToken>(), num_rows);
@@ -92,6 +96,7 @@ StepResult ModelExecutor::Finish() {
     if (!plan.sequences[i].prompt_logprobs) continue;
     AddPromptLogprobs(plan.sequences[i], batch_.row_begin()[i], &result.sequences[i]);
   }
+  if (is_assisted_) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
@@ -155,10 +160,11 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     batch.lora_prompt_segments = batch_.prompt_segments();
     batch.lora = Adapters();
   }
-  if (batch.gate != nullptr && parts_.assist != nullptr) {
+  if (batch.gate != nullptr && parts_.assist != nullptr && plan_->assists) {
     parts_.assist->Enter(*parts_.arrivals, &batch);
     gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
   }
+  is_assisted_ = batch.assist != nullptr;
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&

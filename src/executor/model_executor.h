@@ -26,7 +26,7 @@ namespace graft {
 // What some servers have and others do not.
 struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
-  CpuAssist* assist = nullptr;                // null: steps wait for what arrives
+  CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
   MergedWeights* merged = nullptr;            // null: plans merge nothing
 };
 
@@ -37,6 +37,7 @@ class ModelExecutor : public Executor {
                 Stream& stream, const ExecutorParts& parts = {});
 
   const ExecutorLimits& limits() const override { return limits_; }
+  AssistRates assist_rates() const override;
   void SetWorkWhileBlocked(std::function<void()> work) override {
     gate_.SetWorkWhileBlocked(std::move(work));
   }
@@ -75,6 +76,7 @@ class ModelExecutor : public Executor {
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
   const StepPlan* plan_ = nullptr;         // begun, not finished
+  bool is_assisted_ = false;               // it
   int64_t begin_ns_ = 0;
   int64_t sampling_ns_ = 0;
   // Scratch of one step.

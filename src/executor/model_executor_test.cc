@@ -360,6 +360,30 @@ TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
   EXPECT_LE(num_blocked, num_steps) << "once a step";
 }
 
+// Steps with arrivals wait, or are the CPU's.
+class Choosing : public Executor {
+ public:
+  Choosing(Executor& executor, bool assists) : executor_(executor), assists_(assists) {}
+  const ExecutorLimits& limits() const override { return executor_.limits(); }
+  void Begin(const StepPlan& plan) override {
+    plan_ = plan;
+    plan_.assists = assists_;
+    executor_.Begin(plan_);
+  }
+  StepResult Finish() override {
+    StepResult result = executor_.Finish();
+    num_assisted_layers_ += result.num_assisted_layers;
+    return result;
+  }
+  int64_t num_assisted_layers() const { return num_assisted_layers_; }
+
+ private:
+  Executor& executor_;
+  const bool assists_;
+  StepPlan plan_;
+  int64_t num_assisted_layers_ = 0;
+};
+
 // On a GPU the CPU rounds in another order: what follows from the same tokens is close.
 TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
   const auto [kind, dtype] = GetParam();
@@ -374,8 +398,16 @@ TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
       options, config_, dtype, 128, moving.host(), device_.stream().device, metrics);
   const auto executor =
       MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals(), .assist = assist.get()});
-  const auto drawn = GenerateOnArrivals(*executor, company, moving, Folders());
-  EXPECT_EQ(metrics.Render().find("graft_cpu_assist_layers_total 0"), std::string::npos);
+  Choosing waiting(*executor, /*assists=*/false);
+  EXPECT_EQ(GenerateOnArrivals(waiting, company, moving, Folders()), resident);
+  EXPECT_EQ(waiting.num_assisted_layers(), 0);
+  EXPECT_NE(metrics.Render().find("graft_cpu_assist_layers_total 0"), std::string::npos);
+  Choosing assisted(*executor, /*assists=*/true);
+  const auto drawn = GenerateOnArrivals(assisted, company, moving, Folders());
+  EXPECT_NE(metrics.Render().find("graft_cpu_assist_layers_total " +
+                                  std::to_string(assisted.num_assisted_layers())),
+            std::string::npos);
+  EXPECT_GT(assisted.num_assisted_layers(), 0);
   if (kind == DeviceKind::kCpu) {
     EXPECT_EQ(drawn, resident);
     return;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "step/assist_rates.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
 
@@ -27,6 +28,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
+  // What StepPlan::assists costs here.
+  virtual AssistRates assist_rates() const { return {}; }
   // What Begin does, at most once a step, if it has to wait before it can launch the rest. {}:
   // nothing. Not while a step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}

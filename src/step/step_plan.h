@@ -67,6 +67,9 @@ struct StepPlan {
   // merged into; where `merges`, it is merged into them first, instead of what was.
   AdapterSlot merged_slot = kNoAdapter;
   bool merges = false;
+  // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
+  // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
+  bool assists = false;
 };
 
 }  // namespace graft

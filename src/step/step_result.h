@@ -35,6 +35,7 @@ struct StepTimes {
 struct StepResult {
   uint64_t step_id = 0;
   std::vector<SequenceResult> sequences;
+  int32_t num_assisted_layers = 0;  // in which the CPU computed for adapters on their way
   StepTimes times;
 };
 
