@@ -31,6 +31,23 @@ std::string StampOf(const std::string& path, int64_t* weight_bytes = nullptr) {
   return stamp;
 }
 
+// Whether a folder inside `root` was deleted: it is not there, and the nearest folder above it that
+// is has something else in it. A disk that is away leaves an empty folder or one that cannot be
+// looked into; so the doubtful stay.
+bool IsDeleted(const std::filesystem::path& root, const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  const fs::path relative = path.lexically_relative(root);
+  if (relative.empty() || *relative.begin() == "..") return false;
+  std::error_code error;
+  fs::path at = path;
+  while (at != root && fs::symlink_status(at, error).type() == fs::file_type::not_found) {
+    at = at.parent_path();
+  }
+  if (at == path) return false;
+  const bool is_empty = fs::is_empty(at, error);
+  return !error && !is_empty;
+}
+
 // Facts: AdapterFacts, or what the registry remembers of them.
 template <typename Facts>
 void Describe(const Facts& facts, AdapterInfo* info) {
@@ -237,10 +254,12 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
 
 Status EngineAdapterCatalog::Unload(const std::string& name) {
   std::lock_guard load_lock(load_mutex_);
-  RETURN_IF_ERROR(Find(name).status());
+  const Status found = Find(name).status();
   const Status forgotten = registry_.Remove(name);
   // Adapters of the folder were never remembered.
   if (!forgotten.ok() && forgotten.code() != StatusCode::kNotFound) return forgotten;
+  // Remembered alone: its folder was gone, or had changed, when the server started.
+  if (!found.ok()) return forgotten.ok() ? OkStatus() : found;
   EraseName(name);
   return OkStatus();
 }
@@ -303,7 +322,8 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
       ++report.num_loaded;
     } else {
       ++report.num_skipped;
-      LOG_WARN("adapter '{}' of the registry is not served: {}", entry.name, status.message());
+      LOG_WARN("adapter '{}' of the registry is not served (unload it to forget it): {}",
+               entry.name, status.message());
     }
   }
   return report;
@@ -354,6 +374,23 @@ Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFold
   return folders;
 }
 
+// A registry that cannot be written keeps them until the next start.
+void EngineAdapterCatalog::ForgetDeletedFolders() {
+  const Result<std::string> root = ResolveFolder(".");
+  if (!root.ok()) return;
+  std::vector<std::string> deleted;
+  for (const auto& [path, folder] : recalled_) {
+    if (IsDeleted(*root, path)) deleted.push_back(path);
+  }
+  if (deleted.empty()) return;
+  const Status forgotten = registry_.ForgetFolders(deleted);
+  if (forgotten.ok()) {
+    LOG_INFO("the registry forgets {} folders that were deleted", deleted.size());
+  } else {
+    LOG_WARN("{}", forgotten.message());
+  }
+}
+
 Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64_t read_bytes_max) {
   std::lock_guard load_lock(load_mutex_);
   ASSIGN_OR_RETURN(const std::vector<Folder> folders, FindFolders());
@@ -376,6 +413,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64
       LOG_WARN("adapter '{}' is not served: {}", folder.name, status.message());
     }
   }
+  ForgetDeletedFolders();
   recalled_.clear();
   return report;
 }

@@ -45,6 +45,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // Lists every sub-folder of adapters_dir that holds an adapter_config.json, under its own name
   // unless the name is taken. If the weights of all of them are at most `read_bytes_max` (0:
   // never), they are read and checked, and one that fails is logged with the reason and skipped.
+  // What the registry remembers of folders that were deleted is forgotten.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
   // A folder that was listed unread has been read: its names have this hash from now on.
@@ -68,6 +69,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // `path` with its links resolved, if adapters may be loaded from there.
   Result<std::string> ResolveFolder(const std::string& path) const;
   Result<std::vector<Folder>> FindFolders() const;
+  void ForgetDeletedFolders();
   Status ListUnread(const Folder& folder);
   // What the registry knows of a folder that has not been written since; null if nothing.
   const RegistryFolder* Recall(const std::string& path, const std::string& stamp);

@@ -160,6 +160,46 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   EXPECT_FALSE(catalog_->Find("my-b").ok());
 }
 
+TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
+  const auto known = [this] {
+    std::vector<std::string> paths;
+    const std::vector<RegistryFolder> folders = *registry_->ListFolders();
+    for (const RegistryFolder& folder : folders) paths.push_back(folder.path);
+    return paths;
+  };
+  const auto restart = [this] {
+    catalog_ = Make();
+    ASSERT_TRUE(catalog_->RestoreFromRegistry().ok());
+    ASSERT_TRUE(catalog_->LoadFolder(0).ok());
+  };
+  Write("here", "one");
+  fs::create_directories(root_ / "disk");
+  fs::create_symlink(root_ / "away", root_ / "link");
+  for (const std::string path : {"deleted", "team/deleted", "disk/away", "link"}) {
+    ASSERT_TRUE(registry_->RememberFolder({.path = root_ / path, .stamp = "1:1;none;"}).ok());
+  }
+  ASSERT_TRUE(registry_->RememberFolder({.path = "/elsewhere/a", .stamp = "1:1;none;"}).ok());
+  restart();
+  const std::vector<std::string> doubtful = {"/elsewhere/a", root_ / "disk/away", root_ / "link"};
+  EXPECT_EQ(known(), doubtful);
+  // The disk of all adapters is away.
+  for (const char* name : {"here", "disk", "link"}) fs::remove_all(root_ / name);
+  restart();
+  EXPECT_EQ(known(), doubtful);
+}
+
+TEST_F(AdapterCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
+  Write("a", "one");
+  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
+  fs::remove_all(root_ / "a");
+  catalog_ = Make();
+  EXPECT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 1);
+  EXPECT_EQ(registry_->List()->size(), 1u) << "it may come back";
+  EXPECT_TRUE(catalog_->Unload("x").ok());
+  EXPECT_TRUE(registry_->List()->empty());
+  EXPECT_EQ(catalog_->Unload("x").code(), StatusCode::kNotFound);
+}
+
 TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   Write("a", "one");
   Write("b", "bad");

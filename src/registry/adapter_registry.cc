@@ -33,6 +33,7 @@ constexpr char kCreateFolders[] = R"(
 constexpr char kUpsertFolder[] =
     "INSERT OR REPLACE INTO folder (path, stamp, hash, base_model, rank_max, bytes) "
     "VALUES (?, ?, ?, ?, ?, ?)";
+constexpr char kForgetFolder[] = "DELETE FROM folder WHERE path = ?";
 constexpr char kListFolders[] =
     "SELECT path, stamp, hash, base_model, rank_max, bytes FROM folder ORDER BY path";
 constexpr char kUpsert[] =
@@ -65,10 +66,11 @@ struct AdapterRegistry::Database {
     return InternalError(message);
   }
 
-  Status Execute(const char* sql) {
+  Status Execute(const char* sql, const char* failure = "cannot set up") {
     if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return OkStatus();
-    return Error("cannot set up");
+    return Error(failure);
   }
+  Status ForgetFolder(const std::string& path);
 };
 
 namespace {
@@ -103,6 +105,13 @@ class Statement {
 };
 
 }  // namespace
+
+Status AdapterRegistry::Database::ForgetFolder(const std::string& path) {
+  Statement forget(handle, kForgetFolder);
+  if (!forget.prepared()) return Error("cannot write");
+  forget.Bind(path);
+  return forget.Step() == SQLITE_DONE ? OkStatus() : Error("cannot write");
+}
 
 AdapterRegistry::AdapterRegistry(std::unique_ptr<Database> database)
     : database_(std::move(database)) {}
@@ -196,6 +205,19 @@ Status AdapterRegistry::RememberFolder(const RegistryFolder& folder) {
   upsert.Bind(folder.bytes);
   if (upsert.Step() != SQLITE_DONE) return database_->Error("cannot write");
   return OkStatus();
+}
+
+Status AdapterRegistry::ForgetFolders(const std::vector<std::string>& paths) {
+  std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE", "cannot write"));
+  Status status;
+  for (size_t i = 0; i < paths.size() && status.ok(); ++i) {
+    status = database_->ForgetFolder(paths[i]);
+  }
+  if (status.ok()) status = database_->Execute("COMMIT", "cannot write");
+  // Of no further interest where this fails: then the first failure has undone it already.
+  if (!status.ok()) sqlite3_exec(database_->handle, "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
 }
 
 Result<std::vector<RegistryFolder>> AdapterRegistry::ListFolders() const {

@@ -54,6 +54,8 @@ class AdapterRegistry {
 
   // Inserts, or replaces what was known of that path.
   Status RememberFolder(const RegistryFolder& folder);
+  // Those of these paths that it knows, all or none.
+  Status ForgetFolders(const std::vector<std::string>& paths);
   // Sorted by path.
   Result<std::vector<RegistryFolder>> ListFolders() const;
 

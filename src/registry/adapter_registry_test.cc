@@ -75,6 +75,8 @@ TEST_F(AdapterRegistryTest, RemembersFoldersBesideNames) {
   auto registry = *AdapterRegistry::Open(path_);
   EXPECT_EQ(*registry->ListFolders(), (std::vector<RegistryFolder>{first, second}));
   EXPECT_TRUE(registry->List()->empty());
+  EXPECT_TRUE(registry->ForgetFolders({"/a/x", "/a/z", "/a/'"}).ok());
+  EXPECT_EQ(*registry->ListFolders(), std::vector<RegistryFolder>{second});
 }
 
 TEST_F(AdapterRegistryTest, SaysWhatToDoAboutABrokenFile) {
