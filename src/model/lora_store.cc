@@ -39,18 +39,20 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
   // What was there is freed outside the lock: it may be large.
   std::optional<Resident> previous;
-  const std::lock_guard lock(mutex_);
-  std::optional<Resident>& resident = slots_[static_cast<size_t>(slot)];
-  std::swap(previous, resident);
-  resident = make();
+  const std::lock_guard copy_lock(copy_mutex_);
+  std::optional<Resident> resident = make();
   CHECK_EQ(static_cast<int64_t>(resident->matrices.size()), matrices_stride())
       << "an adapter of another model";
   WriteTable(slot, resident->matrices);
+  const std::lock_guard lock(mutex_);
   ranks_[static_cast<size_t>(slot)].store(resident->rank_max, std::memory_order_release);
+  previous = std::exchange(slots_[static_cast<size_t>(slot)], std::move(resident));
   Account();
 }
 
-// A GPU's table keeps what it said: no step names a free slot, and a copy would hold up the engine.
+// The engine's thread waits for no copy here. Of another slot: even a table's row lies in the
+// device behind the rows of the adapter that the loader has queued, so that whoever copies holds
+// another lock. Of this one: a GPU's table keeps what it said, as no step names a free slot.
 void LoraStore::Free(int32_t slot) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
   std::optional<Resident> previous;

@@ -74,9 +74,9 @@ class LoraStore {
   std::vector<LoraMatrix> table_;  // [adapters_max][num_layers * kLoraModules]
   Buffer device_table_;            // its copy on a GPU
 
-  // Guards slots_ and the stream of copies; the table's entries are guarded by who may name a slot.
-  std::mutex mutex_;
+  std::mutex copy_mutex_;  // before mutex_; guards the stream of copies, and is held while they run
   OwnedStream copies_;
+  std::mutex mutex_;  // guards slots_; the table's entries are guarded by who may name a slot
   std::vector<std::optional<Resident>> slots_;
   std::vector<std::atomic<int32_t>> ranks_;  // by slot
   std::atomic<int32_t> rank_max_{0};

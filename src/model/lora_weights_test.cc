@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "base/file.h"
 #include "model/adapter_folder.h"
@@ -413,6 +416,28 @@ TEST(LoraStoreTest, SlotsAreSetReplacedAndFreed) {
   EXPECT_EQ(store.rank_max(), 0);
   EXPECT_EQ(store.bytes(), 0);
   EXPECT_EQ(store.num_loaded(), 0);
+}
+
+TEST(LoraStoreTest, SlotsChangeSideBySide) {
+  LoraStore store(OddModel(), 4);
+  std::vector<std::thread> threads;
+  for (int32_t slot = 0; slot < 4; ++slot) {
+    threads.emplace_back([&store, slot] {
+      for (int round = 0; round < 20; ++round) {
+        store.Set(slot, OddWeights(R"("r": )" + std::to_string(slot + 1)));
+        EXPECT_EQ(store.rank_of(slot), slot + 1);
+        EXPECT_GE(store.rank_max(), slot + 1);
+        const LoraMatrix& q = store.matrices(1, LoraModule::kQ)[slot * store.matrices_stride()];
+        EXPECT_EQ(q.rank, slot + 1);
+        if (round % 2 == 0) store.Free(slot);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store.num_loaded(), 4);
+  EXPECT_EQ(store.rank_max(), 4);
+  for (int32_t slot = 0; slot < 4; ++slot) store.Free(slot);
+  EXPECT_EQ(store.bytes(), 0);
 }
 
 TEST(LoraStoreDeathTest, SlotsAndModelsAreChecked) {
