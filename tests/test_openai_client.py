@@ -189,9 +189,10 @@ def test_load_and_unload(server):
     admin.post("/unload_lora_adapter", body={"lora_name": "jane"}, cast_to=object)
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="jane", prompt="It is")
-    for path in ["../base", "/etc", str(DEMO / "base")]:
-        with pytest.raises(openai.APIStatusError):
+    for path in ["../base", "/etc", str(DEMO / "base"), "none", "."]:
+        with pytest.raises(openai.APIStatusError) as refused:
             admin.post("/load_lora_adapter", body={"lora_name": "evil", "lora_path": path}, cast_to=object)
+        assert str(DEMO / "adapters") not in refused.value.message
     with pytest.raises((openai.AuthenticationError, openai.PermissionDeniedError)):
         client.post("/load_lora_adapter", body={"lora_name": "jane", "lora_path": "austen"}, cast_to=object)
     assert server.alive()

@@ -74,6 +74,13 @@ TEST(FileTest, ResolveInsideKeepsThePathJailed) {
   EXPECT_EQ(ResolveInside(root, "link/secret").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ResolveInside(root, "/etc/passwd").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ResolveInside(root, "b").status().code(), StatusCode::kNotFound);
+  // By the one name that a server takes out of what it tells its clients.
+  const fs::path other_name = root.parent_path() / "other name";
+  fs::create_symlink(root, other_name);
+  for (const char* path : {"b", "../secret"}) {
+    const std::string message = ResolveInside(other_name, path).status().message();
+    EXPECT_NE(message.find(fs::canonical(root).string()), std::string::npos) << message;
+  }
   fs::remove_all(root.parent_path());
 }
 

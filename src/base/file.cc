@@ -41,20 +41,31 @@ Result<FileStamp> StampFile(const std::string& path) {
       .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
+namespace {
+
+// As it was given, where the working folder is gone.
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+}  // namespace
+
 Result<std::string> ResolveInside(const std::string& root, const std::string& path) {
   std::error_code error;
   const fs::path base = fs::canonical(root, error);
-  if (error) return NotFoundError("folder " + root + " does not exist");
+  if (error) return NotFoundError("folder " + Absolute(root) + " does not exist");
   // Weakly first: an escape is refused the same whether its target exists or not.
   const fs::path joined = fs::path(path).is_absolute() ? fs::path(path) : base / path;
   const fs::path resolved = fs::weakly_canonical(joined, error);
   if (error) return InvalidArgumentError("path '" + path + "' cannot be resolved");
   const fs::path relative = resolved.lexically_relative(base);
   if (relative.empty() || *relative.begin() == "..") {
-    return PermissionDeniedError("path '" + path + "' is outside " + root);
+    return PermissionDeniedError("path '" + path + "' is outside " + base.string());
   }
   if (!fs::exists(resolved, error)) {
-    return NotFoundError("path '" + path + "' does not exist under " + root);
+    return NotFoundError("path '" + path + "' does not exist under " + base.string());
   }
   return resolved.string();
 }

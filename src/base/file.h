@@ -22,7 +22,8 @@ struct FileStamp {
 Result<FileStamp> StampFile(const std::string& path);
 
 // `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`;
-// otherwise kPermissionDenied. kNotFound where nothing is there.
+// otherwise kPermissionDenied. kNotFound where nothing is there. Messages name `root` as it is with
+// links resolved, `path` as it was given.
 Result<std::string> ResolveInside(const std::string& root, const std::string& path);
 
 }  // namespace graft

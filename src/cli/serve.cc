@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
@@ -67,6 +68,7 @@ Status RunServe(const ServeOptions& options) {
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
 
+  const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   const bool has_template = chat_template.ok() && chat_template->has_value();
   HttpServer server({.generator = runtime->engine(),
                      .catalog = runtime->catalog(),
@@ -75,6 +77,7 @@ Status RunServe(const ServeOptions& options) {
                      .metrics = runtime->metrics(),
                      .clock = SteadyClock::Get(),
                      .base_model = model->name,
+                     .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
                      .ready = {}},
                     options.server);
   runtime->engine().Start();

@@ -422,7 +422,8 @@ std::string EngineAdapterCatalog::NameOf(const std::string& key) const {
   std::shared_lock lock(names_mutex_);
   const auto names = names_of_key_.find(key);
   if (names != names_of_key_.end() && !names->second.empty()) return *names->second.begin();
-  return key.substr(0, kHashDigitsShown);
+  // Of one that was never read no more than that: its folder is no business of who reads metrics.
+  return key.substr(0, std::min(kHashDigitsShown, key.find(' ')));
 }
 
 }  // namespace graft

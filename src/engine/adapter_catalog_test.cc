@@ -209,6 +209,7 @@ TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   EXPECT_EQ(report->num_skipped, 1);
   EXPECT_EQ(catalog_->NameOf("hash of one"), "a");
   EXPECT_EQ(catalog_->NameOf("0123456789abcdef"), "0123456789ab");
+  EXPECT_EQ(catalog_->NameOf("unread " + root_.string()), "unread");
   EXPECT_TRUE(registry_->List()->empty()) << "the folder itself remembers";
 }
 

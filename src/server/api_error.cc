@@ -100,21 +100,25 @@ ApiError ErrorFromStatus(const Status& status, std::string param) {
   return error;
 }
 
-std::string HidePath(const std::string& message, const std::string& path) {
+std::string HidePath(const std::string& message, const std::string& path, const std::string& word,
+                     const std::string& given) {
   std::string told = message;
   const std::string folder = path + "/";
   for (size_t at = 0; !path.empty() && (at = told.find(folder, at)) != std::string::npos;) {
     told.erase(at, folder.size());
   }
   for (size_t at = 0; !path.empty() && (at = told.find(path, at)) != std::string::npos;) {
-    told.replace(at, path.size(), "its folder");
+    told.replace(at, path.size(), word);
   }
   // Other names may lead to the same content in other folders.
   constexpr std::string_view kBeforePath = " '\"(=";
   for (size_t i = 0; i < told.size(); ++i) {
     const bool begins = i == 0 || kBeforePath.find(told[i - 1]) != std::string_view::npos;
-    if (told.compare(i, 2, "/ ") != 0 && told[i] == '/' && begins)
-      return "it cannot be read; the server's log says why";
+    if (told[i] != '/' || !begins || told.compare(i, 2, "/ ") == 0) continue;
+    if (i > 0 && !given.empty() && told.compare(i - 1, given.size() + 2, "'" + given + "'") == 0) {
+      continue;
+    }
+    return "that failed; the server's log says why";
   }
   return told;
 }

@@ -39,9 +39,11 @@ ApiError HttpError(int http_status, std::string code, std::string message);
 // What a failure below the server means to a client. `param` as above.
 ApiError ErrorFromStatus(const Status& status, std::string param = "");
 
-// `message` without a server's folder: files inside `path` by their own names, `path` itself as
-// "its folder". If it still tells of a place on the server, a sentence that does not.
-std::string HidePath(const std::string& message, const std::string& path);
+// `message` without a server's folder: what lies inside `path` by its name from there, `path`
+// itself as `word`. If it still tells of a place on the server, a sentence that does not; `given`,
+// which the client itself sent, is none where it stands in quotes.
+std::string HidePath(const std::string& message, const std::string& path,
+                     const std::string& word = "its folder", const std::string& given = "");
 
 // A value, or what the client is told instead.
 template <typename T>

@@ -74,6 +74,16 @@ HttpResponse ModelResponse(const ServerState& state, const std::string& name, co
                                    : AdapterModelObject(*model, base, context_tokens_max));
 }
 
+// Of a load or unload that failed. The log, not the answer, has the places on this machine; what
+// lies in the adapters folder goes by the name that it has there.
+HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status,
+                                  const std::string& param, const std::string& given_path) {
+  ApiError error = ErrorFromStatus(status, param);
+  error.message =
+      HidePath(error.message, state.context.adapters_dir, "the adapters folder", given_path);
+  return ErrorResponse(error);
+}
+
 HttpResponse LoadAdapter(const ServerState& state, const Json& body) {
   ApiResult<LoadAdapterRequest> request = ParseLoadAdapterRequest(body);
   if (!request.ok()) return ErrorResponse(request.error());
@@ -89,7 +99,8 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body) {
     const StatusCode code = adapter.status().code();
     const bool is_about_path =
         code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
-    return ErrorResponse(ErrorFromStatus(adapter.status(), is_about_path ? "lora_path" : ""));
+    return AdapterErrorResponse(state, adapter.status(), is_about_path ? "lora_path" : "",
+                                request->path);
   }
   LOG_INFO("adapter {} loaded: rank {}, {}", request->name, adapter.value().rank_max,
            adapter.value().hash);
@@ -101,7 +112,10 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
   ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
   if (!name.ok()) return ErrorResponse(name.error());
   const Status status = state.context.catalog.Unload(*name);
-  if (!status.ok()) return ErrorResponse(ErrorFromStatus(status, "lora_name"));
+  if (!status.ok()) {
+    LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
+    return AdapterErrorResponse(state, status, "lora_name", "");
+  }
   LOG_INFO("adapter {} unloaded", *name);
   return JsonResponse({{"id", *name}, {"object", "model"}, {"deleted", true}});
 }

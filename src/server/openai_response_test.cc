@@ -179,6 +179,11 @@ TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
     EXPECT_EQ(HidePath(other, path).find("srv"), std::string::npos) << other;
     EXPECT_EQ(HidePath(other, "").find("srv"), std::string::npos) << other;
   }
+  const std::string outside = "path '/etc/x' is outside /srv/adapters";
+  EXPECT_EQ(HidePath(outside, "/srv/adapters", "the adapters folder", "/etc/x"),
+            "path '/etc/x' is outside the adapters folder");
+  EXPECT_EQ(HidePath(outside, "/srv/adapters", "the adapters folder", "/etc").find("etc"),
+            std::string::npos);
 }
 
 TEST(ResponseWriterTest, TokensThatAreNotUtf8KeepTheirBytes) {

@@ -23,6 +23,8 @@ struct ServerContext {
   Metrics& metrics;
   const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
   std::string base_model;  // the name that clients give for no adapter
+  // Where adapters are loaded from, links resolved, so that answers need not tell; "" if nowhere.
+  std::string adapters_dir;
   // Whether requests can be served now; what fails shows on /ready. Empty: always.
   std::function<Status()> ready;
 };

@@ -307,6 +307,26 @@ TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {
   }
 }
 
+TEST(ServerKeysTest, WhyALoadFailsIsToldWithoutPlacesOnTheServer) {
+  ServerOptions options;
+  options.admin_key = "secret";
+  TestServer test(options);
+  RawClient client(test.port());
+  const std::pair<std::string, std::string> cases[] = {
+      {"../x", "path '../x' is outside the adapters folder"},
+      {"/etc/passwd", "path '/etc/passwd' is outside the adapters folder"},
+      {"missing", "path 'missing' does not exist under the adapters folder"},
+      {"broken", "broken/adapter_config.json: []"},
+      {"unwritten", "that failed; the server's log says why"},
+  };
+  for (const auto& [path, message] : cases) {
+    const Json body = {{"lora_name", "x"}, {"lora_path", path}};
+    const RawResponse response =
+        client.Post("/v1/load_lora_adapter", body.dump(), "Authorization: Bearer secret\r\n");
+    EXPECT_EQ(response.json()["error"]["message"], message);
+  }
+}
+
 TEST(ServerKeysTest, MetricsCanBeKeptToAdmins) {
   ServerOptions options;
   options.admin_key = "secret";

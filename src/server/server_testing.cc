@@ -220,9 +220,13 @@ Result<AdapterInfo> FakeCatalog::Load(const std::string& name, const std::string
                                       bool replace) {
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
-    return PermissionDeniedError("'" + path + "' lies outside the adapters folder");
+    return PermissionDeniedError("path '" + path + "' is outside /srv/adapters");
   }
-  if (!path.starts_with("good/")) return NotFoundError("no folder '" + path + "'");
+  if (path == "broken") return InvalidArgumentError("/srv/adapters/broken/adapter_config.json: []");
+  if (path == "unwritten") return InternalError("adapter registry /var/table: cannot write");
+  if (!path.starts_with("good/")) {
+    return NotFoundError("path '" + path + "' does not exist under /srv/adapters");
+  }
   if (adapters_.count(name) != 0 && !replace) {
     return AlreadyExistsError("the name '" + name + "' is taken");
   }
@@ -408,6 +412,7 @@ TestServer::TestServer(ServerOptions options, bool with_template) {
                     .metrics = metrics,
                     .clock = clock,
                     .base_model = "demo",
+                    .adapters_dir = "/srv/adapters",
                     .ready = [this] { return ready; }},
       std::move(options));
   start_status = server->Start();

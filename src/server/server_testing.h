@@ -85,7 +85,8 @@ class FakeGenerator : public Generator {
   std::thread thread_;
 };
 
-// Adapters "austen", "doyle" and "doyle-large"; loads what lies under "good/". Thread-safe.
+// Adapters "austen", "doyle" and "doyle-large"; loads what lies under "good/" and fails
+// to load "broken", and "unwritten" for want of a registry. Thread-safe.
 class FakeCatalog : public AdapterCatalog {
  public:
   FakeCatalog();
