@@ -80,7 +80,7 @@ HostStore::~HostStore() {
 }
 
 HostStore::Held HostStore::Hold(Entry& entry) {
-  ++entry.num_holds;
+  if (entry.num_holds++ == 0) victims_.erase(VictimOf(entry));
   Held held;
   held.store_ = this;
   held.entry_ = &entry;
@@ -91,8 +91,10 @@ HostStore::Held HostStore::Hold(Entry& entry) {
 void HostStore::LetGo(Entry& entry) {
   const std::lock_guard lock(mutex_);
   CHECK_GT(entry.num_holds, 0);
-  --entry.num_holds;
+  if (--entry.num_holds == 0) victims_.insert(VictimOf(entry));
 }
+
+// Of one that is held: else its place among the victims changed.
 
 void HostStore::CountUse(Entry& entry) {
   ++num_uses_;
@@ -101,10 +103,11 @@ void HostStore::CountUse(Entry& entry) {
   entry.used_at = num_uses_;
 }
 
-double HostStore::CostOf(const Entry& entry) const {
-  const auto age = static_cast<double>(num_uses_ - entry.used_at);
-  return static_cast<double>(entry.adapter.weight_bytes) * entry.popularity *
-         std::exp2(-age / kHalfLifeUses);
+// The logarithm of bytes times uses, these as they would have counted when the store was new: as
+// all lose in the same time the same share, who costs less stays so until somebody is used.
+double HostStore::CostOf(const Entry& entry) {
+  return std::log2(static_cast<double>(entry.adapter.weight_bytes) * entry.popularity) +
+         static_cast<double>(entry.used_at) / kHalfLifeUses;
 }
 
 int32_t HostStore::PriorityOf(const std::string& hash) const {
@@ -112,13 +115,21 @@ int32_t HostStore::PriorityOf(const std::string& hash) const {
   return it == priorities_.end() ? 0 : it->second;
 }
 
+HostStore::Victim HostStore::VictimOf(Entry& entry) const {
+  return {PriorityOf(entry.adapter.facts.hash), CostOf(entry), &entry};
+}
+
 void HostStore::SetPriority(const std::string& hash, int32_t priority) {
   const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(hash);
+  const bool is_victim = it != entries_.end() && it->second->num_holds == 0;
+  if (is_victim) victims_.erase(VictimOf(*it->second));
   if (priority == 0) {
     priorities_.erase(hash);
   } else {
     priorities_[hash] = priority;
   }
+  if (is_victim) victims_.insert(VictimOf(*it->second));
 }
 
 HostStore::Held HostStore::Find(const std::string& hash) {
@@ -126,8 +137,9 @@ HostStore::Held HostStore::Find(const std::string& hash) {
   const auto it = entries_.find(hash);
   (it == entries_.end() ? misses_total_ : hits_total_).Increment();
   if (it == entries_.end()) return Held();
+  Held held = Hold(*it->second);
   CountUse(*it->second);
-  return Hold(*it->second);
+  return held;
 }
 
 bool HostStore::Has(const std::string& hash) const {
@@ -144,17 +156,11 @@ std::optional<AdapterFacts> HostStore::FactsOf(const std::string& hash) const {
 
 // False: everything else is held, or of a higher priority.
 bool HostStore::EvictCheapest(int32_t priority_max) {
-  auto cheapest = entries_.end();
-  std::pair<int32_t, double> cheapest_cost;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const std::pair cost(PriorityOf(it->first), CostOf(*it->second));
-    if (it->second->num_holds > 0 || cost.first > priority_max || cost.first == kPinned) continue;
-    if (cheapest != entries_.end() && cheapest_cost <= cost) continue;
-    cheapest = it;
-    cheapest_cost = cost;
-  }
-  if (cheapest == entries_.end()) return false;
-  entries_.erase(cheapest);
+  if (victims_.empty()) return false;
+  const auto [priority, cost, entry] = *victims_.begin();
+  if (priority > priority_max || priority == kPinned) return false;
+  victims_.erase(victims_.begin());
+  entries_.erase(entries_.find(entry->adapter.facts.hash));
   evictions_total_.Increment();
   return true;
 }
@@ -209,10 +215,11 @@ HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
   entry->adapter = std::move(adapter);
   entry->pages = std::move(*pages);
   lock.lock();
+  Held held = Hold(*entry);
   CountUse(*entry);
-  Entry& kept = *(entries_[hash] = std::move(entry));
+  entries_[hash] = std::move(entry);
   Account();
-  return Hold(kept);
+  return held;
 }
 
 void HostStore::Account() {
@@ -242,7 +249,12 @@ Status HostStore::CheckIntegrity() const {
   RETURN_IF_ERROR(pool_.CheckIntegrity());
   RETURN_IF_ERROR(packer_.CheckIntegrity());
   int64_t bytes = 0;
-  for (const auto& [hash, entry] : entries_) bytes += entry->adapter.weight_bytes;
+  std::set<Victim> victims;
+  for (const auto& [hash, entry] : entries_) {
+    bytes += entry->adapter.weight_bytes;
+    if (entry->num_holds == 0) victims.insert(VictimOf(*entry));
+  }
+  if (victims != victims_) return InternalError("the store would evict others than it may");
   if (bytes != packer_.bytes_used()) return InternalError("the store holds rows of nobody");
   return OkStatus();
 }

@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -90,11 +92,15 @@ class HostStore {
     int64_t used_at = 0;      // by the count of all uses
   };
 
+  // Priority, cost, entry: the first one goes first.
+  using Victim = std::tuple<int32_t, double, Entry*>;
+
   Held Hold(Entry& entry);
   void LetGo(Entry& entry);
   void CountUse(Entry& entry);
-  double CostOf(const Entry& entry) const;
+  static double CostOf(const Entry& entry);
   int32_t PriorityOf(const std::string& hash) const;
+  Victim VictimOf(Entry& entry) const;
   bool EvictCheapest(int32_t priority_max);
   char* PageData(int32_t page);
   void Account();
@@ -115,6 +121,7 @@ class HostStore {
   std::vector<Slab> slabs_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
   std::unordered_map<std::string, int32_t> priorities_;
+  std::set<Victim> victims_;  // the entries that nobody holds
   int64_t num_uses_ = 0;
   prometheus::Gauge& bytes_gauge_;
   prometheus::Gauge& adapters_gauge_;

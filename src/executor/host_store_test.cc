@@ -3,8 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
 #include <thread>
+#include <vector>
 
+#include "base/random.h"
 #include "model/adapter_test_util.h"
 
 namespace graft {
@@ -112,6 +118,98 @@ TEST_F(HostStoreTest, WhatIsHeldOrPinnedStays) {
   for (const char* hash : {"urgent", "urgent too"}) Put(hash, 64);
   EXPECT_FALSE(store_.Has("cherished"));
   EXPECT_TRUE(store_.Has("pinned"));
+}
+
+// What a store would evict, looked for among all of it by the rule as it is written.
+class EvictionRule {
+ public:
+  void Use(const std::string& hash) { uses_[hash].push_back(++num_uses_); }
+  void Forget(const std::string& hash) { uses_.erase(hash); }
+  void SetPriority(const std::string& hash, int32_t priority) { priorities_[hash] = priority; }
+  void SetBytes(const std::string& hash, int64_t bytes) { bytes_[hash] = bytes; }
+  std::set<std::string> Hashes() const {
+    std::set<std::string> hashes;
+    for (const auto& [hash, uses] : uses_) hashes.insert(hash);
+    return hashes;
+  }
+  // The first so many to go for `newcomer` of those that nobody holds.
+  std::set<std::string> Victims(const std::string& newcomer, const std::string& held,
+                                size_t count) {
+    std::vector<std::tuple<int32_t, double, std::string>> costs;
+    for (const auto& [hash, uses] : uses_) {
+      const int32_t priority = priorities_[hash];
+      if (hash == held || priority > priorities_[newcomer] || priority == HostStore::kPinned) {
+        continue;
+      }
+      double sum = 0;
+      for (const int64_t use : uses) {
+        sum += std::exp2(static_cast<double>(use - num_uses_) / 1024.0);
+      }
+      costs.emplace_back(priority, static_cast<double>(bytes_[hash]) * sum, hash);
+    }
+    std::sort(costs.begin(), costs.end());
+    std::set<std::string> victims;
+    for (size_t i = 0; i < std::min(count, costs.size()); ++i)
+      victims.insert(std::get<2>(costs[i]));
+    return victims;
+  }
+
+ private:
+  int64_t num_uses_ = 0;
+  std::map<std::string, std::vector<int64_t>> uses_;
+  std::map<std::string, int32_t> priorities_;
+  std::map<std::string, int64_t> bytes_;
+};
+
+TEST_F(HostStoreTest, EvictsByTheRuleWhateverHappens) {
+  EvictionRule rule;
+  Random random(5);
+  size_t num_evicted = 0;
+  HostStore::Held held;
+  for (int i = 0; i < 600; ++i) {
+    const auto number = static_cast<int32_t>(random.Below(24));
+    const std::string hash = std::to_string(number);
+    if (random.Below(6) == 0) {
+      const int32_t priority = number == 7 ? HostStore::kPinned : number % 3;
+      store_.SetPriority(hash, priority);
+      rule.SetPriority(hash, priority);
+      continue;
+    }
+    if (HostStore::Held found = store_.Find(hash)) {
+      rule.Use(hash);
+      if (random.Below(4) == 0) held = std::move(found);
+      continue;
+    }
+    const std::set<std::string> before = rule.Hashes();
+    rule.SetBytes(hash, Put(hash, 4 + 4 * (number % 7))->weight_bytes);
+    std::set<std::string> gone;
+    for (const std::string& other : before) {
+      if (!store_.Has(other)) gone.insert(other);
+    }
+    EXPECT_EQ(gone, rule.Victims(hash, held ? held->facts.hash : "", gone.size())) << "use " << i;
+    for (const std::string& other : gone) rule.Forget(other);
+    num_evicted += gone.size();
+    if (store_.Has(hash)) rule.Use(hash);
+    ASSERT_EQ(store_.CheckIntegrity().ToString(), "OK");
+  }
+  EXPECT_GT(num_evicted, 50u);
+}
+
+// Two thousand half-lives are more than a double's exponent holds.
+TEST_F(HostStoreTest, WhatWasUsedLongAgoIsStillWeighed) {
+  HostStore store(int64_t{5} << 20, metrics_);
+  const auto put = [&](const std::string& hash, int32_t rank) {
+    LoraWeights weights = MakeWeights(rank, 1);
+    HostAdapter adapter = DescribeHostAdapter(weights, model_, hash, "base");
+    store.Put(std::move(adapter), std::move(weights));
+  };
+  for (const char* hash : {"large 1", "large 2", "large 3", "popular"}) put(hash, 48);
+  for (const char* hash : {"small 1", "small 2"}) put(hash, 24);
+  ASSERT_EQ(store.bytes(), int64_t{5} << 20) << "the small ones share a page";
+  for (int use = 0; use < 2000 * 1024; ++use) store.Find("popular");
+  put("next", 48);
+  for (const char* hash : {"large 1", "large 2", "large 3"}) EXPECT_TRUE(store.Has(hash)) << hash;
+  for (const char* hash : {"small 1", "small 2"}) EXPECT_FALSE(store.Has(hash)) << hash;
 }
 
 TEST_F(HostStoreTest, WhatFindsNoRoomBelongsToItsHolder) {
