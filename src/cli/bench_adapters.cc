@@ -38,10 +38,7 @@ Status RunBenchAdapters(const AdapterBenchOptions& options) {
 }
 
 void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
-  command.add_option("--model", runtime.model, "HF model folder");
-  command.add_option("--device", runtime.device, "auto, cpu or cuda:N")->capture_default_str();
-  command.add_option("--dtype", runtime.dtype, "auto, bf16, fp16 or fp32")->capture_default_str();
-  command.add_option("--threads", runtime.threads, "0: one per core")->capture_default_str();
+  AddModelOptions(command, runtime);
   command.add_option("--context-tokens-max", runtime.context_tokens_max, "0: the model's")
       ->capture_default_str();
   command.add_option("--sequences-max", runtime.sequences_max, "sequences in one batch")

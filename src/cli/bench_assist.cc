@@ -213,11 +213,7 @@ void AddBenchAssistCommand(CLI::App& bench, CommandRun& run) {
   auto options = std::make_shared<BenchAssistOptions>();  // lives as long as the parser and `run`
   command->add_option("--shape", options->shape,
                       "HF config.json whose shape gets random weights, instead of --model");
-  command->add_option("--model", options->runtime.model, "HF model folder");
-  command->add_option("--device", options->runtime.device, "auto, cpu or cuda:N")
-      ->capture_default_str();
-  command->add_option("--dtype", options->runtime.dtype, "auto, bf16 or fp32")
-      ->capture_default_str();
+  AddModelOptions(*command, options->runtime);
   command->add_option("--rows", options->rows, "tokens of the prompt")
       ->delimiter(',')
       ->capture_default_str();

@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "cli/config_file.h"
+#include "cli/runtime.h"
 #include "kernels/common/bench.h"
 #include "tensor/cuda_memory.h"
 
@@ -78,9 +79,8 @@ void AddBenchOpsCommand(CLI::App& bench, CommandRun& run) {
   CLI::App* command = bench.add_subcommand(
       "ops", "Time each kernel and say which share of the machine's measured peak it reaches.");
   auto options = std::make_shared<BenchOpsOptions>();  // lives as long as the parser and `run`
-  command->add_option("--device", options->device, "auto, cpu or cuda:N")->capture_default_str();
+  AddDeviceOptions(*command, options->device, options->threads);
   command->add_option("--filter", options->filter, "only ops whose name contains this");
-  command->add_option("--threads", options->threads, "0: one per core")->capture_default_str();
   command->add_option("--seconds-per-case", options->seconds_per_case, "time spent on a case")
       ->capture_default_str();
   command->add_option("--json", options->json, "write the rows to this file, too");

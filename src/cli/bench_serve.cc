@@ -424,16 +424,10 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
       "  graft bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16");
   auto options = std::make_shared<BenchServeOptions>();  // lives as long as the parser and `run`
   options->runtime.log_level = "warn";
-  command->add_option("--model", options->runtime.model, "HF model folder");
+  AddModelOptions(*command, options->runtime);
   command->add_option("--shape", options->shape,
                       "an HF config.json to fill with random weights, instead of --model");
   command->add_option("--tokenizer", options->tokenizer, "folder of the HTTP scenario's tokenizer")
-      ->capture_default_str();
-  command->add_option("--device", options->runtime.device, "auto, cpu or cuda:N")
-      ->capture_default_str();
-  command->add_option("--dtype", options->runtime.dtype, "auto, bf16, fp16 or fp32")
-      ->capture_default_str();
-  command->add_option("--threads", options->runtime.threads, "0: one per core")
       ->capture_default_str();
   AddLoraPathOptions(*command, options->runtime);
   command->add_option("--context-tokens-max", options->runtime.context_tokens_max, "0: the model's")

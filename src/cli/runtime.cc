@@ -266,18 +266,26 @@ int AssistWorkersFor(int num_cpus) {
 
 std::vector<std::string> AssistWorkerCommand() { return {"/proc/self/exe", "assist-worker"}; }
 
-void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
+void AddDeviceOptions(CLI::App& command, std::string& device, int& threads) {
+  command.add_option("--device", device, "auto, cpu or cuda:N")->capture_default_str();
+  command.add_option("--threads", threads, "kernel threads; 0: one per core")
+      ->capture_default_str();
+}
+
+void AddModelOptions(CLI::App& command, RuntimeOptions& options) {
   command.add_option("--model", options.model, "HF model folder (config.json, *.safetensors)");
+  AddDeviceOptions(command, options.device, options.threads);
+  command
+      .add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16, fp32, or fp16 on a GPU")
+      ->capture_default_str();
+}
+
+void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
+  AddModelOptions(command, options);
   command.add_option("--adapters", options.adapters,
                      "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP");
   command.add_option("--model-name", options.model_name,
                      "the base model's name for clients [the folder's name]");
-  command.add_option("--device", options.device, "auto, cpu or cuda:N")->capture_default_str();
-  command
-      .add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16, fp32, or fp16 on a GPU")
-      ->capture_default_str();
-  command.add_option("--threads", options.threads, "kernel threads; 0: one per core")
-      ->capture_default_str();
   command.add_option("--sequences-max", options.sequences_max, "sequences in one batch")
       ->capture_default_str();
   command

@@ -70,6 +70,9 @@ std::vector<std::string> AssistWorkerCommand();
 
 // Adds the options above to a subcommand.
 void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options);
+// Those of them alone that LoadModel goes by; of these, the two that any op needs.
+void AddModelOptions(CLI::App& command, RuntimeOptions& options);
+void AddDeviceOptions(CLI::App& command, std::string& device, int& threads);
 // Those of them alone that say how adapters' products are computed.
 void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options);
 
