@@ -106,7 +106,8 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
                        int64_t{sizeof(float)},
                    stream.device);
   padded_loras_ = Buffer(PaddedLoraBytes(config, weights.dtype, limits), stream.device);
-  if (CanRunLoraBeside(1)) {
+  if (limits.lora_beside && limits.lora_rank_max > 0 && limits.padded_rank_max == 0 &&
+      GemmRunsLoraBeside(weights.dtype, 1, stream.device)) {
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
     lora_delta_ = matrix(std::min<int64_t>(rows, kLoraBesideRowsMax), columns, DType::kF32);
@@ -135,8 +136,7 @@ int64_t Transformer::scratch_bytes() const {
 }
 
 bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
-  return limits_.lora_beside && limits_.lora_rank_max > 0 && limits_.padded_rank_max == 0 &&
-         GemmRunsLoraBeside(weights_.dtype, num_rows, hidden_.device());
+  return lora_words_.bytes() > 0 && num_rows <= kLoraBesideRowsMax;
 }
 
 void Transformer::CheckBatch(const ForwardBatch& batch) const {

@@ -43,10 +43,10 @@ struct RowGroups {
   // By all threads of the block, of which the first team does the work.
   __device__ void Find(const LoraArgs& lora) {
     const int i = static_cast<int>(threadIdx.x);
-    const bool first = threadIdx.y == 0;
+    const bool in_first_team = threadIdx.y == 0;
     LoraSegment segment;
-    if (first && i < lora.num_segments) segment = lora.segments[i];
-    if (first && i < kLoraBesideRowsMax) {
+    if (in_first_team && i < lora.num_segments) segment = lora.segments[i];
+    if (in_first_team && i < kLoraBesideRowsMax) {
       row_slot[i] = -1;
       segment_begin[i] = 0;
     }
@@ -56,7 +56,7 @@ struct RowGroups {
       segment_begin[row] = segment.row_begin;
     }
     __syncthreads();
-    if (first && i < 32) {
+    if (in_first_team && i < 32) {
       int found = 0;
       for (int first = 0; first < lora.num_rows; first += 32) {
         const int row = first + i;
@@ -119,8 +119,7 @@ __device__ __forceinline__ void FeedShrinkItems(const KernelArgs& args, const Ro
   }
 }
 
-// ---- Expand: an item is a group of rows, a slice and kChunk of its columns; neighbours share h.
-// ----
+// ---- Expand: an item is a group of rows and kChunk columns of a slice; neighbours share h. ----
 
 struct ExpandItem {
   int group, slice = 0, column;
