@@ -74,11 +74,10 @@ inline __device__ __noinline__ void CopyRows(uint32_t to, int row_bytes, const u
     }
   }
   WaitForCopies();
-  __syncwarp();
 }
 
 // A warp brings `elements` from each of up to 32 rows, lane r's from `from` to row r of the stage
-// at `to`, and arrives at `barrier` once, for when they are there.
+// at `to`; each of its lanes arrives at `barrier`, for when they are there.
 __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint16_t* from,
                                           int rows, int elements, bool vectors, uint32_t barrier) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -86,17 +85,19 @@ __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint
   vectors = __all_sync(~0u, on_border) && vectors;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (vectors) {
-    if (lane == 0) ArriveExpecting(barrier, rows * elements * 2);
-    __syncwarp();
-    if (lane < rows && elements > 0) CopyPiece(to + lane * row_bytes, from, elements * 2, barrier);
+    const int bytes = lane < rows ? elements * 2 : 0;
+    if (bytes > 0) CopyPiece(to + lane * row_bytes, from, bytes, barrier);
+    ArriveExpecting(barrier, bytes);  // after the copy, which racecheck takes for the lane's own
     return;
   }
 #endif
   CopyRows(to, row_bytes, from, rows, elements, vectors);
-  if (lane == 0) Arrive(barrier);
+  Arrive(barrier);
 }
 
-// The stages and, for each, a barrier that is passed when it is full and one when it is free.
+// The stages and, for each, a barrier that is passed when it is full and one when it is free. Every
+// lane arrives for what it has itself copied or read: compute-sanitizer's racecheck does not follow
+// one that arrives for its warp after __syncwarp.
 class Ring {
  public:
   static constexpr int kBarrierBytes = 2 * kDepthMax * 8;
@@ -117,8 +118,8 @@ class Ring {
   // By one thread; the block synchronises after it.
   __device__ __forceinline__ void Init() const {
     for (int i = 0; i < depth_; ++i) {
-      InitBarrier(Full(i), kFeeders);
-      InitBarrier(Free(i), kWarps);
+      InitBarrier(Full(i), kFeeders * 32);
+      InitBarrier(Free(i), kMultiplyThreads);
     }
   }
 
@@ -141,8 +142,8 @@ class Ring {
     return stages_ + slot_ * stage_bytes_;
   }
   __device__ __forceinline__ void Release() {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) Arrive(Free(slot_));
+    __syncwarp();  // for no order, but the expand is slower without
+    Arrive(Free(slot_));
     Next();
   }
 

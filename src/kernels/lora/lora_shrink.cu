@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) {
     ring.Init();
-    for (int i = 0; i < kWarps; ++i) InitBarrier(AddressInShared(x_barriers) + i * 8, 1);
+    for (int i = 0; i < kWarps; ++i) InitBarrier(AddressInShared(x_barriers) + i * 8, 32);
   }
   __syncthreads();
   if (warp >= kWarps) {
