@@ -109,11 +109,11 @@ struct GemmLoraRing {
     const int i = static_cast<int>(threadIdx.x);
     if (i < 1 << num_stages_log2) {
       BarrierInit(Full(i), 32);
-      BarrierInit(Empty(i), Shape::kWarps);
+      BarrierInit(Empty(i), Shape::kWarps * 32);
       BarrierInitDone();
     } else if (i == 32) {
-      BarrierInit(TableFull(), 1);
-      BarrierInit(TableEmpty(), Shape::kWarps + Shape::kLoaders - 1);
+      BarrierInit(TableFull(), 32);
+      BarrierInit(TableEmpty(), (Shape::kWarps + Shape::kLoaders - 1) * 32);
       BarrierInitDone();
     }
   }
@@ -175,7 +175,7 @@ class GemmLoraLoader {
     if (warp_ == 0) {
       if (tile_ > 0) BarrierWait(ring_.TableEmpty(), (tile_ - 1) & 1);
       ListSegments(row, columns);
-      if (lane_ == 0) BarrierArrive(ring_.TableFull());
+      BarrierArrive(ring_.TableFull());
     } else {
       BarrierWait(ring_.TableFull(), tile_ & 1);
     }
@@ -183,7 +183,7 @@ class GemmLoraLoader {
       LoadItems(columns, slice, rank_tile, first, items);
     });
     __syncwarp();
-    if (warp_ != 0 && lane_ == 0) BarrierArrive(ring_.TableEmpty());
+    if (warp_ != 0) BarrierArrive(ring_.TableEmpty());
     ++tile_;
   }
 
@@ -364,20 +364,16 @@ class GemmLoraAdder {
       for (; items != 0; items &= items - 1, ++item_) {
         const int bit = __ffs(static_cast<int>(items)) - 1;
         const int stage = ring_.StageOf(item_);
-        // One lane follows the ring where the item has no row of the warp's.
-        const bool is_mine = (mine >> bit & 1) != 0;
-        if (is_mine || lane_ == 0) BarrierWait(ring_.Full(stage), ring_.LapOf(item_) & 1);
-        if (is_mine) {
+        BarrierWait(ring_.Full(stage), ring_.LapOf(item_) & 1);
+        if ((mine >> bit & 1) != 0) {
           __syncwarp();
           Multiply(stage, __shfl_sync(~0u, begin, bit), __shfl_sync(~0u, last, bit), halves, sum);
-          __syncwarp();
         }
-        if (lane_ == 0) BarrierArrive(ring_.Empty(stage));
+        BarrierArrive(ring_.Empty(stage));
       }
     });
     FenceForAsync();  // boxes of W may follow where the ring was
-    __syncwarp();
-    if (lane_ == 0) BarrierArrive(ring_.TableEmpty());
+    BarrierArrive(ring_.TableEmpty());
     ++tile_;
   }
 
