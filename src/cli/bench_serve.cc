@@ -39,6 +39,7 @@ struct BenchServeOptions {
   std::vector<std::string> laws;  // further popularity laws to serve
   bool skip_single = false;
   bool skip_http = false;
+  bool skip_base_rows = false;
 };
 
 // One way to serve the workload, and what its rounds gave.
@@ -244,8 +245,10 @@ Status ServeBench::MakeScenarios() {
   Engine& plain = plain_->engine();
   Engine& lora = lora_->engine();
   add("base", "base rows, a server without LoRA", base, options_.batch, plain, ViaGenerator(plain));
-  add("base_in_lora", "base rows, a server with LoRA", base, options_.batch, lora,
-      ViaGenerator(lora));
+  if (!options_.skip_base_rows) {
+    add("base_in_lora", "base rows, a server with LoRA", base, options_.batch, lora,
+        ViaGenerator(lora));
+  }
   add("lora", options_.popularity + " adapters in one batch", mixed, options_.batch, lora,
       ViaGenerator(lora));
   for (const std::string& law : options_.laws) {
@@ -339,14 +342,15 @@ double ServeBench::StepBytes(bool with_adapters) const {
 
 std::map<std::string, double> ServeBench::Ratios() const {
   const Scenario& base = *Find("base");
-  const Scenario& in_lora = *Find("base_in_lora");
   const Scenario& lora = *Find("lora");
   std::map<std::string, double> ratios = {
       {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
       {"lora_over_base_by_bytes", StepBytes(false) / StepBytes(true)},
-      {"base_in_lora_over_base", MedianRatio(base.step_ms, in_lora.step_ms)},
       {"host_gap_over_step", MedianRatio(lora.gap_ms, lora.wall_ms)},
   };
+  if (const Scenario* in_lora = Find("base_in_lora"); in_lora != nullptr) {
+    ratios["base_in_lora_over_base"] = MedianRatio(base.step_ms, in_lora->step_ms);
+  }
   if (const Scenario* http = Find("base_http"); http != nullptr) {
     ratios["http_step_over_executor"] = MedianRatio(http->wall_ms, http->executor_ms);
   }
@@ -385,6 +389,8 @@ void ServeBench::Report() const {
 }
 
 OrderedJson ServeBench::ToJson() const {
+  int64_t output_tokens = 0;  // the same for all scenarios
+  for (const LoadRequest& request : scenarios_[0].requests) output_tokens += request.output_tokens;
   OrderedJson scenarios = OrderedJson::array();
   const auto percentiles = [](const std::vector<double>& values) {
     const Percentiles p = ComputePercentiles(values);
@@ -400,9 +406,12 @@ OrderedJson ServeBench::ToJson() const {
                          {"executor_ms_per_step", Median(s.executor_ms)}});
   }
   return {{"machine", DescribeMachine()},
+          {"device", DescribeDevice(model_->device)},
           {"shape", options_.shape.empty() ? options_.runtime.model : options_.shape},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"batch", options_.batch},
+          {"requests", scenarios_[0].requests.size()},
+          {"output_tokens", output_tokens},
           {"adapters", options_.adapters},
           {"rank", options_.rank},
           {"popularity", options_.popularity},
@@ -457,6 +466,8 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
                    "further popularity laws, each served in turn (a comma between two)")
       ->delimiter(',');
   command->add_flag("--skip-http", options->skip_http, "leave out the scenario over HTTP");
+  command->add_flag("--skip-base-rows", options->skip_base_rows,
+                    "leave out base rows in the server with LoRA");
   command->add_flag("--skip-single", options->skip_single, "leave out the one-at-a-time scenario");
   command->add_option("--json", options->json, "write the result to this file, too");
   AddConfigOptions(*command);

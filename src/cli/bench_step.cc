@@ -1,4 +1,4 @@
-// graft bench step: the executor alone, step by step: a decode step at a given batch and context
+// graft bench step: the executor alone, step by step: decode steps at given batches and contexts
 // for each mix of adapters, and a prefill step, against the least time that their bytes allow.
 #include <algorithm>
 #include <cstdio>
@@ -22,8 +22,8 @@ struct BenchStepOptions {
   RuntimeOptions runtime;
   std::string shape;
   std::string json;
-  int batch = 32;
-  int context = 512;
+  std::vector<int> batches = {32};
+  std::vector<int> contexts = {512};
   int prefill_tokens = 2048;
   int prefill_adapters = 4;
   std::vector<int> ranks = {16};
@@ -42,6 +42,7 @@ struct Mix {
   Server server = Server::kLora;
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
   bool merged = false;            // on merged weights: adapters are all slot 0
+  int32_t context = 0;            // tokens of each sequence in a decode step
 };
 
 // Several adapters: all in one batch, or one after the other on merged weights.
@@ -55,6 +56,8 @@ struct TurnsRow {
 
 struct StepRow {
   std::string name;
+  int32_t batch = 0;    // of a decode step
+  int32_t context = 0;  // of a decode step
   double median_ms = 0.0;
   double floor_ms = 0.0;
   double tokens_per_second = 0.0;
@@ -72,7 +75,7 @@ class StepBench {
  private:
   Status Prepare();
   Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
-  std::vector<Mix> Mixes() const;
+  std::vector<Mix> Mixes(int32_t batch, int32_t context) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
@@ -94,13 +97,15 @@ class StepBench {
                                StepPlan (StepBench::*make_plan)(const Mix&) const);
   double BytesOf(const Mix& mix, int64_t kv_tokens) const;
   void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
-  void RunDecode();
+  void RunDecodes();
+  void RunDecode(int32_t batch, int32_t context);
   void RunPrefill();
   void MeasureMerge();
   void RunTurns();
   OrderedJson ToJson() const;
 
   const BenchStepOptions options_;
+  int32_t batch_max_ = 0, context_max_ = 0;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
@@ -114,25 +119,28 @@ class StepBench {
 
 Status StepBench::Prepare() {
   const BenchStepOptions& o = options_;
-  if (o.batch < 1 || o.context < 2 || o.steps < 1 || o.prefill_tokens < 0 || o.ranks.empty() ||
-      o.prefill_adapters < 1 || o.turn_steps < 1) {
+  if (o.batches.empty() || *std::ranges::min_element(o.batches) < 1 || o.contexts.empty() ||
+      *std::ranges::min_element(o.contexts) < 2 || o.steps < 1 || o.prefill_tokens < 0 ||
+      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1) {
     return InvalidArgumentError(
         "--batch, --steps, --turn-steps and --prefill-adapters must be 1 or more, --context 2 or "
         "more, --prefill-tokens 0 or more");
   }
+  batch_max_ = *std::ranges::max_element(o.batches);
+  context_max_ = *std::ranges::max_element(o.contexts);
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
-  runtime.sequences_max = std::max(o.batch, o.prefill_adapters);
-  runtime.step_tokens_max = std::max({o.batch, o.prefill_tokens, 1});
-  runtime.context_tokens_max = std::max(o.context, o.prefill_tokens) + 1;
-  runtime.adapters_max = std::max(o.batch, o.prefill_adapters);
+  runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
+  runtime.step_tokens_max = std::max({batch_max_, o.prefill_tokens, 1});
+  runtime.context_tokens_max = std::max(context_max_, o.prefill_tokens) + 1;
+  runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
   ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(runtime, /*quiet=*/false)
                                            : RandomModel(runtime, o.shape, /*quiet=*/false));
   // Both servers' pools at once: each gets what its own steps need.
   const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
                                           KvDType(model_->weights.dtype, model_->device))
                                  .PageBytes();
-  const int64_t pages = int64_t{o.batch} * (o.context / runtime.page_tokens + 1) +
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
                         o.prefill_tokens / runtime.page_tokens + o.prefill_adapters +
                         runtime.context_tokens_max / runtime.page_tokens + 1;
   runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
@@ -162,18 +170,17 @@ Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_b
   return OkStatus();
 }
 
-std::vector<Mix> StepBench::Mixes() const {
-  std::vector<Mix> mixes = {
-      {"base, server without LoRA", Server::kPlain,
-       std::vector<int32_t>(options_.batch, kNoAdapter)},
-      {"base rows, LoRA server", Server::kLora, std::vector<int32_t>(options_.batch, kNoAdapter)}};
+std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context) const {
+  const std::vector<int32_t> base(batch, kNoAdapter);
+  std::vector<Mix> mixes = {{"base, server without LoRA", Server::kPlain, base},
+                            {"base rows, LoRA server", Server::kLora, base}};
   constexpr std::pair<const char*, Popularity> kLaws[] = {{"identical", Popularity::kIdentical},
                                                           {"skewed", Popularity::kSkewed},
                                                           {"uniform", Popularity::kUniform},
                                                           {"distinct", Popularity::kDistinct}};
   for (const auto& [name, law] : kLaws) {
     Random random(options_.seed);
-    Mix mix{name, Server::kLora, AssignAdapters(law, options_.batch, options_.batch, random)};
+    Mix mix{name, Server::kLora, AssignAdapters(law, batch, batch, random)};
     std::sort(mix.adapters.begin(), mix.adapters.end());
     mixes.push_back(std::move(mix));
   }
@@ -187,9 +194,10 @@ std::vector<Mix> StepBench::Mixes() const {
         mixes.push_back(std::move(mix));
       }
     }
-    mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(options_.batch, 0),
+    mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(batch, 0),
                      /*merged=*/true});
   }
+  for (Mix& mix : mixes) mix.context = context;
   return mixes;
 }
 
@@ -222,9 +230,7 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows, int32_t position) con
   return plan;
 }
 
-StepPlan StepBench::MakeDecode(const Mix& mix) const {
-  return MakePlan(mix, 1, options_.context - 1);
-}
+StepPlan StepBench::MakeDecode(const Mix& mix) const { return MakePlan(mix, 1, mix.context - 1); }
 
 StepPlan StepBench::MakePrefill(const Mix& mix) const {
   return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(mix.adapters.size()), 0);
@@ -304,20 +310,27 @@ std::string PartsText(const StepRow& row) {
   return text;
 }
 
-void StepBench::RunDecode() {
-  std::printf("\ndecode, batch %d, context %d (floor: bytes at %.0f GB/s)\n", options_.batch,
-              options_.context, gbytes_per_s_);
+void StepBench::RunDecodes() {
+  for (const int32_t context : options_.contexts) {
+    for (const int32_t batch : options_.batches) RunDecode(batch, context);
+  }
+}
+
+void StepBench::RunDecode(int32_t batch, int32_t context) {
+  std::printf("\ndecode, batch %d, context %d (floor: bytes at %.0f GB/s)\n", batch, context,
+              gbytes_per_s_);
   std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
               "/ base", "bytes", kPartsHeader);
-  const std::vector<Mix> mixes = Mixes();
+  const std::vector<Mix> mixes = Mixes(batch, context);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  const size_t base = decode_.size();
   for (size_t i = 0; i < mixes.size(); ++i) {
     const Mix& mix = mixes[i];
-    StepRow row{.name = mix.name, .median_ms = medians[i]};
-    row.floor_ms = BytesOf(mix, int64_t{options_.batch} * options_.context) / gbytes_per_s_ / 1e6;
-    row.tokens_per_second = options_.batch / row.median_ms * 1e3;
-    row.ratio = decode_.empty() ? 1.0 : decode_[0].median_ms / row.median_ms;
-    row.bytes_ratio = decode_.empty() ? 1.0 : decode_[0].floor_ms / row.floor_ms;
+    StepRow row{.name = mix.name, .batch = batch, .context = context, .median_ms = medians[i]};
+    row.floor_ms = BytesOf(mix, int64_t{batch} * context) / gbytes_per_s_ / 1e6;
+    row.tokens_per_second = batch / row.median_ms * 1e3;
+    row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
+    row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor_ms / row.floor_ms;
     ProfileParts(RuntimeOf(mix), MakeDecode(mix), &row);
     std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
                 row.floor_ms, 100.0 * row.floor_ms / row.median_ms, row.tokens_per_second,
@@ -361,7 +374,8 @@ void StepBench::RunPrefill() {
 // What a merge adds to the step that orders it. Slot 0 is merged afterwards.
 void StepBench::MeasureMerge() {
   constexpr int kMerges = 9;
-  const Mix merged{"", Server::kLora, std::vector<int32_t>(options_.batch, 0), /*merged=*/true};
+  const Mix merged{
+      .adapters = std::vector<int32_t>(batch_max_, 0), .merged = true, .context = context_max_};
   StepPlan plan = MakeDecode(merged);
   std::vector<double> with, without;
   for (int i = -1; i < kMerges; ++i) {
@@ -382,15 +396,17 @@ void StepBench::MeasureMerge() {
 // takes is put together from the merge and its steps.
 void StepBench::RunTurns() {
   std::printf("\n%d sequences of several adapters: in one batch, or in turns of %d steps, merged\n",
-              options_.batch, options_.turn_steps);
+              batch_max_, options_.turn_steps);
   std::printf("%8s %12s %10s %12s %10s %8s\n", "adapters", "batched ms", "tok/s", "merged ms",
               "tok/s", "ratio");
   std::vector<Mix> mixes;
-  for (int32_t n = 1; n <= std::min(options_.batch, 8); n *= 2) {
-    Mix batched{"", Server::kLora, {}};
-    for (int32_t i = 0; i < options_.batch; ++i) batched.adapters.push_back(i * n / options_.batch);
+  for (int32_t n = 1; n <= std::min(batch_max_, 8); n *= 2) {
+    Mix batched{.context = context_max_};
+    for (int32_t i = 0; i < batch_max_; ++i) batched.adapters.push_back(i * n / batch_max_);
     mixes.push_back(std::move(batched));
-    mixes.push_back({"", Server::kLora, std::vector<int32_t>(options_.batch / n, 0), true});
+    mixes.push_back({.adapters = std::vector<int32_t>(batch_max_ / n, 0),
+                     .merged = true,
+                     .context = context_max_});
   }
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   for (size_t i = 0; i < mixes.size(); i += 2) {
@@ -399,7 +415,7 @@ void StepBench::RunTurns() {
                  .merged_ms = medians[i + 1]};
     const auto rows = static_cast<double>(mixes[i + 1].adapters.size());
     const double turn_ms = merge_ms_ + options_.turn_steps * row.merged_ms;
-    row.batched_tokens_per_second = options_.batch / row.batched_ms * 1e3;
+    row.batched_tokens_per_second = batch_max_ / row.batched_ms * 1e3;
     // One adapter stays merged.
     row.merged_tokens_per_second = row.num_adapters == 1
                                        ? rows / row.merged_ms * 1e3
@@ -416,16 +432,17 @@ OrderedJson StepBench::ToJson() const {
   const auto rows = [](const std::vector<StepRow>& from) {
     OrderedJson array = OrderedJson::array();
     for (const StepRow& row : from) {
-      array.push_back({{"adapters", row.name},
-                       {"median_ms", row.median_ms},
-                       {"floor_ms", row.floor_ms},
-                       {"tokens_per_second", row.tokens_per_second},
-                       {"over_base", row.ratio},
-                       {"bytes_over_base", row.bytes_ratio},
-                       {"gemm_ms", row.gemm_ms},
-                       {"lora_ms", row.lora_ms},
-                       {"attention_ms", row.attention_ms},
-                       {"rest_ms", row.rest_ms}});
+      array.push_back({{"adapters", row.name}});
+      if (row.batch > 0) array.back().update({{"batch", row.batch}, {"context", row.context}});
+      array.back().update({{"median_ms", row.median_ms},
+                           {"floor_ms", row.floor_ms},
+                           {"tokens_per_second", row.tokens_per_second},
+                           {"over_base", row.ratio},
+                           {"bytes_over_base", row.bytes_ratio},
+                           {"gemm_ms", row.gemm_ms},
+                           {"lora_ms", row.lora_ms},
+                           {"attention_ms", row.attention_ms},
+                           {"rest_ms", row.rest_ms}});
     }
     return array;
   };
@@ -439,10 +456,10 @@ OrderedJson StepBench::ToJson() const {
   }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
+          {"shape", options_.shape.empty() ? options_.runtime.model : options_.shape},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"copy_gbytes_per_s", gbytes_per_s_},
-          {"batch", options_.batch},
-          {"context", options_.context},
+          {"layers", model_->config.num_layers},
           {"ranks", options_.ranks},
           {"decode", rows(decode_)},
           {"prefill_tokens", options_.prefill_tokens},
@@ -465,7 +482,7 @@ Status StepBench::Run() {
               std::string(DTypeName(model_->weights.dtype)).c_str(),
               static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
   if (options_.ablations) MeasureMerge();
-  RunDecode();
+  RunDecodes();
   RunPrefill();
   if (options_.ablations) RunTurns();
   return WriteJson(options_.json, ToJson());
@@ -480,9 +497,15 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
   command->add_option("--shape", options->shape,
                       "HF config.json whose shape gets random weights, instead of --model");
   AddModelOptions(*command, options->runtime);
-  command->add_option("--batch", options->batch, "sequences of a decode step")
+  command
+      ->add_option("--batch", options->batches,
+                   "sequences of a decode step, several in turn (a comma between two)")
+      ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--context", options->context, "tokens of each sequence in a decode step")
+  command
+      ->add_option("--context", options->contexts,
+                   "tokens of each sequence in a decode step, several in turn")
+      ->delimiter(',')
       ->capture_default_str();
   command->add_option("--ranks", options->ranks, "ranks of the adapters, in turn")
       ->delimiter(',')
