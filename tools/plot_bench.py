@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Draws Punica's Figures 7 to 9 from what `graft bench ops --json` wrote.
+"""Draws Punica's Figures 7 to 11 from what `graft bench ops`, `step` and `serve` wrote with --json.
 
   tools/plot_bench.py docs/bench-ops-h200.json --out docs/plots
+  tools/plot_bench.py build/punica-results/*.json --out docs/plots
 
-Needs matplotlib (pip install matplotlib), nothing else of the project does.
+Files of `ops` give Figures 7 to 9, one of `step` with several batches Figure 10, those of `serve` together
+Figure 11 (bench/punica.sh writes both). Needs matplotlib (pip install matplotlib), nothing else of the project does.
 """
 
 import argparse
@@ -24,18 +26,24 @@ FIGURE_RANK = 16  # of Figures 7 and 8
 DPI = 110
 
 
+def device_of(content):
+    """"NVIDIA H200, compute capability 9.0, 139 GiB": the name alone."""
+    machine = content["machine"]
+    return content.get("device", machine.get("device", machine["processor"])).split(",")[0]
+
+
+def shape_of(content):
+    return os.path.splitext(os.path.basename(content["shape"]))[0]
+
+
 class Bench:
     """The LoRA rows of one file, by law, rank, method and rows."""
 
-    def __init__(self, path):
-        with open(path) as file:
-            content = json.load(file)
-        machine = content["machine"]
-        # "NVIDIA H200, compute capability 9.0, 139 GiB": the name alone.
-        self.machine = machine.get("device", machine["processor"]).split(",")[0]
+    def __init__(self, content):
+        self.machine = device_of(content)
         self.rows = [row for row in content["rows"] if row["op"] == "lora" and "method" in row]
         if not self.rows:
-            raise SystemExit(f"{path} has no rows of lora")
+            raise SystemExit("a file of bench ops has no rows of lora")
         self.gbytes_per_s = self.rows[0]["peak_gbytes_per_s"]
         self.gflops = max(row["peak_gflops"] for row in self.rows)
         self.ranks = sorted({row["rank"] for row in self.rows})
@@ -146,17 +154,96 @@ def plot_ranks(bench):
     return figure
 
 
+def plot_layers(step):
+    """Figure 10: a layer of a decode step, by batch; a panel for each context."""
+    contexts = list(dict.fromkeys(row["context"] for row in step["decode"]))
+    figure, axes = pyplot.subplots(1, len(contexts), figsize=(4.6 * len(contexts), 3.8), sharey=True,
+                                   squeeze=False, layout="constrained")
+    figure.suptitle(f"A decode step over its {step['layers']} layers, {shape_of(step)}, rank "
+                    f"{', '.join(map(str, step['ranks']))}, {step['dtype']}, {device_of(step)}", fontsize=11)
+    for axis, context in zip(axes[0], contexts):
+        for index, law in enumerate(["base, server without LoRA", *LAWS]):
+            rows = [row for row in step["decode"] if row["context"] == context and row["adapters"] == law]
+            batches = [row["batch"] for row in rows]
+            color = COLORS[index - 1] if index > 0 else "#555555"
+            axis.plot(batches, [row["median_ms"] * 1e3 / step["layers"] for row in rows], color=color,
+                      marker=MARKERS[index - 1] if index > 0 else "v", markersize=4, linewidth=1.4,
+                      label=law if index > 0 else "base model")
+            if law in ("base, server without LoRA", "distinct"):
+                axis.plot(batches, [row["floor_ms"] * 1e3 / step["layers"] for row in rows], color=color,
+                          linewidth=0.9, linestyle=":", label="the bytes alone" if index == 0 else None)
+        axis.set_title(f"context of {context} tokens", fontsize=10)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(batches, [str(batch) for batch in batches])
+        axis.set_xlabel("batch (rows)")
+        axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axes[0][0].set_ylim(bottom=0)
+    axes[0][0].set_ylabel("latency of a layer (us)")
+    axes[0][0].legend(fontsize=8)
+    return figure
+
+
+PUNICA_A100 = 1044  # tokens per second, its section 7.2
+
+
+def plot_serving(runs):
+    """Figure 11: throughput under each law, of several runs that each served the base model, too."""
+    bars = {}
+    for run in runs:
+        names = {"base": "base model", "base_in_lora": "base rows,\nLoRA server", "lora": run["popularity"]}
+        of_run = {scenario["name"]: scenario["tokens_per_second"] for scenario in run["scenarios"]}
+        for name, tokens_per_second in of_run.items():
+            label = names.get(name, name.removeprefix("lora_"))
+            bars.setdefault(label, []).append((tokens_per_second, tokens_per_second / of_run["base"]))
+    order = [label for label in ("base model", "base rows,\nLoRA server", *LAWS) if label in bars]
+    figure, axis = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
+    colors = dict(zip(LAWS, COLORS))
+    for x, label in enumerate(order):
+        # The base model was served beside each run's laws: the mean.
+        throughput, ratio = (sum(side) / len(side) for side in zip(*bars[label]))
+        axis.bar(x, throughput, width=0.65, color=colors.get(label, "#888888"))
+        axis.annotate(f"{throughput:,.0f}" + (f"\n{ratio:.3f}" if label in LAWS else ""), (x, throughput),
+                      xytext=(0, 3), textcoords="offset points", ha="center", fontsize=9)
+    axis.axhline(PUNICA_A100, color="black", linewidth=0.9, linestyle="--")
+    axis.annotate(f"Punica,\nA100: {PUNICA_A100:,}", (len(order) - 0.6, PUNICA_A100), xytext=(0, 4),
+                  textcoords="offset points", fontsize=9)
+    axis.set_xlim(-0.5, len(order) + 0.1)
+    axis.set_xticks(range(len(order)), order)
+    axis.set_ylim(top=1.18 * max(throughput for bar in bars.values() for throughput, _ in bar))
+    axis.set_ylabel("output tokens per second")
+    axis.set_axisbelow(True)
+    axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+    run = runs[0]
+    axis.set_title(f"{run['requests']} requests of ShareGPT's lengths, {run['batch']} at once, {shape_of(run)}, rank "
+                   f"{run['rank']}, {run['dtype']}, {device_of(run)}\non the bars: tokens per second, and over the "
+                   "base model's of the same run", fontsize=10)
+    return figure
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", help="what graft bench ops --json wrote")
+    parser.add_argument("json", nargs="+", help="what graft bench ops, step or serve --json wrote")
     parser.add_argument("--out", default="docs/plots", help="folder for the figures")
     args = parser.parse_args()
-    bench = Bench(args.json)
+    figures = {}
+    served = []
+    for path in args.json:
+        with open(path) as file:
+            content = json.load(file)
+        if "scenarios" in content:
+            served.append(content)
+        elif "decode" in content:
+            figures["fig10-layer"] = plot_layers(content)
+        else:
+            bench = Bench(content)
+            figures |= {"fig7-roofline": plot_roofline(bench), "fig8-laws": plot_laws(bench),
+                        "fig9-ranks": plot_ranks(bench)}
+    if served:
+        figures["fig11-serving"] = plot_serving(served)
     os.makedirs(args.out, exist_ok=True)
-    figures = {"fig7-roofline": plot_roofline, "fig8-laws": plot_laws, "fig9-ranks": plot_ranks}
-    for name, plot in figures.items():
+    for name, figure in figures.items():
         path = os.path.join(args.out, name + ".png")
-        plot(bench).savefig(path, dpi=DPI)
+        figure.savefig(path, dpi=DPI)
         print(path)
 
 

@@ -1,0 +1,54 @@
+"""`bench/punica.sh` on a tiny shape, on the CPU: both figures' files are there, and their figures can be true."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+from conftest import DEMO, ROOT, binary
+
+LAWS = ["distinct", "uniform", "skewed", "identical"]
+
+
+def lengths(tmp_path):
+    source, target = tmp_path / "turns.csv", tmp_path / "lengths.csv"
+    turns = ["3,9", "4,4", "1025,9", "9,3", "1024,1024", "1024,1025", "12,6", "20,11"]
+    source.write_text("num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
+                      + "".join(f"{turn},0,1.0\n" for turn in turns))
+    subprocess.run([ROOT / "bench" / "sharegpt_lengths.py", source, target], check=True)
+    return target
+
+
+def test_lengths_are_those_usually_drawn(tmp_path):
+    assert lengths(tmp_path).read_text().split() == ["prompt_tokens,output_tokens", "4,4", "1024,1024", "12,6", "20,11"]
+
+
+def test_both_figures(tmp_path):
+    short = tmp_path / "short.csv"
+    short.write_text("prompt_tokens,output_tokens\n4,4\n12,6\n20,11\n")
+    out = tmp_path / "out"
+    env = {**os.environ, "OUT": str(out), "SHAPE": str(DEMO / "base" / "config.json"), "DEVICE": "cpu",
+           "REQUESTS": "12", "BATCHES": "1,3", "CONTEXTS": "16,24"}
+    done = subprocess.run([ROOT / "bench" / "punica.sh", short, pathlib.Path(binary()).parent], env=env,
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+    step = json.loads((out / "step.json").read_text())
+    points = {(row["context"], row["batch"], row["adapters"]): row for row in step["decode"]}
+    assert len(points) == len(step["decode"]) == 2 * 2 * 6
+    for law in LAWS:
+        for batch in (1, 3):
+            row = points[16, batch, law]
+            assert row["median_ms"] > 0 and row["floor_ms"] < points[24, batch, law]["floor_ms"]
+        assert points[16, 1, law]["bytes_over_base"] == points[16, 1, "identical"]["bytes_over_base"]
+    assert points[16, 3, "distinct"]["floor_ms"] > points[16, 3, "identical"]["floor_ms"]
+
+    served = {}
+    for path in out.glob("serve-*.json"):
+        run = json.loads(path.read_text())
+        assert run["requests"] == 12 and 12 * 4 <= run["output_tokens"] <= 12 * 11
+        for scenario in run["scenarios"]:
+            name = {"lora": run["popularity"]}.get(scenario["name"], scenario["name"].removeprefix("lora_"))
+            served.setdefault(name, []).append(scenario["tokens_per_second"])
+    assert set(served) == {"base", *LAWS}
+    assert all(value > 0 for values in served.values() for value in values)
