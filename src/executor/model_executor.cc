@@ -110,6 +110,7 @@ void ModelExecutor::Launch(ForwardTimes* times) {
   StartSequences();
   batch_.Build(*plan_);
   CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
+  gate_.Reset(*plan_, parts_.arrivals);
   if (plan_->merged_slot != kNoAdapter) {
     CHECK(loras_ != nullptr && parts_.merged != nullptr)
         << "this executor has no weights to merge into";
@@ -141,7 +142,6 @@ LoraTable ModelExecutor::Adapters() const {
 }
 
 const float* ModelExecutor::Forward(ForwardTimes* times) {
-  gate_.Reset(*plan_, parts_.arrivals);
   ForwardBatch batch;
   if (!gate_.is_open()) batch.gate = &gate_;
   batch.tokens = batch_.tokens();

@@ -504,6 +504,27 @@ TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
   EXPECT_EQ(Generate(replaying, same, 12, 1), merged);
 }
 
+// For rows whose arrival has ended by the time of the merge.
+TEST_P(ModelExecutorTest, MergesAfterAStepThatWaited) {
+  const std::vector<Wanted> one = {Company()[3]};
+  MergedWeights weights(config_, weights_);
+  const auto resident = MakeExecutor(nullptr, {.merged = &weights});
+  Merging merging_resident(*resident);
+  const std::vector<Drawn> merged = Generate(merging_resident, one, 4);
+  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
+  moving.SlowDown();
+  const auto executor =
+      MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals(), .merged = &weights});
+  Generate(*executor, one, 1, 0, [&](std::vector<Wanted>& wanted) {
+    if (moving.slot(1) < 0) moving.Move(1, FolderOf(kAdapters[1]), {});
+    moving.Follow(one, &wanted);
+  });
+  moving.Settle();
+  Merging merging(*executor);
+  EXPECT_EQ(Generate(merging, one, 4, 0, [&](auto& wanted) { moving.Follow(one, &wanted); }),
+            merged);
+}
+
 TEST_P(ModelExecutorTest, PaddedCopiesAreTheSameProduct) {
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> gathered = Generate(*MakeExecutor(), company, 12);
