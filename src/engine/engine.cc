@@ -199,6 +199,8 @@ bool Engine::RunStep() {
   host.overhead_ns = clock_.NowNs() - begin_ns - host.executor_ns;
   host.gap_ns = last_finish_ns_ == 0 ? 0 : deliver_ns - last_finish_ns_;
   last_finish_ns_ = finish_ns;
+  host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? begin_ns : running_since_ns_);
+  running_since_ns_ = scheduler_.num_running() == 0 ? 0 : finish_ns;
   metrics_.RecordStep(plan, result.times, host);
   return true;
 }

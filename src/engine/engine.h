@@ -109,7 +109,8 @@ class Engine : public Generator {
   // are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
-  int64_t last_finish_ns_ = 0;  // of the step before, if this one follows it at once
+  int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
+  int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since
   std::thread thread_;
 };
 

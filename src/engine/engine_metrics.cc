@@ -87,6 +87,11 @@ bool IsMixed(const StepPlan& plan) {
          !std::all_of(plan.sequences.begin(), plan.sequences.end(), decodes);
 }
 
+bool HasPromptRows(const StepPlan& plan) {
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(),
+                     [](const PlannedSequence& planned) { return planned.num_prompt_rows > 0; });
+}
+
 }  // namespace
 
 EngineMetrics::EngineMetrics(Metrics& metrics,
@@ -197,6 +202,12 @@ void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times,
     mixed_steps_.Add(1);
     mixed_steps_total_.Increment();
   }
+  if (HasPromptRows(plan)) {
+    prompt_steps_.Add(1);
+    prompt_iteration_ns_.Add(host.iteration_ns);
+  } else {
+    decode_iteration_ns_.Add(host.iteration_ns);
+  }
   step_sequences_max_.Raise(static_cast<int64_t>(plan.sequences.size()));
   step_adapters_max_.Raise(NumAdapters(plan));
   batch_sequences_gauge_.Set(static_cast<double>(step_sequences_max_.value()));
@@ -263,6 +274,9 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .prefix_lookup_tokens = prefix_lookup_tokens_.value(),
           .prefix_hit_tokens = prefix_hit_tokens_.value(),
           .mixed_steps = mixed_steps_.value(),
+          .prompt_steps = prompt_steps_.value(),
+          .prompt_iteration_ns = prompt_iteration_ns_.value(),
+          .decode_iteration_ns = decode_iteration_ns_.value(),
           .step_sequences_max = step_sequences_max_.value(),
           .step_adapters_max = step_adapters_max_.value(),
           .requests_waiting = requests_waiting_.value(),

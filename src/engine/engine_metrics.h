@@ -27,6 +27,9 @@ struct EngineSnapshot {
   int64_t prefix_lookup_tokens = 0;
   int64_t prefix_hit_tokens = 0;
   int64_t mixed_steps = 0;          // prefill and decode in one invocation
+  int64_t prompt_steps = 0;         // with rows of a prompt in them
+  int64_t prompt_iteration_ns = 0;  // of these, from the end of the step before while requests ran
+  int64_t decode_iteration_ns = 0;  // of all others
   int64_t step_sequences_max = 0;   // the largest batch so far
   int64_t step_adapters_max = 0;    // most distinct adapters in one batch so far
   int64_t requests_waiting = 0;     // now
@@ -54,6 +57,8 @@ struct StepHostTimes {
   int64_t executor_ns = 0;
   int64_t overhead_ns = 0;
   int64_t gap_ns = 0;
+  // As the running requests saw it: with what kept it from beginning when the last one had ended.
+  int64_t iteration_ns = 0;
 };
 
 class EngineMetrics {
@@ -93,11 +98,12 @@ class EngineMetrics {
   const std::function<std::string(const std::string&)> adapter_label_;
 
   Number steps_, executor_ns_, overhead_ns_, gap_ns_, rows_, prompt_tokens_, output_tokens_,
-      preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, step_sequences_max_,
-      step_adapters_max_, requests_waiting_, requests_running_, pages_free_, pages_cached_,
-      pages_referenced_, pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_,
-      adapter_evictions_, adapter_failures_, layerwise_starts_, cpu_assist_starts_,
-      join_later_starts_, steps_with_arrivals_, turns_, merges_, merged_steps_;
+      preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, prompt_steps_,
+      prompt_iteration_ns_, decode_iteration_ns_, step_sequences_max_, step_adapters_max_,
+      requests_waiting_, requests_running_, pages_free_, pages_cached_, pages_referenced_,
+      pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_, adapter_evictions_,
+      adapter_failures_, layerwise_starts_, cpu_assist_starts_, join_later_starts_,
+      steps_with_arrivals_, turns_, merges_, merged_steps_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;

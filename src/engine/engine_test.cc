@@ -391,6 +391,30 @@ TEST(EngineTest, StopCancelsWhatIsInFlight) {
       StatusCode::kUnavailable);
 }
 
+// The harness's clock moves between steps only.
+TEST(EngineTest, AnIterationLastsFromTheEndOfTheStepBeforeWhileRequestsRun) {
+  EngineHarness harness;
+  const auto expect = [&](int64_t prompt_steps, int64_t prompt_ns, int64_t decode_ns) {
+    const EngineSnapshot now = harness.engine.Snapshot();
+    EXPECT_EQ(now.prompt_steps, prompt_steps);
+    EXPECT_EQ(now.prompt_iteration_ns, prompt_ns);
+    EXPECT_EQ(now.decode_iteration_ns, decode_ns);
+  };
+  auto first = harness.Submit(harness.MakeRequest(Prompt(5), 4));
+  harness.Step();
+  expect(1, 0, 0);  // nobody ran before
+  harness.Step();
+  expect(1, 0, 1000);
+  auto second = harness.Submit(harness.MakeRequest(Prompt(6), 2));
+  harness.Step();
+  expect(2, 1000, 1000);
+  harness.RunAll();
+  expect(2, 1000, 2000);
+  auto third = harness.Submit(harness.MakeRequest(Prompt(7), 1));
+  harness.RunAll();
+  expect(3, 1000, 2000);
+}
+
 TEST(EngineTest, CountsWhatItDoes) {
   EngineHarness harness;
   ASSERT_TRUE(harness.AddAdapter("0123456789abcdef"));
