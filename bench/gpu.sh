@@ -105,6 +105,7 @@ if [[ $parts == *" adapters "* ]]; then
     --seconds 6 --warmup-seconds 2.5
   adapters cold-starts --sequences-max 64 --slots 128 --ranks 64 --seconds 7 --warmup-seconds 1.5 \
     --prompt-tokens 8,128 --output-tokens 8,128
+  adapters merged --sequences-max 32 --in-flight 64 --prompt-tokens 8,256 --output-tokens 8,64 --alphas 0.3,1
   adapters slo --sequences-max 64 --in-flight 96 --seconds 5 --warmup-seconds 1.5 --slo-ms 250 \
     --loads 0.5,0.8,1.0,1.2 --variations 1,4,8 --alphas 0.1,0.3,1 --output-tokens 8,256
 fi

@@ -78,7 +78,10 @@ def test_cold_starts(tmp_path):
             points = row[latency]["distribution"]
             assert len(points) == 101 and points == sorted(points) and points[0] <= row[latency]["mean"] <= points[-1]
     assert ways["cached"]["adapter_copies"] == 0
-    assert ways["cached"]["over_cached"]["total"]["mean"] == 0
+    assert ways["cached"]["over_cached"]["total"]["mean"] == 0 and "cold_share" not in ways["cached"]
+    for row in rows[1:]:
+        shares = row["cold_share"]["distribution"]
+        assert len(shares) == 101 and shares == sorted(shares) and shares[-1] <= 1
     assert all(row["adapter_copies"] > 0 for name, row in ways.items() if name != "cached")
     assert len({row["requests_per_second_asked"] for row in rows}) == 1
 
@@ -89,6 +92,38 @@ def test_cold_starts_with_a_slot_for_each(tmp_path):
     assert [row["cold_start"] for row in rows] == ["cached", "auto"]
     assert rows[1]["slots"] == 12
     assert 0 < rows[1]["adapter_copies"] <= 12
+
+
+def test_cold_starts_by_adapters_and_load(tmp_path):
+    popularity = tmp_path / "functions.csv"
+    popularity.write_text("HashFunction,HashApp,HashOwner,minute_1,minute_2\n" +
+                          "".join(f"f{i},a,o,{100 // (i + 1)},{i % 2}\n" for i in range(30)))
+    rows = bench(tmp_path, "cold-starts", "--adapters", "10,20", "--loads", "0.2,0.4", "--slots", "6", "--popularity",
+                 str(popularity), "--cold-starts", "auto+cpu")
+    points = [(10, 0.1), (10, 0.2), (20, 0.2), (20, 0.4)]
+    assert [(row["cold_start"], row["adapters"], row["load"]) for row in rows] == \
+        [(way, *point) for way in ("cached", "auto+cpu") for point in points]
+    capacity = rows[3]["requests_per_second_asked"] / 0.4
+    for row in rows:
+        check_load(row)
+        assert math.isclose(row["requests_per_second_asked"], row["load"] * capacity)
+        assert 0 < row["prompt_steps"] <= row["steps"]
+        assert row["prompt_iteration_ms"] > 0 and row["decode_iteration_ms"] > 0
+    assert [len(row["popularity"]) for row in rows[:4]] == [10, 10, 20, 20]
+    assert rows[0]["popularity"] == sorted(rows[0]["popularity"], reverse=True)
+
+
+def test_merged(tmp_path):
+    rows = bench(tmp_path, "merged", "--adapters", "1,3", "--alphas", "0.3,1", "--in-flight", "8")
+    loads = [(1, 1.0), (3, 0.3), (3, 1.0)]
+    assert [(row["way"], row["adapters"], row["alpha"]) for row in rows] == \
+        [(way, *load) for way in ("on the fly", "merged") for load in loads]
+    for row in rows[:3]:
+        assert row["over_on_the_fly"] == 1 and row["turns"] == 1 and row["merges"] == row["merged_steps"] == 0
+    for row, turns_max in zip(rows[3:], (1, 9, 9)):
+        assert 0 < row["merges"] <= row["turns"] <= turns_max
+        assert 0 < row["merged_steps"] <= row["steps"]
+        assert row["tokens_per_second"] > 0
 
 
 def test_pool(tmp_path):
@@ -113,22 +148,53 @@ def test_stall(tmp_path):
 
 
 def test_slo(tmp_path):
-    trace = tmp_path / "trace.csv"
-    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" +
-                     "".join(f"2023-11-16 18:{i // 60:02}:{i % 60:02}.5,{5 + i % 7},{2 + i % 5}\n" for i in range(600)))
-    rows = bench(tmp_path, "slo", "--adapters", "20", "--loads", "0.5,0.8", "--variations", "4", "--alphas", "0.3",
-                 "--trace", str(trace))
+    rows = bench(tmp_path, "slo", "--adapters", "20", "--loads", "0.5,0.8", "--variations", "4", "--alphas", "0.3")
     assert [(row["varied"], row["value"]) for row in rows] == [("load", 0.5), ("load", 0.8), ("cv", 4.0),
-                                                               ("alpha", 0.3), ("trace", "trace.csv")]
+                                                               ("alpha", 0.3)]
     for row in rows:
         check_load(row)
         assert row["requests_per_second_asked"] > 0
+
+
+def test_traces(tmp_path):
+    begin = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    long, short = tmp_path / "trace.csv", tmp_path / "short.csv"
+    long.write_text(begin + "".join(f"2023-11-16 18:{i // 60:02}:{i % 60:02}.5,{5 + i % 7},{2 + i % 5}\n"
+                                    for i in range(600)))
+    short.write_text(begin + "2023-11-16 18:00:00.5,5,5\n")
+    rows = bench(tmp_path, "traces", "--adapters", "20", "--trace", str(short), "--trace", str(long))
+    assert [row["value"] for row in rows] == ["trace.csv"], "what is too short for the window spoils no other"
+    check_load(rows[0])
+    assert rows[0]["requests_per_second_asked"] > 0
+
+
+def bench_assist(tmp_path, *args):
+    out = tmp_path / "out.json"
+    command = [binary(), "bench", "assist", "--shape", str(DEMO / "base" / "config.json"), "--rows", "5", "--rank", "4",
+               "--steps", "3", "--json", str(out), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(out.read_text())["rows"]
+
+
+def test_assist(tmp_path):
+    rows = bench_assist(tmp_path, "--device", "cpu", "--threads", "1", "--workers", "1,2")
+    assert [(row["rows"], row["workers"]) for row in rows] == [(5, 1), (5, 2)]
+    assert all(row[key] > 0 for row in rows for key in ("flags_ms", "synchronised_ms", "threaded_ms", "device_ms"))
+    assert rows[0]["threaded_ms"] == rows[0]["flags_ms"], "one core is one core"
+
+
+def test_assist_ipc(tmp_path):
+    rows = bench_assist(tmp_path, "--ipc", "--workers", "1,3")
+    assert [row.pop("workers") for row in rows] == [1, 3]
+    assert all(us > 0 for row in rows for us in row.values())
 
 
 @pytest.mark.parametrize(("args", "words"), [(["--suite", "nothing"], "throughput-by-adapters"),
                                              (["--suite", "pool", "--ranks", "0"], "--ranks"),
                                              (["--suite", "pool", "--load", "0"], "--load"),
                                              (["--suite", "pool", "--zipf", "-1"], "--zipf"),
+                                             (["--suite", "traces"], "--trace"),
                                              (["--suite", "pool", "--modules", "q"], "attention"),
                                              (["--suite", "pool", "--alphas", "0"], "--alphas"),
                                              (["--suite", "pool", "--shares", "-1"], "--shares")])

@@ -75,28 +75,6 @@ class Sampler {
   std::thread thread_;  // last: it uses the others
 };
 
-EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
-  after.steps -= before.steps;
-  after.executor_ns -= before.executor_ns;
-  after.overhead_ns -= before.overhead_ns;
-  after.gap_ns -= before.gap_ns;
-  after.rows -= before.rows;
-  after.prompt_tokens -= before.prompt_tokens;
-  after.output_tokens -= before.output_tokens;
-  after.preemptions -= before.preemptions;
-  after.mixed_steps -= before.mixed_steps;
-  after.adapter_fetches -= before.adapter_fetches;
-  after.adapter_copies -= before.adapter_copies;
-  after.adapter_evictions -= before.adapter_evictions;
-  after.adapter_failures -= before.adapter_failures;
-  after.layerwise_starts -= before.layerwise_starts;
-  after.cpu_assist_starts -= before.cpu_assist_starts;
-  after.join_later_starts -= before.join_later_starts;
-  after.steps_with_arrivals -= before.steps_with_arrivals;
-  after.turns -= before.turns;
-  return after;
-}
-
 // Counts what ended, and keeps the latencies of requests due in [begin, end).
 void Collect(const OpenLoadResult& result, bool is_closed, double begin, double end,
              LoadFigures* figures) {
@@ -126,6 +104,33 @@ void Collect(const OpenLoadResult& result, bool is_closed, double begin, double 
 
 }  // namespace
 
+EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
+  after.steps -= before.steps;
+  after.executor_ns -= before.executor_ns;
+  after.overhead_ns -= before.overhead_ns;
+  after.gap_ns -= before.gap_ns;
+  after.rows -= before.rows;
+  after.prompt_tokens -= before.prompt_tokens;
+  after.output_tokens -= before.output_tokens;
+  after.preemptions -= before.preemptions;
+  after.mixed_steps -= before.mixed_steps;
+  after.prompt_steps -= before.prompt_steps;
+  after.prompt_iteration_ns -= before.prompt_iteration_ns;
+  after.decode_iteration_ns -= before.decode_iteration_ns;
+  after.adapter_fetches -= before.adapter_fetches;
+  after.adapter_copies -= before.adapter_copies;
+  after.adapter_evictions -= before.adapter_evictions;
+  after.adapter_failures -= before.adapter_failures;
+  after.layerwise_starts -= before.layerwise_starts;
+  after.cpu_assist_starts -= before.cpu_assist_starts;
+  after.join_later_starts -= before.join_later_starts;
+  after.steps_with_arrivals -= before.steps_with_arrivals;
+  after.turns -= before.turns;
+  after.merges -= before.merges;
+  after.merged_steps -= before.merged_steps;
+  return after;
+}
+
 OrderedJson ToJson(const Percentiles& percentiles) {
   return {{"mean", percentiles.mean},
           {"p50", percentiles.p50},
@@ -148,6 +153,9 @@ OrderedJson ToJson(const LoadFigures& f, double slo_ms) {
           {"user_satisfaction", UserSatisfaction(f.first_token_ms, slo_ms)},
           {"rows_per_step", f.batch},
           {"steps", f.counts.steps},
+          {"prompt_steps", f.counts.prompt_steps},
+          {"prompt_iteration_ms", f.prompt_iteration_ms()},
+          {"decode_iteration_ms", f.decode_iteration_ms()},
           {"gap_share", f.gap_share},
           {"adapter_copies", f.counts.adapter_copies},
           {"adapter_evictions", f.counts.adapter_evictions},
@@ -197,6 +205,17 @@ Status AdapterBench::Prepare() {
   ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(o.runtime, /*quiet=*/false)
                                            : RandomModel(o.runtime, o.shape, /*quiet=*/false));
   return OkStatus();
+}
+
+Result<std::vector<double>> AdapterBench::PopularityOf(int32_t num_adapters) const {
+  const AdapterBenchOptions& o = options_;
+  if (o.popularity.empty()) {
+    return o.zipf > 0.0 ? ZipfWeights(num_adapters, o.zipf)
+                        : PowerLawWeights(num_adapters, o.alpha);
+  }
+  ASSIGN_OR_RETURN(std::vector<double> weights, ReadPopularity(o.popularity));
+  weights.resize(std::min(weights.size(), static_cast<size_t>(num_adapters)));
+  return weights;
 }
 
 SyntheticFleet AdapterBench::Fleet(int32_t num_adapters) const {
@@ -351,6 +370,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"step_tokens_max", o.runtime.step_tokens_max},
           {"pool_gib", o.runtime.pool_gib},
           {"cold_start", o.runtime.cold_start},
+          {"lora_kernel", o.runtime.lora_kernel},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
           {"in_flight", o.in_flight},

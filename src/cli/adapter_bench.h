@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "cli/open_load.h"
@@ -32,15 +33,16 @@ struct AdapterBenchOptions {
   std::vector<int> prompt = {8, 512};  // tokens, uniform between the two
   std::vector<int> output = {8, 512};
   double seconds = 10.0;
-  double warmup_seconds = 3.0;  // not counted
-  double alpha = 1.0;           // of the popularity's power law; 1: uniform
-  double zipf = 0.0;            // exponent of Zipf's law, instead; 0: alpha's
-  double load = 0.7;            // of the capacity measured first
-  std::vector<double> loads = {0.5, 0.7, 0.8, 0.9, 1.0, 1.1};
+  double warmup_seconds = 3.0;                    // not counted
+  double alpha = 1.0;                             // of the popularity's power law; 1: uniform
+  double zipf = 0.0;                              // exponent of Zipf's law, instead; 0: alpha's
+  double load = 0.7;                              // of the capacity measured first
+  std::vector<double> loads;                      // that a suite goes through, likewise
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'
-  std::vector<std::string> ways;  // cold starts beside cached; none: all that there are
+  // Cold starts beside cached; none: all that there are. auto+cpu is auto with the CPU assist.
+  std::vector<std::string> ways;
   double slo_ms = 6000.0;
   std::vector<std::string> pools = {"shared", "static"};  // of throughput-by-adapters
   std::vector<std::string> traces;
@@ -80,7 +82,19 @@ struct LoadFigures {
     return static_cast<double>(counts.adapter_copies) /
            static_cast<double>(std::max<int64_t>(1, num_requests));
   }
+  // Means, as the running requests saw them: of steps with rows of a prompt, and of the others.
+  double prompt_iteration_ms() const {
+    return NsToSeconds(counts.prompt_iteration_ns) * 1e3 /
+           static_cast<double>(std::max<int64_t>(1, counts.prompt_steps));
+  }
+  double decode_iteration_ms() const {
+    return NsToSeconds(counts.decode_iteration_ns) * 1e3 /
+           static_cast<double>(std::max<int64_t>(1, counts.steps - counts.prompt_steps));
+  }
 };
+
+// What came between two looks.
+EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after);
 
 OrderedJson ToJson(const Percentiles& percentiles);
 OrderedJson ToJson(const LoadFigures& figures, double slo_ms);
@@ -94,6 +108,15 @@ class AdapterBench {
 
   const AdapterBenchOptions& options() const { return options_; }
   LoadedModel& model() { return *model_; }
+  // The counts of adapters asked for, or what the suite goes through by itself.
+  std::vector<int> CountsOr(std::vector<int> counts) const {
+    return options_.adapters.empty() ? counts : options_.adapters;
+  }
+  int num_slots() const {
+    return options_.slots > 0 ? options_.slots : options_.runtime.adapters_max;
+  }
+  // Who of so many is asked for how often, by the options' law or file.
+  Result<std::vector<double>> PopularityOf(int32_t num_adapters) const;
   SyntheticFleet Fleet(int32_t num_adapters) const;
   // A server of so many adapters, running. One at a time: each takes the pool's memory.
   Result<std::unique_ptr<Runtime>> Start(RuntimeOptions runtime, const SyntheticFleet& fleet);

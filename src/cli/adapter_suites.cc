@@ -7,43 +7,20 @@
 #include <utility>
 
 #include "cli/adapter_bench.h"
+#include "cli/adapter_cold_starts.h"
+#include "cli/adapter_merged.h"
 #include "cli/adapter_stall.h"
+#include "cli/bench.h"
 #include "sim/arrivals.h"
 #include "sim/slo.h"
 
 namespace graft {
 namespace {
 
-std::string Text(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
-// The suite's counts of adapters, or what it goes through by default.
-std::vector<int> CountsOr(const AdapterBench& bench, std::vector<int> counts) {
-  return bench.options().adapters.empty() ? counts : bench.options().adapters;
-}
-
-Result<std::vector<double>> PopularityOf(const AdapterBench& bench, int32_t num_adapters) {
-  const AdapterBenchOptions& o = bench.options();
-  if (o.popularity.empty()) {
-    return o.zipf > 0.0 ? ZipfWeights(num_adapters, o.zipf)
-                        : PowerLawWeights(num_adapters, o.alpha);
-  }
-  ASSIGN_OR_RETURN(std::vector<double> weights, ReadPopularity(o.popularity));
-  weights.resize(std::min(weights.size(), static_cast<size_t>(num_adapters)));
-  return weights;
-}
-
-int SlotsOf(const AdapterBenchOptions& options) {
-  return options.slots > 0 ? options.slots : options.runtime.adapters_max;
-}
-
 // S-LoRA's Table 4 and Figure 6: requests without end for more and more adapters, out of one pool
 // and out of two (no-unified-memory).
 Result<OrderedJson> RunThroughput(AdapterBench& bench) {
-  const std::vector<int> counts = CountsOr(bench, {5, 20, 100, 200, 1000, 2000, 10000});
+  const std::vector<int> counts = bench.CountsOr({5, 20, 100, 200, 1000, 2000, 10000});
   OrderedJson rows = OrderedJson::array();
   for (const std::string& pool : bench.options().pools) {
     RuntimeOptions options = bench.ServerOptions();
@@ -53,7 +30,7 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
         bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
     double first = 0.0;
     for (const int count : counts) {
-      ASSIGN_OR_RETURN(std::vector<double> popularity, PopularityOf(bench, count));
+      ASSIGN_OR_RETURN(std::vector<double> popularity, bench.PopularityOf(count));
       ASSIGN_OR_RETURN(const LoadFigures figures,
                        bench.Serve(*server, {.popularity = std::move(popularity),
                                              .seconds = bench.options().seconds}));
@@ -75,8 +52,8 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
 // first token at a share of what the server can do when all fit.
 Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   const AdapterBenchOptions& o = bench.options();
-  const int slots = SlotsOf(o);
-  const std::vector<int> counts = CountsOr(bench, {slots, 8 * slots, 16 * slots});
+  const int slots = bench.num_slots();
+  const std::vector<int> counts = bench.CountsOr({slots, 8 * slots, 16 * slots});
   RuntimeOptions options = bench.ServerOptions();
   options.adapters_max = slots;
   ASSIGN_OR_RETURN(
@@ -107,90 +84,6 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   return rows;
 }
 
-// Mean over mean and so on: what a way costs beside everything resident.
-OrderedJson Overheads(const LoadFigures& figures, const LoadFigures& cached) {
-  const auto over = [](const std::vector<double>& ours, const std::vector<double>& theirs) {
-    const Percentiles a = ComputePercentiles(ours);
-    const Percentiles b = ComputePercentiles(theirs);
-    return OrderedJson{{"mean", a.mean / b.mean - 1.0},
-                       {"p50", a.p50 / b.p50 - 1.0},
-                       {"p99", a.p99 / b.p99 - 1.0}};
-  };
-  return {{"first_token", over(figures.first_token_ms, cached.first_token_ms)},
-          {"token", over(figures.token_ms, cached.token_ms)},
-          {"total", over(figures.total_ms, cached.total_ms)}};
-}
-
-// For plots: the 0th, 1st, ... 100th percentile.
-OrderedJson Distribution(std::vector<double> values) {
-  OrderedJson points = OrderedJson::array();
-  std::sort(values.begin(), values.end());
-  for (size_t i = 0; i <= 100; ++i) points.push_back(values[i * (values.size() - 1) / 100]);
-  return points;
-}
-
-std::string OverheadText(const OrderedJson& over) {
-  return Text("    over cached: first token %+.1f %%",
-              100.0 * over["first_token"]["mean"].get<double>()) +
-         Text(" (p99 %+.1f %%)", 100.0 * over["first_token"]["p99"].get<double>()) +
-         Text(", per token %+.1f %%", 100.0 * over["token"]["mean"].get<double>()) +
-         Text(", total %+.1f %%", 100.0 * over["total"]["mean"].get<double>());
-}
-
-// `cached` and those to compare with it.
-std::vector<std::string> WaysOf(const AdapterBenchOptions& options) {
-  std::vector<std::string> ways = {"cached"};
-  if (!options.ways.empty()) {
-    ways.insert(ways.end(), options.ways.begin(), options.ways.end());
-    return ways;
-  }
-  for (const char* way : {"blocking", "join-later", "layerwise", "cpu-assist", "auto"}) {
-    if (ParseColdStart(way).ok()) ways.emplace_back(way);
-  }
-  return ways;
-}
-
-// CaraServe's Figures 10 to 14: requests of which most find their adapter absent, served in every
-// way there is, beside a server that holds all adapters; at a share of what that one can do.
-Result<OrderedJson> RunColdStarts(AdapterBench& bench) {
-  const AdapterBenchOptions& o = bench.options();
-  const int32_t num_adapters = CountsOr(bench, {512}).front();
-  OrderedJson rows = OrderedJson::array();
-  Workload workload = {.seconds = o.seconds};
-  ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, num_adapters));
-  LoadFigures cached;
-  for (const std::string& way : WaysOf(o)) {
-    RuntimeOptions options = bench.ServerOptions();
-    options.cold_start = way;
-    options.adapters_max = way == "cached" ? num_adapters : SlotsOf(o);
-    ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
-                     bench.Start(options, bench.Fleet(num_adapters)));
-    if (way == "cached") {
-      ASSIGN_OR_RETURN(const LoadFigures capacity, bench.Serve(*server, workload));
-      bench.PrintLine("capacity, all resident", capacity);
-      workload.requests_per_second = o.load * capacity.requests_per_second;
-    }
-    ASSIGN_OR_RETURN(LoadFigures figures, bench.Serve(*server, workload));
-    if (way == "cached") cached = figures;
-    bench.PrintLine(way + Text(" at %.1f/s", workload.requests_per_second) +
-                        Text(", %.0f %% cold", 100.0 * figures.copies_per_request()),
-                    figures);
-    OrderedJson row = ToJson(figures, o.slo_ms);
-    row["cold_start"] = way;
-    row["adapters"] = num_adapters;
-    row["slots"] = options.adapters_max;
-    row["load"] = o.load;
-    row["requests_per_second_asked"] = workload.requests_per_second;
-    row["over_cached"] = Overheads(figures, cached);
-    row["first_token_ms"]["distribution"] = Distribution(figures.first_token_ms);
-    row["token_ms"]["distribution"] = Distribution(figures.token_ms);
-    row["total_ms"]["distribution"] = Distribution(figures.total_ms);
-    if (way != "cached") std::printf("%s\n", OverheadText(row["over_cached"]).c_str());
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
 // What a pool gives to a load that needs KV and few adapters, and to one that needs many.
 struct PoolFigures {
   std::vector<double> tokens_per_second;
@@ -213,7 +106,7 @@ Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vect
   PoolFigures pool;
   for (const int count : counts) {
     Workload workload = {.seconds = bench.options().seconds};
-    ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, count));
+    ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(count));
     ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(*server, workload));
     pool.tokens_per_second.push_back(figures.tokens_per_second);
     bench.PrintLine(std::to_string(count) + " adapters, " + options.pool +
@@ -235,7 +128,7 @@ Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vect
 // One pool against two of the same memory in all, where KV is short: a few adapters, then many. A
 // static split that suits one of the loads does not suit the other.
 Result<OrderedJson> RunPool(AdapterBench& bench) {
-  const std::vector<int> counts = CountsOr(bench, {5, 200});
+  const std::vector<int> counts = bench.CountsOr({5, 200});
   OrderedJson rows = OrderedJson::array();
   ASSIGN_OR_RETURN(const PoolFigures shared, ServePool(bench, 0.0, counts, &rows));
   for (const double share : bench.options().shares) {
@@ -271,32 +164,21 @@ Status ServePoint(AdapterBench& bench, Runtime& server, const Workload& workload
   return OkStatus();
 }
 
-// At the suite's load of what this trace's lengths allow.
-Status ServeTrace(AdapterBench& bench, Runtime& server, Workload workload, const std::string& path,
-                  OrderedJson* rows) {
-  const AdapterBenchOptions& o = bench.options();
-  ASSIGN_OR_RETURN(const std::vector<TraceRequest> trace, ReadTrace(path));
-  workload.trace = trace;
-  ASSIGN_OR_RETURN(const LoadFigures capacity, bench.Serve(server, workload));
-  workload.requests_per_second = o.load * capacity.requests_per_second;
-  workload.trace = ScaleTrace(trace, workload.requests_per_second, o.seconds);
-  return ServePoint(bench, server, workload, "trace",
-                    std::filesystem::path(path).filename().string(), rows);
-}
-
 // S-LoRA's SLO attainment and user satisfaction by request rate, variation of the arrivals and skew
-// of the popularity; and on recorded arrivals.
+// of the popularity.
 Result<OrderedJson> RunSlo(AdapterBench& bench) {
   const AdapterBenchOptions& o = bench.options();
-  const int32_t num_adapters = CountsOr(bench, {200}).front();
+  const int32_t num_adapters = bench.CountsOr({200}).front();
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
                    bench.Start(bench.ServerOptions(), bench.Fleet(num_adapters)));
   Workload workload = {.seconds = o.seconds};
-  ASSIGN_OR_RETURN(workload.popularity, PopularityOf(bench, num_adapters));
+  ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(num_adapters));
   ASSIGN_OR_RETURN(const LoadFigures capacity, bench.Serve(*server, workload));
   bench.PrintLine("capacity", capacity);
   OrderedJson rows = OrderedJson::array();
-  for (const double load : o.loads) {
+  const std::vector<double> loads =
+      o.loads.empty() ? std::vector<double>{0.5, 0.7, 0.8, 0.9, 1.0, 1.1} : o.loads;
+  for (const double load : loads) {
     workload.requests_per_second = load * capacity.requests_per_second;
     RETURN_IF_ERROR(ServePoint(bench, *server, workload, "load", load, &rows));
   }
@@ -311,9 +193,44 @@ Result<OrderedJson> RunSlo(AdapterBench& bench) {
     varied.popularity = PowerLawWeights(num_adapters, alpha);
     RETURN_IF_ERROR(ServePoint(bench, *server, varied, "alpha", alpha, &rows));
   }
-  workload.requests_per_second = 0.0;
-  for (const std::string& path : o.traces) {
-    RETURN_IF_ERROR(ServeTrace(bench, *server, workload, path, &rows));
+  return rows;
+}
+
+double MeanOutputTokens(const std::vector<LoadRequest>& requests) {
+  double sum = 0.0;
+  for (const LoadRequest& request : requests) sum += request.output_tokens;
+  return sum / static_cast<double>(std::max<size_t>(1, requests.size()));
+}
+
+// At the load of what the server does with the trace's lengths: by the tokens of its answers, as
+// long ones may not come to their end in a short closed loop.
+Status ServeTrace(AdapterBench& bench, Runtime& server, const std::string& path,
+                  OrderedJson* rows) {
+  const AdapterBenchOptions& o = bench.options();
+  Workload workload = {.seconds = o.seconds};
+  ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(bench.CountsOr({200}).front()));
+  ASSIGN_OR_RETURN(const std::vector<TraceRequest> trace, ReadTrace(path));
+  workload.trace = trace;
+  ASSIGN_OR_RETURN(const LoadFigures capacity, bench.Serve(server, workload));
+  const double mean = MeanOutputTokens(bench.MakeRequests(workload, server));
+  workload.requests_per_second = o.load * capacity.tokens_per_second / mean;
+  workload.trace = ScaleTrace(trace, workload.requests_per_second, o.seconds);
+  return ServePoint(bench, server, workload, "trace",
+                    std::filesystem::path(path).filename().string(), rows);
+}
+
+// Recorded arrivals and lengths. A trace that gives too little for a short window spoils no other.
+Result<OrderedJson> RunTraces(AdapterBench& bench) {
+  const std::vector<std::string>& traces = bench.options().traces;
+  if (traces.empty()) return InvalidArgumentError("--suite traces needs a --trace FILE or more");
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
+                   bench.Start(bench.ServerOptions(), bench.Fleet(bench.CountsOr({200}).front())));
+  OrderedJson rows = OrderedJson::array();
+  for (const std::string& path : traces) {
+    const Status served = ServeTrace(bench, *server, path, &rows);
+    if (served.ok()) continue;
+    if (served.code() != StatusCode::kFailedPrecondition) return served;
+    std::printf("%s: %s\n", path.c_str(), served.message().c_str());
   }
   return rows;
 }
@@ -326,9 +243,11 @@ const std::vector<AdapterSuite>& AdapterSuites() {
       {"adapters-over-capacity", "up to 16 times as many adapters as --slots", RunOverCapacity},
       {"cold-starts", "every --cold-start way beside cached, --slots of 512 adapters",
        RunColdStarts},
+      {"merged", "a few adapters in one batch, and each merged in its turn", RunMerged},
       {"stall", "what a load does to the steps of others", RunStall},
       {"pool", "one pool against static ones of the same memory, few adapters and many", RunPool},
-      {"slo", "first tokens in time by load, variation, skew and trace", RunSlo}};
+      {"slo", "first tokens in time by load, variation and skew", RunSlo},
+      {"traces", "recorded arrivals and lengths", RunTraces}};
   return suites;
 }
 

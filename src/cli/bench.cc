@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <fstream>
 
 #include "base/file.h"
@@ -34,6 +35,12 @@ OrderedJson DescribeMachine() {
           {"instructions",
            std::string(CpuIsaName(BestCpuIsa())) + (CpuHasAvx512Bf16() ? " with bf16" : "")},
           {"memory_gib", static_cast<int>(memory + 0.5)}};
+}
+
+std::string Text(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
 }
 
 double UpperMedian(std::vector<double> values) {

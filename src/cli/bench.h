@@ -21,6 +21,9 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run);
 // The machine that a figure belongs to: processor, cores, instruction set, memory.
 OrderedJson DescribeMachine();
 
+// printf for one number.
+std::string Text(const char* format, double value);
+
 // The middle one of at least one value, of two the larger.
 double UpperMedian(std::vector<double> values);
 

@@ -121,7 +121,9 @@ void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
   command
       .add_option("--load", options.load, "request rate, as a share of the capacity measured first")
       ->capture_default_str();
-  list("--loads", options.loads, "request rates that slo goes through");
+  list(
+      "--loads", options.loads,
+      "request rates that cold-starts and slo go through, likewise; none: --load; slo: 0.5 to 1.1");
   list("--variations", options.variations, "coefficients of variation that slo goes through");
   list("--alphas", options.alphas, "skews that slo goes through");
   list("--shares", options.shares, "adapters' shares that pool goes through");
@@ -132,11 +134,12 @@ void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
       ->capture_default_str();
   command
       .add_option("--cold-starts", options.ways,
-                  "ways that cold-starts compares with cached; none: all that there are")
+                  "ways that cold-starts compares with cached, auto+cpu being auto with "
+                  "--cpu-assist; none: all but it")
       ->delimiter(',');
   command.add_option("--slo-ms", options.slo_ms, "a first token's time limit")
       ->capture_default_str();
-  command.add_option("--trace", options.traces, "recorded arrivals for slo; may be repeated");
+  command.add_option("--trace", options.traces, "recorded arrivals for traces; may be repeated");
   command.add_option("--probes", options.probes, "loads of each rank in stall")
       ->capture_default_str();
 }

@@ -1,12 +1,14 @@
 // graft bench assist: one prefill step whose adapter is on the device, and the same step while the
-// CPU computes for it: handed over by flags, and with the stream stopped for it (CaraServe, section
-// 4.2 and Figure 16).
+// CPU computes for it: handed over by flags, with the stream stopped for it, and by one worker
+// whose kernels are threaded (CaraServe, section 4.2, Figures 16 and 18); and the hand-off alone
+// (17).
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cli/assist_ipc.h"
 #include "cli/bench.h"
 #include "cli/config_file.h"
 #include "cli/runtime.h"
@@ -26,6 +28,7 @@ struct BenchAssistOptions {
   int rank = 64;
   int steps = 25;
   bool processes = false;
+  bool ipc = false;
 };
 
 constexpr int kRounds = 5;
@@ -41,7 +44,7 @@ class AssistBench {
  private:
   Status Prepare();
   Status RunRow(int32_t rows, int32_t num_workers, OrderedJson* json);
-  Result<std::unique_ptr<CpuAssist>> MakeAssist(int32_t num_workers, bool synchronises);
+  Result<std::unique_ptr<CpuAssist>> MakeAssist(CpuAssistOptions options);
   // Adds the milliseconds of a round of steps.
   void RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot, std::vector<double>* times);
   StepPlan MakePlan(int32_t rows, AdapterSlot slot) const;
@@ -144,10 +147,7 @@ void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
   }
 }
 
-Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(int32_t num_workers, bool synchronises) {
-  CpuAssistOptions options;
-  options.num_workers = num_workers;
-  options.synchronises = synchronises;
+Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(CpuAssistOptions options) {
   if (options_.processes) options.command = AssistWorkerCommand();
   return CpuAssist::Create(options, model_->config, model_->weights.dtype, limits_.step_tokens_max,
                            *store_, model_->device, metrics_);
@@ -155,23 +155,32 @@ Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(int32_t num_workers, 
 
 Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json) {
   if (num_workers == 0) num_workers = AssistWorkersFor(NumCpus());
-  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> flags, MakeAssist(num_workers, false));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> synchronised, MakeAssist(num_workers, true));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> flags,
+                   MakeAssist({.num_workers = num_workers}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> synchronised,
+                   MakeAssist({.num_workers = num_workers, .synchronises = true}));
+  std::unique_ptr<CpuAssist> threaded;
+  if (num_workers > 1 && !options_.processes) {
+    ASSIGN_OR_RETURN(threaded, MakeAssist({.num_workers = 1, .worker_threads = num_workers}));
+  }
   // In turns: other programs on the machine's cores slow all of them down alike.
-  std::vector<double> base_times, device_times, flags_times, synchronised_times;
+  std::vector<double> base_times, device_times, flags_times, synchronised_times, threaded_times;
   for (int round = 0; round < kRounds; ++round) {
     RunSteps(nullptr, rows, kNoAdapter, &base_times);
     RunSteps(nullptr, rows, kOnDevice, &device_times);
     RunSteps(flags.get(), rows, kOnItsWay, &flags_times);
     RunSteps(synchronised.get(), rows, kOnItsWay, &synchronised_times);
+    if (threaded != nullptr) RunSteps(threaded.get(), rows, kOnItsWay, &threaded_times);
   }
   const double base_ms = UpperMedian(std::move(base_times));
   const double device_ms = UpperMedian(std::move(device_times));
   const double flags_ms = UpperMedian(std::move(flags_times));
   const double synchronised_ms = UpperMedian(std::move(synchronised_times));
+  const double threaded_ms =
+      threaded == nullptr ? flags_ms : UpperMedian(std::move(threaded_times));
   const double saved = 1.0 - flags_ms / synchronised_ms;
-  std::printf("%6d %8d %9.3f %10.3f %9.3f %13.3f %7.1f%%\n", rows, num_workers, base_ms, device_ms,
-              flags_ms, synchronised_ms, 100.0 * saved);
+  std::printf("%6d %8d %9.3f %10.3f %9.3f %13.3f %7.1f%% %9.3f\n", rows, num_workers, base_ms,
+              device_ms, flags_ms, synchronised_ms, 100.0 * saved, threaded_ms);
   std::fflush(stdout);
   json->push_back({{"rows", rows},
                    {"workers", num_workers},
@@ -179,8 +188,35 @@ Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json)
                    {"device_ms", device_ms},
                    {"flags_ms", flags_ms},
                    {"synchronised_ms", synchronised_ms},
-                   {"saved", saved}});
+                   {"saved", saved},
+                   {"threaded_ms", threaded_ms}});
   return OkStatus();
+}
+
+// The hand-off alone, of no device.
+Status RunIpc(const BenchAssistOptions& options) {
+  if (options.shape.empty() || options.rank < 1 || options.steps < 1) {
+    return InvalidArgumentError("--ipc takes its sizes from --shape; --rank and --steps exceed 0");
+  }
+  ASSIGN_OR_RETURN(const Json shape, ParseJsonFile(options.shape));
+  ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(shape));
+  AssistIpcOptions ipc{.rows = options.rows.front(),
+                       .rank = options.rank,
+                       .repeats = options.steps,
+                       .workers = options.workers};
+  for (int& count : ipc.workers) {
+    if (count == 0) count = AssistWorkersFor(NumCpus());
+    if (count < 1 || count > kHostFlagsMax || ipc.rows < 1 || ipc.rank > kLoraRankMax) {
+      return InvalidArgumentError("--workers are at most 64, --rank 256, --rows 1 or more");
+    }
+  }
+  OrderedJson json = {{"machine", DescribeMachine()},
+                      {"suite", "assist-ipc"},
+                      {"shape", options.shape},
+                      {"rank", options.rank},
+                      {"prompt_rows", ipc.rows}};
+  ASSIGN_OR_RETURN(json["rows"], RunAssistIpc(config, ipc));
+  return WriteJson(options.json, json);
 }
 
 Status AssistBench::Run() {
@@ -189,8 +225,8 @@ Status AssistBench::Run() {
               DescribeDevice(model_->device).c_str(),
               std::string(DTypeName(model_->weights.dtype)).c_str(), options_.rank,
               options_.modules.c_str(), options_.processes ? "processes" : "threads");
-  std::printf("ms of a prefill step:\n%6s %8s %9s %10s %9s %13s %8s\n", "rows", "workers", "base",
-              "on device", "by flags", "synchronised", "saved");
+  std::printf("ms of a prefill step:\n%6s %8s %9s %10s %9s %13s %8s %9s\n", "rows", "workers",
+              "base", "on device", "by flags", "synchronised", "saved", "threaded");
   OrderedJson rows_json = OrderedJson::array();
   for (const int rows : options_.rows) {
     for (const int workers : options_.workers) {
@@ -198,11 +234,13 @@ Status AssistBench::Run() {
     }
   }
   return WriteJson(options_.json, {{"machine", DescribeMachine()},
+                                   {"suite", "assist"},
                                    {"device", DescribeDevice(model_->device)},
+                                   {"shape", options_.shape},
                                    {"rank", options_.rank},
                                    {"modules", options_.modules},
                                    {"processes", options_.processes},
-                                   {"steps", rows_json}});
+                                   {"rows", rows_json}});
 }
 
 }  // namespace
@@ -221,13 +259,18 @@ void AddBenchAssistCommand(CLI::App& bench, CommandRun& run) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--processes", options->processes, "workers are processes");
+  command->add_flag("--ipc", options->ipc,
+                    "only hand rows to worker processes and back, through shared memory and "
+                    "through sockets");
   command->add_option("--rank", options->rank, "of the adapter")->capture_default_str();
   command->add_option("--modules", options->modules, "that it adapts: all, or qkv")
       ->capture_default_str();
   command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
   command->add_option("--json", options->json, "write the figures to this file, too");
   AddConfigOptions(*command);
-  command->callback([options, &run] { run = [options] { return AssistBench(*options).Run(); }; });
+  command->callback([options, &run] {
+    run = [options] { return options->ipc ? RunIpc(*options) : AssistBench(*options).Run(); };
+  });
 }
 
 }  // namespace graft

@@ -84,7 +84,7 @@ void AssistWorker::Compute(const AssistJob& job) {
                 .x_is_fp32 = job.x_is_fp32};
   std::copy(job.slice_begin, job.slice_begin + kLoraSlicesMax, args.slice_begin);
   std::copy(job.slice_n, job.slice_n + kLoraSlicesMax, args.slice_n);
-  Stream stream{.device = {}, .cpu_threads = &alone_};
+  Stream stream{.device = {}, .cpu_threads = &threads_};
   Lora(args, stream);
 }
 

@@ -14,9 +14,13 @@ namespace graft {
 
 class AssistWorker {
  public:
-  // A job's places count from `rows`: addresses where that is null.
-  AssistWorker(AssistExchange& exchange, int32_t worker, const char* rows)
-      : exchange_(exchange), worker_(worker), rows_(rows), number_(exchange.FirstNumber()) {}
+  // A job's places count from `rows`: addresses where that is null. Kernels run on `num_threads`.
+  AssistWorker(AssistExchange& exchange, int32_t worker, const char* rows, int num_threads = 1)
+      : exchange_(exchange),
+        worker_(worker),
+        rows_(rows),
+        number_(exchange.FirstNumber()),
+        threads_(num_threads) {}
 
   // Until the exchange stops, or the steady clock's `until_ns`; but all that is posted.
   void Serve(int64_t until_ns = INT64_MAX);
@@ -32,7 +36,7 @@ class AssistWorker {
   const int32_t worker_;
   const char* const rows_;
   uint32_t number_;
-  ThreadPool alone_{1};
+  ThreadPool threads_;
   // Scratch of one job.
   std::vector<LoraSegment> segments_;
   std::vector<LoraMatrix> matrices_;  // [segments][slices]

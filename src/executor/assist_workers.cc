@@ -34,7 +34,7 @@ int CopyOf(int descriptor) {
 }  // namespace
 
 AssistWorkers::AssistWorkers(AssistExchange& exchange, const AssistProcesses& processes,
-                             Metrics& metrics)
+                             Metrics& metrics, int worker_threads)
     : exchange_(exchange),
       command_(processes.command),
       rows_(command_.empty() ? nullptr : processes.store->data()),
@@ -46,9 +46,9 @@ AssistWorkers::AssistWorkers(AssistExchange& exchange, const AssistProcesses& pr
     store_descriptor_ = CopyOf(processes.store->descriptor());
   }
   for (int32_t worker = 0; worker < exchange.limits().num_workers; ++worker) {
-    threads_.emplace_back([this, worker] {
+    threads_.emplace_back([this, worker, worker_threads] {
       if (command_.empty()) {
-        AssistWorker(exchange_, worker, rows_).Serve();
+        AssistWorker(exchange_, worker, rows_, worker_threads).Serve();
       } else {
         KeepProcess(worker);
       }

@@ -28,8 +28,10 @@ struct AssistProcesses {
 
 class AssistWorkers {
  public:
-  // As many as the exchange has. Without a command they are threads. Everything is borrowed.
-  AssistWorkers(AssistExchange& exchange, const AssistProcesses& processes, Metrics& metrics);
+  // As many as the exchange has. Without a command they are threads, each with kernels on
+  // `worker_threads`. Everything is borrowed.
+  AssistWorkers(AssistExchange& exchange, const AssistProcesses& processes, Metrics& metrics,
+                int worker_threads = 1);
   // Stops the exchange: its jobs are posted by nobody any more.
   ~AssistWorkers();
 

@@ -78,7 +78,7 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
   assist->exchange_ = std::make_unique<AssistExchange>(limits, memory);
   assist->workers_ = std::make_unique<AssistWorkers>(
       *assist->exchange_, AssistProcesses{options.command, &assist->shared_, &store.shared()},
-      metrics);
+      metrics, options.worker_threads);
   assist->num_done_ = Buffer(sizeof(uint32_t), device);
   if (options.synchronises) {
     assist->delta_ =

@@ -31,6 +31,8 @@ struct CpuAssistOptions {
   // To compare with: the host waits until the stream has handed over x, and for the answers, which
   // it copies to the device.
   bool synchronises = false;
+  // Likewise: kernels that split their work over so many threads. Of worker threads, not processes.
+  int worker_threads = 1;
 };
 
 class CpuAssist : public LoraAssist {
