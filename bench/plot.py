@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws what `graft bench adapters --json` wrote, one figure per suite.
+"""Draws what `graft bench adapters --json` and `graft bench assist --json` wrote, S-LoRA's and CaraServe's figures.
 
-  bench/plot.py docs/bench-adapters-*-h200.json --out docs/plots
+  bench/plot.py docs/bench-adapters-*-h200.json docs/bench-assist*-h200.json --out docs/plots
 
-Several files of throughput-by-adapters or adapters-over-capacity become one figure; of cold-starts the one
-with the most ways is drawn. Needs matplotlib (pip install matplotlib), nothing
-else of the project does.
+Several files of a suite become one figure, but for cold-starts, which has one for each of CaraServe's: distributions of
+the file with the most ways; by number of adapters; by load; by rank and load. Needs matplotlib (pip install
+matplotlib), nothing else of the project does.
 """
 
 import argparse
@@ -50,12 +50,14 @@ def popularity(run):
 
 
 def plot_throughput(runs):
-    figure, (throughput, latency) = panels(runs[0], 2, "Throughput by number of adapters (S-LoRA, Figure 6)")
+    figure, (throughput, latency) = panels(runs[0], 2, "Throughput by number of adapters (S-LoRA, Table 4 and Figure 6)")
     lines = [(run, pool) for run in runs for pool in dict.fromkeys(row["pool"] for row in run["rows"])]
     for index, (run, pool) in enumerate(lines):
         rows = [row for row in run["rows"] if row["pool"] == pool]
         counts = [row["adapters"] for row in rows]
-        label = popularity(run) + ("" if pool == "shared" else f", {pool} pool")
+        kernel = run.get("lora_kernel", "segmented")
+        label = popularity(run) + ("" if pool == "shared" else f", {pool} pool") + \
+            ("" if kernel == "segmented" else f", {kernel}")
         line(throughput, index, counts, [row["tokens_per_second"] for row in rows], label)
         line(latency, index, counts, [row["token_ms"]["mean"] for row in rows], label)
     for axis in (throughput, latency):
@@ -89,17 +91,166 @@ def plot_over_capacity(runs):
     return figure
 
 
+LATENCIES = {"first_token_ms": "time to first token", "token_ms": "time per token", "total_ms": "latency"}
+
+
+def of_way(run, way):
+    return [row for row in run["rows"] if row["cold_start"] == way]
+
+
+def ways_of(run):
+    return list(dict.fromkeys(row["cold_start"] for row in run["rows"]))
+
+
 def plot_cold_starts(runs):
     run = max(runs, key=lambda run: len(run["rows"]))
     figure, axes = panels(run, 3, "Cold starts (CaraServe, Figure 10): share of requests within a time")
-    names = {"first_token_ms": "time to first token", "token_ms": "time per token", "total_ms": "latency"}
-    for axis, (key, title) in zip(axes, names.items()):
+    for axis, (key, title) in zip(axes, LATENCIES.items()):
         for index, row in enumerate(run["rows"]):
             points = row[key]["distribution"]
             axis.plot(points, [i / 100 for i in range(len(points))], color=COLORS[index], linewidth=1.4,
                       label=row["cold_start"])
         style(axis, title, "ms", "share of requests")
     axes[0].legend(fontsize=8)
+    return figure
+
+
+def plot_cold_starts_by_adapters(runs):
+    run = runs[0]
+    figure, axes = panels(run, 4, f"Popularity as of Azure's functions (CaraServe, Figures 12 and 14), "
+                                  f"{run['rows'][-1]['slots']} slots")
+    shares = of_way(run, "cached")[-1]["popularity"]
+    axes[0].plot(range(1, len(shares) + 1), [100 * share / sum(shares) for share in shares], color=COLORS[0],
+                 linewidth=1.4)
+    axes[0].set_xscale("log")
+    axes[0].set_yscale("log")
+    style(axes[0], "who is asked for", "adapter, by popularity", "% of the requests")
+    for axis, (key, title) in zip(axes[1:], LATENCIES.items()):
+        for index, way in enumerate(ways_of(run)):
+            rows = of_way(run, way)
+            line(axis, index, [row["adapters"] for row in rows], [row[key]["mean"] for row in rows], way)
+        axis.set_ylim(bottom=0)
+        style(axis, title + ", mean", "adapters, each with its requests", "ms")
+    axes[1].legend(fontsize=8)
+    return figure
+
+
+def plot_cold_starts_by_load(runs):
+    run = runs[0]
+    figure, (shares, means) = panels(run, 2, "What cold starts are of a request's time (CaraServe, Figure 3, left)")
+    for index, row in enumerate(of_way(run, "blocking")):
+        points = [100 * share for share in row["cold_share"]["distribution"]]
+        shares.plot(points, [i / 100 for i in range(len(points))], color=COLORS[index], linewidth=1.4,
+                    label=f"load {row['load']:g}")
+    shares.set_xlim(-10, 50)
+    style(shares, "blocking", "% of the request's time", "share of requests")
+    shares.legend(fontsize=8)
+    for index, way in enumerate(ways_of(run)):
+        rows = [row for row in of_way(run, way) if "cold_share" in row]
+        if rows:
+            line(means, index, [row["load"] for row in rows], [100 * row["cold_share"]["mean"] for row in rows], way)
+    means.set_ylim(bottom=0)
+    style(means, "mean", "request rate / capacity", "% of a request's time")
+    means.legend(fontsize=8)
+    return figure
+
+
+def plot_cold_starts_by_rank(runs):
+    """Rank 32 and 64, loads of one and the other: what each way costs over cached; and iterations."""
+    points = [(run, load) for run in runs for load in dict.fromkeys(row["load"] for row in run["rows"])]
+    names = [f"rank {run['ranks'][0]}\nload {load:g}" for run, load in points]
+    figure, axes = panels({**runs[0], "ranks": sorted(run["ranks"][0] for run in runs)}, 4,
+                          "Cold starts by rank and load (CaraServe, Figure 13), and iterations (Figure 11)")
+    ways = list(dict.fromkeys(way for run in runs for way in ways_of(run)))
+    for axis, (key, title) in zip(axes, {"first_token": "first token", "token": "per token",
+                                         "total": "latency"}.items()):
+        for index, way in enumerate(ways[1:]):
+            for at, (run, load) in enumerate(points):
+                for row in of_way(run, way):
+                    if row["load"] == load:
+                        axis.bar(at + 0.25 * (index - 1), 100 * row["over_cached"][key]["mean"], width=0.23,
+                                 color=COLORS[index + 1], label=way if at == len(points) - 1 else None)
+        axis.set_xticks(range(len(points)), names, fontsize=8)
+        style(axis, f"{title}, mean over cached", "", "%")
+    axes[0].legend(fontsize=8)
+    run, load = points[-1]
+    for index, way in enumerate(ways):
+        row = [row for row in of_way(run, way) if row["load"] == load][0]
+        for at, key in enumerate(("prompt_iteration_ms", "decode_iteration_ms")):
+            axes[3].bar(at + 0.2 * (index - 1.5), row[key], width=0.18, color=COLORS[index],
+                        label=None if at else way)
+    axes[3].set_xticks([0, 1], ["with prompts", "decode alone"], fontsize=8)
+    style(axes[3], f"mean iteration, rank {run['ranks'][0]}, load {load:g}", "", "ms")
+    axes[3].legend(fontsize=8)
+    return figure
+
+
+def plot_merged(runs):
+    run = runs[0]
+    figure, axis = panels(run, 1, "One adapter merged at a time (S-LoRA, Figure 7)")
+    figure.set_size_inches(5.6, 4)
+    index = 0
+    for way in dict.fromkeys(row["way"] for row in run["rows"]):
+        alone = [row for row in run["rows"] if row["way"] == way and row["adapters"] == 1]
+        for alpha in dict.fromkeys(row["alpha"] for row in run["rows"] if row["adapters"] > 1):
+            rows = alone + [row for row in run["rows"] if row["way"] == way and row["adapters"] > 1
+                            and row["alpha"] == alpha]
+            line(axis, index, [row["adapters"] for row in rows], [row["tokens_per_second"] for row in rows],
+                 f"{way}, alpha {alpha:g}")
+            index += 1
+    axis.set_ylim(bottom=0)
+    axis.set_xticks(sorted({row["adapters"] for row in run["rows"]}))
+    style(axis, "", "adapters", "tokens/s")
+    axis.legend(fontsize=8)
+    return figure
+
+
+def bare_panels(count, title):
+    figure, axes = pyplot.subplots(1, count, figsize=(4.4 * count, 3.7), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    return figure, axes
+
+
+def plot_assist(runs):
+    run = runs[0]
+    figure, (stopped, single, several) = bare_panels(
+        3, f"CPU assist, a prompt's step (CaraServe, Figures 16 and 18)\nrank {run['rank']}, {run['modules']}, "
+           f"{run['device'].split(',')[0]}, {run['machine']['cpus']} CPUs")
+    most = max(row["workers"] for row in run["rows"])
+    rows = [row for row in run["rows"] if row["workers"] == most]
+    for index, (key, label) in enumerate({"flags_ms": "by flags", "synchronised_ms": "stream stopped",
+                                          "device_ms": "on the device"}.items()):
+        line(stopped, index, [row["rows"] for row in rows], [row[key] for row in rows], label)
+    style(stopped, f"{most} workers (16)", "tokens of the prompt", "ms")
+    rows = [row for row in run["rows"] if row["workers"] == 1]
+    line(single, 0, [row["rows"] for row in rows], [row["flags_ms"] for row in rows], "one worker")
+    style(single, "one worker (18, left)", "tokens of the prompt", "ms")
+    tokens = max(row["rows"] for row in run["rows"])
+    rows = [row for row in run["rows"] if row["rows"] == tokens]
+    for index, (key, label) in enumerate({"flags_ms": "tokens split over workers",
+                                          "threaded_ms": "one worker, threads in its kernels"}.items()):
+        line(several, index, [row["workers"] for row in rows], [row[key] for row in rows], label)
+    style(several, f"{tokens} tokens (18, right)", "cores", "ms")
+    for axis in (stopped, single, several):
+        axis.set_ylim(bottom=0)
+    stopped.legend(fontsize=8)
+    several.legend(fontsize=8)
+    return figure
+
+
+def plot_assist_ipc(runs):
+    run = runs[0]
+    figure, axis = bare_panels(1, f"Rows to worker processes and back (CaraServe, Figure 17)\nq, k and v of a layer, "
+                                  f"rank {run['rank']}, {run['prompt_rows']} tokens, {run['machine']['cpus']} CPUs")
+    figure.set_size_inches(5.6, 4)
+    for index, (key, label) in enumerate({"shared_us": "shared memory", "socket_us": "UNIX sockets",
+                                          "shared_handoff_us": "shared memory, hand-off alone",
+                                          "socket_handoff_us": "UNIX sockets, hand-off alone"}.items()):
+        line(axis, index, [row["workers"] for row in run["rows"]], [row[key] / 1e3 for row in run["rows"]], label)
+    axis.set_yscale("log")
+    axis.set_ylim(top=8 * axis.get_ylim()[1])
+    style(axis, "", "worker processes", "ms")
+    axis.legend(fontsize=8)
     return figure
 
 
@@ -147,13 +298,30 @@ def plot_slo(runs):
     return figure
 
 
-PLOTS = {"throughput-by-adapters": plot_throughput, "adapters-over-capacity": plot_over_capacity,
-         "cold-starts": plot_cold_starts, "stall": plot_stall, "pool": plot_pool, "slo": plot_slo}
+def cold_starts_figures(runs):
+    """Which of CaraServe's figures a run is for, by what it goes through."""
+    by_name = {}
+    for run in runs:
+        rows = run["rows"]
+        if "distribution" in rows[0]["first_token_ms"] and len(rows) > 3:
+            by_name.setdefault("cold-starts", (plot_cold_starts, []))[1].append(run)
+        elif len({row["adapters"] for row in rows}) > 1 and "popularity" in rows[0]:
+            by_name.setdefault("cold-starts-by-adapters", (plot_cold_starts_by_adapters, []))[1].append(run)
+        elif "popularity" in rows[0]:
+            by_name.setdefault("cold-starts-by-load", (plot_cold_starts_by_load, []))[1].append(run)
+        elif "prompt_iteration_ms" in rows[0]:
+            by_name.setdefault("cold-starts-by-rank", (plot_cold_starts_by_rank, []))[1].append(run)
+    return by_name
+
+
+PLOTS = {"throughput-by-adapters": plot_throughput, "adapters-over-capacity": plot_over_capacity, "stall": plot_stall,
+         "merged": plot_merged, "pool": plot_pool, "slo": plot_slo, "assist": plot_assist,
+         "assist-ipc": plot_assist_ipc}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", nargs="+", help="what graft bench adapters --json wrote")
+    parser.add_argument("json", nargs="+", help="what graft bench adapters or assist --json wrote")
     parser.add_argument("--out", default="docs/plots", help="folder for the figures")
     args = parser.parse_args()
     suites = {}
@@ -161,10 +329,13 @@ def main():
         with open(path) as file:
             run = json.load(file)
         suites.setdefault(run["suite"], []).append(run)
+    figures = {suite: (PLOTS[suite], runs) for suite, runs in suites.items() if suite in PLOTS}
+    figures.update(cold_starts_figures(suites.get("cold-starts", [])))
     os.makedirs(args.out, exist_ok=True)
-    for suite, runs in suites.items():
-        path = os.path.join(args.out, f"adapters-{suite.removeprefix('adapters-')}.png")
-        PLOTS[suite](runs).savefig(path, dpi=DPI)
+    for name, (plot, runs) in figures.items():
+        prefix = "" if name.startswith("assist") else "adapters-"
+        path = os.path.join(args.out, f"{prefix}{name.removeprefix('adapters-')}.png")
+        plot(runs).savefig(path, dpi=DPI)
         print(path)
 
 
