@@ -4,7 +4,22 @@
 namespace graft {
 namespace {
 
-class EngineColdStartTest : public EngineAdapterTest {};
+class EngineColdStartTest : public EngineAdapterTest {
+ protected:
+  void MakeFor(ColdStart way, const AssistRates& assist_rates = {},
+               const ExecutorLimits& limits = TestLimits()) {
+    EngineOptions options = TestOptions();
+    options.cold_start = way;
+    Make(limits, options, assist_rates);
+  }
+  // One slot for two adapters, layer by layer.
+  void MakeOneSlotForTwo() {
+    ExecutorLimits limits = TestLimits();
+    limits.adapters_max = 1;
+    MakeFor(ColdStart::kLayerwise, {}, limits);
+    for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  }
+};
 
 TEST_F(EngineColdStartTest, DecodeGoesOnWhileAnAdapterLoads) {
   Make();
@@ -24,9 +39,7 @@ TEST_F(EngineColdStartTest, DecodeGoesOnWhileAnAdapterLoads) {
 }
 
 TEST_F(EngineColdStartTest, BlockingStopsEverybody) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kBlocking;
-  Make(TestLimits(), options);
+  MakeFor(ColdStart::kBlocking);
   harness_->AddAdapter("aa");
   auto running = Submit("", 5, 40);
   harness_->Step();
@@ -42,9 +55,7 @@ TEST_F(EngineColdStartTest, BlockingStopsEverybody) {
 }
 
 TEST_F(EngineColdStartTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kLayerwise;
-  Make(TestLimits(), options);
+  MakeFor(ColdStart::kLayerwise);
   harness_->AddAdapter("aa");
   harness_->AddAdapter("bb");
   Run("aa");
@@ -68,9 +79,7 @@ TEST_F(EngineColdStartTest, LayerwiseBeginsInTheStepThatOrdersTheCopy) {
 }
 
 TEST_F(EngineColdStartTest, WhatTheHostHoldsIsCopiedWithoutAFetch) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kLayerwise;
-  Make(TestLimits(), options);
+  MakeFor(ColdStart::kLayerwise);
   harness_->AddAdapter("aa");
   Run("aa");
   harness_->adapters.Retire("aa");
@@ -88,12 +97,7 @@ TEST_F(EngineColdStartTest, WhatTheHostHoldsIsCopiedWithoutAFetch) {
 }
 
 TEST_F(EngineColdStartTest, WhoComesBesideAStepIsLoadedForBesideIt) {
-  ExecutorLimits limits = TestLimits();
-  limits.adapters_max = 1;
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kLayerwise;
-  Make(limits, options);
-  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  MakeOneSlotForTwo();
   Run("aa");
   Run("bb");
   ASSERT_EQ(harness_->executor.num_gated_steps(), 2);
@@ -114,12 +118,7 @@ TEST_F(EngineColdStartTest, WhoComesBesideAStepIsLoadedForBesideIt) {
 
 // Neither a slot that the step names nor, at a turn's end, a sequence that it runs.
 TEST_F(EngineColdStartTest, WhatAStepUsesIsNotTakenBesideIt) {
-  ExecutorLimits limits = TestLimits();
-  limits.adapters_max = 1;
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kLayerwise;
-  Make(limits, options);
-  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  MakeOneSlotForTwo();
   Run("bb");
   auto running = Submit("aa", 5, 50);
   while (Now().requests_running == 0) harness_->Step();
@@ -138,9 +137,7 @@ TEST_F(EngineColdStartTest, WhatAStepUsesIsNotTakenBesideIt) {
 }
 
 TEST_F(EngineColdStartTest, BlockingLoadsNothingBesideAStep) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kBlocking;
-  Make(TestLimits(), options);
+  MakeFor(ColdStart::kBlocking);
   harness_->AddAdapter("aa");
   auto running = Submit("", 5, 40);
   std::unique_ptr<TestClient> late;
@@ -152,9 +149,7 @@ TEST_F(EngineColdStartTest, BlockingLoadsNothingBesideAStep) {
 }
 
 TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kAuto;
-  Make(TestLimits(), options);
+  MakeFor(ColdStart::kAuto);
   for (const char* content : {"first", "short", "long"}) harness_->AddAdapter(content);
   harness_->loader.SetRows("long", {{2 * kRowAlignment, 30}});  // ten times the bytes
   Run("first");
@@ -182,12 +177,10 @@ TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
 // Copies take 500 ns and steps about as long: an adapter of ten times the bytes is waited for by
 // nobody, unless a CPU helps that computes a layer of it in no time.
 TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kAuto;
   for (const double row_ns : {1e-6, 1.0}) {
     SCOPED_TRACE(row_ns);
     const bool is_fast = row_ns < 1e-3;
-    Make(TestLimits(), options, {{{8, row_ns, row_ns}}, 2});
+    MakeFor(ColdStart::kAuto, {{{8, row_ns, row_ns}}, 2});
     for (const char* content : {"first", "long"}) harness_->AddAdapter(content);
     harness_->loader.SetRows("long", {{2 * kRowAlignment, 30}});
     Run("first");
@@ -211,9 +204,7 @@ TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
 
 // The rates say that it costs nothing, the steps that it costs a hundred of them.
 TEST_F(EngineColdStartTest, AutoBelievesWhatAssistedStepsTook) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kAuto;
-  Make(TestLimits(), options, {{{8, 1e-2, 1e-2}}, 2});
+  MakeFor(ColdStart::kAuto, {{{8, 1e-2, 1e-2}}, 2});
   harness_->executor.set_assist_ns(100'000);
   harness_->AddAdapter("first");
   Run("first");
@@ -233,9 +224,7 @@ TEST_F(EngineColdStartTest, AutoBelievesWhatAssistedStepsTook) {
 }
 
 TEST_F(EngineColdStartTest, CpuAssistIsAskedForInEveryStepWithArrivals) {
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kCpuAssist;
-  Make(TestLimits(), options, {{{8, 1e9, 1e9}}, 2});
+  MakeFor(ColdStart::kCpuAssist, {{{8, 1e9, 1e9}}, 2});
   harness_->AddAdapter("aa");
   harness_->loader.set_delay(3);
   Run("aa");
@@ -246,12 +235,7 @@ TEST_F(EngineColdStartTest, CpuAssistIsAskedForInEveryStepWithArrivals) {
 
 // Whoever runs on it ends before its copy does: it stays where it is being copied to.
 TEST_F(EngineColdStartTest, WhatArrivesIsNotEvicted) {
-  ExecutorLimits limits = TestLimits();
-  limits.adapters_max = 1;
-  EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kLayerwise;
-  Make(limits, options);
-  for (const char* content : {"aa", "bb"}) harness_->AddAdapter(content);
+  MakeOneSlotForTwo();
   Run("aa");
   Run("bb");
   harness_->loader.set_delay(9);
