@@ -3,7 +3,7 @@
 # and context, and 1000 requests of ShareGPT's lengths (bench/sharegpt_lengths.py) under each popularity law, at
 # most 32 at once. The laws are shared out over the GPUs; each serves the base model, too, for its own laws to be
 # measured against. Builds as bench/gpu.sh does. JSON and logs go to $OUT (default build/punica-results); then
-#   tools/plot_bench.py build/punica-results/*.json --out docs/plots
+#   bench/plot_punica.py build/punica-results/*.json --out docs/plots
 # FIGURES="10 11", LAWS="distinct uniform skewed identical" and REQUESTS pick less: one GPU takes about two minutes
 # for each law of 1000 requests, and for base.
 set -uo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what `graft bench adapters --json` and `graft bench assist --json` wrote, S-LoRA's and CaraServe's figures.
 
-  bench/plot.py docs/bench-adapters-*-h200.json docs/bench-assist*-h200.json --out docs/plots
+  bench/plot_adapters.py docs/bench-adapters-*-h200.json docs/bench-assist*-h200.json --out docs/plots
 
 Several files of a suite become one figure, but for cold-starts, which has one for each of CaraServe's: distributions of
 the file with the most ways; by number of adapters; by load; by rank and load. Needs matplotlib (pip install
@@ -10,38 +10,27 @@ matplotlib), nothing else of the project does.
 
 import argparse
 import json
-import os
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
-
-COLORS = ["#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f", "#b58900", "#555555"]
-MARKERS = ["o", "s", "^", "D", "v", "P"]
-DPI = 110
+from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, save, shape_of
 
 
 def style(axis, title, xlabel, ylabel):
     axis.set_title(title, fontsize=10)
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
-    axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axis.grid(True, **GRID)
     axis.set_axisbelow(True)
 
 
-def panels(run, count, title):
-    # "NVIDIA H200, compute capability 9.0, 139 GiB": the name alone.
-    machine = run["device"].split(",")[0]
-    shape = os.path.splitext(os.path.basename(run["shape"]))[0]
+def bare_panels(count, title):
     figure, axes = pyplot.subplots(1, count, figsize=(4.4 * count, 3.7), layout="constrained")
-    figure.suptitle(f"{title}\n{shape}, ranks {', '.join(map(str, run['ranks']))}, batch of {run['sequences_max']}, "
-                    f"{machine}", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return figure, axes
 
 
-def line(axis, index, xs, ys, label):
-    axis.plot(xs, ys, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
+def panels(run, count, title):
+    return bare_panels(count, f"{title}\n{shape_of(run)}, ranks {', '.join(map(str, run['ranks']))}, "
+                              f"batch of {run['sequences_max']}, {device_of(run)}")
 
 
 def popularity(run):
@@ -205,17 +194,11 @@ def plot_merged(runs):
     return figure
 
 
-def bare_panels(count, title):
-    figure, axes = pyplot.subplots(1, count, figsize=(4.4 * count, 3.7), layout="constrained")
-    figure.suptitle(title, fontsize=10)
-    return figure, axes
-
-
 def plot_assist(runs):
     run = runs[0]
     figure, (stopped, single, several) = bare_panels(
         3, f"CPU assist, a prompt's step (CaraServe, Figures 16 and 18)\nrank {run['rank']}, {run['modules']}, "
-           f"{run['device'].split(',')[0]}, {run['machine']['cpus']} CPUs")
+           f"{device_of(run)}, {run['machine']['cpus']} CPUs")
     most = max(row["workers"] for row in run["rows"])
     rows = [row for row in run["rows"] if row["workers"] == most]
     for index, (key, label) in enumerate({"flags_ms": "by flags", "synchronised_ms": "stream stopped",
@@ -331,12 +314,11 @@ def main():
         suites.setdefault(run["suite"], []).append(run)
     figures = {suite: (PLOTS[suite], runs) for suite, runs in suites.items() if suite in PLOTS}
     figures.update(cold_starts_figures(suites.get("cold-starts", [])))
-    os.makedirs(args.out, exist_ok=True)
+    drawn = {}
     for name, (plot, runs) in figures.items():
         prefix = "" if name.startswith("assist") else "adapters-"
-        path = os.path.join(args.out, f"{prefix}{name.removeprefix('adapters-')}.png")
-        plot(runs).savefig(path, dpi=DPI)
-        print(path)
+        drawn[prefix + name.removeprefix("adapters-")] = plot(runs)
+    save(drawn, args.out)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws Punica's Figures 7 to 11 from what `graft bench ops`, `step` and `serve` wrote with --json.
 
-  tools/plot_bench.py docs/bench-ops-h200.json --out docs/plots
-  tools/plot_bench.py build/punica-results/*.json --out docs/plots
+  bench/plot_punica.py docs/bench-ops-h200.json --out docs/plots
+  bench/plot_punica.py build/punica-results/*.json --out docs/plots
 
 Files of `ops` give Figures 7 to 9, one of `step` with several batches Figure 10, those of `serve` together
 Figure 11 (bench/punica.sh writes both). Needs matplotlib (pip install matplotlib), nothing else of the project does.
@@ -10,30 +10,13 @@ Figure 11 (bench/punica.sh writes both). Needs matplotlib (pip install matplotli
 
 import argparse
 import json
-import os
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, save, shape_of
 
 LAWS = ["distinct", "uniform", "skewed", "identical"]
 METHODS = {"segmented": "ours, segmented", "loop": "loop over rows", "gather-bmm": "gather-bmm"}
-COLORS = ["#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f"]
-MARKERS = ["o", "s", "^", "D"]
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
 FIGURE_RANK = 16  # of Figures 7 and 8
-DPI = 110
-
-
-def device_of(content):
-    """"NVIDIA H200, compute capability 9.0, 139 GiB": the name alone."""
-    machine = content["machine"]
-    return content.get("device", machine.get("device", machine["processor"])).split(",")[0]
-
-
-def shape_of(content):
-    return os.path.splitext(os.path.basename(content["shape"]))[0]
 
 
 class Bench:
@@ -70,7 +53,7 @@ def panels(title):
         axis.set_yscale("log")
         axis.set_xticks(BATCHES, [str(batch) for batch in BATCHES])
         axis.set_xlabel("batch (rows)")
-        axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        axis.grid(True, **GRID)
     axes[0].set_ylabel("latency (us)")
     return figure, axes
 
@@ -82,9 +65,8 @@ def plain_latency_ticks(axis, lowest, highest):
     axis.minorticks_off()
 
 
-def line(axis, rows, index, label):
-    axis.plot([row["rows"] for row in rows], [row["median_us"] for row in rows],
-              color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
+def latencies(axis, rows, index, label):
+    line(axis, index, [row["rows"] for row in rows], [row["median_us"] for row in rows], label)
 
 
 def plot_intensities(axis, rows, index, label):
@@ -123,7 +105,7 @@ def plot_roofline(bench):
     axis.set_ylabel("achieved (TFLOP/s)")
     axis.set_title(f"y += x A B, h 4096, bf16, {bench.machine}\nrank {FIGURE_RANK}, hollow: rank "
                    f"{bench.ranks[-1]}; beside the marks: rows of the batch", fontsize=11)
-    axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axis.grid(True, **GRID)
     axis.legend(title="popularity", fontsize=9, loc="lower right")
     return figure
 
@@ -132,7 +114,7 @@ def plot_laws(bench):
     figure, axes = panels(f"y += x A B, h 4096, rank {FIGURE_RANK}, bf16, {bench.machine}")
     for axis, law in zip(axes, LAWS):
         for index, (method, label) in enumerate(METHODS.items()):
-            line(axis, bench.series(law, FIGURE_RANK, method), index, label)
+            latencies(axis, bench.series(law, FIGURE_RANK, method), index, label)
     highest = max(row["median_us"] for law in LAWS
                   for method in METHODS for row in bench.series(law, FIGURE_RANK, method))
     axes[0].set_ylim(bottom=1)
@@ -145,7 +127,7 @@ def plot_ranks(bench):
     figure, axes = panels(f"y += x A B, h 4096, ranks 8 to 64, bf16, ours, {bench.machine}")
     for axis, law in zip(axes, LAWS):
         for index, rank in enumerate(bench.ranks):
-            line(axis, bench.series(law, rank), index, f"rank {rank}")
+            latencies(axis, bench.series(law, rank), index, f"rank {rank}")
     highest = max(row["median_us"] for rank in bench.ranks
                   for law in LAWS for row in bench.series(law, rank))
     axes[0].set_ylim(bottom=1)
@@ -176,7 +158,7 @@ def plot_layers(step):
         axis.set_xscale("log", base=2)
         axis.set_xticks(batches, [str(batch) for batch in batches])
         axis.set_xlabel("batch (rows)")
-        axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        axis.grid(True, **GRID)
     axes[0][0].set_ylim(bottom=0)
     axes[0][0].set_ylabel("latency of a layer (us)")
     axes[0][0].legend(fontsize=8)
@@ -212,7 +194,7 @@ def plot_serving(runs):
     axis.set_ylim(top=1.18 * max(throughput for bar in bars.values() for throughput, _ in bar))
     axis.set_ylabel("output tokens per second")
     axis.set_axisbelow(True)
-    axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+    axis.grid(True, axis="y", **GRID)
     run = runs[0]
     axis.set_title(f"{run['requests']} requests of ShareGPT's lengths, {run['batch']} at once, {shape_of(run)}, rank "
                    f"{run['rank']}, {run['dtype']}, {device_of(run)}\non the bars: tokens per second, and over the "
@@ -240,11 +222,7 @@ def main():
                         "fig9-ranks": plot_ranks(bench)}
     if served:
         figures["fig11-serving"] = plot_serving(served)
-    os.makedirs(args.out, exist_ok=True)
-    for name, figure in figures.items():
-        path = os.path.join(args.out, name + ".png")
-        figure.savefig(path, dpi=DPI)
-        print(path)
+    save(figures, args.out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""What the figures of plot_adapters.py and plot_punica.py have in common. Needs matplotlib (pip install matplotlib),
+nothing else of the project does."""
+
+import os
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402, F401
+
+COLORS = ["#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f", "#b58900", "#555555"]
+MARKERS = ["o", "s", "^", "D", "v", "P"]
+GRID = {"which": "major", "color": "#dddddd", "linewidth": 0.6}
+
+
+def device_of(run):
+    """"NVIDIA H200, compute capability 9.0, 139 GiB": the name alone."""
+    machine = run["machine"]
+    return run.get("device", machine.get("device", machine["processor"])).split(",")[0]
+
+
+def shape_of(run):
+    return os.path.splitext(os.path.basename(run["shape"]))[0]
+
+
+def line(axis, index, xs, ys, label):
+    axis.plot(xs, ys, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
+
+
+def save(figures, folder):
+    """Each figure as a PNG of its name."""
+    os.makedirs(folder, exist_ok=True)
+    for name, figure in figures.items():
+        path = os.path.join(folder, name + ".png")
+        figure.savefig(path, dpi=110)
+        print(path)
