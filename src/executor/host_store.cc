@@ -95,7 +95,6 @@ void HostStore::LetGo(Entry& entry) {
 }
 
 // Of one that is held: else its place among the victims changed.
-
 void HostStore::CountUse(Entry& entry) {
   ++num_uses_;
   const auto age = static_cast<double>(num_uses_ - entry.used_at);
