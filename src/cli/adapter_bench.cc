@@ -202,8 +202,7 @@ Status AdapterBench::Prepare() {
   if (!(o.seconds > o.warmup_seconds && o.warmup_seconds >= 0.0 && o.load > 0.0)) {
     return InvalidArgumentError("--seconds must exceed --warmup-seconds, --load must exceed 0");
   }
-  ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(o.runtime, /*quiet=*/false)
-                                           : RandomModel(o.runtime, o.shape, /*quiet=*/false));
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape));
   return OkStatus();
 }
 
@@ -360,7 +359,7 @@ OrderedJson AdapterBench::JsonHeader() const {
   const AdapterBenchOptions& o = options_;
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
-          {"shape", o.shape.empty() ? o.runtime.model : o.shape},
+          {"shape", BenchModelName(o.runtime, o.shape)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"suite", o.suite},
           {"modules", o.modules},

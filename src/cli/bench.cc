@@ -27,6 +27,16 @@ std::string CpuInfo(const std::string& key) {
 
 }  // namespace
 
+Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
+                                                    const std::string& shape) {
+  return shape.empty() ? LoadModel(options, /*quiet=*/false)
+                       : RandomModel(options, shape, /*quiet=*/false);
+}
+
+std::string BenchModelName(const RuntimeOptions& options, const std::string& shape) {
+  return shape.empty() ? options.model : shape;
+}
+
 OrderedJson DescribeMachine() {
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                         static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/runtime.h"
 
 namespace graft {
 
@@ -17,6 +19,12 @@ void AddBenchAssistCommand(CLI::App& bench, CommandRun& run);
 void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
 void AddBenchServeCommand(CLI::App& bench, CommandRun& run);
 void AddBenchStepCommand(CLI::App& bench, CommandRun& run);
+
+// What a benchmark runs: random weights of the shape in a config.json, or options.model where none
+// is given. And how its results call it.
+Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
+                                                    const std::string& shape);
+std::string BenchModelName(const RuntimeOptions& options, const std::string& shape);
 
 // The machine that a figure belongs to: processor, cores, instruction set, memory.
 OrderedJson DescribeMachine();

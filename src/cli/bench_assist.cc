@@ -70,8 +70,7 @@ Status AssistBench::Prepare() {
   if (o.modules != "all" && o.modules != "qkv") {
     return InvalidArgumentError("unknown --modules '" + o.modules + "'; use all or qkv");
   }
-  ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(o.runtime, /*quiet=*/false)
-                                           : RandomModel(o.runtime, o.shape, /*quiet=*/false));
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape));
   const Device& device = model_->device;
   const DType dtype = model_->weights.dtype;
   limits_.sequences_max = 1;
@@ -154,7 +153,7 @@ Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(CpuAssistOptions opti
 }
 
 Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json) {
-  if (num_workers == 0) num_workers = AssistWorkersFor(NumCpus());
+  num_workers = ChooseAssistWorkers(num_workers);
   ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> flags,
                    MakeAssist({.num_workers = num_workers}));
   ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> synchronised,
@@ -205,7 +204,7 @@ Status RunIpc(const BenchAssistOptions& options) {
                        .repeats = options.steps,
                        .workers = options.workers};
   for (int& count : ipc.workers) {
-    if (count == 0) count = AssistWorkersFor(NumCpus());
+    count = ChooseAssistWorkers(count);
     if (count < 1 || count > kHostFlagsMax || ipc.rows < 1 || ipc.rank > kLoraRankMax) {
       return InvalidArgumentError("--workers are at most 64, --rank 256, --rows 1 or more");
     }
@@ -236,7 +235,7 @@ Status AssistBench::Run() {
   return WriteJson(options_.json, {{"machine", DescribeMachine()},
                                    {"suite", "assist"},
                                    {"device", DescribeDevice(model_->device)},
-                                   {"shape", options_.shape},
+                                   {"shape", BenchModelName(options_.runtime, options_.shape)},
                                    {"rank", options_.rank},
                                    {"modules", options_.modules},
                                    {"processes", options_.processes},

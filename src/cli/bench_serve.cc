@@ -132,11 +132,7 @@ Status ServeBench::Prepare() {
   runtime.sequences_max = o.batch;
   runtime.adapters_max = o.adapters;
   runtime.prefix_cache = false;  // random prompts share nothing
-  if (o.shape.empty()) {
-    ASSIGN_OR_RETURN(model_, LoadModel(runtime, /*quiet=*/false));
-  } else {
-    ASSIGN_OR_RETURN(model_, RandomModel(runtime, o.shape, /*quiet=*/false));
-  }
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
   ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
                    MakeSyntheticAdapters(model_->config, o.adapters, {o.rank},
                                          model_->weights.dtype, o.seed, *model_->threads));
@@ -407,7 +403,7 @@ OrderedJson ServeBench::ToJson() const {
   }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
-          {"shape", options_.shape.empty() ? options_.runtime.model : options_.shape},
+          {"shape", BenchModelName(options_.runtime, options_.shape)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"batch", options_.batch},
           {"requests", scenarios_[0].requests.size()},

@@ -134,8 +134,7 @@ Status StepBench::Prepare() {
   runtime.step_tokens_max = std::max({batch_max_, o.prefill_tokens, 1});
   runtime.context_tokens_max = std::max(context_max_, o.prefill_tokens) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
-  ASSIGN_OR_RETURN(model_, o.shape.empty() ? LoadModel(runtime, /*quiet=*/false)
-                                           : RandomModel(runtime, o.shape, /*quiet=*/false));
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
   // Both servers' pools at once: each gets what its own steps need.
   const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
                                           KvDType(model_->weights.dtype, model_->device))
@@ -456,7 +455,7 @@ OrderedJson StepBench::ToJson() const {
   }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
-          {"shape", options_.shape.empty() ? options_.runtime.model : options_.shape},
+          {"shape", BenchModelName(options_.runtime, options_.shape)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"copy_gbytes_per_s", gbytes_per_s_},
           {"layers", model_->config.num_layers},

@@ -259,9 +259,9 @@ void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options) {
       ->capture_default_str();
 }
 
-int AssistWorkersFor(int num_cpus) {
+int ChooseAssistWorkers(int asked) {
   constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
-  return std::clamp(num_cpus - kOthers, 1, kHostFlagsMax);
+  return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
 }
 
 std::vector<std::string> AssistWorkerCommand() { return {"/proc/self/exe", "assist-worker"}; }
@@ -437,8 +437,7 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
   const std::string where = CpuAssistOf(options_);
   if (lora && where != "off") {
     CpuAssistOptions assist;
-    assist.num_workers = options_.cpu_assist_workers == 0 ? AssistWorkersFor(NumCpus())
-                                                          : options_.cpu_assist_workers;
+    assist.num_workers = ChooseAssistWorkers(options_.cpu_assist_workers);
     if (where == "process") assist.command = AssistWorkerCommand();
     ASSIGN_OR_RETURN(
         assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,

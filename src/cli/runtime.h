@@ -52,7 +52,7 @@ struct RuntimeOptions {
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
   std::string cold_start = "auto";
   std::string cpu_assist;      // off, thread or process; "": thread for cpu-assist, else off
-  int cpu_assist_workers = 0;  // 0: AssistWorkersFor(NumCpus())
+  int cpu_assist_workers = 0;  // see ChooseAssistWorkers
   int turn_ms = 500;
   // Or, to compare with, after: never beside the products; bmm: over padded copies.
   std::string lora_kernel = "segmented";
@@ -64,8 +64,9 @@ struct RuntimeOptions {
   std::string log_level = "info";
 };
 
-// Workers of the CPU assist on a machine of so many cores, and what starts one as a process.
-int AssistWorkersFor(int num_cpus);
+// Workers of the CPU assist, as many as asked for; 0: by the machine's cores. And what starts one
+// as a process.
+int ChooseAssistWorkers(int asked);
 std::vector<std::string> AssistWorkerCommand();
 
 // Adds the options above to a subcommand.
