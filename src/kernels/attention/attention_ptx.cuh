@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda_cache.cuh"
 #include "tensor/dtype.h"
 
 namespace graft::attention {
@@ -16,11 +17,19 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// 16 bytes from global to shared memory, both on borders of 16 bytes; zeros where !present.
+// 16 bytes from global to shared memory, both on borders of 16 bytes; zeros where !present. On
+// Hopper they leave the cache first.
 __device__ __forceinline__ void CopyAsync(uint32_t to_shared, const void* from, bool present) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to_shared),
+      "l"(from), "r"(present ? 16 : 0), "l"(kCacheFirstOut)
+      : "memory");
+#else
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from),
                "r"(present ? 16 : 0)
                : "memory");
+#endif
 }
 
 __device__ __forceinline__ void CommitCopies() {
@@ -35,8 +44,15 @@ __device__ __forceinline__ void WaitForCopies() {
 
 // The same without the choice.
 __device__ __forceinline__ void CopyAsync(uint32_t to_shared, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared),
+      "l"(from), "l"(kCacheFirstOut)
+      : "memory");
+#else
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
                : "memory");
+#endif
 }
 
 // Four 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the addresses of matrix i's rows.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda_cache.cuh"
+
 // Code that only Hopper's own target understands.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GRAFT_HOPPER 1
@@ -76,11 +78,6 @@ __device__ __forceinline__ void ClusterSync() {
       "barrier.cluster.wait.aligned;" ::
           : "memory");
 }
-
-// How long the second-level cache should keep what a copy reads.
-inline constexpr uint64_t kCacheNormal = 0x1000000000000000;
-inline constexpr uint64_t kCacheFirstOut = 0x12f0000000000000;
-inline constexpr uint64_t kCacheLastOut = 0x14f0000000000000;
 
 // The map's box at (column, row) to shared memory; the bytes count at `barrier`. Elements outside
 // the tensor arrive as zeros.

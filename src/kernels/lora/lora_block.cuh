@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda_cache.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/lora/lora.h"
 #include "kernels/lora/lora_launch.cuh"
@@ -79,14 +80,15 @@ inline __device__ __noinline__ void CopyRows(uint32_t to, int row_bytes, const u
 // A warp brings `elements` from each of up to 32 rows, lane r's from `from` to row r of the stage
 // at `to`; each of its lanes arrives at `barrier`, for when they are there.
 __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint16_t* from,
-                                          int rows, int elements, bool vectors, uint32_t barrier) {
+                                          int rows, int elements, bool vectors, uint32_t barrier,
+                                          uint64_t cache) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool on_border = lane >= rows || reinterpret_cast<uintptr_t>(from) % 16 == 0;
   vectors = __all_sync(~0u, on_border) && vectors;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (vectors) {
     const int bytes = lane < rows ? elements * 2 : 0;
-    if (bytes > 0) CopyPiece(to + lane * row_bytes, from, bytes, barrier);
+    if (bytes > 0) CopyPiece(to + lane * row_bytes, from, bytes, barrier, cache);
     ArriveExpecting(barrier, bytes);  // after the copy, which racecheck takes for the lane's own
     return;
   }
@@ -124,15 +126,15 @@ class Ring {
   }
 
   // By the feeders, all of them, for each stage in turn: ranks from rank_begin, lane r's row from
-  // `from`.
-  __device__ __forceinline__ void Feed(const uint16_t* from, int ranks, int elements,
-                                       bool vectors) {
+  // `from`. What few blocks read should leave the cache first.
+  __device__ __forceinline__ void Feed(const uint16_t* from, int ranks, int elements, bool vectors,
+                                       uint64_t cache = kCacheFirstOut) {
     constexpr int kRanks = kTileRanks / kFeeders;
     if (round_ > 0) WaitAtBarrier(Free(slot_), (round_ - 1) & 1);
     const int feeder = static_cast<int>(threadIdx.x) / 32 - kWarps;
     const int rows = min(kRanks, max(0, ranks - feeder * kRanks));
     FetchRows(stages_ + slot_ * stage_bytes_ + feeder * kRanks * row_bytes_, row_bytes_, from, rows,
-              elements, vectors, Full(slot_));
+              elements, vectors, Full(slot_), cache);
     Next();
   }
 

@@ -23,12 +23,12 @@ __device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_al
 
 // `bytes`, a multiple of 16, by the copy engine; they count at `barrier`. Hopper alone.
 __device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, uint32_t bytes,
-                                          uint32_t barrier) {
+                                          uint32_t barrier, uint64_t cache) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(cache)
       : "memory");
 #endif
 }

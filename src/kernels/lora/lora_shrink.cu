@@ -61,7 +61,7 @@ __device__ __forceinline__ void FeedWide(const KernelArgs& args, const BlockRows
 #pragma unroll 1
         for (int tile = 0; tile < RankTiles(rank); ++tile) {
           ring.Feed(table.Row(tile) + part.BeginOf(chunk), rank - tile * kTileRanks,
-                    part.ElementsOf(chunk), args.vectors);
+                    part.ElementsOf(chunk), args.vectors, kCacheNormal);
         }
       }
     }
@@ -103,7 +103,7 @@ class WideShrinker {
     const auto* x = static_cast<const uint16_t*>(args_.lora.x) +
                     (row + lane) * args_.lora.x_stride + part_.BeginOf(chunk);
     FetchRows(x_, kRowBytesOfA, x, min(kWideRowsOfWarp, max(0, rows_.end - row)),
-              part_.ElementsOf(chunk), args_.vectors, x_barrier_);
+              part_.ElementsOf(chunk), args_.vectors, x_barrier_, kCacheNormal);
   }
 
   __device__ __forceinline__ XGroup LoadStagedX(int row_tile, int group, int elements) const {
