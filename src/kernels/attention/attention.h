@@ -11,6 +11,9 @@
 
 namespace graft {
 
+// On a GPU the arrays of numbers, and the pool but for the last position of each sequence of one
+// row, may be read while earlier kernels of the stream still run: write them with copies, or in
+// steps that were launched before.
 struct AttentionArgs {
   KvLayout layout;
   int32_t layer = 0;

@@ -77,6 +77,11 @@ class RingLoader {
     StartItem();
   }
 
+  // Whether there is a next tile, without the row's own position.
+  __device__ __forceinline__ bool NextTileIsOld() const {
+    return item_ < num_items_ && tile_ < newest_tile_;
+  }
+
   // Start the next tile's copies, if there is one: keys first, then values.
   __device__ __forceinline__ void LoadKeys(uint32_t slot) {
     if (item_ < num_items_) copier_.CopyKeys(slot);
@@ -101,6 +106,7 @@ class RingLoader {
     const SplitItem item = FindItem<kQueryTiles>(params_, begins_, item_);
     tile_ = item.tile_begin;
     tile_end_ = item.tile_end;
+    newest_tile_ = item.position / kTileTokens;
     copier_.StartHead(params_.args.pages + params_.args.page_begin[item.sequence], item.kv_head,
                       FirstVisible(item.position, params_.window), item.position + 1);
     copier_.FindPages(tile_ * kTileTokens);
@@ -113,6 +119,7 @@ class RingLoader {
   int item_;
   int tile_ = 0;
   int tile_end_ = 0;
+  int newest_tile_ = 0;
   TileCopier<T, kDim, kTileTokens> copier_;
 };
 
@@ -192,8 +199,6 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   auto* const begins =
       reinterpret_cast<int32_t*>(shared + kWarps<kDim> * kRingSlots * kSlotBytes<kDim>);
-  if (!params.wait_late) WaitForPrevious();
-  LetNextStart();
   const int num_sequences = params.args.num_sequences;
   SumCounts(num_sequences, begins, warp_sums,
             [&](int sequence) { return NumSplits(params, sequence); });
@@ -207,9 +212,21 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
   const auto after = [&](uint32_t slot) {
     return slot == ring + (kRingSlots - 1) * kSlotBytes<kDim> ? ring : slot + kSlotBytes<kDim>;
   };
+  // Of this step the pool gets one position of a sequence: all before it may be read while the
+  // kernel that writes it still runs, and that kernel's time would be memory's idle time.
+  bool has_waited = params.wait_late;
+  const auto wait_for_newest = [&] {
+    if (has_waited || loader.NextTileIsOld()) return;
+    WaitForPrevious();
+    has_waited = true;
+  };
+  wait_for_newest();
   loader.LoadKeys(ring);
   loader.LoadValues(ring + kSlotBytes<kDim>);
+  wait_for_newest();
   loader.LoadKeys(ring + 2 * kSlotBytes<kDim>);
+  if (!has_waited) WaitForPrevious();
+  LetNextStart();
   uint32_t slot = ring;
   // Until the slot's copy, the third last begun, can be seen by the whole warp.
   const auto wait = [] {

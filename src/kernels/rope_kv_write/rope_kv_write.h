@@ -10,6 +10,8 @@
 
 namespace graft {
 
+// On a GPU what is neither qkv nor the pool may be read while earlier kernels of the stream still
+// run: write it with copies, or in a graph launched before.
 struct RopeKvWriteArgs {
   // [num_rows, num_q_heads + 2 * num_kv_heads, head_dim] of queries, keys, values; rows row_stride
   // elements apart. Queries and keys become what attention wants; values stay.

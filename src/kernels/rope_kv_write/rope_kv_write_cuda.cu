@@ -29,7 +29,7 @@ struct Place {
   bool is_value;
 };
 
-// What the host says about a row, read beside its data.
+// What the host says about a row.
 struct RowNumbers {
   int32_t position;
   int32_t page;
@@ -104,19 +104,35 @@ __device__ __forceinline__ void LoadHead(const float* from, int lane, int half,
   }
 }
 
+// Of the dimensions of a run.
+struct Angles {
+  float cos[kWidth];
+  float sin[kWidth];
+};
+
 template <bool kVectors, int kRuns>
-__device__ __forceinline__ void RotateHead(const RopeKvWriteArgs& args, const Place& place,
-                                           int32_t position, HeadRun (&x)[kRuns], float* out) {
+__device__ __forceinline__ void LoadAngles(const RopeKvWriteArgs& args, int lane, int32_t position,
+                                           Angles (&angles)[kRuns]) {
   const int half = args.layout.head_dim / 2;
-  const int64_t angles = int64_t{position} * half;
+  const int64_t first = int64_t{position} * half;
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
-    const RunRange range = RangeOf(place.lane, run, half);
-    float cos[kWidth], sin[kWidth];
-    LoadRun<kVectors>(args.cos + angles + range.begin, range.count, cos);
-    LoadRun<kVectors>(args.sin + angles + range.begin, range.count, sin);
+    const RunRange range = RangeOf(lane, run, half);
+    LoadRun<kVectors>(args.cos + first + range.begin, range.count, angles[run].cos);
+    LoadRun<kVectors>(args.sin + first + range.begin, range.count, angles[run].sin);
+  }
+}
+
+template <bool kVectors, int kRuns>
+__device__ __forceinline__ void RotateHead(const Angles (&angles)[kRuns], int lane, int half,
+                                           HeadRun (&x)[kRuns], float* out) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) RotatePair(cos[i], sin[i], &x[run].low[i], &x[run].high[i]);
+  for (int run = 0; run < kRuns; ++run) {
+    const RunRange range = RangeOf(lane, run, half);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      RotatePair(angles[run].cos[i], angles[run].sin[i], &x[run].low[i], &x[run].high[i]);
+    }
     StoreRun<kVectors>(x[run].low, range.count, out + range.begin);
     StoreRun<kVectors>(x[run].high, range.count, out + half + range.begin);
   }
@@ -141,11 +157,16 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     LoadHead<kVectors>(place.is_key ? args.k_norm_weight : args.q_norm_weight, place.lane, half,
                        weights);
   }
+  // What the step's batch says does not change while it runs.
+  const RowNumbers numbers = {args.positions[place.row], args.row_page[place.row],
+                              args.row_slot[place.row]};
+  Angles angles[kRuns] = {};
+  if (active && !place.is_value) {
+    LoadAngles<kVectors>(args, place.lane, numbers.position, angles);
+  }
   WaitForPrevious();
 
   float* data = args.qkv + place.row * args.row_stride + int64_t{head} * layout.head_dim;
-  const RowNumbers numbers = {args.positions[place.row], args.row_page[place.row],
-                              args.row_slot[place.row]};
   HeadRun x[kRuns] = {};
   if (active) LoadHead<kVectors>(data, place.lane, half, x);
   if (normalizes) {
@@ -158,7 +179,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     for (int run = 0; run < kRuns; ++run) x[run] = place.is_value ? x[run] : normed[run];
   }
   if (!active) return;
-  if (!place.is_value) RotateHead<kVectors>(args, place, numbers.position, x, data);
+  if (!place.is_value) RotateHead<kVectors>(angles, place.lane, half, x, data);
   if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
 }
 
