@@ -42,11 +42,18 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
   return bound;
 }
 
-bool DecodeGraphs::RunsLoraBeside(int32_t num_rows, int32_t num_tiles) const {
-  // Where the two ways take the same time on an H200: beside its products LoRA has a fifth of the
-  // card, which more adapters' bytes take longer to pass than the products'.
-  constexpr int32_t kTilesMax = 16;
-  return num_tiles <= kTilesMax && transformer_.CanRunLoraBeside(num_rows);
+LoraBesideScope DecodeGraphs::LoraScope(int32_t num_rows, int32_t rank_bound,
+                                        int32_t num_tiles) const {
+  if (rank_bound == 0 || !transformer_.CanRunLoraBeside(num_rows)) return LoraBesideScope::kNone;
+  // Where the ways take the same time on an H200: beside its products LoRA has a fifth of the card,
+  // which more adapters' bytes take longer to pass than the products'. The MLP's products take
+  // longest.
+  constexpr int32_t kRankTilesOfAll = 24;
+  constexpr int32_t kRankTilesOfMlp = 32;
+  const int32_t rank_tiles = num_tiles * (rank_bound / 16);
+  return rank_tiles <= kRankTilesOfAll   ? LoraBesideScope::kAll
+         : rank_tiles <= kRankTilesOfMlp ? LoraBesideScope::kMlp
+                                         : LoraBesideScope::kNone;
 }
 
 DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
@@ -60,10 +67,13 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
     if (merged_ != nullptr) keys.push_back({.num_rows = size, .merged = true});
     if (lora_.matrices == nullptr) continue;
     for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      const bool few = RunsLoraBeside(size, 1);
-      const bool many = !RunsLoraBeside(size, size);
-      if (few) keys.push_back({.num_rows = size, .rank_bound = bound, .lora_beside = true});
-      if (many) keys.push_back({.num_rows = size, .rank_bound = bound});
+      const LoraBesideScope least = LoraScope(size, bound, size);
+      const LoraBesideScope most = LoraScope(size, bound, 1);
+      for (const LoraBesideScope scope :
+           {LoraBesideScope::kNone, LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
+        if (scope < least || scope > most) continue;
+        keys.push_back({.num_rows = size, .rank_bound = bound, .lora_beside = scope});
+      }
     }
   }
   int64_t done = 0;
@@ -103,8 +113,8 @@ const float* DecodeGraphs::Run(const ForwardBatch& batch, Stream& stream) {
   CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
-  const bool lora_beside = rank_bound > 0 && RunsLoraBeside(*size, NumTiles(batch.lora_segments));
-  const Key key{*size, rank_bound, lora_beside, batch.merged != nullptr};
+  const LoraBesideScope scope = LoraScope(*size, rank_bound, NumTiles(batch.lora_segments));
+  const Key key{*size, rank_bound, scope, batch.merged != nullptr};
   CapturedGraph& graph = Find(key, stream);
   transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);
   graph.Launch(stream);

@@ -24,7 +24,7 @@ class DecodeGraphs {
 
   // Called with graphs done and in total.
   using Progress = std::function<void(int64_t done, int64_t total)>;
-  // Records the graphs of all batch sizes for base rows and ranks of up to `rank_max`, with a few
+  // Records the graphs of all batch sizes for base rows and ranks of up to `rank_max`, with few
   // adapters and with many, as far as they are not; a few milliseconds each. A step that finds none
   // records its own.
   void Record(int32_t rank_max, Stream& stream, const Progress& progress = {});
@@ -40,17 +40,17 @@ class DecodeGraphs {
 
  private:
   DeviceBatch::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
-  // What was recorded: a batch size, a bound on ranks, whether LoRA goes beside the products, and
-  // whether on merged weights.
+  // What was recorded: a batch size, a bound on ranks, beside which products LoRA goes, and whether
+  // on merged weights.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;
-    bool lora_beside = false;
+    LoraBesideScope lora_beside = LoraBesideScope::kNone;
     bool merged = false;
     auto operator<=>(const Key&) const = default;
   };
-  // Of all rows, of which so many tiles have an adapter.
-  bool RunsLoraBeside(int32_t num_rows, int32_t num_tiles) const;
+  // Of so many rows, of which so many tiles have an adapter.
+  LoraBesideScope LoraScope(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
   CapturedGraph& Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;

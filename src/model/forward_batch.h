@@ -23,6 +23,9 @@ struct LoraTable {
   int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
 };
 
+// Products of a step; each of these includes those before it.
+enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
+
 // What one step computes, as plain arrays. Rows of one sequence are consecutive and in order. Made
 // in host memory; DeviceBatch copies it to where the kernels read.
 struct ForwardBatch {
@@ -53,9 +56,9 @@ struct ForwardBatch {
   std::span<const LoraSegment> settled_prompt_segments;
   // Computes with these projections instead of the base model's; there are no segments then.
   const MergedWeights* merged = nullptr;
-  // Computes LoRA of lora_segments beside the products (LoraBeside), which is faster for a few
-  // adapters; the bits are the same. Ignored where Transformer::CanRunLoraBeside says no.
-  bool lora_beside = false;
+  // Products whose LoRA of lora_segments is computed beside them (LoraBeside), which is faster for
+  // a few adapters; the bits are the same. Ignored where Transformer::CanRunLoraBeside says no.
+  LoraBesideScope lora_beside = LoraBesideScope::kNone;
   // On a GPU, in its memory: the number of this Put, from 1. See LoraBeside::step.
   const uint32_t* step = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.

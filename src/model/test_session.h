@@ -61,7 +61,7 @@ class TestSession {
   }
 
   // From here on all rows count as drawn, whose LoRA may go beside the products.
-  void TreatRowsAsDrawn(bool lora_beside) {
+  void TreatRowsAsDrawn(LoraBesideScope lora_beside) {
     are_drawn_ = true;
     lora_beside_ = lora_beside;
   }
@@ -139,7 +139,7 @@ class TestSession {
   std::map<int32_t, Sequence> sequences_;
   std::vector<int32_t> free_pages_;
   bool are_drawn_ = false;
-  bool lora_beside_ = false;
+  LoraBesideScope lora_beside_ = LoraBesideScope::kNone;
 };
 
 inline double LogProb(const std::vector<float>& logits, int32_t token) {

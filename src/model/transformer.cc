@@ -30,6 +30,12 @@ ForwardBatchLimits BatchLimits(const TransformerLimits& limits, int32_t page_tok
   return batch;
 }
 
+// Of the product whose first module this is.
+bool IsInScope(LoraBesideScope scope, LoraModule first) {
+  const bool is_mlp = first == LoraModule::kGate || first == LoraModule::kDown;
+  return scope == LoraBesideScope::kAll || (scope == LoraBesideScope::kMlp && is_mlp);
+}
+
 LoraArgs WithSegments(LoraArgs args, std::span<const LoraSegment> segments) {
   args.segments = segments.data();
   args.num_segments = static_cast<int32_t>(segments.size());
@@ -326,7 +332,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     LoraShrink(prompts, step.stream);
     gemm.lora = &prompts;
   }
-  const bool beside = batch.lora_beside && drawn.num_segments > 0;
+  const bool beside = drawn.num_segments > 0 && IsInScope(batch.lora_beside, projection.first);
   if (beside) gemm.lora_after = &drawn;
   // What LoRA's launches need to look up rows and ask for the first bytes while the product runs:
   // 32 distinct adapters take 7.63 ms a step instead of 7.77, one takes 7.20 instead of 7.28.
@@ -366,7 +372,9 @@ void Transformer::RunLora(const LoraArgs& args, const Step& step) {
 
 LoraBeside Transformer::MakeLoraBeside(const Projection& projection, int32_t layer,
                                        const Step& step) {
-  if (!step.batch.lora_beside || !CanRunLoraBeside(step.num_rows())) return {};
+  if (!IsInScope(step.batch.lora_beside, projection.first) || !CanRunLoraBeside(step.num_rows())) {
+    return {};
+  }
   const int64_t product = int64_t{layer} * kLoraModules + static_cast<int64_t>(projection.first);
   return {.delta = lora_delta_.as<float>(),
           .words = lora_words_.as<uint32_t>() + product * kLoraBesideWords,

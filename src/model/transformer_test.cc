@@ -195,17 +195,20 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
 // As it does in every step, so that the steps before leave their traces.
 TEST_P(TransformerTest, LoraBesideTheProductsHasTheVeryBits) {
   TestSession after(config_, weights_, device_.stream());
+  TestSession mlp_beside(config_, weights_, device_.stream());
   TestSession beside(config_, weights_, device_.stream());
-  after.TreatRowsAsDrawn(false);
-  beside.TreatRowsAsDrawn(true);
+  after.TreatRowsAsDrawn(LoraBesideScope::kNone);
+  mlp_beside.TreatRowsAsDrawn(LoraBesideScope::kMlp);
+  beside.TreatRowsAsDrawn(LoraBesideScope::kAll);
   for (uint64_t step = 0; step < 20; ++step) {
     std::vector<Chunk> chunks;
     for (int32_t i = 0; i < 6; ++i) {
       const int64_t num_tokens = 1 + static_cast<int64_t>(step * 7 + i * 5) % (i == 3 ? 11 : 3);
       chunks.push_back({i, RandomTokens(num_tokens, 40 * step + i, 101), i / 2 - 1});
     }
-    ASSERT_EQ(beside.Step(chunks, adapters_.table()), after.Step(chunks, adapters_.table()))
-        << "step " << step;
+    const auto expected = after.Step(chunks, adapters_.table());
+    ASSERT_EQ(beside.Step(chunks, adapters_.table()), expected) << "step " << step;
+    ASSERT_EQ(mlp_beside.Step(chunks, adapters_.table()), expected) << "step " << step;
   }
 }
 
