@@ -89,13 +89,13 @@ Status AssistBench::Prepare() {
                                                                  .sequences_max = 1,
                                                                  .context_tokens_max = rows_max},
                                                model_->stream);
-  const std::span<const LoraModule> modules(kAllLoraModules);
-  ASSIGN_OR_RETURN(LoraWeights adapter,
-                   MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1,
-                                        o.modules == "qkv" ? modules.subspan(0, 3) : modules));
-  ASSIGN_OR_RETURN(LoraWeights copy,
-                   MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1,
-                                        o.modules == "qkv" ? modules.subspan(0, 3) : modules));
+  std::span<const LoraModule> modules(kAllLoraModules);
+  if (o.modules == "qkv") modules = modules.subspan(0, 3);
+  const auto make_adapter = [&] {
+    return MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1, modules);
+  };
+  ASSIGN_OR_RETURN(LoraWeights adapter, make_adapter());
+  ASSIGN_OR_RETURN(LoraWeights copy, make_adapter());
   loras_ = std::make_unique<LoraStore>(model_->config, limits_.adapters_max, device);
   const int64_t store_bytes = 2 * adapter.bytes() + (int64_t{64} << 20);
   SharedMemory shared;

@@ -1,6 +1,5 @@
 #include "engine/engine_metrics.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -69,27 +68,23 @@ std::array<prometheus::Counter*, 3> ColdStartCounters(Metrics& metrics) {
   return {counter("layerwise"), counter("cpu-assist"), counter("join-later")};
 }
 
-// Distinct adapters of a plan; sequences of one adapter are adjacent and base rows come first.
-int64_t NumAdapters(const StepPlan& plan) {
-  int64_t num_adapters = 0;
+// What is counted of a plan.
+struct PlanCounts {
+  int64_t adapters = 0;  // distinct: sequences of one are adjacent, base rows come first
+  int64_t single_rows = 0;
+  bool has_prompt_rows = false;
+};
+
+PlanCounts CountsOf(const StepPlan& plan) {
+  PlanCounts counts;
   AdapterSlot previous = kNoAdapter;
   for (const PlannedSequence& planned : plan.sequences) {
-    num_adapters += planned.adapter_slot != previous ? 1 : 0;
+    counts.adapters += planned.adapter_slot != previous ? 1 : 0;
+    counts.single_rows += planned.num_tokens == 1 ? 1 : 0;
+    counts.has_prompt_rows |= planned.num_prompt_rows > 0;
     previous = planned.adapter_slot;
   }
-  return num_adapters;
-}
-
-// Whether the plan holds both chunks and single rows.
-bool IsMixed(const StepPlan& plan) {
-  const auto decodes = [](const PlannedSequence& planned) { return planned.num_tokens == 1; };
-  return std::any_of(plan.sequences.begin(), plan.sequences.end(), decodes) &&
-         !std::all_of(plan.sequences.begin(), plan.sequences.end(), decodes);
-}
-
-bool HasPromptRows(const StepPlan& plan) {
-  return std::any_of(plan.sequences.begin(), plan.sequences.end(),
-                     [](const PlannedSequence& planned) { return planned.num_prompt_rows > 0; });
+  return counts;
 }
 
 }  // namespace
@@ -198,18 +193,20 @@ void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times,
     part_seconds_[i]->Increment(NsToSeconds(parts_ns[i]));
   }
   rows_.Add(static_cast<int64_t>(plan.tokens.size()));
-  if (IsMixed(plan)) {
+  const PlanCounts counts = CountsOf(plan);
+  const auto num_sequences = static_cast<int64_t>(plan.sequences.size());
+  if (counts.single_rows > 0 && counts.single_rows < num_sequences) {
     mixed_steps_.Add(1);
     mixed_steps_total_.Increment();
   }
-  if (HasPromptRows(plan)) {
+  if (counts.has_prompt_rows) {
     prompt_steps_.Add(1);
     prompt_iteration_ns_.Add(host.iteration_ns);
   } else {
     decode_iteration_ns_.Add(host.iteration_ns);
   }
-  step_sequences_max_.Raise(static_cast<int64_t>(plan.sequences.size()));
-  step_adapters_max_.Raise(NumAdapters(plan));
+  step_sequences_max_.Raise(num_sequences);
+  step_adapters_max_.Raise(counts.adapters);
   batch_sequences_gauge_.Set(static_cast<double>(step_sequences_max_.value()));
   batch_adapters_gauge_.Set(static_cast<double>(step_adapters_max_.value()));
 }
