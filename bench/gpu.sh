@@ -55,7 +55,7 @@ if [[ $parts == *" sanitizer "* ]]; then
     [memcheck-gemm_test]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
     [memcheck-sampling_test]='*DrawsFollowTheDistribution'
     [racecheck-attention_test]='*AcrossSplits'
-    [racecheck-gemm_test]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther'
+    [racecheck-gemm_test]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard'
     [racecheck-lora_test]='*RowsDoNotDepend*'
     [racecheck-sampling_test]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
   for tool in racecheck memcheck; do

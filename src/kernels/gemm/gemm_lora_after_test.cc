@@ -267,5 +267,30 @@ TEST(GemmLoraAfterTest, TakesAsManySegmentsAsRows) {
   ForEachDevice([&](Stream& stream) { CheckCase<Bfloat16>(c, stream); });
 }
 
+// Llama-2-7B's products: each has a tile for nearly every multiprocessor, and the last one of
+// gate_up reaches beyond the gate.
+TEST(GemmLoraAfterTest, FillsTheCard) {
+  const std::vector<int32_t> ones(32, 1);
+  std::vector<std::vector<int32_t>> ranks, ranks_of_one, ranks_of_two;
+  for (int32_t i = 0; i < 32; ++i) {
+    ranks.push_back({16, 16, 16});
+    ranks_of_one.push_back({16});
+    ranks_of_two.push_back({16, i % 3 == 0 ? 8 : 64});
+  }
+  const std::vector<Case> cases = {
+      {"qkv", {4096, 4096, 4096}, 4096, ranks, Segments(ones, 32, 0), 32},
+      {"o", {4096}, 4096, ranks_of_one, Segments(ones, 32, 0), 32, true},
+      {"gate and up", {11008, 11008}, 4096, ranks_of_two, Segments(ones, 32, 7), 40, false, true},
+      {"down", {4096}, 11008, ranks_of_one, Segments(ones, 32, 0), 32, true},
+      {"qkv, one adapter", {4096, 4096, 4096}, 4096, ranks, {{0, 32, 5}}, 32},
+      {"qkv, one row", {4096, 4096, 4096}, 4096, ranks, {{0, 1, 5}}, 1},
+      {"o, 64 rows", {4096}, 4096, ranks_of_one, Segments({9, 1, 30, 8, 8}, 4, 2), 64, true},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    ForFirstGpu([&](Stream& stream) { CheckCase<Bfloat16>(c, stream); });
+  }
+}
+
 }  // namespace
 }  // namespace graft
