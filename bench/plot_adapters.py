@@ -8,10 +8,7 @@ the file with the most ways; by number of adapters; by load; by rank and load. N
 matplotlib), nothing else of the project does.
 """
 
-import argparse
-import json
-
-from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, save, shape_of
+from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, read_arguments, save, shape_of
 
 
 def style(axis, title, xlabel, ylabel):
@@ -303,14 +300,9 @@ PLOTS = {"throughput-by-adapters": plot_throughput, "adapters-over-capacity": pl
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", nargs="+", help="what graft bench adapters or assist --json wrote")
-    parser.add_argument("--out", default="docs/plots", help="folder for the figures")
-    args = parser.parse_args()
+    all_runs, folder = read_arguments(__doc__, "adapters or assist")
     suites = {}
-    for path in args.json:
-        with open(path) as file:
-            run = json.load(file)
+    for run in all_runs:
         suites.setdefault(run["suite"], []).append(run)
     figures = {suite: (PLOTS[suite], runs) for suite, runs in suites.items() if suite in PLOTS}
     figures.update(cold_starts_figures(suites.get("cold-starts", [])))
@@ -318,7 +310,7 @@ def main():
     for name, (plot, runs) in figures.items():
         prefix = "" if name.startswith("assist") else "adapters-"
         drawn[prefix + name.removeprefix("adapters-")] = plot(runs)
-    save(drawn, args.out)
+    save(drawn, folder)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,7 @@ Files of `ops` give Figures 7 to 9, one of `step` with several batches Figure 10
 Figure 11 (bench/punica.sh writes both). Needs matplotlib (pip install matplotlib), nothing else of the project does.
 """
 
-import argparse
-import json
-
-from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, save, shape_of
+from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, read_arguments, save, shape_of
 
 LAWS = ["distinct", "uniform", "skewed", "identical"]
 METHODS = {"segmented": "ours, segmented", "loop": "loop over rows", "gather-bmm": "gather-bmm"}
@@ -203,15 +200,10 @@ def plot_serving(runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", nargs="+", help="what graft bench ops, step or serve --json wrote")
-    parser.add_argument("--out", default="docs/plots", help="folder for the figures")
-    args = parser.parse_args()
+    contents, folder = read_arguments(__doc__, "ops, step or serve")
     figures = {}
     served = []
-    for path in args.json:
-        with open(path) as file:
-            content = json.load(file)
+    for content in contents:
         if "scenarios" in content:
             served.append(content)
         elif "decode" in content:
@@ -222,7 +214,7 @@ def main():
                         "fig9-ranks": plot_ranks(bench)}
     if served:
         figures["fig11-serving"] = plot_serving(served)
-    save(figures, args.out)
+    save(figures, folder)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What the figures of plot_adapters.py and plot_punica.py have in common. Needs matplotlib (pip install matplotlib),
 nothing else of the project does."""
 
+import argparse
+import json
 import os
 
 import matplotlib
@@ -25,6 +27,19 @@ def shape_of(run):
 
 def line(axis, index, xs, ys, label):
     axis.plot(xs, ys, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
+
+
+def read_arguments(doc, what):
+    """What the files named on the command line hold, and the folder for the figures."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    parser.add_argument("json", nargs="+", help=f"what graft bench {what} --json wrote")
+    parser.add_argument("--out", default="docs/plots", help="folder for the figures")
+    args = parser.parse_args()
+    runs = []
+    for path in args.json:
+        with open(path) as file:
+            runs.append(json.load(file))
+    return runs, args.out
 
 
 def save(figures, folder):
