@@ -64,13 +64,14 @@ Result<MergedFigures> ServeTurns(Runtime& server, int32_t in_flight,
 
 class MergedBench {
  public:
-  explicit MergedBench(AdapterBench& bench) : bench_(bench) {}
+  explicit MergedBench(AdapterBench& bench) : bench_(bench), counts_(bench.CountsOr({1, 2, 4})) {}
   Result<OrderedJson> Run();
 
  private:
   Status Serve(bool merges, Runtime& server);
 
   AdapterBench& bench_;
+  const std::vector<int> counts_;   // of adapters
   std::vector<double> on_the_fly_;  // tokens per second of each load
   OrderedJson rows_ = OrderedJson::array();
 };
@@ -81,7 +82,7 @@ Status MergedBench::Serve(bool merges, Runtime& server) {
   const int32_t in_flight = o.in_flight > 0 ? o.in_flight : 2 * server.limits().sequences_max;
   const auto window = static_cast<size_t>(in_flight);
   size_t load = 0;
-  for (const int count : bench_.CountsOr({1, 2, 4})) {
+  for (const int count : counts_) {
     for (const double alpha : count == 1 ? std::vector<double>{1.0} : o.alphas) {
       std::vector<LoadRequest> requests = bench_.MakeRequests(
           {.popularity = PowerLawWeights(count, alpha), .seconds = 10.0}, server);
@@ -115,7 +116,6 @@ Status MergedBench::Serve(bool merges, Runtime& server) {
 }
 
 Result<OrderedJson> MergedBench::Run() {
-  const std::vector<int> counts = bench_.CountsOr({1, 2, 4});
   std::printf("%-12s %8s %6s %9s %7s %6s %7s %8s %6s\n", "", "adapters", "alpha", "tok/s", "ratio",
               "turns", "merges", "steps so", "rows");
   for (const bool merges : {false, true}) {
@@ -124,7 +124,7 @@ Result<OrderedJson> MergedBench::Run() {
     if (options.merge_after_steps == 0) options.merge_after_steps = 1;
     ASSIGN_OR_RETURN(
         const std::unique_ptr<Runtime> server,
-        bench_.Start(options, bench_.Fleet(*std::max_element(counts.begin(), counts.end()))));
+        bench_.Start(options, bench_.Fleet(*std::max_element(counts_.begin(), counts_.end()))));
     RETURN_IF_ERROR(Serve(merges, *server));
   }
   return std::move(rows_);
