@@ -109,6 +109,7 @@ EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
   after.executor_ns -= before.executor_ns;
   after.overhead_ns -= before.overhead_ns;
   after.gap_ns -= before.gap_ns;
+  after.steps_ahead -= before.steps_ahead;
   after.rows -= before.rows;
   after.prompt_tokens -= before.prompt_tokens;
   after.output_tokens -= before.output_tokens;

@@ -62,7 +62,7 @@ void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
       .add_option("--turn-ms", runtime.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
       ->capture_default_str();
-  AddLoraPathOptions(command, runtime);
+  AddStepOptions(command, runtime);
 }
 
 void AddFleetOptions(CLI::App& command, AdapterBenchOptions& options) {

@@ -56,6 +56,7 @@ struct Scenario {
   std::vector<double> executor_ms;        // per round: executor time per step
   std::vector<double> gap_ms;             // per round: a GPU idle between steps, per step
   std::vector<double> wall_ms;            // per round: all time per step
+  std::vector<double> ahead_share;        // per round: of the steps, those begun ahead
   std::vector<double> read_gbytes_per_s;  // per round: the machine's, around the run
   std::vector<double> first_token_ms, token_ms, total_ms;  // of all requests
 };
@@ -311,6 +312,8 @@ Status ServeBench::RunScenario(Scenario& scenario) {
   scenario.gap_ms.push_back(static_cast<double>(after.gap_ns - before.gap_ns) * 1e-6 /
                             static_cast<double>(steps));
   scenario.wall_ms.push_back(result.seconds * 1e3 / static_cast<double>(steps));
+  scenario.ahead_share.push_back(static_cast<double>(after.steps_ahead - before.steps_ahead) /
+                                 static_cast<double>(steps));
   return OkStatus();
 }
 
@@ -343,6 +346,7 @@ std::map<std::string, double> ServeBench::Ratios() const {
       {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
       {"lora_over_base_by_bytes", StepBytes(false) / StepBytes(true)},
       {"host_gap_over_step", MedianRatio(lora.gap_ms, lora.wall_ms)},
+      {"steps_begun_ahead", Median(lora.ahead_share)},
   };
   if (const Scenario* in_lora = Find("base_in_lora"); in_lora != nullptr) {
     ratios["base_in_lora_over_base"] = MedianRatio(base.step_ms, in_lora->step_ms);
@@ -434,7 +438,7 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
                       "an HF config.json to fill with random weights, instead of --model");
   command->add_option("--tokenizer", options->tokenizer, "folder of the HTTP scenario's tokenizer")
       ->capture_default_str();
-  AddLoraPathOptions(*command, options->runtime);
+  AddStepOptions(*command, options->runtime);
   command->add_option("--context-tokens-max", options->runtime.context_tokens_max, "0: the model's")
       ->capture_default_str();
   command->add_option("--adapters", options->adapters, "synthetic adapters")->capture_default_str();

@@ -172,6 +172,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   EngineOptions engine;
   engine.requests_max = options.requests_max;
   engine.prefix_cache = options.prefix_cache;
+  engine.runs_ahead = options.run_ahead;
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = *ParseColdStart(options.cold_start);
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
@@ -230,14 +231,14 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
       .add_option("--turn-ms", options.turn_ms,
                   "how long younger requests run ahead of one whose adapter finds no room")
       ->capture_default_str();
-  AddLoraPathOptions(command, options);
+  AddStepOptions(command, options);
   command.add_option("--pin", options.pins,
                      "an adapter that stays in the host's memory; may be repeated");
 }
 
 }  // namespace
 
-void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options) {
+void AddStepOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option(
           "--lora-kernel", options.lora_kernel,
@@ -256,6 +257,10 @@ void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options) {
           "--merge-after-steps", options.merge_after_steps,
           "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
           "costs, 8 on a GPU, 64 on the CPU")
+      ->capture_default_str();
+  command
+      .add_option("--run-ahead", options.run_ahead,
+                  "on a GPU, begin a decode step before the tokens of the one before it are known")
       ->capture_default_str();
 }
 
@@ -379,6 +384,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   limits.page_tokens = options.page_tokens;
   limits.page_bytes = layout.PageBytes();
   limits.vocab_size = model.config.vocab_size;
+  limits.runs_ahead = !model.device.is_cpu();
   limits.adapters_max = lora ? options.adapters_max : 0;
   runtime->options_ = options;
   runtime->model_ = &model;

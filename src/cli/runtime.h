@@ -61,6 +61,7 @@ struct RuntimeOptions {
   std::vector<std::string> pins;  // adapters that stay in the host's memory
   int requests_max = 4096;        // waiting ones
   bool prefix_cache = true;
+  bool run_ahead = true;
   std::string log_level = "info";
 };
 
@@ -74,8 +75,8 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options);
 // Those of them alone that LoadModel goes by; of these, the two that any op needs.
 void AddModelOptions(CLI::App& command, RuntimeOptions& options);
 void AddDeviceOptions(CLI::App& command, std::string& device, int& threads);
-// Those of them alone that say how adapters' products are computed.
-void AddLoraPathOptions(CLI::App& command, RuntimeOptions& options);
+// Those of them alone that say how a step is computed.
+void AddStepOptions(CLI::App& command, RuntimeOptions& options);
 
 // The parts that bench builds more than once from one set of weights.
 struct LoadedModel {

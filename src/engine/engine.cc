@@ -7,6 +7,11 @@
 namespace graft {
 namespace {
 
+// So long before a step ends the next one is planned and launched if nobody new can be in it: a few
+// times what that takes, so that whoever comes meanwhile, and has to wait for one step more, is
+// rare.
+constexpr int64_t kAheadNs = 700'000;
+
 SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options) {
   const ExecutorLimits& limits = executor.limits();
   const int32_t step_tokens_max = options.step_tokens_max > 0
@@ -57,6 +62,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       adapters_(adapters),
       clock_(clock),
       limits_(LimitsOf(executor.limits(), options)),
+      runs_ahead_(options.runs_ahead && executor.limits().runs_ahead),
       metrics_(metrics, options.adapter_label),
       queue_(options.requests_max),
       scheduler_(SchedulerOptionsOf(executor, options), adapters, loader, clock) {
@@ -139,13 +145,14 @@ void Engine::Stop() {
     thread_.join();
   } else {
     AdmitNewRequests();  // the cancellations
+    if (scheduler_.is_ahead()) RunStep();
     Deliver();
   }
 }
 
 void Engine::Loop() {
   for (;;) {
-    if (scheduler_.empty()) {
+    if (scheduler_.empty() && !scheduler_.is_ahead()) {
       last_finish_ns_ = 0;
       Deliver();
       if (!queue_.WaitForWork()) return;
@@ -175,6 +182,7 @@ Status Engine::PinAdapters(const std::vector<std::string>& keys) {
 // longer than planning does.
 bool Engine::RunStep() {
   const int64_t begin_ns = clock_.NowNs();
+  const bool has_begun = scheduler_.is_ahead();
   AdmitNewRequests();
   const StepPlan& plan = scheduler_.Plan();
   PublishFailed();
@@ -185,20 +193,23 @@ bool Engine::RunStep() {
     return false;
   }
   const int64_t launch_ns = clock_.NowNs();
-  executor_.Begin(plan);
+  if (!has_begun) executor_.Begin(plan);
   const int64_t deliver_ns = clock_.NowNs();
+  StepHostTimes host;
+  host.gap_ns = has_begun ? ahead_gap_ns_ : last_finish_ns_ == 0 ? 0 : deliver_ns - last_finish_ns_;
   Deliver();
   const int64_t wait_ns = clock_.NowNs();
-  WaitForStep();
+  const int64_t since_ns = has_begun ? last_finish_ns_ : launch_ns;
+  WaitForStep(since_ns);
   const StepResult result = executor_.Finish();
   const int64_t finish_ns = clock_.NowNs();
+  const int64_t inside_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
   scheduler_.Commit(plan, result);
   Publish(plan, result);
-  StepHostTimes host;
-  host.executor_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
-  host.overhead_ns = clock_.NowNs() - begin_ns - host.executor_ns;
-  host.gap_ns = last_finish_ns_ == 0 ? 0 : deliver_ns - last_finish_ns_;
+  host.executor_ns = has_begun ? finish_ns - since_ns : inside_ns;
+  host.overhead_ns = clock_.NowNs() - begin_ns - inside_ns;
   last_finish_ns_ = finish_ns;
+  if (plan.tokens.size() == plan.sequences.size()) last_decode_ns_ = finish_ns - since_ns;
   host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? begin_ns : running_since_ns_);
   running_since_ns_ = scheduler_.num_running() == 0 ? 0 : finish_ns;
   metrics_.RecordStep(plan, result.times, host);
@@ -237,11 +248,29 @@ void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
   }
 }
 
-void Engine::WaitForStep() {
-  while (!executor_.Wait(queue_.has_submitted())) {
-    Add(queue_.TakeSubmitted());
-    scheduler_.LoadAhead();
+void Engine::WaitForStep(int64_t begin_ns) {
+  int64_t ahead_ns = runs_ahead_ ? begin_ns + last_decode_ns_ - kAheadNs : kNever;
+  while (!executor_.Wait(queue_.has_submitted(), ahead_ns)) {
+    if (queue_.has_submitted()) {
+      Add(queue_.TakeSubmitted());
+      scheduler_.LoadAhead();
+    } else {
+      ahead_ns = kNever;
+      BeginAhead();
+    }
   }
+}
+
+// If the step that runs ends before this one is launched, nobody knows when it did: the device may
+// have waited all the time.
+void Engine::BeginAhead() {
+  const int64_t begin_ns = clock_.NowNs();
+  const StepPlan* const plan = scheduler_.PlanAhead();
+  PublishFailed();
+  if (plan == nullptr) return;
+  executor_.Begin(*plan);
+  constexpr std::atomic<bool> kAtOnce = true;
+  ahead_gap_ns_ = executor_.Wait(kAtOnce, kNever) ? clock_.NowNs() - begin_ns : 0;
 }
 
 void Engine::PublishFailed() {
@@ -257,6 +286,7 @@ void Engine::Publish(const StepPlan& plan, const StepResult& result) {
   num_finished_ += static_cast<int32_t>(finished.size());
   const std::span<Sequence* const> planned = scheduler_.planned();
   for (size_t i = 0; i < planned.size(); ++i) {
+    if (planned[i] == nullptr) continue;  // ended since it was planned
     PublishOne(*planned[i], plan.sequences[i], result.sequences[i]);
   }
 }

@@ -39,6 +39,9 @@ struct EngineOptions {
   // the weights (see MergeDecision); 0: never.
   int32_t merge_after_steps = 0;
   bool prefix_cache = true;
+  // Begins a step before the one that runs has ended, where the executor can and only its tokens
+  // are unknown.
+  bool runs_ahead = true;
   std::vector<int32_t> eos_token_ids;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
   // hash's first digits.
@@ -88,9 +91,11 @@ class Engine : public Generator {
   void Deliver();
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
-  // Until the step that runs is done: the adapters of requests that come meanwhile are loaded
-  // beside it, not after it.
-  void WaitForStep();
+  // Until the step that has run since `begin_ns` is done: the adapters of requests that come
+  // meanwhile are loaded beside it, not after it.
+  void WaitForStep(int64_t begin_ns);
+  // The step after it, if it can be.
+  void BeginAhead();
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
@@ -102,6 +107,7 @@ class Engine : public Generator {
   AdapterTable& adapters_;
   Clock& clock_;
   const GeneratorLimits limits_;
+  const bool runs_ahead_;
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
@@ -110,6 +116,8 @@ class Engine : public Generator {
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
+  int64_t last_decode_ns_ = 0;    // what the last step without a prompt took
+  int64_t ahead_gap_ns_ = 0;      // before the step that was begun ahead
   int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since
   std::thread thread_;
 };

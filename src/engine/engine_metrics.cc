@@ -135,6 +135,8 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
           metrics.Counter("graft_adapter_merges_total", "Adapters merged into the weights")),
       merged_steps_total_(
           metrics.Counter("graft_merged_steps_total", "Steps on weights with an adapter in them")),
+      steps_ahead_total_(metrics.Counter(
+          "graft_steps_ahead_total", "Steps that were begun before the one before them had ended")),
       step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
       first_token_seconds_(metrics.Histogram("graft_time_to_first_token_seconds",
                                              "Seconds from a request's arrival to its first token",
@@ -243,6 +245,7 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   Advance(turns_, turns_total_, stats.turns);
   Advance(merges_, merges_total_, stats.merges);
   Advance(merged_steps_, merged_steps_total_, stats.merged_steps);
+  Advance(steps_ahead_, steps_ahead_total_, stats.steps_ahead);
 }
 
 void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
@@ -264,6 +267,7 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .executor_ns = executor_ns_.value(),
           .overhead_ns = overhead_ns_.value(),
           .gap_ns = gap_ns_.value(),
+          .steps_ahead = steps_ahead_.value(),
           .rows = rows_.value(),
           .prompt_tokens = prompt_tokens_.value(),
           .output_tokens = output_tokens_.value(),

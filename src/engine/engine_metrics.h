@@ -17,9 +17,11 @@ namespace graft {
 // Totals since the start; each field is consistent by itself.
 struct EngineSnapshot {
   int64_t steps = 0;
-  int64_t executor_ns = 0;  // in Executor::Begin and Finish
-  int64_t overhead_ns = 0;  // the rest of Step: admitting, planning, committing, publishing
+  int64_t executor_ns = 0;  // in Executor::Begin and Finish; of steps begun ahead, since the last
+  // The rest of Step: admitting, planning, committing, publishing. Beside such a step, not before.
+  int64_t overhead_ns = 0;
   int64_t gap_ns = 0;       // between steps that followed each other, from Finish until after Begin
+  int64_t steps_ahead = 0;  // begun before the one before them had ended
   int64_t rows = 0;         // token rows computed
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
@@ -103,7 +105,7 @@ class EngineMetrics {
       requests_waiting_, requests_running_, pages_free_, pages_cached_, pages_referenced_,
       pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_, adapter_evictions_,
       adapter_failures_, layerwise_starts_, cpu_assist_starts_, join_later_starts_,
-      steps_with_arrivals_, turns_, merges_, merged_steps_;
+      steps_with_arrivals_, turns_, merges_, merged_steps_, steps_ahead_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -129,6 +131,7 @@ class EngineMetrics {
   prometheus::Counter& turns_total_;
   prometheus::Counter& merges_total_;
   prometheus::Counter& merged_steps_total_;
+  prometheus::Counter& steps_ahead_total_;
   prometheus::Histogram& step_seconds_;
   prometheus::Histogram& first_token_seconds_;
   prometheus::Histogram& next_token_seconds_;

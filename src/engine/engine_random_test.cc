@@ -18,6 +18,7 @@ struct Shape {
   int32_t adapter_pages = 0;
   int32_t merge_after_steps = 0;
   double assist_row_ns = 0.0;  // a byte, of the CPU that helps; 0: none does
+  bool decodes_long = false;   // fewer arrivals, and hardly any that bans or counts tokens
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -40,25 +41,36 @@ std::vector<Shape> Shapes() {
   ExecutorLimits few_slots = TestLimits();
   few_slots.sequences_max = 2;
   few_slots.num_pages = 20;
-  return {{"roomy", roomy, 0, true, false},
-          {"tiny", tiny, 0, true, true},
-          {"tiny_chunks", tiny, 3, true, true},
-          {"tiny_without_prefix_cache", tiny, 5, false, true},
-          {"one_row", one_row, 0, true, false},
-          {"one_token_pages", one_token_pages, 7, true, true},
-          {"few_slots", few_slots, 0, true, true},
-          {"one_adapter", one_adapter, 0, true, false},
-          {"odd_pages", odd_pages, 4, true, true},
-          {"blocking", tiny, 0, true, true, ColdStart::kBlocking},
-          {"layerwise", tiny, 0, true, true, ColdStart::kLayerwise},
-          {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
-          {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
-          {"auto", tiny, 0, true, true, ColdStart::kAuto},
-          {"auto_assisted", tiny, 0, true, true, ColdStart::kAuto, 0, 0, 1e-6},
-          {"auto_assisted_chunks", odd_pages, 3, true, true, ColdStart::kAuto, 0, 0, 1e-3},
-          {"cpu_assist", tiny, 0, true, true, ColdStart::kCpuAssist, 0, 0, 1.0},
-          {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4},
-          {"merging", roomy, 0, true, false, ColdStart::kJoinLater, 0, 1}};
+  ExecutorLimits ahead = roomy;
+  ahead.runs_ahead = true;
+  ExecutorLimits ahead_tiny = tiny;
+  ahead_tiny.runs_ahead = true;
+  ExecutorLimits ahead_one_adapter = one_adapter;
+  ahead_one_adapter.runs_ahead = true;
+  return {
+      {"roomy", roomy, 0, true, false},
+      {"tiny", tiny, 0, true, true},
+      {"tiny_chunks", tiny, 3, true, true},
+      {"tiny_without_prefix_cache", tiny, 5, false, true},
+      {"one_row", one_row, 0, true, false},
+      {"one_token_pages", one_token_pages, 7, true, true},
+      {"few_slots", few_slots, 0, true, true},
+      {"one_adapter", one_adapter, 0, true, false},
+      {"odd_pages", odd_pages, 4, true, true},
+      {"blocking", tiny, 0, true, true, ColdStart::kBlocking},
+      {"layerwise", tiny, 0, true, true, ColdStart::kLayerwise},
+      {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
+      {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
+      {"auto", tiny, 0, true, true, ColdStart::kAuto},
+      {"auto_assisted", tiny, 0, true, true, ColdStart::kAuto, 0, 0, 1e-6},
+      {"auto_assisted_chunks", odd_pages, 3, true, true, ColdStart::kAuto, 0, 0, 1e-3},
+      {"cpu_assist", tiny, 0, true, true, ColdStart::kCpuAssist, 0, 0, 1.0},
+      {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4},
+      {"merging", roomy, 0, true, false, ColdStart::kJoinLater, 0, 1},
+      {"ahead", ahead, 0, true, false, ColdStart::kJoinLater, 0, 0, 0.0, true},
+      {"ahead_tiny", ahead_tiny, 0, true, true, ColdStart::kJoinLater, 0, 0, 0.0, true},
+      {"ahead_layerwise", ahead_tiny, 3, true, true, ColdStart::kLayerwise, 0, 0, 0.0, true},
+      {"ahead_one_adapter", ahead_one_adapter, 0, true, false, ColdStart::kAuto, 0, 0, 0.0, true}};
 }
 
 class RandomRun {
@@ -75,7 +87,7 @@ class RandomRun {
   void Run() {
     constexpr int kRequests = 400;
     while (num_submitted_ < kRequests || !live_.empty()) {
-      if (num_submitted_ < kRequests && random_.Below(3) == 0) {
+      if (num_submitted_ < kRequests && random_.Below(shape_.decodes_long ? 9 : 3) == 0) {
         if (random_.Below(3) != 0) {
           Arrive();
         } else {
@@ -89,6 +101,8 @@ class RandomRun {
       ASSERT_TRUE(ran || live_.empty()) << "requests wait, nobody runs";
       ASSERT_LT(++num_steps_, 200000) << "no progress";
       if (testing::Test::HasFailure()) return;
+    }
+    while (harness_.Step()) {  // what was begun ahead
     }
     EXPECT_GT(num_compared_, kRequests / 2);
     const EngineSnapshot snapshot = harness_.engine.Snapshot();
@@ -109,6 +123,7 @@ class RandomRun {
     EXPECT_EQ(harness_.executor.num_assisted_steps() > 20, shape_.assist_row_ns > 0.0);
     EXPECT_EQ(snapshot.merges > 3, shape_.merge_after_steps > 0);
     EXPECT_GE(snapshot.merged_steps, snapshot.merges);
+    EXPECT_EQ(snapshot.steps_ahead > 20, shape_.limits.runs_ahead);
     for (const std::string& hash : contents_) harness_.adapters.Retire(hash);
     for (const auto& [key, content] : unread_) harness_.adapters.Retire(key);
     while (harness_.adapters.num_contents() > 0 && !testing::Test::HasFailure()) {
@@ -150,6 +165,8 @@ class RandomRun {
     request.sampling.prompt_logprobs = random_.Below(10) == 0;
     if (random_.Below(4) == 0) request.sampling.stop_token_ids = {2 + Below(48), 2 + Below(48)};
     request.sampling.tokens_min = Below(static_cast<uint64_t>(request.sampling.tokens_max) + 1);
+    if (shape_.decodes_long && random_.Below(16) != 0) request.sampling.tokens_min = 0;
+    if (random_.Below(shape_.decodes_long ? 32 : 8) == 0) request.sampling.presence_penalty = 1.0f;
     if (random_.Below(4) != 0) request.adapter_hash = contents_[random_.Below(contents_.size())];
     if (shape_.merge_after_steps > 0 && random_.Below(32) != 0) {
       // Times of one adapter, in which it can have the machine for itself.

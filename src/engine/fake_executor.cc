@@ -148,15 +148,24 @@ uint64_t FakeExecutor::ReadAdapter(int32_t slot) const {
   return read;
 }
 
-bool FakeExecutor::Wait(const std::atomic<bool>& interrupted) {
-  CHECK(plan_ != nullptr) << "Wait without Begin";
+void FakeExecutor::Begin(const StepPlan& plan) {
+  CHECK_EQ(plan.ahead ? 1u : 0u, plans_.size()) << "steps begun and not finished";
+  if (plan.ahead) CheckAhead(plan);
+  plans_.push_back(&plan);
+}
+
+bool FakeExecutor::Wait(const std::atomic<bool>& interrupted, int64_t until_ns) {
+  CHECK(!plans_.empty()) << "Wait without Begin";
   if (beside_) std::exchange(beside_, {})();
-  return !interrupted;
+  if (interrupted) return false;
+  return until_ns == kNever || std::exchange(is_late_, true);
 }
 
 StepResult FakeExecutor::Finish() {
-  CHECK(plan_ != nullptr) << "Finish without Begin";
-  const StepPlan& plan = *std::exchange(plan_, nullptr);
+  CHECK(!plans_.empty()) << "Finish without Begin";
+  const StepPlan& plan = *plans_.front();
+  plans_.pop_front();
+  is_late_ = false;
   CheckPlan(plan);
   const bool is_assisted = IsAssisted(plan);
   if (!is_assisted) AwaitArrivals(plan);
@@ -224,6 +233,26 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
   CHECK_EQ(plan.pages.size(), num_pages);
 }
 
+// Against the step that runs.
+void FakeExecutor::CheckAhead(const StepPlan& plan) const {
+  const StepPlan& before = *plans_.front();
+  CHECK(limits_.runs_ahead);
+  CHECK_EQ(plan.step_id, before.step_id + 1);
+  CHECK(plan.starts.empty() && plan.ended_slots.empty() && plan.banned_tokens.empty());
+  CHECK(plan.merged_slot == kNoAdapter && before.merged_slot == kNoAdapter && !plan.assists);
+  CHECK_EQ(plan.sequences.size(), before.sequences.size());
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const PlannedSequence& planned = plan.sequences[i];
+    const PlannedSequence& last = before.sequences[i];
+    CHECK_EQ(planned.sequence_slot, last.sequence_slot);
+    CHECK_EQ(planned.adapter_slot, last.adapter_slot);
+    CHECK_EQ(planned.position_begin, last.position_begin + last.num_tokens);
+    CHECK(last.samples && planned.samples && planned.num_tokens == 1);
+    CHECK(!last.prompt_logprobs && !planned.prompt_logprobs && planned.num_prompt_rows == 0);
+    CHECK_EQ(plan.tokens[i], -1) << "nobody can know it yet";
+  }
+}
+
 bool FakeExecutor::IsAssisted(const StepPlan& plan) const {
   if (!plan.assists || assist_rates_.ranks.empty()) return false;
   return std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
@@ -272,15 +301,24 @@ FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequ
 SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequence& planned) {
   auto& slot = slots_[static_cast<size_t>(planned.sequence_slot)];
   CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
-  const uint64_t seed = slot->sampling.seed;
+  const SamplingSpec& sampling = slot->sampling;
+  const uint64_t seed = sampling.seed;
   const uint64_t adapter = plan.merged_slot != kNoAdapter       ? *merged_
                            : planned.adapter_slot == kNoAdapter ? HashText("")
                                                                 : ReadAdapter(planned.adapter_slot);
   SequenceResult result;
+  if (plan.ahead) {
+    CHECK(sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
+          sampling.presence_penalty == 0.0f)
+        << "the last token is counted before the draw";
+    result.not_finite = slot->poisoned;
+    if (slot->poisoned) return result;  // it drew no token
+  }
   for (int32_t row = 0; row < planned.num_tokens; ++row) {
     const int32_t position = planned.position_begin + row;
-    const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + row)];
     CHECK_LT(static_cast<size_t>(position), slot->tokens.size()) << "a token it was not told of";
+    const int32_t token = plan.ahead ? slot->tokens.back()
+                                     : plan.tokens[static_cast<size_t>(planned.token_begin + row)];
     CHECK_EQ(token, slot->tokens[static_cast<size_t>(position)]) << "row of another sequence";
     const uint64_t previous =
         position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;

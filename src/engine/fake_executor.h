@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -43,9 +44,10 @@ class FakeExecutor : public Executor {
 
   const ExecutorLimits& limits() const override { return limits_; }
   AssistRates assist_rates() const override { return assist_rates_; }
-  void Begin(const StepPlan& plan) override { plan_ = &plan; }
-  // Does once what it was told to do beside a step.
-  bool Wait(const std::atomic<bool>& interrupted) override;
+  void Begin(const StepPlan& plan) override;
+  // Does once what it was told to do beside a step. It is `until_ns` once in each step, and what is
+  // ahead has not been computed before Finish.
+  bool Wait(const std::atomic<bool>& interrupted, int64_t until_ns) override;
   StepResult Finish() override;
 
   void DoBesideNextStep(std::function<void()> work) { beside_ = std::move(work); }
@@ -80,6 +82,7 @@ class FakeExecutor : public Executor {
   };
 
   void CheckPlan(const StepPlan& plan) const;
+  void CheckAhead(const StepPlan& plan) const;
   void AwaitArrivals(const StepPlan& plan);
   bool IsAssisted(const StepPlan& plan) const;
   void ApplyStarts(const StepPlan& plan);
@@ -103,7 +106,8 @@ class FakeExecutor : public Executor {
   std::vector<SlotAdapter> adapters_;  // by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   std::optional<uint64_t> merged_;               // what the slot merged last was then
-  const StepPlan* plan_ = nullptr;               // begun, not finished
+  std::deque<const StepPlan*> plans_;            // begun, not finished
+  bool is_late_ = false;                         // it has been `until_ns` in this step
   std::function<void()> beside_;
   StepPlan last_plan_;
   int64_t num_steps_ = 0;

@@ -89,6 +89,12 @@ Status Scheduler::PinAdapter(int32_t content) { return adapters_.Pin(content, ma
 
 const StepPlan& Scheduler::Plan() {
   CHECK(finished_.empty()) << "TakeFinished comes between Commit and Plan";
+  if (std::exchange(is_ahead_, false)) {
+    std::swap(plan_, ahead_plan_);
+    std::swap(planned_, ahead_planned_);
+    admission_ = {};
+    return *plan_;
+  }
   for (const auto& sequence : running_) sequence->num_planned = 0;
   preemptions_before_ = stats_.preemptions;
   pool_.Tick();
@@ -98,8 +104,8 @@ const StepPlan& Scheduler::Plan() {
   rows_left = PlanPrefills(rows_left);
   AdmitWaiting(rows_left);
   BuildPlan();
-  (plan_.assists ? stats_.cpu_assist_starts : stats_.layerwise_starts) += admission_.num_early;
-  return plan_;
+  (plan_->assists ? stats_.cpu_assist_starts : stats_.layerwise_starts) += admission_.num_early;
+  return *plan_;
 }
 
 // A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
@@ -212,14 +218,8 @@ void Scheduler::Preempt(const Sequence& sequence) {
 }
 
 void Scheduler::BuildPlan() {
-  ++plan_.step_id;
-  plan_.starts.clear();
-  plan_.sequences.clear();
-  plan_.tokens.clear();
-  plan_.pages.clear();
-  plan_.banned_tokens.clear();
-  plan_.ended_slots.clear();
-  plan_.assists = false;
+  plan_->Clear();
+  ++plan_->step_id;
   planned_.clear();
   for (const auto& sequence : running_) {
     if (sequence->num_planned > 0) planned_.push_back(sequence.get());
@@ -233,7 +233,7 @@ void Scheduler::BuildPlan() {
   std::sort(planned_.begin(), planned_.end(), [](const Sequence* a, const Sequence* b) {
     return std::pair(a->adapter_slot, a->order) < std::pair(b->adapter_slot, b->order);
   });
-  plan_.ended_slots.swap(ended_slots_);
+  plan_->ended_slots.swap(ended_slots_);
   for (Sequence* sequence : planned_) AppendToPlan(*sequence);
   PlanArrivals();
   PlanMerge();
@@ -247,15 +247,13 @@ void Scheduler::PlanArrivals() {
   });
   if (!has_arrivals_) return;
   ++stats_.steps_with_arrivals;
-  plan_.assists = options_.cold_start == ColdStart::kCpuAssist;
+  plan_->assists = options_.cold_start == ColdStart::kCpuAssist;
   if (options_.cold_start != ColdStart::kAuto) return;
   arrival_stall_ = StallOfPlanned();
-  plan_.assists = arrival_stall_.assists();
+  plan_->assists = arrival_stall_.assists();
 }
 
 void Scheduler::PlanMerge() {
-  plan_.merged_slot = kNoAdapter;
-  plan_.merges = false;
   if (options_.merge_after_steps == 0) return;
   const Sequence& first = *planned_.front();  // sorted: if the last one's is the same, all are
   const bool one_adapter =
@@ -271,10 +269,18 @@ void Scheduler::PlanMerge() {
                std::all_of(waiting_.begin(), waiting_.end(), is_of_it);
       });
   if (!answer.merged) return;
-  plan_.merged_slot = first.adapter_slot;
-  plan_.merges = answer.merges;
+  plan_->merged_slot = first.adapter_slot;
+  plan_->merges = answer.merges;
   ++stats_.merged_steps;
   if (answer.merges) ++stats_.merges;
+}
+
+// With the pages that it reads and writes.
+void Scheduler::Append(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const {
+  planned.page_begin = static_cast<int32_t>(plan->pages.size());
+  planned.num_pages = PagesFor(planned.position_begin + planned.num_tokens);
+  for (int32_t i = 0; i < planned.num_pages; ++i) plan->pages.push_back(sequence.pages.page(i));
+  plan->sequences.push_back(planned);
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {
@@ -282,46 +288,47 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
       std::span(sequence.tokens).first(static_cast<size_t>(sequence.num_prompt_tokens));
   if (!std::exchange(sequence.started, true)) {
     const auto output = std::span(sequence.tokens).subspan(prompt.size());
-    plan_.starts.push_back({.sequence_slot = sequence.sequence_slot,
-                            .sampling = SpecOf(sequence.sampling),
-                            .prompt_tokens = {prompt.begin(), prompt.end()},
-                            .output_tokens = {output.begin(), output.end()}});
+    plan_->starts.push_back({.sequence_slot = sequence.sequence_slot,
+                             .sampling = SpecOf(sequence.sampling),
+                             .prompt_tokens = {prompt.begin(), prompt.end()},
+                             .output_tokens = {output.begin(), output.end()}});
   }
   PlannedSequence planned = {
       .sequence_slot = sequence.sequence_slot,
       .adapter_slot = sequence.adapter_slot,
-      .token_begin = static_cast<int32_t>(plan_.tokens.size()),
+      .token_begin = static_cast<int32_t>(plan_->tokens.size()),
       .num_tokens = sequence.num_planned,
       .num_prompt_rows =
           std::clamp(sequence.num_prompt_tokens - sequence.num_computed, 0, sequence.num_planned),
       .position_begin = sequence.num_computed,
-      .page_begin = static_cast<int32_t>(plan_.pages.size()),
-      .num_pages = PagesFor(sequence.num_computed + sequence.num_planned),
       .samples = sequence.num_planned == sequence.num_pending() && sequence.output_tokens_max > 0,
-      .banned_begin = static_cast<int32_t>(plan_.banned_tokens.size()),
+      .banned_begin = static_cast<int32_t>(plan_->banned_tokens.size()),
       .prompt_logprobs = sequence.wants_prompt_logprobs()};
   const auto rows = std::span(sequence.tokens)
                         .subspan(static_cast<size_t>(sequence.num_computed),
                                  static_cast<size_t>(sequence.num_planned));
-  plan_.tokens.insert(plan_.tokens.end(), rows.begin(), rows.end());
-  for (int32_t i = 0; i < planned.num_pages; ++i) plan_.pages.push_back(sequence.pages.page(i));
+  plan_->tokens.insert(plan_->tokens.end(), rows.begin(), rows.end());
   if (planned.samples && sequence.num_output_tokens() < sequence.sampling.tokens_min) {
     const auto ban = [&](const std::vector<int32_t>& tokens) {
-      plan_.banned_tokens.insert(plan_.banned_tokens.end(), tokens.begin(), tokens.end());
+      plan_->banned_tokens.insert(plan_->banned_tokens.end(), tokens.begin(), tokens.end());
     };
     if (!sequence.sampling.ignore_eos) ban(options_.eos_token_ids);
     ban(sequence.sampling.stop_token_ids);
-    planned.num_banned = static_cast<int32_t>(plan_.banned_tokens.size()) - planned.banned_begin;
+    planned.num_banned = static_cast<int32_t>(plan_->banned_tokens.size()) - planned.banned_begin;
   }
-  plan_.sequences.push_back(planned);
+  Append(sequence, planned, plan_);
 }
 
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
   ObserveCosts(plan, result);
+  for (Holdings& holdings : held_) GiveBack(holdings);  // until this step's end
+  held_.clear();
   for (size_t i = 0; i < planned_.size(); ++i) {
+    if (planned_[i] == nullptr) continue;
     CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
+    if (is_ahead_) planned_[i]->num_planned = 1;
   }
   const auto ended = [](const auto& sequence) {
     return sequence->finish_reason != FinishReason::kNone;
@@ -397,97 +404,27 @@ bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {
 
 // The sequence holds nothing afterwards and could start anew.
 void Scheduler::Release(Sequence& sequence) {
-  sequence.pages.Clear();
   sequence.num_computed = 0;
   sequence.num_indexed_pages = 0;
   sequence.num_planned = 0;
   if (sequence.sequence_slot < 0) return;
-  if (sequence.adapter_slot != kNoAdapter) adapters_.Unuse(sequence.adapter.content());
+  Holdings holdings = {.pages = std::move(sequence.pages),
+                       .content = sequence.adapter.content(),
+                       .sequence_slot = std::exchange(sequence.sequence_slot, -1),
+                       .started = std::exchange(sequence.started, false)};
   sequence.adapter_slot = kNoAdapter;
-  free_slots_.push(sequence.sequence_slot);
-  if (std::exchange(sequence.started, false)) ended_slots_.push_back(sequence.sequence_slot);
-  sequence.sequence_slot = -1;
+  const auto row = std::find(ahead_planned_.begin(), ahead_planned_.end(), &sequence);
+  if (!is_ahead_ || row == ahead_planned_.end()) return GiveBack(holdings);
+  *row = nullptr;
+  holdings.adapter = std::move(sequence.adapter);  // ended: it needs none any more
+  held_.push_back(std::move(holdings));
 }
 
-Status Scheduler::CheckRunning(const Sequence& sequence) const {
-  const std::string name = "request " + std::to_string(sequence.id);
-  if (sequence.finish_reason != FinishReason::kNone) return InternalError(name + " runs on");
-  if (sequence.sequence_slot < 0 || sequence.sequence_slot >= options_.sequences_max) {
-    return InternalError(name + " runs without a slot");
-  }
-  if (sequence.num_pending() < 1 || sequence.num_output_tokens() < 0) {
-    return InternalError(name + " has nothing to run");
-  }
-  const int32_t num_pages = sequence.pages.size();
-  if (num_pages < PagesFor(sequence.num_computed) || num_pages > PagesFor(sequence.num_tokens())) {
-    return InternalError(name + " has too few or too many pages");
-  }
-  const int32_t num_full = options_.prefix_cache ? sequence.num_computed / options_.page_tokens : 0;
-  if (sequence.num_indexed_pages != num_full) return InternalError(name + " is not indexed");
-  for (int32_t i = 0; i < num_pages; ++i) {
-    if (pool_.kept(sequence.pages.page(i)) != (i < num_full)) {
-      return InternalError(name + " and the prefix tree disagree about a page");
-    }
-  }
-  return OkStatus();
-}
-
-Status Scheduler::CheckQueues() const {
-  if (running_.size() + free_slots_.size() != static_cast<size_t>(options_.sequences_max)) {
-    return InternalError("a sequence slot is lost");
-  }
-  std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
-  uint64_t order_min = 0;  // of the next one in line
-  const auto in_order = [&](const Sequence& sequence) {
-    return sequence.order >= std::exchange(order_min, sequence.order + 1);
-  };
-  for (const auto& sequence : running_) {
-    RETURN_IF_ERROR(CheckRunning(*sequence));
-    const auto slot = static_cast<size_t>(sequence->sequence_slot);
-    if (slot_taken[slot]) return InternalError("two sequences in one slot");
-    slot_taken[slot] = true;
-    if (!in_order(*sequence)) return InternalError("running sequences are out of order");
-  }
-  order_min = 0;
-  for (const auto& sequence : waiting_) {
-    if (!in_order(*sequence)) return InternalError("waiting sequences are out of order");
-    if (sequence->pages.size() != 0 || sequence->sequence_slot != -1 ||
-        sequence->num_computed != 0 || sequence->num_indexed_pages != 0 ||
-        sequence->adapter_slot != kNoAdapter) {
-      return InternalError("a waiting sequence holds something");
-    }
-  }
-  return OkStatus();
-}
-
-Status Scheduler::CheckIntegrity() const {
-  RETURN_IF_ERROR(pool_.CheckIntegrity());
-  RETURN_IF_ERROR(tree_.CheckIntegrity());
-  RETURN_IF_ERROR(CheckQueues());
-  std::vector<int32_t> references(static_cast<size_t>(pool_.num_pages()), 0);
-  std::vector<int32_t> num_running;  // by adapter content
-  for (const auto& sequence : running_) {
-    for (int32_t i = 0; i < sequence->pages.size(); ++i) {
-      ++references[static_cast<size_t>(sequence->pages.page(i))];
-    }
-    const int32_t content = sequence->adapter.content();
-    if ((content >= 0) != (sequence->adapter_slot != kNoAdapter)) {
-      return InternalError("a running sequence lacks its adapter");
-    }
-    if (content < 0) continue;
-    num_running.resize(std::max(num_running.size(), static_cast<size_t>(content) + 1));
-    ++num_running[static_cast<size_t>(content)];
-  }
-  RETURN_IF_ERROR(adapters_.CheckIntegrity(num_running, &references));
-  int32_t num_kept = 0;
-  for (int32_t page = 0; page < pool_.num_pages(); ++page) {
-    num_kept += pool_.kept(page) ? 1 : 0;
-    if (references[static_cast<size_t>(page)] != pool_.references(page)) {
-      return InternalError("page " + std::to_string(page) + " has references without owners");
-    }
-  }
-  if (num_kept != tree_.num_nodes()) return InternalError("pages kept for nobody");
-  return OkStatus();
+void Scheduler::GiveBack(Holdings& holdings) {
+  holdings.pages.Clear();
+  if (holdings.content >= 0) adapters_.Unuse(holdings.content);
+  free_slots_.push(holdings.sequence_slot);
+  if (holdings.started) ended_slots_.push_back(holdings.sequence_slot);
 }
 
 }  // namespace graft

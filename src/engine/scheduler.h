@@ -8,6 +8,7 @@
 // sequences that refer to it, to the prefix tree, to adapters, or to nobody. Engine thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -65,6 +66,7 @@ struct SchedulerStats {
   int64_t turns = 0;                // that ended for a request without room
   int64_t merges = 0;               // of adapters into weights
   int64_t merged_steps = 0;         // that ran on merged weights
+  int64_t steps_ahead = 0;          // that were begun before the one before them had ended
 };
 
 class Scheduler {
@@ -76,20 +78,27 @@ class Scheduler {
 
   // The sequence waits its turn. It must fit alone: see tokens_max().
   void Add(std::unique_ptr<Sequence> sequence);
-  // Takes a sequence out between steps, wherever it stands, and frees its pages; null if unknown.
+  // Takes a sequence out between Commit and Plan, wherever it stands, and frees its pages, once no
+  // step reads them; null if unknown.
   std::unique_ptr<Sequence> Remove(RequestId id);
   // The same for whoever came first; not if empty.
   std::unique_ptr<Sequence> RemoveOldest();
 
   // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
-  // until an adapter is there.
+  // until an adapter is there. If it runs already, the plan that was made ahead.
   const StepPlan& Plan();
+  // While the plan runs: the step after it, if it is the same with a row more for each sequence,
+  // whatever is drawn (StepPlan::ahead); else null. It is to be begun. A sequence that stops
+  // meanwhile has a row in it that is nobody's.
+  const StepPlan* PlanAhead();
+  // A plan was made ahead, whose turn Plan() has not come to.
+  bool is_ahead() const { return is_ahead_; }
   // While the plan runs: loads for sequences that were added since, as the plan would have.
   void LoadAhead();
   // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
   std::vector<std::unique_ptr<Sequence>> TakeFailed();
-  // Whose rows the plan's entry i are. Valid until the next Plan or Remove, those that finished as
-  // long as what TakeFinished returned lives.
+  // Whose rows the plan's entry i are; null: it ended since. Valid until the next Plan or Remove,
+  // those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.
   void Commit(const StepPlan& plan, const StepResult& result);
@@ -152,8 +161,10 @@ class Scheduler {
   void Preempt(const Sequence& sequence);
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
+  void Append(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
   void PlanArrivals();
   void PlanMerge();
+  bool CanPlanAhead() const;
 
   // After a step.
   void ObserveCosts(const StepPlan& plan, const StepResult& result);
@@ -161,6 +172,15 @@ class Scheduler {
   void IndexFullPages(Sequence& sequence);
   bool IsStop(const Sequence& sequence, int32_t token) const;
   void Release(Sequence& sequence);
+  // What a running sequence has of the device.
+  struct Holdings {
+    PageList pages;
+    AdapterLease adapter;  // of one that ended
+    int32_t content = -1;  // -1: base model
+    int32_t sequence_slot = -1;
+    bool started = false;
+  };
+  void GiveBack(Holdings& holdings);
 
   int32_t PagesFor(int32_t num_tokens) const {
     return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
@@ -185,11 +205,18 @@ class Scheduler {
   uint64_t next_order_ = 0;
   int64_t preemptions_before_ = 0;  // this plan
   ColdStartCosts costs_;
-  bool has_arrivals_ = false;   // the plan names an adapter whose rows still arrive
-  ArrivalStall arrival_stall_;  // of such a plan, where costs decide
-  StepPlan plan_;               // reused, so that a step allocates nothing once warm
+  bool has_arrivals_ = false;      // the plan names an adapter whose rows still arrive
+  ArrivalStall arrival_stall_;     // of such a plan, where costs decide
+  std::array<StepPlan, 2> plans_;  // reused, so that a step allocates nothing once warm
+  StepPlan* plan_ = &plans_[0];    // the next step's, or of the one that runs
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
+  // The plan made ahead. What those hold who ended since, and who have a row in it, is given back
+  // when it is committed.
+  bool is_ahead_ = false;
+  StepPlan* ahead_plan_ = &plans_[1];
+  std::vector<Sequence*> ahead_planned_;
+  std::vector<Holdings> held_;
   MergeDecision merge_decision_;
   SchedulerStats stats_;
 };

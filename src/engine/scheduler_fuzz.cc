@@ -78,6 +78,7 @@ class Run {
     limits.vocab_size = 7;
     limits.page_bytes = kRowAlignment * (1 + bytes.Below(5));
     limits.adapters_max = 1 + bytes.Below(3);
+    limits.runs_ahead = true;
     return limits;
   }
 
@@ -117,6 +118,7 @@ class Run {
         bytes_.Below(1 + limits_.context_tokens_max - sequence->num_prompt_tokens);
     sequence->sampling.prompt_logprobs = bytes_.Below(8) == 0;
     sequence->sampling.seed = static_cast<uint64_t>(bytes_.Below(3));
+    if (next_id_ % 5 == 0) sequence->sampling.presence_penalty = 1.0f;
     const int32_t adapter = bytes_.Below(kContents + 1);
     if (adapter < kContents) {
       sequence->prefix_key.adapter_hash = "c" + std::to_string(adapter);
@@ -127,14 +129,19 @@ class Run {
 
   bool Step() {
     clock_.AdvanceNs(1);
+    const bool has_begun = scheduler_.is_ahead();
     const StepPlan& plan = scheduler_.Plan();
     for (const auto& sequence : scheduler_.TakeFailed()) CHECK(!sequence->status.ok());
     Check(/*planned=*/true);
     if (plan.sequences.empty()) return !scheduler_.empty();
+    if (!has_begun) executor_.Begin(plan);
     if (plan.step_id % 4 == 0 && !bytes_.empty()) Add();
     scheduler_.LoadAhead();
     Check(/*planned=*/true);
-    const StepResult result = executor_.Run(plan);
+    const StepPlan* const ahead = plan.step_id % 8 == 7 ? nullptr : scheduler_.PlanAhead();
+    if (ahead != nullptr) executor_.Begin(*ahead);
+    Check(/*planned=*/true);
+    const StepResult result = executor_.Finish();
     scheduler_.Commit(plan, result);
     scheduler_.TakeFinished();
     Check();

@@ -28,23 +28,27 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       limits_(limits),
       stream_(stream),
       batch_(limits.page_tokens, transformer.limits().padded_rank_max == 0),
-      samplers_(limits.sequences_max) {
+      samplers_(limits.sequences_max),
+      steps_{RunningStep(stream.device, transformer.limits().logits_rows_max),
+             RunningStep(stream.device, transformer.limits().logits_rows_max)} {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
   CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);
   const int32_t rows_max = transformer.limits().logits_rows_max;
-  sampled_ = PinnedBuffer(rows_max * int64_t{sizeof(SampledToken)});
   sampling_scratch_ = SamplingScratch(rows_max, limits.vocab_size, stream.device);
+  CHECK(!limits.runs_ahead || !stream.device.is_cpu()) << "a CPU computes in Finish";
+  if (limits.runs_ahead) {
+    drawn_tokens_ = Buffer(rows_max * int64_t{sizeof(int32_t)}, stream.device);
+  }
 }
 
 AssistRates ModelExecutor::assist_rates() const {
   return parts_.assist == nullptr ? AssistRates{} : parts_.assist->rates();
 }
 
-// `num_rows` results, as if nothing had been drawn.
-std::span<SampledToken> ModelExecutor::ResetSampled(size_t num_rows) {
-  const std::span<SampledToken> sampled(sampled_.as<SampledToken>(), num_rows);
-  std::fill(sampled.begin(), sampled.end(), SampledToken{});
-  return sampled;
+std::span<SampledToken> ModelExecutor::RunningStep::ResetSampled(size_t num_rows) const {
+  const std::span<SampledToken> results(sampled.as<SampledToken>(), num_rows);
+  std::fill(results.begin(), results.end(), SampledToken{});
+  return results;
 }
 
 void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t rank_max) {
@@ -55,75 +59,91 @@ void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t
   graphs_->Record(rank_max, stream_, progress);
 }
 
+ModelExecutor::RunningStep& ModelExecutor::AddStep(const StepPlan& plan) {
+  const uint64_t num_running = num_begun_ - num_finished_;
+  CHECK_EQ(num_running, plan.ahead ? 1u : 0u) << "steps begun and not finished";
+  CHECK(!plan.ahead || limits_.runs_ahead) << "this executor finishes a step first";
+  RunningStep& step = steps_[num_begun_++ % steps_.size()];
+  step.plan = &plan;
+  step.begin_ns = SteadyClock::Get().NowNs();
+  return step;
+}
+
+ModelExecutor::RunningStep& ModelExecutor::first_step() {
+  CHECK_LT(num_finished_, num_begun_) << "no step was begun";
+  return steps_[num_finished_ % steps_.size()];
+}
+
 ForwardTimes ModelExecutor::Profile(const StepPlan& plan) {
-  CHECK(plan_ == nullptr) << "the last step was not finished";
-  plan_ = &plan;
   ForwardTimes times;
-  Launch(&times);
+  Launch(AddStep(plan), &times);
   Synchronize(stream_);
-  plan_ = nullptr;
+  ++num_finished_;
   return times;
 }
 
 void ModelExecutor::Begin(const StepPlan& plan) {
-  CHECK(plan_ == nullptr) << "the last step was not finished";
-  plan_ = &plan;
-  begin_ns_ = SteadyClock::Get().NowNs();
-  if (!stream_.device.is_cpu()) Launch(nullptr);
+  RunningStep& step = AddStep(plan);
+  if (stream_.device.is_cpu()) return;
+  Launch(step, nullptr);
+  step.done.Record(stream_);
 }
 
 // By looking again and again, which is what waiting for a stream does, too.
-bool ModelExecutor::Wait(const std::atomic<bool>& interrupted) {
-  CHECK(plan_ != nullptr) << "no step was begun";
-  while (!IsDone(stream_)) {
-    if (interrupted) return false;
+bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t until_ns) {
+  const RunningStep& step = first_step();
+  while (!step.done.HasHappened()) {
+    if (interrupted || SteadyClock::Get().NowNs() >= until_ns) return false;
     std::this_thread::yield();
   }
   return true;
 }
 
 StepResult ModelExecutor::Finish() {
-  CHECK(plan_ != nullptr) << "no step was begun";
+  RunningStep& step = first_step();
+  const StepPlan& plan = *step.plan;
   ForwardTimes times;
   StepResult result;
-  if (stream_.device.is_cpu()) Launch(&times);
-  Synchronize(stream_);
-  const StepPlan& plan = *std::exchange(plan_, nullptr);
+  if (stream_.device.is_cpu()) Launch(step, &times);
+  step.done.Wait();
   result.step_id = plan.step_id;
   result.sequences.resize(plan.sequences.size());
-  TakeSampled(plan, &result);
+  TakeSampled(step, &result);
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    if (!plan.sequences[i].prompt_logprobs) continue;
-    AddPromptLogprobs(plan.sequences[i], batch_.row_begin()[i], &result.sequences[i]);
+    if (plan.sequences[i].prompt_logprobs) AddPromptLogprobs(step, i, &result.sequences[i]);
   }
-  if (is_assisted_) result.num_assisted_layers = parts_.assist->num_layers_taken();
+  if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
   result.times.sampling_ns = sampling_ns_;
-  result.times.total_ns = SteadyClock::Get().NowNs() - begin_ns_;
+  const int64_t finish_ns = SteadyClock::Get().NowNs();
+  result.times.total_ns = finish_ns - std::max(step.begin_ns, last_finish_ns_);
+  last_finish_ns_ = finish_ns;
+  ++num_finished_;
   return result;
 }
 
-void ModelExecutor::Launch(ForwardTimes* times) {
+void ModelExecutor::Launch(RunningStep& step, ForwardTimes* times) {
+  const StepPlan& plan = *step.plan;
   UseDevice(stream_.device);
-  StartSequences();
-  batch_.Build(*plan_);
+  StartSequences(plan);
+  batch_.Build(plan);
   CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
-  gate_.Reset(*plan_, parts_.arrivals);
-  if (plan_->merged_slot != kNoAdapter) {
+  gate_.Reset(plan, parts_.arrivals);
+  if (plan.merged_slot != kNoAdapter) {
     CHECK(loras_ != nullptr && parts_.merged != nullptr)
         << "this executor has no weights to merge into";
-    if (plan_->merges) parts_.merged->Merge(Adapters(), plan_->merged_slot, stream_);
+    if (plan.merges) parts_.merged->Merge(Adapters(), plan.merged_slot, stream_);
   }
-  const float* logits = Forward(times);
+  const float* logits = Forward(step, times);
   const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
-  SampleRows(logits);
+  SampleRows(step, logits);
   sampling_ns_ = times == nullptr ? 0 : SteadyClock::Get().NowNs() - sampling_begin_ns;
 }
 
-void ModelExecutor::StartSequences() {
-  for (const SequenceStart& start : plan_->starts) {
+void ModelExecutor::StartSequences(const StepPlan& plan) {
+  for (const SequenceStart& start : plan.starts) {
     CHECK(start.sequence_slot >= 0 && start.sequence_slot < limits_.sequences_max);
     samplers_[start.sequence_slot].Start(start);
   }
@@ -141,10 +161,12 @@ LoraTable ModelExecutor::Adapters() const {
   return {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(), rank_max};
 }
 
-const float* ModelExecutor::Forward(ForwardTimes* times) {
+const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
+  const StepPlan& plan = *step.plan;
   ForwardBatch batch;
   if (!gate_.is_open()) batch.gate = &gate_;
   batch.tokens = batch_.tokens();
+  if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
   batch.positions = batch_.positions();
   batch.row_page = batch_.row_page();
   batch.row_slot = batch_.row_slot();
@@ -152,7 +174,7 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
   batch.page_begin = batch_.page_begin();
   batch.pages = batch_.pages();
   batch.kv_tokens = batch_.kv_tokens();
-  if (plan_->merged_slot != kNoAdapter) {
+  if (plan.merged_slot != kNoAdapter) {
     batch.merged = parts_.merged;
   } else if (!batch_.segments().empty() || !batch_.prompt_segments().empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
@@ -160,11 +182,11 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
     batch.lora_prompt_segments = batch_.prompt_segments();
     batch.lora = Adapters();
   }
-  if (batch.gate != nullptr && parts_.assist != nullptr && plan_->assists) {
+  if (batch.gate != nullptr && parts_.assist != nullptr && plan.assists) {
     parts_.assist->Enter(*parts_.arrivals, &batch);
     gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
   }
-  is_assisted_ = batch.assist != nullptr;
+  step.is_assisted = batch.assist != nullptr;
   batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&
@@ -175,25 +197,31 @@ const float* ModelExecutor::Forward(ForwardTimes* times) {
   return transformer_.Forward(batch, stream_, times);
 }
 
-void ModelExecutor::SampleRows(const float* logits) {
+void ModelExecutor::SampleRows(const RunningStep& step, const float* logits) {
+  const StepPlan& plan = *step.plan;
   sampling_rows_.clear();
-  for (const PlannedSequence& planned : plan_->sequences) {
+  for (const PlannedSequence& planned : plan.sequences) {
     if (!planned.samples) continue;
-    sampling_rows_.push_back(samplers_[planned.sequence_slot].Row(
-        plan_->banned_tokens.data() + planned.banned_begin, planned.num_banned));
+    const SequenceSampler& sampler = samplers_[planned.sequence_slot];
+    sampling_rows_.push_back(
+        plan.ahead
+            ? sampler.RowAhead()
+            : sampler.Row(plan.banned_tokens.data() + planned.banned_begin, planned.num_banned));
   }
   SamplingArgs args;
   args.logits = logits;
   args.vocab_size = limits_.vocab_size;
   args.rows = sampling_rows_.data();
-  args.out = ResetSampled(sampling_rows_.size()).data();
+  args.out = step.ResetSampled(sampling_rows_.size()).data();
   args.num_rows = static_cast<int32_t>(sampling_rows_.size());
   args.scratch = &sampling_scratch_;
+  if (limits_.runs_ahead) args.device_tokens = drawn_tokens_.as<int32_t>();
   Sample(args, stream_);
 }
 
-void ModelExecutor::TakeSampled(const StepPlan& plan, StepResult* result) {
-  const SampledToken* sampled = sampled_.as<SampledToken>();
+void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
+  const StepPlan& plan = *step.plan;
+  const SampledToken* sampled = step.sampled.as<SampledToken>();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     if (!plan.sequences[i].samples) continue;
     SequenceResult& out = result->sequences[i];
@@ -206,8 +234,9 @@ void ModelExecutor::TakeSampled(const StepPlan& plan, StepResult* result) {
   }
 }
 
-void ModelExecutor::AddPromptLogprobs(const PlannedSequence& planned, int32_t row_begin,
-                                      SequenceResult* result) {
+void ModelExecutor::AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result) {
+  const PlannedSequence& planned = step.plan->sequences[idx];
+  const int32_t row_begin = batch_.row_begin()[idx];
   const SequenceSampler& sampler = samplers_[planned.sequence_slot];
   const std::vector<int32_t>& prompt = sampler.prompt_tokens();
   const auto num_prompt = static_cast<int32_t>(prompt.size());
@@ -219,7 +248,7 @@ void ModelExecutor::AddPromptLogprobs(const PlannedSequence& planned, int32_t ro
     const int32_t count = std::min(rows_max, num_rows - done);
     logit_rows_.resize(count);
     for (int32_t i = 0; i < count; ++i) logit_rows_[i] = row_begin + done + i;
-    const std::span<SampledToken> sampled = ResetSampled(count);
+    const std::span<SampledToken> sampled = step.ResetSampled(count);
     TokenLogprobsArgs args;
     args.logits = transformer_.Logits(logit_rows_, stream_);
     args.vocab_size = limits_.vocab_size;

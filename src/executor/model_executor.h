@@ -2,6 +2,7 @@
 // sampler state of every sequence slot. Engine thread only.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -43,7 +44,7 @@ class ModelExecutor : public Executor {
   }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
   void Begin(const StepPlan& plan) override;
-  bool Wait(const std::atomic<bool>& interrupted) override;
+  bool Wait(const std::atomic<bool>& interrupted, int64_t until_ns) override;
   StepResult Finish() override;
 
   // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it
@@ -55,16 +56,31 @@ class ModelExecutor : public Executor {
   void RecordGraphs(const DecodeGraphs::Progress& progress = {}, int32_t rank_max = 0);
 
  private:
-  void Launch(ForwardTimes* times);
-  void StartSequences();
-  const float* Forward(ForwardTimes* times);
-  void SampleRows(const float* logits);
-  std::span<SampledToken> ResetSampled(size_t num_rows);
-  void TakeSampled(const StepPlan& plan, StepResult* result);
+  // A step that was begun.
+  struct RunningStep {
+    RunningStep(const Device& device, int32_t rows_max)
+        : done(device), sampled(rows_max * int64_t{sizeof(SampledToken)}) {}
+    // `num_rows` results, as if nothing had been drawn.
+    std::span<SampledToken> ResetSampled(size_t num_rows) const;
+
+    const StepPlan* plan = nullptr;
+    bool is_assisted = false;
+    int64_t begin_ns = 0;
+    StreamEvent done;
+    PinnedBuffer sampled;  // SampledToken [logits rows]
+  };
+
+  RunningStep& AddStep(const StepPlan& plan);
+  RunningStep& first_step();
+  void Launch(RunningStep& step, ForwardTimes* times);
+  void StartSequences(const StepPlan& plan);
+  const float* Forward(RunningStep& step, ForwardTimes* times);
+  void SampleRows(const RunningStep& step, const float* logits);
+  void TakeSampled(const RunningStep& step, StepResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
   LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
-  void AddPromptLogprobs(const PlannedSequence& planned, int32_t row_begin, SequenceResult* result);
+  void AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result);
 
   Transformer& transformer_;
   const LoraStore* const loras_;
@@ -75,14 +91,15 @@ class ModelExecutor : public Executor {
   ArrivalGate gate_;
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
-  const StepPlan* plan_ = nullptr;         // begun, not finished
-  bool is_assisted_ = false;               // it
-  int64_t begin_ns_ = 0;
+  std::array<RunningStep, 2> steps_;       // taking turns
+  uint64_t num_begun_ = 0;
+  uint64_t num_finished_ = 0;
+  int64_t last_finish_ns_ = 0;
   int64_t sampling_ns_ = 0;
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;
-  PinnedBuffer sampled_;  // SampledToken [logits rows]
   SamplingScratch sampling_scratch_;
+  Buffer drawn_tokens_;  // of the step launched last, on a GPU
   std::vector<int32_t> logit_rows_;
 };
 

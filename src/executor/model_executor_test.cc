@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -99,6 +100,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     limits.page_tokens = kPageTokens;
     limits.vocab_size = config_.vocab_size;
     limits.adapters_max = 3;
+    limits.runs_ahead = std::get<0>(GetParam()) != DeviceKind::kCpu;
     return std::make_unique<ModelExecutor>(*transformer_, loras != nullptr ? loras : loras_.get(),
                                            limits, device_.stream(), parts);
   }
@@ -142,6 +144,14 @@ void AddSequence(const Wanted& wanted, const Drawn& drawn, int32_t slot, StepPla
   plan->sequences.push_back(sequence);
 }
 
+void AppendDrawn(const StepPlan& plan, const StepResult& result, std::vector<Drawn>* drawn) {
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    Drawn& one = (*drawn)[static_cast<size_t>(plan.sequences[i].sequence_slot)];
+    one.tokens.push_back(result.sequences[i].token);
+    one.logprobs.push_back(result.sequences[i].logprob);
+  }
+}
+
 // Runs `wanted` together, `num_tokens` each; sequence i joins at step i * join_every. Before each
 // step `before` may give the adapters other slots.
 std::vector<Drawn> Generate(Executor& executor, std::vector<Wanted> wanted, size_t num_tokens,
@@ -158,12 +168,28 @@ std::vector<Drawn> Generate(Executor& executor, std::vector<Wanted> wanted, size
     }
     if (plan.sequences.empty()) return drawn;
     const StepResult result = executor.Run(plan);
-    for (size_t i = 0; i < plan.sequences.size(); ++i) {
-      Drawn& one = drawn[plan.sequences[i].sequence_slot];
-      one.tokens.push_back(result.sequences[i].token);
-      one.logprobs.push_back(result.sequences[i].logprob);
-    }
+    AppendDrawn(plan, result, &drawn);
   }
+}
+
+// Runs `wanted` together, `num_tokens` each; each step is begun before the one before it is
+// finished.
+std::vector<Drawn> GenerateAhead(Executor& executor, const std::vector<Wanted>& wanted,
+                                 size_t num_tokens) {
+  std::vector<Drawn> drawn(wanted.size());
+  std::array<StepPlan, 2> plans;
+  for (size_t step = 0; step < num_tokens; ++step) {
+    StepPlan& plan = plans[step % 2];
+    plan = {.step_id = step, .ahead = step > 0};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const Drawn unknown = {.tokens = std::vector<int32_t>(step, -1)};
+      AddSequence(wanted[i], unknown, static_cast<int32_t>(i), &plan);
+    }
+    executor.Begin(plan);
+    if (step > 0) AppendDrawn(plans[(step - 1) % 2], executor.Finish(), &drawn);
+  }
+  AppendDrawn(plans[(num_tokens - 1) % 2], executor.Finish(), &drawn);
+  return drawn;
 }
 
 // Base rows first, then rows of one adapter after the other, as the scheduler orders them.
@@ -199,9 +225,11 @@ TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   const std::atomic<bool> undisturbed{false};
   executor->Begin(plan);
   // As often as it is not done.
-  while (!executor->Wait(interrupted)) {
+  while (!executor->Wait(interrupted, kNever)) {
   }
-  EXPECT_TRUE(executor->Wait(undisturbed));
+  while (!executor->Wait(undisturbed, 0)) {
+  }
+  EXPECT_TRUE(executor->Wait(undisturbed, kNever));
   const int32_t token = executor->Finish().sequences[0].token;
   EXPECT_EQ(token, Generate(*executor, {wanted}, 1)[0].tokens[0]);
 }
@@ -439,6 +467,17 @@ TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
   const std::vector<Wanted> base = {company[0], company[1]};
   EXPECT_EQ(Generate(*executor, base, 12),
             std::vector<Drawn>(launched.begin(), launched.begin() + 2));
+}
+
+TEST_P(ModelExecutorTest, WhatIsBegunAheadDrawsTheSame) {
+  if (std::get<0>(GetParam()) == DeviceKind::kCpu) GTEST_SKIP() << "a CPU finishes a step first";
+  const std::vector<Wanted> company = Company();
+  const std::vector<Drawn> expected = Generate(*MakeExecutor(), company, 12);
+  const auto executor = MakeExecutor();
+  EXPECT_EQ(GenerateAhead(*executor, company, 12), expected);
+  executor->RecordGraphs();
+  EXPECT_EQ(GenerateAhead(*executor, company, 12), expected);
+  EXPECT_EQ(Generate(*executor, company, 12), expected);
 }
 
 // More tiles of rows with an adapter than go beside the products.

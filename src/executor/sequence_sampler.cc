@@ -1,5 +1,7 @@
 #include "executor/sequence_sampler.h"
 
+#include "base/check.h"
+
 namespace graft {
 
 void SequenceSampler::Start(const SequenceStart& start) {
@@ -32,6 +34,13 @@ SamplingRow SequenceSampler::Row(const int32_t* banned, int32_t num_banned) cons
   row.num_logit_bias = static_cast<int32_t>(spec_.logit_bias.size());
   row.banned = banned;
   row.num_banned = num_banned;
+  return row;
+}
+
+SamplingRow SequenceSampler::RowAhead() const {
+  CHECK(!CountsTokens()) << "the last token is counted before the draw";
+  SamplingRow row = Row(nullptr, 0);
+  ++row.draw_idx;
   return row;
 }
 

@@ -37,7 +37,7 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
 DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
     : limits_(limits), where_(device) {
   if (device.is_cpu()) return;
-  host_ = PinnedBuffer(BytesOf(limits));
+  for (PinnedBuffer& host : hosts_) host = PinnedBuffer(BytesOf(limits));
   device_ = Buffer(BytesOf(limits), device);
 }
 
@@ -47,7 +47,7 @@ std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_
                                        int64_t capacity) {
   const size_t size = std::max(values.size(), padded_size);
   CHECK_LE(static_cast<int64_t>(size), capacity);
-  T* const host = reinterpret_cast<T*>(host_.as<char>() + used_);
+  T* const host = reinterpret_cast<T*>(host_ + used_);
   std::copy(values.begin(), values.end(), host);
   std::fill(host + values.size(), host + size, padding);
   const T* const device = reinterpret_cast<const T*>(device_.as<char>() + used_);
@@ -86,7 +86,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   used_ = 0;
-  ++num_puts_;
+  host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();
   put.step = Append(std::span<const uint32_t>(&num_puts_, 1), 1, uint32_t{0}, 1).data();
   put.tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
   put.positions = Append(batch.positions, padded, 0, limits_.num_rows);
@@ -108,7 +108,11 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.settled_prompt_segments =
       AppendSegments(batch.settled_prompt_segments, rows_max, 0, num_rows);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
-  CopyToDevice(device_.data(), host_.as<char>(), filled_, stream);
+  CopyToDevice(device_.data(), host_, filled_, stream);
+  if (batch.drawn_tokens != nullptr) {
+    const auto bytes = static_cast<int64_t>(batch.tokens.size_bytes());
+    CopyOnDevice(const_cast<int32_t*>(put.tokens.data()), batch.drawn_tokens, bytes, stream);
+  }
   return put;
 }
 

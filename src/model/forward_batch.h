@@ -1,6 +1,7 @@
 // What a Transformer's step is made of: rows, sequences, pages and LoRA segments as plain arrays.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -31,6 +32,9 @@ enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
 struct ForwardBatch {
   // [num_rows] each.
   std::span<const int32_t> tokens;
+  // On a GPU, in its memory: [num_rows] what the step before drew, which still runs; they take the
+  // place of `tokens`. Null: `tokens` are known.
+  const int32_t* drawn_tokens = nullptr;
   std::span<const int32_t> positions;
   std::span<const int32_t> row_page;  // where the row's key and value go
   std::span<const int32_t> row_slot;
@@ -93,7 +97,7 @@ class DeviceBatch {
 
   // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU
   // their copy, in order on the stream, with long LoRA segments cut for its kernels. On a GPU the
-  // copy before must have happened (it has once the step before was waited for).
+  // copy before the last must have happened (it has once the step before the last was waited for).
   ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, const Stream& stream);
 
   int64_t bytes() const { return device_.bytes(); }
@@ -108,10 +112,11 @@ class DeviceBatch {
 
   const ForwardBatchLimits limits_;
   const Device where_;
-  PinnedBuffer host_;
+  std::array<PinnedBuffer, 2> hosts_;  // taking turns
   Buffer device_;
-  int64_t used_ = 0;    // bytes of the arrays laid out so far
-  int64_t filled_ = 0;  // the last byte of them that holds something
+  char* host_ = nullptr;  // whose turn it is
+  int64_t used_ = 0;      // bytes of the arrays laid out so far
+  int64_t filled_ = 0;    // the last byte of them that holds something
   std::vector<LoraSegment> segments_;
   uint32_t num_puts_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 
 #include "step/assist_rates.h"
 #include "step/step_plan.h"
@@ -21,7 +22,10 @@ struct ExecutorLimits {
   int32_t page_tokens = 0;         // positions per page
   int32_t vocab_size = 0;
   int32_t adapters_max = 0;  // adapter slots: resident at once
+  bool runs_ahead = false;   // takes plans that are `ahead`
 };
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // Engine thread only. A plan within the limits cannot fail; a device fault ends the process.
 class Executor {
@@ -34,12 +38,14 @@ class Executor {
   // nothing. Not while a step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
-  // it. The plan stays as it is until Finish.
+  // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,
+  // which follows the one that runs.
   virtual void Begin(const StepPlan& plan) = 0;
-  // Waits for the step begun, or until `interrupted`, which it answers with false. An executor that
-  // computes in Finish has nothing to wait for. Between Begin and Finish, any number of times.
-  virtual bool Wait(const std::atomic<bool>& /*interrupted*/) { return true; }
-  // Waits for the step begun and returns what it drew. Once per Begin.
+  // Waits for the step begun first; false: `interrupted` is true, or it is `until_ns` by the steady
+  // clock. An executor that computes in Finish has nothing to wait for. Between Begin and Finish,
+  // any number of times.
+  virtual bool Wait(const std::atomic<bool>& /*interrupted*/, int64_t /*until_ns*/) { return true; }
+  // Waits for the step begun first and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
 
   StepResult Run(const StepPlan& plan) {

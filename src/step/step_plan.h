@@ -67,9 +67,26 @@ struct StepPlan {
   // merged into; where `merges`, it is merged into them first, instead of what was.
   AdapterSlot merged_slot = kNoAdapter;
   bool merges = false;
+  // Begun while the step before still runs, before the tokens that it draws are known: the
+  // sequences are those of that step, in its order, each of which draws, with one row more. The
+  // executor puts in the tokens, which are -1 here. Nothing starts or ends between the two, and no
+  // draw depends on the token before it but through the model.
+  bool ahead = false;
   // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
   // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
   bool assists = false;
+
+  // All but its number; its memory stays.
+  void Clear() {
+    starts.clear();
+    sequences.clear();
+    tokens.clear();
+    pages.clear();
+    banned_tokens.clear();
+    ended_slots.clear();
+    merged_slot = kNoAdapter;
+    merges = ahead = assists = false;
+  }
 };
 
 }  // namespace graft

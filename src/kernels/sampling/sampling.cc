@@ -224,11 +224,15 @@ void CheckScratch(const SamplingScratch* scratch, int32_t num_rows, int32_t voca
       << num_rows << " rows of " << vocab_size << " are more than there is scratch for";
 }
 
+SamplingScratch::Settings& NextSettings(SamplingScratch& scratch) {
+  return scratch.settings[scratch.num_calls++ % scratch.settings.size()];
+}
+
 // Where the parts of the scratch lie; which rows there are is left open.
-DrawRowsArgs PlaceScratch(SamplingScratch& scratch) {
+DrawRowsArgs PlaceScratch(SamplingScratch& scratch, const SamplingScratch::Settings& settings) {
   DrawRowsArgs args;
-  args.rows = scratch.rows.as<DeviceRow>();
-  args.greedy_rows = reinterpret_cast<int32_t*>(scratch.rows.as<DeviceRow>() + scratch.rows_max);
+  args.rows = settings.rows.as<DeviceRow>();
+  args.greedy_rows = reinterpret_cast<int32_t*>(settings.rows.as<DeviceRow>() + scratch.rows_max);
   args.adjusted = scratch.adjusted.as<float>();
   args.greedy_best = scratch.greedy.as<uint64_t>();
   args.tickets = reinterpret_cast<uint32_t*>(args.greedy_best + scratch.rows_max);
@@ -241,13 +245,14 @@ void DrawRows(const DrawRowsArgs& args, Stream& stream) {
 
 void SampleOnGpu(const SamplingArgs& args, Stream& stream) {
   CheckScratch(args.scratch, args.num_rows, args.vocab_size);
-  ListPacker lists(args, args.scratch->lists);
-  DrawRowsArgs draw = PlaceScratch(*args.scratch);
+  SamplingScratch::Settings& settings = NextSettings(*args.scratch);
+  ListPacker lists(args, settings.lists);
+  DrawRowsArgs draw = PlaceScratch(*args.scratch, settings);
   draw.logits = args.logits;
   draw.vocab_size = args.vocab_size;
   draw.out = args.out;
   draw.device_tokens = args.device_tokens;
-  DeviceRow* rows = args.scratch->rows.as<DeviceRow>();
+  DeviceRow* rows = settings.rows.as<DeviceRow>();
   int32_t* greedy_rows = reinterpret_cast<int32_t*>(rows + args.scratch->rows_max);
   for (int32_t i = 0; i < args.num_rows; ++i) {
     if (IsPlainGreedy(args.rows[i])) {
@@ -264,12 +269,13 @@ void SampleOnGpu(const SamplingArgs& args, Stream& stream) {
 
 void TokenLogprobsOnGpu(const TokenLogprobsArgs& args, Stream& stream) {
   CheckScratch(args.scratch, args.num_rows, args.vocab_size);
-  DrawRowsArgs draw = PlaceScratch(*args.scratch);
+  const SamplingScratch::Settings& settings = NextSettings(*args.scratch);
+  DrawRowsArgs draw = PlaceScratch(*args.scratch, settings);
   draw.logits = args.logits;
   draw.vocab_size = args.vocab_size;
   draw.out = args.out;
   draw.num_rows = args.num_rows;
-  DeviceRow* rows = args.scratch->rows.as<DeviceRow>();
+  DeviceRow* rows = settings.rows.as<DeviceRow>();
   for (int32_t i = 0; i < args.num_rows; ++i) {
     rows[i] = {
         .settings = {.num_logprobs = args.num_top}, .row_idx = i, .given_token = args.tokens[i]};
@@ -283,7 +289,7 @@ SamplingScratch::SamplingScratch(int32_t rows_max, int32_t vocab_size, const Dev
     : rows_max(rows_max), vocab_size(vocab_size) {
   if (device.is_cpu()) return;
   constexpr int64_t kRowBytes = sizeof(DeviceRow) + sizeof(int32_t);
-  rows = PinnedBuffer(rows_max * kRowBytes);
+  for (Settings& one : settings) one.rows = PinnedBuffer(rows_max * kRowBytes);
   adjusted = Buffer(int64_t{rows_max} * vocab_size * 4, device);
   greedy = Buffer(rows_max * static_cast<int64_t>(sizeof(uint64_t) + sizeof(uint32_t)), device);
 }

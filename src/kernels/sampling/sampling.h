@@ -9,6 +9,7 @@
 // ask for, so they do not belong in a captured graph, but after one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -55,7 +56,7 @@ struct SampledToken {
 };
 
 // What the two functions need on a GPU beside their operands; the CPU needs none. The caller owns
-// it and uses it for one call at a time: the stream has done the call before.
+// it and uses it on one stream, which has done the call before the last.
 struct SamplingScratch {
   SamplingScratch() = default;
   // For calls of up to rows_max rows. Empty on the CPU.
@@ -63,10 +64,15 @@ struct SamplingScratch {
 
   int32_t rows_max = 0;
   int32_t vocab_size = 0;
-  PinnedBuffer rows;   // what the rows say, as the GPU reads it
-  PinnedBuffer lists;  // their counts, biases and bans; grows to the longest seen
-  Buffer adjusted;     // [rows_max, vocab_size] logits after penalties, biases and bans
-  Buffer greedy;       // what the blocks that share a row tell each other
+  // What the rows say, as the GPU reads it. Calls take turns with them.
+  struct Settings {
+    PinnedBuffer rows;
+    PinnedBuffer lists;  // their counts, biases and bans; grows to the longest seen
+  };
+  std::array<Settings, 2> settings;
+  uint32_t num_calls = 0;
+  Buffer adjusted;  // [rows_max, vocab_size] logits after penalties, biases and bans
+  Buffer greedy;    // what the blocks that share a row tell each other
 };
 
 struct SamplingArgs {

@@ -1,0 +1,161 @@
+// Steps that are begun before the one before them has ended: when, and what happens to those who
+// stop meanwhile.
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+ExecutorLimits AheadLimits() {
+  ExecutorLimits limits = TestLimits();
+  limits.runs_ahead = true;
+  return limits;
+}
+
+class EngineAheadTest : public testing::Test {
+ protected:
+  void Make(const EngineOptions& options = TestOptions()) {
+    harness_ = std::make_unique<EngineHarness>(AheadLimits(), options);
+  }
+  std::unique_ptr<TestClient> Submit(int32_t prompt_tokens, int32_t tokens_max) {
+    return harness_->Submit(harness_->MakeRequest(Prompt(prompt_tokens), tokens_max));
+  }
+  void Step(int count) {
+    for (int i = 0; i < count; ++i) harness_->Step();
+  }
+  // All steps until nothing is left; how many of them were begun ahead.
+  int64_t RunAll() {
+    harness_->RunAll();
+    return Now().steps_ahead;
+  }
+  void ExpectAnswered(TestClient& client) {
+    client.Collect();
+    ASSERT_TRUE(client.done());
+    EXPECT_EQ(client.output(), harness_->Reference(client.request));
+  }
+  EngineSnapshot Now() const { return harness_->engine.Snapshot(); }
+
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+TEST_F(EngineAheadTest, DecodeStepsAreBegunAheadUntilALengthEnds) {
+  Make();
+  auto longer = Submit(5, 9);
+  auto shorter = Submit(6, 4);
+  // Steps 2 to 4 of both, none between 4 and 5, when one ends, steps 6 to 9 of the other.
+  EXPECT_EQ(RunAll(), 3 + 4);
+  EXPECT_EQ(Now().steps, 9);
+  ExpectAnswered(*longer);
+  ExpectAnswered(*shorter);
+}
+
+TEST_F(EngineAheadTest, CanBeSwitchedOff) {
+  EngineOptions options = TestOptions();
+  options.runs_ahead = false;
+  Make(options);
+  auto client = Submit(5, 9);
+  EXPECT_EQ(RunAll(), 0);
+  ExpectAnswered(*client);
+}
+
+TEST_F(EngineAheadTest, AStopKeepsItsPagesUntilTheStepAheadIsDone) {
+  Make();
+  Request request = harness_->MakeRequest(Prompt(5), 20);
+  request.sampling.stop_token_ids = {harness_->Reference(request)[6]};
+  const std::vector<int32_t> expected = harness_->Reference(request);
+  ASSERT_LE(expected.size(), 7u);
+  auto client = harness_->Submit(request);
+  Step(static_cast<int>(expected.size()));
+  client->Collect();
+  ASSERT_TRUE(client->done()) << "nobody waits for the step ahead to hear of the end";
+  EXPECT_EQ(client->output(), expected);
+  EXPECT_EQ(client->last().finish_reason, FinishReason::kStop);
+  EXPECT_EQ(Now().requests_running, 0);
+  EXPECT_GT(Now().pages_referenced, 0);
+  EXPECT_TRUE(harness_->Step());
+  EXPECT_EQ(Now().pages_referenced, 0);
+  EXPECT_EQ(Now().output_tokens, static_cast<int64_t>(expected.size()));
+  EXPECT_FALSE(harness_->Step());
+}
+
+TEST_F(EngineAheadTest, ACancelKeepsPagesAndAdapterUntilTheStepAheadIsDone) {
+  Make();
+  ASSERT_TRUE(harness_->AddAdapter("aa"));
+  ASSERT_TRUE(harness_->engine.PinAdapters({"aa"}).ok());
+  Request request = harness_->MakeRequest(Prompt(5), 30);
+  request.adapter_hash = "aa";
+  auto cancelled = harness_->Submit(request);
+  auto other = Submit(7, 30);
+  Step(4);
+  harness_->engine.Cancel(cancelled->request.id);
+  harness_->adapters.Retire("aa");
+  Step(1);
+  cancelled->Collect();
+  ASSERT_TRUE(cancelled->done());
+  EXPECT_EQ(cancelled->last().finish_reason, FinishReason::kCancelled);
+  EXPECT_EQ(cancelled->output().size(), 4u);
+  RunAll();
+  ExpectAnswered(*other);
+}
+
+TEST_F(EngineAheadTest, ANotFiniteResultEndsItsRequestAlone) {
+  Make();
+  Request poisoned = harness_->MakeRequest({2, 3, kPoisonToken}, 10);
+  auto failed = harness_->Submit(poisoned);
+  auto other = Submit(7, 10);
+  RunAll();
+  failed->Collect();
+  EXPECT_EQ(failed->last().finish_reason, FinishReason::kError);
+  EXPECT_EQ(failed->events.size(), 1u);
+  ExpectAnswered(*other);
+}
+
+TEST_F(EngineAheadTest, WhoeverWaitsIsAdmittedByTheStepAfterTheOneAhead) {
+  Make();
+  auto running = Submit(5, 30);
+  Step(3);
+  auto newcomer = Submit(6, 5);
+  const int64_t before = Now().steps_ahead;
+  Step(1);  // was begun already, and is followed by none
+  EXPECT_EQ(Now().steps_ahead, before);
+  newcomer->Collect();
+  EXPECT_TRUE(newcomer->events.empty());
+  Step(1);
+  newcomer->Collect();
+  EXPECT_EQ(newcomer->output().size(), 1u);
+  RunAll();
+  ExpectAnswered(*running);
+  ExpectAnswered(*newcomer);
+}
+
+TEST_F(EngineAheadTest, WhatDependsOnTheLastTokenWaitsForIt) {
+  const auto steps_ahead = [&](const std::function<void(SamplingParams&)>& change) {
+    Make();
+    Request request = harness_->MakeRequest(Prompt(5), 10);
+    change(request.sampling);
+    auto client = harness_->Submit(request);
+    const int64_t steps = RunAll();
+    ExpectAnswered(*client);
+    return steps;
+  };
+  EXPECT_EQ(steps_ahead([](SamplingParams&) {}), 9);
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.repetition_penalty = 1.2f; }), 0);
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.frequency_penalty = 0.5f; }), 0);
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.presence_penalty = 0.5f; }), 0);
+  // The first five draws ban the stops.
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.tokens_min = 5; }), 5);
+  // The prompt's step also scores the prompt.
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.prompt_logprobs = true; }), 8);
+}
+
+TEST_F(EngineAheadTest, StopEndsWhatWasBegunAhead) {
+  Make();
+  auto client = Submit(5, 30);
+  Step(3);
+  harness_->engine.Stop();
+  client->Collect();
+  EXPECT_EQ(client->last().finish_reason, FinishReason::kCancelled);
+  EXPECT_EQ(Now().pages_referenced, 0);
+}
+
+}  // namespace
+}  // namespace graft
