@@ -43,8 +43,6 @@ void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
       ->capture_default_str();
   command.add_option("--sequences-max", runtime.sequences_max, "sequences in one batch")
       ->capture_default_str();
-  command.add_option("--step-tokens-max", runtime.step_tokens_max, "token rows of one step")
-      ->capture_default_str();
   command.add_option("--adapters-max", runtime.adapters_max, "adapters on the device at once")
       ->capture_default_str();
   command.add_option("--pool-gib", runtime.pool_gib, "GiB of KV and adapters; 0: what there is")

@@ -24,6 +24,7 @@ struct BenchStepOptions {
   std::string json;
   std::vector<int> batches = {32};
   std::vector<int> contexts = {512};
+  std::vector<int> mixed_tokens;
   int prefill_tokens = 2048;
   int prefill_adapters = 4;
   std::vector<int> ranks = {16};
@@ -43,6 +44,7 @@ struct Mix {
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
   bool merged = false;            // on merged weights: adapters are all slot 0
   int32_t context = 0;            // tokens of each sequence in a decode step
+  int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
 };
 
 // Several adapters: all in one batch, or one after the other on merged weights.
@@ -58,6 +60,7 @@ struct StepRow {
   std::string name;
   int32_t batch = 0;    // of a decode step
   int32_t context = 0;  // of a decode step
+  int32_t prompt_tokens = 0;
   double median_ms = 0.0;
   double floor_ms = 0.0;
   double tokens_per_second = 0.0;
@@ -75,7 +78,7 @@ class StepBench {
  private:
   Status Prepare();
   Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
-  std::vector<Mix> Mixes(int32_t batch, int32_t context) const;
+  std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
@@ -98,7 +101,7 @@ class StepBench {
   double BytesOf(const Mix& mix, int64_t kv_tokens) const;
   void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
   void RunDecodes();
-  void RunDecode(int32_t batch, int32_t context);
+  void RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens);
   void RunPrefill();
   void MeasureMerge();
   void RunTurns();
@@ -121,18 +124,20 @@ Status StepBench::Prepare() {
   const BenchStepOptions& o = options_;
   if (o.batches.empty() || *std::ranges::min_element(o.batches) < 1 || o.contexts.empty() ||
       *std::ranges::min_element(o.contexts) < 2 || o.steps < 1 || o.prefill_tokens < 0 ||
-      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1) {
+      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1 ||
+      std::ranges::any_of(o.mixed_tokens, [](int tokens) { return tokens < 1; })) {
     return InvalidArgumentError(
-        "--batch, --steps, --turn-steps and --prefill-adapters must be 1 or more, --context 2 or "
-        "more, --prefill-tokens 0 or more");
+        "--batch, --steps, --turn-steps, --mixed-tokens and --prefill-adapters must be 1 or more, "
+        "--context 2 or more, --prefill-tokens 0 or more");
   }
   batch_max_ = *std::ranges::max_element(o.batches);
   context_max_ = *std::ranges::max_element(o.contexts);
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
   runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
-  runtime.step_tokens_max = std::max({batch_max_, o.prefill_tokens, 1});
-  runtime.context_tokens_max = std::max(context_max_, o.prefill_tokens) + 1;
+  const int mixed_max = o.mixed_tokens.empty() ? 0 : *std::ranges::max_element(o.mixed_tokens);
+  runtime.step_tokens_max = std::max({batch_max_ + mixed_max, o.prefill_tokens, 1});
+  runtime.context_tokens_max = std::max({context_max_, mixed_max, o.prefill_tokens}) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
   ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
   // Both servers' pools at once: each gets what its own steps need.
@@ -140,7 +145,7 @@ Status StepBench::Prepare() {
                                           KvDType(model_->weights.dtype, model_->device))
                                  .PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
-                        o.prefill_tokens / runtime.page_tokens + o.prefill_adapters +
+                        (o.prefill_tokens + mixed_max) / runtime.page_tokens + o.prefill_adapters +
                         runtime.context_tokens_max / runtime.page_tokens + 1;
   runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
@@ -169,7 +174,7 @@ Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_b
   return OkStatus();
 }
 
-std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context) const {
+std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const {
   const std::vector<int32_t> base(batch, kNoAdapter);
   std::vector<Mix> mixes = {{"base, server without LoRA", Server::kPlain, base},
                             {"base rows, LoRA server", Server::kLora, base}};
@@ -196,16 +201,23 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context) const {
     mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(batch, 0),
                      /*merged=*/true});
   }
-  for (Mix& mix : mixes) mix.context = context;
+  for (Mix& mix : mixes) {
+    mix.context = context;
+    mix.prompt_tokens = prompt_tokens;
+  }
   return mixes;
 }
 
-// Every sequence computes `rows` rows from `position` on; what its pages hold does not matter.
-StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows, int32_t position) const {
+// Every sequence computes `rows_each` rows from `position_each` on; what its pages hold does not
+// matter.
+StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each, int32_t position_each) const {
   Random random(options_.seed);
   const int32_t page_tokens = lora_->limits().page_tokens;
   StepPlan plan;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
+    const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
+    const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
+    const int32_t position = is_prompt ? 0 : position_each;
     PlannedSequence sequence;
     sequence.sequence_slot = static_cast<int32_t>(i);
     sequence.adapter_slot = mix.adapters[i];
@@ -311,21 +323,29 @@ std::string PartsText(const StepRow& row) {
 
 void StepBench::RunDecodes() {
   for (const int32_t context : options_.contexts) {
-    for (const int32_t batch : options_.batches) RunDecode(batch, context);
+    for (const int32_t batch : options_.batches) {
+      RunDecode(batch, context, 0);
+      for (const int32_t tokens : options_.mixed_tokens) RunDecode(batch, context, tokens);
+    }
   }
 }
 
-void StepBench::RunDecode(int32_t batch, int32_t context) {
-  std::printf("\ndecode, batch %d, context %d (floor: bytes at %.0f GB/s)\n", batch, context,
-              gbytes_per_s_);
+void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens) {
+  std::printf("\ndecode, batch %d, context %d", batch, context);
+  if (prompt_tokens > 0) std::printf(", one of them a prompt of %d tokens", prompt_tokens);
+  std::printf(" (floor: bytes at %.0f GB/s)\n", gbytes_per_s_);
   std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
               "/ base", "bytes", kPartsHeader);
-  const std::vector<Mix> mixes = Mixes(batch, context);
+  const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   const size_t base = decode_.size();
   for (size_t i = 0; i < mixes.size(); ++i) {
     const Mix& mix = mixes[i];
-    StepRow row{.name = mix.name, .batch = batch, .context = context, .median_ms = medians[i]};
+    StepRow row{.name = mix.name,
+                .batch = batch,
+                .context = context,
+                .prompt_tokens = prompt_tokens,
+                .median_ms = medians[i]};
     row.floor_ms = BytesOf(mix, int64_t{batch} * context) / gbytes_per_s_ / 1e6;
     row.tokens_per_second = batch / row.median_ms * 1e3;
     row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
@@ -433,6 +453,7 @@ OrderedJson StepBench::ToJson() const {
     for (const StepRow& row : from) {
       array.push_back({{"adapters", row.name}});
       if (row.batch > 0) array.back().update({{"batch", row.batch}, {"context", row.context}});
+      if (row.prompt_tokens > 0) array.back()["prompt_tokens"] = row.prompt_tokens;
       array.back().update({{"median_ms", row.median_ms},
                            {"floor_ms", row.floor_ms},
                            {"tokens_per_second", row.tokens_per_second},
@@ -506,6 +527,11 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
                    "tokens of each sequence in a decode step, several in turn")
       ->delimiter(',')
       ->capture_default_str();
+  command
+      ->add_option("--mixed-tokens", options->mixed_tokens,
+                   "also decode steps in which one sequence computes so many tokens of a prompt, "
+                   "in turn")
+      ->delimiter(',');
   command->add_option("--ranks", options->ranks, "ranks of the adapters, in turn")
       ->delimiter(',')
       ->capture_default_str();

@@ -240,6 +240,10 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
 
 void AddStepOptions(CLI::App& command, RuntimeOptions& options) {
   command
+      .add_option("--step-tokens-max", options.step_tokens_max,
+                  "token rows of one step; long prompts are cut into chunks of it")
+      ->capture_default_str();
+  command
       .add_option(
           "--lora-kernel", options.lora_kernel,
           "segmented: rows are gathered where they lie, a few adapters' while a GPU multiplies "
@@ -292,10 +296,6 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
   command.add_option("--model-name", options.model_name,
                      "the base model's name for clients [the folder's name]");
   command.add_option("--sequences-max", options.sequences_max, "sequences in one batch")
-      ->capture_default_str();
-  command
-      .add_option("--step-tokens-max", options.step_tokens_max,
-                  "token rows of one step; long prompts are cut into chunks of it")
       ->capture_default_str();
   command.add_option("--page-tokens", options.page_tokens, "tokens per page of the KV pool")
       ->capture_default_str();
