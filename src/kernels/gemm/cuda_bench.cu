@@ -129,7 +129,8 @@ void Check(Model& model, const GemmWeight& weight, int64_t m, Stream& stream) {
 
 std::string TileText(const GemmTile& tile) {
   return std::to_string(tile.groups * 64) + " x " + std::to_string(tile.columns) +
-         (tile.blocks > 1 ? " in pairs" : "");
+         (tile.boxes > 1 ? ", stages of " + std::to_string(tile.boxes) : "") +
+         (tile.blocks > 1 ? ", clusters of " + std::to_string(tile.blocks) : "");
 }
 
 // One shape over the layers' weights.
@@ -367,7 +368,7 @@ int Main(bool all_tiles, bool lora_alone, bool activated_alone, bool step_alone)
     for (const auto& weights : model.weights) Check(model, weights[0], m, stream);
   }
   for (const int64_t m : {1, 8, 16, 32, 64, 128}) BenchStep(model, m, stream);
-  for (const int64_t m : {1, 32, 64, 128, 256, 512, 1024, 2048}) {
+  for (const int64_t m : {1, 32, 64, 96, 128, 160, 224, 256, 287, 352, 415, 512, 1024, 2048}) {
     for (const Shape& shape : kShapes) {
       BenchShape(model, shape, model.weights[&shape - kShapes], m, all_tiles, stream);
     }

@@ -78,7 +78,7 @@ CUtensorMap MakeMap(const void* data, DType dtype, int num_dimensions, const Map
 // W's rows of a tile, or this block's share of them: neighbours, or gate and up side by side.
 template <typename Shape>
 CUtensorMap MakeWMap(const GemmCudaArgs& args) {
-  const int box_rows = Shape::kShareW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
+  const int box_rows = Shape::kSplitsW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
   MapShape shape{.parts = 1,
                  .rows = args.n,
                  .columns = args.k,
@@ -181,6 +181,29 @@ SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one
   return plan;
 }
 
+// So many clusters of kBlocks run at once: a cluster's blocks are neighbours, which leaves some of
+// a card's multiprocessors over. A block takes all of a multiprocessor, whatever its tile.
+template <int kBlocks>
+int MaxClusters(int num_processors) {
+  if constexpr (kBlocks <= 2) return num_processors / kBlocks;
+  static const int clusters = [] {
+    using Shape = HopperGemmShape<DType::kBF16, 1, 192, 1, kBlocks, true>;
+    int device = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    const int shared_bytes = LimitsOf({DeviceKind::kCuda, device}).shared_bytes;
+    CUDA_CHECK(cudaFuncSetAttribute(HopperGemm<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    shared_bytes));
+    cudaLaunchConfig_t config = {};
+    config.gridDim = kBlocks;
+    config.blockDim = Shape::kThreads;
+    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    int count = 0;
+    CUDA_CHECK(cudaOccupancyMaxActiveClusters(&count, HopperGemm<Shape>, &config));
+    return count;
+  }();
+  return clusters;
+}
+
 // What LoRA beside the product, by so many of the card's blocks, asks of it.
 template <typename Shape>
 void SetDelta(const LoraArgs& lora, int64_t num_blocks, HopperGemmArgs& out) {
@@ -220,7 +243,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
                         CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
   const int num_processors =
       limits.num_processors - (gemm.lora_after != nullptr ? kLoraProcessorsMin : 0);
-  const int64_t clusters = std::min<int64_t>(items, num_processors / Shape::kBlocks);
+  const int64_t clusters = std::min<int64_t>(items, MaxClusters<Shape::kBlocks>(num_processors));
   const int spared_bytes =
       gemm.lora_after != nullptr ? kSparedBesideLora : gemm.spared_shared_bytes;
   const SharedPlan plan =
@@ -266,6 +289,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
 
 struct Variant {
   GemmTile tile;
+  int (*max_clusters)(int num_processors);
   void (*launch[3])(const GemmCudaArgs&, int, Stream&);  // bf16, fp16, bf16 with LoRA
 };
 
@@ -273,6 +297,7 @@ template <int kGroups, int kColumns, int kBoxes, int kBlocks>
 constexpr Variant MakeVariant() {
   constexpr bool kShareW = kBlocks > 1;
   return {{kGroups, kColumns, kBoxes, kBlocks, kShareW},
+          MaxClusters<kBlocks>,
           {Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
            Launch<HopperGemmShape<DType::kF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
            Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW, false,
@@ -301,13 +326,24 @@ constexpr Variant kVariants[] = {
     MakeVariant<1, 248, 1, 1>(),
     MakeVariant<1, 64, 2, 2>(),
     MakeVariant<1, 128, 1, 2>(),
+    // A prompt or two: a block of a cluster for each 64 rows of x, up to five.
+    MakeVariant<1, 256, 1, 2>(),
+    MakeVariant<1, 128, 1, 3>(),
+    MakeVariant<1, 176, 1, 3>(),
+    MakeVariant<1, 192, 1, 3>(),
+    MakeVariant<1, 224, 1, 3>(),
+    MakeVariant<1, 160, 1, 4>(),
+    MakeVariant<1, 192, 1, 4>(),
+    MakeVariant<1, 256, 1, 4>(),
+    MakeVariant<1, 192, 1, 5>(),
+    MakeVariant<1, 256, 1, 5>(),
+    MakeVariant<2, 160, 1, 3>(),
     // Many.
-    MakeVariant<2, 32, 2, 1>(),
     MakeVariant<2, 64, 2, 1>(),
     MakeVariant<2, 96, 2, 1>(),
     MakeVariant<2, 128, 1, 1>(),
     MakeVariant<2, 176, 1, 1>(),
-    MakeVariant<2, 128, 1, 2>(),
+    MakeVariant<2, 256, 1, 1>(),
     MakeVariant<2, 192, 1, 2>(),
     MakeVariant<2, 224, 1, 2>(),
     MakeVariant<2, 256, 1, 2>(),
@@ -317,30 +353,32 @@ constexpr Variant kVariants[] = {
 constexpr int64_t kTallStageRowsMax = 32;
 
 // Tiles that the busiest block computes, one after the other.
-int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int num_processors) {
+int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int max_clusters) {
   const int64_t items =
       CeilDiv(CeilDiv(m, tile.groups * 64), tile.blocks) * CeilDiv(n, tile.columns);
-  return CeilDiv(items, num_processors / tile.blocks);
+  return CeilDiv(items, max_clusters);
 }
 
 // Clock cycles, roughly: per step of 64 columns the slowest of matrix units, the way from the
 // second-level cache and this tile's share of the way from memory; then writing y. Constants
-// fitted to an H200; only the order of the results matters.
-double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int num_processors) {
-  constexpr double kCacheBytesPerCycle = 52.0;
-  constexpr double kMemoryBytesPerCycle = 18.0;
-  constexpr double kStageCycles = 40.0;
-  constexpr double kStoreCyclesPerColumn = 9.8;
+// fitted to an H200 (workshop/cuda_gemm.md); only the order of the results matters.
+double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int64_t num_rounds) {
+  constexpr double kCacheBytesPerCycle = 47.0;
+  constexpr double kMemoryBytesPerCycle = 21.5;
+  constexpr double kStageCycles = 46.0;
+  constexpr double kStoreCyclesPerColumn = 15.8;
+  constexpr double kTileCycles = 1300.0;
+  constexpr double kPairOfGroups = 1.06;  // two warpgroups get in each other's way
   const int64_t row_tiles = CeilDiv(m, tile.groups * 64);
-  const auto rounds = static_cast<double>(RoundsOf(tile, m, n, num_processors));
+  const auto rounds = static_cast<double>(num_rounds);
   const auto rows = static_cast<double>(std::min<int64_t>(tile.groups * 64, CeilDiv(m, 8) * 8));
   const double columns = tile.columns;
-  const double multiply = 2.0 * tile.groups * columns;
-  const double load = (rows + columns) * 128.0 / kCacheBytesPerCycle;
+  const double multiply = 2.0 * columns * (tile.groups == 1 ? 1.0 : 2.0 * kPairOfGroups);
+  const double load = (rows + columns / tile.blocks) * 128.0 / kCacheBytesPerCycle;
   const double stream = columns * 128.0 / kMemoryBytesPerCycle / static_cast<double>(row_tiles);
   const double steps = static_cast<double>(CeilDiv(k, kBoxColumns));
   return rounds * (steps * (std::max({multiply, load, stream}) + kStageCycles / tile.boxes) +
-                   kStoreCyclesPerColumn * tile.groups * columns);
+                   kStoreCyclesPerColumn * tile.groups * columns + kTileCycles);
 }
 
 }  // namespace
@@ -357,9 +395,9 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
       LimitsOf(device).num_processors - (needs.lora_beside ? kLoraProcessorsMin : 0);
   // Beside LoRA as few rounds as can be: a step's x comes through the cache once a round, and that
   // way is LoRA's too. 12288 rows of W took 34 us in three rounds of 40, 27 in one of 120.
-  const auto cost_of = [&](const GemmTile& tile) {
-    const int64_t rounds = needs.lora_beside ? RoundsOf(tile, m, n, num_processors) : 0;
-    return std::pair(rounds, PredictCycles(tile, m, n, k, num_processors));
+  const auto cost_of = [&](const Variant& variant) {
+    const int64_t rounds = RoundsOf(variant.tile, m, n, variant.max_clusters(num_processors));
+    return std::pair(needs.lora_beside ? rounds : 0, PredictCycles(variant.tile, m, n, k, rounds));
   };
   GemmTile best = {};
   auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
@@ -367,7 +405,7 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
     if (variant.tile.boxes > 2 && m > kTallStageRowsMax) continue;
     if (needs.activates && !variant.tile.activates()) continue;
     if (needs.lora_beside && (variant.tile.groups > 1 || variant.tile.blocks > 1)) continue;
-    const auto cost = cost_of(variant.tile);
+    const auto cost = cost_of(variant);
     if (cost >= best_cost) continue;
     best_cost = cost;
     best = variant.tile;

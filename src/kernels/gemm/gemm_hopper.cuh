@@ -60,8 +60,9 @@ struct HopperLoraGemmArgs : HopperGemmArgs {
 };
 
 // kGroups: warpgroups that multiply. kBoxes: boxes per operand and stage. kBlocks: thread blocks of
-// a cluster. They work on neighbouring tiles and share either x (the same rows, different columns
-// of y) or W (kShareW); each loads its part of the shared operand into all of them.
+// a cluster: as many as x has tiles bring W to all of a prompt's rows once. They work on
+// neighbouring tiles and share either x (the same rows, different columns of y) or W (kShareW);
+// each loads its part of the shared operand into all of them.
 template <DType kTypeOf, int kGroupsOf, int kColumnsOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
           bool kCopyXOf = false, bool kLoraOf = false>
 struct HopperGemmShape {
@@ -85,10 +86,12 @@ struct HopperGemmShape {
   static constexpr bool kActivates = kColumns % 16 == 0;
   // What gemm_hopper_store.cuh needs beside the ring: 16 rows of 32 columns a warp.
   static constexpr int kStagingBytes = kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
-  static_assert(kBlocks == 1 || (!kShareW && kBoxes % kBlocks == 0) ||
-                (kShareW && kColumns % (8 * kBlocks) == 0));
+  // Of two blocks each loads half of every box of W, gate's rows or up's; of more, each loads boxes
+  // in its turn.
+  static constexpr bool kSplitsW = kShareW && kBlocks == 2;
+  static_assert(kBlocks == 1 || kShareW || kBoxes % kBlocks == 0);
+  static_assert(!kSplitsW || kColumns % (8 * kBlocks) == 0);
   static_assert(!kCopyX || kBlocks == 1);
-  static_assert(kBlocks <= 2);  // a block each for the gate's and up's rows of W
 
   static __device__ GemmTileColumns ColumnsOf(const Args& args, int column_tile) {
     if (args.activation.out == nullptr) return {column_tile * kColumns, 0};
@@ -208,7 +211,11 @@ struct HopperGemmProducer {
     for (int box = 0; box < Shape::kBoxes; ++box) {
       const int column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
       const uint32_t target = ring.W(walk.stage, box);
-      if constexpr (Shape::kShareW && Shape::kBlocks > 1) {
+      if constexpr (Shape::kShareW && Shape::kBlocks > 2) {
+        const int turn = (walk.stage * Shape::kBoxes + box) % Shape::kBlocks;
+        if (turn != static_cast<int>(ClusterBlockRank())) continue;
+        CopyBox3ToAll(w_map, target, full, column, row, 0, kAllBlocks, cache);
+      } else if constexpr (Shape::kSplitsW) {
         const int rank = static_cast<int>(ClusterBlockRank());
         const int shift = rank * (Shape::kColumns / Shape::kBlocks);
         const bool by_parts = args.activation.out != nullptr;
