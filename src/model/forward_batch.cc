@@ -28,7 +28,7 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          2 * Aligned(kInt * (limits.num_sequences + 1)) +                   // row_begin, page_begin
          Aligned(kInt * limits.num_sequences) +                             // kv_tokens
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
-         4 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
+         5 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
          Aligned(kInt * limits.num_pages);
 }
 
@@ -56,17 +56,20 @@ std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_
   return {device, size};
 }
 
-// The segments in pieces of up to rows_max rows.
-std::span<const LoraSegment> DeviceBatch::AppendSegments(std::span<const LoraSegment> segments,
-                                                         int32_t rows_max, size_t padded_size,
-                                                         int32_t num_rows) {
+// The segments in pieces of up to rows_max rows, ascending.
+std::span<const LoraSegment> DeviceBatch::AppendSegments(
+    std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max, size_t padded_size,
+    int32_t num_rows) {
   segments_.clear();
-  for (const LoraSegment& segment : segments) {
-    for (int32_t row = segment.row_begin; row < segment.row_end; row += rows_max) {
-      const int32_t end = std::min(row + rows_max, segment.row_end);
-      segments_.push_back({row, end, segment.adapter_slot});
+  for (const std::span<const LoraSegment> segments : kinds) {
+    for (const LoraSegment& segment : segments) {
+      for (int32_t row = segment.row_begin; row < segment.row_end; row += rows_max) {
+        const int32_t end = std::min(row + rows_max, segment.row_end);
+        segments_.push_back({row, end, segment.adapter_slot});
+      }
     }
   }
+  std::ranges::sort(segments_, {}, &LoraSegment::row_begin);
   return Append(std::span<const LoraSegment>(segments_), padded_size,
                 LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
 }
@@ -102,11 +105,15 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
                            : padded == 0          ? kSegmentRowsMax
                                                   : kGraphSegmentRowsMax;
   put.lora_segments =
-      AppendSegments(batch.lora_segments, rows_max, padding.lora ? padded : 0, num_rows);
-  put.lora_prompt_segments = AppendSegments(batch.lora_prompt_segments, rows_max, 0, num_rows);
-  put.settled_segments = AppendSegments(batch.settled_segments, rows_max, 0, num_rows);
+      AppendSegments({batch.lora_segments}, rows_max, padding.lora ? padded : 0, num_rows);
+  put.lora_prompt_segments = AppendSegments({batch.lora_prompt_segments}, rows_max, 0, num_rows);
+  if (!batch.lora_segments.empty() && !batch.lora_prompt_segments.empty()) {
+    put.lora_all_segments =
+        AppendSegments({batch.lora_segments, batch.lora_prompt_segments}, rows_max, 0, num_rows);
+  }
+  put.settled_segments = AppendSegments({batch.settled_segments}, rows_max, 0, num_rows);
   put.settled_prompt_segments =
-      AppendSegments(batch.settled_prompt_segments, rows_max, 0, num_rows);
+      AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
   CopyToDevice(device_.data(), host_, filled_, stream);
   if (batch.drawn_tokens != nullptr) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "kernels/lora/lora.h"
@@ -49,6 +50,9 @@ struct ForwardBatch {
   // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
   // two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
+  // Both, where a batch has both: LoraShrink makes no difference between them. DeviceBatch sets it,
+  // on a GPU.
+  std::span<const LoraSegment> lora_all_segments;
   LoraTable lora;
   // Of a step with adapters that are on their way; null: all are there. Such a step is not
   // recorded.
@@ -106,9 +110,9 @@ class DeviceBatch {
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
                             int64_t capacity);
-  std::span<const LoraSegment> AppendSegments(std::span<const LoraSegment> segments,
-                                              int32_t rows_max, size_t padded_size,
-                                              int32_t num_rows);
+  std::span<const LoraSegment> AppendSegments(
+      std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max,
+      size_t padded_size, int32_t num_rows);
 
   const ForwardBatchLimits limits_;
   const Device where_;
