@@ -34,7 +34,7 @@ class PrefixTree {
 
   // Makes page `idx` of a sequence findable: `pages[idx]` holds the KV of `tokens` (one page of
   // them), and the pages before it are in the tree already. If the tree knows another page of the
-  // same content, the sequence gets that one instead and its own becomes free.
+  // same content, the sequence gets that one instead and lets go of its own.
   void Insert(const PrefixKey& key, PageList& pages, int32_t idx, std::span<const int32_t> tokens);
 
   // Forgets the cached page that went unused longest, and frees it. False if none is cached.

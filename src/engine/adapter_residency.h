@@ -44,8 +44,9 @@ class AdapterResidency {
   // can be.
   using MakeRoom = std::function<bool()>;
 
-  // Once per step, before anything is wanted: books what the loader finished and forgets contents
-  // that nobody holds. Returns contents whose requests must fail, and why.
+  // Once per step, before anything is wanted, or while nothing is on its way: books what the loader
+  // finished and forgets contents that nobody holds. Returns contents whose requests must fail, and
+  // why.
   std::vector<std::pair<int32_t, Status>> Update();
 
   enum class Answer : uint8_t {

@@ -208,6 +208,7 @@ bool Engine::RunStep() {
   Publish(plan, result);
   host.executor_ns = has_begun ? finish_ns - since_ns : inside_ns;
   host.overhead_ns = clock_.NowNs() - begin_ns - inside_ns;
+  host.step_ns = has_begun ? host.executor_ns : host.executor_ns + host.overhead_ns;
   last_finish_ns_ = finish_ns;
   if (plan.tokens.size() == plan.sequences.size()) last_decode_ns_ = finish_ns - since_ns;
   host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? begin_ns : running_since_ns_);
@@ -249,7 +250,8 @@ void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
 }
 
 void Engine::WaitForStep(int64_t begin_ns) {
-  int64_t ahead_ns = runs_ahead_ ? begin_ns + last_decode_ns_ - kAheadNs : kNever;
+  const bool can_tell = runs_ahead_ && last_decode_ns_ >= 0;
+  int64_t ahead_ns = can_tell ? begin_ns + last_decode_ns_ - kAheadNs : kNever;
   while (!executor_.Wait(queue_.has_submitted(), ahead_ns)) {
     if (queue_.has_submitted()) {
       Add(queue_.TakeSubmitted());

@@ -116,7 +116,7 @@ class Engine : public Generator {
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
-  int64_t last_decode_ns_ = 0;    // what the last step without a prompt took
+  int64_t last_decode_ns_ = -1;   // what the last step without a prompt took; -1: none was run
   int64_t ahead_gap_ns_ = 0;      // before the step that was begun ahead
   int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since
   std::thread thread_;

@@ -13,11 +13,25 @@ ExecutorLimits AheadLimits() {
 
 class EngineAheadTest : public testing::Test {
  protected:
-  void Make(const EngineOptions& options = TestOptions()) {
-    harness_ = std::make_unique<EngineHarness>(AheadLimits(), options);
+  void Make(const EngineOptions& options = TestOptions(),
+            const ExecutorLimits& limits = AheadLimits()) {
+    harness_ = std::make_unique<EngineHarness>(limits, options);
   }
-  std::unique_ptr<TestClient> Submit(int32_t prompt_tokens, int32_t tokens_max) {
-    return harness_->Submit(harness_->MakeRequest(Prompt(prompt_tokens), tokens_max));
+  void AddAdapter(const std::string& hash, int32_t num_rows) {
+    harness_->loader.SetRows(hash, {{kRowAlignment, num_rows}});
+    ASSERT_TRUE(harness_->AddAdapter(hash));
+  }
+  std::unique_ptr<TestClient> Submit(int32_t prompt_tokens, int32_t tokens_max,
+                                     const std::string& adapter = "") {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.adapter_hash = adapter;
+    return harness_->Submit(std::move(request));
+  }
+  // The adapter is resident then.
+  void Run(const std::string& adapter) {
+    auto client = Submit(5, 2, adapter);
+    harness_->RunAll();
+    ExpectAnswered(*client);
   }
   void Step(int count) {
     for (int i = 0; i < count; ++i) harness_->Step();
@@ -41,8 +55,9 @@ TEST_F(EngineAheadTest, DecodeStepsAreBegunAheadUntilALengthEnds) {
   Make();
   auto longer = Submit(5, 9);
   auto shorter = Submit(6, 4);
-  // Steps 2 to 4 of both, none between 4 and 5, when one ends, steps 6 to 9 of the other.
-  EXPECT_EQ(RunAll(), 3 + 4);
+  // Step 2 is the first without a prompt: nobody knows when it ends. Step 4 of both, none between 4
+  // and 5, when one ends, steps 6 to 9 of the other.
+  EXPECT_EQ(RunAll(), 1 + 4);
   EXPECT_EQ(Now().steps, 9);
   ExpectAnswered(*longer);
   ExpectAnswered(*shorter);
@@ -137,14 +152,62 @@ TEST_F(EngineAheadTest, WhatDependsOnTheLastTokenWaitsForIt) {
     ExpectAnswered(*client);
     return steps;
   };
-  EXPECT_EQ(steps_ahead([](SamplingParams&) {}), 9);
+  EXPECT_EQ(steps_ahead([](SamplingParams&) {}), 7);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.repetition_penalty = 1.2f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.frequency_penalty = 0.5f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.presence_penalty = 0.5f; }), 0);
   // The first five draws ban the stops.
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.tokens_min = 5; }), 5);
-  // The prompt's step also scores the prompt.
-  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.prompt_logprobs = true; }), 8);
+}
+
+// Two of one prompt and seed: whenever a page is full the second takes over the first's.
+// FakeExecutor checks where copies go.
+TEST_F(EngineAheadTest, NoAdapterIsCopiedToAPageThatTheStepAheadReads) {
+  ExecutorLimits limits = AheadLimits();
+  limits.adapters_max = 1;
+  Make(TestOptions(), limits);
+  AddAdapter("aa", 30);  // three pages
+  AddAdapter("bb", 10);  // one
+  Run("aa");
+  Run("bb");  // aa is in the host's memory alone
+  Request request = harness_->MakeRequest(Prompt(5), 30);
+  auto first = harness_->Submit(request);
+  request.id = ++harness_->last_id;
+  auto second = harness_->Submit(request);
+  Step(4);  // eight positions: two pages are full
+  const int64_t copies = Now().adapter_copies;
+  std::unique_ptr<TestClient> newcomer;
+  harness_->executor.DoBesideNextStep([&] { newcomer = Submit(6, 2, "aa"); });
+  Step(1);
+  EXPECT_EQ(Now().adapter_copies, copies + 1);
+  RunAll();
+  ExpectAnswered(*first);
+  ExpectAnswered(*second);
+  ExpectAnswered(*newcomer);
+}
+
+TEST_F(EngineAheadTest, WhoWaitsKeepsItsAdapterFromThoseWhoComeAfterTheStepAhead) {
+  ExecutorLimits limits = AheadLimits();
+  limits.adapters_max = 1;
+  limits.sequences_max = 2;
+  Make(TestOptions(), limits);
+  AddAdapter("aa", 2);
+  AddAdapter("bb", 2);
+  Run("bb");
+  Run("aa");
+  auto first = Submit(5, 30);
+  auto second = Submit(6, 30);
+  auto waiting = Submit(7, 2, "aa");
+  Step(1);  // the next one is planned anew, and followed by one ahead
+  const int64_t evictions = Now().adapter_evictions;
+  std::unique_ptr<TestClient> newcomer;
+  harness_->executor.DoBesideNextStep([&] { newcomer = Submit(8, 2, "bb"); }, /*late=*/true);
+  Step(1);
+  EXPECT_EQ(Now().adapter_evictions, evictions);
+  RunAll();
+  for (TestClient* const client : {first.get(), second.get(), waiting.get(), newcomer.get()}) {
+    ExpectAnswered(*client);
+  }
 }
 
 TEST_F(EngineAheadTest, StopEndsWhatWasBegunAhead) {

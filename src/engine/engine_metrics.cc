@@ -189,7 +189,7 @@ void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times,
   overhead_seconds_.Increment(NsToSeconds(host.overhead_ns));
   gap_ns_.Add(host.gap_ns);
   gap_seconds_.Increment(NsToSeconds(host.gap_ns));
-  step_seconds_.Observe(NsToSeconds(host.executor_ns + host.overhead_ns));
+  step_seconds_.Observe(NsToSeconds(host.step_ns));
   const int64_t parts_ns[] = {times.gemm_ns, times.lora_ns, times.attention_ns, times.sampling_ns};
   for (size_t i = 0; i < part_seconds_.size(); ++i) {
     part_seconds_[i]->Increment(NsToSeconds(parts_ns[i]));

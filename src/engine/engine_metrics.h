@@ -17,8 +17,11 @@ namespace graft {
 // Totals since the start; each field is consistent by itself.
 struct EngineSnapshot {
   int64_t steps = 0;
-  int64_t executor_ns = 0;  // in Executor::Begin and Finish; of steps begun ahead, since the last
-  // The rest of Step: admitting, planning, committing, publishing. Beside such a step, not before.
+  // In Executor::Begin and Finish and between them; of a step begun ahead, since the last one
+  // ended.
+  int64_t executor_ns = 0;
+  // The rest of Step: admitting, planning, committing, publishing, delivering. Where steps are
+  // begun ahead it is beside them, and counted above too.
   int64_t overhead_ns = 0;
   int64_t gap_ns = 0;       // between steps that followed each other, from Finish until after Begin
   int64_t steps_ahead = 0;  // begun before the one before them had ended
@@ -58,6 +61,7 @@ struct EngineSnapshot {
 struct StepHostTimes {
   int64_t executor_ns = 0;
   int64_t overhead_ns = 0;
+  int64_t step_ns = 0;  // from the last one's end where it was begun ahead, else all of Step
   int64_t gap_ns = 0;
   // As the running requests saw it: with what kept it from beginning when the last one had ended.
   int64_t iteration_ns = 0;

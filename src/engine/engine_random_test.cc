@@ -91,7 +91,8 @@ class RandomRun {
         if (random_.Below(3) != 0) {
           Arrive();
         } else {
-          harness_.executor.DoBesideNextStep([this] { Arrive(); });
+          harness_.executor.DoBesideNextStep([this] { Arrive(); },
+                                             shape_.limits.runs_ahead && random_.Below(2) == 0);
         }
         if (random_.Below(6) == 0) Cancel();
       }

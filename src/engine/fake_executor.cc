@@ -104,7 +104,20 @@ void FakeExecutor::SetAdapter(int32_t slot, const std::string& content,
                               const std::vector<PageExtent>& extents) {
   SlotAdapter& adapter = adapters_[static_cast<size_t>(slot)];
   CHECK(!adapter.is_arriving) << "slot " << slot << " is set or freed while it is copied to";
+  for (const StepPlan* const plan : plans_) CheckUntouched(*plan, slot, extents);
   adapter = {content, extents, !content.empty(), false};
+}
+
+// Copies are beside steps: none may write what a step that runs reads.
+void FakeExecutor::CheckUntouched(const StepPlan& plan, int32_t slot,
+                                  const std::vector<PageExtent>& extents) {
+  for (const PlannedSequence& planned : plan.sequences) {
+    CHECK_NE(planned.adapter_slot, slot) << "step " << plan.step_id << " reads the slot";
+  }
+  for (const PageExtent& extent : extents) {
+    CHECK(std::find(plan.pages.begin(), plan.pages.end(), extent.page) == plan.pages.end())
+        << "step " << plan.step_id << " reads page " << extent.page;
+  }
 }
 
 void FakeExecutor::FinishArrival(int32_t slot) {
@@ -156,7 +169,8 @@ void FakeExecutor::Begin(const StepPlan& plan) {
 
 bool FakeExecutor::Wait(const std::atomic<bool>& interrupted, int64_t until_ns) {
   CHECK(!plans_.empty()) << "Wait without Begin";
-  if (beside_) std::exchange(beside_, {})();
+  const bool comes_late = until_ns != kNever && !is_late_;
+  if (beside_ && !(is_beside_late_ && comes_late)) std::exchange(beside_, {})();
   if (interrupted) return false;
   return until_ns == kNever || std::exchange(is_late_, true);
 }

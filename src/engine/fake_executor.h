@@ -50,7 +50,11 @@ class FakeExecutor : public Executor {
   bool Wait(const std::atomic<bool>& interrupted, int64_t until_ns) override;
   StepResult Finish() override;
 
-  void DoBesideNextStep(std::function<void()> work) { beside_ = std::move(work); }
+  // `late`: after it was `until_ns`, if that comes.
+  void DoBesideNextStep(std::function<void()> work, bool late = false) {
+    beside_ = std::move(work);
+    is_beside_late_ = late;
+  }
   // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
   // these pages later. "" when freed: a plan that names a freed slot fails a CHECK.
   void SetAdapter(int32_t slot, const std::string& content,
@@ -83,6 +87,8 @@ class FakeExecutor : public Executor {
 
   void CheckPlan(const StepPlan& plan) const;
   void CheckAhead(const StepPlan& plan) const;
+  static void CheckUntouched(const StepPlan& plan, int32_t slot,
+                             const std::vector<PageExtent>& extents);
   void AwaitArrivals(const StepPlan& plan);
   bool IsAssisted(const StepPlan& plan) const;
   void ApplyStarts(const StepPlan& plan);
@@ -109,6 +115,7 @@ class FakeExecutor : public Executor {
   std::deque<const StepPlan*> plans_;            // begun, not finished
   bool is_late_ = false;                         // it has been `until_ns` in this step
   std::function<void()> beside_;
+  bool is_beside_late_ = false;
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

@@ -44,7 +44,8 @@ class RequestQueue {
 
   // Engine thread. What came in since the last call.
   Batch Take();
-  // Engine thread. The submissions alone: a step runs, which no cancel may touch.
+  // Engine thread. The submissions alone, while a step runs whose sequences a cancel would take
+  // away.
   std::vector<std::unique_ptr<Sequence>> TakeSubmitted();
   // Whether there are submissions to take.
   const std::atomic<bool>& has_submitted() const { return has_submitted_; }

@@ -92,6 +92,7 @@ const StepPlan& Scheduler::Plan() {
   if (std::exchange(is_ahead_, false)) {
     std::swap(plan_, ahead_plan_);
     std::swap(planned_, ahead_planned_);
+    pool_.Tick();
     admission_ = {};
     return *plan_;
   }
@@ -325,6 +326,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   ObserveCosts(plan, result);
   for (Holdings& holdings : held_) GiveBack(holdings);  // until this step's end
   held_.clear();
+  replaced_.Clear();
   for (size_t i = 0; i < planned_.size(); ++i) {
     if (planned_[i] == nullptr) continue;
     CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
@@ -392,8 +394,12 @@ void Scheduler::IndexFullPages(Sequence& sequence) {
   for (; sequence.num_indexed_pages < sequence.num_computed / options_.page_tokens;
        ++sequence.num_indexed_pages) {
     const auto begin = static_cast<size_t>(sequence.num_indexed_pages) * page_tokens;
+    const int32_t own = sequence.pages.page(sequence.num_indexed_pages);
+    PageRef kept = is_ahead_ ? pool_.Share(own) : PageRef();
     tree_.Insert(sequence.prefix_key, sequence.pages, sequence.num_indexed_pages,
                  std::span(sequence.tokens).subspan(begin, page_tokens));
+    const bool is_replaced = sequence.pages.page(sequence.num_indexed_pages) != own;
+    if (is_ahead_ && is_replaced) replaced_.Append(std::move(kept));
   }
 }
 

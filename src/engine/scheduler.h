@@ -211,12 +211,14 @@ class Scheduler {
   StepPlan* plan_ = &plans_[0];    // the next step's, or of the one that runs
   std::vector<Sequence*> planned_;
   std::vector<int32_t> ended_slots_;  // for the next plan
-  // The plan made ahead. What those hold who ended since, and who have a row in it, is given back
-  // when it is committed.
+  // The plan made ahead. What it names, and those have let go of since who have a row in it, is
+  // given back when it is committed: all that they held, where they ended, or pages that the prefix
+  // tree had of others. Until then an adapter could be copied there.
   bool is_ahead_ = false;
   StepPlan* ahead_plan_ = &plans_[1];
   std::vector<Sequence*> ahead_planned_;
   std::vector<Holdings> held_;
+  PageList replaced_;
   MergeDecision merge_decision_;
   SchedulerStats stats_;
 };

@@ -7,11 +7,12 @@
 namespace graft {
 namespace {
 
-// Whether its next row but one is sure, and its draw needs nothing of the next token.
+// Whether its next row but one is sure, and its draw needs nothing of the next token. How long a
+// prompt's rows take, and so when to begin what follows them, nobody knows.
 bool CanRunAhead(const Sequence& sequence) {
   const SamplingParams& sampling = sequence.sampling;
   const int32_t num_output = sequence.num_output_tokens() + 1;  // with what this step draws
-  return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
+  return sequence.num_pending() == 1 && sequence.num_output_tokens() > 0 &&
          num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
          sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
          sampling.presence_penalty == 0.0f;
@@ -33,13 +34,12 @@ bool Scheduler::CanPlanAhead() const {
 
 const StepPlan* Scheduler::PlanAhead() {
   if (!CanPlanAhead()) return nullptr;
-  UpdateAdapters();  // what nobody holds any more
+  UpdateAdapters();  // what nobody holds any more; the loader has nothing to tell
   for (Sequence* const sequence : planned_) {
     while (sequence->pages.size() < PagesFor(sequence->num_tokens() + 1)) {
       if (!TakePage(*sequence)) return nullptr;
     }
   }
-  pool_.Tick();
   is_ahead_ = true;
   ++stats_.steps_ahead;
   ahead_planned_ = planned_;

@@ -78,6 +78,7 @@ Status Scheduler::CheckIntegrity() const {
     count(sequence->pages, content);
   }
   for (const Holdings& holdings : held_) count(holdings.pages, holdings.content);
+  count(replaced_, -1);
   RETURN_IF_ERROR(adapters_.CheckIntegrity(num_running, &references));
   int32_t num_kept = 0;
   for (int32_t page = 0; page < pool_.num_pages(); ++page) {

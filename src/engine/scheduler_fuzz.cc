@@ -140,6 +140,8 @@ class Run {
     Check(/*planned=*/true);
     const StepPlan* const ahead = plan.step_id % 8 == 7 ? nullptr : scheduler_.PlanAhead();
     if (ahead != nullptr) executor_.Begin(*ahead);
+    if (plan.step_id % 3 == 0 && !bytes_.empty()) Add();
+    scheduler_.LoadAhead();
     Check(/*planned=*/true);
     const StepResult result = executor_.Finish();
     scheduler_.Commit(plan, result);
