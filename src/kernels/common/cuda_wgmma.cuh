@@ -21,6 +21,19 @@ __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
   return kSwizzle128 | kGroupBytes | kUnused | ((address & 0x3ffffu) >> 4);
 }
 
+// The second operand where it lies transposed: of each 64 of its rows, 16 rows of one column (of
+// the 64; 128 bytes, swizzled likewise, on a border of 1 KiB), group_bytes before the next 64's.
+__device__ __forceinline__ uint64_t WgmmaOperandOfRows(uint32_t address, uint32_t group_bytes) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kEightRows | uint64_t{group_bytes >> 4} << 16 | ((address & 0x3ffffu) >> 4);
+}
+// An operand of 16 columns that lies in two columns of 16 bytes, column_bytes apart.
+__device__ __forceinline__ uint64_t WgmmaOperandOfColumns(uint32_t address, uint32_t column_bytes) {
+  constexpr uint64_t kEightRows = uint64_t{128 >> 4} << 32;
+  return kEightRows | uint64_t{column_bytes >> 4} << 16 | ((address & 0x3ffffu) >> 4);
+}
+
 // Before the first of a row of products: registers written by ordinary code are seen.
 __device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -43,7 +56,8 @@ __device__ __forceinline__ void WgmmaKeep(float (&sum)[kCount]) {
 // One specialisation per N. Thread t of the warpgroup holds, for each j < N / 8, columns 8 j + 2 (t
 // % 4) + {0, 1} of row 16 (t / 32) + t % 32 / 4 in sum[4 j + {0, 1}] and of the row 8 below in
 // sum[4 j + {2, 3}]. `add` 0 starts from zero.
-template <DType kType, int kN>
+// kByRows: the second operand is WgmmaOperandOfRows.
+template <DType kType, int kN, bool kByRows = false>
 struct Wgmma;
 
 // Texts of the operand list, four registers per step.
@@ -115,22 +129,23 @@ struct Wgmma;
 #define GRAFT_F248 GRAFT_F240, GRAFT_F1(120)
 #define GRAFT_F256 GRAFT_F248, GRAFT_F1(124)
 
-#define GRAFT_WGMMA_OF(N, DTYPE, TEXT, A, B, ADD)                                                  \
+#define GRAFT_WGMMA_OF(N, DTYPE, TEXT, ROWS, A, B, ADD)                                            \
   template <>                                                                                      \
-  struct Wgmma<DTYPE, N> {                                                                         \
+  struct Wgmma<DTYPE, N, ROWS> {                                                                   \
     static __device__ __forceinline__ void Multiply(uint64_t a, uint64_t b, int add,               \
                                                     float (&sum)[N / 2]) {                         \
       asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD                                            \
                    ", 0;\n"                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEXT "." TEXT " {" GRAFT_T##N \
-                   "}, " A ", " B ", p, 1, 1, 0, 0;}"                                              \
+                   "}, " A ", " B ", p, 1, 1, 0, " #ROWS ";}"                                      \
                    : GRAFT_F##N                                                                    \
                    : "l"(a), "l"(b), "r"(add));                                                    \
     }                                                                                              \
   };
-#define GRAFT_WGMMA(N, A, B, ADD)                    \
-  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", A, B, ADD) \
-  GRAFT_WGMMA_OF(N, DType::kF16, "f16", A, B, ADD)
+#define GRAFT_WGMMA(N, A, B, ADD)                       \
+  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", 0, A, B, ADD) \
+  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", 1, A, B, ADD) \
+  GRAFT_WGMMA_OF(N, DType::kF16, "f16", 0, A, B, ADD)
 
 GRAFT_WGMMA(8, "%4", "%5", "%6")
 GRAFT_WGMMA(16, "%8", "%9", "%10")

@@ -16,7 +16,7 @@ namespace {
 // Where x takes next to no room, a ring of this size streams W faster than one as large as can be.
 constexpr int kThinRowsMax = 8;
 constexpr int kThinSharedBytes = 150 << 10;
-// What LoRA's ring may borrow of W's where a block has one tile. All of a batch's adapters at once
+// What LoRA's ring may borrow of W's where a block has one tile. All of a tile's items at once
 // would be fastest alone, but W's copies should be under way too.
 constexpr int kLoraBorrowedBytes = 64 << 10;
 
@@ -118,7 +118,7 @@ GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {
   for (int32_t s = 0; s < out.lora.num_slices; ++s) {
     out.vectors &= out.lora.slice_begin[s] % 8 == 0 && out.lora.slice_n[s] % 8 == 0;
   }
-  out.h_vectors = IsOnBorder(out.lora.h) && out.lora.h_stride % 4 == 0;
+  out.h = lora::PackedHOf(out.lora);
   return out;
 }
 
@@ -154,11 +154,11 @@ SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one
     constexpr int kStageBytes = Shape::Lora::kStageBytes;
     constexpr int kBorrowBytes = Shape::kBoxes * Shape::kWBoxBytes;
     plan.bytes += Shape::Lora::kTableBytes;
-    int log2 = Shape::Lora::kLoadersLog2;
+    int log2 = 0;
     if (one_tile && Shape::kBlocks == 1) {
       PlanStages<Shape>(args, shared_bytes_max, plan);
-      const int64_t items =
-          std::min<int64_t>(lora->num_segments, Shape::kRows) * CeilDiv(lora->h_stride, 16);
+      const int64_t items = std::min<int64_t>(lora->num_segments, Shape::kRows) *
+                            CeilDiv(lora->h_stride, lora::kPackRanks);
       const int borrowed_bytes = std::min(kLoraBorrowedBytes, (plan.num_stages - 2) * kBorrowBytes);
       while (log2 < kLoraStagesMaxLog2 && 1 << log2 < items &&
              kStageBytes << (log2 + 1) <= borrowed_bytes) {
@@ -168,6 +168,7 @@ SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one
     } else {
       plan.bytes += kStageBytes << log2;
       PlanStages<Shape>(args, shared_bytes_max, plan);
+      // All that is left over.
       for (; log2 < kLoraStagesMaxLog2 && plan.bytes + (kStageBytes << log2) <= shared_bytes_max;
            ++log2) {
         plan.bytes += kStageBytes << log2;
@@ -282,6 +283,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     lora::LaunchBeside(*gemm.lora_after, limits.num_processors - static_cast<int>(clusters),
                        stream);
   }
+  if (Shape::kLora) lora::LaunchPackH(*gemm.lora, stream);
   LaunchKernel(HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
                dim3(Shape::kThreads), static_cast<size_t>(plan.bytes), CudaStreamOf(stream), out,
                x_map, MakeWMap<Shape>(args));

@@ -79,7 +79,7 @@ struct HopperGemmShape {
   // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
   static constexpr bool kMovesRegisters = kGroups > 1;
   using Lora = GemmLoraShape<kRows, kColumns>;
-  static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + Lora::kLoaders : 1;  // warps
+  static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + kLoraLoaders : 1;  // warps
   static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
   // Both halves of a tile end where a thread's sums do: see gemm_hopper_silu.cuh.
@@ -118,10 +118,12 @@ struct HopperGemmRing {
     w = x + args.num_stages * Shape::kBoxes * args.x_box_bytes;
     staging = w + args.num_stages * Shape::kBoxes * Shape::kWBoxBytes;
     if constexpr (Shape::kLora) {
-      const uint32_t table = staging + Shape::kStagingBytes;
+      const bool borrows = args.num_free_stages < args.num_stages;
+      const uint32_t end = staging + Shape::kStagingBytes;
       lora.barriers = empty + kGemmStagesMax * 8;
-      lora.stages = args.num_free_stages < args.num_stages ? W(args.num_free_stages, 0)
-                                                           : table + Shape::Lora::kTableBytes;
+      lora.stages = borrows ? W(args.num_free_stages, 0) : end;
+      const uint32_t table =
+          borrows ? end : end + (Shape::Lora::kStageBytes << args.lora.num_stages_log2);
       lora.table = reinterpret_cast<GemmLoraTable<Shape::kRows>*>(shared + (table - full));
       lora.num_stages_log2 = args.lora.num_stages_log2;
     }
@@ -402,9 +404,8 @@ struct HopperGemmConsumer {
         GemmTileStore<Shape>(args, row, walk.column_tile).LoadOld(old);
       }
       if constexpr (Shape::kLora) {
-        lora.Add(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile), sum);
         // The first products stand alone: what is in the sums before them is no product's.
-        MultiplyStage(walk, group, 1, sum);
+        MultiplyStage(walk, group, lora.Add(sum), sum);
         WgmmaWait<0>();
         WgmmaKeep(sum);
         before = walk.stage;
@@ -505,7 +506,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
     const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * kGroupThreads;
     if constexpr (Shape::kLora) {
       const int loader = thread / 32 - 1;
-      if (loader >= 0 && loader < Shape::Lora::kLoaders) producer.RunLora(loader);
+      if (loader >= 0 && loader < kLoraLoaders) producer.RunLora(loader);
     }
     if constexpr (Shape::kCopyX) {
       if (thread < 32) producer.RunCopyingX();

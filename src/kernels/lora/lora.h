@@ -21,7 +21,7 @@ inline constexpr int32_t kLoraSplits = 8;
 // pool need not be contiguous: a_rows[j] is row j of A, b_rows[j] is column j of B (row j of B^T).
 struct LoraMatrix {
   const void* const* a_rows = nullptr;  // [rank] pointers to [k] elements
-  const void* const* b_rows = nullptr;  // [rank] pointers to [n] elements
+  const void* const* b_rows = nullptr;  // [rank] pointers to [n] elements, all finite
   int32_t rank = 0;                     // 0: the adapter leaves this module alone
   float scale = 0.0f;                   // alpha / rank, or alpha / sqrt(rank)
 };
@@ -63,7 +63,7 @@ struct LoraArgs {
   int64_t x_stride = 0;
   int64_t k = 0;
   // Scratch between the two launches: [num_slices, num_rows, h_stride]; on a GPU kLoraSplits times
-  // that, the parts outermost.
+  // that, the parts outermost, and more: LoraScratchFloats.
   float* h = nullptr;
   int64_t h_stride = 0;  // >= the largest rank in use
   int32_t num_rows = 0;
@@ -76,9 +76,11 @@ struct LoraArgs {
   LoraBeside beside;
 };
 
-// Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride.
+// Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride. On a
+// GPU Gemm (GemmArgs::lora) puts h behind the parts as its kernel takes it (lora_pack.h).
 inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_stride) {
-  return (device.is_cpu() ? 1 : kLoraSplits) * rows * h_stride;
+  if (device.is_cpu()) return rows * h_stride;
+  return (kLoraSplits * h_stride + (h_stride + 15) / 16 * 16) * rows + 4;
 }
 
 // h = x A^T.
