@@ -117,6 +117,25 @@ __device__ __forceinline__ void CopyBox3ToAll(const CUtensorMap& map, uint32_t t
       "l"(&map), "r"(column), "r"(row), "r"(part), "r"(barrier), "h"(blocks), "l"(cache)
       : "memory");
 }
+// Both for maps of four dimensions, the last of them the outermost.
+__device__ __forceinline__ void CopyBox4(const CUtensorMap& map, uint32_t target, uint32_t barrier,
+                                         int column, int row, int part, int group, uint64_t cache) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(target),
+      "l"(&map), "r"(column), "r"(row), "r"(part), "r"(group), "r"(barrier), "l"(cache)
+      : "memory");
+}
+__device__ __forceinline__ void CopyBox4ToAll(const CUtensorMap& map, uint32_t target,
+                                              uint32_t barrier, int column, int row, int part,
+                                              int group, uint16_t blocks, uint64_t cache) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7, %8;" ::"r"(
+          target),
+      "l"(&map), "r"(column), "r"(row), "r"(part), "r"(group), "r"(barrier), "h"(blocks), "l"(cache)
+      : "memory");
+}
 __device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -21,8 +21,8 @@ __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
   return kSwizzle128 | kGroupBytes | kUnused | ((address & 0x3ffffu) >> 4);
 }
 
-// The second operand where it lies transposed: of each 64 of its rows, 16 rows of one column (of
-// the 64; 128 bytes, swizzled likewise, on a border of 1 KiB), group_bytes before the next 64's.
+// An operand that lies transposed: of each 64 of its rows 16 rows of 64 (128 bytes, swizzled
+// likewise, on a border of 1 KiB), one for each of its columns, group_bytes before the next 64's.
 __device__ __forceinline__ uint64_t WgmmaOperandOfRows(uint32_t address, uint32_t group_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;
@@ -53,11 +53,13 @@ __device__ __forceinline__ void WgmmaKeep(float (&sum)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
+// Which operand is a WgmmaOperandOfRows.
+enum class WgmmaByRows { kNone, kFirst, kSecond };
+
 // One specialisation per N. Thread t of the warpgroup holds, for each j < N / 8, columns 8 j + 2 (t
 // % 4) + {0, 1} of row 16 (t / 32) + t % 32 / 4 in sum[4 j + {0, 1}] and of the row 8 below in
 // sum[4 j + {2, 3}]. `add` 0 starts from zero.
-// kByRows: the second operand is WgmmaOperandOfRows.
-template <DType kType, int kN, bool kByRows = false>
+template <DType kType, int kN, WgmmaByRows kByRows = WgmmaByRows::kNone>
 struct Wgmma;
 
 // Texts of the operand list, four registers per step.
@@ -129,23 +131,24 @@ struct Wgmma;
 #define GRAFT_F248 GRAFT_F240, GRAFT_F1(120)
 #define GRAFT_F256 GRAFT_F248, GRAFT_F1(124)
 
-#define GRAFT_WGMMA_OF(N, DTYPE, TEXT, ROWS, A, B, ADD)                                            \
+#define GRAFT_WGMMA_OF(N, DTYPE, TEXT, ROWS, FLAGS, A, B, ADD)                                     \
   template <>                                                                                      \
-  struct Wgmma<DTYPE, N, ROWS> {                                                                   \
+  struct Wgmma<DTYPE, N, WgmmaByRows::ROWS> {                                                      \
     static __device__ __forceinline__ void Multiply(uint64_t a, uint64_t b, int add,               \
                                                     float (&sum)[N / 2]) {                         \
       asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD                                            \
                    ", 0;\n"                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEXT "." TEXT " {" GRAFT_T##N \
-                   "}, " A ", " B ", p, 1, 1, 0, " #ROWS ";}"                                      \
+                   "}, " A ", " B ", p, 1, 1, " FLAGS ";}"                                         \
                    : GRAFT_F##N                                                                    \
                    : "l"(a), "l"(b), "r"(add));                                                    \
     }                                                                                              \
   };
-#define GRAFT_WGMMA(N, A, B, ADD)                       \
-  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", 0, A, B, ADD) \
-  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", 1, A, B, ADD) \
-  GRAFT_WGMMA_OF(N, DType::kF16, "f16", 0, A, B, ADD)
+#define GRAFT_WGMMA(N, A, B, ADD)                                     \
+  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", kNone, "0, 0", A, B, ADD)   \
+  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", kFirst, "1, 0", A, B, ADD)  \
+  GRAFT_WGMMA_OF(N, DType::kBF16, "bf16", kSecond, "0, 1", A, B, ADD) \
+  GRAFT_WGMMA_OF(N, DType::kF16, "f16", kNone, "0, 0", A, B, ADD)
 
 GRAFT_WGMMA(8, "%4", "%5", "%6")
 GRAFT_WGMMA(16, "%8", "%9", "%10")

@@ -127,33 +127,31 @@ void Check(Model& model, const GemmWeight& weight, int64_t m, Stream& stream) {
               worst < 1e-5f ? "" : "  WRONG");
 }
 
-std::string TileText(const GemmTile& tile) {
-  return std::to_string(tile.groups * 64) + " x " + std::to_string(tile.columns) +
-         (tile.boxes > 1 ? ", stages of " + std::to_string(tile.boxes) : "") +
-         (tile.blocks > 1 ? ", clusters of " + std::to_string(tile.blocks) : "");
-}
-
-// One shape over the layers' weights.
+// One shape over the layers' weights; gate_up with SwiGLU's middle, as a step runs it.
 void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>& weights, int64_t m,
                 bool all_tiles, Stream& stream) {
   const auto num_weights = static_cast<int>(weights.size());
   const double bytes = static_cast<double>(shape.n * shape.k) * 2.0;
   const double flops = 2.0 * static_cast<double>(m * shape.n * shape.k);
   const double floor_us = std::max(bytes / cuda_bench::kBytesPerSecond, flops / kFlops) * 1e6;
+  const bool activates = &shape == kShapes + kGateUp;
   const auto report = [&](const GemmTile& tile) {
     const double us =
         cuda_bench::MicrosecondsPerLaunch(stream, std::max(num_weights, 4), [&](int i) {
-          GemmHopper(ForKernel(model.Args(weights[static_cast<size_t>(i % num_weights)], m)), tile,
-                     stream);
+          GemmArgs args = model.Args(weights[static_cast<size_t>(i % num_weights)], m);
+          if (activates) args.activated = model.activated.data();
+          GemmHopper(ForKernel(args), tile, stream);
         });
     std::printf("%-8s m %4lld %8.2f us %5.2f TB/s %4.0f TFLOP/s %4.0f%% of the floor, tile %s\n",
                 shape.name, static_cast<long long>(m), us, bytes / us * 1e-6, flops / us * 1e-6,
-                100.0 * floor_us / us, TileText(tile).c_str());
+                100.0 * floor_us / us, tile.ToString().c_str());
   };
   if (all_tiles) {
-    for (const GemmTile& tile : HopperGemmTiles()) report(tile);
+    for (const GemmTile& tile : HopperGemmTiles()) {
+      if (!activates || tile.activates(shape.n)) report(tile);
+    }
   } else {
-    report(ChooseHopperGemmTile(m, shape.n, shape.k, {}, stream.device));
+    report(ChooseHopperGemmTile(m, shape.n, shape.k, {.activates = activates}, stream.device));
   }
 }
 
@@ -311,13 +309,13 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
   const auto report = [&](const GemmTile& tile) {
     std::printf("gate_up m %4lld: alone %7.2f, then silu_mul %7.2f, in one %7.2f us, tile %s\n",
                 static_cast<long long>(m), plain, apart, time(false, &tile),
-                TileText(tile).c_str());
+                tile.ToString().c_str());
   };
   const Shape& shape = kShapes[kGateUp];
   report(ChooseHopperGemmTile(m, shape.n, shape.k, {.activates = true}, stream.device));
   if (!all_tiles) return;
   for (const GemmTile& tile : HopperGemmTiles()) {
-    if (tile.activates()) report(tile);
+    if (tile.activates(shape.n)) report(tile);
   }
 }
 
@@ -340,7 +338,15 @@ void BenchUpload(Stream& stream) {
   }
 }
 
-int Main(bool all_tiles, bool lora_alone, bool activated_alone, bool step_alone) {
+// Words: "tiles" times all tiles; "lora", "silu", "step" and "middle" (the rows of steps with a
+// prompt in them, all tiles) that part alone.
+template <typename Asks>
+int Main(const Asks& asks) {
+  const bool all_tiles = asks("tiles");
+  const bool lora_alone = asks("lora");
+  const bool activated_alone = asks("silu");
+  const bool step_alone = asks("step");
+  const bool middle_alone = asks("middle");
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -348,10 +354,18 @@ int Main(bool all_tiles, bool lora_alone, bool activated_alone, bool step_alone)
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  if (!lora_alone && !activated_alone && !step_alone) BenchUpload(stream);
+  if (!lora_alone && !activated_alone && !step_alone && !middle_alone) BenchUpload(stream);
   Model model(stream);
   if (step_alone) {
     for (const int64_t m : {1, 32, 64, 128, 2048}) BenchStep(model, m, stream);
+    return 0;
+  }
+  if (middle_alone) {
+    for (const int64_t m : {64, 96, 128, 159, 191, 223, 256, 287, 320, 352, 383, 415, 447, 511}) {
+      for (const Shape& shape : kShapes) {
+        BenchShape(model, shape, model.weights[&shape - kShapes], m, true, stream);
+      }
+    }
     return 0;
   }
   if (!lora_alone) {
@@ -383,5 +397,5 @@ int main(int argc, char** argv) {
   const auto asks = [&](const char* what) {
     return std::any_of(argv + 1, argv + argc, [&](const char* v) { return !std::strcmp(v, what); });
   };
-  return graft::Main(asks("tiles"), asks("lora"), asks("silu"), asks("step"));
+  return graft::Main(asks);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -41,13 +42,26 @@ void GemmMma(const GemmCudaArgs& args, Stream& stream);
 // A tile of Hopper's kernel: what one thread block computes at a time, see gemm_hopper.cuh. The
 // result does not depend on it.
 struct GemmTile {
-  int groups;   // of 64 rows of x
-  int columns;  // rows of W
-  int boxes;    // of 64 columns of k per stage
-  int blocks;   // of a cluster
+  int groups;  // of 64 rows of x, or of W where swapped
+  int width;   // rows of the other
+  int boxes;   // of 64 columns of k per stage
+  int blocks;  // of a cluster
   bool share_w;
-  // Whether its halves can be gate and up, see gemm_hopper_silu.cuh.
-  bool activates() const { return columns % 16 == 0; }
+  bool swapped;
+
+  int rows() const { return swapped ? width : groups * 64; }  // of x
+  int columns() const { return swapped ? groups * 64 : width; }
+  // Whether it can hold gate and up of the same columns, see gemm_hopper_silu.cuh and
+  // gemm_hopper_swapped_store.cuh.
+  bool activates(int64_t n) const { return (swapped ? n : columns()) % 16 == 0; }
+  std::string ToString() const {
+    return std::to_string(rows()) + " x " + std::to_string(columns()) +
+           (swapped ? " swapped, " : ", ") + std::to_string(boxes) + " boxes, " +
+           std::to_string(blocks) + " blocks" +
+           (blocks == 1 ? ""
+            : share_w   ? " share W"
+                        : " share x");
+  }
   bool operator==(const GemmTile&) const = default;
 };
 std::vector<GemmTile> HopperGemmTiles();

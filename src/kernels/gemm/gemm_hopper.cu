@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -44,54 +45,49 @@ EncodeTiled MapEncoder() {
   return encoder;
 }
 
-// Boxes of 64 columns, box_rows rows and box_parts parts of matrices [parts, rows, columns] that
-// lie one after the other.
-struct MapShape {
-  int64_t parts;
-  int64_t rows;
-  int64_t columns;
+// Boxes of 64 columns by `box`, of a matrix of `columns` columns and, from the inside out, so many
+// rows, so many rows apart.
+struct MapDimension {
+  int64_t size;
   int64_t stride;
-  int box_rows;
-  int box_parts;
+  int box;
 };
-CUtensorMap MakeMap(const void* data, DType dtype, int num_dimensions, const MapShape& shape) {
+CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t column_stride,
+                    std::initializer_list<MapDimension> dimensions) {
   CUtensorMap map;
-  const int64_t row_bytes = shape.stride * DTypeBytes(dtype);
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(shape.columns),
-                              static_cast<cuuint64_t>(shape.rows),
-                              static_cast<cuuint64_t>(shape.parts)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes),
-                                static_cast<cuuint64_t>(shape.rows * row_bytes)};
-  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(shape.box_rows),
-                            static_cast<cuuint32_t>(shape.box_parts)};
-  const cuuint32_t steps[] = {1, 1, 1};
+  cuuint64_t sizes[4] = {static_cast<cuuint64_t>(columns)};
+  cuuint64_t strides[3] = {};
+  cuuint32_t box[4] = {kBoxColumns};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const int64_t row_bytes = column_stride * DTypeBytes(dtype);
+  cuuint32_t count = 1;
+  for (const MapDimension& dimension : dimensions) {
+    sizes[count] = static_cast<cuuint64_t>(dimension.size);
+    strides[count - 1] = static_cast<cuuint64_t>(dimension.stride * row_bytes);
+    box[count++] = static_cast<cuuint32_t>(dimension.box);
+  }
   const CUresult error = MapEncoder()(
       &map,
       dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      static_cast<cuuint32_t>(num_dimensions), const_cast<void*>(data), sizes, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      count, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
   return map;
 }
 
-// W's rows of a tile, or this block's share of them: neighbours, or gate and up side by side.
+// W's rows of a tile, or this block's share of them: neighbours; gate and up side by side; or,
+// where the tile is swapped, eight of each in turns.
 template <typename Shape>
 CUtensorMap MakeWMap(const GemmCudaArgs& args) {
   const int box_rows = Shape::kSplitsW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
-  MapShape shape{.parts = 1,
-                 .rows = args.n,
-                 .columns = args.k,
-                 .stride = args.w_stride,
-                 .box_rows = box_rows,
-                 .box_parts = 1};
-  if (args.gemm.activated != nullptr) {
-    shape.parts = 2;
-    shape.rows = args.n / 2;
-    shape.box_rows = Shape::kColumns / 2;
-    shape.box_parts = box_rows == Shape::kColumns ? 2 : 1;
-  }
-  return MakeMap(args.w, args.dtype, 3, shape);
+  const auto make = [&](std::initializer_list<MapDimension> dimensions) {
+    return MakeMap(args.w, args.dtype, args.k, args.w_stride, dimensions);
+  };
+  const int64_t half = args.n / 2;
+  if (args.gemm.activated == nullptr) return make({{args.n, 1, box_rows}, {1, args.n, 1}});
+  if (Shape::kSwapped) return make({{8, 1, 8}, {2, half, 2}, {half / 8, 8, box_rows / 16}});
+  return make({{half, 1, Shape::kColumns / 2}, {2, half, box_rows == Shape::kColumns ? 2 : 1}});
 }
 
 // What one device allows.
@@ -208,7 +204,7 @@ int MaxClusters(int num_processors) {
 // What LoRA beside the product, by so many of the card's blocks, asks of it.
 template <typename Shape>
 void SetDelta(const LoraArgs& lora, int64_t num_blocks, HopperGemmArgs& out) {
-  CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora);
+  CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora && !Shape::kSwapped);
   constexpr int kStageBytes = Shape::kBoxes * Shape::kWBoxBytes;
   out.delta = {.values = lora.beside.delta, .x_ready = lora.beside.words, .step = lora.beside.step};
   out.pace = {
@@ -238,7 +234,9 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.num_steps = static_cast<int>(CeilDiv(args.k, Shape::kBoxes * kBoxColumns));
   out.num_row_tiles = static_cast<int>(CeilDiv(gemm.m, Shape::kRows));
   out.num_column_tiles = static_cast<int>(CeilDiv(args.n, Shape::kColumns));
-  const int box_rows = static_cast<int>(std::min<int64_t>(Shape::kRows, CeilDiv(gemm.m, 8) * 8));
+  const int box_rows =
+      Shape::kSplitsX ? Shape::kRows
+                      : static_cast<int>(std::min<int64_t>(Shape::kRows, CeilDiv(gemm.m, 8) * 8));
   out.x_box_bytes = box_rows * 128;
   const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
                         CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
@@ -259,7 +257,8 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.accumulate = gemm.accumulate;
   out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);
   if (gemm.activated != nullptr) {
-    CHECK(Shape::kActivates && args.n % 2 == 0) << Shape::kColumns << " of " << args.n;
+    CHECK(Shape::kActivates && args.n % (Shape::kSwapped ? 16 : 2) == 0)
+        << Shape::kColumns << " of " << args.n;
     out.activation = {.out = gemm.activated,
                       .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
   }
@@ -271,13 +270,8 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   CUtensorMap x_map = {};
   if (!Shape::kCopyX) {
     const int64_t stride = gemm.m == 1 ? GemmCudaStride(args.k) : gemm.x_stride;
-    x_map = MakeMap(gemm.x, args.dtype, 2,
-                    {.parts = 1,
-                     .rows = gemm.m,
-                     .columns = args.k,
-                     .stride = stride,
-                     .box_rows = box_rows,
-                     .box_parts = 1});
+    const int part_rows = Shape::kSplitsX ? box_rows / Shape::kBlocks : box_rows;
+    x_map = MakeMap(gemm.x, args.dtype, args.k, stride, {{gemm.m, 1, part_rows}});
   }
   if (gemm.lora_after != nullptr) {
     lora::LaunchBeside(*gemm.lora_after, limits.num_processors - static_cast<int>(clusters),
@@ -295,19 +289,28 @@ struct Variant {
   void (*launch[3])(const GemmCudaArgs&, int, Stream&);  // bf16, fp16, bf16 with LoRA
 };
 
+template <int kGroups, int kWidth, int kBoxes, int kBlocks, bool kShareW, bool kSwapped>
+constexpr Variant MakeVariant() {
+  return {
+      {kGroups, kWidth, kBoxes, kBlocks, kShareW, kSwapped},
+      MaxClusters<kBlocks>,
+      {Launch<HopperGemmShape<DType::kBF16, kGroups, kWidth, kBoxes, kBlocks, kShareW, kSwapped>>,
+       Launch<HopperGemmShape<DType::kF16, kGroups, kWidth, kBoxes, kBlocks, kShareW, kSwapped>>,
+       Launch<HopperGemmShape<DType::kBF16, kGroups, kWidth, kBoxes, kBlocks, kShareW, kSwapped,
+                              false, true>>}};
+}
 template <int kGroups, int kColumns, int kBoxes, int kBlocks>
 constexpr Variant MakeVariant() {
-  constexpr bool kShareW = kBlocks > 1;
-  return {{kGroups, kColumns, kBoxes, kBlocks, kShareW},
-          MaxClusters<kBlocks>,
-          {Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
-           Launch<HopperGemmShape<DType::kF16, kGroups, kColumns, kBoxes, kBlocks, kShareW>>,
-           Launch<HopperGemmShape<DType::kBF16, kGroups, kColumns, kBoxes, kBlocks, kShareW, false,
-                                  true>>}};
+  return MakeVariant<kGroups, kColumns, kBoxes, kBlocks, (kBlocks > 1), false>();
+}
+// Pairs of blocks: what weighs more in a stage is shared.
+template <int kGroups, int kRows>
+constexpr Variant MakeSwapped() {
+  return MakeVariant<kGroups, kRows, 1, 2, (kGroups * 64 >= kRows), true>();
 }
 
 template <DType kType, bool kLora>
-using CopyingShape = HopperGemmShape<kType, 1, 32, 2, 1, false, true, kLora>;
+using CopyingShape = HopperGemmShape<kType, 1, 32, 2, 1, false, false, true, kLora>;
 
 constexpr Variant kVariants[] = {
     // A few rows of x: fine steps of columns, so that a shape's tiles come out even.
@@ -327,19 +330,26 @@ constexpr Variant kVariants[] = {
     MakeVariant<1, 224, 1, 1>(),
     MakeVariant<1, 248, 1, 1>(),
     MakeVariant<1, 64, 2, 2>(),
-    MakeVariant<1, 128, 1, 2>(),
-    // A prompt or two: a block of a cluster for each 64 rows of x, up to five.
-    MakeVariant<1, 256, 1, 2>(),
+    // A prompt or two: clusters of up to five that bring W once to all of x's tiles of 64 rows, ...
     MakeVariant<1, 128, 1, 3>(),
-    MakeVariant<1, 176, 1, 3>(),
     MakeVariant<1, 192, 1, 3>(),
     MakeVariant<1, 224, 1, 3>(),
     MakeVariant<1, 160, 1, 4>(),
-    MakeVariant<1, 192, 1, 4>(),
     MakeVariant<1, 256, 1, 4>(),
     MakeVariant<1, 192, 1, 5>(),
-    MakeVariant<1, 256, 1, 5>(),
-    MakeVariant<2, 160, 1, 3>(),
+    // ... and swapped tiles, of which few rows are padding.
+    MakeSwapped<1, 176>(),
+    MakeSwapped<1, 208>(),
+    MakeSwapped<2, 112>(),
+    MakeSwapped<2, 144>(),
+    MakeSwapped<2, 192>(),
+    MakeSwapped<3, 80>(),
+    MakeSwapped<3, 96>(),
+    MakeSwapped<3, 112>(),
+    MakeSwapped<3, 128>(),
+    MakeSwapped<3, 144>(),
+    MakeSwapped<3, 160>(),
+    MakeSwapped<3, 176>(),
     // Many.
     MakeVariant<2, 64, 2, 1>(),
     MakeVariant<2, 96, 2, 1>(),
@@ -356,31 +366,42 @@ constexpr int64_t kTallStageRowsMax = 32;
 
 // Tiles that the busiest block computes, one after the other.
 int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int max_clusters) {
-  const int64_t items =
-      CeilDiv(CeilDiv(m, tile.groups * 64), tile.blocks) * CeilDiv(n, tile.columns);
+  const int64_t items = CeilDiv(CeilDiv(m, tile.rows()), tile.share_w ? tile.blocks : 1) *
+                        CeilDiv(CeilDiv(n, tile.columns()), tile.share_w ? 1 : tile.blocks);
   return CeilDiv(items, max_clusters);
 }
 
-// Clock cycles, roughly: per step of 64 columns the slowest of matrix units, the way from the
-// second-level cache and this tile's share of the way from memory; then writing y. Constants
-// fitted to an H200 (workshop/cuda_gemm.md); only the order of the results matters.
+// Clock cycles, roughly: per step of 64 columns the slowest of matrix units, shared memory, the way
+// from the second-level cache and this tile's share of the way from memory; then writing y.
+// Constants fitted to an H200 (workshop/cuda_gemm.md); only the order of the results matters.
 double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int64_t num_rounds) {
   constexpr double kCacheBytesPerCycle = 47.0;
-  constexpr double kMemoryBytesPerCycle = 21.5;
+  constexpr double kMemoryBytesPerCycle = 15.0;
+  constexpr double kSharedRowsPerCycle = 1.33;  // of 128 bytes
   constexpr double kStageCycles = 46.0;
-  constexpr double kStoreCyclesPerColumn = 15.8;
-  constexpr double kTileCycles = 1300.0;
-  constexpr double kPairOfGroups = 1.06;  // two warpgroups get in each other's way
-  const int64_t row_tiles = CeilDiv(m, tile.groups * 64);
+  constexpr double kStoreCyclesPerElement = 0.266;
+  constexpr double kSwappedStoreCyclesPerElement = 0.287;
+  constexpr double kTileCycles = 1042.0;
+  constexpr double kPairOfGroups = 1.06;   // two warpgroups get in each other's way
+  constexpr double kSwappedGroups = 1.21;  // up to three, and rows that are no power of two
+  const int64_t row_tiles = CeilDiv(m, tile.rows());
   const auto rounds = static_cast<double>(num_rounds);
-  const auto rows = static_cast<double>(std::min<int64_t>(tile.groups * 64, CeilDiv(m, 8) * 8));
-  const double columns = tile.columns;
-  const double multiply = 2.0 * columns * (tile.groups == 1 ? 1.0 : 2.0 * kPairOfGroups);
-  const double load = (rows + columns / tile.blocks) * 128.0 / kCacheBytesPerCycle;
+  const auto rows = static_cast<double>(std::min<int64_t>(tile.rows(), CeilDiv(m, 8) * 8));
+  const double columns = tile.columns();
+  const double slower = tile.swapped ? kSwappedGroups : tile.groups > 1 ? kPairOfGroups : 1.0;
+  const double multiply = 2.0 * tile.width * tile.groups * slower;
+  // Written once, then read: by each warpgroup its own 64 rows and all of the other operand's.
+  const double share =
+      (tile.groups * 128.0 + (1.0 + tile.groups) * tile.width) / kSharedRowsPerCycle;
+  const double load =
+      (rows / (tile.share_w ? 1 : tile.blocks) + columns / (tile.share_w ? tile.blocks : 1)) *
+      128.0 / kCacheBytesPerCycle;
   const double stream = columns * 128.0 / kMemoryBytesPerCycle / static_cast<double>(row_tiles);
   const double steps = static_cast<double>(CeilDiv(k, kBoxColumns));
-  return rounds * (steps * (std::max({multiply, load, stream}) + kStageCycles / tile.boxes) +
-                   kStoreCyclesPerColumn * tile.groups * columns + kTileCycles);
+  const double store = (tile.swapped ? kSwappedStoreCyclesPerElement : kStoreCyclesPerElement) *
+                       tile.rows() * columns;
+  return rounds * (steps * (std::max({multiply, share, load, stream}) + kStageCycles / tile.boxes) +
+                   store + kTileCycles);
 }
 
 }  // namespace
@@ -405,7 +426,7 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
   auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
   for (const Variant& variant : kVariants) {
     if (variant.tile.boxes > 2 && m > kTallStageRowsMax) continue;
-    if (needs.activates && !variant.tile.activates()) continue;
+    if (needs.activates && !variant.tile.activates(n)) continue;
     if (needs.lora_beside && (variant.tile.groups > 1 || variant.tile.blocks > 1)) continue;
     const auto cost = cost_of(variant);
     if (cost >= best_cost) continue;

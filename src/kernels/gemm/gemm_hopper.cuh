@@ -1,8 +1,8 @@
 // The GEMM kernel for Hopper, for every m. One thread of a block streams boxes of 64 columns of x
 // and of W through a ring in shared memory; each warpgroup of the others multiplies 64 rows of x by
-// kColumns rows of W. Every element of y is one accumulator's sum over k in ascending steps of 16,
-// whatever the shape of the tile: that is Gemm's promise, by construction, and why the tile may be
-// chosen freely per call.
+// kColumns rows of W or, in swapped tiles, 64 rows of W by kRows rows of x. Every element of y is
+// one accumulator's sum over k in ascending steps of 16, whatever the shape of the tile: that is
+// Gemm's promise, by construction, and why the tile may be chosen freely per call.
 #pragma once
 
 #include <type_traits>
@@ -13,6 +13,7 @@
 #include "kernels/gemm/gemm_hopper_lora.cuh"
 #include "kernels/gemm/gemm_hopper_silu.cuh"
 #include "kernels/gemm/gemm_hopper_store.cuh"
+#include "kernels/gemm/gemm_hopper_swapped_store.cuh"
 
 #if defined(GRAFT_HOPPER)
 #include "kernels/common/cuda_wgmma.cuh"
@@ -59,17 +60,20 @@ struct HopperLoraGemmArgs : HopperGemmArgs {
   GemmLoraArgs lora;
 };
 
-// kGroups: warpgroups that multiply. kBoxes: boxes per operand and stage. kBlocks: thread blocks of
-// a cluster: as many as x has tiles bring W to all of a prompt's rows once. They work on
+// kGroups: warpgroups that multiply, 64 rows of x each, or of W where the tile is swapped. kWidth:
+// rows of the other operand; of x any multiple of 16, so that few of a prompt's tiles are padding.
+// kBoxes: boxes per operand and stage. kBlocks: thread blocks of a cluster. They work on
 // neighbouring tiles and share either x (the same rows, different columns of y) or W (kShareW);
 // each loads its part of the shared operand into all of them.
-template <DType kTypeOf, int kGroupsOf, int kColumnsOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
-          bool kCopyXOf = false, bool kLoraOf = false>
+template <DType kTypeOf, int kGroupsOf, int kWidthOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
+          bool kSwappedOf = false, bool kCopyXOf = false, bool kLoraOf = false>
 struct HopperGemmShape {
   static constexpr DType kType = kTypeOf;
   static constexpr int kGroups = kGroupsOf;
-  static constexpr int kRows = kGroups * 64;
-  static constexpr int kColumns = kColumnsOf;
+  static constexpr int kWidth = kWidthOf;
+  static constexpr bool kSwapped = kSwappedOf;
+  static constexpr int kRows = kSwapped ? kWidth : kGroups * 64;
+  static constexpr int kColumns = kSwapped ? kGroups * 64 : kWidth;
   static constexpr int kBoxes = kBoxesOf;
   static constexpr int kBlocks = kBlocksOf;
   static constexpr bool kShareW = kShareWOf;
@@ -78,24 +82,31 @@ struct HopperGemmShape {
   using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
   // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
   static constexpr bool kMovesRegisters = kGroups > 1;
-  using Lora = GemmLoraShape<kRows, kColumns>;
+  // Of a multiprocessor's 65,536: what a thread of the others keeps, and gets.
+  static constexpr int kFewRegisters = kGroups == 3 ? 56 : 40;
+  static constexpr int kManyRegisters = kGroups == 3 ? 152 : 232;
+  using Lora = GemmLoraShape<kRows, kColumns, kGroups * 4, kSwapped>;
   static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + kLoraLoaders : 1;  // warps
   static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
   // Both halves of a tile end where a thread's sums do: see gemm_hopper_silu.cuh.
   static constexpr bool kActivates = kColumns % 16 == 0;
   // What gemm_hopper_store.cuh needs beside the ring: 16 rows of 32 columns a warp.
-  static constexpr int kStagingBytes = kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
+  static constexpr int kStagingBytes = !kSwapped && kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
   // Of two blocks each loads half of every box of W, gate's rows or up's; of more, each loads boxes
   // in its turn.
   static constexpr bool kSplitsW = kShareW && kBlocks == 2;
-  static_assert(kBlocks == 1 || kShareW || kBoxes % kBlocks == 0);
+  // Where x is shared each loads its part of the rows, or boxes in its turn.
+  static constexpr bool kSplitsX = !kShareW && kBlocks > 1 && kSwapped;
+  static_assert(kBlocks == 1 || kShareW || kSplitsX || kBoxes % kBlocks == 0);
   static_assert(!kSplitsW || kColumns % (8 * kBlocks) == 0);
+  static_assert(!kSplitsX || kRows % (8 * kBlocks) == 0);
   static_assert(!kCopyX || kBlocks == 1);
+  static_assert(!kSwapped || (kRows % 16 == 0 && !kCopyX && kBlocks <= 2));
 
   static __device__ GemmTileColumns ColumnsOf(const Args& args, int column_tile) {
     if (args.activation.out == nullptr) return {column_tile * kColumns, 0};
-    return {column_tile * (kColumns / 2), (args.n - kColumns) / 2};
+    return {column_tile * (kColumns / 2), kSwapped ? args.n / 2 : (args.n - kColumns) / 2};
   }
 };
 
@@ -221,8 +232,15 @@ struct HopperGemmProducer {
         const int rank = static_cast<int>(ClusterBlockRank());
         const int shift = rank * (Shape::kColumns / Shape::kBlocks);
         const bool by_parts = args.activation.out != nullptr;
+        if (Shape::kSwapped && by_parts) {
+          CopyBox4ToAll(w_map, target + shift * 128, full, column, 0, 0, (row + shift / 2) / 8,
+                        kAllBlocks, cache);
+          continue;
+        }
         CopyBox3ToAll(w_map, target + shift * 128, full, column, by_parts ? row : row + shift,
                       by_parts ? rank : 0, kAllBlocks, cache);
+      } else if (Shape::kSwapped && args.activation.out != nullptr) {
+        CopyBox4(w_map, target, full, column, 0, 0, row / 8, cache);
       } else {
         CopyBox3(w_map, target, full, column, row, 0, cache);
       }
@@ -236,7 +254,11 @@ struct HopperGemmProducer {
       const int column = (walk.step * Shape::kBoxes + box) * kBoxColumns;
       const int row = walk.row_tile * Shape::kRows;
       const uint32_t target = ring.X(args, walk.stage, box);
-      if constexpr (!Shape::kShareW && Shape::kBlocks > 1) {
+      if constexpr (Shape::kSplitsX) {
+        const int shift = static_cast<int>(ClusterBlockRank()) * (Shape::kRows / Shape::kBlocks);
+        CopyBoxToAll(x_map, target + shift * 128, full, column, row + shift, kAllBlocks,
+                     kCacheLastOut);
+      } else if constexpr (!Shape::kShareW && Shape::kBlocks > 1) {
         if (box % Shape::kBlocks != static_cast<int>(ClusterBlockRank())) continue;
         CopyBoxToAll(x_map, target, full, column, row, kAllBlocks, kCacheLastOut);
       } else {
@@ -370,6 +392,15 @@ struct HopperGemmProducer {
   }
 };
 
+template <int kCount>
+__device__ __forceinline__ void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
 struct NoLora {
   __device__ NoLora(const auto& /*args*/, const auto& /*ring*/) {}
 };
@@ -378,7 +409,9 @@ template <typename Shape>
 struct HopperGemmConsumer {
   const typename Shape::Args& args;
   const HopperGemmRing<Shape>& ring;
-  static constexpr int kSums = Shape::kColumns / 2;
+  static constexpr int kSums = Shape::kWidth / 2;
+  // Whether all warps store together, by way of the ring.
+  static constexpr bool kStoresTogether = Shape::kGroups == 1 && !Shape::kSwapped;
   using Old = typename GemmTileStore<Shape>::Old;
 
   // The stage may be overwritten, as far as this warp is concerned.
@@ -398,9 +431,9 @@ struct HopperGemmConsumer {
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       float sum[kSums];
       int before = 0;
-      const int row = walk.row_tile * Shape::kRows + group * 64;
+      const int row = walk.row_tile * Shape::kRows + (Shape::kSwapped ? 0 : group * 64);
       Old old;
-      if constexpr (Shape::kGroups == 1) {
+      if constexpr (kStoresTogether) {
         GemmTileStore<Shape>(args, row, walk.column_tile).LoadOld(old);
       }
       if constexpr (Shape::kLora) {
@@ -428,7 +461,11 @@ struct HopperGemmConsumer {
   __device__ __forceinline__ void Finish(const HopperGemmWalk<Shape>& walk, int row, int stage,
                                          Old& old, float (&sum)[kSums]) const {
     const bool exists = walk.column_tile < args.num_column_tiles && row < args.m;
-    if constexpr (Shape::kGroups == 1) {
+    if constexpr (Shape::kSwapped) {
+      Release(stage);
+      WgmmaKeep(sum);
+      if (exists) GemmSwappedStore<Shape>(args, row, walk.column_tile).Store(sum);
+    } else if constexpr (kStoresTogether) {
       WgmmaKeep(sum);
       // Until the delta is there, all of it.
       if (args.delta.values != nullptr) WaitForPrevious();
@@ -463,11 +500,15 @@ struct HopperGemmConsumer {
     WgmmaFence();
 #pragma unroll
     for (int box = 0; box < Shape::kBoxes; ++box) {
-      const uint64_t x = WgmmaOperand(ring.X(args, walk.stage, box) + group * 64 * 128);
-      const uint64_t w = WgmmaOperand(ring.W(walk.stage, box));
+      const int shift = group * 64 * 128;
+      const uint64_t x =
+          WgmmaOperand(ring.X(args, walk.stage, box) + (Shape::kSwapped ? 0 : shift));
+      const uint64_t w = WgmmaOperand(ring.W(walk.stage, box) + (Shape::kSwapped ? shift : 0));
 #pragma unroll
       for (int i = 0; i < kBoxColumns / 16; ++i) {
-        Wgmma<Shape::kType, Shape::kColumns>::Multiply(x + 2 * i, w + 2 * i, add | box | i, sum);
+        Wgmma<Shape::kType, Shape::kWidth>::Multiply((Shape::kSwapped ? w : x) + 2 * i,
+                                                     (Shape::kSwapped ? x : w) + 2 * i,
+                                                     add | box | i, sum);
       }
     }
     WgmmaCommit();
@@ -501,7 +542,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
     __syncthreads();
   }
   if (threadIdx.x >= Shape::kGroups * kGroupThreads) {
-    if constexpr (Shape::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if constexpr (Shape::kMovesRegisters) GiveRegisters<Shape::kFewRegisters>();
     const HopperGemmProducer<Shape> producer{args, x_map, w_map, ring};
     const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * kGroupThreads;
     if constexpr (Shape::kLora) {
@@ -515,7 +556,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
     }
     __syncwarp();
   } else {
-    if constexpr (Shape::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    if constexpr (Shape::kMovesRegisters) TakeRegisters<Shape::kManyRegisters>();
     HopperGemmConsumer<Shape>{args, ring}.Run();
   }
   // A block's shared memory must live until nobody in the cluster writes to it or arrives at it.

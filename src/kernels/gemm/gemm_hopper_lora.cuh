@@ -37,25 +37,53 @@ struct GemmLoraArgs {
 template <int kRows>
 struct GemmLoraTable {
   int32_t num_segments;
+  uint8_t has_slice[kLoraSlicesMax];
   int32_t slot[kRows];
   uint8_t first[kRows];  // rows, counted from the tile's first
   uint8_t last[kRows];
-  uint8_t num_items[kLoraSlicesMax][kRows];  // tiles of ranks; 0 where the slice is elsewhere
+  uint8_t num_items[kLoraSlicesMax][kRows];  // tiles of ranks
 };
 
-// Which columns of y a tile holds: from `first` on; from the middle of its pieces on they lie `gap`
-// further. Up's columns beside the gate's, or, with gap 0, plain neighbours.
+// Walks over a tile's items in the order in which they go through the ring.
+template <int kRows>
+struct GemmLoraCursor {
+  const GemmLoraTable<kRows>& table;
+  int num_slices;
+  int slice = 0;
+  int segment = -1;
+  int rank_tile = -1;
+
+  __device__ GemmLoraCursor(const GemmLoraTable<kRows>& table_of, int num_slices_of)
+      : table(table_of), num_slices(num_slices_of) {
+    Next();
+  }
+  __device__ bool Done() const { return slice == num_slices; }
+  __device__ void Next() {
+    ++rank_tile;
+    while (segment < 0 || table.num_items[slice][segment] <= rank_tile) {
+      rank_tile = 0;
+      if (++segment < table.num_segments && table.has_slice[slice] != 0) continue;
+      segment = -1;
+      if (++slice == num_slices) return;
+    }
+  }
+};
+
+// Which columns of y a tile holds: from `first` on, plain neighbours where gap is 0. Else up's
+// beside the gate's: from the middle of its pieces of eight on they lie `gap` further; in swapped
+// tiles pieces of the gate's and of up's, `gap` further, take turns.
 struct GemmTileColumns {
   int first;
   int gap;
 };
 
-// kRowsOf x kColumnsOf: the GEMM's tile.
-template <int kRowsOf, int kColumnsOf>
+// kRowsOf x kColumnsOf: the GEMM's tile. kWarpsOf: those that multiply.
+template <int kRowsOf, int kColumnsOf, int kWarpsOf, bool kSwappedOf>
 struct GemmLoraShape {
   static constexpr int kRows = kRowsOf;
   static constexpr int kColumns = kColumnsOf;
-  static constexpr int kWarps = kRows / 16;     // that multiply
+  static constexpr int kWarps = kWarpsOf;
+  static constexpr bool kSwapped = kSwappedOf;
   static constexpr int kPieces = kColumns / 8;  // 16 bytes of a rank's row of B
   static constexpr int kMiddle = kPieces / 2;   // the piece from which on columns lie a gap further
   // A stage. B's ranks lie in rows of 64 columns, 16 of them before the next 64 columns', swizzled
@@ -75,15 +103,16 @@ struct GemmLoraShape {
   // The column of a slice at which a piece begins; negative before it.
   static __device__ int ColumnOf(const LoraArgs& lora, int slice, GemmTileColumns columns,
                                  int piece) {
-    return columns.first - static_cast<int>(lora.slice_begin[slice]) + piece * 8 +
-           (piece < kMiddle ? 0 : columns.gap);
+    const int first = columns.first - static_cast<int>(lora.slice_begin[slice]);
+    if (kSwapped && columns.gap != 0) return first + piece / 2 * 8 + piece % 2 * columns.gap;
+    return first + piece * 8 + (piece < kMiddle ? 0 : columns.gap);
   }
   static __device__ bool HasColumns(const LoraArgs& lora, int slice, GemmTileColumns columns) {
     const int n = static_cast<int>(lora.slice_n[slice]);
     const int first = ColumnOf(lora, slice, columns, 0);
-    const int middle = ColumnOf(lora, slice, columns, kMiddle);
+    const int second = ColumnOf(lora, slice, columns, kSwapped && columns.gap != 0 ? 1 : kMiddle);
     return (first < n && first + kMiddle * 8 > 0) ||
-           (middle < n && middle + kColumns - kMiddle * 8 > 0);
+           (second < n && second + kColumns - kMiddle * 8 > 0);
   }
 };
 
@@ -120,32 +149,6 @@ struct GemmLoraRing {
       BarrierInitDone();
     }
   }
-
-  // Calls function(slice, tile of ranks, segment) for all items of the tile, in the order in which
-  // they go through the ring. By a whole warp.
-  template <typename Function>
-  __device__ __forceinline__ void ForEachItem(int num_slices, const Function& function) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 1
-    for (int slice = 0; slice < num_slices; ++slice) {
-      bool any = true;
-#pragma unroll 1
-      for (int rank_tile = 0; any; ++rank_tile) {
-        any = false;
-#pragma unroll 1
-        for (int first = 0; first < table->num_segments; first += 32) {
-          const int i = first + lane;
-          const bool has_item = i < table->num_segments && table->num_items[slice][i] > rank_tile;
-          uint32_t items = __ballot_sync(~0u, has_item);
-          any |= items != 0;
-#pragma unroll 1
-          for (; items != 0; items &= items - 1) {
-            function(slice, rank_tile, first + __ffs(static_cast<int>(items)) - 1);
-          }
-        }
-      }
-    }
-  }
 };
 
 // 16 bytes from global to shared memory, both on borders of 16 bytes; zeros where !present.
@@ -165,6 +168,12 @@ __device__ __forceinline__ void BarrierArriveAfterCopies(uint32_t barrier) {
 }
 __device__ __forceinline__ void WaitForAllCopies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Brings 128 bytes nearer, without waiting for them.
+__device__ __forceinline__ void Touch(const void* p) {
+  [[maybe_unused]] uint32_t unused;
+  asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(unused) : "l"(p));
 }
 
 // Elements [begin, begin + 8) of a row of n, zeros outside it.
@@ -199,26 +208,24 @@ class GemmLoraLoader {
     } else {
       BarrierWait(ring_.TableFull(), tile_ & 1);
     }
-    ring_.ForEachItem(lora_.num_slices, [&](int slice, int rank_tile, int segment) {
-      const int stage = ring_.StageOf(item_);
-      const int lap = ring_.LapOf(item_);
-      if (lap > 0) BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
-      const bool by_copies = LoadB(stage, slice, rank_tile, ring_.table->slot[segment], columns);
-      if (item_++ == 0) WaitForPrevious();  // h is no constant
-      LoadH(stage, row, slice, rank_tile, segment);
-      if (by_copies) {
-        BarrierArriveAfterCopies(ring_.Full(stage));
-      } else {
-        WaitForAllCopies();
-        FenceForAsync();
-        BarrierArrive(ring_.Full(stage));
+    for (Cursor at(*ring_.table, lora_.num_slices); !at.Done();) {
+      const uint16_t* const rows = LookUp(at);
+#pragma unroll 1
+      for (int i = 0; i < kAhead && !at.Done(); ++i, at.Next()) {
+        const auto* const b = reinterpret_cast<const uint16_t*>(
+            __shfl_sync(~0u, reinterpret_cast<unsigned long long>(rows), i * kRanks + lane_ / 4));
+        LoadItem(row, columns, at, b);
       }
-    });
+    }
     if (warp_ != 0) BarrierArrive(ring_.TableEmpty());
     ++tile_;
   }
 
  private:
+  using Cursor = GemmLoraCursor<Shape::kRows>;
+  static constexpr int kRanks = lora::kPackRanks / kLoraLoaders;  // of an item, this warp's
+  static constexpr int kAhead = 32 / kRanks;  // items whose rows are looked up at a time
+
   __device__ LoraSegment SegmentAt(int i) const {
     return i < lora_.num_segments ? lora_.segments[i] : LoraSegment{};
   }
@@ -245,13 +252,16 @@ class GemmLoraLoader {
         table.slot[at] = segment.adapter_slot;
         table.first[at] = static_cast<uint8_t>(first);
         for (int slice = 0; slice < lora_.num_slices; ++slice) {
-          table.num_items[slice][at] = NumItems(segment.adapter_slot, slice, columns);
+          table.num_items[slice][at] = NumItems(MatrixOf(segment.adapter_slot, slice));
         }
       }
       if (is_here && !is_continued) table.last[at] = static_cast<uint8_t>(end - 1);
       count += __popc(begins);
     }
     if (lane_ == 0) table.num_segments = count;
+    if (lane_ < lora_.num_slices) {
+      table.has_slice[lane_] = Shape::HasColumns(lora_, lane_, columns) ? 1 : 0;
+    }
     __syncwarp();
   }
 
@@ -259,22 +269,45 @@ class GemmLoraLoader {
     return lora_.matrices[slot * lora_.matrices_stride + slice];
   }
 
-  __device__ uint8_t NumItems(int slot, int slice, GemmTileColumns columns) const {
-    if (!Shape::HasColumns(lora_, slice, columns)) return 0;
-    const int rank = MatrixOf(slot, slice).rank;
-    return static_cast<uint8_t>((rank + lora::kPackRanks - 1) / lora::kPackRanks);
+  // Asks for the rows' addresses, too: while W streams each look-up would take a memory's latency.
+  static __device__ uint8_t NumItems(const LoraMatrix& matrix) {
+    for (int i = 0; i < matrix.rank; i += lora::kPackRanks) Touch(matrix.b_rows + i);
+    return static_cast<uint8_t>((matrix.rank + lora::kPackRanks - 1) / lora::kPackRanks);
+  }
+
+  // Rows of B of the next items, null past a rank: this lane's is rank lane % kRanks of the warp's,
+  // of the item lane / kRanks further.
+  __device__ const uint16_t* LookUp(Cursor at) const {
+    for (int i = lane_ / kRanks; i > 0 && !at.Done(); --i) at.Next();
+    if (at.Done()) return nullptr;
+    const LoraMatrix& matrix = MatrixOf(ring_.table->slot[at.segment], at.slice);
+    const int rank = at.rank_tile * lora::kPackRanks + warp_ * kRanks + lane_ % kRanks;
+    return rank < matrix.rank ? static_cast<const uint16_t*>(matrix.b_rows[rank]) : nullptr;
+  }
+
+  // b: the row of rank lane / 4 of the warp's.
+  __device__ __forceinline__ void LoadItem(int row, GemmTileColumns columns, const Cursor& at,
+                                           const uint16_t* b) {
+    const int stage = ring_.StageOf(item_);
+    const int lap = ring_.LapOf(item_);
+    if (lap > 0) BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
+    const bool by_copies = LoadB(stage, at.slice, b, columns);
+    if (item_++ == 0) WaitForPrevious();  // h is no constant
+    LoadH(stage, row, at);
+    if (by_copies) {
+      BarrierArriveAfterCopies(ring_.Full(stage));
+    } else {
+      WaitForAllCopies();
+      FenceForAsync();
+      BarrierArrive(ring_.Full(stage));
+    }
   }
 
   // This warp's half of an item's ranks, four lanes each. False where the warp has stored what the
   // copies could not bring. The code is short rather than unrolled: a block meets most of it for
   // the first time, and fetching it costs more.
-  __device__ bool LoadB(int stage, int slice, int rank_tile, int slot,
-                        GemmTileColumns columns) const {
-    const LoraMatrix& matrix = MatrixOf(slot, slice);
-    const int rank = warp_ * (lora::kPackRanks / kLoraLoaders) + lane_ / 4;
-    const int at = rank_tile * lora::kPackRanks + rank;
-    const auto* const b =
-        at < matrix.rank ? static_cast<const uint16_t*>(matrix.b_rows[at]) : nullptr;
+  __device__ bool LoadB(int stage, int slice, const uint16_t* b, GemmTileColumns columns) const {
+    const int rank = warp_ * kRanks + lane_ / 4;
     const bool on_border = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
     const bool by_copies = __all_sync(~0u, on_border) != 0 && args_.vectors;
     const int n = static_cast<int>(lora_.slice_n[slice]);
@@ -293,15 +326,15 @@ class GemmLoraLoader {
   }
 
   // This warp's half of the rows' h, four lanes a row.
-  __device__ void LoadH(int stage, int row, int slice, int rank_tile, int segment) const {
-    const int first = ring_.table->first[segment];
-    const int last = ring_.table->last[segment];
+  __device__ void LoadH(int stage, int row, const Cursor& at) const {
+    const int first = ring_.table->first[at.segment];
+    const int last = ring_.table->last[at.segment];
     const int column = lane_ % 4;
 #pragma unroll 1
     for (int i = warp_ * 8 + lane_ / 4; i < Shape::kRows; i += kLoraLoaders * 8) {
       const bool present = first <= i && i <= last;
       const uint16_t* h = args_.h.data;
-      if (present) h = args_.h.At(slice * lora_.num_rows + row + i, rank_tile) + column * 8;
+      if (present) h = args_.h.At(at.slice * lora_.num_rows + row + i, at.rank_tile) + column * 8;
       CopyPiece(ring_.H(stage) + column * Shape::kHColumnBytes + i * 16, h, present);
     }
   }
@@ -319,7 +352,8 @@ class GemmLoraLoader {
 template <typename Shape>
 class GemmLoraAdder {
  public:
-  static constexpr int kSums = Shape::kColumns / 2;
+  static constexpr int kWidth = Shape::kSwapped ? Shape::kRows : Shape::kColumns;
+  static constexpr int kSums = kWidth / 2;
 
   // Of what the GEMM's kernel holds.
   __device__ GemmLoraAdder(const auto& args, const auto& ring)
@@ -331,18 +365,19 @@ class GemmLoraAdder {
   __device__ __forceinline__ int Add(float (&sum)[kSums]) {
     BarrierWait(ring_.TableFull(), tile_ & 1);
     int added = 0;
-    ring_.ForEachItem(num_slices_, [&](int /*slice*/, int /*rank_tile*/, int segment) {
+#pragma unroll 1
+    for (GemmLoraCursor<Shape::kRows> at(*ring_.table, num_slices_); !at.Done(); at.Next()) {
       const int stage = ring_.StageOf(item_);
       BarrierWait(ring_.Full(stage), ring_.LapOf(item_) & 1);
-      const bool is_mine =
-          ring_.table->first[segment] < first_ + 64 && ring_.table->last[segment] >= first_;
+      const bool is_mine = Shape::kSwapped || (ring_.table->first[at.segment] < first_ + 64 &&
+                                               ring_.table->last[at.segment] >= first_);
       if (is_mine) {
         Multiply(stage, added, sum);
         added = 1;
       }
       if (threadIdx.x % 32 == 0) BarrierArrive(ring_.Empty(stage));
       ++item_;
-    });
+    }
     FenceForAsync();  // boxes of W may follow where the ring was
     BarrierArrive(ring_.TableEmpty());
     ++tile_;
@@ -351,14 +386,18 @@ class GemmLoraAdder {
 
  private:
   __device__ __forceinline__ void Multiply(int stage, int added, float (&sum)[kSums]) const {
-    const uint64_t b = WgmmaOperandOfRows(ring_.B(stage), Shape::kGroupBytes);
+    constexpr WgmmaByRows kBByRows = Shape::kSwapped ? WgmmaByRows::kFirst : WgmmaByRows::kSecond;
+    const uint32_t b_shift = Shape::kSwapped ? first_ / 64 * Shape::kGroupBytes : 0;
+    const uint32_t h_shift = Shape::kSwapped ? 0 : first_ * 16;
+    const uint64_t b = WgmmaOperandOfRows(ring_.B(stage) + b_shift, Shape::kGroupBytes);
     FenceForAsync();  // the loaders' copies are ordinary ones
     WgmmaFence();
 #pragma unroll
     for (int number = 0; number < 2; ++number) {
       const uint64_t h = WgmmaOperandOfColumns(
-          ring_.H(stage) + number * 2 * Shape::kHColumnBytes + first_ * 16, Shape::kHColumnBytes);
-      Wgmma<DType::kBF16, Shape::kColumns, true>::Multiply(h, b, added | number, sum);
+          ring_.H(stage) + number * 2 * Shape::kHColumnBytes + h_shift, Shape::kHColumnBytes);
+      Wgmma<DType::kBF16, kWidth, kBByRows>::Multiply(Shape::kSwapped ? b : h,
+                                                      Shape::kSwapped ? h : b, added | number, sum);
     }
     WgmmaCommit();
     WgmmaWait<0>();
@@ -367,7 +406,7 @@ class GemmLoraAdder {
 
   const int num_slices_;
   const GemmLoraRing<Shape>& ring_;
-  const int first_;  // row of the warpgroup in the tile
+  const int first_;  // row of the warpgroup in the tile, or its column
   uint32_t tile_ = 0;
   int item_ = 0;
 };

@@ -351,8 +351,7 @@ void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
         for (const GemmTile& tile : HopperGemmTiles()) {
           if (::testing::Test::HasFailure()) return;
           GemmHopper(problem.ForKernel(batch.gemm), tile, stream);
-          expect(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
-                 " columns, " + std::to_string(tile.blocks) + " blocks");
+          expect(tile.ToString());
         }
       });
     }
@@ -408,9 +407,8 @@ void CheckActivated(Case c, bool on_cpu) {
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu()) return;
       for (const GemmTile& tile : HopperGemmTiles()) {
-        if (!tile.activates()) continue;
-        SCOPED_TRACE(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
-                     " columns, " + std::to_string(tile.blocks) + " blocks");
+        if (!tile.activates(c.n)) continue;
+        SCOPED_TRACE(tile.ToString());
         expect_same([&] { GemmHopper(problem.ForKernel(batch.gemm), tile, stream); });
       }
     }

@@ -48,6 +48,8 @@ class Activated {
   }
 
   // Of the first m rows. Returns whether y was left alone.
+  int64_t num_columns() const { return weight_.n(); }
+
   template <typename Function>
   bool ExpectSame(int64_t m, int64_t misalign, const Function& compute) const {
     Output<T> out(m * n_, misalign);
@@ -132,9 +134,8 @@ void CheckActivatedTiles(int64_t n) {
     if constexpr (kHasCuda) {
       const Activated<T> activated(n, 392, 330, true, stream);
       for (const GemmTile& tile : HopperGemmTiles()) {
-        if (!tile.activates()) continue;
-        SCOPED_TRACE(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
-                     " columns, " + std::to_string(tile.blocks) + " blocks");
+        if (!tile.activates(activated.num_columns())) continue;
+        SCOPED_TRACE(tile.ToString());
         for (const int64_t m : {1, 20, 64, 65, 330}) {
           EXPECT_TRUE(activated.ExpectSame(m, 0, [&](const GemmArgs& args) {
             GemmHopper(activated.ForKernel(args), tile, stream);

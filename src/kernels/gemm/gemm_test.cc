@@ -410,8 +410,7 @@ TEST(GemmTest, TilesDoNotChangeBits) {
       GpuRows<Bfloat16> rows(1004, 392, 330, true, stream);
       for (const GemmTile& tile : HopperGemmTiles()) {
         for (const int64_t m : {1, 20, 64, 65, 330}) {
-          SCOPED_TRACE(std::to_string(tile.groups) + " groups, " + std::to_string(tile.columns) +
-                       " columns, " + std::to_string(tile.blocks) + " blocks");
+          SCOPED_TRACE(tile.ToString());
           rows.ExpectSame(
               m, [&](const GemmArgs& args) { GemmHopper(rows.ForKernel(args), tile, stream); });
         }
