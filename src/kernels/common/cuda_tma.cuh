@@ -54,6 +54,17 @@ __device__ __forceinline__ void BarrierArriveAt(uint32_t barrier, uint32_t block
       "r"(block_rank)
       : "memory");
 }
+__device__ __forceinline__ bool BarrierIsOver(uint32_t barrier, uint32_t parity) {
+  uint32_t is_over;
+  asm volatile(
+      "{.reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;}"
+      : "=r"(is_over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return is_over != 0;
+}
 // Until the phase of the given parity is over.
 __device__ __forceinline__ void BarrierWait(uint32_t barrier, uint32_t parity) {
   asm volatile(

@@ -377,6 +377,7 @@ int Main(const Asks& asks) {
   BenchLora(model, 32, 32, 1, stream);
   BenchLora(model, 32, 1, 32, stream);
   BenchLora(model, 2048, 4, 64, stream);
+  BenchLora(model, 2048, 64, 32, stream);
   if (lora_alone) return 0;
   for (const int64_t m : {1, 33, 100, 500}) {
     for (const auto& weights : model.weights) Check(model, weights[0], m, stream);

@@ -342,7 +342,6 @@ struct HopperGemmProducer {
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       loader.LoadTile(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile));
     }
-    WaitForAllCopies();
   }
 
   // A warp, where the copy engine cannot read x: odd strides and addresses.

@@ -162,10 +162,6 @@ __device__ __forceinline__ void StorePiece(uint32_t target, uint4 v) {
                "r"(v.z), "r"(v.w)
                : "memory");
 }
-// Arrives once all of the thread's copies so far are there.
-__device__ __forceinline__ void BarrierArriveAfterCopies(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 __device__ __forceinline__ void WaitForAllCopies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
@@ -216,6 +212,7 @@ class GemmLoraLoader {
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(rows), i * kRanks + lane_ / 4));
         LoadItem(row, columns, at, b);
       }
+      TellLoaded();
     }
     if (warp_ != 0) BarrierArrive(ring_.TableEmpty());
     ++tile_;
@@ -290,52 +287,64 @@ class GemmLoraLoader {
                                            const uint16_t* b) {
     const int stage = ring_.StageOf(item_);
     const int lap = ring_.LapOf(item_);
-    if (lap > 0) BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
-    const bool by_copies = LoadB(stage, at.slice, b, columns);
+    if (lap > 0 && !BarrierIsOver(ring_.Empty(stage), (lap - 1) & 1)) {
+      TellLoaded();  // whoever must leave the stage may wait for these
+      BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
+    }
+    LoadB(stage, at.slice, b, columns);
     if (item_++ == 0) WaitForPrevious();  // h is no constant
     LoadH(stage, row, at);
-    if (by_copies) {
-      BarrierArriveAfterCopies(ring_.Full(stage));
-    } else {
-      WaitForAllCopies();
-      FenceForAsync();
-      BarrierArrive(ring_.Full(stage));
-    }
   }
 
-  // This warp's half of an item's ranks, four lanes each. False where the warp has stored what the
-  // copies could not bring. The code is short rather than unrolled: a block meets most of it for
-  // the first time, and fetching it costs more.
-  __device__ bool LoadB(int stage, int slice, const uint16_t* b, GemmTileColumns columns) const {
+  // The copies are ordinary ones, to be made known to matrix instructions. Here, ahead of those who
+  // multiply: while W streams that takes a microsecond or two.
+  __device__ void TellLoaded() {
+    if (told_ == item_) return;
+    WaitForAllCopies();
+    FenceForAsync();
+    for (; told_ < item_; ++told_) BarrierArrive(ring_.Full(ring_.StageOf(told_)));
+  }
+
+  // This warp's half of an item's ranks, four lanes each. Unrolled, as LoadH: a warp's instructions
+  // one after the other would take longer than the bytes.
+  __device__ __forceinline__ void LoadB(int stage, int slice, const uint16_t* b,
+                                        GemmTileColumns columns) const {
     const int rank = warp_ * kRanks + lane_ / 4;
-    const bool on_border = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
-    const bool by_copies = __all_sync(~0u, on_border) != 0 && args_.vectors;
     const int n = static_cast<int>(lora_.slice_n[slice]);
+    const bool on_border = (reinterpret_cast<uintptr_t>(b) & 15) == 0;
+    if (__all_sync(~0u, on_border) == 0 || !args_.vectors) {
 #pragma unroll 1
-    for (int piece = lane_ % 4; piece < Shape::kPieces; piece += 4) {
-      const uint32_t target = ring_.B(stage) + Shape::PlaceOfB(rank, piece);
-      const int column = Shape::ColumnOf(lora_, slice, columns, piece);
-      if (by_copies) {
-        const bool inside = b != nullptr && column >= 0 && column < n;
-        CopyPiece(target, inside ? b + column : args_.h.data, inside);
-      } else {
-        StorePiece(target, LoadElements(b, column, n));
+      for (int piece = lane_ % 4; piece < Shape::kPieces; piece += 4) {
+        StorePiece(ring_.B(stage) + Shape::PlaceOfB(rank, piece),
+                   LoadElements(b, Shape::ColumnOf(lora_, slice, columns, piece), n));
       }
+      return;
     }
-    return by_copies;
+#pragma unroll
+    for (int begin = 0; begin < Shape::kPieces; begin += 4) {
+      const int piece = begin + lane_ % 4;
+      if (Shape::kPieces % 4 != 0 && piece >= Shape::kPieces) continue;
+      const int column = Shape::ColumnOf(lora_, slice, columns, piece);
+      const bool inside = b != nullptr && column >= 0 && column < n;
+      CopyPiece(ring_.B(stage) + Shape::PlaceOfB(rank, piece), inside ? b + column : args_.h.data,
+                inside);
+    }
   }
 
   // This warp's half of the rows' h, four lanes a row.
-  __device__ void LoadH(int stage, int row, const Cursor& at) const {
+  __device__ __forceinline__ void LoadH(int stage, int row, const Cursor& at) const {
     const int first = ring_.table->first[at.segment];
     const int last = ring_.table->last[at.segment];
     const int column = lane_ % 4;
-#pragma unroll 1
-    for (int i = warp_ * 8 + lane_ / 4; i < Shape::kRows; i += kLoraLoaders * 8) {
-      const bool present = first <= i && i <= last;
-      const uint16_t* h = args_.h.data;
-      if (present) h = args_.h.At(at.slice * lora_.num_rows + row + i, at.rank_tile) + column * 8;
-      CopyPiece(ring_.H(stage) + column * Shape::kHColumnBytes + i * 16, h, present);
+    const int my_row = warp_ * 8 + lane_ / 4;
+    const uint16_t* h =
+        args_.h.At(int64_t{at.slice} * lora_.num_rows + row + my_row, at.rank_tile) + column * 8;
+    const int64_t step = int64_t{args_.h.rank_tiles} * (kLoraLoaders * 8 * lora::kPackElements);
+    const uint32_t target = ring_.H(stage) + column * Shape::kHColumnBytes + my_row * 16;
+#pragma unroll
+    for (int i = 0; i < Shape::kRows; i += kLoraLoaders * 8, h += step) {
+      const bool present = first <= my_row + i && my_row + i <= last;
+      CopyPiece(target + i * 16, present ? h : args_.h.data, present);
     }
   }
 
@@ -346,6 +355,7 @@ class GemmLoraLoader {
   const int lane_;
   uint32_t tile_ = 0;
   int item_ = 0;  // the next one's number
+  int told_ = 0;  // the next one's that is to be announced
 };
 
 // One of the multiplying warpgroups: what of a tile's sums LoRA brings.
@@ -378,7 +388,6 @@ class GemmLoraAdder {
       if (threadIdx.x % 32 == 0) BarrierArrive(ring_.Empty(stage));
       ++item_;
     }
-    FenceForAsync();  // boxes of W may follow where the ring was
     BarrierArrive(ring_.TableEmpty());
     ++tile_;
     return added;
@@ -390,7 +399,6 @@ class GemmLoraAdder {
     const uint32_t b_shift = Shape::kSwapped ? first_ / 64 * Shape::kGroupBytes : 0;
     const uint32_t h_shift = Shape::kSwapped ? 0 : first_ * 16;
     const uint64_t b = WgmmaOperandOfRows(ring_.B(stage) + b_shift, Shape::kGroupBytes);
-    FenceForAsync();  // the loaders' copies are ordinary ones
     WgmmaFence();
 #pragma unroll
     for (int number = 0; number < 2; ++number) {

@@ -47,9 +47,9 @@ class Activated {
     Synchronize(stream);
   }
 
-  // Of the first m rows. Returns whether y was left alone.
   int64_t num_columns() const { return weight_.n(); }
 
+  // Of the first m rows. Returns whether y was left alone.
   template <typename Function>
   bool ExpectSame(int64_t m, int64_t misalign, const Function& compute) const {
     Output<T> out(m * n_, misalign);
