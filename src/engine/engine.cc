@@ -200,7 +200,7 @@ bool Engine::RunStep() {
   Deliver();
   const int64_t wait_ns = clock_.NowNs();
   const int64_t since_ns = has_begun ? last_finish_ns_ : launch_ns;
-  WaitForStep(since_ns);
+  WaitForStep(plan, since_ns);
   const StepResult result = executor_.Finish();
   const int64_t finish_ns = clock_.NowNs();
   const int64_t inside_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
@@ -210,7 +210,7 @@ bool Engine::RunStep() {
   host.overhead_ns = clock_.NowNs() - begin_ns - inside_ns;
   host.step_ns = has_begun ? host.executor_ns : host.executor_ns + host.overhead_ns;
   last_finish_ns_ = finish_ns;
-  if (plan.tokens.size() == plan.sequences.size()) last_decode_ns_ = finish_ns - since_ns;
+  duration_.Learn(plan, finish_ns - since_ns);
   host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? begin_ns : running_since_ns_);
   running_since_ns_ = scheduler_.num_running() == 0 ? 0 : finish_ns;
   metrics_.RecordStep(plan, result.times, host);
@@ -249,9 +249,9 @@ void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
   }
 }
 
-void Engine::WaitForStep(int64_t begin_ns) {
-  const bool can_tell = runs_ahead_ && last_decode_ns_ >= 0;
-  int64_t ahead_ns = can_tell ? begin_ns + last_decode_ns_ - kAheadNs : kNever;
+void Engine::WaitForStep(const StepPlan& plan, int64_t begin_ns) {
+  const int64_t step_ns = runs_ahead_ ? duration_.Expect(plan) : -1;
+  int64_t ahead_ns = step_ns < 0 ? kNever : begin_ns + step_ns - kAheadNs;
   while (!executor_.Wait(queue_.has_submitted(), ahead_ns)) {
     if (queue_.has_submitted()) {
       Add(queue_.TakeSubmitted());

@@ -20,6 +20,7 @@
 #include "engine/engine_metrics.h"
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
+#include "engine/step_duration.h"
 #include "request/generator.h"
 #include "step/adapter_loader.h"
 #include "step/executor.h"
@@ -93,7 +94,7 @@ class Engine : public Generator {
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
   // Until the step that has run since `begin_ns` is done: the adapters of requests that come
   // meanwhile are loaded beside it, not after it.
-  void WaitForStep(int64_t begin_ns);
+  void WaitForStep(const StepPlan& plan, int64_t begin_ns);
   // The step after it, if it can be.
   void BeginAhead();
   void Publish(const StepPlan& plan, const StepResult& result);
@@ -116,7 +117,7 @@ class Engine : public Generator {
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
-  int64_t last_decode_ns_ = -1;   // what the last step without a prompt took; -1: none was run
+  StepDuration duration_;         // of the steps so far
   int64_t ahead_gap_ns_ = 0;      // before the step that was begun ahead
   int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since
   std::thread thread_;

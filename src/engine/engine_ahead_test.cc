@@ -36,6 +36,10 @@ class EngineAheadTest : public testing::Test {
   void Step(int count) {
     for (int i = 0; i < count; ++i) harness_->Step();
   }
+  void StepTaking(int64_t ms) {
+    harness_->executor.DoBesideNextStep([this, ms] { harness_->clock.AdvanceNs(ms * 1'000'000); });
+    harness_->Step();
+  }
   // All steps until nothing is left; how many of them were begun ahead.
   int64_t RunAll() {
     harness_->RunAll();
@@ -55,12 +59,41 @@ TEST_F(EngineAheadTest, DecodeStepsAreBegunAheadUntilALengthEnds) {
   Make();
   auto longer = Submit(5, 9);
   auto shorter = Submit(6, 4);
-  // Step 2 is the first without a prompt: nobody knows when it ends. Step 4 of both, none between 4
-  // and 5, when one ends, steps 6 to 9 of the other.
+  // Step 2 is the first without a prompt: nobody knows yet how long one takes. Step 4 of both, none
+  // between 4 and 5, when one ends, steps 6 to 9 of the other.
   EXPECT_EQ(RunAll(), 1 + 4);
   EXPECT_EQ(Now().steps, 9);
   ExpectAnswered(*longer);
   ExpectAnswered(*shorter);
+}
+
+TEST_F(EngineAheadTest, StepsAfterPromptsAreBegunAheadOnceTheirTimeIsKnown) {
+  Make();
+  auto running = Submit(5, 30);
+  for (int i = 0; i < 4; ++i) StepTaking(7);
+  auto second = Submit(6, 20);
+  StepTaking(7);  // what was begun ahead
+  const int64_t before = Now().steps_ahead;
+  StepTaking(9);  // the first with rows of a prompt beside others
+  EXPECT_EQ(Now().steps_ahead, before) << "nobody knows how long they take";
+  StepTaking(7);
+  auto third = Submit(7, 10);
+  StepTaking(7);
+  const int64_t then = Now().steps_ahead;
+  StepTaking(9);
+  EXPECT_EQ(Now().steps_ahead, then + 1) << "the step after the third's prompt";
+  Request request = harness_->MakeRequest(Prompt(8), 10);
+  request.sampling.prompt_logprobs = true;
+  auto fourth = harness_->Submit(request);
+  StepTaking(7);
+  const int64_t last = Now().steps_ahead;
+  StepTaking(9);
+  EXPECT_EQ(Now().steps_ahead, last) << "log-probabilities of its prompt are still to be formed";
+  RunAll();
+  ExpectAnswered(*running);
+  ExpectAnswered(*second);
+  ExpectAnswered(*third);
+  ExpectAnswered(*fourth);
 }
 
 TEST_F(EngineAheadTest, CanBeSwitchedOff) {

@@ -7,12 +7,12 @@
 namespace graft {
 namespace {
 
-// Whether its next row but one is sure, and its draw needs nothing of the next token. How long a
-// prompt's rows take, and so when to begin what follows them, nobody knows.
+// Whether its next row but one is sure, and its draw needs nothing of the next token. Rows of a
+// prompt that log-probabilities are read of after the step must not be written over by then.
 bool CanRunAhead(const Sequence& sequence) {
   const SamplingParams& sampling = sequence.sampling;
   const int32_t num_output = sequence.num_output_tokens() + 1;  // with what this step draws
-  return sequence.num_pending() == 1 && sequence.num_output_tokens() > 0 &&
+  return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
          num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
          sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
          sampling.presence_penalty == 0.0f;

@@ -70,7 +70,8 @@ struct StepPlan {
   // Begun while the step before still runs, before the tokens that it draws are known: the
   // sequences are those of that step, in its order, each of which draws, with one row more. The
   // executor puts in the tokens, which are -1 here. No slot is given or freed between the two, and
-  // no draw depends on the token before it but through the model.
+  // no draw depends on the token before it but through the model. Neither of the two has
+  // prompt_logprobs: they are formed from what the later one writes over.
   bool ahead = false;
   // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
   // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
