@@ -385,6 +385,9 @@ class GemmLoraAdder {
         Multiply(stage, added, sum);
         added = 1;
       }
+      // One lane arrives for its warp: by then the others must have read the stage, and have seen
+      // it full. Once it is full anew the barrier's parity would tell them that it is not.
+      __syncwarp();
       if (threadIdx.x % 32 == 0) BarrierArrive(ring_.Empty(stage));
       ++item_;
     }
