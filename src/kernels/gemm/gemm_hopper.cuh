@@ -96,9 +96,8 @@ struct HopperGemmShape {
   // Of two blocks each loads half of every box of W, gate's rows or up's; of more, each loads boxes
   // in its turn.
   static constexpr bool kSplitsW = kShareW && kBlocks == 2;
-  // Where x is shared each loads its part of the rows, or boxes in its turn.
-  static constexpr bool kSplitsX = !kShareW && kBlocks > 1 && kSwapped;
-  static_assert(kBlocks == 1 || kShareW || kSplitsX || kBoxes % kBlocks == 0);
+  // Where x is shared each loads its part of the rows of every box.
+  static constexpr bool kSplitsX = !kShareW && kBlocks > 1;
   static_assert(!kSplitsW || kColumns % (8 * kBlocks) == 0);
   static_assert(!kSplitsX || kRows % (8 * kBlocks) == 0);
   static_assert(!kCopyX || kBlocks == 1);
@@ -258,9 +257,6 @@ struct HopperGemmProducer {
         const int shift = static_cast<int>(ClusterBlockRank()) * (Shape::kRows / Shape::kBlocks);
         CopyBoxToAll(x_map, target + shift * 128, full, column, row + shift, kAllBlocks,
                      kCacheLastOut);
-      } else if constexpr (!Shape::kShareW && Shape::kBlocks > 1) {
-        if (box % Shape::kBlocks != static_cast<int>(ClusterBlockRank())) continue;
-        CopyBoxToAll(x_map, target, full, column, row, kAllBlocks, kCacheLastOut);
       } else {
         CopyBox(x_map, target, full, column, row, kCacheLastOut);
       }

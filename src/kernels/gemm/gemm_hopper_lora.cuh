@@ -166,12 +166,6 @@ __device__ __forceinline__ void WaitForAllCopies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Brings 128 bytes nearer, without waiting for them.
-__device__ __forceinline__ void Touch(const void* p) {
-  [[maybe_unused]] uint32_t unused;
-  asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(unused) : "l"(p));
-}
-
 // Elements [begin, begin + 8) of a row of n, zeros outside it.
 __device__ __noinline__ uint4 LoadElements(const uint16_t* row, int begin, int n) {
   uint32_t words[4] = {};
@@ -249,7 +243,9 @@ class GemmLoraLoader {
         table.slot[at] = segment.adapter_slot;
         table.first[at] = static_cast<uint8_t>(first);
         for (int slice = 0; slice < lora_.num_slices; ++slice) {
-          table.num_items[slice][at] = NumItems(MatrixOf(segment.adapter_slot, slice));
+          const int rank = MatrixOf(segment.adapter_slot, slice).rank;
+          table.num_items[slice][at] =
+              static_cast<uint8_t>((rank + lora::kPackRanks - 1) / lora::kPackRanks);
         }
       }
       if (is_here && !is_continued) table.last[at] = static_cast<uint8_t>(end - 1);
@@ -264,12 +260,6 @@ class GemmLoraLoader {
 
   __device__ const LoraMatrix& MatrixOf(int slot, int slice) const {
     return lora_.matrices[slot * lora_.matrices_stride + slice];
-  }
-
-  // Asks for the rows' addresses, too: while W streams each look-up would take a memory's latency.
-  static __device__ uint8_t NumItems(const LoraMatrix& matrix) {
-    for (int i = 0; i < matrix.rank; i += lora::kPackRanks) Touch(matrix.b_rows + i);
-    return static_cast<uint8_t>((matrix.rank + lora::kPackRanks - 1) / lora::kPackRanks);
   }
 
   // Rows of B of the next items, null past a rank: this lane's is rank lane % kRanks of the warp's,
