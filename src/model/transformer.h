@@ -115,7 +115,7 @@ class Transformer {
   Buffer attended_;      // [step_tokens_max, q]
   Buffer gate_up_;       // fp32 [step_tokens_max, 2 intermediate]
   Buffer activated_;     // [step_tokens_max, intermediate]
-  Buffer lora_h_;        // fp32 [kLoraSlicesMax, step_tokens_max, lora_rank_max]
+  Buffer lora_h_;        // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
   Buffer padded_loras_;  // LoraPaddedArgs::scratch
   Buffer lora_delta_;    // LoraBeside::delta, of the widest projection
   Buffer lora_words_;    // LoraBeside::words, [num_layers * kLoraModules] of them

@@ -126,7 +126,7 @@ struct SharedPlan {
   int bytes = 0;
 };
 
-// The ring of x and W, after `bytes` of other things.
+// The ring of x and W, in what shared memory has left beside plan.bytes of other things.
 template <typename Shape>
 void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& plan) {
   const int stage_bytes = Shape::kBoxes * (args.x_box_bytes + Shape::kWBoxBytes);
@@ -140,7 +140,7 @@ void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& pl
 }
 
 // LoRA's ring: as many stages as can be used, in W's until it has done its work; where blocks go on
-// to other tiles, in what W's leaves over.
+// to other tiles, or fill each other's stages of W, one and as many more as W's leave room for.
 template <typename Shape>
 SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one_tile,
                       int shared_bytes_max) {

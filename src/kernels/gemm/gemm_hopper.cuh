@@ -89,12 +89,13 @@ struct HopperGemmShape {
   static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + kLoraLoaders : 1;  // warps
   static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
-  // Both halves of a tile end where a thread's sums do: see gemm_hopper_silu.cuh.
+  // A tile's columns are whole pieces of eight of the gate's and as many of up's: its halves, see
+  // gemm_hopper_silu.cuh, or in turns where it is swapped, see gemm_hopper_swapped_store.cuh.
   static constexpr bool kActivates = kColumns % 16 == 0;
   // What gemm_hopper_store.cuh needs beside the ring: 16 rows of 32 columns a warp.
   static constexpr int kStagingBytes = !kSwapped && kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
-  // Of two blocks each loads half of every box of W, gate's rows or up's; of more, each loads boxes
-  // in its turn.
+  // Of two blocks each loads half of every box of W: with an activation gate's rows or up's or, of
+  // a swapped tile, half of both. Of more blocks each loads boxes in its turn.
   static constexpr bool kSplitsW = kShareW && kBlocks == 2;
   // Where x is shared each loads its part of the rows of every box.
   static constexpr bool kSplitsX = !kShareW && kBlocks > 1;

@@ -1,9 +1,13 @@
-// SwiGLU's middle in the epilogue of Hopper's GEMM: silu(gate) * up instead of y. The left half of
-// a tile's columns are the gate's, the right half up's of the same numbers: the copy engine fetches
-// both, from a map of W as [2, n / 2, k], so that W and its bias lie as ever and every call chooses
-// anew. The sums of a pair then lie in one thread, half of its registers apart (or, where one
-// warpgroup multiplies, half a row apart in shared memory: gemm_hopper_store.cuh), and are those
-// that y would have got: the bits are SiluMul's.
+// SwiGLU's middle in the epilogue of Hopper's GEMM: silu(gate) * up instead of y. A tile has the
+// gate's columns and up's of the same numbers: the copy engine fetches both, so that W and its bias
+// lie as ever and every call chooses anew. The sums of a pair are those that y would have got: the
+// bits are SiluMul's.
+//
+// The left half of a tile's columns are the gate's, the right half up's, from a map of W as [2,
+// n / 2, k]: a pair lies in one thread, half of its registers apart, or, where one warpgroup
+// multiplies, half a row apart in shared memory (gemm_hopper_store.cuh). In a swapped tile pieces
+// of both take turns: gemm_hopper_swapped_store.cuh. Here are what all share and the epilogue of
+// unswapped tiles of several warpgroups.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,7 +23,7 @@ namespace graft {
 
 struct GemmActivation {
   void* out;     // [m, n / 2] of the weight's type; null: y is written
-  bool vectors;  // may be written 16 bytes at a time
+  bool vectors;  // its rows begin and end on borders of 16 bytes
 };
 
 #if defined(GRAFT_HOPPER)
@@ -40,7 +44,7 @@ __device__ __forceinline__ uint16_t* ActivatedAt(const Args& args, int row, int 
   return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
 }
 
-// Shape: of the GEMM's kernel, of several warpgroups. By a multiplying warp.
+// Shape: of the GEMM's kernel, of several warpgroups, not swapped. By a multiplying warp.
 template <typename Shape>
 struct GemmActivator {
   const typename Shape::Args& args;

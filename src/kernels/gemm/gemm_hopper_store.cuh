@@ -1,6 +1,6 @@
-// How the sums of Hopper's GEMM reach y: by way of shared memory, in whole cache lines, and by code
-// that is short. A decoding step runs it once per launch, and every line of it that comes from
-// memory queues behind W.
+// How the sums of Hopper's GEMM reach y, but of swapped tiles (gemm_hopper_swapped_store.cuh): by
+// way of shared memory, in whole cache lines, and by code that is short. A decoding step runs it
+// once per launch, and every line of it that comes from memory queues behind W.
 //
 // Where one warpgroup multiplies, the sums go where W was, into the ring, and all four warps write
 // the rows that exist; with two, every warp has a little room of its own for its 16 rows and no
