@@ -1,7 +1,7 @@
 // LoRA's expand inside Hopper's GEMM, for prompts: y's sums begin with scale * h B^T instead of
 // zero, so that y is written once. 16 ranks of one segment ("an item") are as good as two more
-// steps of k: scale * h of the tile's rows, as two bf16 numbers (lora_pack.h), zeros in the rows of
-// others, times the tile's columns of B. Two warps beside the producer list the segments of a
+// steps of k: scale * h of the tile's rows, as two bf16 numbers (lora_pack.cuh), zeros in the rows
+// of others, times the tile's columns of B. Two warps beside the producer list the segments of a
 // tile's rows and bring its items through a ring of its own, while the tile before is multiplied.
 //
 // What is added to an element, and in which order, depends on its own row's adapter alone: slices,
@@ -12,7 +12,7 @@
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/lora/lora.h"
-#include "kernels/lora/lora_pack.h"
+#include "kernels/lora/lora_pack.cuh"
 
 #if defined(GRAFT_HOPPER)
 #include "kernels/common/cuda_wgmma.cuh"

@@ -77,7 +77,7 @@ struct LoraArgs {
 };
 
 // Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride. On a
-// GPU Gemm (GemmArgs::lora) puts h behind the parts as its kernel takes it (lora_pack.h).
+// GPU Gemm (GemmArgs::lora) puts h behind the parts as its kernel takes it (lora_pack.cuh).
 inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_stride) {
   if (device.is_cpu()) return rows * h_stride;
   return (kLoraSplits * h_stride + (h_stride + 15) / 16 * 16) * rows + 4;

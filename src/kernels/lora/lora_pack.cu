@@ -1,5 +1,5 @@
 // One block a segment and slice; a thread takes four ranks of a row.
-#include "kernels/lora/lora_pack.h"
+#include "kernels/lora/lora_pack.cuh"
 
 #include <cuda_bf16.h>
 
