@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/common/test_util.h"
 #include "kernels/gemm/gemm.h"
@@ -128,16 +129,18 @@ TEST(GemmSiluTest, ActivatedHasSiluMulsBits) {
   CheckActivated<Float16>();
 }
 
+// The last of `batches` is the largest.
 template <typename T>
-void CheckActivatedTiles(int64_t n) {
+void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches,
+                         int64_t misalign = 0) {
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
-      const Activated<T> activated(n, 392, 330, true, stream);
+      const Activated<T> activated(n, k, batches.back(), true, stream);
       for (const GemmTile& tile : HopperGemmTiles()) {
         if (!tile.activates(activated.num_columns())) continue;
         SCOPED_TRACE(tile.ToString());
-        for (const int64_t m : {1, 20, 64, 65, 330}) {
-          EXPECT_TRUE(activated.ExpectSame(m, 0, [&](const GemmArgs& args) {
+        for (const int64_t m : batches) {
+          EXPECT_TRUE(activated.ExpectSame(m, misalign, [&](const GemmArgs& args) {
             GemmHopper(activated.ForKernel(args), tile, stream);
           }));
         }
@@ -147,10 +150,15 @@ void CheckActivatedTiles(int64_t n) {
 }
 
 TEST(GemmSiluTest, TilesDoNotChangeActivated) {
-  CheckActivatedTiles<Bfloat16>(1016);
-  CheckActivatedTiles<Bfloat16>(1002);  // rows off borders
-  CheckActivatedTiles<Bfloat16>(501);
-  CheckActivatedTiles<Float16>(1016);
+  const std::vector<int64_t> batches = {1, 20, 64, 65, 330};
+  CheckActivatedTiles<Bfloat16>(1016, 392, batches);
+  CheckActivatedTiles<Bfloat16>(1002, 392, batches);  // rows off borders
+  CheckActivatedTiles<Bfloat16>(501, 392, batches);
+  CheckActivatedTiles<Bfloat16>(1016, 72, {20, 330}, 1);  // all rows off borders
+  // An odd number of tiles for pairs that share x; more tiles than run at once, of every kind.
+  CheckActivatedTiles<Bfloat16>(520, 72, {65, 330});
+  CheckActivatedTiles<Bfloat16>(8000, 200, {330});
+  CheckActivatedTiles<Float16>(1016, 392, batches);
 }
 
 }  // namespace

@@ -102,6 +102,13 @@ struct Problem {
     if (test.accumulate) sum.Add(y_before.At(row * y_stride + column));
     return sum;
   }
+  std::vector<Reference> Expected() const {
+    std::vector<Reference> all;
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t column = 0; column < n; ++column) all.push_back(Expected(row, column));
+    }
+    return all;
+  }
 
   Case test;
   int64_t n = 0, k, m, x_stride, y_stride;
@@ -111,40 +118,43 @@ struct Problem {
   Input<float> bias{0}, y_before{0};
 };
 
+// What compute(args) makes of y is `expected`, and nothing beside its rows is written.
+template <typename T, typename X, typename Function>
+void ExpectReference(const Problem<T, X>& problem, const std::vector<Reference>& expected,
+                     const GemmWeight& weight, Stream& stream, const Function& compute) {
+  const Case& c = problem.test;
+  Output<float> y((problem.m - 1) * problem.y_stride + problem.n, c.misalign);
+  if (c.accumulate) std::copy_n(problem.y_before.data(), y.size(), y.data());
+  compute(problem.Args(weight, y.data()));
+  Synchronize(stream);
+  for (int64_t row = 0; row < problem.m; ++row) {
+    for (int64_t column = 0; column < problem.n; ++column) {
+      ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column), expected[row * problem.n + column],
+                          ToleranceFor(problem.k)))
+          << "row " << row << ", column " << column;
+    }
+    for (int64_t gap = problem.n; gap < problem.y_stride && row + 1 < problem.m; ++gap) {
+      const int64_t i = row * problem.y_stride + gap;
+      if (c.accumulate) {
+        ASSERT_EQ(y[i], problem.y_before[i]) << "gap after row " << row;
+      } else {
+        ASSERT_TRUE(y.IsUntouched(i)) << "gap after row " << row;
+      }
+    }
+  }
+  EXPECT_TRUE(y.GuardsIntact());
+}
+
 template <typename T, typename X = T>
 void CheckCase(const Case& c) {
   const Problem<T, X> problem(c, 42);
-  std::vector<Reference> expected;
-  for (int64_t row = 0; row < problem.m; ++row) {
-    for (int64_t column = 0; column < problem.n; ++column) {
-      expected.push_back(problem.Expected(row, column));
-    }
-  }
+  const std::vector<Reference> expected = problem.Expected();
   const auto check = [&](Stream& stream) {
     const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
     ASSERT_EQ(weight.n(), problem.n);
     ASSERT_EQ(weight.k(), problem.k);
-    const int64_t size = (problem.m - 1) * problem.y_stride + problem.n;
-    Output<float> y(size, c.misalign);
-    if (c.accumulate) std::copy_n(problem.y_before.data(), size, y.data());
-    Gemm(problem.Args(weight, y.data()), stream);
-    Synchronize(stream);
-    for (int64_t row = 0; row < problem.m; ++row) {
-      for (int64_t column = 0; column < problem.n; ++column) {
-        ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column),
-                            expected[row * problem.n + column], ToleranceFor(problem.k)))
-            << "row " << row << ", column " << column;
-      }
-      for (int64_t gap = problem.n; gap < problem.y_stride && row + 1 < problem.m; ++gap) {
-        const int64_t i = row * problem.y_stride + gap;
-        if (c.accumulate) {
-          ASSERT_EQ(y[i], problem.y_before[i]) << "gap after row " << row;
-        } else {
-          ASSERT_TRUE(y.IsUntouched(i)) << "gap after row " << row;
-        }
-      }
-    }
-    EXPECT_TRUE(y.GuardsIntact());
+    ExpectReference(problem, expected, weight, stream,
+                    [&](const GemmArgs& args) { Gemm(args, stream); });
   };
   if constexpr (std::is_same_v<T, Float16>) {
     ForFirstGpu(check);
@@ -332,6 +342,15 @@ TEST(GemmTest, BadRowsStayAlone) {
   });
 }
 
+GemmCudaArgs ForKernel(const GemmArgs& args) {
+  return {.gemm = args,
+          .w = args.weight->state()->panels.data(),
+          .w_stride = GemmCudaStride(args.weight->k()),
+          .n = args.weight->n(),
+          .k = args.weight->k(),
+          .dtype = args.weight->dtype()};
+}
+
 // One problem on the GPU, its rows' bits as batches of one, and anything else compared with them.
 template <typename T>
 class GpuRows {
@@ -359,15 +378,6 @@ class GpuRows {
     compute(Rows(first, m, together_.data()));
     Synchronize(stream_);
     EXPECT_TRUE(testing::BitEqual(together_.data(), alone_.data() + first * n, m * n)) << "m " << m;
-  }
-
-  GemmCudaArgs ForKernel(const GemmArgs& args) const {
-    return {.gemm = args,
-            .w = weight_.state()->panels.data(),
-            .w_stride = GemmCudaStride(problem_.k),
-            .n = problem_.n,
-            .k = problem_.k,
-            .dtype = DTypeOf<T>()};
   }
 
  private:
@@ -403,17 +413,44 @@ TEST(GemmTest, RowsDoNotDependOnTheirBatchOnTheGpu) {
   CheckGpuRowInvariance<Float16>(520, 1024, 900, false);
 }
 
-// Every tile of Hopper's kernel, whatever the shape would choose.
+// Every tile of Hopper's kernel, whatever the shape would choose. The last of `batches` is the
+// largest.
+template <typename T>
+void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
+  ForFirstGpu([&](Stream& stream) {
+    if constexpr (kHasCuda) {
+      GpuRows<T> rows(n, k, batches.back(), true, stream);
+      for (const GemmTile& tile : HopperGemmTiles()) {
+        for (const int64_t m : batches) {
+          SCOPED_TRACE(tile.ToString());
+          rows.ExpectSame(m,
+                          [&](const GemmArgs& args) { GemmHopper(ForKernel(args), tile, stream); });
+        }
+      }
+    }
+  });
+}
+
 TEST(GemmTest, TilesDoNotChangeBits) {
+  CheckTiles<Bfloat16>(1004, 392, {1, 20, 64, 65, 330});
+  CheckTiles<Bfloat16>(1052, 72, {65, 330});  // an odd number of tiles for pairs that share x
+  CheckTiles<Bfloat16>(16000, 200, {330});    // more tiles than run at once, of every kind
+  CheckTiles<Float16>(1004, 136, {20, 330});
+}
+
+// Every tile's ring goes round, and some blocks of clusters have no tile. Few launches, so that
+// racecheck can follow them.
+TEST(GemmTest, EachTileOnce) {
   ForFirstGpu([](Stream& stream) {
     if constexpr (kHasCuda) {
-      GpuRows<Bfloat16> rows(1004, 392, 330, true, stream);
+      const Problem<Bfloat16> problem(
+          {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true}, 42);
+      const std::vector<Reference> expected = problem.Expected();
+      const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
       for (const GemmTile& tile : HopperGemmTiles()) {
-        for (const int64_t m : {1, 20, 64, 65, 330}) {
-          SCOPED_TRACE(tile.ToString());
-          rows.ExpectSame(
-              m, [&](const GemmArgs& args) { GemmHopper(rows.ForKernel(args), tile, stream); });
-        }
+        SCOPED_TRACE(tile.ToString());
+        ExpectReference(problem, expected, weight, stream,
+                        [&](const GemmArgs& args) { GemmHopper(ForKernel(args), tile, stream); });
       }
     }
   });
@@ -426,24 +463,8 @@ void CheckMma(const Case& c) {
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
-      Output<float> y((problem.m - 1) * problem.y_stride + problem.n, c.misalign);
-      if (c.accumulate) std::copy_n(problem.y_before.data(), y.size(), y.data());
-      GemmMma({.gemm = problem.Args(weight, y.data()),
-               .w = weight.state()->panels.data(),
-               .w_stride = GemmCudaStride(problem.k),
-               .n = problem.n,
-               .k = problem.k,
-               .dtype = DTypeOf<T>()},
-              stream);
-      Synchronize(stream);
-      for (int64_t row = 0; row < problem.m; ++row) {
-        for (int64_t column = 0; column < problem.n; ++column) {
-          ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column), problem.Expected(row, column),
-                              ToleranceFor(problem.k)))
-              << "row " << row << ", column " << column;
-        }
-      }
-      EXPECT_TRUE(y.GuardsIntact());
+      ExpectReference(problem, problem.Expected(), weight, stream,
+                      [&](const GemmArgs& args) { GemmMma(ForKernel(args), stream); });
     }
   });
 }
