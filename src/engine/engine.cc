@@ -196,7 +196,6 @@ bool Engine::RunStep() {
   if (!has_begun) executor_.Begin(plan);
   const int64_t deliver_ns = clock_.NowNs();
   StepHostTimes host;
-  host.gap_ns = has_begun ? ahead_gap_ns_ : last_finish_ns_ == 0 ? 0 : deliver_ns - last_finish_ns_;
   Deliver();
   const int64_t wait_ns = clock_.NowNs();
   const int64_t since_ns = has_begun ? last_finish_ns_ : launch_ns;
@@ -206,6 +205,7 @@ bool Engine::RunStep() {
   const int64_t inside_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
   scheduler_.Commit(plan, result);
   Publish(plan, result);
+  host.gap_ns = GapBefore(result.times, has_begun ? last_finish_ns_ : deliver_ns);
   host.executor_ns = has_begun ? finish_ns - since_ns : inside_ns;
   host.overhead_ns = clock_.NowNs() - begin_ns - inside_ns;
   host.step_ns = has_begun ? host.executor_ns : host.executor_ns + host.overhead_ns;
@@ -263,16 +263,18 @@ void Engine::WaitForStep(const StepPlan& plan, int64_t begin_ns) {
   }
 }
 
-// If the step that runs ends before this one is launched, nobody knows when it did: the device may
-// have waited all the time.
 void Engine::BeginAhead() {
-  const int64_t begin_ns = clock_.NowNs();
   const StepPlan* const plan = scheduler_.PlanAhead();
   PublishFailed();
   if (plan == nullptr) return;
   executor_.Begin(*plan);
-  constexpr std::atomic<bool> kAtOnce = true;
-  ahead_gap_ns_ = executor_.Wait(kAtOnce, kNever) ? clock_.NowNs() - begin_ns : 0;
+}
+
+// What the device measured; of one that did not, how long it had nothing to do for all the host
+// knows.
+int64_t Engine::GapBefore(const StepTimes& times, int64_t begun_ns) const {
+  if (last_finish_ns_ == 0) return 0;
+  return times.idle_ns >= 0 ? times.idle_ns : std::max<int64_t>(begun_ns - last_finish_ns_, 0);
 }
 
 void Engine::PublishFailed() {

@@ -97,6 +97,7 @@ class Engine : public Generator {
   void WaitForStep(const StepPlan& plan, int64_t begin_ns);
   // The step after it, if it can be.
   void BeginAhead();
+  int64_t GapBefore(const StepTimes& times, int64_t begun_ns) const;
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
@@ -118,7 +119,6 @@ class Engine : public Generator {
   int32_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
   StepDuration duration_;         // of the steps so far
-  int64_t ahead_gap_ns_ = 0;      // before the step that was begun ahead
   int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since
   std::thread thread_;
 };

@@ -243,6 +243,31 @@ TEST_F(EngineAheadTest, WhoWaitsKeepsItsAdapterFromThoseWhoComeAfterTheStepAhead
   }
 }
 
+TEST_F(EngineAheadTest, GapsAreWhatTheDeviceMeasured) {
+  Make();
+  harness_->executor.SetIdleNs(40);
+  auto first = Submit(5, 9);
+  RunAll();
+  const EngineSnapshot one = Now();
+  EXPECT_EQ(one.gap_ns, 40 * (one.steps - 1)) << "before the first step there was nothing to do";
+  auto second = Submit(5, 9);
+  RunAll();
+  EXPECT_EQ(Now().gap_ns, 2 * one.gap_ns) << "nor between the two requests";
+  ExpectAnswered(*first);
+  ExpectAnswered(*second);
+}
+
+TEST_F(EngineAheadTest, WhereTheDeviceMeasuresNothingTheHostCounts) {
+  Make();
+  auto client = Submit(5, 3);
+  Step(1);
+  harness_->clock.AdvanceNs(700);
+  Step(1);
+  EXPECT_EQ(Now().gap_ns, 700 + 1000);  // the harness lets so much pass before a step
+  RunAll();
+  ExpectAnswered(*client);
+}
+
 TEST_F(EngineAheadTest, StopEndsWhatWasBegunAhead) {
   Make();
   auto client = Submit(5, 30);

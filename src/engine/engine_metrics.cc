@@ -103,7 +103,7 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
                                         "committing, publishing")),
       gap_seconds_(metrics.Counter("graft_step_gap_seconds_total",
                                    "Seconds in which a GPU waits for the host: from the end of a "
-                                   "step until the next one is launched")),
+                                   "step until it comes to the next one")),
       part_seconds_(PartCounters(metrics)),
       preemptions_total_(metrics.Counter("graft_preemptions_total",
                                          "Sequences sent back to the queue for want of pages")),

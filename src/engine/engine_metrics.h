@@ -23,7 +23,8 @@ struct EngineSnapshot {
   // The rest of Step: admitting, planning, committing, publishing, delivering. Where steps are
   // begun ahead it is beside them, and counted above too.
   int64_t overhead_ns = 0;
-  int64_t gap_ns = 0;       // between steps that followed each other, from Finish until after Begin
+  // Between steps that followed each other: StepTimes::idle_ns, or from Finish until after Begin.
+  int64_t gap_ns = 0;
   int64_t steps_ahead = 0;  // begun before the one before them had ended
   int64_t rows = 0;         // token rows computed
   int64_t prompt_tokens = 0;

@@ -193,6 +193,7 @@ StepResult FakeExecutor::Finish() {
     result.sequences.push_back(RunSequence(plan, planned));
   }
   result.times.total_ns = 500 + 10 * static_cast<int64_t>(plan.tokens.size());
+  result.times.idle_ns = idle_ns_;
   if (is_assisted) {
     ++num_assisted_steps_;
     result.num_assisted_layers = 1;

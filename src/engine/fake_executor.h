@@ -55,6 +55,8 @@ class FakeExecutor : public Executor {
     beside_ = std::move(work);
     is_beside_late_ = late;
   }
+  // What steps say of the device from now on, StepTimes::idle_ns.
+  void SetIdleNs(int64_t idle_ns) { idle_ns_ = idle_ns; }
   // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
   // these pages later. "" when freed: a plan that names a freed slot fails a CHECK.
   void SetAdapter(int32_t slot, const std::string& content,
@@ -116,6 +118,7 @@ class FakeExecutor : public Executor {
   bool is_late_ = false;                         // it has been `until_ns` in this step
   std::function<void()> beside_;
   bool is_beside_late_ = false;
+  int64_t idle_ns_ = -1;
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

@@ -30,6 +30,7 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       batch_(limits.page_tokens, transformer.limits().padded_rank_max == 0),
       samplers_(limits.sequences_max),
       steps_{RunningStep(stream.device, transformer.limits().logits_rows_max),
+             RunningStep(stream.device, transformer.limits().logits_rows_max),
              RunningStep(stream.device, transformer.limits().logits_rows_max)} {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
   CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);
@@ -76,10 +77,17 @@ ModelExecutor::RunningStep& ModelExecutor::first_step() {
 
 ForwardTimes ModelExecutor::Profile(const StepPlan& plan) {
   ForwardTimes times;
-  Launch(AddStep(plan), &times);
+  RunningStep& step = AddStep(plan);
+  Launch(step, &times);
+  step.done.Record(stream_);
   Synchronize(stream_);
   ++num_finished_;
   return times;
+}
+
+int64_t ModelExecutor::IdleNsBefore(const RunningStep& step) const {
+  if (stream_.device.is_cpu() || num_finished_ == 0) return -1;
+  return step.begun.NsSince(steps_[(num_finished_ - 1) % steps_.size()].done);
 }
 
 void ModelExecutor::Begin(const StepPlan& plan) {
@@ -110,13 +118,17 @@ StepResult ModelExecutor::Finish() {
   result.sequences.resize(plan.sequences.size());
   TakeSampled(step, &result);
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    if (plan.sequences[i].prompt_logprobs) AddPromptLogprobs(step, i, &result.sequences[i]);
+    if (plan.sequences[i].prompt_logprobs) {
+      AddPromptLogprobs(step, i, &result.sequences[i]);
+      step.done.Record(stream_);  // what came after it was the device's work, too
+    }
   }
   if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
   result.times.sampling_ns = sampling_ns_;
+  result.times.idle_ns = IdleNsBefore(step);
   const int64_t finish_ns = SteadyClock::Get().NowNs();
   result.times.total_ns = finish_ns - std::max(step.begin_ns, last_finish_ns_);
   last_finish_ns_ = finish_ns;
@@ -134,7 +146,10 @@ void ModelExecutor::Launch(RunningStep& step, ForwardTimes* times) {
   if (plan.merged_slot != kNoAdapter) {
     CHECK(loras_ != nullptr && parts_.merged != nullptr)
         << "this executor has no weights to merge into";
-    if (plan.merges) parts_.merged->Merge(Adapters(), plan.merged_slot, stream_);
+    if (plan.merges) {
+      step.begun.Record(stream_);
+      parts_.merged->Merge(Adapters(), plan.merged_slot, stream_);
+    }
   }
   const float* logits = Forward(step, times);
   const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
@@ -165,6 +180,7 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   const StepPlan& plan = *step.plan;
   ForwardBatch batch;
   if (!gate_.is_open()) batch.gate = &gate_;
+  if (!plan.merges) batch.begun = &step.begun;
   batch.tokens = batch_.tokens();
   if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
   batch.positions = batch_.positions();

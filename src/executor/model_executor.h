@@ -59,19 +59,23 @@ class ModelExecutor : public Executor {
   // A step that was begun.
   struct RunningStep {
     RunningStep(const Device& device, int32_t rows_max)
-        : done(device), sampled(rows_max * int64_t{sizeof(SampledToken)}) {}
+        : begun(device, true),
+          done(device, true),
+          sampled(rows_max * int64_t{sizeof(SampledToken)}) {}
     // `num_rows` results, as if nothing had been drawn.
     std::span<SampledToken> ResetSampled(size_t num_rows) const;
 
     const StepPlan* plan = nullptr;
     bool is_assisted = false;
     int64_t begin_ns = 0;
-    StreamEvent done;
-    PinnedBuffer sampled;  // SampledToken [logits rows]
+    StreamEvent begun, done;  // as the device saw it
+    PinnedBuffer sampled;     // SampledToken [logits rows]
   };
 
   RunningStep& AddStep(const StepPlan& plan);
   RunningStep& first_step();
+  // Of the device before `step`, the first that was begun; -1 where nobody knows.
+  int64_t IdleNsBefore(const RunningStep& step) const;
   void Launch(RunningStep& step, ForwardTimes* times);
   void StartSequences(const StepPlan& plan);
   const float* Forward(RunningStep& step, ForwardTimes* times);
@@ -91,7 +95,8 @@ class ModelExecutor : public Executor {
   ArrivalGate gate_;
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
-  std::array<RunningStep, 2> steps_;       // taking turns
+  // Taking turns: up to two that were begun, and the last finished, whose end the next is timed by.
+  std::array<RunningStep, 3> steps_;
   uint64_t num_begun_ = 0;
   uint64_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;

@@ -115,6 +115,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.settled_prompt_segments =
       AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
+  if (batch.begun != nullptr) batch.begun->Record(stream);
   CopyToDevice(device_.data(), host_, filled_, stream);
   if (batch.drawn_tokens != nullptr) {
     const auto bytes = static_cast<int64_t>(batch.tokens.size_bytes());

@@ -69,6 +69,8 @@ struct ForwardBatch {
   LoraBesideScope lora_beside = LoraBesideScope::kNone;
   // On a GPU, in its memory: the number of this Put, from 1. See LoraBeside::step.
   const uint32_t* step = nullptr;
+  // On a GPU, recorded when the stream comes to the step's first copy; may be null.
+  StreamEvent* begun = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets

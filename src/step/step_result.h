@@ -30,6 +30,9 @@ struct StepTimes {
   int64_t attention_ns = 0;
   int64_t sampling_ns = 0;
   int64_t total_ns = 0;
+  // Before it, from when the device had done all of the step before it; -1: the executor has not
+  // measured that.
+  int64_t idle_ns = -1;
 };
 
 struct StepResult {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,11 +64,11 @@ OwnedStream::~OwnedStream() {
   CUDA_CHECK(cudaStreamDestroy(CudaStreamOf(stream_)));
 }
 
-StreamEvent::StreamEvent(const Device& device) {
+StreamEvent::StreamEvent(const Device& device, bool timed) {
   if (device.is_cpu()) return;
   UseDevice(device);
   cudaEvent_t event = nullptr;
-  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming));
   event_ = event;
 }
 
@@ -95,6 +96,14 @@ void StreamEvent::HoldUp(const Stream& stream) const {
 
 void StreamEvent::Wait() const {
   if (event_ != nullptr) CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
+}
+
+int64_t StreamEvent::NsSince(const StreamEvent& earlier) const {
+  if (event_ == nullptr) return 0;
+  float ms = 0.0f;
+  CUDA_CHECK(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.event_),
+                                  static_cast<cudaEvent_t>(event_)));
+  return std::llround(double{ms} * 1e6);
 }
 
 bool IsDone(const Stream& stream) {

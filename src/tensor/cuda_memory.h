@@ -33,7 +33,8 @@ class OwnedStream {
 // recorded. Any thread asks.
 class StreamEvent {
  public:
-  explicit StreamEvent(const Device& device);
+  // `timed`: for NsSince, at the price of a clock read by the device.
+  explicit StreamEvent(const Device& device, bool timed = false);
   ~StreamEvent();
   StreamEvent(StreamEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   StreamEvent& operator=(StreamEvent&&) = delete;
@@ -45,6 +46,9 @@ class StreamEvent {
   void HoldUp(const Stream& stream) const;
   // The caller waits.
   void Wait() const;
+  // Nanoseconds by the device's clock since `earlier` happened, as this one has: both timed,
+  // recorded and of one device. 0 on the CPU.
+  int64_t NsSince(const StreamEvent& earlier) const;
 
  private:
   void* event_ = nullptr;  // cudaEvent_t; null on the CPU

@@ -34,7 +34,7 @@ OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads)
 }
 OwnedStream::~OwnedStream() = default;
 
-StreamEvent::StreamEvent(const Device& device) {
+StreamEvent::StreamEvent(const Device& device, bool) {
   CHECK(device.is_cpu()) << "built without " << device.ToString();
 }
 StreamEvent::~StreamEvent() = default;
@@ -42,6 +42,7 @@ void StreamEvent::Record(const Stream&) {}
 bool StreamEvent::HasHappened() const { return true; }
 void StreamEvent::HoldUp(const Stream&) const {}
 void StreamEvent::Wait() const {}
+int64_t StreamEvent::NsSince(const StreamEvent&) const { return 0; }
 
 void UseDevice(const Device&) {}
 bool IsDone(const Stream&) { return true; }
