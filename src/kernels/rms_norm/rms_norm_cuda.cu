@@ -11,14 +11,17 @@ namespace graft {
 namespace {
 
 constexpr int kWidth = 4;
-constexpr int kRunsKept = 4;  // per thread; what lies beyond is read twice
+// Runs that a thread keeps; what lies beyond is read twice. Few leave registers to the blocks of a
+// product that follows, which can only then begin beside this kernel.
+constexpr int kFewRuns = 2;
+constexpr int kManyRuns = 4;
 constexpr int kWarpsPerBlock = 4;
 constexpr int kThreadsMax = 512;
 constexpr int64_t kWarpElementsMax = 256;
 
 // One vector by `num_threads` threads of which this is number `thread`: a warp, or a block (with
 // `shared`). Threads of an `active` false group join the reductions and write nothing.
-template <typename T, bool kVectors, bool kBlock>
+template <typename T, bool kVectors, bool kBlock, int kRunsKept>
 __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
                                                 int num_threads, int thread, float* shared) {
   const bool active = vector < args.num_tokens * args.num_heads;
@@ -74,20 +77,20 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   }
 }
 
-template <typename T, bool kVectors>
+template <typename T, bool kVectors, int kRuns>
 __global__ void __launch_bounds__(kThreadsMax) NormalizeByBlock(RmsNormArgs args) {
   __shared__ float sums[kThreadsMax / kWarpThreads];
   LetNextStart();
-  NormalizeVector<T, kVectors, true>(args, blockIdx.x, static_cast<int>(blockDim.x),
-                                     static_cast<int>(threadIdx.x), sums);
+  NormalizeVector<T, kVectors, true, kRuns>(args, blockIdx.x, static_cast<int>(blockDim.x),
+                                            static_cast<int>(threadIdx.x), sums);
 }
 
 template <typename T, bool kVectors>
 __global__ void __launch_bounds__(kWarpsPerBlock* kWarpThreads) NormalizeByWarp(RmsNormArgs args) {
   const int64_t vector = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
   LetNextStart();
-  NormalizeVector<T, kVectors, false>(args, vector, kWarpThreads,
-                                      static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
+  NormalizeVector<T, kVectors, false, kFewRuns>(
+      args, vector, kWarpThreads, static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
 }
 
 }  // namespace
@@ -107,8 +110,15 @@ void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
                      static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
                      kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
       } else {
-        LaunchKernel(NormalizeByBlock<T, kVectors>, static_cast<unsigned>(num_vectors), threads, 0,
-                     CudaStreamOf(stream), args);
+        const auto launch = [&](auto kernel) {
+          LaunchKernel(kernel, static_cast<unsigned>(num_vectors), threads, 0, CudaStreamOf(stream),
+                       args);
+        };
+        if (args.n <= int64_t{threads} * kFewRuns * kWidth) {
+          launch(NormalizeByBlock<T, kVectors, kFewRuns>);
+        } else {
+          launch(NormalizeByBlock<T, kVectors, kManyRuns>);
+        }
       }
     });
   });
