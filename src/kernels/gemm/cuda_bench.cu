@@ -81,15 +81,6 @@ void SiluMulOf(Model& model, int64_t m, Stream& stream) {
           stream);
 }
 
-GemmCudaArgs ForKernel(const GemmArgs& args) {
-  return {.gemm = args,
-          .w = args.weight->state()->panels.data(),
-          .w_stride = GemmCudaStride(args.weight->k()),
-          .n = args.weight->n(),
-          .k = args.weight->k(),
-          .dtype = args.weight->dtype()};
-}
-
 __global__ void ReferenceKernel(const uint16_t* x, const uint16_t* w, int64_t n, int64_t k,
                                 const float* y, float* error) {
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -140,7 +131,7 @@ void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>&
         cuda_bench::MicrosecondsPerLaunch(stream, std::max(num_weights, 4), [&](int i) {
           GemmArgs args = model.Args(weights[static_cast<size_t>(i % num_weights)], m);
           if (activates) args.activated = model.activated.data();
-          GemmHopper(ForKernel(args), tile, stream);
+          GemmHopper(CudaArgsOf(args), tile, stream);
         });
     std::printf("%-8s m %4lld %8.2f us %5.2f TB/s %4.0f TFLOP/s %4.0f%% of the floor, tile %s\n",
                 shape.name, static_cast<long long>(m), us, bytes / us * 1e-6, flops / us * 1e-6,
@@ -297,7 +288,7 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
       GemmArgs gemm = model.Args(weights[static_cast<size_t>(layer)], m);
       if (fused != nullptr) {
         gemm.activated = model.activated.data();
-        GemmHopper(ForKernel(gemm), *fused, stream);
+        GemmHopper(CudaArgsOf(gemm), *fused, stream);
       } else {
         Gemm(gemm, stream);
       }

@@ -80,14 +80,10 @@ void CheckActivated(const GemmArgs& args, int64_t n) {
   CHECK(args.m == 1 || args.y_stride == n) << args.y_stride << " != " << n;
 }
 
-void GemmOnGpu(const GemmArgs& args, const GemmWeight::State& state, Stream& stream) {
-  CHECK(!args.x_is_fp32 || state.dtype == DType::kF32) << "fp32 beside " << DTypeName(state.dtype);
-  const GemmCudaArgs cuda_args{.gemm = args,
-                               .w = state.panels.data(),
-                               .w_stride = GemmCudaStride(state.k),
-                               .n = state.n,
-                               .k = state.k,
-                               .dtype = state.dtype};
+void GemmOnGpu(const GemmArgs& args, Stream& stream) {
+  const GemmCudaArgs cuda_args = CudaArgsOf(args);
+  CHECK(!args.x_is_fp32 || cuda_args.dtype == DType::kF32)
+      << "fp32 beside " << DTypeName(cuda_args.dtype);
   if constexpr (kHasCuda) GemmCuda(cuda_args, stream);
 }
 
@@ -192,6 +188,16 @@ GemmWeight GemmWeight::Like(const GemmWeight& other) {
   return weight;
 }
 
+GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
+  const GemmWeight::State& state = *args.weight->state();
+  return {.gemm = args,
+          .w = state.panels.data(),
+          .w_stride = GemmCudaStride(state.k),
+          .n = state.n,
+          .k = state.k,
+          .dtype = state.dtype};
+}
+
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
   SiluMul({.gate_up = args.y,
            .out = args.activated,
@@ -223,7 +229,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   CheckActivated(args, state.n);
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
-    return GemmOnGpu(args, state, stream);
+    return GemmOnGpu(args, stream);
   }
 
   const int64_t num_blocks = (state.num_steps() + kGemmBlockSteps - 1) / kGemmBlockSteps;

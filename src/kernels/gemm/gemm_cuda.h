@@ -28,6 +28,9 @@ struct GemmCudaArgs {
 // asks.
 constexpr int64_t GemmCudaStride(int64_t k) { return (k + 7) / 8 * 8; }
 
+// With args.weight, which is packed on a GPU.
+GemmCudaArgs CudaArgsOf(const GemmArgs& args);
+
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
 bool GemmCudaRunsLoraBeside(const Device& device);
 

@@ -12,7 +12,6 @@
 #include "kernels/common/test_util.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
 #include "kernels/silu_mul/silu_mul.h"
 
@@ -206,14 +205,6 @@ class Problem {
     GemmArgs gemm;
   };
 
-  GemmCudaArgs ForKernel(const GemmArgs& args) const {
-    return {.gemm = args,
-            .w = weight.state()->panels.data(),
-            .w_stride = GemmCudaStride(test.k),
-            .n = test.n,
-            .k = test.k,
-            .dtype = DTypeOf<T>()};
-  }
   // Puts NaN into h of the adapter's rows.
   void Spoil(int32_t slot) {
     for (int32_t row = 0; row < test.num_rows; ++row) {
@@ -354,9 +345,8 @@ void CheckEachTile(int32_t huge_slot) {
       const std::vector<Reference> expected = problem.Expected();
       for (const GemmTile& tile : HopperGemmTiles()) {
         SCOPED_TRACE(tile.ToString());
-        ExpectReference(problem, expected, stream, [&](const GemmArgs& args) {
-          GemmHopper(problem.ForKernel(args), tile, stream);
-        });
+        ExpectReference(problem, expected, stream,
+                        [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
       }
     }
   });
@@ -403,7 +393,7 @@ void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& 
   for (const int32_t m : batches) {
     const int32_t first = c.num_rows - std::min(m, c.num_rows);
     typename Problem<T>::Batch batch(problem, first, c.num_rows - first);
-    compute(problem, batch, [&](const std::string& what) {
+    compute(batch, [&](const std::string& what) {
       Synchronize(stream);
       for (int32_t row = first; row < c.num_rows; ++row) {
         if (problem.IsHuge(row)) continue;
@@ -421,10 +411,10 @@ template <typename T>
 void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
-      ExpectSameBits<T>(c, batches, stream, [&](auto& problem, auto& batch, const auto& expect) {
+      ExpectSameBits<T>(c, batches, stream, [&](auto& batch, const auto& expect) {
         for (const GemmTile& tile : HopperGemmTiles()) {
           if (::testing::Test::HasFailure()) return;
-          GemmHopper(problem.ForKernel(batch.gemm), tile, stream);
+          GemmHopper(CudaArgsOf(batch.gemm), tile, stream);
           expect(tile.ToString());
         }
       });
@@ -450,7 +440,7 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
   for (int32_t m = 1; m <= 40; ++m) batches.push_back(m);
   for (const int32_t m : {64, 65, 100, 128, 129, 200, 256, 300}) batches.push_back(m);
   ForFirstGpu([&](Stream& stream) {
-    const auto compute = [&](auto&, auto& batch, const auto& expect) {
+    const auto compute = [&](auto& batch, const auto& expect) {
       Gemm(batch.gemm, stream);
       expect("");
     };
@@ -490,7 +480,7 @@ void CheckActivated(Case c, bool on_cpu) {
       for (const GemmTile& tile : HopperGemmTiles()) {
         if (!tile.activates(c.n)) continue;
         SCOPED_TRACE(tile.ToString());
-        expect_same([&] { GemmHopper(problem.ForKernel(batch.gemm), tile, stream); });
+        expect_same([&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); });
       }
     }
   };

@@ -9,7 +9,6 @@
 #include "kernels/common/test_util.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/gemm/gemm_layout.h"
 #include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
@@ -63,15 +62,6 @@ class Activated {
     EXPECT_TRUE(out.GuardsIntact());
     EXPECT_TRUE(y.GuardsIntact());
     return y.IsUntouched(0);
-  }
-
-  GemmCudaArgs ForKernel(const GemmArgs& args) const {
-    return {.gemm = args,
-            .w = weight_.state()->panels.data(),
-            .w_stride = GemmCudaStride(weight_.k()),
-            .n = weight_.n(),
-            .k = weight_.k(),
-            .dtype = DTypeOf<T>()};
   }
 
  private:
@@ -141,7 +131,7 @@ void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batch
         SCOPED_TRACE(tile.ToString());
         for (const int64_t m : batches) {
           EXPECT_TRUE(activated.ExpectSame(m, misalign, [&](const GemmArgs& args) {
-            GemmHopper(activated.ForKernel(args), tile, stream);
+            GemmHopper(CudaArgsOf(args), tile, stream);
           }));
         }
       }

@@ -8,7 +8,6 @@
 
 #include "kernels/common/test_util.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/gemm/gemm_layout.h"
 
 namespace graft {
 namespace {
@@ -342,15 +341,6 @@ TEST(GemmTest, BadRowsStayAlone) {
   });
 }
 
-GemmCudaArgs ForKernel(const GemmArgs& args) {
-  return {.gemm = args,
-          .w = args.weight->state()->panels.data(),
-          .w_stride = GemmCudaStride(args.weight->k()),
-          .n = args.weight->n(),
-          .k = args.weight->k(),
-          .dtype = args.weight->dtype()};
-}
-
 // One problem on the GPU, its rows' bits as batches of one, and anything else compared with them.
 template <typename T>
 class GpuRows {
@@ -423,8 +413,8 @@ void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
       for (const GemmTile& tile : HopperGemmTiles()) {
         for (const int64_t m : batches) {
           SCOPED_TRACE(tile.ToString());
-          rows.ExpectSame(m,
-                          [&](const GemmArgs& args) { GemmHopper(ForKernel(args), tile, stream); });
+          rows.ExpectSame(
+              m, [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
         }
       }
     }
@@ -450,7 +440,7 @@ TEST(GemmTest, EachTileOnce) {
       for (const GemmTile& tile : HopperGemmTiles()) {
         SCOPED_TRACE(tile.ToString());
         ExpectReference(problem, expected, weight, stream,
-                        [&](const GemmArgs& args) { GemmHopper(ForKernel(args), tile, stream); });
+                        [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
       }
     }
   });
@@ -464,7 +454,7 @@ void CheckMma(const Case& c) {
     if constexpr (kHasCuda) {
       const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
       ExpectReference(problem, problem.Expected(), weight, stream,
-                      [&](const GemmArgs& args) { GemmMma(ForKernel(args), stream); });
+                      [&](const GemmArgs& args) { GemmMma(CudaArgsOf(args), stream); });
     }
   });
 }
