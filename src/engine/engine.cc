@@ -274,7 +274,7 @@ void Engine::BeginAhead() {
 // knows.
 int64_t Engine::GapBefore(const StepTimes& times, int64_t begun_ns) const {
   if (last_finish_ns_ == 0) return 0;
-  return times.idle_ns >= 0 ? times.idle_ns : std::max<int64_t>(begun_ns - last_finish_ns_, 0);
+  return times.idle_ns >= 0 ? times.idle_ns : begun_ns - last_finish_ns_;
 }
 
 void Engine::PublishFailed() {
