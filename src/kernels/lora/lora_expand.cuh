@@ -79,44 +79,15 @@ class Expander {
         g_(static_cast<int>(threadIdx.x) % 32 / 4),
         t_(static_cast<int>(threadIdx.x) % 4) {}
 
-  // h of the first kTileRows of rows [row_begin, row_end), a warp per row, and what each row's
-  // products are to be multiplied with. The threads must meet before and after it.
+  // h of the first kTileRows of rows [row_begin, row_end), and what each row's products are to be
+  // multiplied with. The threads must meet before and after it.
   __device__ __forceinline__ void SumH(int row_begin, int row_end, int slice,
                                        const LoraMatrix& matrix) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int rank_of_matrix = matrix.rank;
-    const int ranks = RankTiles(rank_of_matrix) * kTileRanks;
-#pragma unroll 1
-    for (int row = warp_; row < min(kTileRows, row_end - row_begin); row += kWarps) {
-      float peak = 0.0f;
-      float* const to = h_ + row * h_stride_;
-#pragma unroll 1
-      for (int rank = lane; rank < ranks; rank += 32) {
-        float parts[kLoraSplits];
-#pragma unroll
-        for (int split = 0; split < kLoraSplits; ++split) {
-          parts[split] = rank < rank_of_matrix
-                             ? __ldcg(HOf(args_.lora, split, slice, row_begin + row) + rank)
-                             : 0.0f;
-        }
-        float sum = 0.0f;
-#pragma unroll
-        for (const float part : parts) sum += part;
-        to[rank] = sum;
-        peak = fmaxf(peak, fabsf(sum));
-      }
-      float undo = 1.0f;
-      if constexpr (!kIsBf16) {
-#pragma unroll
-        for (int i = 16; i > 0; i /= 2) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, i));
-        const int exponent = ExponentFor(peak);
-        for (int rank = lane; rank < ranks; rank += 32) to[rank] *= PowerOfTwo(exponent);
-        undo = PowerOfTwo(-exponent);
-      }
-      if (lane == 0) {
-        scales_[2 * row] = matrix.scale;
-        scales_[2 * row + 1] = undo;
-      }
+    const int rows = min(kTileRows, row_end - row_begin);
+    if constexpr (kIsBf16) {
+      SumRows(row_begin, rows, slice, matrix);
+    } else {
+      SumAndScaleRows(row_begin, rows, slice, matrix);
     }
   }
 
@@ -142,6 +113,60 @@ class Expander {
   }
 
  private:
+  // Element `rank` of h, zero past the matrix's ranks.
+  __device__ __forceinline__ float SumOfParts(int row, int rank, int slice, int num_ranks) const {
+    float parts[kLoraSplits];
+#pragma unroll
+    for (int split = 0; split < kLoraSplits; ++split) {
+      parts[split] = rank < num_ranks ? __ldcg(HOf(args_.lora, split, slice, row) + rank) : 0.0f;
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (const float part : parts) sum += part;
+    return sum;
+  }
+
+  // The threads divide among the rows, up to 128 to one: every further round of reads costs a
+  // latency of the second-level cache.
+  __device__ __forceinline__ void SumRows(int row_begin, int rows, int slice,
+                                          const LoraMatrix& matrix) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int shift = rows == 1 ? 7 : rows == 2 ? 6 : rows <= 4 ? 5 : 4;
+    const int row = thread >> shift;
+    if (row >= rows) return;
+    const int ranks = RankTiles(matrix.rank) * kTileRanks;
+#pragma unroll 1
+    for (int rank = thread & ((1 << shift) - 1); rank < ranks; rank += 1 << shift) {
+      h_[row * h_stride_ + rank] = SumOfParts(row_begin + row, rank, slice, matrix.rank);
+    }
+    scales_[2 * row] = matrix.scale;
+  }
+
+  // A warp per row, of which the largest element decides what all are brought to.
+  __device__ __forceinline__ void SumAndScaleRows(int row_begin, int rows, int slice,
+                                                  const LoraMatrix& matrix) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int ranks = RankTiles(matrix.rank) * kTileRanks;
+#pragma unroll 1
+    for (int row = warp_; row < rows; row += kWarps) {
+      float peak = 0.0f;
+      float* const to = h_ + row * h_stride_;
+#pragma unroll 1
+      for (int rank = lane; rank < ranks; rank += 32) {
+        to[rank] = SumOfParts(row_begin + row, rank, slice, matrix.rank);
+        peak = fmaxf(peak, fabsf(to[rank]));
+      }
+#pragma unroll
+      for (int i = 16; i > 0; i /= 2) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, i));
+      const int exponent = ExponentFor(peak);
+      for (int rank = lane; rank < ranks; rank += 32) to[rank] *= PowerOfTwo(exponent);
+      if (lane == 0) {
+        scales_[2 * row] = matrix.scale;
+        scales_[2 * row + 1] = PowerOfTwo(-exponent);
+      }
+    }
+  }
+
   struct HTile {
     uint32_t parts[Element<kIsBf16>::kParts][2];
   };
