@@ -301,6 +301,7 @@ void BenchPunica(OpBench& bench) {
       }
     }
     if (bench.is_cpu() && rank != 16) continue;
+    if (!bench.is_cpu()) BenchLaw(bench, operands, Law::kDistinct, 128, false);
     for (const int32_t rows : prefills) {  // of one adapter
       BenchLaw(bench, operands, Law::kIdentical, rows, bench.is_cpu());
     }
