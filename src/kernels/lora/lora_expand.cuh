@@ -130,6 +130,7 @@ class Expander {
   // latency of the second-level cache.
   __device__ __forceinline__ void SumRows(int row_begin, int rows, int slice,
                                           const LoraMatrix& matrix) const {
+    static_assert(kMultiplyThreads == 1 << 7 && kTileRows << 4 == kMultiplyThreads);
     const int thread = static_cast<int>(threadIdx.x);
     const int shift = rows == 1 ? 7 : rows == 2 ? 6 : rows <= 4 ? 5 : 4;
     const int row = thread >> shift;
