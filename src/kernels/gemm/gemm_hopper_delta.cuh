@@ -33,11 +33,9 @@ struct GemmPace {
 #if defined(GRAFT_HOPPER)
 
 // By the one thread that saw that x may be read, and so may what earlier kernels left in y: lets go
-// those that wait at the barrier.
-__device__ __forceinline__ void TellXIsReady(uint32_t barrier) {
-  asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine reads x, too
-  BarrierArrive(barrier);
-}
+// those that wait at the barrier. No fence for the copy engine, which reads x, too: x's kernel had
+// ended before the word was written, as it has where the hardware tells.
+__device__ __forceinline__ void TellXIsReady(uint32_t barrier) { BarrierArrive(barrier); }
 __device__ __forceinline__ void WaitForX(const GemmDelta& delta, uint32_t barrier) {
   if (delta.values == nullptr) return WaitForPrevious();
   BarrierWait(barrier, 0);
