@@ -28,14 +28,16 @@ inline constexpr int kThreads = (kWarps + kFeeders) * 32;
 inline constexpr int kTileRanks = 16;            // of one tensor core operation
 inline constexpr int kTileRows = kLoraTileRows;  // of x and y, likewise
 inline constexpr int kChunk = 512;
-inline constexpr int kGroup = 64;  // elements of a chunk that a warp takes at a time
+inline constexpr int kNarrow = 256;  // columns of B^T that a block takes where blocks are few
+inline constexpr int kGroup = 64;    // elements of a chunk that a warp takes at a time
 inline constexpr int kChunkGroups = kChunk / kGroup;
 inline constexpr int kDepthMax = 8;
 
 // Bytes between two rows of a stage. A warp reads 64 bytes of each of eight rows of A or x (32 of
 // four of B) with four lanes (two) side by side: the odd bytes keep its lanes in different banks.
 inline constexpr int kRowBytesOfA = kChunk * 2 + 64;
-inline constexpr int kRowBytesOfB = kChunk * 2 + 32;
+__host__ __device__ constexpr int RowBytesOfB(int columns) { return columns * 2 + 32; }
+inline constexpr int kRowBytesOfB = RowBytesOfB(kChunk);
 
 __host__ __device__ constexpr int RankTiles(int64_t rank) {
   return static_cast<int>((rank + kTileRanks - 1) / kTileRanks);
@@ -56,6 +58,18 @@ inline __device__ __noinline__ uint4 LoadElements(const uint16_t* p, int count) 
 __device__ __forceinline__ uint4 LoadStage(uint32_t address, bool present) {
   const uint4 v = LoadShared(address);
   return {present ? v.x : 0, present ? v.y : 0, present ? v.z : 0, present ? v.w : 0};
+}
+
+// Asks for `elements` of each of up to kTileRows rows of x or y, which allow vectors, into the L2
+// cache, before anybody may read them. By the feeders.
+template <typename T>
+__device__ __forceinline__ void PrefetchRows(const T* first, int64_t stride, int rows,
+                                             int elements) {
+  const int row = static_cast<int>(threadIdx.x) - kMultiplyThreads;
+  if (row < min(rows, kTileRows) && elements > 0) {
+    PrefetchPiece(first + row * stride, elements * static_cast<int>(sizeof(T)));
+  }
+  __syncwarp();
 }
 
 // Not on 16-byte borders, or on a card without the copy engine: a warp copies and waits.
@@ -260,6 +274,10 @@ inline int SharedBytesMax() {
     return value;
   }();
   return bytes;
+}
+
+inline unsigned NumBlocks(const Launch& launch) {
+  return launch.grid.x * launch.grid.y * launch.grid.z;
 }
 
 template <void (*kKernel)(KernelArgs)>

@@ -38,6 +38,20 @@ int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
   return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes));
 }
 
+// kNarrow where all blocks find room at once. Those of a single tile of ranks have so little to do
+// that the next kernel's want the room, too. blocks_of_pass: narrow ones that share up to kTileRows
+// rows of a segment.
+int ColumnsOfBlock(const LoraArgs& args, int64_t blocks_of_pass, int32_t row_splits) {
+  const int64_t passes_launched = int64_t{args.num_segments} * row_splits;
+  if (blocks_of_pass * passes_launched > 4 * kMultiprocessors) return kChunk;
+  if (RankTiles(args.h_stride) > 1) return kNarrow;
+  // As many passes as have rows, however the segments divide them.
+  const int64_t passes_max =
+      args.num_segments + std::max(0, args.num_rows - args.num_segments) / kTileRows;
+  const int64_t with_rows = blocks_of_pass * std::min(passes_launched, passes_max);
+  return with_rows <= 2 * kMultiprocessors ? kNarrow : kChunk;
+}
+
 // As many stages as a block can use, as shared memory has for all blocks that there will be.
 template <typename SharedBytes>
 int32_t Depth(int64_t stages, int64_t blocks, const SharedBytes& shared_bytes) {
@@ -80,21 +94,27 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   const LoraArgs& lora = args.lora;
   const int64_t n_max = *std::max_element(lora.slice_n, lora.slice_n + lora.num_slices);
   const int64_t n_total = std::accumulate(lora.slice_n, lora.slice_n + lora.num_slices, int64_t{0});
-  const int64_t n_blocks = std::max<int64_t>(1, CeilDiv(n_max, kChunk));
-  const int64_t blocks = n_blocks * lora.num_segments * lora.num_slices;
+  const auto n_blocks = [&](int columns) { return std::max<int64_t>(1, CeilDiv(n_max, columns)); };
+  const int64_t matrices = int64_t{lora.num_segments} * lora.num_slices;
   args.add_in_l2 = options.add_in_l2 >= 0
                        ? options.add_in_l2 != 0
                        : CanOverlapLaunches() && lora.num_rows * n_total <= kAddInL2Max;
-  args.row_splits =
-      options.row_splits > 0 ? options.row_splits : RowSplits(lora, blocks, kTileRows);
-  const auto shared_bytes = [&](int depth) { return ExpandSharedBytes(depth, lora.h_stride); };
-  args.depth = options.depth > 0 ? options.depth
-                                 : Depth(std::max(1, RankTiles(lora.h_stride)),
-                                         blocks * args.row_splits, shared_bytes);
-  launch.grid = dim3(static_cast<unsigned>(n_blocks), static_cast<unsigned>(lora.num_segments),
-                     static_cast<unsigned>(lora.num_slices * args.row_splits));
+  args.row_splits = options.row_splits > 0
+                        ? options.row_splits
+                        : RowSplits(lora, n_blocks(kChunk) * matrices, kTileRows);
+  const int columns = ColumnsOfBlock(lora, n_blocks(kNarrow) * lora.num_slices, args.row_splits);
+  const auto shared_bytes = [&](int depth) {
+    return ExpandSharedBytes(depth, lora.h_stride, columns);
+  };
+  args.depth = options.depth > 0
+                   ? options.depth
+                   : Depth(std::max(1, RankTiles(lora.h_stride)),
+                           n_blocks(columns) * matrices * args.row_splits, shared_bytes);
+  launch.grid =
+      dim3(static_cast<unsigned>(n_blocks(columns)), static_cast<unsigned>(lora.num_segments),
+           static_cast<unsigned>(lora.num_slices * args.row_splits));
   launch.shared_bytes = shared_bytes(args.depth);
-  LaunchExpand(args, launch);
+  LaunchExpand(args, launch, columns, IsPrefill(lora));
 }
 
 bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }

@@ -1,4 +1,4 @@
-// y += scale * h B^T in bf16 and fp16. A block takes kChunk columns of a slice; its B is on its way
+// y += scale * h B^T in bf16 and fp16. A block takes some columns of a slice; its B is on its way
 // before h is there.
 #include "kernels/lora/lora_expand.cuh"
 
@@ -31,25 +31,30 @@ struct YStore {
   }
 };
 
-// kBlocks: per multiprocessor. Five keep some sums in local memory.
-template <bool kIsBf16, int kBlocks>
+// kBlocks: per multiprocessor.
+template <bool kIsBf16, int kBlocks, int kColumns>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     ExpandKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   LetNextStart();
-  char* const barriers = shared + args.depth * kTileRanks * kRowBytesOfB;
-  Ring ring(shared, barriers, args.depth, kRowBytesOfB);
+  char* const barriers = shared + args.depth * kTileRanks * RowBytesOfB(kColumns);
+  Ring ring(shared, barriers, args.depth, RowBytesOfB(kColumns));
   const auto slices = static_cast<unsigned>(args.lora.num_slices);
   const unsigned row_split = blockIdx.z / slices;
   const int slice = static_cast<int>(blockIdx.z - row_split * slices);
-  const int column = static_cast<int>(blockIdx.x) * kChunk;
-  const int column_end = min(column + kChunk, static_cast<int>(args.lora.slice_n[slice]));
+  const int column = static_cast<int>(blockIdx.x) * kColumns;
+  const int column_end = min(column + kColumns, static_cast<int>(args.lora.slice_n[slice]));
   const BlockRows rows(args.lora, static_cast<int>(row_split), kTileRows);
   const bool has_work = rows.begin < rows.end && column < column_end;
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
   if (threadIdx.x >= kMultiplyThreads) {
     if (!has_work) return;
+    if (kColumns == kNarrow && args.vectors) {  // the others' registers are spoken for
+      PrefetchRows(YStore::Of(args.lora) + rows.begin * args.lora.y_stride +
+                       args.lora.slice_begin[slice] + column,
+                   args.lora.y_stride, rows.end - rows.begin, column_end - column);
+    }
     const LoraMatrix matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
     const RowTable table(barriers + Ring::kBarrierBytes, matrix.b_rows, matrix.rank);
     for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
@@ -61,9 +66,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (has_work) matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
   WaitForPrevious();  // also without work: who waits for this kernel waits for those before it
   if (matrix.rank == 0) return;
-  Expander<kIsBf16, YStore> expander(args, ring,
-                                     reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
-                                                              RowTable::Bytes(args.lora.h_stride)));
+  Expander<kIsBf16, YStore, kColumns> expander(
+      args, ring,
+      reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
+                               RowTable::Bytes(args.lora.h_stride)));
   for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
     if (row > rows.begin) SyncThreads<kMultiplyThreads>();
     expander.SumH(row, rows.end, slice, matrix);
@@ -72,22 +78,30 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-}  // namespace
-
-int ExpandSharedBytes(int depth, int64_t rank_max) {
-  return depth * kTileRanks * kRowBytesOfB + Ring::kBarrierBytes + RowTable::Bytes(rank_max) +
-         kTileRows * (HStride(rank_max) + 2) * 4;
+template <int kBlocks, int kColumns>
+void LaunchWith(const KernelArgs& args, const Launch& launch) {
+  if (args.lora.dtype == DType::kBF16) {
+    return LaunchOf<ExpandKernel<true, kBlocks, kColumns>>(args, launch);
+  }
+  LaunchOf<ExpandKernel<false, kBlocks, kColumns>>(args, launch);
 }
 
-void LaunchExpand(const KernelArgs& args, const Launch& launch) {
-  const bool is_bf16 = args.lora.dtype == DType::kBF16;
-  const unsigned blocks = launch.grid.x * launch.grid.y * launch.grid.z;
-  if (blocks <= 4 * kMultiprocessors) {
-    if (is_bf16) return LaunchOf<ExpandKernel<true, 4>>(args, launch);
-    return LaunchOf<ExpandKernel<false, 4>>(args, launch);
+}  // namespace
+
+int ExpandSharedBytes(int depth, int64_t rank_max, int columns) {
+  return depth * kTileRanks * RowBytesOfB(columns) + Ring::kBarrierBytes +
+         RowTable::Bytes(rank_max) + kTileRows * (HStride(rank_max) + 2) * 4;
+}
+
+// Few blocks per multiprocessor have more registers each: 3 and 4 narrow ones use no local memory,
+// 4 others little and 5 more, which pays where y is what moves.
+void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill) {
+  if (columns == kNarrow) {
+    if (NumBlocks(launch) <= 3 * kMultiprocessors) return LaunchWith<3, kNarrow>(args, launch);
+    return LaunchWith<4, kNarrow>(args, launch);
   }
-  if (is_bf16) return LaunchOf<ExpandKernel<true, 5>>(args, launch);
-  LaunchOf<ExpandKernel<false, 5>>(args, launch);
+  if (is_prefill) return LaunchWith<5, kChunk>(args, launch);
+  LaunchWith<4, kChunk>(args, launch);
 }
 
 }  // namespace graft::lora

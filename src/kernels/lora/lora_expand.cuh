@@ -1,4 +1,4 @@
-// How a block multiplies h with kChunk columns of B^T in bf16 and fp16, for up to kTileRows rows at
+// How a block multiplies h with some columns of B^T in bf16 and fp16, for up to kTileRows rows at
 // a time. The bits of a row do not depend on its batch: parts of h are added in order, ranks
 // multiplied tile by tile.
 #pragma once
@@ -8,7 +8,6 @@
 namespace graft::lora {
 
 constexpr int kUnit = 64;  // columns that a warp multiplies at a time
-constexpr int kUnitsOfWarp = kChunk / kUnit / kWarps;
 
 template <bool kIsBf16>
 struct Element;
@@ -65,8 +64,9 @@ __device__ __forceinline__ void FeedExpand(const KernelArgs& args, const RowTabl
   }
 }
 
-// Store: the matrix that takes scale * h B^T, laid out like y, and how.
-template <bool kIsBf16, typename Store>
+// Store: the matrix that takes scale * h B^T, laid out like y, and how. kColumns: the most that a
+// Pass takes.
+template <bool kIsBf16, typename Store, int kColumns = kChunk>
 class Expander {
  public:
   __device__ __forceinline__ Expander(const KernelArgs& args, Ring& ring, float* h)
@@ -91,7 +91,7 @@ class Expander {
     }
   }
 
-  // Columns [column, column_end) of the slice, at most kChunk, of the rows of the last SumH.
+  // Columns [column, column_end) of the slice, at most kColumns, of the rows of the last SumH.
   __device__ __forceinline__ void Pass(int row, int row_end, int slice, int rank, int column,
                                        int column_end) {
     float sum[kUnitsOfWarp][4][4] = {};
@@ -113,6 +113,8 @@ class Expander {
   }
 
  private:
+  static constexpr int kUnitsOfWarp = kColumns / kUnit / kWarps;
+
   // Element `rank` of h, zero past the matrix's ranks.
   __device__ __forceinline__ float SumOfParts(int row, int rank, int slice, int num_ranks) const {
     float parts[kLoraSplits];
@@ -197,7 +199,7 @@ class Expander {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int rank = t_ + 4 * i;
-      const uint4 v = LoadStage(stage + rank * kRowBytesOfB + g_ * 16, rank < ranks);
+      const uint4 v = LoadStage(stage + rank * RowBytesOfB(kColumns) + g_ * 16, rank < ranks);
       b[i][0] = v.x, b[i][1] = v.y, b[i][2] = v.z, b[i][3] = v.w;
     }
 #pragma unroll

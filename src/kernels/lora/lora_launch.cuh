@@ -48,8 +48,9 @@ int ShrinkSharedBytes(int depth, int64_t rank_max);
 void LaunchShrink(const KernelArgs& args, const Launch& launch);
 int WideShrinkSharedBytes(int depth, int64_t rank_max);
 void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
-int ExpandSharedBytes(int depth, int64_t rank_max);
-void LaunchExpand(const KernelArgs& args, const Launch& launch);
+// columns of a block: kNarrow or kChunk. is_prefill: many rows of few adapters.
+int ExpandSharedBytes(int depth, int64_t rank_max, int columns);
+void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill);
 
 // Whether x, y, k and all n allow accesses of 16 bytes.
 bool AllowsVectors(const LoraArgs& args);

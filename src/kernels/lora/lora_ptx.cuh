@@ -33,6 +33,13 @@ __device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, uint32_
 #endif
 }
 
+// `bytes`, a multiple of 16, into the L2 cache. Hopper alone.
+__device__ __forceinline__ void PrefetchPiece(const void* from, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 __device__ __forceinline__ uint4 LoadShared(uint32_t address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -5,8 +5,12 @@
 namespace graft::lora {
 namespace {
 
-template <bool kIsBf16>
-__global__ void __launch_bounds__(kThreads, 6)
+// Per multiprocessor, where there are many.
+constexpr int kBlocksOfMany = 6;
+
+// kBlocks: per multiprocessor.
+template <bool kIsBf16, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
     ShrinkKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   LetNextStart();
@@ -18,13 +22,19 @@ __global__ void __launch_bounds__(kThreads, 6)
   const BlockRows rows(args.lora, static_cast<int>(row_split), kTileRows);
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
-  const auto part = static_cast<int>(blockIdx.x);
+  const auto part_idx = static_cast<int>(blockIdx.x);
+  const KPart part(args.lora.k, part_idx);
   if (threadIdx.x >= kMultiplyThreads) {
     if (rows.begin >= rows.end) return;
+    if (args.vectors) {
+      PrefetchRows(static_cast<const uint16_t*>(args.lora.x) + rows.begin * args.lora.x_stride +
+                       part.BeginOf(0),
+                   args.lora.x_stride, rows.end - rows.begin, part.ElementsOf(0));
+    }
     const LoraMatrix matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
     const RowTable table(barriers + Ring::kBarrierBytes, matrix.a_rows, matrix.rank);
     for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-      FeedShrink(args, table, matrix.rank, KPart(args.lora.k, part), ring);
+      FeedShrink(args, table, matrix.rank, part, ring);
     }
     return;
   }
@@ -36,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 6)
                              reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
                                                       RowTable::Bytes(args.lora.h_stride)));
   for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-    shrinker.Pass(row, rows.end, part, slice, rank);
+    shrinker.Pass(row, rows.end, part_idx, slice, rank);
   }
 }
 
@@ -193,6 +203,12 @@ __global__ void __launch_bounds__(kThreads, 2)
                         AddressInShared(x_barriers) + warp * 8);
 }
 
+template <int kBlocks>
+void LaunchWith(const KernelArgs& args, const Launch& launch) {
+  if (args.lora.dtype == DType::kBF16) return LaunchOf<ShrinkKernel<true, kBlocks>>(args, launch);
+  LaunchOf<ShrinkKernel<false, kBlocks>>(args, launch);
+}
+
 }  // namespace
 
 int ShrinkSharedBytes(int depth, int64_t rank_max) {
@@ -205,9 +221,11 @@ int WideShrinkSharedBytes(int depth, int64_t rank_max) {
          RowTable::Bytes(rank_max) + kWarps * 8;
 }
 
+// As few blocks per multiprocessor as hold the launch: kBlocksOfMany keep some of x in local
+// memory.
 void LaunchShrink(const KernelArgs& args, const Launch& launch) {
-  if (args.lora.dtype == DType::kBF16) return LaunchOf<ShrinkKernel<true>>(args, launch);
-  LaunchOf<ShrinkKernel<false>>(args, launch);
+  if (NumBlocks(launch) <= 4 * kMultiprocessors) return LaunchWith<4>(args, launch);
+  LaunchWith<kBlocksOfMany>(args, launch);
 }
 
 void LaunchWideShrink(const KernelArgs& args, const Launch& launch) {
