@@ -5,9 +5,6 @@
 namespace graft::lora {
 namespace {
 
-// Per multiprocessor, where there are many.
-constexpr int kBlocksOfMany = 6;
-
 // kBlocks: per multiprocessor.
 template <bool kIsBf16, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -221,11 +218,10 @@ int WideShrinkSharedBytes(int depth, int64_t rank_max) {
          RowTable::Bytes(rank_max) + kWarps * 8;
 }
 
-// As few blocks per multiprocessor as hold the launch: kBlocksOfMany keep some of x in local
-// memory.
+// Six blocks per multiprocessor keep some of x in local memory: not where four hold the launch.
 void LaunchShrink(const KernelArgs& args, const Launch& launch) {
   if (NumBlocks(launch) <= 4 * kMultiprocessors) return LaunchWith<4>(args, launch);
-  LaunchWith<kBlocksOfMany>(args, launch);
+  LaunchWith<6>(args, launch);
 }
 
 void LaunchWideShrink(const KernelArgs& args, const Launch& launch) {

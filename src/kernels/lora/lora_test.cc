@@ -98,7 +98,7 @@ std::vector<Case> Cases() {
        10,
        1160,
        {520, 264}},
-      {"the same of one tile of ranks, longer rows", {{16}}, {{0, 3, 0}}, 3, 4680, {776}},
+      {"the same of one tile of ranks, longer rows", {{13}}, {{0, 3, 0}}, 3, 4680, {776}},
       {"on borders of 16 bytes",
        {{16, 8, 40}, {64, 0, 3}, {128, 256, 1}, {24, 16, 129}},
        {{0, 1, 0}, {1, 1, 3}, {1, 9, 1}, {9, 26, 2}, {27, 115, 3}, {115, 116, 0}},
