@@ -290,7 +290,8 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .rows_max = static_cast<int32_t>(step.num_rows()),
                     .sequence_rows_max = batch.sequence_rows_max,
                     .kv_tokens_max = batch.kv_tokens_max,
-                    .scratch = attention_scratch_.as<float>()},
+                    .scratch = attention_scratch_.as<float>(),
+                    .next_starts_late = IsInScope(batch.lora_beside, LoraModule::kO)},
                    step.stream);
 }
 

@@ -40,6 +40,10 @@ struct AttentionArgs {
   // AttentionScratchBytes, zeroed before the first use and then used by this op alone, one launch
   // at a time.
   float* scratch = nullptr;
+  // A GPU's next kernel begins when all of attention has ended, not as its thread blocks leave. For
+  // one that takes a part of the card alone: of the multiprocessors that are free first it gets
+  // such that the other part streams weights 5 % slower, until the layer's end.
+  bool next_starts_late = false;
 };
 
 // Calls with up to these bounds need so much scratch; 0 on the CPU.

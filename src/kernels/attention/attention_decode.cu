@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
   wait_for_newest();
   loader.LoadKeys(ring + 2 * kSlotBytes<kDim>);
   if (!has_waited) WaitForPrevious();
-  LetNextStart();
+  if (params.splits_max > 1 || !params.args.next_starts_late) LetNextStart();
   uint32_t slot = ring;
   // Until the slot's copy, the third last begun, can be seen by the whole warp.
   const auto wait = [] {
@@ -271,6 +271,8 @@ constexpr int kMergeAhead = 8;  // splits read at once
 
 __global__ void __launch_bounds__(kMergeWarps * 32)
     MergeKernel(const __grid_constant__ Params params) {
+  // The next product's blocks begin as decode's leave, the first of them 10 us before the last.
+  if (!params.args.next_starts_late) LetNextStart();
   const AttentionArgs& args = params.args;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int unit = static_cast<int>(blockIdx.x) * kMergeWarps + static_cast<int>(threadIdx.x) / 32;
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   // be read at once.
   const int num_splits = sequence < args.num_sequences ? NumSplits(params, sequence) : 0;
   WaitForPrevious();
-  LetNextStart();
+  if (params.args.next_starts_late) LetNextStart();
   if (num_splits <= 1) return;
   const int head_dim = args.layout.head_dim;
   const int first_split = FirstVisible(args.kv_tokens[sequence] - 1, params.window) / kSplitTokens;
