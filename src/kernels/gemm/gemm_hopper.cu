@@ -90,6 +90,24 @@ CUtensorMap MakeWMap(const GemmCudaArgs& args) {
   return make({{half, 1, Shape::kColumns / 2}, {2, half, box_rows == Shape::kColumns ? 2 : 1}});
 }
 
+// Boxes of all m rows by `box_columns` of what is added to y.
+CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(args.n),
+                              static_cast<cuuint64_t>(args.gemm.m)};
+  const int64_t row = args.gemm.m == 1 ? CeilDiv(args.n, 4) * 4 : args.gemm.y_stride;
+  const cuuint64_t stride = static_cast<cuuint64_t>(row) * sizeof(float);
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns),
+                            static_cast<cuuint32_t>(args.gemm.m)};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult error = MapEncoder()(
+      &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, args.gemm.lora_after->beside.delta, sizes, &stride,
+      box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
+  return map;
+}
+
 // What one device allows.
 struct DeviceLimits {
   int shared_bytes = 0;
@@ -203,10 +221,20 @@ int MaxClusters(int num_processors) {
 
 // What LoRA beside the product, by so many of the card's blocks, asks of it.
 template <typename Shape>
-void SetDelta(const LoraArgs& lora, int64_t num_blocks, HopperGemmArgs& out) {
+void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out) {
   CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora && !Shape::kSwapped);
   constexpr int kStageBytes = Shape::kBoxes * Shape::kWBoxBytes;
-  out.delta = {.values = lora.beside.delta, .x_ready = lora.beside.words, .step = lora.beside.step};
+  const LoraBeside& beside = args.gemm.lora_after->beside;
+  out.delta.values = beside.delta;
+  out.delta.x_ready = beside.words;
+  out.delta.step = beside.step;
+  const bool activates = args.gemm.activated != nullptr;
+  if (!Shape::kCopyX && args.gemm.m <= 32 * Shape::kBoxes && IsOnBorder(beside.delta) &&
+      (activates ? out.activation.vectors : out.quads)) {
+    const int box_columns = Shape::kColumns / (activates ? 2 : 1);
+    out.delta.box_bytes = static_cast<int>(args.gemm.m) * box_columns * 4;
+    out.delta.map = MakeDeltaMap(args, box_columns);
+  }
   out.pace = {
       .stages = std::clamp(static_cast<int>(CeilDiv(kBytesOnWay, kStageBytes)), 2, out.num_stages),
       .stage_cycles = static_cast<int>(kStageBytes * num_blocks / kCardBytesPerCycle)};
@@ -262,7 +290,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     out.activation = {.out = gemm.activated,
                       .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
   }
-  if (gemm.lora_after != nullptr) SetDelta<Shape>(*gemm.lora_after, clusters, out);
+  if (gemm.lora_after != nullptr) SetDelta<Shape>(args, clusters, out);
   // A stage is given back when the next one's products run.
   CHECK_GE(out.num_stages, 2);
   out.reads_once = out.num_row_tiles == 1;

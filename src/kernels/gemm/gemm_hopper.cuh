@@ -26,7 +26,7 @@ inline constexpr int kGroupThreads = 128;
 inline constexpr int kGemmStagesMax = 30;
 // Shared memory before the ring: the barriers, both of x and W and of LoRA.
 inline constexpr int kGemmBarrierBytes = 1024;
-static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes + 8 <= kGemmBarrierBytes);
+static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes + 16 <= kGemmBarrierBytes);
 
 // Tiles of x rows visited before the next rows of W: what the second-level cache holds of x.
 inline constexpr int kGemmRowTilesPerVisit = 16;
@@ -141,6 +141,7 @@ struct HopperGemmRing {
   }
 
   __device__ uint32_t XReady() const { return full + kGemmBarrierBytes - 8; }
+  __device__ uint32_t DeltaThere() const { return full + kGemmBarrierBytes - 16; }
   __device__ uint32_t Full(int stage) const { return full + stage * 8; }
   __device__ uint32_t Empty(int stage) const { return empty + stage * 8; }
   __device__ uint32_t X(const HopperGemmArgs& args, int stage, int box) const {
@@ -298,13 +299,15 @@ struct HopperGemmProducer {
     HopperGemmWalk<Shape> walk(args);
     HopperGemmWalk<Shape> x_walk = walk;
     HopperGemmWalk<Shape> landed = walk;
-    int on_way = 0;  // stages from landed to walk
+    int column_tile = walk.column_tile;  // the last one asked for
+    int on_way = 0;                      // stages from landed to walk
     const uint32_t step = *args.delta.step;
     const int64_t begin = clock64();
     do {
       for (; CanStart(walk) && MayStart(on_way, begin); walk.Next(args), ++on_way) {
         BarrierExpect(ring.Full(walk.stage), bytes);
         LoadW(walk);
+        column_tile = walk.column_tile;
       }
     } while (!args.delta.XIsReady(step));
     TellXIsReady(ring.XReady());
@@ -317,7 +320,24 @@ struct HopperGemmProducer {
       BarrierExpect(ring.Full(walk.stage), bytes);
       LoadW(walk);
       LoadX(walk);
+      column_tile = walk.column_tile;
     }
+    if (args.delta.box_bytes > 0) LoadDelta(walk, column_tile);
+  }
+
+  // Of the block's last tile, to the stage after its last one of W, once LoRA's kernel has ended.
+  __device__ void LoadDelta(const HopperGemmWalk<Shape>& end, int column_tile) const {
+    const auto columns = Shape::ColumnsOf(args, column_tile);
+    const bool activates = args.activation.out != nullptr;
+    const uint32_t target = ring.W(end.stage, 0);
+    PrefetchMap(args.delta.map);
+    WaitForPrevious();
+    if (end.lap > 0) BarrierWait(ring.Empty(end.stage), (end.lap - 1) & 1);
+    BarrierExpect(ring.DeltaThere(), args.delta.box_bytes * (activates ? 2 : 1));
+    CopyBox(args.delta.map, target, ring.DeltaThere(), columns.first, 0, kCacheNormal);
+    if (!activates) return;
+    CopyBox(args.delta.map, target + args.delta.SecondBox(), ring.DeltaThere(),
+            columns.first + args.n / 2, 0, kCacheNormal);
   }
 
   __device__ bool MayStart(int on_way, int64_t begin) const {
@@ -430,7 +450,7 @@ struct HopperGemmConsumer {
       const int row = walk.row_tile * Shape::kRows + (Shape::kSwapped ? 0 : group * 64);
       Old old;
       if constexpr (kStoresTogether) {
-        GemmTileStore<Shape>(args, row, walk.column_tile).LoadOld(old);
+        GemmTileStore<Shape>(args, row, walk.column_tile, 0).LoadOld(old);
       }
       if constexpr (Shape::kLora) {
         // The first products stand alone: what is in the sums before them is no product's.
@@ -463,14 +483,15 @@ struct HopperGemmConsumer {
       if (exists) GemmSwappedStore<Shape>(args, row, walk.column_tile).Store(sum);
     } else if constexpr (kStoresTogether) {
       WgmmaKeep(sum);
-      // Until the delta is there, all of it.
-      if (args.delta.values != nullptr) WaitForPrevious();
-      // After its last tile the whole ring is the block's; before, this stage alone.
       const bool last = walk.IsLast();
+      const uint32_t delta = AwaitDelta(walk, last);
+      // After its last tile the whole ring is the block's, but for the delta; before, this stage
+      // alone.
+      const int scratch = !last ? stage : delta == ring.W(0, 0) ? 1 : 0;
       if (exists) {
         using TileStore = GemmTileStore<Shape>;
-        TileStore(args, row, walk.column_tile)
-            .Store(ring.W(last ? 0 : stage, 0), last ? 64 : TileStore::kRowsPerStage, old, sum);
+        TileStore(args, row, walk.column_tile, delta)
+            .Store(ring.W(scratch, 0), last ? 64 : TileStore::kRowsPerStage, old, sum);
       }
       if (last) return;
       FenceForAsync();
@@ -487,6 +508,18 @@ struct HopperGemmConsumer {
       }
       GemmWarpStore<Shape>(args, ring.staging, row, walk.column_tile).Store(sum);
     }
+  }
+
+  // Until the delta is there, all of it: where shared memory has it, or 0.
+  __device__ __forceinline__ uint32_t AwaitDelta(const HopperGemmWalk<Shape>& end,
+                                                 bool last) const {
+    if (args.delta.values == nullptr) return 0;
+    if (!last || args.delta.box_bytes == 0) {
+      WaitForPrevious();
+      return 0;
+    }
+    BarrierWait(ring.DeltaThere(), 0);
+    return ring.W(end.stage, 0);
   }
 
   // Starts the products of a stage; `add` 0 forgets what is in the sums.
@@ -528,7 +561,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
   if (static_cast<int>(threadIdx.x) < args.num_stages) {
     BarrierInit(ring.Full(threadIdx.x), 1);
     BarrierInit(ring.Empty(threadIdx.x), Shape::kGroups * 4 * Shape::kBlocks);
-    if (threadIdx.x == 0) BarrierInit(ring.XReady(), 1);
+    if (threadIdx.x == 0) {
+      BarrierInit(ring.XReady(), 1);
+      BarrierInit(ring.DeltaThere(), 1);
+    }
     BarrierInitDone();
   }
   if constexpr (Shape::kLora) ring.lora.Init();

@@ -5,10 +5,13 @@
 // later, so nothing depends on what runs at the same time.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_tma.cuh"
+#include "kernels/common/cuda_words.cuh"
 
 namespace graft {
 
@@ -16,11 +19,15 @@ struct GemmDelta {
   const float* values;  // [m, n], rows y_stride apart; null: none
   const uint32_t* x_ready;
   const uint32_t* step;
+  // Where the block's last tile of it fits a stage of the ring, to which it is copied while W is
+  // still multiplied: in a box of all rows by a tile's columns, or in two, by its share of the
+  // gate's and of up's. 0: it does not.
+  int box_bytes;
+  CUtensorMap map;
 
+  __device__ uint32_t SecondBox() const { return (box_bytes + 127) / 128 * 128; }
   __device__ __forceinline__ bool XIsReady(uint32_t step_number) const {
-    uint32_t ready;
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(ready) : "l"(x_ready) : "memory");
-    return ready == step_number;
+    return HearWord(x_ready) == step_number;
   }
 };
 

@@ -110,10 +110,13 @@ class GemmTileStore {
   // Whose sums fit where a stage's boxes of W lie: 128 bytes per column of the tile.
   static constexpr int kRowsPerStage = Shape::kBoxes == 1 ? 32 : 64;
 
-  __device__ GemmTileStore(const typename Shape::Args& args, int row, int column_tile)
+  // delta: where shared memory has its share of args.delta, or 0.
+  __device__ GemmTileStore(const typename Shape::Args& args, int row, int column_tile,
+                           uint32_t delta)
       : args_(args),
         row_(row),
         column_tile_(column_tile),
+        delta_(delta),
         thread_(static_cast<int>(threadIdx.x) % 128) {}
 
   // What y holds where this thread's first sums go. To be called long before Store.
@@ -217,7 +220,9 @@ class GemmTileStore {
         for (int j = 0; j < kBatch; ++j) {
           const int at = row + BatchRow(j);
           if (at < rows && HasColumn(BatchColumn(j))) {
-            delta[j] = DeltaAt(row_ + first + at, Column() + BatchColumn(j));
+            delta[j] = delta_ != 0
+                           ? LoadShared4(delta_ + (first + at) * kColumns * 4 + BatchColumn(j) * 4)
+                           : DeltaAt(row_ + first + at, Column() + BatchColumn(j));
           }
         }
       }
@@ -274,8 +279,8 @@ class GemmTileStore {
           up = Sum(up, HalfBias(args_.n / 2, column + half * 4));
         }
         if (args_.delta.values != nullptr) {
-          gate = Sum(gate, HalfDelta(row_ + first + row, 0, column + half * 4));
-          up = Sum(up, HalfDelta(row_ + first + row, args_.n / 2, column + half * 4));
+          gate = Sum(gate, HalfDelta(first + row, 0, piece * 8 + half * 4));
+          up = Sum(up, HalfDelta(first + row, 1, piece * 8 + half * 4));
         }
         halves[j] = {NarrowPair<Shape::kType>(SiluTimes(gate.x, up.x), SiluTimes(gate.y, up.y)),
                      NarrowPair<Shape::kType>(SiluTimes(gate.z, up.z), SiluTimes(gate.w, up.w))};
@@ -290,7 +295,15 @@ class GemmTileStore {
   __device__ __forceinline__ float4 DeltaAt(int row, int column) const {
     return *reinterpret_cast<const float4*>(args_.delta.values + row * args_.y_stride + column);
   }
-  __device__ float4 HalfDelta(int row, int begin, int column) const {
+  // Of the gate's or up's half of the tile.
+  __device__ float4 HalfDelta(int tile_row, int half, int tile_column) const {
+    if (delta_ != 0) {
+      return LoadShared4(delta_ + half * args_.delta.SecondBox() +
+                         (tile_row * kHalf + tile_column) * 4);
+    }
+    const int row = row_ + tile_row;
+    const int begin = half * (args_.n / 2);
+    const int column = column_tile_ * kHalf + tile_column;
     if (args_.activation.vectors) return DeltaAt(row, begin + column);
     const float* delta = args_.delta.values + row * args_.y_stride + begin;
     const int last = args_.n / 2 - 1;  // what comes after is nobody's
@@ -309,6 +322,7 @@ class GemmTileStore {
   const typename Shape::Args& args_;
   const int row_;
   const int column_tile_;
+  const uint32_t delta_;
   const int thread_;
 };
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/cuda_words.cuh"
 #include "kernels/lora/lora_expand.cuh"
 #include "kernels/lora/lora_shrink.cuh"
 
@@ -203,10 +204,10 @@ class BesideTeam {
     LoraMatrix matrix = ShrinkMatrixAt(shrinks, shrinks.begin);
     const LoraMatrix expand_matrix = ExpandMatrixAt(expands, chunks, expands.begin);
     WaitForPrevious();
-    if (Team() == 0 && threadIdx.x == 0) Say(lora_.beside.words);
+    if (Team() == 0 && threadIdx.x == 0) SayWord(lora_.beside.words, step_);
     Shrink(shrinks, matrix);
     SyncTeamThreads<kMultiplyThreads>();
-    if (threadIdx.x == 0) Say(TeamWords() + Team());
+    if (threadIdx.x == 0) SayWord(TeamWords() + Team(), step_);
     matrix = expand_matrix;
     ring_.SetRowBytes(kRowBytesOfB);
     WaitForTeams();
@@ -279,10 +280,6 @@ class BesideTeam {
     return MatrixOfGroup(item.group, item.slice);
   }
 
-  // The number of the step there, for whoever waits for what this thread saw or this team wrote.
-  __device__ void Say(uint32_t* word) const {
-    asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(word), "r"(step_) : "memory");
-  }
   __device__ uint32_t* TeamWords() const { return lora_.beside.words + kFirstTeamWord; }
 
   // Until every team has written its share of h.
@@ -291,12 +288,7 @@ class BesideTeam {
       for (bool all = false; !all;) {
         all = true;
         for (unsigned i = threadIdx.x; i < NumTeams(); i += 32) {
-          uint32_t word;
-          asm volatile("ld.acquire.gpu.u32 %0, [%1];"
-                       : "=r"(word)
-                       : "l"(TeamWords() + i)
-                       : "memory");
-          all = all && word == step_;
+          all = HearWord(TeamWords() + i) == step_ && all;
         }
         all = __all_sync(~0u, all) != 0;
       }
