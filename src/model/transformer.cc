@@ -355,7 +355,9 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     if (shrinks_all) {
       LoraExpand(drawn, step.stream);
     } else if (has_drawn_left) {
-      RunLora(drawn, step);
+      LoraArgs left = drawn;
+      left.follows_product = prompts.num_segments == 0 && CanRunLoraBeside(step.num_rows());
+      RunLora(left, step);
     }
     if (step.assisted) batch.assist->Finish(lora, step.stream);
   }

@@ -443,6 +443,9 @@ struct HopperGemmConsumer {
   __device__ void Run() const {
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
     WaitForX(args.delta, ring.XReady());
+    // Not before: the next kernel may be LoRA's shrink, which finds x so
+    // (LoraArgs::follows_product). Its blocks come as this one's leave.
+    LetNextStart();
     std::conditional_t<Shape::kLora, GemmLoraAdder<typename Shape::Lora>, NoLora> lora(args, ring);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       float sum[kSums];
@@ -552,9 +555,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
                const __grid_constant__ CUtensorMap x_map,
                const __grid_constant__ CUtensorMap w_map) {
 #if defined(GRAFT_HOPPER)
-  // The next kernel's blocks come as this one's leave: nothing but this one's tail would gain from
-  // keeping them away.
-  LetNextStart();
   extern __shared__ __align__(1024) char shared[];
   const HopperGemmRing<Shape> ring(args, shared);
   static_assert(kGemmStagesMax <= Shape::kThreads);

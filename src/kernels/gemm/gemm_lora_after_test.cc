@@ -2,6 +2,7 @@
 // after it or beside it.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <limits>
 #include <string>
@@ -92,7 +93,9 @@ class Problem {
         n_(c.spare_columns),
         matrices_(std::vector<LoraMatrix>(c.ranks.size() * c.slices.size())),
         segments_(c.segments),
-        x_(Input<T>::Normal(c.num_rows * c.k, 2)) {
+        before_x_(Input<float>::Normal(c.num_rows * c.k * 2, 2)),
+        x_(c.num_rows * c.k) {
+    MakeX(stream);
     for (const int64_t columns : c.slices) n_ += columns;
     const Input<T> w = Input<T>::Normal(n_ * c.k, 1);
     const TensorView view{w.data(), DTypeOf<T>(), {n_, c.k}};
@@ -122,14 +125,7 @@ class Problem {
     gemm.activated = nullptr;
     Gemm(gemm, stream);
     Lora(MakeLora(result), stream);
-    if (case_.activates) {
-      SiluMul({.gate_up = result.y.data(),
-               .out = result.activated.data(),
-               .out_dtype = DTypeOf<T>(),
-               .num_tokens = case_.num_rows,
-               .n = n_ / 2},
-              stream);
-    }
+    Activate(result, stream);
     Synchronize(stream);
     return result;
   }
@@ -151,6 +147,22 @@ class Problem {
     return result;
   }
 
+  // Launched at once: what makes x, the product, and LoRA, which need not wait for the product.
+  Result Following(Stream& stream) {
+    Result result = Prepare();
+    std::memset(static_cast<void*>(x_.data()), 0xff, x_.size() * sizeof(T));  // NaN
+    MakeX(stream);
+    GemmArgs gemm = MakeGemm(result);
+    gemm.activated = nullptr;
+    Gemm(gemm, stream);
+    LoraArgs lora = MakeLora(result);
+    lora.follows_product = GemmRunsLoraBeside(DTypeOf<T>(), case_.num_rows, stream.device);
+    Lora(lora, stream);
+    Activate(result, stream);
+    Synchronize(stream);
+    return result;
+  }
+
   void ExpectSame(const Result& a, const Result& b) const {
     if (case_.activates) {
       EXPECT_TRUE(testing::BitEqual(a.activated.data(), b.activated.data(), a.activated.size()));
@@ -161,6 +173,23 @@ class Problem {
   }
 
  private:
+  void MakeX(Stream& stream) {
+    SiluMul({.gate_up = before_x_.data(),
+             .out = x_.data(),
+             .out_dtype = DTypeOf<T>(),
+             .num_tokens = case_.num_rows,
+             .n = case_.k},
+            stream);
+  }
+  void Activate(Result& result, Stream& stream) const {
+    if (!case_.activates) return;
+    SiluMul({.gate_up = result.y.data(),
+             .out = result.activated.data(),
+             .out_dtype = DTypeOf<T>(),
+             .num_tokens = case_.num_rows,
+             .n = n_ / 2},
+            stream);
+  }
   void AddMatrix(size_t slot, size_t slice, uint64_t seed) {
     const int32_t rank = case_.ranks[slot][slice];
     LoraMatrix& matrix = matrices_[slot * case_.slices.size() + slice];
@@ -225,7 +254,8 @@ class Problem {
   std::deque<Shared<const void*>> rows_;
   Shared<LoraMatrix> matrices_;
   Shared<LoraSegment> segments_;
-  Input<T> x_;
+  Input<float> before_x_;
+  Output<T> x_;
   Input<float> bias_{0}, y_before_{0}, h_{0}, delta_{0};
   Buffer words_;
   Shared<uint32_t> step_{0};
@@ -236,6 +266,10 @@ void CheckCase(const Case& c, Stream& stream) {
   Problem<T> problem(c, stream);
   const auto apart = problem.Apart(stream);
   problem.ExpectSame(apart, problem.InOne(1, false, stream));
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE("following the product");
+    problem.ExpectSame(apart, problem.Following(stream));
+  }
   // One after the other, as steps are: the words hold the step before's number.
   for (const uint32_t step : {1u, 2u, 3u, 0x80000000u}) {
     SCOPED_TRACE("beside, step " + std::to_string(step));

@@ -74,6 +74,9 @@ struct LoraArgs {
   // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
   LoraBeside beside;
+  // The last thing launched is a Gemm of the same x, for which GemmRunsLoraBeside holds: such a one
+  // lets nobody begin before x is there, so LoraShrink need not wait until it has ended.
+  bool follows_product = false;
 };
 
 // Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride. On a
