@@ -29,9 +29,13 @@ def test_both_figures(tmp_path):
     out = tmp_path / "out"
     env = {**os.environ, "OUT": str(out), "SHAPE": str(DEMO / "base" / "config.json"), "DEVICE": "cpu",
            "REQUESTS": "12", "BATCHES": "1,3", "CONTEXTS": "16,24"}
-    done = subprocess.run([ROOT / "bench" / "punica.sh", short, pathlib.Path(binary()).parent], env=env,
-                          capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout[-2000:]
+
+    def punica(**more):
+        done = subprocess.run([ROOT / "bench" / "punica.sh", short, pathlib.Path(binary()).parent], env={**env, **more},
+                              capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout[-2000:]
+
+    punica()
 
     step = json.loads((out / "step.json").read_text())
     points = {(row["context"], row["batch"], row["adapters"]): row for row in step["decode"]}
@@ -52,3 +56,8 @@ def test_both_figures(tmp_path):
             served.setdefault(name, []).append(scenario["tokens_per_second"])
     assert set(served) == {"base", *LAWS}
     assert all(value > 0 for values in served.values() for value in values)
+
+    punica(OUT=str(tmp_path / "one"), FIGURES="11", LAWS="identical")
+    one = json.loads((tmp_path / "one" / "serve-identical.json").read_text())["ratios"]
+    many = json.loads((out / "serve-distinct.json").read_text())["ratios"]
+    assert 1 > one["lora_over_base_by_bytes"] > many["lora_over_base_by_bytes"] > 0

@@ -6,6 +6,10 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "cli/bench.h"
@@ -70,6 +74,32 @@ double MedianRatio(const std::vector<double>& numerators, const std::vector<doub
   return Median(std::move(ratios));
 }
 
+// Tokens that a decoding row sees on average: a longer answer takes more of the steps.
+double MeanContext(const std::vector<LoadRequest>& requests) {
+  double steps = 0.0;
+  double tokens = 0.0;
+  for (const LoadRequest& request : requests) {
+    const double outputs = request.output_tokens;
+    steps += outputs;
+    tokens += outputs * (static_cast<double>(request.prompt_tokens.size()) + outputs / 2.0);
+  }
+  return tokens / steps;
+}
+
+// Different ones among as many requests as a batch has, on average over those that follow each
+// other.
+double MeanAdapters(const std::vector<LoadRequest>& requests, size_t batch) {
+  const size_t rows = std::min(batch, requests.size());
+  const size_t num_batches = requests.size() - rows + 1;
+  size_t adapters = 0;
+  for (size_t begin = 0; begin < num_batches; ++begin) {
+    std::set<std::string_view> hashes;
+    for (size_t i = begin; i < begin + rows; ++i) hashes.insert(requests[i].adapter_hash);
+    adapters += hashes.size() - hashes.count("");
+  }
+  return static_cast<double>(adapters) / static_cast<double>(num_batches);
+}
+
 class ServeBench {
  public:
   explicit ServeBench(const BenchServeOptions& options) : options_(options) {}
@@ -93,7 +123,7 @@ class ServeBench {
   Status RunScenario(Scenario& scenario);
   double MeasureReadBandwidth();
   const Scenario* Find(const std::string& name) const;
-  double StepBytes(bool with_adapters) const;
+  double StepBytes(const Scenario& scenario) const;
   std::map<std::string, double> Ratios() const;
   void Report() const;
   OrderedJson ToJson() const;
@@ -325,18 +355,15 @@ const Scenario* ServeBench::Find(const std::string& name) const {
 }
 
 // Bytes that one decode step of a full batch must read: every weight but the embedding table's
-// unread rows, the adapters of the batch, and the KV of half the output.
-double ServeBench::StepBytes(bool with_adapters) const {
+// unread rows, the adapters of the batch, and its KV.
+double ServeBench::StepBytes(const Scenario& scenario) const {
   const ModelConfig& config = model_->config;
   const double embedding_bytes = static_cast<double>(model_->weights.embedding.bytes());
-  double bytes = static_cast<double>(model_->weights.bytes()) - embedding_bytes;
-  const double context = options_.prompt_tokens + options_.output_tokens / 2.0;
-  bytes += options_.batch * context * 2.0 * static_cast<double>(config.kv_size()) *
-           config.num_layers * static_cast<double>(DTypeBytes(model_->weights.dtype));
-  if (with_adapters) {
-    bytes += static_cast<double>(adapter_bytes_) * std::min(options_.adapters, options_.batch);
-  }
-  return bytes;
+  const double kv_token_bytes = 2.0 * static_cast<double>(config.kv_size()) * config.num_layers *
+                                static_cast<double>(DTypeBytes(model_->weights.dtype));
+  return static_cast<double>(model_->weights.bytes()) - embedding_bytes +
+         options_.batch * MeanContext(scenario.requests) * kv_token_bytes +
+         static_cast<double>(adapter_bytes_) * MeanAdapters(scenario.requests, options_.batch);
 }
 
 std::map<std::string, double> ServeBench::Ratios() const {
@@ -344,7 +371,7 @@ std::map<std::string, double> ServeBench::Ratios() const {
   const Scenario& lora = *Find("lora");
   std::map<std::string, double> ratios = {
       {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
-      {"lora_over_base_by_bytes", StepBytes(false) / StepBytes(true)},
+      {"lora_over_base_by_bytes", StepBytes(base) / StepBytes(lora)},
       {"host_gap_over_step", MedianRatio(lora.gap_ms, lora.wall_ms)},
       {"steps_begun_ahead", Median(lora.ahead_share)},
   };
@@ -360,7 +387,7 @@ std::map<std::string, double> ServeBench::Ratios() const {
   }
   std::vector<double> shares;
   for (size_t i = 0; i < base.step_ms.size(); ++i) {
-    shares.push_back(StepBytes(false) / (base.step_ms[i] * 1e6) / base.read_gbytes_per_s[i]);
+    shares.push_back(StepBytes(base) / (base.step_ms[i] * 1e6) / base.read_gbytes_per_s[i]);
   }
   ratios["base_decode_share_of_bandwidth"] = Median(std::move(shares));
   if (const Scenario* single = Find("one_at_a_time"); single != nullptr) {
