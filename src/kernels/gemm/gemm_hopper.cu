@@ -45,6 +45,24 @@ EncodeTiled MapEncoder() {
   return encoder;
 }
 
+// A matrix of `count` dimensions, the innermost first, and the boxes in which it is copied.
+struct MapShape {
+  cuuint32_t count = 0;
+  cuuint64_t sizes[4] = {};
+  cuuint64_t strides[3] = {};  // bytes, of all but the innermost
+  cuuint32_t box[4] = {};
+};
+CUtensorMap EncodeMap(CUtensorMapDataType type, const void* data, const MapShape& shape,
+                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion) {
+  CUtensorMap map;
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const CUresult error = MapEncoder()(
+      &map, type, shape.count, const_cast<void*>(data), shape.sizes, shape.strides, shape.box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
+  return map;
+}
+
 // Boxes of 64 columns by `box`, of a matrix of `columns` columns and, from the inside out, so many
 // rows, so many rows apart.
 struct MapDimension {
@@ -54,26 +72,17 @@ struct MapDimension {
 };
 CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t column_stride,
                     std::initializer_list<MapDimension> dimensions) {
-  CUtensorMap map;
-  cuuint64_t sizes[4] = {static_cast<cuuint64_t>(columns)};
-  cuuint64_t strides[3] = {};
-  cuuint32_t box[4] = {kBoxColumns};
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  MapShape shape{.sizes = {static_cast<cuuint64_t>(columns)}, .box = {kBoxColumns}};
   const int64_t row_bytes = column_stride * DTypeBytes(dtype);
-  cuuint32_t count = 1;
+  shape.count = 1;
   for (const MapDimension& dimension : dimensions) {
-    sizes[count] = static_cast<cuuint64_t>(dimension.size);
-    strides[count - 1] = static_cast<cuuint64_t>(dimension.stride * row_bytes);
-    box[count++] = static_cast<cuuint32_t>(dimension.box);
+    shape.sizes[shape.count] = static_cast<cuuint64_t>(dimension.size);
+    shape.strides[shape.count - 1] = static_cast<cuuint64_t>(dimension.stride * row_bytes);
+    shape.box[shape.count++] = static_cast<cuuint32_t>(dimension.box);
   }
-  const CUresult error = MapEncoder()(
-      &map,
+  return EncodeMap(
       dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      count, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
-  return map;
+      data, shape, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
 }
 
 // W's rows of a tile, or this block's share of them: neighbours; gate and up side by side; or,
@@ -92,20 +101,17 @@ CUtensorMap MakeWMap(const GemmCudaArgs& args) {
 
 // Boxes of all m rows by `box_columns` of what is added to y.
 CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
-  CUtensorMap map;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(args.n),
-                              static_cast<cuuint64_t>(args.gemm.m)};
-  const int64_t row = args.gemm.m == 1 ? CeilDiv(args.n, 4) * 4 : args.gemm.y_stride;
-  const cuuint64_t stride = static_cast<cuuint64_t>(row) * sizeof(float);
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns),
-                            static_cast<cuuint32_t>(args.gemm.m)};
-  const cuuint32_t steps[] = {1, 1};
-  const CUresult error = MapEncoder()(
-      &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, args.gemm.lora_after->beside.delta, sizes, &stride,
-      box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
-  return map;
+  // A single row may have any stride, a map of it may not.
+  const int64_t stride = args.gemm.m == 1 ? CeilDiv(args.n, 4) * 4 : args.gemm.y_stride;
+  const auto rows = static_cast<cuuint32_t>(args.gemm.m);
+  const MapShape shape{
+      .count = 2,
+      .sizes = {static_cast<cuuint64_t>(args.n), rows},
+      .strides = {static_cast<cuuint64_t>(stride) * sizeof(float)},
+      .box = {static_cast<cuuint32_t>(box_columns), rows},
+  };
+  return EncodeMap(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, args.gemm.lora_after->beside.delta, shape,
+                   CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 // What one device allows.
@@ -225,9 +231,7 @@ void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out)
   CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora && !Shape::kSwapped);
   constexpr int kStageBytes = Shape::kBoxes * Shape::kWBoxBytes;
   const LoraBeside& beside = args.gemm.lora_after->beside;
-  out.delta.values = beside.delta;
-  out.delta.x_ready = beside.words;
-  out.delta.step = beside.step;
+  out.delta = {.values = beside.delta, .x_ready = beside.words, .step = beside.step};
   const bool activates = args.gemm.activated != nullptr;
   if (!Shape::kCopyX && args.gemm.m <= 32 * Shape::kBoxes && IsOnBorder(beside.delta) &&
       (activates ? out.activation.vectors : out.quads)) {
