@@ -40,9 +40,9 @@ struct AttentionArgs {
   // AttentionScratchBytes, zeroed before the first use and then used by this op alone, one launch
   // at a time.
   float* scratch = nullptr;
-  // A GPU's next kernel begins when all of attention has ended, not as its thread blocks leave. For
-  // one that takes a part of the card alone: of the multiprocessors that are free first it gets
-  // such that the other part streams weights 5 % slower, until the layer's end.
+  // Where a GPU decodes, its next kernel begins when all of attention has ended, not as its blocks
+  // leave. For one that takes a part of the card alone: of the multiprocessors that are free first
+  // it gets such that the other part streams weights 5 % slower, until the layer's end.
   bool next_starts_late = false;
 };
 

@@ -74,8 +74,8 @@ struct LoraArgs {
   // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
   LoraBeside beside;
-  // The last thing launched is a Gemm of the same x, for which GemmRunsLoraBeside holds: such a one
-  // lets nobody begin before x is there, so LoraShrink need not wait until it has ended.
+  // The last thing launched is a Gemm of the same x, for which GemmRunsLoraBeside holds: it lets
+  // nobody begin before all else has ended, so LoraShrink finds x and need not wait for it, too.
   bool follows_product = false;
 };
 

@@ -11,9 +11,9 @@ __device__ __forceinline__ void AwaitX(const LoraArgs& lora) {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-// Who waits for this kernel waits for those before it, for which all of its blocks have waited, or
-// one, before it ends.
-__device__ __forceinline__ void AwaitPrevious(const LoraArgs& lora) {
+// Who waits for this kernel waits for those before it: where nobody did in AwaitX, one block does
+// before it ends.
+__device__ __forceinline__ void AwaitProduct(const LoraArgs& lora) {
   if (lora.follows_product && blockIdx.x + blockIdx.y + blockIdx.z == 0) WaitForPrevious();
 }
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const auto part_idx = static_cast<int>(blockIdx.x);
   const KPart part(args.lora.k, part_idx);
   if (threadIdx.x >= kMultiplyThreads) {
-    if (rows.begin >= rows.end) return AwaitPrevious(args.lora);
+    if (rows.begin >= rows.end) return AwaitProduct(args.lora);
     if (args.vectors) {
       PrefetchRows(static_cast<const uint16_t*>(args.lora.x) + rows.begin * args.lora.x_stride +
                        part.BeginOf(0),
@@ -45,11 +45,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
       FeedShrink(args, table, matrix.rank, part, ring);
     }
-    return AwaitPrevious(args.lora);
+    return AwaitProduct(args.lora);
   }
   const bool has_work = rows.begin < rows.end;
   const int rank = has_work ? MatrixOf(args.lora, rows.adapter_slot, slice).rank : 0;
-  AwaitX(args.lora);  // also without work, see AwaitPrevious
+  AwaitX(args.lora);  // also without work, see AwaitProduct
   if (rank == 0) return;
   Shrinker<kIsBf16> shrinker(args, ring,
                              reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
