@@ -173,22 +173,17 @@ class Problem {
   }
 
  private:
-  void MakeX(Stream& stream) {
-    SiluMul({.gate_up = before_x_.data(),
-             .out = x_.data(),
+  void Silu(const Input<float>& gate_up, Output<T>& out, Stream& stream) const {
+    SiluMul({.gate_up = gate_up.data(),
+             .out = out.data(),
              .out_dtype = DTypeOf<T>(),
              .num_tokens = case_.num_rows,
-             .n = case_.k},
+             .n = out.size() / case_.num_rows},
             stream);
   }
+  void MakeX(Stream& stream) { Silu(before_x_, x_, stream); }
   void Activate(Result& result, Stream& stream) const {
-    if (!case_.activates) return;
-    SiluMul({.gate_up = result.y.data(),
-             .out = result.activated.data(),
-             .out_dtype = DTypeOf<T>(),
-             .num_tokens = case_.num_rows,
-             .n = n_ / 2},
-            stream);
+    if (case_.activates) Silu(result.y, result.activated, stream);
   }
   void AddMatrix(size_t slot, size_t slice, uint64_t seed) {
     const int32_t rank = case_.ranks[slot][slice];
