@@ -12,6 +12,7 @@
 #include "cli/config_file.h"
 #include "cli/runtime.h"
 #include "cli/synthetic_adapter.h"
+#include "kernels/common/bench_data.h"
 #include "kernels/common/peak.h"
 #include "sim/workload.h"
 
@@ -24,6 +25,8 @@ struct BenchStepOptions {
   std::string json;
   std::vector<int> batches = {32};
   std::vector<int> contexts = {512};
+  int context_min = 0;
+  std::vector<int> adapters;
   std::vector<int> mixed_tokens;
   int prefill_tokens = 2048;
   int prefill_adapters = 4;
@@ -43,7 +46,7 @@ struct Mix {
   Server server = Server::kLora;
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
   bool merged = false;            // on merged weights: adapters are all slot 0
-  int32_t context = 0;            // tokens of each sequence in a decode step
+  std::vector<int32_t> contexts;  // tokens of each sequence in a decode step
   int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
 };
 
@@ -81,7 +84,8 @@ class StepBench {
   std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
-  StepPlan MakePlan(const Mix& mix, int32_t rows, int32_t position) const;
+  StepPlan MakePlan(const Mix& mix, int32_t rows, const std::vector<int32_t>& positions) const;
+  std::vector<int32_t> Contexts(int32_t batch, int32_t context) const;
   Runtime& RuntimeOf(const Mix& mix) {
     switch (mix.server) {
       case Server::kPlain:
@@ -124,11 +128,14 @@ Status StepBench::Prepare() {
   const BenchStepOptions& o = options_;
   if (o.batches.empty() || *std::ranges::min_element(o.batches) < 1 || o.contexts.empty() ||
       *std::ranges::min_element(o.contexts) < 2 || o.steps < 1 || o.prefill_tokens < 0 ||
-      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1 ||
-      std::ranges::any_of(o.mixed_tokens, [](int tokens) { return tokens < 1; })) {
+      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1 || o.context_min < 0 ||
+      o.context_min == 1 || o.context_min > *std::ranges::min_element(o.contexts) ||
+      std::ranges::any_of(o.mixed_tokens, [](int tokens) { return tokens < 1; }) ||
+      std::ranges::any_of(o.adapters, [](int adapters) { return adapters < 1; })) {
     return InvalidArgumentError(
-        "--batch, --steps, --turn-steps, --mixed-tokens and --prefill-adapters must be 1 or more, "
-        "--context 2 or more, --prefill-tokens 0 or more");
+        "--adapters, --batch, --steps, --turn-steps, --mixed-tokens and --prefill-adapters must be "
+        "1 or more, --context 2 or more, --context-min 0 or from 2 to --context, and "
+        "--prefill-tokens 0 or more");
   }
   batch_max_ = *std::ranges::max_element(o.batches);
   context_max_ = *std::ranges::max_element(o.contexts);
@@ -188,11 +195,17 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
     std::sort(mix.adapters.begin(), mix.adapters.end());
     mixes.push_back(std::move(mix));
   }
+  for (const int32_t adapters : options_.adapters) {
+    if (adapters > batch) continue;
+    Mix mix{std::to_string(adapters) + " adapters", Server::kLora, {}};
+    for (int32_t row = 0; row < batch; ++row) mix.adapters.push_back(row * adapters / batch);
+    mixes.push_back(std::move(mix));
+  }
   if (options_.ablations) {
-    const std::vector<Mix> of_laws(mixes.end() - std::size(kLaws), mixes.end());
+    const std::vector<Mix> with_lora(mixes.begin() + 2, mixes.end());
     for (const auto& [server, how] : {std::pair(Server::kAfter, ", after the products"),
                                       std::pair(Server::kPadded, ", padded copies")}) {
-      for (Mix mix : of_laws) {
+      for (Mix mix : with_lora) {
         mix.name += how;
         mix.server = server;
         mixes.push_back(std::move(mix));
@@ -202,22 +215,28 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
                      /*merged=*/true});
   }
   for (Mix& mix : mixes) {
-    mix.context = context;
+    mix.contexts = Contexts(batch, context);
     mix.prompt_tokens = prompt_tokens;
   }
   return mixes;
 }
 
-// Every sequence computes `rows_each` rows from `position_each` on; what its pages hold does not
+std::vector<int32_t> StepBench::Contexts(int32_t batch, int32_t context) const {
+  Random random(options_.seed);
+  return SequenceLengths(batch, options_.context_min, context, random);
+}
+
+// Every sequence computes `rows_each` rows from its position on; what its pages hold does not
 // matter.
-StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each, int32_t position_each) const {
+StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
+                             const std::vector<int32_t>& positions) const {
   Random random(options_.seed);
   const int32_t page_tokens = lora_->limits().page_tokens;
   StepPlan plan;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
     const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
-    const int32_t position = is_prompt ? 0 : position_each;
+    const int32_t position = is_prompt ? 0 : positions[i];
     PlannedSequence sequence;
     sequence.sequence_slot = static_cast<int32_t>(i);
     sequence.adapter_slot = mix.adapters[i];
@@ -241,10 +260,15 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each, int32_t position
   return plan;
 }
 
-StepPlan StepBench::MakeDecode(const Mix& mix) const { return MakePlan(mix, 1, mix.context - 1); }
+StepPlan StepBench::MakeDecode(const Mix& mix) const {
+  std::vector<int32_t> positions = mix.contexts;
+  for (int32_t& position : positions) --position;
+  return MakePlan(mix, 1, positions);
+}
 
 StepPlan StepBench::MakePrefill(const Mix& mix) const {
-  return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(mix.adapters.size()), 0);
+  const size_t n = mix.adapters.size();
+  return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(n), std::vector<int32_t>(n));
 }
 
 void StepBench::RunSteps(Runtime& runtime, StepPlan plan, int32_t steps,
@@ -331,13 +355,17 @@ void StepBench::RunDecodes() {
 }
 
 void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens) {
-  std::printf("\ndecode, batch %d, context %d", batch, context);
+  std::printf("\ndecode, batch %d, context ", batch);
+  if (options_.context_min > 0) std::printf("%d to ", options_.context_min);
+  std::printf("%d", context);
   if (prompt_tokens > 0) std::printf(", one of them a prompt of %d tokens", prompt_tokens);
   std::printf(" (floor: bytes at %.0f GB/s)\n", gbytes_per_s_);
   std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
               "/ base", "bytes", kPartsHeader);
   const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  const int64_t kv_tokens =
+      std::accumulate(mixes[0].contexts.begin(), mixes[0].contexts.end(), int64_t{0});
   const size_t base = decode_.size();
   for (size_t i = 0; i < mixes.size(); ++i) {
     const Mix& mix = mixes[i];
@@ -346,7 +374,7 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
                 .context = context,
                 .prompt_tokens = prompt_tokens,
                 .median_ms = medians[i]};
-    row.floor_ms = BytesOf(mix, int64_t{batch} * context) / gbytes_per_s_ / 1e6;
+    row.floor_ms = BytesOf(mix, kv_tokens) / gbytes_per_s_ / 1e6;
     row.tokens_per_second = batch / row.median_ms * 1e3;
     row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
     row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor_ms / row.floor_ms;
@@ -393,8 +421,9 @@ void StepBench::RunPrefill() {
 // What a merge adds to the step that orders it. Slot 0 is merged afterwards.
 void StepBench::MeasureMerge() {
   constexpr int kMerges = 9;
-  const Mix merged{
-      .adapters = std::vector<int32_t>(batch_max_, 0), .merged = true, .context = context_max_};
+  const Mix merged{.adapters = std::vector<int32_t>(batch_max_, 0),
+                   .merged = true,
+                   .contexts = Contexts(batch_max_, context_max_)};
   StepPlan plan = MakeDecode(merged);
   std::vector<double> with, without;
   for (int i = -1; i < kMerges; ++i) {
@@ -420,12 +449,12 @@ void StepBench::RunTurns() {
               "tok/s", "ratio");
   std::vector<Mix> mixes;
   for (int32_t n = 1; n <= std::min(batch_max_, 8); n *= 2) {
-    Mix batched{.context = context_max_};
+    Mix batched{.contexts = Contexts(batch_max_, context_max_)};
     for (int32_t i = 0; i < batch_max_; ++i) batched.adapters.push_back(i * n / batch_max_);
     mixes.push_back(std::move(batched));
     mixes.push_back({.adapters = std::vector<int32_t>(batch_max_ / n, 0),
                      .merged = true,
-                     .context = context_max_});
+                     .contexts = Contexts(batch_max_, context_max_)});
   }
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   for (size_t i = 0; i < mixes.size(); i += 2) {
@@ -448,11 +477,15 @@ void StepBench::RunTurns() {
 }
 
 OrderedJson StepBench::ToJson() const {
-  const auto rows = [](const std::vector<StepRow>& from) {
+  const auto rows = [this](const std::vector<StepRow>& from) {
     OrderedJson array = OrderedJson::array();
     for (const StepRow& row : from) {
       array.push_back({{"adapters", row.name}});
-      if (row.batch > 0) array.back().update({{"batch", row.batch}, {"context", row.context}});
+      if (row.batch > 0) {
+        array.back().update({{"batch", row.batch},
+                             {"context", row.context},
+                             {"context_min", options_.context_min}});
+      }
       if (row.prompt_tokens > 0) array.back()["prompt_tokens"] = row.prompt_tokens;
       array.back().update({{"median_ms", row.median_ms},
                            {"floor_ms", row.floor_ms},
@@ -527,6 +560,16 @@ void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
                    "tokens of each sequence in a decode step, several in turn")
       ->delimiter(',')
       ->capture_default_str();
+  command
+      ->add_option("--context-min", options->context_min,
+                   "contexts spread evenly from here to --context instead, in random order; 0: all "
+                   "alike")
+      ->capture_default_str();
+  command
+      ->add_option("--adapters", options->adapters,
+                   "also decode steps over so many adapters, each for as many rows; in turn, "
+                   "where the batch has so many rows")
+      ->delimiter(',');
   command
       ->add_option("--mixed-tokens", options->mixed_tokens,
                    "also decode steps in which one sequence computes so many tokens of a prompt, "

@@ -24,6 +24,7 @@ struct Case {
   int32_t num_sequences;
   int32_t num_rows;  // of each sequence
   int32_t kv_tokens;
+  int32_t kv_tokens_min = 0;  // see SequenceLengths
 };
 
 const Case kCpuCases[] = {
@@ -42,6 +43,7 @@ const Case kGpuCases[] = {
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 8, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 512},
+    {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 1300, 40},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 128, 1, 512},
     {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 8, 1, 2048},
@@ -54,8 +56,12 @@ constexpr int32_t kPageTokens = 16;
 
 void RunCase(const Case& c, OpBench& bench) {
   Stream& stream = bench.stream();
-  const int64_t kv_bytes = int64_t{2} * c.num_sequences * c.kv_tokens * c.num_kv_heads *
-                           c.head_dim * DTypeBytes(c.dtype);
+  Random random(1);
+  const std::vector<int32_t> kv_tokens =
+      SequenceLengths(c.num_sequences, c.kv_tokens_min, c.kv_tokens, random);
+  const int64_t all_kv_tokens = std::accumulate(kv_tokens.begin(), kv_tokens.end(), int64_t{0});
+  const int64_t kv_bytes =
+      int64_t{2} * all_kv_tokens * c.num_kv_heads * c.head_dim * DTypeBytes(c.dtype);
   const KvLayout layout{.num_layers = static_cast<int32_t>(bench.num_copies(kv_bytes)),
                         .num_kv_heads = c.num_kv_heads,
                         .head_dim = c.head_dim,
@@ -64,8 +70,7 @@ void RunCase(const Case& c, OpBench& bench) {
   const int32_t sequence_pages = (c.kv_tokens + kPageTokens - 1) / kPageTokens;
   std::vector<int32_t> pages(c.num_sequences * sequence_pages);
   std::iota(pages.begin(), pages.end(), 0);
-  Random random(1);
-  for (size_t i = pages.size(); i > 1; --i) std::swap(pages[i - 1], pages[random.Below(i)]);
+  Shuffle(pages, random);
   const Buffer pool =
       BenchBuffer(c.dtype, static_cast<int64_t>(pages.size()) * layout.PageElements(), stream);
 
@@ -73,7 +78,7 @@ void RunCase(const Case& c, OpBench& bench) {
   const int64_t row = int64_t{c.num_heads} * c.head_dim;
   const Buffer q = BenchBuffer(DType::kF32, num_rows * row, stream);
   Buffer out(num_rows * row * 4, stream.device);
-  std::vector<int32_t> page_begin, row_begin, kv_tokens(c.num_sequences, c.kv_tokens);
+  std::vector<int32_t> page_begin, row_begin;
   for (int32_t s = 0; s <= c.num_sequences; ++s) {
     page_begin.push_back(s * sequence_pages);
     row_begin.push_back(s * c.num_rows);
@@ -103,14 +108,15 @@ void RunCase(const Case& c, OpBench& bench) {
                      .kv_tokens_max = c.kv_tokens,
                      .scratch = scratch.as<float>()};
   // Pairs of a query and a key that it sees: multiplied once with q and once with p.
-  const double seen = c.kv_tokens - 0.5 * (c.num_rows - 1);
+  const double seen = static_cast<double>(all_kv_tokens) / c.num_sequences - 0.5 * (c.num_rows - 1);
   const OpBenchWork work{
       .bytes = static_cast<double>(kv_bytes),
       .flops = 4.0 * static_cast<double>(num_rows) * c.num_heads * c.head_dim * seen,
       .dtype = c.dtype,
       .num_copies = layout.num_layers,
       .labels = {.rows = num_rows}};
-  bench.Add(std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " +
+  const std::string least = c.kv_tokens_min > 0 ? std::to_string(c.kv_tokens_min) + " to " : "";
+  bench.Add(std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " + least +
                 std::to_string(c.kv_tokens) + ", " + std::string(DTypeName(c.dtype)),
             work, [&](int64_t run) {
               args.layer = static_cast<int32_t>(run % layout.num_layers);

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "kernels/attention/attention.h"
+#include "kernels/common/bench_data.h"
 #include "kernels/common/cuda_vector.cuh"
 #include "tensor/buffer.h"
 #include "tensor/cuda_check.h"
@@ -30,6 +31,7 @@ struct Sequences {
   int count;
   int num_rows;
   int kv_tokens;
+  int kv_tokens_min = 0;  // see SequenceLengths
 };
 
 struct Case {
@@ -47,6 +49,9 @@ std::vector<Case> Cases() {
   const DType bf16 = DType::kBF16;
   return {
       {"decode mha 32 x 512", 32, 32, 128, bf16, 0, {{32, 1, 512}}},
+      {"decode mha 32 x 40 to 1300", 32, 32, 128, bf16, 0, {{32, 1, 1300, 40}}},
+      {"decode mha 32 x 40 to 700", 32, 32, 128, bf16, 0, {{32, 1, 700, 40}}},
+      {"decode gqa4 32 x 40 to 4000", 32, 8, 128, bf16, 0, {{32, 1, 4000, 40}}},
       {"decode mha 32 x 512, bound 8192", 32, 32, 128, bf16, 8192, {{32, 1, 512}}},
       {"decode mha 32 x 512, of 128 sequences", 32, 32, 128, bf16, 0, {{32, 1, 512}, {96, 0, 0}}},
       {"decode gqa4 32 x 512", 32, 8, 128, bf16, 0, {{32, 1, 512}}},
@@ -138,13 +143,14 @@ class Bench {
   Bench(const Case& c, Stream& stream) : case_(c), stream_(stream) {
     std::vector<int32_t> row_begin{0}, page_begin{0}, kv_tokens;
     int rows_max = 0;
+    Random random(1);
     for (const Sequences& s : c.sequences) {
-      for (int i = 0; i < s.count; ++i) {
+      for (const int length : SequenceLengths(s.count, s.kv_tokens_min, s.kv_tokens, random)) {
         row_begin.push_back(row_begin.back() + s.num_rows);
-        page_begin.push_back(page_begin.back() + (s.kv_tokens + kPageTokens - 1) / kPageTokens);
-        kv_tokens.push_back(s.kv_tokens);
-        bytes_ += 2.0 * s.kv_tokens * c.num_kv_heads * c.head_dim * DTypeBytes(c.dtype);
-        const double seen = s.kv_tokens - 0.5 * (s.num_rows - 1);
+        page_begin.push_back(page_begin.back() + (length + kPageTokens - 1) / kPageTokens);
+        kv_tokens.push_back(length);
+        bytes_ += 2.0 * length * c.num_kv_heads * c.head_dim * DTypeBytes(c.dtype);
+        const double seen = length - 0.5 * (s.num_rows - 1);
         flops_ += 4.0 * s.num_rows * c.num_heads * c.head_dim * seen;
       }
       rows_max = std::max(rows_max, s.num_rows);
@@ -152,8 +158,7 @@ class Bench {
     if (c.window > 0) bytes_ *= std::min(1.0, double(c.window) / kv_tokens[0]);
     std::vector<int32_t> pages(page_begin.back());
     std::iota(pages.begin(), pages.end(), 0);
-    Random random(1);
-    for (size_t i = pages.size(); i > 1; --i) std::swap(pages[i - 1], pages[random.Below(i)]);
+    Shuffle(pages, random);
     args_.layout = {kLayers, c.num_kv_heads, c.head_dim, kPageTokens, c.dtype};
     args_.num_sequences = static_cast<int32_t>(kv_tokens.size());
     args_.num_heads = c.num_heads;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/dtype.h"
@@ -45,6 +46,22 @@ Buffer BenchArray(const std::vector<T>& values, const Stream& stream) {
   Buffer host(static_cast<int64_t>(values.size() * sizeof(T)));
   std::memcpy(host.data(), values.data(), values.size() * sizeof(T));
   return MoveToDevice(std::move(host), stream);
+}
+
+template <typename T>
+void Shuffle(std::vector<T>& values, Random& random) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.Below(i)]);
+}
+
+// Tokens of each of `count` sequences: all `most`, or, with a `least` above 0, spread evenly from
+// there to `most` and shuffled.
+inline std::vector<int32_t> SequenceLengths(int32_t count, int32_t least, int32_t most,
+                                            Random& random) {
+  std::vector<int32_t> lengths(count, most);
+  if (least == 0 || count == 1) return lengths;
+  for (int32_t i = 0; i < count; ++i) lengths[i] = least + (most - least) * i / (count - 1);
+  Shuffle(lengths, random);
+  return lengths;
 }
 
 }  // namespace graft
