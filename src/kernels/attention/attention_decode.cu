@@ -1,7 +1,8 @@
 // Decode: sequences of one row. A warp takes one split of a sequence, one key head and up to 16 of
 // its query heads, and streams keys and values through a ring of its own in shared memory, with
-// loads always two half tiles ahead, across the end of one split into the next. No warp waits for
-// another. Bound by memory: what is computed fills an eighth of the tensor cores' time.
+// loads always two half tiles ahead, across the end of one split into the next. Warps draw their
+// work, the longest splits first, and none waits for another. Bound by memory: what is computed
+// fills an eighth of the tensor cores' time.
 #include <algorithm>
 
 #include "kernels/attention/attention_work.cuh"
@@ -15,8 +16,9 @@ constexpr int kRingSlots = 3;  // of the keys or the values of a tile, in turn
 
 template <int kDim>
 constexpr int kSlotBytes = kTileTokens* kDim * 2;
+constexpr int kWarpsMax = 4;
 template <int kDim>
-constexpr int kWarps = kDim > 128 ? 2 : 4;
+constexpr int kWarps = kDim > 128 ? 2 : kWarpsMax;
 template <int kDim>
 constexpr int kBlocksPerMultiprocessor = kDim > 64 ? 1 : 2;
 
@@ -32,78 +34,234 @@ struct SplitItem {
   int tile_end;
 };
 
+// Where the row's splits lie.
+struct RowSplits {
+  int position;
+  int first_visible;
+  __device__ __forceinline__ RowSplits(const Params& params, int sequence)
+      : position(params.args.kv_tokens[sequence] - 1),
+        first_visible(FirstVisible(position, params.window)) {}
+  __device__ __forceinline__ int first() const { return first_visible / kSplitTokens; }
+  __device__ __forceinline__ int last() const { return position / kSplitTokens; }
+  __device__ __forceinline__ int TileBegin(int split) const {
+    return max(first_visible, split * kSplitTokens) / kTileTokens;
+  }
+  __device__ __forceinline__ int TileEnd(int split) const {
+    return min(position, (split + 1) * kSplitTokens - 1) / kTileTokens + 1;
+  }
+};
+
+__device__ __forceinline__ bool IsDecoded(const Params& params, int sequence) {
+  return params.args.row_begin[sequence + 1] - params.args.row_begin[sequence] == 1;
+}
+
 // Splits that the row of a sequence sees; 0 where the sequence is not one row.
 __device__ __forceinline__ int NumSplits(const Params& params, int sequence) {
-  const AttentionArgs& args = params.args;
-  if (args.row_begin[sequence + 1] - args.row_begin[sequence] != 1) return 0;
-  const int position = args.kv_tokens[sequence] - 1;
-  return position / kSplitTokens - FirstVisible(position, params.window) / kSplitTokens + 1;
+  if (!IsDecoded(params, sequence)) return 0;
+  const RowSplits splits(params, sequence);
+  return splits.last() - splits.first() + 1;
 }
 
-// begins: splits before each sequence, [num_sequences + 1].
-template <int kQueryTiles>
-__device__ __forceinline__ SplitItem FindItem(const Params& params, const int32_t* begins,
-                                              int item) {
-  const int num_parts = (params.group + 8 * kQueryTiles - 1) / (8 * kQueryTiles);
-  const int parts_per_split = params.args.layout.num_kv_heads * num_parts;
-  const int split = item / parts_per_split;
-  const int part = item % parts_per_split;
-  SplitItem found;
-  found.sequence = FindBegin(begins, params.args.num_sequences, split);
-  found.kv_head = part / num_parts;
-  found.head_begin = part % num_parts * 8 * kQueryTiles;
-  found.position = params.args.kv_tokens[found.sequence] - 1;
-  const int first_visible = FirstVisible(found.position, params.window);
-  const int first_split = first_visible / kSplitTokens;
-  found.split = first_split + split - begins[found.sequence];
-  found.is_only = begins[found.sequence + 1] - begins[found.sequence] == 1;
-  found.tile_begin = max(first_visible, found.split * kSplitTokens) / kTileTokens;
-  found.tile_end = min(found.position, (found.split + 1) * kSplitTokens - 1) / kTileTokens + 1;
-  return found;
+// Numbers of sequences by the tiles of their last split, sixteen bits for each: the longest in the
+// lowest.
+struct LengthCounts {
+  uint64_t long_ones;
+  uint64_t short_ones;
+
+  __device__ __forceinline__ LengthCounts& operator+=(const LengthCounts& other) {
+    long_ones += other.long_ones;
+    short_ones += other.short_ones;
+    return *this;
+  }
+};
+static_assert(kSplitTokens / kTileTokens == 8 && kSequencesMax < 1 << 16);
+
+__device__ __forceinline__ LengthCounts ShuffleUp(const LengthCounts& counts, int distance) {
+  return {__shfl_up_sync(0xffffffffu, counts.long_ones, distance),
+          __shfl_up_sync(0xffffffffu, counts.short_ones, distance)};
 }
 
-// Fills the ring's slots in the order in which they are used: keys, values, keys, ...
-template <typename T, int kDim, int kQueryTiles>
-class RingLoader {
+// The launch's splits, in the order in which they are drawn, if they are.
+template <bool kDraws>
+class SplitList {
  public:
-  __device__ __forceinline__ RingLoader(const Params& params, const int32_t* begins, int item,
-                                        int item_step, int num_items)
-      : params_(params),
-        begins_(begins),
-        item_step_(item_step),
-        num_items_(num_items),
-        item_(item),
-        copier_(params.args, 0) {
-    StartItem();
+  static constexpr int Bytes(int num_sequences) {
+    return (num_sequences + 1) * static_cast<int>(sizeof(int32_t) + sizeof(uint16_t));
+  }
+  // Needed while the list is made.
+  static constexpr int ScratchBytes(int num_sequences) {
+    return (num_sequences + 1) * static_cast<int>(sizeof(LengthCounts) + 1);
   }
 
-  // Whether there is a next tile, without the row's own position.
+  // All threads of the block. num_parts: of a key head's query heads; num_warps: of all blocks.
+  __device__ __forceinline__ SplitList(const Params& params, int num_parts, int num_warps,
+                                       unsigned char* shared, unsigned char* scratch)
+      : params_(params), num_sequences_(params.args.num_sequences), num_parts_(num_parts) {
+    begins_ = reinterpret_cast<int32_t*>(shared);
+    by_length_ = reinterpret_cast<uint16_t*>(begins_ + num_sequences_ + 1);
+    __shared__ int32_t warp_sums[kWarpsMax];
+    SumCounts(num_sequences_, begins_, warp_sums,
+              [&](int sequence) { return NumSplits(params_, sequence); });
+    num_items_ = begins_[num_sequences_] * ItemsPerSplit();
+    if (kDraws && num_items_ > num_warps) PutShortOnesLast(scratch);
+  }
+
+  __device__ __forceinline__ int num_items() const { return num_items_; }
+
+  // Item: a split, a key head and a part of its query heads.
+  template <int kQueryTiles>
+  __device__ __forceinline__ SplitItem At(int item) const {
+    const int idx = item / ItemsPerSplit();
+    const int part = item % ItemsPerSplit();
+    // Below zero also where nothing was sorted.
+    const int last = kDraws ? idx - begins_[num_sequences_] : -1;
+    SplitItem found;
+    found.sequence = last >= 0 ? by_length_[last] : FindBegin(begins_, num_sequences_, idx);
+    found.kv_head = part / num_parts_;
+    found.head_begin = part % num_parts_ * 8 * kQueryTiles;
+    const RowSplits splits(params_, found.sequence);
+    found.position = splits.position;
+    found.split = last >= 0 ? splits.last() : splits.first() + idx - begins_[found.sequence];
+    found.is_only = splits.first() == splits.last();
+    found.tile_begin = splits.TileBegin(found.split);
+    found.tile_end = splits.TileEnd(found.split);
+    return found;
+  }
+
+ private:
+  __device__ __forceinline__ int ItemsPerSplit() const {
+    return params_.args.layout.num_kv_heads * num_parts_;
+  }
+
+  // The sequences' last splits behind all others, the longest first: so what is left at the end
+  // comes in small pieces.
+  __device__ __forceinline__ void PutShortOnesLast(unsigned char* scratch) {
+    auto* const before = reinterpret_cast<LengthCounts*>(scratch);
+    auto* const fields = reinterpret_cast<int8_t*>(before + num_sequences_ + 1);
+    __shared__ LengthCounts warp_counts[kWarpsMax];
+    SumCounts(num_sequences_, before, warp_counts, [&](int sequence) {
+      const int field = IsDecoded(params_, sequence) ? FieldOf(RowSplits(params_, sequence)) : -1;
+      fields[sequence] = static_cast<int8_t>(field);
+      LengthCounts counts{};
+      if (field >= 0) {
+        (field < 4 ? counts.long_ones : counts.short_ones) = uint64_t{1} << field % 4 * 16;
+      }
+      return counts;
+    });
+    const LengthCounts all = before[num_sequences_];
+    for (int i = static_cast<int>(threadIdx.x); i <= num_sequences_;
+         i += static_cast<int>(blockDim.x)) {
+      begins_[i] -= SumOfFields(before[i].long_ones) + SumOfFields(before[i].short_ones);
+      const int field = i < num_sequences_ ? fields[i] : -1;
+      if (field >= 0) by_length_[Rank(before[i], all, field)] = static_cast<uint16_t>(i);
+    }
+    __syncthreads();
+  }
+
+  static __device__ __forceinline__ int FieldOf(const RowSplits& splits) {
+    return kSplitTokens / kTileTokens -
+           (splits.TileEnd(splits.last()) - splits.TileBegin(splits.last()));
+  }
+  static __device__ __forceinline__ int SumOfFields(uint64_t fields) {
+    return static_cast<int>(fields * 0x0001'0001'0001'0001 >> 48);
+  }
+  // Sequences whose last split is longer, and earlier ones with one as long.
+  static __device__ __forceinline__ int Rank(const LengthCounts& before, const LengthCounts& all,
+                                             int field) {
+    const auto rank = [&](uint64_t fields_before, uint64_t fields) {
+      const uint64_t longer = fields * 0x0001'0001'0001'0000;  // in each field those below it
+      return static_cast<int>((fields_before + longer) >> field % 4 * 16 & 0xffff);
+    };
+    if (field < 4) return rank(before.long_ones, all.long_ones);
+    return SumOfFields(all.long_ones) + rank(before.short_ones, all.short_ones);
+  }
+
+  const Params& params_;
+  const int num_sequences_;
+  const int num_parts_;
+  int num_items_;
+  int32_t* begins_;      // [num_sequences + 1]: splits before each sequence's, once sorted without
+                         // the last ones
+  uint16_t* by_length_;  // sequences, those with the longest last splits first
+};
+static_assert(SplitList<true>::ScratchBytes(kSequencesMax) <=
+              kWarps<64> * kRingSlots * kSlotBytes<64>);
+
+// Fills the ring's slots in the order in which they are used: keys, values, keys, ... A warp's
+// first item is its own, the others, where there can be more than warps, are drawn.
+template <typename T, int kDim, int kQueryTiles, bool kDraws>
+class RingLoader {
+ public:
+  // counter: items drawn by all warps, zero before and after the launch.
+  __device__ __forceinline__ RingLoader(const Params& params, const SplitList<kDraws>& list,
+                                        int item, int num_warps, int32_t* counter)
+      : params_(params),
+        list_(list),
+        num_warps_(num_warps),
+        num_items_(list.num_items()),
+        counter_(counter),
+        copier_(params.args, 0) {
+    StartItem(item);
+  }
+
+  // Whether the next tile may be copied before the kernel in front has ended: it is without the
+  // row's own position, and nothing is drawn.
   __device__ __forceinline__ bool NextTileIsOld() const {
-    return item_ < num_items_ && tile_ < newest_tile_;
+    return item_ < num_items_ && tile_ < newest_tile_ && (!kDraws || tile_ + 1 < tile_end_);
   }
 
   // Start the next tile's copies, if there is one: keys first, then values.
   __device__ __forceinline__ void LoadKeys(uint32_t slot) {
-    if (item_ < num_items_) copier_.CopyKeys(slot);
+    if (item_ < num_items_) {
+      copier_.CopyKeys(slot);
+      if (kDraws && tile_ + 1 == tile_end_) Draw();
+    }
     CommitCopies();
   }
   __device__ __forceinline__ void LoadValues(uint32_t slot) {
     if (item_ < num_items_) {
       copier_.CopyValues(slot);
-      if (++tile_ == tile_end_) {
-        item_ += item_step_;
-        StartItem();
-      } else {
+      if (++tile_ != tile_end_) {
         copier_.FindPages(tile_ * kTileTokens);
+      } else if constexpr (kDraws) {
+        StartItem(Drawn());
+      } else {
+        item_ = num_items_;
       }
     }
     CommitCopies();
   }
 
+  // The next item to be multiplied: they come here in the order of the ring.
+  __device__ __forceinline__ int TakeItem() {
+    const int item = next_;
+    next_ = second_next_;
+    --num_started_;
+    return item;
+  }
+
  private:
-  __device__ __forceinline__ void StartItem() {
-    if (item_ >= num_items_) return;
-    const SplitItem item = FindItem<kQueryTiles>(params_, begins_, item_);
+  // The answer is wanted half a tile later.
+  __device__ __forceinline__ void Draw() {
+    if (num_items_ > num_warps_ && threadIdx.x % 32 == 0) drawn_ = atomicAdd(counter_, 1);
+  }
+  __device__ __forceinline__ int Drawn() {
+    if (num_items_ <= num_warps_) return num_items_;
+    // All warps draw until there is nothing left, together as often as there are items: so whoever
+    // draws last is known, and sets the counter back.
+    if (threadIdx.x % 32 == 0 && drawn_ == num_items_ - 1) *counter_ = 0;
+    return num_warps_ + __shfl_sync(0xffffffffu, drawn_, 0);
+  }
+
+  __device__ __forceinline__ void StartItem(int idx) {
+    item_ = idx;
+    if (num_started_++ == 0) {
+      next_ = idx;
+    } else {
+      second_next_ = idx;
+    }
+    if (idx >= num_items_) return;
+    const SplitItem item = list_.template At<kQueryTiles>(idx);
     tile_ = item.tile_begin;
     tile_end_ = item.tile_end;
     newest_tile_ = item.position / kTileTokens;
@@ -113,10 +271,16 @@ class RingLoader {
   }
 
   const Params& params_;
-  const int32_t* begins_;
-  const int item_step_;
+  const SplitList<kDraws>& list_;
+  const int num_warps_;
   const int num_items_;
-  int item_;
+  int32_t* const counter_;
+  int item_ = 0;
+  int drawn_ = 0;
+  // Started and not yet taken: the ring has room for no third.
+  int next_ = 0;
+  int second_next_ = 0;
+  int num_started_ = 0;
   int tile_ = 0;
   int tile_end_ = 0;
   int newest_tile_ = 0;
@@ -191,24 +355,21 @@ __device__ __forceinline__ void FinishItem(const Params& params, const SplitItem
       params, [&](int i) -> int64_t { return i < num_heads ? (first + i) * head_dim : -1; }, state);
 }
 
-template <typename T, int kDim, int kQueryTiles>
+template <typename T, int kDim, int kQueryTiles, bool kDraws>
 __global__ void __launch_bounds__(kWarps<kDim> * 32)
     DecodeKernel(const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  __shared__ int32_t warp_sums[kWarps<kDim>];
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  auto* const begins =
-      reinterpret_cast<int32_t*>(shared + kWarps<kDim> * kRingSlots * kSlotBytes<kDim>);
-  const int num_sequences = params.args.num_sequences;
-  SumCounts(num_sequences, begins, warp_sums,
-            [&](int sequence) { return NumSplits(params, sequence); });
+  const int num_warps = static_cast<int>(gridDim.x) * kWarps<kDim>;
   const int num_parts = (params.group + 8 * kQueryTiles - 1) / (8 * kQueryTiles);
-  const int num_items = begins[num_sequences] * params.args.layout.num_kv_heads * num_parts;
+  const SplitList<kDraws> list(params, num_parts, num_warps,
+                               shared + kWarps<kDim> * kRingSlots * kSlotBytes<kDim>, shared);
+  const int num_items = list.num_items();
 
   const uint32_t ring = SharedAddress(shared) + warp * kRingSlots * kSlotBytes<kDim>;
-  const int item_step = static_cast<int>(gridDim.x) * kWarps<kDim>;
-  const int first_item = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
-  RingLoader<T, kDim, kQueryTiles> loader(params, begins, first_item, item_step, num_items);
+  RingLoader<T, kDim, kQueryTiles, kDraws> loader(
+      params, list, warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), num_warps,
+      &params.counters[2]);
   const auto after = [&](uint32_t slot) {
     return slot == ring + (kRingSlots - 1) * kSlotBytes<kDim> ? ring : slot + kSlotBytes<kDim>;
   };
@@ -233,8 +394,8 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
     WaitForCopies<kRingSlots - 1>();
     __syncwarp();
   };
-  for (int item_idx = first_item; item_idx < num_items; item_idx += item_step) {
-    const SplitItem item = FindItem<kQueryTiles>(params, begins, item_idx);
+  for (int idx = loader.TakeItem(); idx < num_items; idx = loader.TakeItem()) {
+    const SplitItem item = list.template At<kQueryTiles>(idx);
     const RegisterQueries<T, kDim, kQueryTiles> queries(params, item);
     Visible<kQueryTiles> visible;
     visible.window = params.window;
@@ -260,6 +421,7 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
       slot = after(slot);
     }
     FinishItem(params, item, state);
+    if constexpr (!kDraws) break;
   }
   WaitForCopies<0>();
   if (params.wait_late) WaitForPrevious();
@@ -325,25 +487,36 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   }
 }
 
-template <typename T, int kDim, int kQueryTiles>
-void Launch(const Params& params, cudaStream_t stream) {
-  const auto kernel = DecodeKernel<T, kDim, kQueryTiles>;
+template <typename T, int kDim, int kQueryTiles, bool kDraws>
+void LaunchOf(const Params& params, int64_t num_blocks, cudaStream_t stream) {
+  const auto kernel = DecodeKernel<T, kDim, kQueryTiles, kDraws>;
+  constexpr int kRingBytes = kWarps<kDim> * kRingSlots * kSlotBytes<kDim>;
   static const bool is_set = [&] {
-    CUDA_CHECK(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        kWarps<kDim> * kRingSlots * kSlotBytes<kDim> + (kSequencesMax + 1) * 4));
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    kRingBytes + SplitList<kDraws>::Bytes(kSequencesMax)));
     return true;
   }();
   static_cast<void>(is_set);
-  const AttentionArgs& args = params.args;
-  const int64_t ring_bytes = int64_t{kWarps<kDim>} * kRingSlots * kSlotBytes<kDim>;
-  const int64_t bytes = ring_bytes + (args.num_sequences + 1) * int64_t{sizeof(int32_t)};
-  const int64_t num_items = int64_t{args.num_sequences} * params.splits_max *
-                            args.layout.num_kv_heads * CeilDiv(params.group, 8 * kQueryTiles);
-  const int64_t grid = std::min<int64_t>(num_items, ResidentBlocks(kBlocksPerMultiprocessor<kDim>));
-  LaunchKernel(kernel, static_cast<unsigned>(grid), kWarps<kDim> * 32, static_cast<size_t>(bytes),
-               stream, params);
+  const int bytes = kRingBytes + SplitList<kDraws>::Bytes(params.args.num_sequences);
+  LaunchKernel(kernel, static_cast<unsigned>(num_blocks), kWarps<kDim> * 32,
+               static_cast<size_t>(bytes), stream, params);
   CUDA_CHECK(cudaGetLastError());
+}
+
+template <typename T, int kDim, int kQueryTiles>
+void Launch(const Params& params, cudaStream_t stream) {
+  const AttentionArgs& args = params.args;
+  const int64_t items_max = int64_t{args.num_sequences} * params.splits_max *
+                            args.layout.num_kv_heads * CeilDiv(params.group, 8 * kQueryTiles);
+  const int64_t num_blocks =
+      std::min<int64_t>(items_max, ResidentBlocks(kBlocksPerMultiprocessor<kDim>));
+  // A kernel of its own where every warp has one item at most: drawing is code that a lone
+  // sequence's step would have to fetch for nothing.
+  if (items_max > num_blocks * kWarps<kDim>) {
+    LaunchOf<T, kDim, kQueryTiles, true>(params, num_blocks, stream);
+  } else {
+    LaunchOf<T, kDim, kQueryTiles, false>(params, num_blocks, stream);
+  }
 }
 
 template <typename T, int kDim>

@@ -387,6 +387,27 @@ TEST(AttentionTest, GpuRowsDoNotDependOnChunksAcrossSplits) {
   }
 }
 
+// Warps draw what is left after their first: of one launch and of the next.
+TEST(AttentionTest, GpuDecodesMoreThanRunsAtOnce) {
+  Case full{"full", 8, 8, 16, 16, 0, {}};
+  Random random(3);
+  for (int i = 0; i < 300; ++i) {
+    const auto kv_tokens = static_cast<int32_t>(1 + random.Below(i % 20 == 0 ? 1300 : 150));
+    full.sequences.push_back({kv_tokens, i % 7 == 0 ? 0 : 1});
+  }
+  Case window = full;
+  window.name = "window";
+  window.window = 70;
+  Case mixed = full;
+  mixed.name = "beside a prompt";
+  mixed.sequences[5] = {90, 60};
+  ForFirstGpu([&](Stream& /*stream*/) {
+    for (const Case& c : {full, window, mixed}) {
+      ExpectClose<Bfloat16, float>(c, kBF16Close, kBF16Close);
+    }
+  });
+}
+
 // A graph recorded with the bounds of the longest batch gives shorter ones their bits.
 TEST(AttentionTest, GpuGraphsReplayOtherLengths) {
   ForFirstGpu([&](Stream& stream) {
