@@ -47,13 +47,14 @@ LoraBesideScope DecodeGraphs::LoraScope(int32_t num_rows, int32_t rank_bound,
   if (rank_bound == 0 || !transformer_.CanRunLoraBeside(num_rows)) return LoraBesideScope::kNone;
   // Where the ways take the same time on an H200: beside its products LoRA has a fifth of the card,
   // which more adapters' bytes take longer to pass than the products'. The MLP's products take
-  // longest.
-  constexpr int32_t kRankTilesOfAll = 24;
-  constexpr int32_t kRankTilesOfMlp = 32;
-  const int32_t rank_tiles = num_tiles * (rank_bound / 16);
-  return rank_tiles <= kRankTilesOfAll   ? LoraBesideScope::kAll
-         : rank_tiles <= kRankTilesOfMlp ? LoraBesideScope::kMlp
-                                         : LoraBesideScope::kNone;
+  // longest; beside the others, which are short, a tile of rows costs as much again as 16 of its
+  // ranks.
+  constexpr int kCostOfAll = 22;
+  constexpr int kRankTilesOfMlp = 32;
+  const int rank_tiles = num_tiles * (rank_bound / 16);
+  return num_tiles + rank_tiles <= kCostOfAll ? LoraBesideScope::kAll
+         : rank_tiles <= kRankTilesOfMlp      ? LoraBesideScope::kMlp
+                                              : LoraBesideScope::kNone;
 }
 
 DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
