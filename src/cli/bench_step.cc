@@ -197,7 +197,7 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
   }
   for (const int32_t adapters : options_.adapters) {
     if (adapters > batch) continue;
-    Mix mix{std::to_string(adapters) + " adapters", Server::kLora, {}};
+    Mix mix{"adapters: " + std::to_string(adapters), Server::kLora, {}};
     for (int32_t row = 0; row < batch; ++row) mix.adapters.push_back(row * adapters / batch);
     mixes.push_back(std::move(mix));
   }

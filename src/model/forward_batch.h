@@ -106,8 +106,6 @@ class DeviceBatch {
   // copy before the last must have happened (it has once the step before the last was waited for).
   ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, const Stream& stream);
 
-  int64_t bytes() const { return device_.bytes(); }
-
  private:
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,

@@ -131,16 +131,6 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   logits_ = matrix(limits.logits_rows_max, config.vocab_size, DType::kF32);
 }
 
-int64_t Transformer::scratch_bytes() const {
-  int64_t total = batch_.bytes() + logits_rows_.bytes();
-  for (const Buffer* buffer :
-       {&hidden_, &normed_, &qkv_, &attended_, &gate_up_, &activated_, &lora_h_, &padded_loras_,
-        &lora_delta_, &lora_words_, &logits_hidden_, &logits_normed_, &logits_}) {
-    total += buffer->bytes();
-  }
-  return total;
-}
-
 bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
   return lora_words_.bytes() > 0 && num_rows <= kLoraBesideRowsMax;
 }

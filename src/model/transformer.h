@@ -71,7 +71,6 @@ class Transformer {
 
   const ModelConfig& config() const { return config_; }
   const TransformerLimits& limits() const { return limits_; }
-  int64_t scratch_bytes() const;
 
  private:
   struct Step;  // what every op of one call needs

@@ -258,7 +258,6 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
 TEST_P(TransformerTest, NothingToDo) {
   TestSession session(config_, weights_, device_.stream());
   EXPECT_TRUE(session.Step({}).empty());
-  EXPECT_GT(session.transformer().scratch_bytes(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(

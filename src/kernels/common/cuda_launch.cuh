@@ -5,6 +5,7 @@
 // A kernel launched with LaunchKernel begins while earlier kernels of its stream still run. So all
 // of its threads call WaitForPrevious before they touch anything that any earlier kernel writes, or
 // write anything that one reads; until then they may read constants (weights) and compute indices.
+// Who reads earlier says by what it may: AttentionArgs' arrays, LoraArgs::follows_product.
 #pragma once
 
 #include <cuda_runtime.h>
