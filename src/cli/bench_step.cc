@@ -46,7 +46,7 @@ struct Mix {
   Server server = Server::kLora;
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
   bool merged = false;            // on merged weights: adapters are all slot 0
-  std::vector<int32_t> contexts;  // tokens of each sequence in a decode step
+  int32_t context = 0;            // tokens of a sequence in a decode step, see Contexts
   int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
 };
 
@@ -84,7 +84,7 @@ class StepBench {
   std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
-  StepPlan MakePlan(const Mix& mix, int32_t rows, const std::vector<int32_t>& positions) const;
+  StepPlan MakePlan(const Mix& mix, int32_t rows, const std::vector<int32_t>& contexts) const;
   std::vector<int32_t> Contexts(int32_t batch, int32_t context) const;
   Runtime& RuntimeOf(const Mix& mix) {
     switch (mix.server) {
@@ -181,10 +181,18 @@ Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_b
   return OkStatus();
 }
 
+// Each adapter for as many of the sequences, or one more.
+std::vector<int32_t> ShareOut(int32_t num_adapters, int32_t num_sequences) {
+  std::vector<int32_t> adapters(num_sequences);
+  for (int32_t i = 0; i < num_sequences; ++i) adapters[i] = i * num_adapters / num_sequences;
+  return adapters;
+}
+
 std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const {
   const std::vector<int32_t> base(batch, kNoAdapter);
   std::vector<Mix> mixes = {{"base, server without LoRA", Server::kPlain, base},
                             {"base rows, LoRA server", Server::kLora, base}};
+  const auto num_base_mixes = std::ssize(mixes);
   constexpr std::pair<const char*, Popularity> kLaws[] = {{"identical", Popularity::kIdentical},
                                                           {"skewed", Popularity::kSkewed},
                                                           {"uniform", Popularity::kUniform},
@@ -197,12 +205,11 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
   }
   for (const int32_t adapters : options_.adapters) {
     if (adapters > batch) continue;
-    Mix mix{"adapters: " + std::to_string(adapters), Server::kLora, {}};
-    for (int32_t row = 0; row < batch; ++row) mix.adapters.push_back(row * adapters / batch);
-    mixes.push_back(std::move(mix));
+    mixes.push_back(
+        {"adapters: " + std::to_string(adapters), Server::kLora, ShareOut(adapters, batch)});
   }
   if (options_.ablations) {
-    const std::vector<Mix> with_lora(mixes.begin() + 2, mixes.end());
+    const std::vector<Mix> with_lora(mixes.begin() + num_base_mixes, mixes.end());
     for (const auto& [server, how] : {std::pair(Server::kAfter, ", after the products"),
                                       std::pair(Server::kPadded, ", padded copies")}) {
       for (Mix mix : with_lora) {
@@ -215,7 +222,7 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
                      /*merged=*/true});
   }
   for (Mix& mix : mixes) {
-    mix.contexts = Contexts(batch, context);
+    mix.context = context;
     mix.prompt_tokens = prompt_tokens;
   }
   return mixes;
@@ -226,17 +233,17 @@ std::vector<int32_t> StepBench::Contexts(int32_t batch, int32_t context) const {
   return SequenceLengths(batch, options_.context_min, context, random);
 }
 
-// Every sequence computes `rows_each` rows from its position on; what its pages hold does not
+// Every sequence computes the last `rows_each` tokens of its context; what its pages hold does not
 // matter.
 StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
-                             const std::vector<int32_t>& positions) const {
+                             const std::vector<int32_t>& contexts) const {
   Random random(options_.seed);
   const int32_t page_tokens = lora_->limits().page_tokens;
   StepPlan plan;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
     const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
-    const int32_t position = is_prompt ? 0 : positions[i];
+    const int32_t position = is_prompt ? 0 : contexts[i] - rows;
     PlannedSequence sequence;
     sequence.sequence_slot = static_cast<int32_t>(i);
     sequence.adapter_slot = mix.adapters[i];
@@ -261,14 +268,13 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
 }
 
 StepPlan StepBench::MakeDecode(const Mix& mix) const {
-  std::vector<int32_t> positions = mix.contexts;
-  for (int32_t& position : positions) --position;
-  return MakePlan(mix, 1, positions);
+  return MakePlan(mix, 1, Contexts(static_cast<int32_t>(mix.adapters.size()), mix.context));
 }
 
 StepPlan StepBench::MakePrefill(const Mix& mix) const {
   const size_t n = mix.adapters.size();
-  return MakePlan(mix, options_.prefill_tokens / static_cast<int32_t>(n), std::vector<int32_t>(n));
+  const int32_t rows = options_.prefill_tokens / static_cast<int32_t>(n);
+  return MakePlan(mix, rows, std::vector<int32_t>(n, rows));
 }
 
 void StepBench::RunSteps(Runtime& runtime, StepPlan plan, int32_t steps,
@@ -364,8 +370,8 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
               "/ base", "bytes", kPartsHeader);
   const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
-  const int64_t kv_tokens =
-      std::accumulate(mixes[0].contexts.begin(), mixes[0].contexts.end(), int64_t{0});
+  const std::vector<int32_t> contexts = Contexts(batch, context);
+  const int64_t kv_tokens = std::accumulate(contexts.begin(), contexts.end(), int64_t{0});
   const size_t base = decode_.size();
   for (size_t i = 0; i < mixes.size(); ++i) {
     const Mix& mix = mixes[i];
@@ -421,9 +427,8 @@ void StepBench::RunPrefill() {
 // What a merge adds to the step that orders it. Slot 0 is merged afterwards.
 void StepBench::MeasureMerge() {
   constexpr int kMerges = 9;
-  const Mix merged{.adapters = std::vector<int32_t>(batch_max_, 0),
-                   .merged = true,
-                   .contexts = Contexts(batch_max_, context_max_)};
+  const Mix merged{
+      .adapters = std::vector<int32_t>(batch_max_, 0), .merged = true, .context = context_max_};
   StepPlan plan = MakeDecode(merged);
   std::vector<double> with, without;
   for (int i = -1; i < kMerges; ++i) {
@@ -449,12 +454,10 @@ void StepBench::RunTurns() {
               "tok/s", "ratio");
   std::vector<Mix> mixes;
   for (int32_t n = 1; n <= std::min(batch_max_, 8); n *= 2) {
-    Mix batched{.contexts = Contexts(batch_max_, context_max_)};
-    for (int32_t i = 0; i < batch_max_; ++i) batched.adapters.push_back(i * n / batch_max_);
-    mixes.push_back(std::move(batched));
+    mixes.push_back({.adapters = ShareOut(n, batch_max_), .context = context_max_});
     mixes.push_back({.adapters = std::vector<int32_t>(batch_max_ / n, 0),
                      .merged = true,
-                     .contexts = Contexts(batch_max_, context_max_)});
+                     .context = context_max_});
   }
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   for (size_t i = 0; i < mixes.size(); i += 2) {
@@ -481,11 +484,8 @@ OrderedJson StepBench::ToJson() const {
     OrderedJson array = OrderedJson::array();
     for (const StepRow& row : from) {
       array.push_back({{"adapters", row.name}});
-      if (row.batch > 0) {
-        array.back().update({{"batch", row.batch},
-                             {"context", row.context},
-                             {"context_min", options_.context_min}});
-      }
+      if (row.batch > 0) array.back().update({{"batch", row.batch}, {"context", row.context}});
+      if (row.batch > 0) array.back()["context_min"] = options_.context_min;
       if (row.prompt_tokens > 0) array.back()["prompt_tokens"] = row.prompt_tokens;
       array.back().update({{"median_ms", row.median_ms},
                            {"floor_ms", row.floor_ms},

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/random.h"
+#include "base/shuffle.h"
 #include "model/transformer.h"
 
 namespace graft::testing {
@@ -55,9 +55,7 @@ class TestSession {
     free_pages_.resize(num_pages);
     std::iota(free_pages_.begin(), free_pages_.end(), 0);
     Random random(7);
-    for (size_t i = free_pages_.size(); i > 1; --i) {
-      std::swap(free_pages_[i - 1], free_pages_[random.Below(i)]);
-    }
+    Shuffle(free_pages_, random);
   }
 
   // From here on all rows count as drawn, whose LoRA may go beside the products.

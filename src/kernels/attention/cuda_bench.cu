@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
+#include "base/shuffle.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/bench_data.h"
 #include "kernels/common/cuda_vector.cuh"

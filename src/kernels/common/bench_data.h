@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
+#include "base/shuffle.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/dtype.h"
@@ -46,11 +46,6 @@ Buffer BenchArray(const std::vector<T>& values, const Stream& stream) {
   Buffer host(static_cast<int64_t>(values.size() * sizeof(T)));
   std::memcpy(host.data(), values.data(), values.size() * sizeof(T));
   return MoveToDevice(std::move(host), stream);
-}
-
-template <typename T>
-void Shuffle(std::vector<T>& values, Random& random) {
-  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.Below(i)]);
 }
 
 // Tokens of each of `count` sequences: all `most`, or, with a `least` above 0, spread evenly from
