@@ -46,7 +46,8 @@ class Sampler {
   }
   void Report(LoadFigures* figures) const {
     const double n = std::max<double>(1.0, static_cast<double>(num_samples_));
-    figures->waste_mean = waste_sum_ / n;
+    // Of equal samples the rounded mean may lie above them all.
+    figures->waste_mean = std::min(waste_sum_ / n, waste_max_);
     figures->waste_max = waste_max_;
     figures->adapter_pages_mean = adapter_pages_sum_ / n;
     figures->free_pages_mean = free_pages_sum_ / n;
