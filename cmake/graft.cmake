@@ -15,7 +15,8 @@ function(graft_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600
+  # Against hangs alone: the longest takes two minutes, on a busy machine several times that.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 3000
     ENVIRONMENT "GRAFT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 endfunction()
 

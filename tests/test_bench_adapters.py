@@ -10,7 +10,8 @@ from conftest import DEMO, binary
 
 TINY = ["--shape", str(DEMO / "base" / "config.json"), "--device", "cpu", "--threads", "1", "--sequences-max", "4",
         "--step-tokens-max", "64", "--context-tokens-max", "512", "--pool-gib", "0.05", "--ranks", "4,8",
-        "--prompt-tokens", "4,16", "--output-tokens", "2,8", "--seconds", "1.5", "--warmup-seconds", "0.3"]
+        "--prompt-tokens", "4,16", "--output-tokens", "2,8", "--seconds", "1.5", "--warmup-seconds", "0.3",
+        "--seed", "7"]  # its gaps between requests leave no window empty, however slow the machine is
 LATENCIES = ["first_token_ms", "token_ms", "total_ms"]
 
 
@@ -135,7 +136,8 @@ def test_pool(tmp_path):
     assert rows[3]["adapter_pages_share"] <= 0.25
     ratios = [row["tokens_per_second"] / split["tokens_per_second"] for row, split in zip(rows[:2], rows[2:])]
     assert [row["shared_over_this"] for row in rows[2:]] == pytest.approx(ratios)
-    assert min(ratios) <= rows[2]["shared_over_this_combined"] <= max(ratios)
+    rounding = 1e-9  # equal ratios may combine to one beside them
+    assert min(ratios) - rounding <= rows[2]["shared_over_this_combined"] <= max(ratios) + rounding
 
 
 def test_stall(tmp_path):

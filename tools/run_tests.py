@@ -15,8 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
 
 # Threaded programs worth TSan's time.
-TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_test", "engine_thread_test",
-              "cpu_assist_test", "adapter_catalog_test", "registry_test", "server_api_test", "server_test", "open_load_test"]
+TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "cpu_assist_test",
+              "adapter_catalog_test", "registry_test", "server_api_test", "server_test", "open_load_test"]
 FUZZ_SECONDS = 5
 
 

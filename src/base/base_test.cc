@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -61,7 +62,8 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
 
 TEST(FileTest, ResolveInsideKeepsThePathJailed) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::temp_directory_path() / "graft_base_test" / "root";
+  const fs::path root =
+      fs::temp_directory_path() / ("graft_base_test_" + std::to_string(getpid())) / "root";
   fs::remove_all(root.parent_path());
   fs::create_directories(root / "a");
   std::ofstream(root.parent_path() / "secret") << "x";

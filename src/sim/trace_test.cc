@@ -1,6 +1,7 @@
 #include "sim/trace.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,7 @@ class TraceTest : public ::testing::Test {
 
   const std::string path_ =
       std::filesystem::temp_directory_path() /
-      ("graft_trace_" +
+      ("graft_trace_" + std::to_string(getpid()) + "_" +
        std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 

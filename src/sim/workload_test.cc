@@ -1,6 +1,7 @@
 #include "sim/workload.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -42,7 +43,8 @@ TEST(WorkloadTest, PoissonArrivalsAscendAtTheRate) {
 }
 
 TEST(WorkloadTest, ReadsLengthsByColumnName) {
-  const std::string path = std::filesystem::temp_directory_path() / "graft_workload_test.csv";
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("graft_workload_test_" + std::to_string(getpid()) + ".csv");
   std::ofstream(path) << "time,ContextTokens,GeneratedTokens\n1,10,20\n2,0,5\n3,7,8\nbroken\n";
   const auto lengths = ReadLengths(path);
   ASSERT_TRUE(lengths.ok()) << lengths.status().ToString();
