@@ -35,8 +35,9 @@ Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size) 
   if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
     return RangeError("min_p", "between 0 and 1", params.min_p);
   }
-  if (!(params.repetition_penalty > 0.0f && std::isfinite(params.repetition_penalty))) {
-    return RangeError("repetition_penalty", "above 0", params.repetition_penalty);
+  // Beyond that logits could leave fp32's range.
+  if (!(params.repetition_penalty >= 0.01f && params.repetition_penalty <= 100.0f)) {
+    return RangeError("repetition_penalty", "between 0.01 and 100", params.repetition_penalty);
   }
   RETURN_IF_ERROR(CheckPenalty("frequency_penalty", params.frequency_penalty));
   RETURN_IF_ERROR(CheckPenalty("presence_penalty", params.presence_penalty));

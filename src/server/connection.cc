@@ -224,17 +224,18 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
 
 Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
-  if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnWorker(exchange);
+  if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
   static const ApiKey nobody({}, 0);
   const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
   HttpResponse response = AnswerGet(state_, exchange.match, key);
   co_return co_await Respond(exchange, std::move(response));
 }
 
-Connection::Awaitable<bool> Connection::AnswerOnWorker(Exchange& exchange) {
+Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
   HttpResponse response;
-  const bool ok = co_await OnWorker(
-      [&] { response = AnswerAdmin(state_, exchange.match.route, exchange.request->body); });
+  const bool ok = co_await OnThread(state_.run_on_loader, [&] {
+    response = AnswerAdmin(state_, exchange.match.route, exchange.request->body);
+  });
   if (!ok) response = ErrorResponse(HttpError(500, "internal_error", "The server failed."));
   co_return co_await Respond(exchange, std::move(response));
 }
@@ -251,7 +252,7 @@ Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exch
   if (body_bytes <= state_.options.inline_body_bytes_max) {
     make_plan();
   } else {
-    ok = co_await OnWorker(make_plan);
+    ok = co_await OnThread(state_.run_on_worker, make_plan);
   }
   if (!ok) co_return HttpError(500, "internal_error", "The server failed.");
   co_return std::move(*plan);
@@ -406,18 +407,19 @@ Connection::Awaitable<void> Connection::Linger() {
   }
 }
 
-Connection::Awaitable<bool> Connection::OnWorker(std::function<void()> work) {
+Connection::Awaitable<bool> Connection::OnThread(const ServerState::Runner& run,
+                                                 std::function<void()> work) {
   struct Task {
     bool done = false;
     bool ok = true;
   };
   auto task = std::make_shared<Task>();
-  state_.run_on_worker([self = shared_from_this(), task, work = std::move(work)] {
+  run([self = shared_from_this(), task, work = std::move(work)] {
     bool ok = true;
     try {
       work();
     } catch (const std::exception& exception) {
-      LOG_ERROR("worker: {}", exception.what());
+      LOG_ERROR("a request's work failed: {}", exception.what());
       ok = false;
     }
     asio::post(self->strand_, [self, task, ok] {

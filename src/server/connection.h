@@ -62,12 +62,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);
-  Awaitable<bool> AnswerOnWorker(Exchange& exchange);
+  Awaitable<bool> AnswerOnLoader(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
   Awaitable<void> Linger();
 
-  // Runs `work` on a worker and waits for it. False if it ended by an exception.
-  Awaitable<bool> OnWorker(std::function<void()> work);
+  // Has `run` run `work` and waits for it. False if it ended by an exception.
+  Awaitable<bool> OnThread(const ServerState::Runner& run, std::function<void()> work);
   // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
   // comes back from here, or from what waits here, must look at all it waits for again.
   Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);

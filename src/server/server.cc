@@ -104,6 +104,7 @@ class HttpServer::Impl {
   tcp::acceptor acceptor_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::optional<asio::thread_pool> workers_;
+  std::optional<asio::thread_pool> loader_;
   std::vector<std::thread> threads_;
   uint16_t port_ = 0;
   bool started_ = false;
@@ -125,6 +126,10 @@ Status HttpServer::Impl::Start() {
   workers_.emplace(static_cast<size_t>(options.threads_max));
   state_.run_on_worker = [this](std::function<void()> work) {
     asio::post(*workers_, std::move(work));
+  };
+  loader_.emplace(1);
+  state_.run_on_loader = [this](std::function<void()> work) {
+    asio::post(*loader_, std::move(work));
   };
   asio::co_spawn(
       accept_strand_, [this] { return AcceptLoop(); }, asio::detached);
@@ -236,10 +241,11 @@ void HttpServer::Impl::Shutdown(std::chrono::milliseconds deadline) {
   if (!drained) LOG_WARN("{} requests are cut off by the shutdown", state_.requests.count());
   ForEachConnection([](Connection& connection) { connection.Abort(); });
   while (!state_.connections.WaitForNone(kAbortTime)) {
-    // Only a worker's load can outlast this, and it is waited for.
+    // Only a load can outlast this, and it is waited for.
     ForEachConnection([](Connection& connection) { connection.Kill(); });
   }
   workers_->join();
+  loader_->join();
   work_.reset();
   io_.stop();
   for (std::thread& thread : threads_) thread.join();

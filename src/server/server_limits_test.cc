@@ -20,9 +20,10 @@ constexpr char kEndless[] = R"({"model":"demo","prompt":"x","max_tokens":1000})"
 constexpr char kEndlessStream[] =
     R"({"model":"demo","prompt":"x","max_tokens":1000,"stream":true})";
 
-std::string PostText(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n\r\n" + body;
+std::string PostText(const std::string& path, const std::string& body,
+                     const std::string& headers = "") {
+  return "POST " + path + " HTTP/1.1\r\n" + headers +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 ServerOptions WithKeys(const std::string& keys) {
@@ -54,11 +55,15 @@ TEST(ServerLimitsTest, HugeBodiesAreRefusedUnread) {
 TEST(ServerLimitsTest, SlowClientsAreNotWaitedFor) {
   ServerOptions options;
   options.idle_timeout = milliseconds(100);
+  {
+    TestServer test(options);
+    RawClient idle(test.port());
+    EXPECT_TRUE(idle.WaitForEnd());
+  }
+  options.idle_timeout = std::chrono::seconds(60);  // nor do those who send count as idle
   options.head_timeout = milliseconds(200);
   options.body_timeout = milliseconds(200);
   TestServer test(options);
-  RawClient idle(test.port());
-  EXPECT_TRUE(idle.WaitForEnd());
   RawClient loris(test.port());
   const std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n";
   for (int i = 0; i < 8; ++i) {
@@ -133,7 +138,7 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(200);
   TestServer test(options);
-  test.generator.set_tick(std::chrono::microseconds(50));
+  test.generator.set_tick(milliseconds(2));
   RawClient client(test.port());
   client.SetReceiveBuffer(4096);
   // Twenty logprobs per token make megabytes, more than the socket's buffers hold.
@@ -142,6 +147,7 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   client.Send(PostText("/v1/completions", body.dump()));
   ASSERT_TRUE(test.generator.WaitForRunning(32));
   EXPECT_TRUE(test.generator.WaitForRunning(0));
+  EXPECT_GT(test.generator.num_cancelled(), 0);
   RawClient other(test.port());
   EXPECT_EQ(other.Get("/health").status, 200);
 }
@@ -264,6 +270,27 @@ TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
     if (status == 429) std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_EQ(status, 200);
+}
+
+TEST(ServerKeysTest, LongBodiesDoNotWaitForLoads) {
+  ServerOptions options;
+  options.admin_key = "secret";
+  options.inline_body_bytes_max = 100;
+  TestServer test(options);
+  const std::string admin = "Authorization: Bearer secret\r\n";
+  const std::string load = R"({"lora_name":"new","lora_path":"good/slow","load_inplace":true})";
+  // More of them than there are threads for long bodies.
+  std::vector<std::unique_ptr<RawClient>> loads;
+  std::unique_lock folder(test.catalog.slow_folder);
+  for (int i = 0; i < 4; ++i) {
+    loads.push_back(std::make_unique<RawClient>(test.port()));
+    loads.back()->Send(PostText("/v1/load_lora_adapter", load, admin));
+  }
+  RawClient client(test.port());
+  const Json body = {{"model", "demo"}, {"prompt", std::string(900, 'x')}, {"max_tokens", 3}};
+  EXPECT_EQ(client.Post("/v1/completions", body.dump(), admin).status, 200);
+  folder.unlock();
+  for (const auto& waiting : loads) EXPECT_EQ(waiting->Receive().status, 200);
 }
 
 TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {

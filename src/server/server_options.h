@@ -14,7 +14,7 @@ namespace graft {
 struct ServerOptions {
   std::string host = "127.0.0.1";  // an address or a name; "0.0.0.0" or "::" for all
   uint16_t port = 8000;            // 0: any free one
-  int32_t threads_max = 2;         // for sockets, and as many workers for long requests
+  int32_t threads_max = 2;         // for sockets, and as many workers for long bodies
 
   std::string tls_cert_file;  // PEM chain; "": no TLS
   std::string tls_key_file;   // PEM

@@ -15,7 +15,8 @@
 namespace graft {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
+// Nobody waits it out but who fails.
+constexpr std::chrono::seconds kPatience{60};
 
 std::string DemoDir() {
   const char* source_dir = std::getenv("GRAFT_SOURCE_DIR");
@@ -218,6 +219,7 @@ Result<AdapterInfo> FakeCatalog::Find(const std::string& name) const {
 
 Result<AdapterInfo> FakeCatalog::Load(const std::string& name, const std::string& path,
                                       bool replace) {
+  if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
     return PermissionDeniedError("path '" + path + "' is outside /srv/adapters");

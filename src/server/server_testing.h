@@ -54,7 +54,7 @@ class FakeGenerator : public Generator {
   int32_t num_running() const;
   int32_t num_cancelled() const;
   std::vector<Request> submitted() const;
-  // Whether `condition` came true within five seconds.
+  // Whether it came true while anybody had patience.
   bool WaitForRunning(int32_t count) const;
   bool WaitForCancelled(int32_t count) const;
 
@@ -95,6 +95,9 @@ class FakeCatalog : public AdapterCatalog {
   Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace) override;
   Status Unload(const std::string& name) override;
 
+  // Whoever loads "good/slow" holds it meanwhile.
+  std::mutex slow_folder;
+
  private:
   mutable std::mutex mutex_;
   std::map<std::string, AdapterInfo> adapters_;
@@ -134,7 +137,7 @@ class RawClient {
   RawResponse Receive(bool head_only = false);
   // Some more bytes, as they are.
   std::string ReceiveSome();
-  // Whether the server ends the connection within five seconds; what it sends first is dropped.
+  // Whether the server ends the connection in time; what it sends first is dropped.
   bool WaitForEnd();
   void HalfClose();
   // With a reset instead of an orderly end.
