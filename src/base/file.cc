@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
 
 namespace graft {
 
@@ -11,8 +12,13 @@ namespace fs = std::filesystem;
 
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
   std::error_code error;
-  if (fs::is_directory(path, error)) {
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
     return InvalidArgumentError(path + " is a folder, a file was expected");
+  }
+  // A pipe could keep its reader waiting for ever.
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return InvalidArgumentError(path + " is a pipe or a device, a file was expected");
   }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return NotFoundError("cannot open " + path + ": no such file, or not readable");
@@ -21,7 +27,13 @@ Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
     return ResourceExhaustedError(path + " has " + std::to_string(bytes) + " bytes, the limit is " +
                                   std::to_string(bytes_max));
   }
-  std::string text(static_cast<size_t>(bytes), '\0');
+  std::string text;
+  try {
+    text.resize(static_cast<size_t>(bytes));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhaustedError(path + " has " + std::to_string(bytes) +
+                                  " bytes, which the memory has no room for");
+  }
   file.seekg(0);
   file.read(text.data(), bytes);
   if (file.gcount() != bytes) return DataLossError("cannot read all of " + path);

@@ -8,7 +8,8 @@
 
 namespace graft {
 
-// The file's bytes; kNotFound where it cannot be opened, kResourceExhausted past `bytes_max`.
+// The bytes of a regular file; kNotFound where it cannot be opened, kResourceExhausted past
+// `bytes_max` or what memory has room for.
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max = int64_t{1} << 30);
 
 bool FileExists(const std::string& path);

@@ -19,7 +19,7 @@ struct LoadedAdapter {
 };
 
 Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
-  ASSIGN_OR_RETURN(AdapterFolder folder, ReadAdapterFolder(path));
+  ASSIGN_OR_RETURN(AdapterFolder folder, ReadAdapterFolder(path, AdapterWeightsBytesMax(config)));
   const std::string hash = AdapterHash(folder);
   const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(path + "/adapter_config.json");
@@ -36,7 +36,8 @@ Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& co
 }  // namespace
 
 Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
-  ASSIGN_OR_RETURN(const AdapterFolder folder, ReadAdapterFolder(path));
+  ASSIGN_OR_RETURN(const AdapterFolder folder,
+                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config_)));
   return AdapterHash(folder);
 }
 

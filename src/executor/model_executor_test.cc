@@ -84,7 +84,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     return {FolderOf(kAdapters[0]), FolderOf(kAdapters[1]), FolderOf(kAdapters[2])};
   }
   LoraWeights ReadAdapter(const std::string& name) {
-    AdapterFolder folder = *ReadAdapterFolder(FolderOf(name));
+    AdapterFolder folder = *ReadAdapterFolder(FolderOf(name), 1 << 30);
     const PeftConfig peft = *ParsePeftConfig(folder.config);
     return *LoraWeights::Load(*SafetensorsFile::FromBytes(std::move(folder.weights), name), peft,
                               config_, std::get<1>(GetParam()));

@@ -4,12 +4,13 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "kernels/lora/lora.h"
+#include "model/lora_module.h"
 #include "model/peft_config.h"
+#include "model/safetensors.h"
 
 namespace graft {
 namespace {
-
-constexpr int64_t kWeightsBytesMax = int64_t{64} << 30;
 
 void HashFile(Sha256& hash, const std::string& bytes) {
   unsigned char length[8];
@@ -20,7 +21,16 @@ void HashFile(Sha256& hash, const std::string& bytes) {
 
 }  // namespace
 
-Result<AdapterFolder> ReadAdapterFolder(const std::string& path) {
+int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
+  int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size;
+  for (const LoraModule module : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+    elements += model.num_layers * (shape.in + shape.out) * kLoraRankMax;
+  }
+  return kSafetensorsHeaderBytesMax + elements * int64_t{sizeof(float)};
+}
+
+Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max) {
   AdapterFolder folder;
   folder.path = path;
   ASSIGN_OR_RETURN(folder.config, ReadFile(path + "/adapter_config.json", kPeftConfigBytesMax));
@@ -30,7 +40,7 @@ Result<AdapterFolder> ReadAdapterFolder(const std::string& path) {
                               ": adapter_model.bin is a pickle, which can run code; save the "
                               "adapter again with safe_serialization=True");
   }
-  ASSIGN_OR_RETURN(folder.weights, ReadFile(weights, kWeightsBytesMax));
+  ASSIGN_OR_RETURN(folder.weights, ReadFile(weights, weights_bytes_max));
   return folder;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "model/config.h"
 
 namespace graft {
 
@@ -14,9 +15,13 @@ struct AdapterFolder {
   std::string weights;  // adapter_model.safetensors
 };
 
+// More than any adapter of the model has in its adapter_model.safetensors: every module at the
+// largest rank in fp32, and both embeddings, which are refused by name.
+int64_t AdapterWeightsBytesMax(const ModelConfig& model);
+
 // kNotFound names the missing file; pickled weights (adapter_model.bin) are kUnimplemented and the
-// error says how to convert them.
-Result<AdapterFolder> ReadAdapterFolder(const std::string& path);
+// error says how to convert them; weights of more than `weights_bytes_max` are kResourceExhausted.
+Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max);
 
 // The adapter's identity: SHA-256 over, for config and then weights, the file's length in eight
 // little-endian bytes and its bytes; 64 hexadecimal digits. The folder's name is no part of it.

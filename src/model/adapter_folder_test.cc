@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "model/adapter_test_util.h"
 
@@ -15,11 +18,12 @@ using testing::TempDir;
 using testing::WriteAdapter;
 using testing::WriteFile;
 
+constexpr int64_t kBytesMax = 1 << 20;
 const std::string kConfig = "{\"r\": 8}\n";
 const std::string kWeights = std::string("\x00\x01\x02\xff", 4) + "weights";
 
 std::string HashOf(const std::string& path) {
-  const Result<AdapterFolder> folder = ReadAdapterFolder(path);
+  const Result<AdapterFolder> folder = ReadAdapterFolder(path, kBytesMax);
   return folder.ok() ? AdapterHash(*folder) : folder.status().ToString();
 }
 
@@ -82,6 +86,37 @@ TEST(AdapterFolderTest, AHugeConfigIsRefused) {
   WriteAdapter(dir.path(), std::string(kPeftConfigBytesMax + 1, ' '), kWeights);
   EXPECT_THAT(HashOf(dir.path()),
               AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("adapter_config.json")));
+}
+
+// Sparse, as a folder may hold it by mistake: nobody's memory has room for it.
+TEST(AdapterFolderTest, HugeWeightsAreRefusedUnread) {
+  const TempDir dir;
+  WriteAdapter(dir.path(), kConfig, kWeights);
+  std::filesystem::resize_file(dir.File("adapter_model.safetensors"), uintmax_t{1} << 36);
+  EXPECT_THAT(HashOf(dir.path()),
+              AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("adapter_model.safetensors")));
+}
+
+TEST(AdapterFolderTest, WhatAModelsAdaptersMayHave) {
+  ModelConfig model;
+  model.hidden_size = 4096;
+  model.intermediate_size = 11008;
+  model.num_layers = 32;
+  model.num_heads = 32;
+  model.num_kv_heads = 32;
+  model.head_dim = 128;
+  model.vocab_size = 32000;
+  const int64_t every_module = int64_t{32} * (4 * 8192 + 3 * 15104) * 256 * 4;
+  const int64_t bytes = AdapterWeightsBytesMax(model);
+  EXPECT_GT(bytes, every_module);
+  EXPECT_LT(bytes, every_module + (int64_t{2} << 30));
+}
+
+// Whoever opens a pipe waits for somebody to write to it.
+TEST(AdapterFolderTest, PipesAreRefused) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo(dir.File("adapter_config.json").c_str(), 0600), 0);
+  EXPECT_THAT(HashOf(dir.path()), AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("pipe")));
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ TEST(LoraWeightsTest, EveryDemoAdapterLoadsInBothDtypes) {
   const ModelConfig model = *LoadModelConfig(SourcePath("demo/base"));
   for (const std::string name : {"austen", "doyle", "wells", "burroughs", "montgomery", "lovecraft",
                                  "wodehouse", "carroll"}) {
-    AdapterFolder folder = *ReadAdapterFolder(SourcePath("demo/adapters/" + name));
+    AdapterFolder folder = *ReadAdapterFolder(SourcePath("demo/adapters/" + name), 1 << 30);
     const PeftConfig peft = *ParsePeftConfig(folder.config);
     const SafetensorsFile file = *SafetensorsFile::FromBytes(std::move(folder.weights), name);
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
