@@ -107,7 +107,11 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
   const Result<AdapterInfo> old = Find(name);
   const bool is_same = old.ok() && old->hash == hash;
-  if (is_same && old->path == inside && table_.SetPath(hash, inside)) return *old;
+  if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
+    // One of the folder's own was listed at start, and not because anybody asked for it.
+    if (remember) RETURN_IF_ERROR(Remember(*old));
+    return *old;
+  }
   if (old.ok() && !is_same && !replace && !(old->hash.empty() && old->path == inside)) {
     return AlreadyExistsError("'" + name + "' is loaded with other content (" +
                               old->hash.substr(0, kHashDigitsShown) +
@@ -322,6 +326,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
       ++report.num_loaded;
     } else {
       ++report.num_skipped;
+      not_restored_.insert(entry.name);
       LOG_WARN("adapter '{}' of the registry is not served (unload it to forget it): {}",
                entry.name, status.message());
     }
@@ -344,13 +349,15 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   return LoadLocked(entry.name, inside, /*replace=*/false, /*remember=*/false).status();
 }
 
-// Those whose names are free.
+// Those whose names are free: neither taken, nor remembered for another content.
 Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders() const {
   namespace fs = std::filesystem;
   ASSIGN_OR_RETURN(const std::string root, ResolveInside(adapters_dir_, "."));
   std::error_code error;
   std::vector<Folder> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, error)) {
+  for (fs::directory_iterator it(root, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    const fs::directory_entry& entry = *it;
     Folder folder;
     folder.name = entry.path().filename().string();
     folder.path = entry.path().string();
@@ -363,7 +370,8 @@ Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFold
     folder.stamp = StampOf(folder.path, &folder.weight_bytes);
     if (folder.stamp.starts_with("none;")) continue;
     std::shared_lock lock(names_mutex_);
-    if (names_.count(folder.name) == 0) folders.push_back(std::move(folder));
+    if (names_.contains(folder.name) || not_restored_.contains(folder.name)) continue;
+    folders.push_back(std::move(folder));
   }
   if (error) {
     return NotFoundError("cannot list the adapters folder " + adapters_dir_ + ": " +
@@ -415,6 +423,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64
   }
   ForgetDeletedFolders();
   recalled_.clear();
+  not_restored_.clear();
   return report;
 }
 

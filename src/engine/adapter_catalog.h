@@ -30,7 +30,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   std::vector<AdapterInfo> List() const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
-  // Loads by this call are remembered in the registry.
+  // Loads by this call are remembered in the registry, also those of what is listed already.
   Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace) override;
   Status Unload(const std::string& name) override;
 
@@ -43,9 +43,10 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // reason and skipped. Folders whose stamp is the remembered one are not read.
   Result<StartReport> RestoreFromRegistry();
   // Lists every sub-folder of adapters_dir that holds an adapter_config.json, under its own name
-  // unless the name is taken. If the weights of all of them are at most `read_bytes_max` (0:
-  // never), they are read and checked, and one that fails is logged with the reason and skipped.
-  // What the registry remembers of folders that were deleted is forgotten.
+  // unless the name is taken, or the registry remembers it for another content. If the weights of
+  // all of them are at most `read_bytes_max` (0: never), they are read and checked, and one that
+  // fails is logged with the reason and skipped. What the registry remembers of folders that were
+  // deleted is forgotten.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
   // A folder that was listed unread has been read: its names have this hash from now on.
@@ -97,6 +98,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   std::mutex load_mutex_;  // taken before names_mutex_; one load or unload at a time
   std::unordered_map<std::string, RegistryFolder> recalled_;    // by path, while starting
+  std::set<std::string> not_restored_;                          // names, likewise
   std::unordered_map<std::string, std::string> unread_stamps_;  // by key, when listed
   mutable std::shared_mutex names_mutex_;                       // the rest, and unread_stamps_
   std::map<std::string, AdapterInfo> names_;

@@ -160,6 +160,27 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   EXPECT_FALSE(catalog_->Find("my-b").ok());
 }
 
+TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
+  Write("a", "one");
+  ASSERT_TRUE(catalog_->LoadFolder(kReadAll).ok());
+  EXPECT_TRUE(registry_->List()->empty());
+  // Listed already, and asked for now.
+  ASSERT_TRUE(catalog_->Load("a", "a", false).ok());
+  ASSERT_EQ(registry_->List()->size(), 1u);
+  Write("a", "changed");
+  for (const int64_t read_bytes_max : {int64_t{0}, kReadAll}) {
+    catalog_ = Make();
+    EXPECT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 1);
+    const auto report = catalog_->LoadFolder(read_bytes_max);
+    EXPECT_EQ(report->num_loaded + report->num_listed, 0);
+    EXPECT_FALSE(catalog_->Find("a").ok());
+  }
+  ASSERT_TRUE(catalog_->Load("a", "a", false).ok());
+  EXPECT_EQ(registry_->List()->front().hash, "hash of changed");
+  catalog_ = Make();
+  EXPECT_EQ(catalog_->RestoreFromRegistry()->num_loaded, 1);
+}
+
 TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
   const auto known = [this] {
     std::vector<std::string> paths;
@@ -361,7 +382,10 @@ TEST_F(AdapterCatalogTest, ALinkOutOfTheFolderIsNotListed) {
   EXPECT_EQ(catalog_->Find("a")->key(), catalog_->Find("b")->key());
 }
 
+// A table with room for two contents and what four threads retire before anybody recycles it.
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
+  AdapterTable table(16);
+  EngineAdapterCatalog catalog(table, backend_, *registry_, root_, "base");
   Write("a", "one");
   Write("b", "two");
   std::vector<std::thread> threads;
@@ -370,23 +394,23 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 50; ++round) {
         const std::string name = "n" + std::to_string(i);
-        EXPECT_TRUE(catalog_->Load(name, round % 2 == 0 ? "a" : "b", true).ok());
-        EXPECT_TRUE(catalog_->Find(name).ok());
-        catalog_->List();
+        EXPECT_TRUE(catalog.Load(name, round % 2 == 0 ? "a" : "b", true).ok());
+        EXPECT_TRUE(catalog.Find(name).ok());
+        catalog.List();
         {
           std::lock_guard lock(recycling);  // one thread's business, as it is the engine's
-          Recycle();
+          for (const int32_t content : table.TakeUnused()) table.Recycle(content);
         }
         if (round % 5 == 0) {
-          EXPECT_TRUE(catalog_->Unload(name).ok());
+          EXPECT_TRUE(catalog.Unload(name).ok());
         }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(catalog_->List().size(), 4u);
-  EXPECT_TRUE(table_.Contains("hash of two")) << "all four end on 'two'";
-  EXPECT_FALSE(table_.Contains("hash of one"));
+  EXPECT_EQ(catalog.List().size(), 4u);
+  EXPECT_TRUE(table.Contains("hash of two")) << "all four end on 'two'";
+  EXPECT_FALSE(table.Contains("hash of one"));
 }
 
 }  // namespace
