@@ -1,12 +1,11 @@
 #include "tensor/cuda_memory.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "tensor/cuda_check.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -106,14 +105,6 @@ int64_t StreamEvent::NsSince(const StreamEvent& earlier) const {
   return std::llround(double{ms} * 1e6);
 }
 
-bool IsDone(const Stream& stream) {
-  if (stream.device.is_cpu()) return true;
-  const cudaError_t error = cudaStreamQuery(CudaStreamOf(stream));
-  if (error == cudaErrorNotReady) return false;
-  CUDA_CHECK(error);
-  return true;
-}
-
 void Synchronize(const Stream& stream) {
   if (stream.device.is_cpu()) return;
   CUDA_CHECK(cudaStreamSynchronize(CudaStreamOf(stream)));
@@ -179,9 +170,7 @@ void UnlockPages(void* data) {
 }
 
 int64_t FreeMemoryBytes(const Device& device) {
-  if (device.is_cpu()) {
-    return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  }
+  if (device.is_cpu()) return AvailableHostBytes();
   UseDevice(device);
   size_t free_bytes = 0;
   size_t total_bytes = 0;

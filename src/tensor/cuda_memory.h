@@ -58,9 +58,7 @@ class StreamEvent {
 // it works for. Nothing on the CPU.
 void UseDevice(const Device& device);
 
-// Whether everything on the stream is done. Does not wait.
-bool IsDone(const Stream& stream);
-// Waits until it is.
+// Waits until everything on the stream is done.
 void Synchronize(const Stream& stream);
 
 // In order on the stream. Host memory that is not page-locked makes the caller wait for a copy.
@@ -99,7 +97,7 @@ class PinnedBuffer {
 void LockPages(void* data, int64_t bytes);
 void UnlockPages(void* data);
 
-// Bytes of the device that nobody has taken; of the CPU, of the machine.
+// Bytes of the device that nobody has taken; of the CPU, AvailableHostBytes.
 int64_t FreeMemoryBytes(const Device& device);
 
 // What Buffer calls for memory of a GPU: zeroed. Null where it has not that much left.

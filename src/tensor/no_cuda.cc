@@ -1,6 +1,5 @@
 // The CPU's half of cuda_memory.h, cuda_graph.h and stream_timer.h, for binaries without the
 // backend.
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/host_memory.h"
 #include "tensor/stream_timer.h"
 
 namespace graft {
@@ -45,7 +45,6 @@ void StreamEvent::Wait() const {}
 int64_t StreamEvent::NsSince(const StreamEvent&) const { return 0; }
 
 void UseDevice(const Device&) {}
-bool IsDone(const Stream&) { return true; }
 void Synchronize(const Stream&) {}
 
 void CopyToDevice(void* target, const void* source, int64_t bytes, const Stream&) {
@@ -77,9 +76,7 @@ void PinnedBuffer::Free::operator()(void* data) const { std::free(data); }
 void LockPages(void*, int64_t) {}
 void UnlockPages(void*) {}
 
-int64_t FreeMemoryBytes(const Device&) {
-  return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-}
+int64_t FreeMemoryBytes(const Device&) { return AvailableHostBytes(); }
 
 void* AllocateOnDevice(const Device& device, int64_t) {
   CHECK(false) << "built without " << device.ToString();

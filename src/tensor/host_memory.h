@@ -1,0 +1,14 @@
+// What of the host's memory a process could still take. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace graft {
+
+// Bytes that can be allocated without anything else being swapped or killed: what the kernel
+// reckons to be available, files' caches counted as free, and no more than the memory cgroups of
+// this process (a container's limit) leave. `root`: of the file system, another one in tests.
+int64_t AvailableHostBytes(const std::string& root = "");
+
+}  // namespace graft
