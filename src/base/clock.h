@@ -1,4 +1,4 @@
-// Time behind a seam, so that the simulator can run production code on a virtual clock.
+// Time behind a seam, so that tests can run production code on a virtual clock.
 // Now() is monotonic nanoseconds since an arbitrary start. Implementations are thread-safe.
 #pragma once
 
@@ -20,7 +20,7 @@ class SteadyClock : public Clock {
   static SteadyClock& Get();
 };
 
-// A clock that moves only when told to. For tests and the simulator; one thread.
+// A clock that moves only when told to. For tests; one thread.
 class ManualClock : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_; }

@@ -1,4 +1,5 @@
-// What happens to requests while their adapter loads. The tokens are the same in every way.
+// What happens to requests while their adapter loads. The tokens are the same in
+// every way, but for the rounding of what a CPU computes beside a GPU.
 #pragma once
 
 #include <cstdint>

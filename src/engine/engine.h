@@ -1,7 +1,7 @@
 // The engine: requests in, token events out, one step at a time over whatever executor it is given.
 // Submit and Cancel are thread-safe; everything else happens on one thread, the engine's own after
-// Start(), or the caller's, who then calls Step() (tests, the simulator). State crosses threads
-// through two queues only: RequestQueue downwards, TokenStream upwards.
+// Start(), or the caller's, who then calls Step() (tests). State crosses threads through queues:
+// RequestQueue downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
 #pragma once
 
 #include <chrono>

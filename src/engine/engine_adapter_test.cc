@@ -431,5 +431,30 @@ TEST_F(EngineAdapterTest, WaitingRequestsAreLoadedForAhead) {
   ExpectAnswered(*waiting, "aa");
 }
 
+TEST_F(EngineAdapterTest, WhoeverWaitsForPagesHoldsUpNoLoads) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 20;
+  EngineOptions options = TestOptions();
+  options.prefix_cache = false;
+  Make(limits, options);
+  for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
+  auto running = Submit("", 30, 25);
+  harness_->Step();
+  auto first = Submit("", 50, 5);  // 13 of the 12 pages left
+  auto behind = SubmitAll({"aa", "bb", "cc"}, 1);
+  harness_->Step();
+  harness_->Step();
+  EXPECT_EQ(Now().requests_running, 1);
+  EXPECT_EQ(harness_->loader.num_fetches(), 3);
+  EXPECT_EQ(Now().adapter_copies, 0) << "pages go to who waits for them first";
+  harness_->RunAll();
+  ExpectAnswered(*running, "");
+  ExpectAnswered(*first, "");
+  for (size_t i = 0; i < behind.size(); ++i) {
+    ExpectAnswered(*behind[i], std::vector<const char*>{"aa", "bb", "cc"}[i]);
+  }
+  EXPECT_EQ(Now().turns, 0) << "nobody's adapter was short of room";
+}
+
 }  // namespace
 }  // namespace graft

@@ -159,7 +159,7 @@ void Scheduler::Start(std::unique_ptr<Sequence> sequence, PageList matched) {
   sequence->num_computed = matched.size() * options_.page_tokens;
   sequence->pages = std::move(matched);
   if (sequence->cached_tokens < 0) sequence->cached_tokens = sequence->num_computed;
-  if (options_.prefix_cache) {
+  if (CanReusePages(*sequence)) {
     stats_.prefix_lookup_tokens += sequence->num_tokens();
     stats_.prefix_hit_tokens += sequence->num_computed;
   }
@@ -345,6 +345,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
 
 void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   const auto num_rows = static_cast<int64_t>(plan.tokens.size());
+  if (plan.merges) return;  // what a merge takes is no step's
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
   } else if (!plan.assists) {

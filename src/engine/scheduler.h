@@ -137,8 +137,9 @@ class Scheduler {
     bool turn_is_over = false;
     bool has_made_room = false;  // at the turn's end, for the first who had none
     bool has_blocked = false;    // somebody's adapter finds no room
+    bool lacks_pages = false;    // somebody whose adapter is there does
     bool has_stopped = false;    // nobody further back gets anything
-    int32_t num_prefetches = 0;  // adapters asked for beyond those that could run now
+    int32_t num_prefetches = 0;  // requests whose adapters were asked for though they could not run
     int32_t pages_kept = 0;      // for older requests whose adapters are on their way
   };
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
@@ -152,6 +153,10 @@ class Scheduler {
   std::vector<const Sequence*> WhoMakesRoom(const Sequence& sequence);
   bool CouldMakeRoom(int32_t content, std::span<const Sequence* const> sequences);
   Status CutToPool(Sequence& sequence) const;
+  // Log-probabilities of a prompt want all of it computed.
+  bool CanReusePages(const Sequence& sequence) const {
+    return options_.prefix_cache && !sequence.wants_prompt_logprobs();
+  }
   bool FitsNow(const Sequence& sequence, const PageList& matched, int32_t pages_kept) const;
   void Start(std::unique_ptr<Sequence> sequence, PageList matched);
   void PlanChunk(Sequence& sequence, int32_t rows_left);

@@ -13,8 +13,8 @@
 namespace graft {
 namespace {
 
-// Requests in line that are looked at for what can run ahead, and distinct adapters that are loaded
-// before their requests' turn has come.
+// Requests in line that are looked at for what can run ahead, and those whose adapters are asked
+// for before their turn has come.
 constexpr size_t kWaitingLookedAt = 1024;
 constexpr int32_t kPrefetchesMax = 16;
 
@@ -99,11 +99,17 @@ Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
     return Next::kAdmitted;
   }
   PageList matched;
-  if (options_.prefix_cache && !next.wants_prompt_logprobs()) {
+  if (CanReusePages(next)) {
     // The last token is always computed: its logits are what the step is for.
     matched = tree_.Match(next.prefix_key, std::span(next.tokens).first(next.tokens.size() - 1));
   }
-  if (!FitsNow(next, matched, admission.pages_kept)) return Next::kStop;
+  if (!FitsNow(next, matched, admission.pages_kept)) {
+    if (options_.cold_start == ColdStart::kBlocking) return Next::kStop;
+    // Nobody behind it gets a page; but their adapters may come as far as the host.
+    admission.lacks_pages = true;
+    admission.rows_left = 0;
+    return Next::kPassed;
+  }
   std::unique_ptr<Sequence> sequence = std::move(waiting_[idx]);
   waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
   Start(std::move(sequence), std::move(matched));
@@ -119,7 +125,8 @@ Scheduler::Next Scheduler::ConsiderWaiting(size_t idx, Admission& admission) {
 bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& admission) {
   using Answer = AdapterResidency::Answer;
   const int32_t content = sequence.adapter.content();
-  const auto* const make_room = admission.has_blocked ? nullptr : &make_room_;
+  const bool has_pages = !admission.has_blocked && !admission.lacks_pages;
+  const auto* const make_room = has_pages ? &make_room_ : nullptr;
   Answer answer = adapters_.Want(content, make_room);
   if (answer == Answer::kNoRoom && make_room != nullptr && admission.turn_is_over &&
       !std::exchange(admission.has_made_room, true)) {
@@ -133,7 +140,7 @@ bool Scheduler::WaitsForAdapter(Sequence& sequence, bool can_run, Admission& adm
     if (sequence.finish_reason != FinishReason::kNone) return true;
     answer = adapters_.Want(content, make_room);
   }
-  if (answer == Answer::kNoRoom) admission.has_blocked = true;
+  if (answer == Answer::kNoRoom && !admission.lacks_pages) admission.has_blocked = true;
   if (answer == Answer::kArriving && can_run && BeginsWhileArriving(sequence, admission)) {
     return false;
   }
