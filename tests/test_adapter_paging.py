@@ -107,6 +107,19 @@ def test_cpu_assist_off_refuses_what_needs_it():
     assert "unknown --cpu-assist 'gpu'; use off, thread or process" in done.stderr
 
 
+@pytest.mark.parametrize(("args", "words"), [
+    ("--adapters-max 2000000000", "--adapters-max must be between 1 and"),
+    ("--sequences-max 0", "--sequences-max must be between 1 and 2048, got 0"),
+    ("--host-gib 900000", "at most the machine's"),
+    ("--page-tokens 350000", "2 GiB is the most; lower --page-tokens"),
+    ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max"),
+    ("--pool static --adapter-share 0.99 --pool-gib 0.01", "or --adapter-share")])
+def test_sizes_that_cannot_be_served_are_refused(args, words):
+    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", *args.split()], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode > 0 and words in done.stderr
+
+
 def worker_processes(server):
     """Ids of the CPU assist's worker processes, which are all that a server starts."""
     found = []
@@ -176,6 +189,13 @@ def test_failures_touch_their_own_requests_alone(folder, expected):
         weights.write_bytes(weights.read_bytes()[:5000])  # truncated
         with pytest.raises(openai.InternalServerError, match="the file is truncated"):
             complete(server, "carroll")
+        os.truncate(folder / "lovecraft" / "adapter_model.safetensors", 2**36)  # sparse, and more than memory
+        with pytest.raises(openai.APIStatusError, match="68719476736 bytes, the limit is"):
+            complete(server, "lovecraft")
+        (folder / "montgomery" / "adapter_config.json").unlink()
+        os.mkfifo(folder / "montgomery" / "adapter_config.json")  # whose reader would wait for ever
+        with pytest.raises(openai.APIStatusError, match="is a pipe or a device"):
+            complete(server, "montgomery")
         shutil.rmtree(folder / "doyle")  # vanished
         with pytest.raises(openai.NotFoundError, match="doyle"):
             complete(server, "doyle")

@@ -1,5 +1,7 @@
 #include "cli/runtime.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -25,10 +27,11 @@ constexpr double kHostShare = 0.25;
 
 int64_t ToBytes(double gib) { return static_cast<int64_t>(gib * (int64_t{1} << 30)); }
 
-Status CheckPositive(const char* flag, int64_t value) {
-  if (value > 0) return OkStatus();
-  return InvalidArgumentError(std::string("--") + flag + " must be 1 or more, got " +
-                              std::to_string(value));
+// More of anything than this is a slip of the hand, and would end in a lack of memory.
+Status CheckCount(const char* flag, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return OkStatus();
+  return InvalidArgumentError(std::string("--") + flag + " must be between 1 and " +
+                              std::to_string(most) + ", got " + std::to_string(value));
 }
 
 Status CheckCpuAssist(const RuntimeOptions& options) {
@@ -45,28 +48,34 @@ Status CheckCpuAssist(const RuntimeOptions& options) {
 }
 
 Status CheckOptions(const RuntimeOptions& options) {
-  RETURN_IF_ERROR(CheckPositive("sequences-max", options.sequences_max));
-  RETURN_IF_ERROR(CheckPositive("step-tokens-max", options.step_tokens_max));
-  RETURN_IF_ERROR(CheckPositive("page-tokens", options.page_tokens));
-  RETURN_IF_ERROR(CheckPositive("adapters-max", options.adapters_max));
-  RETURN_IF_ERROR(CheckPositive("requests-max", options.requests_max));
+  RETURN_IF_ERROR(CheckCount("sequences-max", options.sequences_max, 2048));
+  RETURN_IF_ERROR(CheckCount("step-tokens-max", options.step_tokens_max, 1 << 20));
+  RETURN_IF_ERROR(CheckCount("page-tokens", options.page_tokens, 1 << 20));
+  RETURN_IF_ERROR(CheckCount("adapters-max", options.adapters_max, 1 << 20));
+  RETURN_IF_ERROR(CheckCount("requests-max", options.requests_max, 1 << 30));
   if (options.context_tokens_max < 0) {
     return InvalidArgumentError("--context-tokens-max must be 0 (the model's own) or more");
   }
-  RETURN_IF_ERROR(CheckPositive("adapters-listed-max", options.adapters_listed_max));
+  RETURN_IF_ERROR(CheckCount("adapters-listed-max", options.adapters_listed_max, 1 << 24));
   if (!(options.pool_gib >= 0.0 && options.pool_gib < 1e6)) {
     return InvalidArgumentError("--pool-gib must be 0 (chosen for you) or more");
   }
-  if (!(options.host_gib < 1e6 && options.read_at_start_gib >= 0.0)) {
+  const double machine_gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<double>(sysconf(_SC_PAGESIZE)) / (int64_t{1} << 30);
+  if (!(options.host_gib <= machine_gib && options.read_at_start_gib >= 0.0)) {
     return InvalidArgumentError(
-        "--host-gib and --read-at-start-gib are sizes in GiB; below 0, --host-gib is chosen for "
-        "you");
+        "--host-gib and --read-at-start-gib are sizes in GiB; the first is chosen for you below 0, "
+        "and at most the machine's " +
+        std::to_string(static_cast<int64_t>(machine_gib)));
   }
   if (options.pool != "shared" && options.pool != "static") {
     return InvalidArgumentError("unknown pool '" + options.pool + "'; use shared or static");
   }
   if (!(options.adapter_share > 0.0 && options.adapter_share < 1.0)) {
     return InvalidArgumentError("--adapter-share must lie between 0 and 1");
+  }
+  if (options.prefill_chunk_max < 0) {
+    return InvalidArgumentError("--prefill-chunk-max must be 0 (whole steps) or more");
   }
   if (options.turn_ms < 0) return InvalidArgumentError("--turn-ms must be 0 or more");
   RETURN_IF_ERROR(CheckCpuAssist(options));
@@ -119,11 +128,16 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
   return config.num_layers * row_elements * kRank * DTypeBytes(dtype) / page_bytes + 1;
 }
 
+// Of a static pool, the adapters' own; 0 where they share it.
+int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
+  if (options.pool != "static" || limits.adapters_max == 0) return 0;
+  return std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
+}
+
 // What every sequence at full context and every adapter on the device could use, within what the
 // device has left.
-Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model,
-                         const KvLayout& layout, const ExecutorLimits& limits,
-                         int64_t promised_bytes) {
+int32_t NumPages(const RuntimeOptions& options, const LoadedModel& model, const KvLayout& layout,
+                 const ExecutorLimits& limits, int64_t promised_bytes) {
   const int64_t pages_per_context =
       (limits.context_tokens_max + options.page_tokens - 1) / options.page_tokens;
   int64_t num_pages = pages_per_context * options.sequences_max +
@@ -135,15 +149,28 @@ Result<int32_t> NumPages(const RuntimeOptions& options, const LoadedModel& model
     num_pages =
         std::min(num_pages, PoolBytesMax(model.device, promised_bytes) / layout.PageBytes());
   }
-  if (num_pages < pages_per_context) {
-    return ResourceExhaustedError("the page pool would hold " + std::to_string(num_pages) +
-                                  " pages of " + std::to_string(options.page_tokens) +
-                                  " tokens, one full context needs " +
-                                  std::to_string(pages_per_context) +
-                                  "; raise --pool-gib or lower --context-tokens-max (now " +
-                                  std::to_string(limits.context_tokens_max) + ")");
-  }
   return static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
+}
+
+Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
+  if (limits.page_bytes > INT32_MAX) {
+    return InvalidArgumentError("a page of " + std::to_string(limits.page_tokens) +
+                                " tokens would have " + std::to_string(limits.page_bytes) +
+                                " bytes, 2 GiB is the most; lower --page-tokens");
+  }
+  const int64_t pages_per_context =
+      (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
+  const int32_t adapter_pages = AdapterPages(options, limits);
+  const int32_t kv_pages = limits.num_pages - adapter_pages;
+  if (kv_pages >= pages_per_context) return OkStatus();
+  return ResourceExhaustedError(
+      "the page pool would hold " + std::to_string(kv_pages) + " pages of " +
+      std::to_string(limits.page_tokens) + " tokens" +
+      (adapter_pages > 0 ? " beside the adapters' " + std::to_string(adapter_pages) : "") +
+      ", one full context needs " + std::to_string(pages_per_context) +
+      "; raise --pool-gib or lower --context-tokens-max (now " +
+      std::to_string(limits.context_tokens_max) + ")" +
+      (adapter_pages > 0 ? " or --adapter-share" : ""));
 }
 
 int64_t HostBytes(const RuntimeOptions& options) {
@@ -171,16 +198,14 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
                               const LoadedModel& model, EngineAdapterCatalog& catalog) {
   EngineOptions engine;
   engine.requests_max = options.requests_max;
+  engine.prefill_chunk_max = options.prefill_chunk_max;
   engine.prefix_cache = options.prefix_cache;
   engine.runs_ahead = options.run_ahead;
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = *ParseColdStart(options.cold_start);
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
   if (options.merge == "auto") engine.merge_after_steps = MergeAfterSteps(options, model.device);
-  if (options.pool == "static" && limits.adapters_max > 0) {
-    engine.adapter_pages =
-        std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
-  }
+  engine.adapter_pages = AdapterPages(options, limits);
   engine.adapter_label = [&catalog](const std::string& key) {
     return key.empty() ? std::string("base") : catalog.NameOf(key);
   };
@@ -242,6 +267,10 @@ void AddStepOptions(CLI::App& command, RuntimeOptions& options) {
   command
       .add_option("--step-tokens-max", options.step_tokens_max,
                   "token rows of one step; long prompts are cut into chunks of it")
+      ->capture_default_str();
+  command
+      .add_option("--prefill-chunk-max", options.prefill_chunk_max,
+                  "of them, rows of one request's prompt; 0: as many as there are")
       ->capture_default_str();
   command
       .add_option(
@@ -401,7 +430,8 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
     // The CPU's pages are taken when they are first written.
     if (model.device.is_cpu()) promised_bytes += MergedWeights::BytesFor(model.weights);
   }
-  ASSIGN_OR_RETURN(limits.num_pages, NumPages(options, model, layout, limits, promised_bytes));
+  limits.num_pages = NumPages(options, model, layout, limits, promised_bytes);
+  RETURN_IF_ERROR(CheckPool(options, limits));
   runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
   runtime->transformer_ = std::make_unique<Transformer>(
       model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);

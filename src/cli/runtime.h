@@ -41,6 +41,7 @@ struct RuntimeOptions {
   int threads = 0;             // of the kernels; 0: one per core
   int sequences_max = 256;
   int step_tokens_max = 512;
+  int prefill_chunk_max = 0;  // rows of one prompt in a step; 0: step_tokens_max
   int page_tokens = 16;
   int context_tokens_max = 0;   // 0: the model's own
   double pool_gib = 0.0;        // of KV and adapters; 0: what can be used of a share of free memory
@@ -59,7 +60,7 @@ struct RuntimeOptions {
   std::string merge = "off";      // or auto: an adapter that has the requests for itself
   int merge_after_steps = 0;      // 0: what the device's merge is worth
   std::vector<std::string> pins;  // adapters that stay in the host's memory
-  int requests_max = 4096;        // waiting ones
+  int requests_max = 4096;        // in flight, waiting ones included
   bool prefix_cache = true;
   bool run_ahead = true;
   std::string log_level = "info";

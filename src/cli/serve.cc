@@ -46,7 +46,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
       runtime.catalog().List().size(), runtime.host_store().num_adapters(),
       static_cast<double>(runtime.host_store().bytes()) / kMib, limits.num_pages,
       limits.page_tokens, static_cast<double>(runtime.pool_bytes()) / kMib,
-      limits.context_tokens_max);
+      runtime.engine().limits().context_tokens_max);
   LOG_INFO("serving on {}://{}:{} after {:.2f} s",
            options.server.tls_cert_file.empty() ? "http" : "https", options.server.host, port,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));

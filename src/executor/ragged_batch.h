@@ -22,7 +22,6 @@ class RaggedBatch {
   void Build(const StepPlan& plan);
 
   int32_t num_rows() const { return static_cast<int32_t>(positions_.size()); }
-  int32_t num_sequences() const { return static_cast<int32_t>(kv_tokens_.size()); }
 
   const std::vector<int32_t>& tokens() const { return tokens_; }        // [num_rows]
   const std::vector<int32_t>& positions() const { return positions_; }  // [num_rows]
