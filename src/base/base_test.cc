@@ -58,6 +58,20 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
   EXPECT_FALSE(ParseJson("{\"a\": \"\xff\"}").ok());
   EXPECT_FALSE(ParseJson("{\"a\": }").ok());
   EXPECT_FALSE(ParseJson("").ok());
+  EXPECT_EQ((*ParseJson(R"(["[[[\"[[[", "]"])", 1))[0], "[[[\"[[[") << "brackets of strings";
+}
+
+// Each would take minutes if its time grew with the square of its length.
+TEST(JsonTest, LongArraysOfObjectsAreRead) {
+  std::string text = "[";
+  for (int i = 0; i < 300000; ++i) text += R"({"a":1},)";
+  EXPECT_EQ(ParseJson(text + "{}]")->size(), 300001u);
+}
+
+TEST(JsonTest, ErrorsQuoteNoMoreThanIsRead) {
+  const Status status = ParseJson("\"" + std::string(100000, 'x') + "\x01\"").status();
+  EXPECT_NE(status.message().find("line 1, column 100002"), std::string::npos) << status.message();
+  EXPECT_LT(status.message().size(), 400u);
 }
 
 TEST(FileTest, ResolveInsideKeepsThePathJailed) {

@@ -5,36 +5,47 @@
 namespace graft {
 namespace {
 
-// Refuses what nests too deep while parsing, before a tree of it exists.
-Result<Json> ParseLimited(std::string_view text, int depth_max) {
-  bool too_deep = false;
-  const auto callback = [&](int depth, Json::parse_event_t event, Json&) {
-    const bool opens =
-        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-    if (opens && depth >= depth_max) too_deep = true;
-    return !too_deep;
-  };
-  Json json;
+// Bytes of a parser's message that are passed on: it quotes what it could not read, all of it.
+constexpr size_t kMessageBytesMax = 200;
+
+// Whether brackets outside of strings nest deeper, looked at before a tree of them exists. (The
+// parser's own callback takes a time that grows with the square of an array's length.)
+bool NestsDeeper(std::string_view text, int depth_max) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > depth_max) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text, int depth_max) {
+  if (NestsDeeper(text, depth_max)) {
+    return InvalidArgumentError("JSON nested deeper than " + std::to_string(depth_max) + " levels");
+  }
   try {
-    json = Json::parse(text.begin(), text.end(), callback);
+    return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
     std::string message = error.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the tag helps
     // nobody.
     const size_t end_of_tag = message.find("] ");
     if (end_of_tag != std::string::npos) message.erase(0, end_of_tag + 2);
+    if (message.size() > kMessageBytesMax) message = message.substr(0, kMessageBytesMax) + " ...";
     return InvalidArgumentError("not valid JSON: " + DumpJson(Json(message)));
   }
-  if (too_deep) {
-    return InvalidArgumentError("JSON nested deeper than " + std::to_string(depth_max) + " levels");
-  }
-  return json;
-}
-
-}  // namespace
-
-Result<Json> ParseJson(std::string_view text, int depth_max) {
-  return ParseLimited(text, depth_max);
 }
 
 Result<Json> ParseJsonFile(const std::string& path, int depth_max) {

@@ -18,7 +18,7 @@ using testing::TempDir;
 using testing::WriteAdapter;
 using testing::WriteFile;
 
-constexpr int64_t kBytesMax = 1 << 20;
+constexpr int64_t kBytesMax = 1 << 30;
 const std::string kConfig = "{\"r\": 8}\n";
 const std::string kWeights = std::string("\x00\x01\x02\xff", 4) + "weights";
 

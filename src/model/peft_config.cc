@@ -343,6 +343,15 @@ Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   return config;
 }
 
+// Of all objects in it, which nest no deeper than ParseJson allows.
+int64_t NumKeys(const Json& json) {
+  int64_t count = json.is_object() ? static_cast<int64_t>(json.size()) : 0;
+  if (json.is_structured()) {
+    for (const Json& element : json) count += NumKeys(element);
+  }
+  return count;
+}
+
 }  // namespace
 
 Result<PeftConfig> ParsePeftConfig(std::string_view text) {
@@ -350,15 +359,12 @@ Result<PeftConfig> ParsePeftConfig(std::string_view text) {
   const Result<Json> checked = ParseJson(text);
   if (!checked.ok()) return checked.status();
   // OrderedJson looks keys up one by one: too many of them would take minutes.
-  int64_t num_keys = 0;
-  const auto count_keys = [&num_keys](int, OrderedJson::parse_event_t event, const OrderedJson&) {
-    return event != OrderedJson::parse_event_t::key || ++num_keys <= kKeysMax;
-  };
-  const OrderedJson json = OrderedJson::parse(text, count_keys, /*allow_exceptions=*/false);
+  const int64_t num_keys = NumKeys(*checked);
   if (num_keys > kKeysMax) {
     return ResourceExhaustedError("the config has " + std::to_string(num_keys) +
                                   " keys, the limit is " + std::to_string(kKeysMax));
   }
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   CHECK(!json.is_discarded()) << "parsed once already";
   return ReadConfig(json);
 }
