@@ -120,6 +120,35 @@ def test_stops(server):
     assert kept.choices[0].text == plain[:plain.index(word) + len(word)]
 
 
+def test_stops_are_not_looked_for_before_min_tokens(server):
+    ask = {"model": "austen", "prompt": "It is a truth", "max_tokens": 20, "temperature": 0}
+    client = server.client()
+    whole = client.completions.create(**ask).choices[0].text
+    assert whole.startswith(",") and whole.count(",") == 1
+    at_once = client.completions.create(**ask, stop=",").choices[0]
+    assert (at_once.text, at_once.finish_reason) == ("", "stop")
+    assert client.completions.create(**ask, stop=",", extra_body={"min_tokens": 3}).choices[0].text == whole
+    pieces = client.completions.create(**ask, stop=",", stream=True, extra_body={"min_tokens": 3})
+    assert "".join(piece.choices[0].text for piece in pieces) == whole
+
+
+def test_prefix_cache_is_apart_by_salt(server):
+    def cached(salt):
+        reply = server.client().completions.create(model="base", prompt="A prompt of its own, which nobody sent " * 8,
+                                                   max_tokens=1, extra_body={"cache_salt": salt})
+        return reply.usage.prompt_tokens_details.cached_tokens
+
+    assert [cached(salt) > 0 for salt in ("a", "a", "b", "b", "a", "")] == [False, True, False, True, True, False]
+
+
+def test_more_choices_than_the_server_has_in_flight():
+    with Server("--requests-max", "3") as server:
+        client = server.client()
+        with pytest.raises(openai.BadRequestError, match="lower n"):
+            client.completions.create(model="base", prompt="It", n=4, max_tokens=2)
+        assert len(client.completions.create(model="base", prompt="It", n=3, max_tokens=2).choices) == 3
+
+
 def test_errors(server):
     client = server.client()
     with pytest.raises(openai.NotFoundError) as error:

@@ -57,6 +57,17 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->bytes = facts.bytes;
 }
 
+// What is read lies inside as well as the folder that it is read from.
+Status CheckFilesInside(const std::string& root, const std::string& folder) {
+  for (const char* file : {kConfigFile, kWeightsFile}) {
+    std::error_code unknown;
+    if (!std::filesystem::is_symlink(folder + file, unknown)) continue;
+    const Status inside = ResolveInside(root, folder + file).status();
+    if (inside.code() == StatusCode::kPermissionDenied) return inside;
+  }
+  return OkStatus();
+}
+
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '_' || c == '-' || c == ':' || c == '/' || c == '@';
@@ -137,7 +148,9 @@ Result<std::string> EngineAdapterCatalog::ResolveFolder(const std::string& path)
     return FailedPreconditionError(
         "this server has no adapters folder to load from; start it with --adapters DIR");
   }
-  return ResolveInside(adapters_dir_, path);
+  ASSIGN_OR_RETURN(const std::string inside, ResolveInside(adapters_dir_, path));
+  RETURN_IF_ERROR(CheckFilesInside(adapters_dir_, inside));
+  return inside;
 }
 
 Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
@@ -362,10 +375,16 @@ Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFold
     folder.name = entry.path().filename().string();
     folder.path = entry.path().string();
     std::error_code unknown;  // one that vanished meanwhile is no link; its stamp says so
+    Status is_inside;
     if (entry.is_symlink(unknown)) {
-      const Result<std::string> inside = ResolveInside(root, folder.path);
-      if (!inside.ok()) continue;  // out of the jail
-      folder.path = *inside;
+      Result<std::string> inside = ResolveInside(root, folder.path);
+      is_inside = inside.status();
+      if (inside.ok()) folder.path = *inside;
+    }
+    if (is_inside.ok()) is_inside = CheckFilesInside(root, folder.path);
+    if (!is_inside.ok()) {
+      LOG_WARN("adapter '{}' is not served: {}", folder.name, is_inside.message());
+      continue;
     }
     folder.stamp = StampOf(folder.path, &folder.weight_bytes);
     if (folder.stamp.starts_with("none;")) continue;

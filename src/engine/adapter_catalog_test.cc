@@ -382,6 +382,20 @@ TEST_F(AdapterCatalogTest, ALinkOutOfTheFolderIsNotListed) {
   EXPECT_EQ(catalog_->Find("a")->key(), catalog_->Find("b")->key());
 }
 
+TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
+  std::ofstream(root_.parent_path() / "secret") << "secret";
+  Write("a", "one");
+  fs::create_symlink(root_.parent_path() / "secret", root_ / "a" / "adapter_model.safetensors");
+  EXPECT_EQ(catalog_->Load("x", "a", false).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(catalog_->LoadFolder(kReadAll)->num_loaded, 0);
+  EXPECT_EQ(backend_.num_reads_, 0);
+  // As a hub's cache lays its files out.
+  std::ofstream(root_ / "blob") << "weights";
+  fs::remove(root_ / "a" / "adapter_model.safetensors");
+  fs::create_symlink(root_ / "blob", root_ / "a" / "adapter_model.safetensors");
+  EXPECT_TRUE(catalog_->Load("x", "a", false).ok());
+}
+
 // A table with room for two contents and what four threads retire before anybody recycles it.
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   AdapterTable table(16);

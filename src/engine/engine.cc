@@ -41,7 +41,8 @@ GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& opti
       int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
   return {.context_tokens_max =
               static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
-          .vocab_size = limits.vocab_size};
+          .vocab_size = limits.vocab_size,
+          .requests_max = options.requests_max};
 }
 
 TokenLogprob ToTokenLogprob(const LogprobEntry& entry) {
@@ -89,6 +90,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   }
   sequence->counters = metrics_.CountersFor(request.adapter_hash);
   sequence->id = request.id;
+  if (!request.cache_salt.empty()) request.tenant += '\0' + request.cache_salt;
   sequence->prefix_key = {.tenant = std::move(request.tenant),
                           .adapter_hash = std::move(request.adapter_hash)};
   sequence->arrival_ns = request.arrival_ns != 0 ? request.arrival_ns : clock_.NowNs();

@@ -18,7 +18,14 @@ struct LoadedAdapter {
   LoraWeights weights;
 };
 
-Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
+// Past a limit on what an adapter may have, asking again later would not help, as the code says
+// where a server lacks room.
+Status Refusal(const Status& status) {
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  return InvalidArgumentError(status.message());
+}
+
+Result<LoadedAdapter> ReadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
   ASSIGN_OR_RETURN(AdapterFolder folder, ReadAdapterFolder(path, AdapterWeightsBytesMax(config)));
   const std::string hash = AdapterHash(folder);
   const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
@@ -33,12 +40,18 @@ Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& co
   return LoadedAdapter{hash, *peft, std::move(*weights)};
 }
 
+Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
+  Result<LoadedAdapter> adapter = ReadAdapter(path, config, dtype);
+  if (!adapter.ok()) return Refusal(adapter.status());
+  return adapter;
+}
+
 }  // namespace
 
 Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
-  ASSIGN_OR_RETURN(const AdapterFolder folder,
-                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config_)));
-  return AdapterHash(folder);
+  const Result<AdapterFolder> folder = ReadAdapterFolder(path, AdapterWeightsBytesMax(config_));
+  if (!folder.ok()) return Refusal(folder.status());
+  return AdapterHash(*folder);
 }
 
 Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {

@@ -14,6 +14,7 @@ namespace graft {
 struct GeneratorLimits {
   int32_t context_tokens_max = 0;  // prompt and output together
   int32_t vocab_size = 0;
+  int32_t requests_max = 0;  // in flight, at most
 };
 
 class Generator {

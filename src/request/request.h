@@ -34,6 +34,8 @@ struct SamplingParams {
 struct Request {
   RequestId id = 0;    // unique in this process
   std::string tenant;  // "" without keys
+  // Requests share pages of prompts with those of their tenant that have the same.
+  std::string cache_salt;
   // Content hash of the adapter, or what AdapterInfo::key() gives before it was first read; "" for
   // the base model.
   std::string adapter_hash;

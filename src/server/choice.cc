@@ -87,6 +87,11 @@ void Choice::PushText(const std::string& text) {
   if (text.empty()) return;
   decoded_bytes_ += text.size();
   decoded_chars_ += NumCodePoints(text);
+  if (output_tokens_ < options_.tokens_min) {
+    released_bytes_ += text.size();
+    piece_.text += text;
+    return ReleaseLogprobs(/*all=*/false);
+  }
   StopMatcher::Output output = stop_matcher_.Push(text);
   released_bytes_ += output.text.size();
   piece_.text += output.text;

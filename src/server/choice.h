@@ -32,6 +32,7 @@ struct ChoicePiece {
 
 struct ChoiceOptions {
   std::vector<std::string> stop;
+  int32_t tokens_min = 0;  // what comes before so many is not looked at for them
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   bool logprobs = false;

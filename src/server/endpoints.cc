@@ -129,7 +129,8 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                      "Unknown URL: " + request.method.substr(0, 20) + " " +
                          request.path.substr(0, 200) +
                          ". There are /v1/chat/completions, "
-                         "/v1/completions, /v1/models, /health, /ready and /metrics.");
+                         "/v1/completions, /v1/models, /v1/load_lora_adapter, "
+                         "/v1/unload_lora_adapter, /health, /ready and /metrics.");
   }
   if (!MethodAllowed(match.route, request.method)) {
     return HttpError(405, "method_not_allowed",

@@ -10,12 +10,15 @@ namespace graft {
 namespace {
 
 // What a client sent may be megabytes; an error quotes its start.
-std::string Quoted(const Json& json) {
-  if (json.is_structured()) return JsonTypeName(json);
+std::string Text(const Json& json) {
   constexpr size_t kBytesMax = 80;
   std::string text = DumpJson(json);
   if (text.size() > kBytesMax) text = text.substr(0, kBytesMax) + "...";
   return text;
+}
+
+std::string Quoted(const Json& json) {
+  return json.is_structured() ? JsonTypeName(json) : Text(json);
 }
 
 std::string ElementName(const std::string& name, size_t idx) {
@@ -183,7 +186,7 @@ void FieldReader::Refuse(const char* name, const Json& neutral) {
   const bool is_empty = (json->is_structured() && json->empty()) || *json == "";
   if (is_empty) return;
   std::string message = "is not supported";
-  if (!neutral.is_null()) message += " with values other than " + Quoted(neutral);
+  if (!neutral.is_null()) message += " with values other than " + Text(neutral);
   ApiError error = InvalidRequestError(
       path_ + name, "'" + path_ + name + "' " + message + ", got " + Quoted(*json));
   error.code = "unsupported";

@@ -75,6 +75,12 @@ std::optional<ApiError> AddPrompt(const ServerContext& context, const Generation
   if (auto error = CheckSampling(request.sampling, limits.vocab_size)) return error;
   request.prompt_tokens = std::move(tokens);
   const uint64_t seed = params.seed.has_value() ? *params.seed : RandomSeed();
+  const auto num_requests = static_cast<int64_t>(plan->requests.size()) + params.n;
+  if (num_requests > limits.requests_max) {
+    return InvalidRequestError("n", "more than " + std::to_string(limits.requests_max) +
+                                        " choices at once, which is all that this server has in "
+                                        "flight; lower n or send fewer prompts");
+  }
   for (int32_t i = 0; i < params.n; ++i) {
     // The first choice gets the client's own seed, so that n does not change it.
     request.sampling.seed = i == 0 ? seed : RandomBits(seed, static_cast<uint64_t>(i));
@@ -90,8 +96,10 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
   if (!model.ok()) return model.error();
   request->tenant = key.rights().tenant;
+  request->cache_salt = params.cache_salt;
   request->adapter_hash = model->key();
   choice->stop = params.stop;
+  choice->tokens_min = params.sampling.tokens_min;
   choice->include_stop_text = params.include_stop_text;
   choice->skip_special_tokens = params.skip_special_tokens;
   choice->logprobs = params.logprobs;

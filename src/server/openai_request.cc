@@ -114,7 +114,8 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   ReadResponseFormat(reader);
   // They name, file or speed up a request, and change no token.
   reader.Ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
-                 "prompt_cache_key", "prompt_cache_retention", "request_id", "cache_salt"});
+                 "prompt_cache_key", "prompt_cache_retention", "request_id"});
+  reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
   reader.Refuse("use_beam_search", false);
   reader.Refuse("length_penalty", 1.0);
   reader.Refuse("spaces_between_special_tokens", true);
@@ -329,7 +330,10 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
   reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);
-  if (request.params.tokens_max == 0) reader.Fail("max_tokens", "must be at least 1");
+  if (request.params.tokens_max == 0) {
+    const bool is_newer = body.contains("max_completion_tokens");
+    reader.Fail(is_newer ? "max_completion_tokens" : "max_tokens", "must be at least 1");
+  }
   RefuseChatExtras(reader);
   if (auto error = reader.Finish()) return *error;
   return request;

@@ -30,6 +30,7 @@ struct RequestLimits {
 // What both endpoints share.
 struct GenerationParams {
   std::string model;
+  std::string cache_salt;
   SamplingParams sampling;  // tokens_max and seed are filled from below once the prompt is known
   std::optional<int32_t> tokens_max;
   std::optional<uint64_t> seed;

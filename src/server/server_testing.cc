@@ -68,7 +68,8 @@ void FakeGenerator::Cancel(RequestId id) {
 }
 
 GeneratorLimits FakeGenerator::limits() const {
-  return {.context_tokens_max = 1024, .vocab_size = DemoTokenizer().vocab_size()};
+  return {
+      .context_tokens_max = 1024, .vocab_size = DemoTokenizer().vocab_size(), .requests_max = 200};
 }
 
 void FakeGenerator::set_script(const std::string& text) {
