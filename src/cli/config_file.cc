@@ -25,6 +25,16 @@ std::string FindConfigPath(int argc, const char* const* argv) {
   return path == nullptr ? "" : path;
 }
 
+// A list as CLI11 reads one.
+std::string JoinValues(const YAML::Node& list) {
+  std::string joined = "[";
+  for (const YAML::Node& value : list) {
+    if (joined.size() > 1) joined += ",";
+    joined += value.as<std::string>();
+  }
+  return joined + "]";
+}
+
 Status ApplyEntry(CLI::App& command, const std::string& path, std::string key,
                   const YAML::Node& value) {
   std::replace(key.begin(), key.end(), '_', '-');
@@ -33,9 +43,13 @@ Status ApplyEntry(CLI::App& command, const std::string& path, std::string key,
     return InvalidArgumentError(path + ": unknown key '" + key + "'; see graft " +
                                 command.get_name() + " --help for the flags");
   }
-  if (!value.IsScalar()) return InvalidArgumentError(path + ": '" + key + "' must be one value");
+  const bool takes_list = option->get_items_expected_max() > 1;
+  if (!value.IsScalar() && !(takes_list && value.IsSequence())) {
+    return InvalidArgumentError(path + ": '" + key + "' must be one value" +
+                                (takes_list ? " or a list of them" : ""));
+  }
   option->run_callback_for_default();
-  option->default_val(value.as<std::string>());
+  option->default_val(value.IsScalar() ? value.as<std::string>() : JoinValues(value));
   option->required(false);
   return OkStatus();
 }

@@ -29,9 +29,13 @@ CLI::App* PickedCommand(CLI::App& app, int argc, char** argv) {
   return picked;
 }
 
+constexpr int kWrongUse = 2;
+
 int Fail(const Status& status) {
   std::fprintf(stderr, "graft: %s\n", status.message().c_str());
-  return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
+  const bool is_wrong_use =
+      status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound;
+  return is_wrong_use ? kWrongUse : 1;
 }
 
 int Main(int argc, char** argv) {
@@ -53,7 +57,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    return app.exit(error) == 0 ? 0 : kWrongUse;  // 0: help, or the version
   }
   const Status status = run();
   return status.ok() ? 0 : Fail(status);

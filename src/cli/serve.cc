@@ -1,6 +1,5 @@
 // graft serve: the model and its adapters over HTTP until a signal ends it.
-#include <signal.h>
-
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -9,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/runtime.h"
+#include "cli/stop_signals.h"
 #include "server/server.h"
 
 namespace graft {
@@ -20,18 +20,6 @@ struct ServeOptions {
   int drain_seconds = 30;
   bool quiet = false;
 };
-
-// SIGTERM and SIGINT are taken by sigwait on the main thread: blocked before any thread starts, so
-// that all inherit the mask.
-sigset_t BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
               uint16_t port, int64_t begin_ns) {
@@ -54,8 +42,14 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
 
 Status RunServe(const ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
+  if (options.drain_seconds < 0) {
+    return InvalidArgumentError("--drain-seconds must be 0 or more");
+  }
+  if (options.server.connections_max < 1) {
+    return InvalidArgumentError("--connections-max must be 1 or more");
+  }
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
-  const sigset_t signals = BlockSignals();
+  StopSignals signals;
   const bool quiet = options.quiet || options.runtime.log_level != "info";
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
@@ -80,13 +74,13 @@ Status RunServe(const ServeOptions& options) {
                      .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
                      .ready = {}},
                     options.server);
+  signals.BeginServing();
   runtime->engine().Start();
   RETURN_IF_ERROR(server.Start());
   LogStart(options, *model, *runtime, server.port(), begin_ns);
 
-  int received = 0;
-  sigwait(&signals, &received);
-  LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(received),
+  const int signal = signals.Wait();
+  LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
            options.drain_seconds);
   server.Shutdown(std::chrono::seconds(options.drain_seconds));
   runtime->engine().Stop();

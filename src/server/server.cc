@@ -116,7 +116,7 @@ class HttpServer::Impl {
 Status HttpServer::Impl::Start() {
   CHECK(!started_) << "Start is called once";
   const ServerOptions& options = state_.options;
-  if (options.threads_max < 1) return InvalidArgumentError("threads_max must be at least 1");
+  if (options.threads_max < 1) return InvalidArgumentError("--http-threads must be at least 1");
   if (!options.api_keys_file.empty()) {
     RETURN_IF_ERROR(state_.keys.LoadFile(options.api_keys_file));
   }
