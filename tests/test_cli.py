@@ -56,13 +56,12 @@ def test_lists_in_a_config_file_and_in_the_environment(tmp_path):
 
 
 def test_a_signal_during_the_start_ends_it(tmp_path):
-    for name in map(str, range(300)):  # which take seconds to be read and checked
-        shutil.copytree(DEMO / "adapters" / "lovecraft", tmp_path / name)
-    server = subprocess.Popen([binary(), "serve", "--model", DEMO / "base", "--adapters", tmp_path, "--port", "0"],
-                              stderr=subprocess.PIPE, text=True)
-    for line in server.stderr:
-        if "loading base 100 %" in line:
-            break
+    first = shutil.copytree(DEMO / "adapters" / "lovecraft", tmp_path / "0")
+    for name in map(str, range(1, 1000)):  # more than a second to be read and checked
+        shutil.copytree(first, tmp_path / name, copy_function=os.link)
+    server = subprocess.Popen([binary(), "serve", "--model", DEMO / "base", "--adapters", tmp_path, "--port", "0",
+                               "--read-at-start-gib", "100"], stderr=subprocess.PIPE, text=True)
+    assert "loading base" in server.stderr.readline()
     server.send_signal(signal.SIGTERM)
     assert server.wait(60) == 128 + signal.SIGTERM
     assert "stopped before serving" in server.stderr.read()
