@@ -138,10 +138,10 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(200);
   TestServer test(options);
-  test.generator.set_tick(milliseconds(2));
+  test.generator.set_tick(milliseconds(10));  // 10 s, if nobody is dropped
   RawClient client(test.port());
   client.SetReceiveBuffer(4096);
-  // Twenty logprobs per token make megabytes, more than the socket's buffers hold.
+  // Twenty logprobs per token make megabytes a second, soon more than the socket's buffers hold.
   const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 1000},
                      {"stream", true},  {"logprobs", 20}, {"n", 32}};
   client.Send(PostText("/v1/completions", body.dump()));

@@ -233,6 +233,7 @@ TEST(ServerTest, FailuresOfTheEngineReachTheClient) {
   const Json last = Json::parse(response.events().back());
   EXPECT_EQ(last["error"]["message"], "the fake engine failed as told");
   test.generator.set_fail_after(-1);
+  test.generator.set_tick(std::chrono::milliseconds(1));
   EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);
 }
 
