@@ -128,6 +128,10 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
   return config.num_layers * row_elements * kRank * DTypeBytes(dtype) / page_bytes + 1;
 }
 
+int64_t PagesPerContext(const ExecutorLimits& limits) {
+  return (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
+}
+
 // Of a static pool, the adapters' own; 0 where they share it.
 int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
   if (options.pool != "static" || limits.adapters_max == 0) return 0;
@@ -138,9 +142,7 @@ int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits
 // device has left.
 int32_t NumPages(const RuntimeOptions& options, const LoadedModel& model, const KvLayout& layout,
                  const ExecutorLimits& limits, int64_t promised_bytes) {
-  const int64_t pages_per_context =
-      (limits.context_tokens_max + options.page_tokens - 1) / options.page_tokens;
-  int64_t num_pages = pages_per_context * options.sequences_max +
+  int64_t num_pages = PagesPerContext(limits) * options.sequences_max +
                       limits.adapters_max * PagesOfLargeAdapter(model.config, model.weights.dtype,
                                                                 layout.PageBytes());
   if (options.pool_gib > 0.0) {
@@ -158,8 +160,7 @@ Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
                                 " tokens would have " + std::to_string(limits.page_bytes) +
                                 " bytes, 2 GiB is the most; lower --page-tokens");
   }
-  const int64_t pages_per_context =
-      (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
+  const int64_t pages_per_context = PagesPerContext(limits);
   const int32_t adapter_pages = AdapterPages(options, limits);
   const int32_t kv_pages = limits.num_pages - adapter_pages;
   if (kv_pages >= pages_per_context) return OkStatus();
