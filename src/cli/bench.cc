@@ -1,7 +1,5 @@
 #include "cli/bench.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "kernels/common/cpu_isa.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -38,8 +37,7 @@ std::string BenchModelName(const RuntimeOptions& options, const std::string& sha
 }
 
 OrderedJson DescribeMachine() {
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
+  const double memory = static_cast<double>(TotalHostBytes()) / (1 << 30);
   return {{"processor", CpuInfo("model name")},
           {"cpus", NumCpus()},
           {"instructions",

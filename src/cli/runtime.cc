@@ -1,13 +1,12 @@
 #include "cli/runtime.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "base/log.h"
 #include "cli/config_file.h"
 #include "cli/progress.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -60,8 +59,7 @@ Status CheckOptions(const RuntimeOptions& options) {
   if (!(options.pool_gib >= 0.0 && options.pool_gib < 1e6)) {
     return InvalidArgumentError("--pool-gib must be 0 (chosen for you) or more");
   }
-  const double machine_gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                             static_cast<double>(sysconf(_SC_PAGESIZE)) / (int64_t{1} << 30);
+  const double machine_gib = static_cast<double>(TotalHostBytes()) / (int64_t{1} << 30);
   if (!(options.host_gib <= machine_gib && options.read_at_start_gib >= 0.0)) {
     return InvalidArgumentError(
         "--host-gib and --read-at-start-gib are sizes in GiB; the first is chosen for you below 0, "

@@ -1,5 +1,7 @@
 #include "tensor/host_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -88,5 +90,7 @@ int64_t AvailableHostBytes(const std::string& root) {
   }
   return available;
 }
+
+int64_t TotalHostBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// What of the host's memory a process could still take. Any thread.
+// The host's memory, and what of it a process could still take. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,8 @@ namespace graft {
 // reckons to be available, files' caches counted as free, and no more than the memory cgroups of
 // this process (a container's limit) leave. `root`: of the file system, another one in tests.
 int64_t AvailableHostBytes(const std::string& root = "");
+
+// All that the machine has.
+int64_t TotalHostBytes();
 
 }  // namespace graft
