@@ -313,7 +313,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const LoraArgs lora = MakeLoraArgs(projection, layer, step);
   const LoraArgs drawn =
       WithSegments(lora, step.assisted ? batch.settled_segments : batch.lora_segments);
-  const LoraArgs prompts = WithSegments(
+  LoraArgs prompts = WithSegments(
       lora, step.assisted ? batch.settled_prompt_segments : batch.lora_prompt_segments);
   if (step.assisted) batch.assist->Begin(layer, projection.first, lora, step.stream);
   const bool fuses =
@@ -322,7 +322,10 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const bool shrinks_all = fuses && !beside && !step.assisted && !batch.lora_all_segments.empty();
   if (fuses) {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    LoraShrink(shrinks_all ? WithSegments(lora, batch.lora_all_segments) : prompts, step.stream);
+    prompts.precedes_product = true;
+    LoraArgs shrunk = prompts;
+    if (shrinks_all) shrunk = WithSegments(shrunk, batch.lora_all_segments);
+    LoraShrink(shrunk, step.stream);
     gemm.lora = &prompts;
   }
   if (beside) gemm.lora_after = &drawn;

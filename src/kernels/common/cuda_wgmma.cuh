@@ -53,6 +53,17 @@ __device__ __forceinline__ void WgmmaKeep(float (&sum)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
+// Of each thread of a warpgroup, all of which call it: down to kCount registers, or up to so many
+// that others gave.
+template <int kCount>
+__device__ __forceinline__ void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
 // Which operand is a WgmmaOperandOfRows.
 enum class WgmmaByRows { kNone, kFirst, kSecond };
 

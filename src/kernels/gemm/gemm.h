@@ -64,7 +64,7 @@ struct GemmArgs {
   // it is or, where vdpbf16ps multiplies, refined bf16: bf16 plus the larger half of its errors.
   bool x_is_fp32 = false;
   // Adds LoraExpand(*lora) too: of these rows and this y, after LoraShrink(*lora). Where weight and
-  // adapters are bf16 Hopper does so in the same kernel: y's sums begin with LoRA's terms.
+  // adapters are bf16 Hopper does so in the same kernel: y's sums end with LoRA's terms.
   const LoraArgs* lora = nullptr;
   // Adds Lora(*lora_after) too, after all of the above: of these rows, this x and this y. Where
   // lora_after->beside has what it takes Hopper computes it while the product runs.

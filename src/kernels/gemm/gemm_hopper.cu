@@ -17,9 +17,6 @@ namespace {
 // Where x takes next to no room, a ring of this size streams W faster than one as large as can be.
 constexpr int kThinRowsMax = 8;
 constexpr int kThinSharedBytes = 150 << 10;
-// What LoRA's ring may borrow of W's where a block has one tile. All of a tile's items at once
-// would be fastest alone, but W's copies should be under way too.
-constexpr int kLoraBorrowedBytes = 64 << 10;
 
 // With LoRA beside it: multiprocessors that are LoRA's at least. So many bring tiles of 120 rows of
 // W for 12288 and of 224 for 22016, which stream as fast as those for the whole card.
@@ -145,7 +142,6 @@ GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {
 // How a block's shared memory is divided.
 struct SharedPlan {
   int num_stages = 0;
-  int num_free_stages = 0;  // see HopperLoraGemmArgs
   int num_lora_stages_log2 = 0;
   int bytes = 0;
 };
@@ -159,43 +155,23 @@ void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& pl
                              ? std::min(ring_bytes_max, kThinSharedBytes - kGemmBarrierBytes)
                              : ring_bytes_max;
   plan.num_stages = std::min(ring_bytes / stage_bytes, kGemmStagesMax);
-  plan.num_free_stages = plan.num_stages;
   plan.bytes += plan.num_stages * stage_bytes;
 }
 
-// LoRA's ring: as many stages as can be used, in W's until it has done its work; where blocks go on
-// to other tiles, or fill each other's stages of W, one and as many more as W's leave room for.
+// LoRA's ring has a stage, and as many more as those of x and W leave room for.
 template <typename Shape>
-SharedPlan PlanShared(const HopperGemmArgs& args, const LoraArgs* lora, bool one_tile,
-                      int shared_bytes_max) {
+SharedPlan PlanShared(const HopperGemmArgs& args, int shared_bytes_max) {
   SharedPlan plan;
   plan.bytes = kGemmBarrierBytes + Shape::kStagingBytes;
   if constexpr (Shape::kLora) {
     constexpr int kStageBytes = Shape::Lora::kStageBytes;
-    constexpr int kBorrowBytes = Shape::kBoxes * Shape::kWBoxBytes;
-    plan.bytes += Shape::Lora::kTableBytes;
-    int log2 = 0;
-    if (one_tile && Shape::kBlocks == 1) {
-      PlanStages<Shape>(args, shared_bytes_max, plan);
-      const int64_t items = std::min<int64_t>(lora->num_segments, Shape::kRows) *
-                            CeilDiv(lora->h_stride, lora::kPackRanks);
-      const int borrowed_bytes = std::min(kLoraBorrowedBytes, (plan.num_stages - 2) * kBorrowBytes);
-      while (log2 < kLoraStagesMaxLog2 && 1 << log2 < items &&
-             kStageBytes << (log2 + 1) <= borrowed_bytes) {
-        ++log2;
-      }
-      plan.num_free_stages -= static_cast<int>(CeilDiv(kStageBytes << log2, kBorrowBytes));
-    } else {
+    plan.bytes += Shape::Lora::kTableBytes + kStageBytes;
+    PlanStages<Shape>(args, shared_bytes_max, plan);
+    int& log2 = plan.num_lora_stages_log2;
+    for (; log2 < kLoraStagesMaxLog2 && plan.bytes + (kStageBytes << log2) <= shared_bytes_max;
+         ++log2) {
       plan.bytes += kStageBytes << log2;
-      PlanStages<Shape>(args, shared_bytes_max, plan);
-      // All that is left over.
-      for (; log2 < kLoraStagesMaxLog2 && plan.bytes + (kStageBytes << log2) <= shared_bytes_max;
-           ++log2) {
-        plan.bytes += kStageBytes << log2;
-      }
     }
-    plan.num_lora_stages_log2 = log2;
-    CHECK_GE(plan.num_free_stages, 1);
   } else {
     PlanStages<Shape>(args, shared_bytes_max, plan);
   }
@@ -278,11 +254,9 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const int spared_bytes =
       gemm.lora_after != nullptr ? kSparedBesideLora : gemm.spared_shared_bytes;
   const SharedPlan plan =
-      PlanShared<Shape>(out, gemm.lora, !Shape::kCopyX && items == clusters,
-                        std::min(limits.shared_bytes - spared_bytes, shared_bytes_max));
+      PlanShared<Shape>(out, std::min(limits.shared_bytes - spared_bytes, shared_bytes_max));
   out.num_stages = plan.num_stages;
   if constexpr (Shape::kLora) {
-    out.num_free_stages = plan.num_free_stages;
     out.lora = LoraOf(gemm, args.n);
     out.lora.num_stages_log2 = plan.num_lora_stages_log2;
   }

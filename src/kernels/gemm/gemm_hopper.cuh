@@ -54,9 +54,6 @@ struct HopperGemmArgs {
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
-  // Stages before those whose boxes of W LoRA's ring borrows until it has done its work; num_stages
-  // where it has room of its own.
-  int num_free_stages;
   GemmLoraArgs lora;
 };
 
@@ -78,7 +75,7 @@ struct HopperGemmShape {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr bool kShareW = kShareWOf;
   static constexpr bool kCopyX = kCopyXOf;  // x is no operand for the copy engine
-  static constexpr bool kLora = kLoraOf;    // y's sums begin with LoRA's terms
+  static constexpr bool kLora = kLoraOf;    // y's sums end with LoRA's terms
   using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
   // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
   static constexpr bool kMovesRegisters = kGroups > 1;
@@ -129,12 +126,9 @@ struct HopperGemmRing {
     w = x + args.num_stages * Shape::kBoxes * args.x_box_bytes;
     staging = w + args.num_stages * Shape::kBoxes * Shape::kWBoxBytes;
     if constexpr (Shape::kLora) {
-      const bool borrows = args.num_free_stages < args.num_stages;
-      const uint32_t end = staging + Shape::kStagingBytes;
       lora.barriers = empty + kGemmStagesMax * 8;
-      lora.stages = borrows ? W(args.num_free_stages, 0) : end;
-      const uint32_t table =
-          borrows ? end : end + (Shape::Lora::kStageBytes << args.lora.num_stages_log2);
+      lora.stages = staging + Shape::kStagingBytes;
+      const uint32_t table = lora.stages + (Shape::Lora::kStageBytes << args.lora.num_stages_log2);
       lora.table = reinterpret_cast<GemmLoraTable<Shape::kRows>*>(shared + (table - full));
       lora.num_stages_log2 = args.lora.num_stages_log2;
     }
@@ -209,6 +203,20 @@ struct HopperGemmWalk {
   }
 };
 
+// Until x may be read, and what earlier kernels left in y. With a delta, by the one thread that
+// does not look for x itself.
+template <typename Args>
+__device__ __forceinline__ void AwaitX(const Args& args, uint32_t barrier) {
+  if constexpr (std::is_same_v<Args, HopperLoraGemmArgs>) {
+    if (!args.lora.lora.precedes_product) return WaitForPrevious();
+    // LoraShrink saw it, and let this one begin then. What this multiprocessor remembers may be
+    // older.
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  } else {
+    WaitForX(args.delta, barrier);
+  }
+}
+
 template <typename Shape>
 struct HopperGemmProducer {
   const typename Shape::Args& args;
@@ -278,14 +286,10 @@ struct HopperGemmProducer {
       BarrierExpect(ring.Full(walk.stage), bytes);
       LoadW(walk);
     }
-    WaitForPrevious();
+    AwaitX(args, ring.XReady());
     for (; CanStart(x_walk); x_walk.Next(args)) LoadX(x_walk);
     for (; !walk.Done(); walk.Next(args)) {
-      if (walk.lap > 0) {
-        BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
-      } else if constexpr (Shape::kLora) {
-        BarrierWait(ring.lora.TableEmpty(), 0);
-      }
+      if (walk.lap > 0) BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
       BarrierExpect(ring.Full(walk.stage), bytes);
       LoadW(walk);
       LoadX(walk);
@@ -347,9 +351,6 @@ struct HopperGemmProducer {
 
   // The stage is nobody's yet.
   __device__ bool CanStart(const HopperGemmWalk<Shape>& walk) const {
-    if constexpr (Shape::kLora) {
-      if (walk.stage >= args.num_free_stages) return false;
-    }
     return !walk.Done() && walk.lap == 0;
   }
 
@@ -359,6 +360,7 @@ struct HopperGemmProducer {
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       loader.LoadTile(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile));
     }
+    WaitForPrevious();  // also without items: who waits for this kernel waits for those before it
   }
 
   // A warp, where the copy engine cannot read x: odd strides and addresses.
@@ -370,7 +372,7 @@ struct HopperGemmProducer {
       }
       TellXIsReady(ring.XReady());
     }
-    WaitForX(args.delta, ring.XReady());
+    AwaitX(args, ring.XReady());
     HopperGemmWalk<Shape> walk(args);
     for (; !walk.Done(); walk.Next(args)) {
       if (walk.lap > 0) BarrierWait(ring.Empty(walk.stage), (walk.lap - 1) & 1);
@@ -408,15 +410,6 @@ struct HopperGemmProducer {
   }
 };
 
-template <int kCount>
-__device__ __forceinline__ void GiveRegisters() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
-}
-template <int kCount>
-__device__ __forceinline__ void TakeRegisters() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
-}
-
 struct NoLora {
   __device__ NoLora(const auto& /*args*/, const auto& /*ring*/) {}
 };
@@ -442,7 +435,7 @@ struct HopperGemmConsumer {
 
   __device__ void Run() const {
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-    WaitForX(args.delta, ring.XReady());
+    AwaitX(args, ring.XReady());
     // Not before: the next kernel may be LoRA's shrink, which finds x so
     // (LoraArgs::follows_product). Its blocks come as this one's leave.
     LetNextStart();
@@ -456,8 +449,7 @@ struct HopperGemmConsumer {
         GemmTileStore<Shape>(args, row, walk.column_tile, 0).LoadOld(old);
       }
       if constexpr (Shape::kLora) {
-        // The first products stand alone: what is in the sums before them is no product's.
-        MultiplyStage(walk, group, lora.Add(sum), sum);
+        MultiplyStage(walk, group, 0, sum);
         WgmmaWait<0>();
         WgmmaKeep(sum);
         before = walk.stage;
@@ -472,6 +464,10 @@ struct HopperGemmConsumer {
         walk.NextStage(args);
       }
       WgmmaWait<0>();
+      if constexpr (Shape::kLora) {
+        WgmmaKeep(sum);
+        lora.Add(sum);
+      }
       Finish(walk, row, before, old, sum);
     }
   }

@@ -1,8 +1,9 @@
-// LoRA's expand inside Hopper's GEMM, for prompts: y's sums begin with scale * h B^T instead of
-// zero, so that y is written once. 16 ranks of one segment ("an item") are as good as two more
-// steps of k: scale * h of the tile's rows, as two bf16 numbers (lora_pack.cuh), zeros in the rows
-// of others, times the tile's columns of B. Two warps beside the producer list the segments of a
-// tile's rows and bring its items through a ring of its own, while the tile before is multiplied.
+// LoRA's expand inside Hopper's GEMM, for prompts: y's sums end with scale * h B^T, so that y is
+// written once. Last, so that it comes from memory while x and W are multiplied. 16 ranks of one
+// segment ("an item") are as good as two more steps of k: scale * h of the tile's rows, as two bf16
+// numbers (lora_pack.cuh), zeros in the rows of others, times the tile's columns of B. Two warps
+// beside the producer list the segments of a tile's rows and bring its items through a ring of its
+// own, while the tile before is multiplied.
 //
 // What is added to an element, and in which order, depends on its own row's adapter alone: slices,
 // then tiles of 16 ranks, ascending; of others only zeros, for all of B's elements are finite
@@ -364,20 +365,16 @@ class GemmLoraAdder {
         ring_(ring.lora),
         first_(static_cast<int>(threadIdx.x) / 128 * 64) {}
 
-  // The next tile. 0 where there is nothing in its sums after it, else 1.
-  __device__ __forceinline__ int Add(float (&sum)[kSums]) {
+  // To the next tile's sums.
+  __device__ __forceinline__ void Add(float (&sum)[kSums]) {
     BarrierWait(ring_.TableFull(), tile_ & 1);
-    int added = 0;
 #pragma unroll 1
     for (GemmLoraCursor<Shape::kRows> at(*ring_.table, num_slices_); !at.Done(); at.Next()) {
       const int stage = ring_.StageOf(item_);
       BarrierWait(ring_.Full(stage), ring_.LapOf(item_) & 1);
       const bool is_mine = Shape::kSwapped || (ring_.table->first[at.segment] < first_ + 64 &&
                                                ring_.table->last[at.segment] >= first_);
-      if (is_mine) {
-        Multiply(stage, added, sum);
-        added = 1;
-      }
+      if (is_mine) Multiply(stage, sum);
       // One lane arrives for its warp: by then the others must have read the stage, and have seen
       // it full. Once it is full anew the barrier's parity would tell them that it is not.
       __syncwarp();
@@ -386,11 +383,10 @@ class GemmLoraAdder {
     }
     BarrierArrive(ring_.TableEmpty());
     ++tile_;
-    return added;
   }
 
  private:
-  __device__ __forceinline__ void Multiply(int stage, int added, float (&sum)[kSums]) const {
+  __device__ __forceinline__ void Multiply(int stage, float (&sum)[kSums]) const {
     constexpr WgmmaByRows kBByRows = Shape::kSwapped ? WgmmaByRows::kFirst : WgmmaByRows::kSecond;
     const uint32_t b_shift = Shape::kSwapped ? first_ / 64 * Shape::kGroupBytes : 0;
     const uint32_t h_shift = Shape::kSwapped ? 0 : first_ * 16;
@@ -401,7 +397,7 @@ class GemmLoraAdder {
       const uint64_t h = WgmmaOperandOfColumns(
           ring_.H(stage) + number * 2 * Shape::kHColumnBytes + h_shift, Shape::kHColumnBytes);
       Wgmma<DType::kBF16, kWidth, kBByRows>::Multiply(Shape::kSwapped ? b : h,
-                                                      Shape::kSwapped ? h : b, added | number, sum);
+                                                      Shape::kSwapped ? h : b, 1, sum);
     }
     WgmmaCommit();
     WgmmaWait<0>();

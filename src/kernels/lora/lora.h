@@ -77,6 +77,10 @@ struct LoraArgs {
   // The last thing launched is a Gemm of the same x, for which GemmRunsLoraBeside holds: it lets
   // nobody begin before all else has ended, so LoraShrink finds x and need not wait for it, too.
   bool follows_product = false;
+  // The next thing launched after LoraShrink is a Gemm of the same x that adds what it computed
+  // (GemmArgs::lora): LoraShrink lets nobody begin before x is there, so Gemm finds x, and waits
+  // for h alone.
+  bool precedes_product = false;
 };
 
 // Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride. On a

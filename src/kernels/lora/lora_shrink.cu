@@ -6,7 +6,11 @@ namespace graft::lora {
 namespace {
 
 __device__ __forceinline__ void AwaitX(const LoraArgs& lora) {
-  if (!lora.follows_product) return WaitForPrevious();
+  if (!lora.follows_product) {
+    WaitForPrevious();
+    if (lora.precedes_product) LetNextStart();
+    return;
+  }
   // What this multiprocessor remembers of x may be older.
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
@@ -22,7 +26,7 @@ template <bool kIsBf16, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     ShrinkKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
-  LetNextStart();
+  if (!args.lora.precedes_product) LetNextStart();
   char* const barriers = shared + args.depth * kTileRanks * kRowBytesOfA;
   Ring ring(shared, barriers, args.depth, kRowBytesOfA);
   const auto slices = static_cast<unsigned>(args.lora.num_slices);
@@ -189,7 +193,7 @@ template <bool kIsBf16>
 __global__ void __launch_bounds__(kThreads, 2)
     WideShrinkKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
-  LetNextStart();
+  if (!args.lora.precedes_product) LetNextStart();
   char* const x = shared + args.depth * kTileRanks * kRowBytesOfA;
   char* const barriers = x + kWideRows * kRowBytesOfA;
   char* const x_barriers = barriers + Ring::kBarrierBytes + RowTable::Bytes(args.lora.h_stride);
@@ -205,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (rows.begin < rows.end) FeedWide(args, rows, barriers + Ring::kBarrierBytes, ring);
     return;
   }
-  WaitForPrevious();  // also with no rows: who waits for this kernel waits for those before it
+  AwaitX(args.lora);  // also with no rows: who waits for this kernel waits for those before it
   if (rows.begin >= rows.end) return;
   WideShrinker<kIsBf16>(args, rows, ring,
                         AddressInShared(x) + warp * kWideRowsOfWarp * kRowBytesOfA,
