@@ -10,6 +10,8 @@ namespace {
 
 // Every array starts at a multiple of it: vector loads, cache lines.
 constexpr int64_t kAlignment = 128;
+// Bytes of room that nothing filled take less time to copy than another copy to begin.
+constexpr int64_t kCopiedGapMax = 32 << 10;
 // The LoRA kernels of a GPU share long segments out by pieces of so many rows. In a graph, whose
 // grids are sized for distinct adapters, by what the tensor cores take at once.
 constexpr int32_t kSegmentRowsMax = 64;
@@ -23,11 +25,15 @@ int64_t SegmentsMax(const ForwardBatchLimits& limits) {
 
 int64_t BytesOf(const ForwardBatchLimits& limits) {
   constexpr auto kInt = int64_t{sizeof(int32_t)};
+  const int64_t split_bytes =
+      AttentionSplitsMax(limits.num_sequences, limits.kv_tokens) * int64_t{sizeof(AttentionSplit)};
+  const int num_split_lists = limits.window > 0 ? 2 : 1;
   return Aligned(sizeof(uint32_t)) +                                        // step
          4 * Aligned(kInt * limits.num_rows) +                              // tokens .. row_slot
          2 * Aligned(kInt * (limits.num_sequences + 1)) +                   // row_begin, page_begin
          Aligned(kInt * limits.num_sequences) +                             // kv_tokens
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
+         num_split_lists * (Aligned(kInt) + Aligned(split_bytes)) +         //
          5 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
          Aligned(kInt * limits.num_pages);
 }
@@ -41,6 +47,16 @@ DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
   device_ = Buffer(BytesOf(limits), device);
 }
 
+// What follows the arrays placed so far is to be copied.
+void DeviceBatch::Fill(int64_t bytes) {
+  if (bytes == 0) return;
+  const int64_t end = used_ + bytes;
+  if (filled_.empty() || used_ - filled_.back().end > kCopiedGapMax) {
+    filled_.push_back({used_, end});
+  }
+  filled_.back().end = end;
+}
+
 // Places an array of `capacity` elements after the others, and returns where the device finds it.
 template <typename T>
 std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_size, T padding,
@@ -51,7 +67,7 @@ std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_
   std::copy(values.begin(), values.end(), host);
   std::fill(host + values.size(), host + size, padding);
   const T* const device = reinterpret_cast<const T*>(device_.as<char>() + used_);
-  filled_ = used_ + static_cast<int64_t>(size * sizeof(T));
+  Fill(static_cast<int64_t>(size * sizeof(T)));
   used_ += Aligned(capacity * static_cast<int64_t>(sizeof(T)));
   return {device, size};
 }
@@ -74,6 +90,16 @@ std::span<const LoraSegment> DeviceBatch::AppendSegments(
                 LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
 }
 
+ForwardBatch::Splits DeviceBatch::AppendSplits(const ForwardBatch& batch, int32_t window) {
+  ListAttentionSplits(batch.row_begin, batch.page_begin, batch.kv_tokens, window, splits_);
+  const auto count = static_cast<int32_t>(splits_.size());
+  const int32_t* const count_on_device = Append(std::span(&count, 1), 1, 0, 1).data();
+  return {Append(std::span<const AttentionSplit>(splits_), 0, AttentionSplit{},
+                 AttentionSplitsMax(limits_.num_sequences, limits_.kv_tokens))
+              .data(),
+          count_on_device};
+}
+
 ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
                               const Stream& stream) {
   ForwardBatch put = batch;
@@ -89,6 +115,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   used_ = 0;
+  filled_.clear();
   host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();
   put.step = Append(std::span<const uint32_t>(&num_puts_, 1), 1, uint32_t{0}, 1).data();
   put.tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
@@ -114,9 +141,13 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.settled_segments = AppendSegments({batch.settled_segments}, rows_max, 0, num_rows);
   put.settled_prompt_segments =
       AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
-  put.pages = Append(batch.pages, 0, 0, limits_.num_pages);  // last: only what is there is copied
+  put.full_splits = AppendSplits(batch, 0);
+  if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
+  put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
   if (batch.begun != nullptr) batch.begun->Record(stream);
-  CopyToDevice(device_.data(), host_, filled_, stream);
+  for (const auto [begin, end] : filled_) {
+    CopyToDevice(device_.as<char>() + begin, host_ + begin, end - begin, stream);
+  }
   if (batch.drawn_tokens != nullptr) {
     const auto bytes = static_cast<int64_t>(batch.tokens.size_bytes());
     CopyOnDevice(const_cast<int32_t*>(put.tokens.data()), batch.drawn_tokens, bytes, stream);

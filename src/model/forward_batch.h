@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "kernels/attention/attention.h"
 #include "kernels/lora/lora.h"
 #include "model/layer_gate.h"
 #include "model/lora_assist.h"
@@ -73,6 +74,14 @@ struct ForwardBatch {
   StreamEvent* begun = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
+  // Sequences of one row, as AttentionArgs has their splits, for layers that attend to all
+  // positions and for those that do to ForwardBatchLimits::window. DeviceBatch sets them, on a GPU.
+  struct Splits {
+    const AttentionSplit* splits = nullptr;
+    const int32_t* count = nullptr;
+  };
+  Splits full_splits;
+  Splits window_splits;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets
   // them.
   int32_t sequence_rows_max = 0;  // rows of one sequence
@@ -84,6 +93,8 @@ struct ForwardBatchLimits {
   int32_t num_sequences = 0;
   int32_t num_logits_rows = 0;
   int64_t num_pages = 0;      // of all sequences together, shared ones counted each time
+  int32_t kv_tokens = 0;      // of a sequence
+  int32_t window = 0;         // of layers that do not attend to all positions; 0: there are none
   bool cuts_segments = true;  // as the segmented kernels of a GPU like them
 };
 
@@ -107,6 +118,12 @@ class DeviceBatch {
   ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, const Stream& stream);
 
  private:
+  struct ByteRange {
+    int64_t begin;
+    int64_t end;
+  };
+
+  void Fill(int64_t bytes);
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
                             int64_t capacity);
@@ -114,14 +131,17 @@ class DeviceBatch {
       std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max,
       size_t padded_size, int32_t num_rows);
 
+  ForwardBatch::Splits AppendSplits(const ForwardBatch& batch, int32_t window);
+
   const ForwardBatchLimits limits_;
   const Device where_;
   std::array<PinnedBuffer, 2> hosts_;  // taking turns
   Buffer device_;
-  char* host_ = nullptr;  // whose turn it is
-  int64_t used_ = 0;      // bytes of the arrays laid out so far
-  int64_t filled_ = 0;    // the last byte of them that holds something
+  char* host_ = nullptr;           // whose turn it is
+  int64_t used_ = 0;               // bytes of the arrays laid out so far
+  std::vector<ByteRange> filled_;  // what of them is copied
   std::vector<LoraSegment> segments_;
+  std::vector<AttentionSplit> splits_;
   uint32_t num_puts_ = 0;
 };
 

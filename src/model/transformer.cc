@@ -19,13 +19,16 @@ int32_t MaxSequences(const TransformerLimits& limits) {
   return limits.sequences_max == 0 ? limits.step_tokens_max : limits.sequences_max;
 }
 
-ForwardBatchLimits BatchLimits(const TransformerLimits& limits, int32_t page_tokens) {
+ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimits& limits,
+                               int32_t page_tokens) {
   ForwardBatchLimits batch;
   batch.num_rows = limits.step_tokens_max;
   batch.num_sequences = MaxSequences(limits);
   batch.num_logits_rows = limits.logits_rows_max;
   const int64_t context_pages = (limits.context_tokens_max + page_tokens - 1) / page_tokens;
   batch.num_pages = batch.num_sequences * context_pages;
+  batch.kv_tokens = limits.context_tokens_max;
+  batch.window = std::ranges::max(config.layer_windows);
   batch.cuts_segments = limits.padded_rank_max == 0;
   return batch;
 }
@@ -87,9 +90,13 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       limits_(limits),
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
       rope_(config.rope, config.head_dim, limits.context_tokens_max, stream),
-      batch_(BatchLimits(limits, pool.layout().page_tokens), stream.device) {
+      batch_(BatchLimits(config, limits, pool.layout().page_tokens), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
   CHECK_EQ(config.layer_windows.size(), static_cast<size_t>(config.num_layers));
+  const int32_t window = std::ranges::max(config.layer_windows);
+  CHECK(std::ranges::all_of(config.layer_windows, [&](int32_t of_layer) {
+    return of_layer == 0 || of_layer == window;
+  })) << "layers with windows of several lengths";
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
         pool.layout().head_dim == config.head_dim &&
@@ -262,6 +269,8 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                .row_page = batch.row_page.data(),
                .row_slot = batch.row_slot.data()},
               step.stream);
+  const int32_t window = config_.layer_windows[layer];
+  const ForwardBatch::Splits& splits = window > 0 ? batch.window_splits : batch.full_splits;
   graft::Attention({.layout = pool_.layout(),
                     .layer = layer,
                     .pool = pool_.data(),
@@ -276,7 +285,9 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .out = attended_.data(),
                     .out_dtype = activation_dtype_,
                     .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                    .window = config_.layer_windows[layer],
+                    .window = window,
+                    .splits = splits.splits,
+                    .num_splits = splits.count,
                     .rows_max = static_cast<int32_t>(step.num_rows()),
                     .sequence_rows_max = batch.sequence_rows_max,
                     .kv_tokens_max = batch.kv_tokens_max,

@@ -1,5 +1,8 @@
 #include "kernels/attention/attention.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/check.h"
 #include "kernels/attention/attention_tile.h"
 #include "kernels/common/cpu_isa.h"
@@ -108,11 +111,44 @@ void Attention(const AttentionArgs& args, Stream& stream) {
   AttentionOnDevice(args, stream);
 }
 
+int64_t AttentionSplitsMax(int32_t num_sequences, int32_t kv_tokens_max) {
+  return int64_t{num_sequences} *
+         ((kv_tokens_max + kAttentionSplitTokens - 1) / kAttentionSplitTokens);
+}
+
+void ListAttentionSplits(std::span<const int32_t> row_begin, std::span<const int32_t> page_begin,
+                         std::span<const int32_t> kv_tokens, int32_t window,
+                         std::vector<AttentionSplit>& splits) {
+  splits.clear();
+  for (size_t i = 0; i < kv_tokens.size(); ++i) {
+    if (row_begin[i + 1] - row_begin[i] != 1) continue;
+    const int32_t position = kv_tokens[i] - 1;
+    const int32_t first_visible = window > 0 ? std::max(position - window + 1, 0) : 0;
+    const int32_t first = first_visible / kAttentionSplitTokens;
+    const int32_t last = position / kAttentionSplitTokens;
+    for (int32_t index = first; index <= last; ++index) {
+      const int32_t begin = std::max(first_visible, index * kAttentionSplitTokens);
+      const int32_t end = std::min(position + 1, (index + 1) * kAttentionSplitTokens);
+      splits.push_back({.sequence = static_cast<int32_t>(i),
+                        .row = row_begin[i],
+                        .position = position,
+                        .page_begin = page_begin[i],
+                        .index = index,
+                        .num_splits = last - first + 1,
+                        .tile_begin = begin / kAttentionTileTokens,
+                        .tile_end = (end - 1) / kAttentionTileTokens + 1});
+    }
+  }
+  std::ranges::stable_sort(splits, std::ranges::greater{}, [](const AttentionSplit& split) {
+    return split.tile_end - split.tile_begin;
+  });
+}
+
 int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,
                               int32_t kv_tokens_max, const Device& device) {
   if (device.is_cpu()) return 0;
-  const int64_t num_splits = (kv_tokens_max + kAttentionSplitTokens - 1) / kAttentionSplitTokens;
-  const int64_t floats = num_sequences * num_splits * num_heads * (layout.head_dim + 2);
+  const int64_t floats =
+      AttentionSplitsMax(num_sequences, kv_tokens_max) * num_heads * (layout.head_dim + 2);
   return (kAttentionCounterFloats + floats) * int64_t{sizeof(float)};
 }
 

@@ -5,11 +5,26 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/common/kv_layout.h"
 #include "tensor/stream.h"
 
 namespace graft {
+
+// Positions of a sequence of one row whose softmax is independent: the unit of work of a GPU that
+// decodes.
+struct alignas(16) AttentionSplit {
+  int32_t sequence;
+  int32_t row;         // of q and out
+  int32_t position;    // of the row, the last that it sees
+  int32_t page_begin;  // into pages
+  int32_t index;       // among the sequence's splits, counted from position 0
+  int32_t num_splits;  // that the row sees
+  int32_t tile_begin;  // tiles of kAttentionTileTokens positions, counted likewise
+  int32_t tile_end;
+};
 
 // On a GPU the arrays of numbers, and the pool but for the last position of each sequence of one
 // row, may be read while earlier kernels of the stream still run: write them with copies, or in
@@ -32,6 +47,10 @@ struct AttentionArgs {
   float scale = 0.0f;  // 1 / sqrt(head_dim)
   int32_t window = 0;  // 0: full; w: a row at position p sees (p - w, p]
 
+  // For GPUs: what ListAttentionSplits made of the arrays, with this window, and how many they are.
+  // Room for AttentionSplitsMax.
+  const AttentionSplit* splits = nullptr;
+  const int32_t* num_splits = nullptr;  // [1]
   // For GPUs, where the arrays are in the device's memory and the host cannot look: bounds on what
   // they say, for this call and all replays of its launches. The CPU does not read them.
   int32_t rows_max = 0;           // row_begin[num_sequences]
@@ -49,6 +68,13 @@ struct AttentionArgs {
 // Calls with up to these bounds need so much scratch; 0 on the CPU.
 int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,
                               int32_t kv_tokens_max, const Device& device);
+
+// The splits of all sequences of one row, the longest first, so that whoever draws them in turn
+// ends with the others. Arrays as in AttentionArgs, in the host's memory.
+void ListAttentionSplits(std::span<const int32_t> row_begin, std::span<const int32_t> page_begin,
+                         std::span<const int32_t> kv_tokens, int32_t window,
+                         std::vector<AttentionSplit>& splits);
+int64_t AttentionSplitsMax(int32_t num_sequences, int32_t kv_tokens_max);
 
 // On a GPU a sequence without rows is skipped, whatever else its entries say.
 void Attention(const AttentionArgs& args, Stream& stream);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,27 @@ const Case kGpuCases[] = {
 };
 constexpr int32_t kPageTokens = 16;
 
+std::string NameOf(const Case& c) {
+  const std::string least = c.kv_tokens_min > 0 ? std::to_string(c.kv_tokens_min) + " to " : "";
+  return std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " + least +
+         std::to_string(c.kv_tokens) + ", " + std::string(DTypeName(c.dtype));
+}
+
+// ListAttentionSplits for the device.
+struct Splits {
+  Splits(const Case& c, std::span<const int32_t> row_begin, std::span<const int32_t> page_begin,
+         std::span<const int32_t> kv_tokens, Stream& stream) {
+    std::vector<AttentionSplit> list;
+    ListAttentionSplits(row_begin, page_begin, kv_tokens, 0, list);
+    count = BenchArray(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream);
+    list.resize(AttentionSplitsMax(c.num_sequences, c.kv_tokens));
+    splits = BenchArray(list, stream);
+  }
+
+  Buffer splits;
+  Buffer count;
+};
+
 void RunCase(const Case& c, OpBench& bench) {
   Stream& stream = bench.stream();
   Random random(1);
@@ -87,6 +109,7 @@ void RunCase(const Case& c, OpBench& bench) {
   const Buffer device_page_begin = BenchArray(page_begin, stream);
   const Buffer device_row_begin = BenchArray(row_begin, stream);
   const Buffer device_kv_tokens = BenchArray(kv_tokens, stream);
+  const Splits splits(c, row_begin, page_begin, kv_tokens, stream);
   Buffer scratch(
       AttentionScratchBytes(layout, c.num_heads, c.num_sequences, c.kv_tokens, stream.device),
       stream.device);
@@ -103,6 +126,8 @@ void RunCase(const Case& c, OpBench& bench) {
                      .out = out.data(),
                      .out_dtype = c.dtype,
                      .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+                     .splits = splits.splits.as<AttentionSplit>(),
+                     .num_splits = splits.count.as<int32_t>(),
                      .rows_max = static_cast<int32_t>(num_rows),
                      .sequence_rows_max = c.num_rows,
                      .kv_tokens_max = c.kv_tokens,
@@ -115,13 +140,10 @@ void RunCase(const Case& c, OpBench& bench) {
       .dtype = c.dtype,
       .num_copies = layout.num_layers,
       .labels = {.rows = num_rows}};
-  const std::string least = c.kv_tokens_min > 0 ? std::to_string(c.kv_tokens_min) + " to " : "";
-  bench.Add(std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " + least +
-                std::to_string(c.kv_tokens) + ", " + std::string(DTypeName(c.dtype)),
-            work, [&](int64_t run) {
-              args.layer = static_cast<int32_t>(run % layout.num_layers);
-              Attention(args, stream);
-            });
+  bench.Add(NameOf(c), work, [&](int64_t run) {
+    args.layer = static_cast<int32_t>(run % layout.num_layers);
+    Attention(args, stream);
+  });
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ void LaunchTensorCores(Params params, cudaStream_t stream) {
     // Decode may begin where prefill ends, thread block by thread block.
     params.wait_late = true;
   }
+  CHECK(args.splits != nullptr && args.num_splits != nullptr);
   LaunchDecode(params, stream);
   if (params.splits_max > 1) LaunchMergeSplits(params, stream);
 }

@@ -2,7 +2,9 @@
 // its query heads, and streams keys and values through a ring of its own in shared memory, with
 // loads always two half tiles ahead, across the end of one split into the next. Warps draw their
 // work, the longest splits first, and none waits for another. Bound by memory: what is computed
-// fills an eighth of the tensor cores' time.
+// fills an eighth of the tensor cores' time. Where there are fewer warps than multiprocessors, by
+// how soon loads answer: then a warp has a block's shared memory to itself, and most of its split
+// on its way at once.
 #include <algorithm>
 
 #include "kernels/attention/attention_work.cuh"
@@ -12,120 +14,49 @@
 namespace graft::attention {
 namespace {
 
-constexpr int kRingSlots = 3;  // of the keys or the values of a tile, in turn
-
 template <int kDim>
-constexpr int kSlotBytes = kTileTokens* kDim * 2;
-constexpr int kWarpsMax = 4;
-template <int kDim>
-constexpr int kWarps = kDim > 128 ? 2 : kWarpsMax;
+constexpr int kWarpsMax = kDim > 128 ? 2 : 4;
 template <int kDim>
 constexpr int kBlocksPerMultiprocessor = kDim > 64 ? 1 : 2;
 
-// One split of one sequence for up to 8 kQueryTiles query heads.
+// A kernel. kWarps: of a block. kDraws: there may be more items than warps.
+template <int kDimOf, int kWarpsOf, bool kDrawsOf>
+struct DecodeShape {
+  static constexpr int kDim = kDimOf;
+  static constexpr int kWarps = kWarpsOf;
+  static constexpr bool kDraws = kDrawsOf;
+  // Of a warp's ring: the keys or the values of a tile, in turn. An odd number, so that values
+  // follow where keys were.
+  static constexpr int kSlots = (3 * kWarpsMax<kDim> / kWarps - 1) | 1;
+  static constexpr int kSlotBytes = kTileTokens * kDim * 2;
+  static constexpr int kRingBytes = kSlots * kSlotBytes;
+};
+
+// One split for up to 8 kQueryTiles query heads.
 struct SplitItem {
-  int sequence;
-  int split;     // of the sequence
-  bool is_only;  // the sequence has no other
+  bool exists;
+  AttentionSplit split;
   int kv_head;
   int head_begin;  // among the key head's query heads
-  int position;    // of the row
-  int tile_begin;
-  int tile_end;
 };
 
-// Where the row's splits lie.
-struct RowSplits {
-  int position;
-  int first_visible;
-  __device__ __forceinline__ RowSplits(const Params& params, int sequence)
-      : position(params.args.kv_tokens[sequence] - 1),
-        first_visible(FirstVisible(position, params.window)) {}
-  __device__ __forceinline__ int first() const { return first_visible / kSplitTokens; }
-  __device__ __forceinline__ int last() const { return position / kSplitTokens; }
-  __device__ __forceinline__ int TileBegin(int split) const {
-    return max(first_visible, split * kSplitTokens) / kTileTokens;
-  }
-  __device__ __forceinline__ int TileEnd(int split) const {
-    return min(position, (split + 1) * kSplitTokens - 1) / kTileTokens + 1;
-  }
-};
-
-__device__ __forceinline__ bool IsDecoded(const Params& params, int sequence) {
-  return params.args.row_begin[sequence + 1] - params.args.row_begin[sequence] == 1;
-}
-
-// Splits that the row of a sequence sees; 0 where the sequence is not one row.
-__device__ __forceinline__ int NumSplits(const Params& params, int sequence) {
-  if (!IsDecoded(params, sequence)) return 0;
-  const RowSplits splits(params, sequence);
-  return splits.last() - splits.first() + 1;
-}
-
-// Numbers of sequences by the tiles of their last split, sixteen bits for each: the longest in the
-// lowest.
-struct LengthCounts {
-  uint64_t long_ones;
-  uint64_t short_ones;
-
-  __device__ __forceinline__ LengthCounts& operator+=(const LengthCounts& other) {
-    long_ones += other.long_ones;
-    short_ones += other.short_ones;
-    return *this;
-  }
-};
-static_assert(kSplitTokens / kTileTokens == 8 && kSequencesMax < 1 << 16);
-
-__device__ __forceinline__ LengthCounts ShuffleUp(const LengthCounts& counts, int distance) {
-  return {__shfl_up_sync(0xffffffffu, counts.long_ones, distance),
-          __shfl_up_sync(0xffffffffu, counts.short_ones, distance)};
-}
-
-// The launch's splits, in the order in which they are drawn, if they are.
-template <bool kDraws>
-class SplitList {
+// The launch's items: of every split, in the order in which they are drawn, key heads and parts of
+// their query heads.
+template <int kQueryTiles>
+class ItemList {
  public:
-  static constexpr int Bytes(int num_sequences) {
-    return (num_sequences + 1) * static_cast<int>(sizeof(int32_t) + sizeof(uint16_t));
-  }
-  // Needed while the list is made.
-  static constexpr int ScratchBytes(int num_sequences) {
-    return (num_sequences + 1) * static_cast<int>(sizeof(LengthCounts) + 1);
-  }
+  __device__ __forceinline__ explicit ItemList(const Params& params)
+      : params_(params), num_parts_((params.group + 8 * kQueryTiles - 1) / (8 * kQueryTiles)) {}
 
-  // All threads of the block. num_parts: of a key head's query heads; num_warps: of all blocks.
-  __device__ __forceinline__ SplitList(const Params& params, int num_parts, int num_warps,
-                                       unsigned char* shared, unsigned char* scratch)
-      : params_(params), num_sequences_(params.args.num_sequences), num_parts_(num_parts) {
-    begins_ = reinterpret_cast<int32_t*>(shared);
-    by_length_ = reinterpret_cast<uint16_t*>(begins_ + num_sequences_ + 1);
-    __shared__ int32_t warp_sums[kWarpsMax];
-    SumCounts(num_sequences_, begins_, warp_sums,
-              [&](int sequence) { return NumSplits(params_, sequence); });
-    num_items_ = begins_[num_sequences_] * ItemsPerSplit();
-    if (kDraws && num_items_ > num_warps) PutShortOnesLast(scratch);
+  __device__ __forceinline__ int count() const {
+    return *params_.args.num_splits * ItemsPerSplit();
   }
-
-  __device__ __forceinline__ int num_items() const { return num_items_; }
-
-  // Item: a split, a key head and a part of its query heads.
-  template <int kQueryTiles>
-  __device__ __forceinline__ SplitItem At(int item) const {
-    const int idx = item / ItemsPerSplit();
+  // Of `count`. The split is read before it is known whether the item exists.
+  __device__ __forceinline__ SplitItem At(int item, int count) const {
+    const int capacity = params_.args.num_sequences * params_.splits_max;
     const int part = item % ItemsPerSplit();
-    // Below zero also where nothing was sorted.
-    const int last = kDraws ? idx - begins_[num_sequences_] : -1;
-    SplitItem found;
-    found.sequence = last >= 0 ? by_length_[last] : FindBegin(begins_, num_sequences_, idx);
-    found.kv_head = part / num_parts_;
-    found.head_begin = part % num_parts_ * 8 * kQueryTiles;
-    const RowSplits splits(params_, found.sequence);
-    found.position = splits.position;
-    found.split = last >= 0 ? splits.last() : splits.first() + idx - begins_[found.sequence];
-    found.is_only = splits.first() == splits.last();
-    found.tile_begin = splits.TileBegin(found.split);
-    found.tile_end = splits.TileEnd(found.split);
-    return found;
+    return {item < count, params_.args.splits[min(item / ItemsPerSplit(), capacity - 1)],
+            part / num_parts_, part % num_parts_ * 8 * kQueryTiles};
   }
 
  private:
@@ -133,108 +64,60 @@ class SplitList {
     return params_.args.layout.num_kv_heads * num_parts_;
   }
 
-  // The sequences' last splits behind all others, the longest first: so what is left at the end
-  // comes in small pieces.
-  __device__ __forceinline__ void PutShortOnesLast(unsigned char* scratch) {
-    auto* const before = reinterpret_cast<LengthCounts*>(scratch);
-    auto* const fields = reinterpret_cast<int8_t*>(before + num_sequences_ + 1);
-    __shared__ LengthCounts warp_counts[kWarpsMax];
-    SumCounts(num_sequences_, before, warp_counts, [&](int sequence) {
-      const int field = IsDecoded(params_, sequence) ? FieldOf(RowSplits(params_, sequence)) : -1;
-      fields[sequence] = static_cast<int8_t>(field);
-      LengthCounts counts{};
-      if (field >= 0) {
-        (field < 4 ? counts.long_ones : counts.short_ones) = uint64_t{1} << field % 4 * 16;
-      }
-      return counts;
-    });
-    const LengthCounts all = before[num_sequences_];
-    for (int i = static_cast<int>(threadIdx.x); i <= num_sequences_;
-         i += static_cast<int>(blockDim.x)) {
-      begins_[i] -= SumOfFields(before[i].long_ones) + SumOfFields(before[i].short_ones);
-      const int field = i < num_sequences_ ? fields[i] : -1;
-      if (field >= 0) by_length_[Rank(before[i], all, field)] = static_cast<uint16_t>(i);
-    }
-    __syncthreads();
-  }
-
-  static __device__ __forceinline__ int FieldOf(const RowSplits& splits) {
-    return kSplitTokens / kTileTokens -
-           (splits.TileEnd(splits.last()) - splits.TileBegin(splits.last()));
-  }
-  static __device__ __forceinline__ int SumOfFields(uint64_t fields) {
-    return static_cast<int>(fields * 0x0001'0001'0001'0001 >> 48);
-  }
-  // Sequences whose last split is longer, and earlier ones with one as long.
-  static __device__ __forceinline__ int Rank(const LengthCounts& before, const LengthCounts& all,
-                                             int field) {
-    const auto rank = [&](uint64_t fields_before, uint64_t fields) {
-      const uint64_t longer = fields * 0x0001'0001'0001'0000;  // in each field those below it
-      return static_cast<int>((fields_before + longer) >> field % 4 * 16 & 0xffff);
-    };
-    if (field < 4) return rank(before.long_ones, all.long_ones);
-    return SumOfFields(all.long_ones) + rank(before.short_ones, all.short_ones);
-  }
-
   const Params& params_;
-  const int num_sequences_;
   const int num_parts_;
-  int num_items_;
-  int32_t* begins_;      // [num_sequences + 1]: splits before each sequence's, once sorted without
-                         // the last ones
-  uint16_t* by_length_;  // sequences, those with the longest last splits first
 };
-static_assert(SplitList<true>::ScratchBytes(kSequencesMax) <=
-              kWarps<64> * kRingSlots * kSlotBytes<64>);
 
 // Fills the ring's slots in the order in which they are used: keys, values, keys, ... A warp's
 // first item is its own, the others, where there can be more than warps, are drawn.
-template <typename T, int kDim, int kQueryTiles, bool kDraws>
+template <typename T, typename Shape, int kQueryTiles>
 class RingLoader {
+  static constexpr bool kDraws = Shape::kDraws;
+
  public:
   // counter: items drawn by all warps, zero before and after the launch.
-  __device__ __forceinline__ RingLoader(const Params& params, const SplitList<kDraws>& list,
+  __device__ __forceinline__ RingLoader(const Params& params, const ItemList<kQueryTiles>& list,
                                         int item, int num_warps, int32_t* counter)
       : params_(params),
         list_(list),
         num_warps_(num_warps),
-        num_items_(list.num_items()),
         counter_(counter),
         copier_(params.args, 0) {
-    StartItem(item);
+    num_items_ = list_.count();
+    StartItem(list_.At(item, num_items_));
   }
 
   // Whether the next tile may be copied before the kernel in front has ended: it is without the
   // row's own position, and nothing is drawn.
   __device__ __forceinline__ bool NextTileIsOld() const {
-    return item_ < num_items_ && tile_ < newest_tile_ && (!kDraws || tile_ + 1 < tile_end_);
+    return loads_ && tile_ < newest_tile_ && (!kDraws || tile_ + 1 < tile_end_);
   }
 
   // Start the next tile's copies, if there is one: keys first, then values.
   __device__ __forceinline__ void LoadKeys(uint32_t slot) {
-    if (item_ < num_items_) {
+    if (loads_) {
       copier_.CopyKeys(slot);
       if (kDraws && tile_ + 1 == tile_end_) Draw();
     }
     CommitCopies();
   }
   __device__ __forceinline__ void LoadValues(uint32_t slot) {
-    if (item_ < num_items_) {
+    if (loads_) {
       copier_.CopyValues(slot);
       if (++tile_ != tile_end_) {
         copier_.FindPages(tile_ * kTileTokens);
       } else if constexpr (kDraws) {
-        StartItem(Drawn());
+        StartItem(list_.At(Drawn(), num_items_));
       } else {
-        item_ = num_items_;
+        loads_ = false;
       }
     }
     CommitCopies();
   }
 
   // The next item to be multiplied: they come here in the order of the ring.
-  __device__ __forceinline__ int TakeItem() {
-    const int item = next_;
+  __device__ __forceinline__ SplitItem TakeItem() {
+    const SplitItem item = next_;
     next_ = second_next_;
     --num_started_;
     return item;
@@ -253,38 +136,38 @@ class RingLoader {
     return num_warps_ + __shfl_sync(0xffffffffu, drawn_, 0);
   }
 
-  __device__ __forceinline__ void StartItem(int idx) {
-    item_ = idx;
+  __device__ __forceinline__ void StartItem(const SplitItem& item) {
+    loads_ = item.exists;
     if (num_started_++ == 0) {
-      next_ = idx;
+      next_ = item;
     } else {
-      second_next_ = idx;
+      second_next_ = item;
     }
-    if (idx >= num_items_) return;
-    const SplitItem item = list_.template At<kQueryTiles>(idx);
-    tile_ = item.tile_begin;
-    tile_end_ = item.tile_end;
-    newest_tile_ = item.position / kTileTokens;
-    copier_.StartHead(params_.args.pages + params_.args.page_begin[item.sequence], item.kv_head,
-                      FirstVisible(item.position, params_.window), item.position + 1);
+    if (!loads_) return;
+    const AttentionSplit& split = item.split;
+    tile_ = split.tile_begin;
+    tile_end_ = split.tile_end;
+    newest_tile_ = split.position / kTileTokens;
+    copier_.StartHead(params_.args.pages + split.page_begin, item.kv_head,
+                      FirstVisible(split.position, params_.window), split.position + 1);
     copier_.FindPages(tile_ * kTileTokens);
   }
 
   const Params& params_;
-  const SplitList<kDraws>& list_;
+  const ItemList<kQueryTiles>& list_;
   const int num_warps_;
-  const int num_items_;
+  int num_items_;
   int32_t* const counter_;
-  int item_ = 0;
+  bool loads_ = false;  // there is a tile left to load
   int drawn_ = 0;
   // Started and not yet taken: the ring has room for no third.
-  int next_ = 0;
-  int second_next_ = 0;
+  SplitItem next_ = {};
+  SplitItem second_next_ = {};
   int num_started_ = 0;
   int tile_ = 0;
   int tile_end_ = 0;
   int newest_tile_ = 0;
-  TileCopier<T, kDim, kTileTokens> copier_;
+  TileCopier<T, Shape::kDim, kTileTokens> copier_;
 };
 
 // The row's queries, one head a column, in registers as the tensor cores take them.
@@ -296,7 +179,7 @@ struct RegisterQueries {
     const AttentionArgs& args = params.args;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int head_dim = args.layout.head_dim;
-    const float* row = args.q + args.row_begin[item.sequence] * args.q_stride;
+    const float* row = args.q + item.split.row * args.q_stride;
 #pragma unroll
     for (int n = 0; n < kQueryTiles; ++n) {
       const int head = item.head_begin + 8 * n + lane / 4;
@@ -323,9 +206,9 @@ __device__ __forceinline__ void WritePartial(const Params& params, const SplitIt
                                              const SplitState<kDim, kQueryTiles>& state) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int head_dim = params.args.layout.head_dim;
-  const int64_t first =
-      (int64_t{item.sequence} * params.splits_max + item.split) * params.args.num_heads +
-      item.kv_head * params.group + item.head_begin;
+  const int64_t first = (int64_t{item.split.sequence} * params.splits_max + item.split.index) *
+                            params.args.num_heads +
+                        item.kv_head * params.group + item.head_begin;
   const int num_heads = params.group - item.head_begin;
   WriteFloats(
       params.sums, head_dim,
@@ -345,33 +228,31 @@ template <int kDim, int kQueryTiles>
 __device__ __forceinline__ void FinishItem(const Params& params, const SplitItem& item,
                                            SplitState<kDim, kQueryTiles>& state) {
   state.ReduceWeights();
-  if (!item.is_only) return WritePartial(params, item, state);
+  if (item.split.num_splits > 1) return WritePartial(params, item, state);
   const AttentionArgs& args = params.args;
   const int head_dim = args.layout.head_dim;
   const int num_heads = params.group - item.head_begin;
-  const int64_t first = int64_t{args.row_begin[item.sequence]} * args.num_heads +
-                        item.kv_head * params.group + item.head_begin;
+  const int64_t first =
+      int64_t{item.split.row} * args.num_heads + item.kv_head * params.group + item.head_begin;
   WriteResults(
       params, [&](int i) -> int64_t { return i < num_heads ? (first + i) * head_dim : -1; }, state);
 }
 
-template <typename T, int kDim, int kQueryTiles, bool kDraws>
-__global__ void __launch_bounds__(kWarps<kDim> * 32)
+template <typename T, typename Shape, int kQueryTiles>
+__global__ void __launch_bounds__(Shape::kWarps * 32)
     DecodeKernel(const __grid_constant__ Params params) {
+  constexpr int kDim = Shape::kDim;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int num_warps = static_cast<int>(gridDim.x) * kWarps<kDim>;
-  const int num_parts = (params.group + 8 * kQueryTiles - 1) / (8 * kQueryTiles);
-  const SplitList<kDraws> list(params, num_parts, num_warps,
-                               shared + kWarps<kDim> * kRingSlots * kSlotBytes<kDim>, shared);
-  const int num_items = list.num_items();
-
-  const uint32_t ring = SharedAddress(shared) + warp * kRingSlots * kSlotBytes<kDim>;
-  RingLoader<T, kDim, kQueryTiles, kDraws> loader(
+  const int num_warps = static_cast<int>(gridDim.x) * Shape::kWarps;
+  const ItemList<kQueryTiles> list(params);
+  const uint32_t ring = SharedAddress(shared) + warp * Shape::kRingBytes;
+  RingLoader<T, Shape, kQueryTiles> loader(
       params, list, warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), num_warps,
       &params.counters[2]);
   const auto after = [&](uint32_t slot) {
-    return slot == ring + (kRingSlots - 1) * kSlotBytes<kDim> ? ring : slot + kSlotBytes<kDim>;
+    const uint32_t next = slot + Shape::kSlotBytes;
+    return next == ring + Shape::kRingBytes ? ring : next;
   };
   // Of this step the pool gets one position of a sequence: all before it may be read while the
   // kernel that writes it still runs, and that kernel's time would be memory's idle time.
@@ -381,30 +262,34 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
     WaitForPrevious();
     has_waited = true;
   };
+  uint32_t slot = ring;
+#pragma unroll 1
+  for (int i = 1; i < Shape::kSlots; i += 2, slot += 2 * Shape::kSlotBytes) {
+    wait_for_newest();
+    loader.LoadKeys(slot);
+    loader.LoadValues(slot + Shape::kSlotBytes);
+  }
   wait_for_newest();
-  loader.LoadKeys(ring);
-  loader.LoadValues(ring + kSlotBytes<kDim>);
-  wait_for_newest();
-  loader.LoadKeys(ring + 2 * kSlotBytes<kDim>);
+  loader.LoadKeys(slot);
   if (!has_waited) WaitForPrevious();
   if (params.splits_max > 1 || !params.args.next_starts_late) LetNextStart();
-  uint32_t slot = ring;
-  // Until the slot's copy, the third last begun, can be seen by the whole warp.
+  slot = ring;
+  // Until the slot's copy, the first begun of the ring's, can be seen by the whole warp.
   const auto wait = [] {
-    WaitForCopies<kRingSlots - 1>();
+    WaitForCopies<Shape::kSlots - 1>();
     __syncwarp();
   };
-  for (int idx = loader.TakeItem(); idx < num_items; idx = loader.TakeItem()) {
-    const SplitItem item = list.template At<kQueryTiles>(idx);
+  for (SplitItem item = loader.TakeItem(); item.exists; item = loader.TakeItem()) {
+    const int position = item.split.position;
     const RegisterQueries<T, kDim, kQueryTiles> queries(params, item);
     Visible<kQueryTiles> visible;
     visible.window = params.window;
-    visible.last_min = visible.last_max = item.position;
+    visible.last_min = visible.last_max = position;
 #pragma unroll
-    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = item.position;
+    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
     SplitState<kDim, kQueryTiles> state;
     state.Reset();
-    for (int tile = item.tile_begin; tile < item.tile_end; ++tile) {
+    for (int tile = item.split.tile_begin; tile < item.split.tile_end; ++tile) {
       float scores[kKeyTiles][kQueryTiles][4];
       uint32_t weights[kKeyTiles][kQueryTiles][2];
       wait();
@@ -421,7 +306,7 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
       slot = after(slot);
     }
     FinishItem(params, item, state);
-    if constexpr (!kDraws) break;
+    if constexpr (!Shape::kDraws) break;
   }
   WaitForCopies<0>();
   if (params.wait_late) WaitForPrevious();
@@ -430,6 +315,14 @@ __global__ void __launch_bounds__(kWarps<kDim> * 32)
 // Folds the splits of decode rows that have several, a warp per query head.
 constexpr int kMergeWarps = 4;
 constexpr int kMergeAhead = 8;  // splits read at once
+
+// Splits that the row of a sequence sees; 0 where the sequence is not one row.
+__device__ __forceinline__ int NumSplits(const Params& params, int sequence) {
+  const AttentionArgs& args = params.args;
+  if (args.row_begin[sequence + 1] - args.row_begin[sequence] != 1) return 0;
+  const int position = args.kv_tokens[sequence] - 1;
+  return position / kSplitTokens - FirstVisible(position, params.window) / kSplitTokens + 1;
+}
 
 __global__ void __launch_bounds__(kMergeWarps * 32)
     MergeKernel(const __grid_constant__ Params params) {
@@ -444,7 +337,6 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   // be read at once.
   const int num_splits = sequence < args.num_sequences ? NumSplits(params, sequence) : 0;
   WaitForPrevious();
-  if (params.args.next_starts_late) LetNextStart();
   if (num_splits <= 1) return;
   const int head_dim = args.layout.head_dim;
   const int first_split = FirstVisible(args.kv_tokens[sequence] - 1, params.window) / kSplitTokens;
@@ -487,35 +379,37 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   }
 }
 
-template <typename T, int kDim, int kQueryTiles, bool kDraws>
+template <typename T, typename Shape, int kQueryTiles>
 void LaunchOf(const Params& params, int64_t num_blocks, cudaStream_t stream) {
-  const auto kernel = DecodeKernel<T, kDim, kQueryTiles, kDraws>;
-  constexpr int kRingBytes = kWarps<kDim> * kRingSlots * kSlotBytes<kDim>;
+  const auto kernel = DecodeKernel<T, Shape, kQueryTiles>;
+  constexpr int kSharedBytes = Shape::kWarps * Shape::kRingBytes;
   static const bool is_set = [&] {
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    kRingBytes + SplitList<kDraws>::Bytes(kSequencesMax)));
+    CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     return true;
   }();
   static_cast<void>(is_set);
-  const int bytes = kRingBytes + SplitList<kDraws>::Bytes(params.args.num_sequences);
-  LaunchKernel(kernel, static_cast<unsigned>(num_blocks), kWarps<kDim> * 32,
-               static_cast<size_t>(bytes), stream, params);
+  LaunchKernel(kernel, static_cast<unsigned>(num_blocks), Shape::kWarps * 32, kSharedBytes, stream,
+               params);
   CUDA_CHECK(cudaGetLastError());
 }
 
 template <typename T, int kDim, int kQueryTiles>
 void Launch(const Params& params, cudaStream_t stream) {
+  constexpr int kWarps = kWarpsMax<kDim>;
   const AttentionArgs& args = params.args;
   const int64_t items_max = int64_t{args.num_sequences} * params.splits_max *
                             args.layout.num_kv_heads * CeilDiv(params.group, 8 * kQueryTiles);
   const int64_t num_blocks =
       std::min<int64_t>(items_max, ResidentBlocks(kBlocksPerMultiprocessor<kDim>));
-  // A kernel of its own where every warp has one item at most: drawing is code that a lone
+  // Kernels of their own where every warp has one item at most: drawing is code that a lone
   // sequence's step would have to fetch for nothing.
-  if (items_max > num_blocks * kWarps<kDim>) {
-    LaunchOf<T, kDim, kQueryTiles, true>(params, num_blocks, stream);
+  if (items_max == num_blocks) {
+    LaunchOf<T, DecodeShape<kDim, 1, false>, kQueryTiles>(params, num_blocks, stream);
+  } else if (items_max <= num_blocks * kWarps) {
+    LaunchOf<T, DecodeShape<kDim, kWarps, false>, kQueryTiles>(params, num_blocks, stream);
   } else {
-    LaunchOf<T, kDim, kQueryTiles, false>(params, num_blocks, stream);
+    LaunchOf<T, DecodeShape<kDim, kWarps, true>, kQueryTiles>(params, num_blocks, stream);
   }
 }
 

@@ -16,7 +16,7 @@
 
 namespace graft::attention {
 
-inline constexpr int kTileTokens = 64;
+inline constexpr int kTileTokens = kAttentionTileTokens;
 inline constexpr int kSplitTokens = kAttentionSplitTokens;
 static_assert(kSplitTokens % kTileTokens == 0);
 inline constexpr int kKeyTiles = kTileTokens / 16;

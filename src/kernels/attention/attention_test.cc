@@ -70,6 +70,9 @@ class Problem {
     row_begin_ = Shared<int32_t>(row_begin);
     page_begin_ = Shared<int32_t>(page_begin);
     kv_tokens_ = Shared<int32_t>(kv_tokens);
+    splits_ = Shared<AttentionSplit>(std::vector<AttentionSplit>(
+        static_cast<size_t>(AttentionSplitsMax(num_sequences(), KvTokensMax()))));
+    ListSplits();
     for (size_t i = 0; i < c.sequences.size(); ++i) FillPages(i);
     scratch_ = PinnedBuffer(AttentionScratchBytes(layout_, c.num_heads, num_sequences(),
                                                   KvTokensMax(), {DeviceKind::kCuda, 0}));
@@ -96,6 +99,7 @@ class Problem {
       row_begin_[s] = end;
       if (s < case_.sequences.size()) end += case_.sequences[s].num_rows;
     }
+    ListSplits();
   }
 
   int32_t num_sequences() const { return static_cast<int32_t>(case_.sequences.size()); }
@@ -104,6 +108,7 @@ class Problem {
   void SelectLength(int32_t begin, int32_t end) {
     SelectRows(0, end - begin);
     kv_tokens_[0] = end;
+    ListSplits();
   }
 
   // Bounds are those of all rows where `bounds_of_case`, else what the arrays say now.
@@ -129,6 +134,8 @@ class Problem {
                .out_dtype = out_dtype,
                .scale = Scale(),
                .window = case_.window,
+               .splits = splits_.data(),
+               .num_splits = num_splits_.data(),
                .rows_max = static_cast<int32_t>(num_rows()),
                .sequence_rows_max = sequence_rows_max,
                .kv_tokens_max = KvTokensMax(),
@@ -178,6 +185,16 @@ class Problem {
     for (const Sequence& s : case_.sequences) kv_tokens_max = std::max(kv_tokens_max, s.kv_tokens);
     return kv_tokens_max;
   }
+  void ListSplits() {
+    const auto span = [](const Shared<int32_t>& values) {
+      return std::span(values.data(), values.size());
+    };
+    std::vector<AttentionSplit> splits;
+    ListAttentionSplits(span(row_begin_), span(page_begin_), span(kv_tokens_), case_.window,
+                        splits);
+    std::ranges::copy(splits, splits_.data());
+    num_splits_[0] = static_cast<int32_t>(splits.size());
+  }
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
   int64_t KeyOffset(size_t sequence, int32_t position, int32_t kv_head) const {
     const int32_t page = pages_[page_begin_[sequence] + position / case_.page_tokens];
@@ -220,6 +237,8 @@ class Problem {
   const KvLayout layout_;
   Input<T> pool_;
   Shared<int32_t> pages_{}, page_begin_{}, row_begin_{}, kv_tokens_{};
+  Shared<AttentionSplit> splits_{};
+  Shared<int32_t> num_splits_{0};
   PinnedBuffer scratch_;
   Input<float> q_{0};
   int64_t q_stride_ = 0;
@@ -302,6 +321,36 @@ TEST(AttentionTest, MatchesReferenceF16) {
   ExpectClose<Float16, Float16>(Cases()[1], 1e-3, kGpuF16Close);
 }
 
+TEST(AttentionTest, ListsSplitsOfSequencesOfOneRow) {
+  const std::vector<int32_t> row_begin = {0, 1, 1, 4, 5, 6};
+  const std::vector<int32_t> page_begin = {0, 70, 70, 80, 113, 120};
+  const std::vector<int32_t> kv_tokens = {1100, 900, 30, 513, 100};
+  const auto lists = [&](int32_t window) {
+    std::vector<AttentionSplit> splits(3);
+    ListAttentionSplits(row_begin, page_begin, kv_tokens, window, splits);
+    std::vector<std::array<int32_t, 8>> lists;
+    for (const AttentionSplit& s : splits) {
+      lists.push_back({s.sequence, s.row, s.position, s.page_begin, s.index, s.num_splits,
+                       s.tile_begin, s.tile_end});
+    }
+    return lists;
+  };
+  using Lists = std::vector<std::array<int32_t, 8>>;
+  EXPECT_EQ(lists(0), (Lists{{0, 0, 1099, 0, 0, 3, 0, 8},
+                             {0, 0, 1099, 0, 1, 3, 8, 16},
+                             {3, 4, 512, 80, 0, 2, 0, 8},
+                             {0, 0, 1099, 0, 2, 3, 16, 18},
+                             {4, 5, 99, 113, 0, 1, 0, 2},
+                             {3, 4, 512, 80, 1, 2, 8, 9}}));
+  // Positions 1000 to 1099, 413 to 512 and all 100.
+  EXPECT_EQ(lists(100), (Lists{{0, 0, 1099, 0, 2, 2, 16, 18},
+                               {3, 4, 512, 80, 0, 2, 6, 8},
+                               {4, 5, 99, 113, 0, 1, 0, 2},
+                               {0, 0, 1099, 0, 1, 2, 15, 16},
+                               {3, 4, 512, 80, 1, 2, 8, 9}}));
+  EXPECT_EQ(AttentionSplitsMax(5, 1100), 15);
+}
+
 TEST(AttentionTest, NothingToDo) {
   ForEachDevice([](Stream& stream) {
     Output<float> out(16);
@@ -373,6 +422,7 @@ TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
 TEST(AttentionTest, GpuRowsDoNotDependOnChunksAcrossSplits) {
   const std::vector<Sequence> neighbours = {{1500, 1}, {40, 40}, {900, 70}, {0, 0}};
   for (Case alone : {Case{"no grouping", 2, 2, 128, 16, 0, {{1100, 1100}}},
+                     Case{"blocks of several warps", 32, 32, 128, 16, 0, {{600, 600}}},
                      Case{"groups of 4", 8, 2, 128, 16, 0, {{1100, 1100}}},
                      Case{"groups of 16", 32, 2, 64, 16, 0, {{1050, 1050}}},
                      Case{"groups of 20", 20, 1, 40, 5, 0, {{600, 600}}},

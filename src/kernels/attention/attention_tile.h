@@ -14,6 +14,8 @@ inline constexpr int32_t kAttentionHeadDimMax = 256;
 inline constexpr int32_t kTileQueries = 64;
 // On a GPU: positions are cut here, counted from 0, into parts whose softmax is independent.
 inline constexpr int32_t kAttentionSplitTokens = 512;
+// And these into what is multiplied at once.
+inline constexpr int32_t kAttentionTileTokens = 64;
 // Counters in front of the scratch.
 inline constexpr int64_t kAttentionCounterFloats = 64;
 

@@ -44,35 +44,29 @@ __device__ __forceinline__ int FirstVisible(int position, int window) {
   return position < window ? 0 : position - window + 1;
 }
 
-__device__ __forceinline__ int32_t ShuffleUp(int32_t value, int distance) {
-  return __shfl_up_sync(0xffffffffu, value, distance);
-}
-
 // begins[i] = count(0) + ... + count(i - 1) for i in [0, n]; all threads of the block call it.
-// begins: n + 1 elements of shared memory, warp_sums one per warp. Sum{} is zero.
-template <typename Sum, typename Count>
-__device__ __forceinline__ void SumCounts(int n, Sum* begins, Sum* warp_sums, const Count& count) {
+// begins: n + 1 elements of shared memory, warp_sums one per warp.
+template <typename Count>
+__device__ __forceinline__ void SumCounts(int n, int32_t* begins, int32_t* warp_sums,
+                                          const Count& count) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int num_warps = static_cast<int>(blockDim.x) / 32;
-  Sum before{};
-  if (threadIdx.x == 0) begins[0] = Sum{};
+  int32_t before = 0;
+  if (threadIdx.x == 0) begins[0] = 0;
   for (int first = 0; first < n; first += static_cast<int>(blockDim.x)) {
     const int i = first + static_cast<int>(threadIdx.x);
-    Sum sum = i < n ? count(i) : Sum{};
+    int32_t sum = i < n ? count(i) : 0;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const Sum other = ShuffleUp(sum, distance);
+      const int32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
       if (lane >= distance) sum += other;
     }
     if (lane == 31) warp_sums[warp] = sum;
     __syncthreads();
-    Sum total{};
+    int32_t total = 0;
     for (int w = 0; w < num_warps; ++w) {
-      if (w == warp) {
-        sum += before;
-        sum += total;
-      }
+      if (w == warp) sum += before + total;
       total += warp_sums[w];
     }
     if (i < n) begins[i + 1] = sum;

@@ -173,6 +173,11 @@ class Bench {
     args_.page_begin = ToDevice(page_begin);
     args_.row_begin = ToDevice(row_begin);
     args_.kv_tokens = ToDevice(kv_tokens);
+    std::vector<AttentionSplit> splits;
+    ListAttentionSplits(row_begin, page_begin, kv_tokens, c.window, splits);
+    args_.num_splits = ToDevice(std::vector<int32_t>{static_cast<int32_t>(splits.size())});
+    splits.resize(AttentionSplitsMax(args_.num_sequences, args_.kv_tokens_max));
+    args_.splits = ToDevice(splits);
     const int64_t pool_elements = static_cast<int64_t>(pages.size()) * args_.layout.PageElements();
     args_.pool = Allocate(pool_elements * DTypeBytes(c.dtype));
     args_.q = static_cast<float*>(Allocate(args_.rows_max * args_.q_stride * 4));
@@ -244,11 +249,12 @@ class Bench {
     buffers_.emplace_back(bytes, stream_.device);
     return buffers_.back().data();
   }
-  int32_t* ToDevice(const std::vector<int32_t>& values) {
-    const auto bytes = static_cast<int64_t>(values.size() * sizeof(int32_t));
+  template <typename T>
+  T* ToDevice(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
     void* target = Allocate(bytes);
     CUDA_CHECK(cudaMemcpy(target, values.data(), static_cast<size_t>(bytes), cudaMemcpyDefault));
-    return static_cast<int32_t*>(target);
+    return static_cast<T*>(target);
   }
 
   const Case case_;
