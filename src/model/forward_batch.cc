@@ -38,6 +38,16 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          Aligned(kInt * limits.num_pages);
 }
 
+GemmArgs::RowRange RowsOf(std::span<const LoraSegment> segments) {
+  if (segments.empty()) return {};
+  GemmArgs::RowRange rows{segments[0].row_begin, segments[0].row_end};
+  for (const LoraSegment& segment : segments) {
+    rows.begin = std::min(rows.begin, segment.row_begin);
+    rows.end = std::max(rows.end, segment.row_end);
+  }
+  return rows;
+}
+
 }  // namespace
 
 DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
@@ -110,6 +120,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
     put.sequence_rows_max =
         std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
   }
+  put.lora_rows = RowsOf(batch.lora_segments);
   if (where_.is_cpu()) return put;
 
   const auto padded = static_cast<size_t>(padding.num_rows);

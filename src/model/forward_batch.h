@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/attention/attention.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "model/layer_gate.h"
 #include "model/lora_assist.h"
@@ -84,6 +85,7 @@ struct ForwardBatch {
   Splits window_splits;
   // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets
   // them.
+  GemmArgs::RowRange lora_rows;   // all of lora_segments lie in them
   int32_t sequence_rows_max = 0;  // rows of one sequence
   int32_t kv_tokens_max = 0;
 };

@@ -347,7 +347,10 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
   const bool has_drawn_left = drawn.num_segments > 0 && !beside;
   const bool has_lora_left = has_prompts_left || has_drawn_left || step.assisted;
-  if (!has_lora_left) gemm.activated = projection.activated;
+  // Where only few rows are left they alone are activated afterwards.
+  const bool keeps_rows = has_lora_left && fuses && !step.assisted;
+  if (!has_lora_left || keeps_rows) gemm.activated = projection.activated;
+  if (keeps_rows) gemm.kept_rows = batch.lora_rows;
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
     Gemm(gemm, step.stream);
@@ -366,11 +369,19 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     if (step.assisted) batch.assist->Finish(lora, step.stream);
   }
   if (projection.activated == nullptr) return;
-  SiluMul({.gate_up = projection.y,
-           .out = projection.activated,
+  const GemmArgs::RowRange all = {0, static_cast<int32_t>(step.num_rows())};
+  Activate(projection, keeps_rows ? batch.lora_rows : all, step);
+}
+
+void Transformer::Activate(const Projection& projection, const GemmArgs::RowRange& rows,
+                           const Step& step) {
+  const int64_t n = projection.weight.n() / 2;
+  char* const out = static_cast<char*>(projection.activated);
+  SiluMul({.gate_up = projection.y + rows.begin * projection.weight.n(),
+           .out = out + rows.begin * n * DTypeBytes(activation_dtype_),
            .out_dtype = activation_dtype_,
-           .num_tokens = step.num_rows(),
-           .n = projection.weight.n() / 2},
+           .num_tokens = rows.end - rows.begin,
+           .n = n},
           step.stream);
 }
 

@@ -89,6 +89,7 @@ class Transformer {
   // by side in y.
   struct Projection;
   void Project(const Projection& projection, int32_t layer, const Step& step);
+  void Activate(const Projection& projection, const GemmArgs::RowRange& rows, const Step& step);
   void RunLora(const LoraArgs& args, const Step& step);
   LoraBeside MakeLoraBeside(const Projection& projection, int32_t layer, const Step& step);
   // Without segments.

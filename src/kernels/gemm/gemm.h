@@ -70,9 +70,14 @@ struct GemmArgs {
   // lora_after->beside has what it takes Hopper computes it while the product runs.
   const LoraArgs* lora_after = nullptr;
   // [m, n / 2] of x's type, or null: SiluMul of y, its left half the gate's and its right half
-  // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper does not touch it
-  // where everything else happens in the GEMM's kernel too.
+  // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper touches none but
+  // kept_rows where everything else happens in the GEMM's kernel too.
   void* activated = nullptr;
+  // Beside activated: rows of y that are wanted, too, because more is to be added to them.
+  struct RowRange {
+    int32_t begin = 0;
+    int32_t end = 0;
+  } kept_rows;
   // Shared memory that a GPU's kernel leaves of each multiprocessor, for launches after it to begin
   // beside it.
   int32_t spared_shared_bytes = 0;

@@ -259,6 +259,8 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   if constexpr (Shape::kLora) {
     out.lora = LoraOf(gemm, args.n);
     out.lora.num_stages_log2 = plan.num_lora_stages_log2;
+    out.kept_begin = gemm.kept_rows.begin;
+    out.kept_end = gemm.kept_rows.end;
   }
   out.accumulate = gemm.accumulate;
   out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);

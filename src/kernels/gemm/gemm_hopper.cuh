@@ -54,6 +54,8 @@ struct HopperGemmArgs {
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
+  int kept_begin;  // rows of y that are written beside an activation
+  int kept_end;
   GemmLoraArgs lora;
 };
 

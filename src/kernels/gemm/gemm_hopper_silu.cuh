@@ -44,6 +44,18 @@ __device__ __forceinline__ uint16_t* ActivatedAt(const Args& args, int row, int 
   return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
 }
 
+// A pair of y's sums, where its row is wanted beside the activation (GemmArgs::kept_rows).
+template <typename Shape>
+__device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int row, int column,
+                                         float gate, float up) {
+  if constexpr (Shape::kLora) {
+    if (row < args.kept_begin || row >= args.kept_end || column >= args.n / 2) return;
+    float* const y = args.y + row * args.y_stride + column;
+    y[0] = gate;
+    y[args.n / 2] = up;
+  }
+}
+
 // Shape: of the GEMM's kernel, of several warpgroups, not swapped. By a multiplying warp.
 template <typename Shape>
 struct GemmActivator {
@@ -69,6 +81,7 @@ struct GemmActivator {
       float* gate = sum + 4 * first;
       float* up = gate + 4 * kPieces;
       if (args.bias != nullptr) AddBias(column + first * 8 + lane % 4 * 2, count, gate, up);
+      Keep(row + lane / 4, column + first * 8 + lane % 4 * 2, count, gate, up);
       Chunk pairs;
 #pragma unroll
       for (int i = 0; i < 2 * count; ++i) {
@@ -94,6 +107,18 @@ struct GemmActivator {
         gate[4 * j + 2 + i] += gate_bias;
         up[4 * j + i] += up_bias;
         up[4 * j + 2 + i] += up_bias;
+      }
+    }
+  }
+
+  // Neighbours of a row and of the one eight below, of `count` pieces.
+  __device__ __forceinline__ void Keep(int row, int column, int count, const float* gate,
+                                       const float* up) const {
+    if constexpr (Shape::kLora) {
+      if (row + 8 < args.kept_begin || row >= args.kept_end) return;
+#pragma unroll
+      for (int i = 0; i < 4 * count; ++i) {
+        KeepPair<Shape>(args, row + i % 4 / 2 * 8, column + i / 4 * 8 + i % 2, gate[i], up[i]);
       }
     }
   }

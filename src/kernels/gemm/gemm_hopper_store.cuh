@@ -282,6 +282,7 @@ class GemmTileStore {
           gate = Sum(gate, HalfDelta(first + row, 0, piece * 8 + half * 4));
           up = Sum(up, HalfDelta(first + row, 1, piece * 8 + half * 4));
         }
+        Keep(first + row, column + half * 4, gate, up);
         halves[j] = {NarrowPair<Shape::kType>(SiluTimes(gate.x, up.x), SiluTimes(gate.y, up.y)),
                      NarrowPair<Shape::kType>(SiluTimes(gate.z, up.z), SiluTimes(gate.w, up.w))};
       }
@@ -289,6 +290,14 @@ class GemmTileStore {
       const uint2 right = turn == 0 ? halves[1] : halves[0];
       StoreActivated(args_, row_ + first + row, column, {left.x, left.y, right.x, right.y});
     }
+  }
+
+  // Four columns of a row of the tile.
+  __device__ __forceinline__ void Keep(int row, int column, float4 gate, float4 up) const {
+    KeepPair<Shape>(args_, row_ + row, column, gate.x, up.x);
+    KeepPair<Shape>(args_, row_ + row, column + 1, gate.y, up.y);
+    KeepPair<Shape>(args_, row_ + row, column + 2, gate.z, up.z);
+    KeepPair<Shape>(args_, row_ + row, column + 3, gate.w, up.w);
   }
 
   // Four columns, all of which exist.

@@ -93,6 +93,7 @@ class GemmSwappedStore {
           gate += gate_bias;
           up += up_bias;
         }
+        KeepPair<Shape>(args_, RowOf(i + j), column, gate, up);
         results[j] = SiluTimes(gate, up);
       }
       const float mine = is_odd ? results[1] : results[0];

@@ -450,7 +450,8 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
   });
 }
 
-// SiluMul of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can.
+// SiluMul of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can; and y itself in
+// the rows that are kept, in those of a tile alone.
 template <typename T>
 void CheckActivated(Case c, bool on_cpu) {
   c.accumulate = false;
@@ -465,22 +466,41 @@ void CheckActivated(Case c, bool on_cpu) {
              .num_tokens = c.num_rows,
              .n = c.n / 2},
             stream);
-    const auto expect_same = [&](const auto& compute) {
+    Synchronize(stream);
+    const std::vector<float> y(batch.y.data(), batch.y.data() + batch.y.size());
+    const auto expect_same = [&](GemmArgs::RowRange kept, bool leaves_others, const auto& compute) {
+      SCOPED_TRACE("kept from " + std::to_string(kept.begin) + " to " + std::to_string(kept.end));
       Output<T> out(expected.size());
+      constexpr float kUnwritten = 12345.0f;
+      std::fill_n(batch.y.data(), batch.y.size(), kUnwritten);
       batch.gemm.activated = out.data();
+      batch.gemm.kept_rows = kept;
       compute();
       Synchronize(stream);
       EXPECT_TRUE(testing::BitEqual(out.data(), expected.data(), expected.size()));
       EXPECT_TRUE(out.GuardsIntact());
+      for (int32_t row = 0; row < c.num_rows; ++row) {
+        const float* const computed = batch.y.data() + row * c.n;
+        if (row >= kept.begin && row < kept.end) {
+          EXPECT_TRUE(testing::BitEqual(computed, y.data() + row * c.n, c.n)) << "row " << row;
+        } else if (leaves_others) {
+          EXPECT_EQ(std::count(computed, computed + c.n, kUnwritten), c.n) << "row " << row;
+        }
+      }
     };
-    Synchronize(stream);
-    expect_same([&] { Gemm(batch.gemm, stream); });
+    const GemmArgs::RowRange none = {};
+    const GemmArgs::RowRange some = {c.num_rows / 3, c.num_rows - c.num_rows / 4};
+    for (const GemmArgs::RowRange& kept : {none, some}) {
+      expect_same(kept, false, [&] { Gemm(batch.gemm, stream); });
+    }
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
-      if (stream.device.is_cpu()) return;
+      if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
       for (const GemmTile& tile : HopperGemmTiles()) {
         if (!tile.activates(c.n)) continue;
         SCOPED_TRACE(tile.ToString());
-        expect_same([&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); });
+        for (const GemmArgs::RowRange& kept : {none, some}) {
+          expect_same(kept, true, [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); });
+        }
       }
     }
   };
