@@ -322,10 +322,10 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
   const ForwardBatch& batch = step.batch;
   const LoraArgs lora = MakeLoraArgs(projection, layer, step);
-  const LoraArgs drawn =
-      WithSegments(lora, step.assisted ? batch.settled_segments : batch.lora_segments);
+  LoraArgs drawn = WithSegments(lora, step.assisted ? batch.settled_segments : batch.lora_segments);
   LoraArgs prompts = WithSegments(
       lora, step.assisted ? batch.settled_prompt_segments : batch.lora_prompt_segments);
+  if (prompts.num_segments > 0) drawn.segment_rows = batch.lora_rows.end - batch.lora_rows.begin;
   if (step.assisted) batch.assist->Begin(layer, projection.first, lora, step.stream);
   const bool fuses =
       prompts.num_segments > 0 && !step.stream.device.is_cpu() && limits_.padded_rank_max == 0;

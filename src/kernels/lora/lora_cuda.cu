@@ -25,15 +25,20 @@ constexpr int64_t kAddInL2Max = 1 << 20;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// With an adapter, at most.
+int32_t NumRows(const LoraArgs& args) {
+  return args.segment_rows > 0 ? args.segment_rows : args.num_rows;
+}
+
 // Many rows of few adapters: y and x are what moves.
 bool IsPrefill(const LoraArgs& args) {
-  return args.num_rows >= 256 && args.num_rows >= 16 * args.num_segments &&
-         args.h_stride <= kRankOfWide;
+  const int32_t num_rows = NumRows(args);
+  return num_rows >= 256 && num_rows >= 16 * args.num_segments && args.h_stride <= kRankOfWide;
 }
 
 int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
-  const int64_t passes = CeilDiv(args.num_rows, rows_of_pass);
-  const int64_t spread = args.num_rows > args.num_segments ? kBlocksWantedUneven : kBlocksWanted;
+  const int64_t passes = CeilDiv(NumRows(args), rows_of_pass);
+  const int64_t spread = NumRows(args) > args.num_segments ? kBlocksWantedUneven : kBlocksWanted;
   const int64_t wanted = std::max(spread / blocks, CeilDiv(passes, args.num_segments));
   return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes));
 }
@@ -47,7 +52,7 @@ int ColumnsOfBlock(const LoraArgs& args, int64_t blocks_of_pass, int32_t row_spl
   if (RankTiles(args.h_stride) > 1) return kNarrow;
   // As many passes as have rows, however the segments divide them.
   const int64_t passes_max =
-      args.num_segments + std::max(0, args.num_rows - args.num_segments) / kTileRows;
+      args.num_segments + std::max(0, NumRows(args) - args.num_segments) / kTileRows;
   const int64_t with_rows = blocks_of_pass * std::min(passes_launched, passes_max);
   return with_rows <= 2 * kMultiprocessors ? kNarrow : kChunk;
 }
@@ -98,7 +103,7 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   const int64_t matrices = int64_t{lora.num_segments} * lora.num_slices;
   args.add_in_l2 = options.add_in_l2 >= 0
                        ? options.add_in_l2 != 0
-                       : CanOverlapLaunches() && lora.num_rows * n_total <= kAddInL2Max;
+                       : CanOverlapLaunches() && NumRows(lora) * n_total <= kAddInL2Max;
   args.row_splits = options.row_splits > 0
                         ? options.row_splits
                         : RowSplits(lora, n_blocks(kChunk) * matrices, kTileRows);
