@@ -61,6 +61,36 @@ TEST(RaggedBatchTest, BaseRowsSplitNoSegmentOfTheirOwn) {
   EXPECT_EQ(batch.segments()[1].row_begin, 2);
 }
 
+TEST(RaggedBatchTest, PromptsComeLast) {
+  StepPlan plan;
+  plan.tokens = {10, 11, 12, 13, 14};
+  plan.pages = {0, 1, 2, 3};
+  plan.sequences = {Planned(1, 0, 2, 0, 0, 1), Planned(1, 2, 1, 3, 1, 1), Planned(3, 3, 1, 2, 2, 1),
+                    Planned(3, 4, 1, 0, 3, 1)};
+  plan.sequences[0].num_prompt_rows = 2;
+  plan.sequences[3].num_prompt_rows = 1;
+  for (PlannedSequence& sequence : plan.sequences) sequence.samples = true;
+  RaggedBatch batch(4);
+  batch.Build(plan);
+  EXPECT_EQ(batch.tokens(), (std::vector<int32_t>{12, 13, 10, 11, 14}));
+  EXPECT_EQ(batch.row_begin(), (std::vector<int32_t>{0, 1, 2, 4, 5}));
+  EXPECT_EQ(batch.row_page(), (std::vector<int32_t>{1, 2, 0, 0, 3}));
+  EXPECT_EQ(batch.kv_tokens(), (std::vector<int32_t>{4, 3, 2, 1}));
+  const auto rows = [](const std::vector<LoraSegment>& segments) {
+    std::vector<int32_t> rows;
+    for (const LoraSegment& one : segments) {
+      rows.insert(rows.end(), {one.adapter_slot, one.row_begin, one.row_end});
+    }
+    return rows;
+  };
+  EXPECT_EQ(rows(batch.segments()), (std::vector<int32_t>{1, 0, 1, 3, 1, 2}));
+  EXPECT_EQ(rows(batch.prompt_segments()), (std::vector<int32_t>{1, 2, 4, 3, 4, 5}));
+  // In the plan's order.
+  EXPECT_EQ(batch.sample_rows(), (std::vector<int32_t>{3, 0, 1, 4}));
+  EXPECT_EQ(batch.first_row(0), 2);
+  EXPECT_EQ(batch.first_row(2), 1);
+}
+
 TEST(RaggedBatchDeathTest, RefusesRowsPastTheirPages) {
   StepPlan plan;
   plan.tokens = {1, 2};

@@ -252,7 +252,7 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
 
 void ModelExecutor::AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result) {
   const PlannedSequence& planned = step.plan->sequences[idx];
-  const int32_t row_begin = batch_.row_begin()[idx];
+  const int32_t row_begin = batch_.first_row(idx);
   const SequenceSampler& sampler = samplers_[planned.sequence_slot];
   const std::vector<int32_t>& prompt = sampler.prompt_tokens();
   const auto num_prompt = static_cast<int32_t>(prompt.size());

@@ -11,7 +11,20 @@ void RaggedBatch::Build(const StepPlan& plan) {
   page_begin_.assign(1, 0);
   segments_.clear();
   prompt_segments_.clear();
-  for (const PlannedSequence& sequence : plan.sequences) Append(plan, sequence);
+  first_rows_.resize(plan.sequences.size());
+  for (const bool has_prompt : {false, true}) {
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      if ((plan.sequences[i].num_prompt_rows > 0) != has_prompt) continue;
+      first_rows_[i] = num_rows();
+      Append(plan, plan.sequences[i]);
+    }
+  }
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const PlannedSequence& sequence = plan.sequences[i];
+    if (!sequence.samples) continue;
+    CHECK_GT(sequence.num_tokens, 0) << "nothing to sample after";
+    sample_rows_.push_back(first_rows_[i] + sequence.num_tokens - 1);
+  }
 }
 
 // Adds rows to the last segment where they continue it.
@@ -54,11 +67,6 @@ void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) 
   const int32_t drawn_begin = row_begin + sequence.num_prompt_rows;
   AddSegment({row_begin, drawn_begin, sequence.adapter_slot}, &prompt_segments_);
   AddSegment({drawn_begin, row_end, sequence.adapter_slot}, &segments_);
-
-  if (sequence.samples) {
-    CHECK_GT(sequence.num_tokens, 0) << "nothing to sample after";
-    sample_rows_.push_back(row_end - 1);
-  }
 }
 
 }  // namespace graft

@@ -1,6 +1,7 @@
 // A StepPlan as the arrays that the kernels read: one row per token, ranges per sequence, one LoRA
 // segment per run of rows of one adapter (Punica, section 4; built once per step, used by every
-// layer). Reused from step to step. Engine thread only.
+// layer). Sequences with rows of a prompt come behind all others, so that drawn rows lie together;
+// else they keep the plan's order. Reused from step to step. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,8 @@ class RaggedBatch {
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
   // The last row of each sequence that samples, in the plan's order.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
+  // Of the plan's sequence.
+  int32_t first_row(size_t sequence_idx) const { return first_rows_[sequence_idx]; }
 
  private:
   void Append(const StepPlan& plan, const PlannedSequence& sequence);
@@ -45,7 +48,7 @@ class RaggedBatch {
   const int32_t page_tokens_;
   const bool joins_segments_;
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
-      kv_tokens_, sample_rows_;
+      kv_tokens_, sample_rows_, first_rows_;
   std::vector<LoraSegment> segments_, prompt_segments_;
 };
 
