@@ -34,7 +34,8 @@ serve() {
   shift 2
   local more=()
   [ $# -eq 0 ] || more=(--laws "$(IFS=,; echo "$*")")
-  CUDA_VISIBLE_DEVICES=$gpu "$programs/graft" bench serve "${model[@]}" --batch 32 --adapters 64 --rank 16 \
+  CUDA_VISIBLE_DEVICES=$gpu "$programs/graft" bench serve "${model[@]}" --batch 32 --queued "${QUEUED:-32}" \
+    --adapters 64 --rank 16 \
     --requests "${REQUESTS:-1000}" --lengths "$lengths" --rounds 1 --context-tokens-max 2049 --skip-single \
     --skip-http --skip-base-rows --popularity "$first" "${more[@]}" --json "$out/serve-$first.json" \
     >"$out/serve-$first.log" 2>"$out/serve-$first.err"

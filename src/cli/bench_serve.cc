@@ -34,6 +34,7 @@ struct BenchServeOptions {
   int adapters = 8;
   int rank = 16;
   int batch = 8;
+  int queued = 0;    // requests in line beside the batch
   int requests = 0;  // per scenario and round; 0: one batch
   int prompt_tokens = 32;
   int output_tokens = 64;
@@ -154,6 +155,7 @@ double ServeBench::MeasureReadBandwidth() {
 
 Status ServeBench::Prepare() {
   const BenchServeOptions& o = options_;
+  if (o.queued < 0) return InvalidArgumentError("--queued must be 0 or more");
   if (o.batch < 1 || o.adapters < 1 || o.rounds < 1 || o.prompt_tokens < 1 || o.output_tokens < 2) {
     return InvalidArgumentError(
         "--batch, --adapters, --rounds and --prompt-tokens must be 1 or more, --output-tokens 2");
@@ -257,33 +259,33 @@ Status ServeBench::MakeScenarios() {
   ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(""));
   ASSIGN_OR_RETURN(const std::vector<LoadRequest> mixed, MakeRequests(options_.popularity));
   RETURN_IF_ERROR(StartServer());
+  const int32_t in_flight = options_.batch + options_.queued;
   const auto add = [&](const std::string& name, const std::string& what,
-                       const std::vector<LoadRequest>& requests, int32_t in_flight, Engine& engine,
+                       const std::vector<LoadRequest>& requests, int32_t clients, Engine& engine,
                        RunRequest run) {
     Scenario scenario;
     scenario.name = name;
     scenario.what = what;
     scenario.requests = requests;
-    scenario.in_flight = in_flight;
+    scenario.in_flight = clients;
     scenario.engine = &engine;
     scenario.run = std::move(run);
     scenarios_.push_back(std::move(scenario));
   };
   Engine& plain = plain_->engine();
   Engine& lora = lora_->engine();
-  add("base", "base rows, a server without LoRA", base, options_.batch, plain, ViaGenerator(plain));
+  add("base", "base rows, a server without LoRA", base, in_flight, plain, ViaGenerator(plain));
   if (!options_.skip_base_rows) {
-    add("base_in_lora", "base rows, a server with LoRA", base, options_.batch, lora,
-        ViaGenerator(lora));
+    add("base_in_lora", "base rows, a server with LoRA", base, in_flight, lora, ViaGenerator(lora));
   }
-  add("lora", options_.popularity + " adapters in one batch", mixed, options_.batch, lora,
+  add("lora", options_.popularity + " adapters in one batch", mixed, in_flight, lora,
       ViaGenerator(lora));
   for (const std::string& law : options_.laws) {
     ASSIGN_OR_RETURN(const std::vector<LoadRequest> requests, MakeRequests(law));
-    add("lora_" + law, law + " adapters", requests, options_.batch, lora, ViaGenerator(lora));
+    add("lora_" + law, law + " adapters", requests, in_flight, lora, ViaGenerator(lora));
   }
   if (!options_.skip_http) {
-    add("base_http", "base rows over HTTP", base, options_.batch, lora,
+    add("base_http", "base rows over HTTP", base, in_flight, lora,
         ViaHttp(server_->port(), model_->name));
   }
   if (!options_.skip_single) {
@@ -438,6 +440,7 @@ OrderedJson ServeBench::ToJson() const {
           {"shape", BenchModelName(options_.runtime, options_.shape)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"batch", options_.batch},
+          {"queued", options_.queued},
           {"requests", scenarios_[0].requests.size()},
           {"output_tokens", output_tokens},
           {"adapters", options_.adapters},
@@ -474,7 +477,12 @@ void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
       ->capture_default_str();
   command->add_option("--popularity", options->popularity, "distinct, uniform, skewed or identical")
       ->capture_default_str();
-  command->add_option("--batch", options->batch, "requests in flight")->capture_default_str();
+  command->add_option("--batch", options->batch, "sequences of a step at most")
+      ->capture_default_str();
+  command
+      ->add_option("--queued", options->queued,
+                   "requests in line beside them, so that no place waits for its next client")
+      ->capture_default_str();
   command->add_option("--requests", options->requests, "per scenario and round; 0: one batch")
       ->capture_default_str();
   command->add_option("--rate", options->rate, "Poisson arrivals per second; 0: a closed loop")
