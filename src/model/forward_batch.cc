@@ -15,14 +15,13 @@ constexpr int64_t kCopiedGapMax = 32 << 10;
 // The LoRA kernels of a GPU share long segments out by pieces of so many rows. In a graph, whose
 // grids are sized for distinct adapters, by what the tensor cores take at once.
 constexpr int32_t kSegmentRowsMax = 64;
-constexpr int32_t kShortSegmentRowsMax = 8;
 // The same beside so many segments of decode's, whose blocks have one pass to do, not eight.
 constexpr int64_t kManySegments = 8;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 int64_t SegmentsMax(const ForwardBatchLimits& limits) {
-  return limits.num_rows / kShortSegmentRowsMax + int64_t{2} * limits.num_sequences;
+  return limits.num_rows / kLoraTileRows + int64_t{2} * limits.num_sequences;
 }
 
 int64_t BytesOf(const ForwardBatchLimits& limits) {
@@ -143,7 +142,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.logits_rows = Append(batch.logits_rows, padded, 0, limits_.num_logits_rows);
   const int32_t rows_max = !limits_.cuts_segments ? limits_.num_rows
                            : padded == 0          ? kSegmentRowsMax
-                                                  : kShortSegmentRowsMax;
+                                                  : kLoraTileRows;
   put.lora_segments =
       AppendSegments({batch.lora_segments}, rows_max, padding.lora ? padded : 0, num_rows);
   put.lora_prompt_segments = AppendSegments({batch.lora_prompt_segments}, rows_max, 0, num_rows);
@@ -151,7 +150,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
     const bool has_many = std::ssize(batch.lora_segments) >= kManySegments;
     put.lora_all_segments =
         AppendSegments({batch.lora_segments, batch.lora_prompt_segments},
-                       has_many ? std::min(rows_max, kShortSegmentRowsMax) : rows_max, 0, num_rows);
+                       has_many ? std::min(rows_max, kLoraTileRows) : rows_max, 0, num_rows);
   }
   put.settled_segments = AppendSegments({batch.settled_segments}, rows_max, 0, num_rows);
   put.settled_prompt_segments =

@@ -72,6 +72,11 @@ void CheckShapes(const AttentionArgs& args) {
   CHECK_GE(args.q_stride, int64_t{args.num_heads} * layout.head_dim);
 }
 
+// First position that the row at `position` sees; window 0: all.
+int32_t FirstVisible(int32_t position, int32_t window) {
+  return window > 0 ? std::max(position - window + 1, 0) : 0;
+}
+
 // Pages before the window may be gone, their ids are not looked at.
 void CheckSequence(const AttentionArgs& args, int32_t sequence) {
   const int32_t num_rows = args.row_begin[sequence + 1] - args.row_begin[sequence];
@@ -82,9 +87,7 @@ void CheckSequence(const AttentionArgs& args, int32_t sequence) {
   if (num_rows == 0) return;
   CHECK_GE(kv_tokens, num_rows) << "sequence " << sequence << ": a row sees at least itself";
   CHECK_GE(int64_t{num_pages} * page_tokens, kv_tokens) << "sequence " << sequence;
-  const int32_t first_position = kv_tokens - num_rows;
-  const int32_t first_visible =
-      args.window > 0 && first_position >= args.window ? first_position - args.window + 1 : 0;
+  const int32_t first_visible = FirstVisible(kv_tokens - num_rows, args.window);
   const int32_t* pages = args.pages + args.page_begin[sequence];
   for (int32_t i = first_visible / page_tokens; i <= (kv_tokens - 1) / page_tokens; ++i) {
     CHECK_GE(pages[i], 0) << "page " << i << " of sequence " << sequence;
@@ -123,7 +126,7 @@ void ListAttentionSplits(std::span<const int32_t> row_begin, std::span<const int
   for (size_t i = 0; i < kv_tokens.size(); ++i) {
     if (row_begin[i + 1] - row_begin[i] != 1) continue;
     const int32_t position = kv_tokens[i] - 1;
-    const int32_t first_visible = window > 0 ? std::max(position - window + 1, 0) : 0;
+    const int32_t first_visible = FirstVisible(position, window);
     const int32_t first = first_visible / kAttentionSplitTokens;
     const int32_t last = position / kAttentionSplitTokens;
     for (int32_t index = first; index <= last; ++index) {

@@ -5,7 +5,8 @@
 // A kernel launched with LaunchKernel begins while earlier kernels of its stream still run. So all
 // of its threads call WaitForPrevious before they touch anything that any earlier kernel writes, or
 // write anything that one reads; until then they may read constants (weights) and compute indices.
-// Who reads earlier says by what it may: AttentionArgs' arrays, LoraArgs::follows_product.
+// Who reads earlier says by what it may: AttentionArgs' arrays, LoraArgs::follows_product and
+// precedes_product.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,6 +23,12 @@ __device__ __forceinline__ void WaitForPrevious() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+// Instead of WaitForPrevious for what the kernel before this one had seen before it called
+// LetNextStart: this multiprocessor may remember something older.
+__device__ __forceinline__ void SeeWhatPreviousSaw() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 // Allows the next kernel to begin once all blocks of this one have called it or ended. To be called

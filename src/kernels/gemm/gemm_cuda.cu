@@ -113,10 +113,10 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const bool lora_beside = RunsLoraBeside(args, stream.device);
   const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
   if (lora_after) product.gemm.lora_after = nullptr;
-  // Kernels without LoRA have no code for it.
-  const bool keeps_rows = gemm.kept_rows.begin < gemm.kept_rows.end &&
-                          (gemm.lora == nullptr || gemm.lora->num_segments == 0);
-  if (!on_hopper || !adds_lora || lora_after || keeps_rows) product.gemm.activated = nullptr;
+  // Kernels without LoRA have no code for keeping rows.
+  const bool cannot_keep = gemm.kept_rows.begin < gemm.kept_rows.end &&
+                           (gemm.lora == nullptr || gemm.lora->num_segments == 0);
+  if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
   if (on_hopper) {
     const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,
                               .lora_beside = lora_beside};

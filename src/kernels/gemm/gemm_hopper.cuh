@@ -211,9 +211,7 @@ template <typename Args>
 __device__ __forceinline__ void AwaitX(const Args& args, uint32_t barrier) {
   if constexpr (std::is_same_v<Args, HopperLoraGemmArgs>) {
     if (!args.lora.lora.precedes_product) return WaitForPrevious();
-    // LoraShrink saw it, and let this one begin then. What this multiprocessor remembers may be
-    // older.
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    SeeWhatPreviousSaw();  // LoraShrink, which let this one begin then
   } else {
     WaitForX(args.delta, barrier);
   }

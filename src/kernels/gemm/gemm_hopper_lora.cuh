@@ -3,7 +3,7 @@
 // segment ("an item") are as good as two more steps of k: scale * h of the tile's rows, as two bf16
 // numbers (lora_pack.cuh), zeros in the rows of others, times the tile's columns of B. Two warps
 // beside the producer list the segments of a tile's rows and bring its items through a ring of its
-// own, while the tile before is multiplied.
+// own, while x and W are multiplied.
 //
 // What is added to an element, and in which order, depends on its own row's adapter alone: slices,
 // then tiles of 16 ranks, ascending; of others only zeros, for all of B's elements are finite

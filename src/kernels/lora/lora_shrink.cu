@@ -6,13 +6,9 @@ namespace graft::lora {
 namespace {
 
 __device__ __forceinline__ void AwaitX(const LoraArgs& lora) {
-  if (!lora.follows_product) {
-    WaitForPrevious();
-    if (lora.precedes_product) LetNextStart();
-    return;
-  }
-  // What this multiprocessor remembers of x may be older.
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  if (lora.follows_product) return SeeWhatPreviousSaw();
+  WaitForPrevious();
+  if (lora.precedes_product) LetNextStart();
 }
 
 // Who waits for this kernel waits for those before it: where nobody did in AwaitX, one block does
