@@ -27,6 +27,10 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
   LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
            DescribeDevice(model.device), DTypeName(model.weights.dtype),
            static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
+  if (options.runtime.context_tokens_max > model.config.context_tokens_max) {
+    LOG_WARN("--context-tokens-max {} is more than the model's own {}, which is served",
+             options.runtime.context_tokens_max, model.config.context_tokens_max);
+  }
   constexpr double kMib = 1 << 20;
   LOG_INFO(
       "{} adapters, {} of them in memory ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); "

@@ -63,6 +63,7 @@ ApiError ErrorFromStatus(const Status& status, std::string param) {
     case StatusCode::kInvalidArgument:
     case StatusCode::kOutOfRange:
     case StatusCode::kFailedPrecondition:
+    case StatusCode::kDataLoss:  // of an adapter's files: trying again changes nothing
       error = HttpError(400, "invalid_value", status.message());
       break;
     case StatusCode::kUnimplemented:
