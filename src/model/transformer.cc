@@ -334,8 +334,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   if (fuses) {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
     prompts.precedes_product = true;
-    LoraShrink(shrinks_all ? WithSegments(prompts, batch.lora_all_segments) : prompts,
-               step.stream);
+    LoraShrink(shrinks_all ? WithSegments(prompts, batch.lora_all_segments) : prompts, step.stream);
     gemm.lora = &prompts;
   }
   if (beside) gemm.lora_after = &drawn;
