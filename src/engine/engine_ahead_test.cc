@@ -243,6 +243,62 @@ TEST_F(EngineAheadTest, WhoWaitsKeepsItsAdapterFromThoseWhoComeAfterTheStepAhead
   }
 }
 
+// What the running step waits for has come by its end, and who runs is known.
+TEST_F(EngineAheadTest, AStepAfterArrivalsIsBegunAheadOnceTheyHaveCome) {
+  for (const int delay : {1, 9}) {
+    SCOPED_TRACE(delay);
+    ExecutorLimits limits = AheadLimits();
+    limits.adapters_max = 1;
+    EngineOptions options = TestOptions();
+    options.cold_start = ColdStart::kLayerwise;
+    Make(options, limits);
+    AddAdapter("aa", 2);
+    AddAdapter("bb", 2);
+    Run("aa");
+    Run("bb");  // aa is in the host's memory alone
+    auto running = Submit(5, 40);
+    for (int i = 0; i < 4; ++i) StepTaking(7);
+    auto teacher = Submit(6, 4);  // of what steps with a prompt take
+    StepTaking(7);                // what was begun ahead
+    StepTaking(9);
+    for (int i = 0; i < 7; ++i) StepTaking(7);
+    ExpectAnswered(*teacher);
+    harness_->loader.set_delay(delay);
+    auto late = Submit(6, 8, "aa");
+    StepTaking(7);
+    const int64_t ahead = Now().steps_ahead;
+    const int64_t arrivals = Now().steps_with_arrivals;
+    StepTaking(9);
+    EXPECT_EQ(Now().steps_with_arrivals, arrivals + 1);
+    EXPECT_EQ(Now().steps_ahead, ahead + (delay == 1 ? 1 : 0));
+    RunAll();
+    ExpectAnswered(*running);
+    ExpectAnswered(*late);
+  }
+}
+
+// Loads of those in line begin when a step is planned anew.
+TEST_F(EngineAheadTest, BlockingLoadsForThoseInLineThoughTheBatchIsFull) {
+  ExecutorLimits limits = AheadLimits();
+  limits.sequences_max = 2;
+  EngineOptions options = TestOptions();
+  options.cold_start = ColdStart::kBlocking;
+  Make(options, limits);
+  AddAdapter("aa", 2);
+  auto first = Submit(5, 30);
+  auto second = Submit(6, 30);
+  Step(5);
+  EXPECT_GT(Now().steps_ahead, 0);
+  auto waiting = Submit(7, 2, "aa");
+  Step(3);
+  EXPECT_EQ(harness_->loader.num_copies(), 1);
+  EXPECT_EQ(Now().requests_running, 2);
+  RunAll();
+  for (TestClient* const client : {first.get(), second.get(), waiting.get()}) {
+    ExpectAnswered(*client);
+  }
+}
+
 TEST_F(EngineAheadTest, GapsAreWhatTheDeviceMeasured) {
   Make();
   harness_->executor.SetIdleNs(40);

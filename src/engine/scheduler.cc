@@ -94,6 +94,7 @@ const StepPlan& Scheduler::Plan() {
     std::swap(planned_, ahead_planned_);
     pool_.Tick();
     admission_ = {};
+    has_arrivals_ = false;
     return *plan_;
   }
   for (const auto& sequence : running_) sequence->num_planned = 0;

@@ -23,9 +23,13 @@ bool CanRunAhead(const Sequence& sequence) {
 // Whoever waits might be admitted instead, or be given an adapter. That a sequence ends by its
 // length is known before its token is.
 bool Scheduler::CanPlanAhead() const {
-  if (is_ahead_ || has_arrivals_ || options_.merge_after_steps > 0) return false;
-  if (adapters_.is_busy() || turn_begin_ns_ >= 0) return false;
-  if (!waiting_.empty() && !free_slots_.empty()) return false;
+  if (is_ahead_ || plan_->assists || options_.merge_after_steps > 0) return false;
+  if (turn_begin_ns_ >= 0) return false;
+  if (!waiting_.empty()) {
+    if (!free_slots_.empty() || adapters_.is_busy()) return false;
+    // Loads of those in line begin in Plan alone.
+    if (options_.cold_start == ColdStart::kBlocking) return false;
+  }
   return planned_.size() == running_.size() &&
          std::all_of(planned_.begin(), planned_.end(), [](const Sequence* sequence) {
            return sequence != nullptr && CanRunAhead(*sequence);
@@ -34,7 +38,9 @@ bool Scheduler::CanPlanAhead() const {
 
 const StepPlan* Scheduler::PlanAhead() {
   if (!CanPlanAhead()) return nullptr;
-  UpdateAdapters();  // what nobody holds any more; the loader has nothing to tell
+  // What nobody holds any more, and what has arrived while this step, which waited for it, runs.
+  UpdateAdapters();
+  if (adapters_.is_busy()) return nullptr;
   for (Sequence* const sequence : planned_) {
     while (sequence->pages.size() < PagesFor(sequence->num_tokens() + 1)) {
       if (!TakePage(*sequence)) return nullptr;

@@ -56,12 +56,14 @@ void AdapterArrivals::Begin(AdapterSlot slot, HostStore::Held held) {
   }
   if (arrival == nullptr) arrival = std::make_unique<AdapterArrival>(device_, num_layers_);
   arrival->Begin(std::move(held));
+  ++num_under_way_;
 }
 
 void AdapterArrivals::End(AdapterSlot slot) {
   std::unique_ptr<AdapterArrival>& arrival = arrivals_[static_cast<size_t>(slot)];
   if (arrival == nullptr) return;
   arrival->End();
+  --num_under_way_;
   const std::lock_guard lock(mutex_);
   spare_.push_back(std::move(arrival));
 }
@@ -94,6 +96,9 @@ void ArrivalGate::WorkWhileBlocked() {
 }
 
 void ArrivalGate::Await(int32_t layer, const Stream& stream) {
+  // So many layers keep the device busy for as long as that takes.
+  constexpr int32_t kLayersAhead = 2;
+  if (layer == kLayersAhead) WorkWhileBlocked();
   const auto blocks = [layer](const AdapterArrival* one) { return one->layers_queued() <= layer; };
   if (std::any_of(arrivals_.begin(), arrivals_.end(), blocks)) WorkWhileBlocked();
   for (const AdapterArrival* arrival : arrivals_) arrival->Await(layer, stream);

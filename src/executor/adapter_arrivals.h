@@ -62,14 +62,17 @@ class AdapterArrivals {
   const AdapterArrival* Find(AdapterSlot slot) const {
     return arrivals_[static_cast<size_t>(slot)].get();
   }
-  // The engine's, between steps.
+  // The engine's, when no step that was told of it is still being launched or assisted.
   void End(AdapterSlot slot);
+  // Begun and not ended. Any thread.
+  int32_t num_under_way() const { return num_under_way_.load(std::memory_order_relaxed); }
 
  private:
   const Device device_;
   const int32_t num_layers_;
   // By slot: whose turn it is with an element is settled by the orders and events of the loader.
   std::vector<std::unique_ptr<AdapterArrival>> arrivals_;
+  std::atomic<int32_t> num_under_way_{0};
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<AdapterArrival>> spare_;
 };
@@ -79,7 +82,8 @@ class ArrivalGate : public LayerGate {
  public:
   // Looks up who is under way; null: nobody ever is.
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
-  // Done before the first layer of a step that has to be waited for; {}: nothing.
+  // Done before the first layer of a step that has to be waited for, or when a few are launched;
+  // {}: nothing.
   void SetWorkWhileBlocked(std::function<void()> work) { work_ = std::move(work); }
   // Does it now, unless that was done for this step.
   void WorkWhileBlocked();

@@ -181,6 +181,7 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   ForwardBatch batch;
   if (!gate_.is_open()) batch.gate = &gate_;
   if (!plan.merges) batch.begun = &step.begun;
+  batch.avoids_copy_engine = parts_.arrivals != nullptr && parts_.arrivals->num_under_way() > 0;
   batch.tokens = batch_.tokens();
   if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
   batch.positions = batch_.positions();
@@ -210,6 +211,8 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   if (graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr) {
     return graphs_->Run(batch, stream_);
   }
+  // Launched kernel by kernel, which takes longer than the first layers.
+  if (!stream_.device.is_cpu()) batch.gate = &gate_;
   return transformer_.Forward(batch, stream_, times);
 }
 

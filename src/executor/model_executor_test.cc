@@ -441,15 +441,20 @@ TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
     return;
   }
   const float tolerance = dtype == DType::kF32 ? 1e-3f : 0.1f;
+  size_t num_tokens = 0, num_equal = 0;
   for (size_t i = 0; i < drawn.size(); ++i) {
+    num_tokens += drawn[i].tokens.size();
     for (size_t t = 0; t < drawn[i].tokens.size(); ++t) {
       if (drawn[i].tokens[t] != resident[i].tokens[t]) break;
+      ++num_equal;
       EXPECT_NEAR(drawn[i].logprobs[t], resident[i].logprobs[t], tolerance) << i << ", " << t;
     }
     if (dtype == DType::kF32) {
       EXPECT_EQ(drawn[i].tokens, resident[i].tokens) << i;
     }
   }
+  // Random weights draw near ties, after which another text follows.
+  EXPECT_GE(num_equal * 2, num_tokens);
 }
 
 TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
@@ -617,6 +622,7 @@ TEST(DecodeGraphsTest, SizesAndBounds) {
 INSTANTIATE_TEST_SUITE_P(Devices, ModelExecutorTest,
                          ::testing::Values(std::tuple(DeviceKind::kCpu, DType::kBF16),
                                            std::tuple(DeviceKind::kCuda, DType::kBF16),
+                                           std::tuple(DeviceKind::kCuda, DType::kF16),
                                            std::tuple(DeviceKind::kCuda, DType::kF32)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param) == DeviceKind::kCpu

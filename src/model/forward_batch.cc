@@ -61,11 +61,21 @@ DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
 // What follows the arrays placed so far is to be copied.
 void DeviceBatch::Fill(int64_t bytes) {
   if (bytes == 0) return;
-  const int64_t end = used_ + bytes;
-  if (filled_.empty() || used_ - filled_.back().end > kCopiedGapMax) {
-    filled_.push_back({used_, end});
+  filled_.push_back({used_, used_ + bytes});
+}
+
+void DeviceBatch::CopyFilled(bool avoids_copy_engine, Stream& stream) {
+  char* const device = device_.as<char>();
+  if (avoids_copy_engine) {
+    return SmallCopy({.target = device, .source = host_, .ranges = filled_}, stream);
   }
-  filled_.back().end = end;
+  for (size_t i = 0; i < filled_.size();) {
+    ByteRange range = filled_[i];
+    while (++i < filled_.size() && filled_[i].begin - range.end <= kCopiedGapMax) {
+      range.end = filled_[i].end;
+    }
+    CopyToDevice(device + range.begin, host_ + range.begin, range.end - range.begin, stream);
+  }
 }
 
 // Places an array of `capacity` elements after the others, and returns where the device finds it.
@@ -111,8 +121,7 @@ ForwardBatch::Splits DeviceBatch::AppendSplits(const ForwardBatch& batch, int32_
           count_on_device};
 }
 
-ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
-                              const Stream& stream) {
+ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding, Stream& stream) {
   ForwardBatch put = batch;
   put.kv_tokens_max = padding.kv_tokens_max;
   put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
@@ -159,9 +168,7 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
   if (batch.begun != nullptr) batch.begun->Record(stream);
-  for (const auto [begin, end] : filled_) {
-    CopyToDevice(device_.as<char>() + begin, host_ + begin, end - begin, stream);
-  }
+  CopyFilled(batch.avoids_copy_engine, stream);
   if (batch.drawn_tokens != nullptr) {
     const auto bytes = static_cast<int64_t>(batch.tokens.size_bytes());
     CopyOnDevice(const_cast<int32_t*>(put.tokens.data()), batch.drawn_tokens, bytes, stream);

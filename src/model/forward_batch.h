@@ -9,6 +9,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
+#include "kernels/small_copy/small_copy.h"
 #include "model/layer_gate.h"
 #include "model/lora_assist.h"
 #include "tensor/buffer.h"
@@ -71,6 +72,8 @@ struct ForwardBatch {
   LoraBesideScope lora_beside = LoraBesideScope::kNone;
   // On a GPU, in its memory: the number of this Put, from 1. See LoraBeside::step.
   const uint32_t* step = nullptr;
+  // On a GPU whose copy engine has much to do: SmallCopy brings the arrays.
+  bool avoids_copy_engine = false;
   // On a GPU, recorded when the stream comes to the step's first copy; may be null.
   StreamEvent* begun = nullptr;
   // Rows whose logits are wanted, at most logits_rows_max.
@@ -117,15 +120,11 @@ class DeviceBatch {
   // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU
   // their copy, in order on the stream, with long LoRA segments cut for its kernels. On a GPU the
   // copy before the last must have happened (it has once the step before the last was waited for).
-  ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, const Stream& stream);
+  ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, Stream& stream);
 
  private:
-  struct ByteRange {
-    int64_t begin;
-    int64_t end;
-  };
-
   void Fill(int64_t bytes);
+  void CopyFilled(bool avoids_copy_engine, Stream& stream);
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
                             int64_t capacity);
