@@ -43,6 +43,8 @@ def test_both_figures(tmp_path):
     for law in LAWS:
         for batch in (1, 3):
             row = points[16, batch, law]
+            parts = [row[f"{part}_floor_ms"] for part in ("gemm", "lora", "attention")]
+            assert min(parts) > 0 and abs(sum(parts) - row["floor_ms"]) < 1e-9
             assert row["median_ms"] > 0 and row["floor_ms"] < points[24, batch, law]["floor_ms"]
         assert points[16, 1, law]["bytes_over_base"] == points[16, 1, "identical"]["bytes_over_base"]
     assert points[16, 3, "distinct"]["floor_ms"] > points[16, 3, "identical"]["floor_ms"]
@@ -54,6 +56,10 @@ def test_both_figures(tmp_path):
         for scenario in run["scenarios"]:
             name = {"lora": run["popularity"]}.get(scenario["name"], scenario["name"].removeprefix("lora_"))
             served.setdefault(name, []).append(scenario["tokens_per_second"])
+            adapters = {"base": 0, "identical": 1}.get(name)
+            assert 0 < scenario["rows_at_once"] < 12 + 1e-9
+            assert scenario["adapters_at_once"] < scenario["rows_at_once"] + 1e-9
+            assert adapters is None or abs(scenario["adapters_at_once"] - adapters) < 1e-9
     assert set(served) == {"base", *LAWS}
     assert all(value > 0 for values in served.values() for value in values)
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +61,8 @@ struct Scenario {
   std::vector<double> gap_ms;             // per round: a GPU idle between steps, per step
   std::vector<double> wall_ms;            // per round: all time per step
   std::vector<double> ahead_share;        // per round: of the steps, those begun ahead
+  std::vector<double> rows;               // per round: that decode at once, on average
+  std::vector<double> adapters;           // per round: different ones of these rows
   std::vector<double> read_gbytes_per_s;  // per round: the machine's, around the run
   std::vector<double> first_token_ms, token_ms, total_ms;  // of all requests
 };
@@ -87,20 +88,6 @@ double MeanContext(const std::vector<LoadRequest>& requests) {
   return tokens / steps;
 }
 
-// Different ones among as many requests as a batch has, on average over those that follow each
-// other.
-double MeanAdapters(const std::vector<LoadRequest>& requests, size_t batch) {
-  const size_t rows = std::min(batch, requests.size());
-  const size_t num_batches = requests.size() - rows + 1;
-  size_t adapters = 0;
-  for (size_t begin = 0; begin < num_batches; ++begin) {
-    std::set<std::string_view> hashes;
-    for (size_t i = begin; i < begin + rows; ++i) hashes.insert(requests[i].adapter_hash);
-    adapters += hashes.size() - hashes.count("");
-  }
-  return static_cast<double>(adapters) / static_cast<double>(num_batches);
-}
-
 class ServeBench {
  public:
   explicit ServeBench(const BenchServeOptions& options) : options_(options) {}
@@ -124,7 +111,8 @@ class ServeBench {
   Status RunScenario(Scenario& scenario);
   double MeasureReadBandwidth();
   const Scenario* Find(const std::string& name) const;
-  double StepBytes(const Scenario& scenario) const;
+  double BaseBytes(const Scenario& scenario) const;
+  double BytesOverBase(const Scenario& scenario) const;
   std::map<std::string, double> Ratios() const;
   void Report() const;
   OrderedJson ToJson() const;
@@ -336,6 +324,9 @@ Status ServeBench::RunScenario(Scenario& scenario) {
     scenario.token_ms.push_back(timing.token_ms);
     scenario.total_ms.push_back(timing.total_ms);
   }
+  const Concurrency at_once = MeanConcurrency(scenario.requests, result.requests);
+  scenario.rows.push_back(at_once.requests);
+  scenario.adapters.push_back(at_once.adapters);
   scenario.tokens_per_second.push_back(result.TokensPerSecond());
   scenario.step_ms.push_back(Median(std::move(token_ms)));
   const int64_t steps = std::max<int64_t>(after.steps - before.steps, 1);
@@ -356,25 +347,30 @@ const Scenario* ServeBench::Find(const std::string& name) const {
   return nullptr;
 }
 
-// Bytes that one decode step of a full batch must read: every weight but the embedding table's
-// unread rows, the adapters of the batch, and its KV.
-double ServeBench::StepBytes(const Scenario& scenario) const {
+// Bytes that one decode step of the base model's must read for as many rows: every weight but the
+// embedding table's unread rows, and their KV.
+double ServeBench::BaseBytes(const Scenario& scenario) const {
   const ModelConfig& config = model_->config;
   const double embedding_bytes = static_cast<double>(model_->weights.embedding.bytes());
   const double kv_token_bytes = 2.0 * static_cast<double>(config.kv_size()) * config.num_layers *
                                 static_cast<double>(DTypeBytes(model_->weights.dtype));
   return static_cast<double>(model_->weights.bytes()) - embedding_bytes +
-         options_.batch * MeanContext(scenario.requests) * kv_token_bytes +
-         static_cast<double>(adapter_bytes_) * MeanAdapters(scenario.requests, options_.batch);
+         Median(scenario.rows) * MeanContext(scenario.requests) * kv_token_bytes;
+}
+
+// Of the base model's speed, if bytes were all.
+double ServeBench::BytesOverBase(const Scenario& scenario) const {
+  const double base_bytes = BaseBytes(scenario);
+  return base_bytes /
+         (base_bytes + Median(scenario.adapters) * static_cast<double>(adapter_bytes_));
 }
 
 std::map<std::string, double> ServeBench::Ratios() const {
   const Scenario& base = *Find("base");
   const Scenario& lora = *Find("lora");
-  const double base_bytes = StepBytes(base);
   std::map<std::string, double> ratios = {
       {"lora_over_base", MedianRatio(base.step_ms, lora.step_ms)},
-      {"lora_over_base_by_bytes", base_bytes / StepBytes(lora)},
+      {"lora_over_base_by_bytes", BytesOverBase(lora)},
       {"host_gap_over_step", MedianRatio(lora.gap_ms, lora.wall_ms)},
       {"steps_begun_ahead", Median(lora.ahead_share)},
   };
@@ -387,10 +383,11 @@ std::map<std::string, double> ServeBench::Ratios() const {
   for (const std::string& law : options_.laws) {
     ratios["tokens_per_second_" + law + "_over_base"] =
         MedianRatio(Find("lora_" + law)->tokens_per_second, base.tokens_per_second);
+    ratios[law + "_over_base_by_bytes"] = BytesOverBase(*Find("lora_" + law));
   }
   std::vector<double> shares;
   for (size_t i = 0; i < base.step_ms.size(); ++i) {
-    shares.push_back(base_bytes / (base.step_ms[i] * 1e6) / base.read_gbytes_per_s[i]);
+    shares.push_back(BaseBytes(base) / (base.step_ms[i] * 1e6) / base.read_gbytes_per_s[i]);
   }
   ratios["base_decode_share_of_bandwidth"] = Median(std::move(shares));
   if (const Scenario* single = Find("one_at_a_time"); single != nullptr) {
@@ -401,14 +398,14 @@ std::map<std::string, double> ServeBench::Ratios() const {
 }
 
 void ServeBench::Report() const {
-  std::printf("\n%-15s %9s %9s %9s %9s %9s %9s  %s\n", "scenario", "tok/s", "token ms", "p99",
-              "first ms", "p99", "exec ms", "what");
+  std::printf("\n%-15s %9s %9s %9s %9s %9s %9s %5s %9s  %s\n", "scenario", "tok/s", "token ms",
+              "p99", "first ms", "p99", "exec ms", "rows", "adapters", "what");
   for (const Scenario& s : scenarios_) {
     const Percentiles first = ComputePercentiles(s.first_token_ms);
     const Percentiles token = ComputePercentiles(s.token_ms);
-    std::printf("%-15s %9.1f %9.2f %9.2f %9.1f %9.1f %9.2f  %s\n", s.name.c_str(),
+    std::printf("%-15s %9.1f %9.2f %9.2f %9.1f %9.1f %9.2f %5.1f %9.1f  %s\n", s.name.c_str(),
                 Median(s.tokens_per_second), token.p50, token.p99, first.p50, first.p99,
-                Median(s.executor_ms), s.what.c_str());
+                Median(s.executor_ms), Median(s.rows), Median(s.adapters), s.what.c_str());
   }
   std::printf("\n");
   for (const auto& [name, value] : Ratios()) std::printf("%-32s %6.3f\n", name.c_str(), value);
@@ -433,7 +430,9 @@ OrderedJson ServeBench::ToJson() const {
                          {"first_token_ms", percentiles(s.first_token_ms)},
                          {"token_ms", percentiles(s.token_ms)},
                          {"total_ms", percentiles(s.total_ms)},
-                         {"executor_ms_per_step", Median(s.executor_ms)}});
+                         {"executor_ms_per_step", Median(s.executor_ms)},
+                         {"rows_at_once", Median(s.rows)},
+                         {"adapters_at_once", Median(s.adapters)}});
   }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},

@@ -11,6 +11,7 @@
 #include "cli/bench.h"
 #include "cli/config_file.h"
 #include "cli/runtime.h"
+#include "cli/step_report.h"
 #include "cli/synthetic_adapter.h"
 #include "kernels/common/bench_data.h"
 #include "kernels/common/peak.h"
@@ -50,29 +51,6 @@ struct Mix {
   int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
 };
 
-// Several adapters: all in one batch, or one after the other on merged weights.
-struct TurnsRow {
-  int32_t num_adapters = 0;
-  double batched_ms = 0.0;  // a step of all rows
-  double merged_ms = 0.0;   // a step of one adapter's rows
-  double batched_tokens_per_second = 0.0;
-  double merged_tokens_per_second = 0.0;  // with a merge before each turn
-};
-
-struct StepRow {
-  std::string name;
-  int32_t batch = 0;    // of a decode step
-  int32_t context = 0;  // of a decode step
-  int32_t prompt_tokens = 0;
-  double median_ms = 0.0;
-  double floor_ms = 0.0;
-  double tokens_per_second = 0.0;
-  double ratio = 0.0;        // of the base server's time per step
-  double bytes_ratio = 0.0;  // what the bytes alone would give
-  // Milliseconds of a step launched kernel by kernel, as the device sees them; the medians.
-  double gemm_ms = 0.0, lora_ms = 0.0, attention_ms = 0.0, rest_ms = 0.0;
-};
-
 class StepBench {
  public:
   explicit StepBench(const BenchStepOptions& options) : options_(options) {}
@@ -102,8 +80,8 @@ class StepBench {
   void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
   std::vector<double> MedianMs(const std::vector<Mix>& mixes,
                                StepPlan (StepBench::*make_plan)(const Mix&) const);
-  double BytesOf(const Mix& mix, int64_t kv_tokens) const;
-  void ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row);
+  StepParts FloorOf(const Mix& mix, int64_t kv_tokens) const;
+  StepParts ProfileParts(Runtime& runtime, StepPlan plan);
   void RunDecodes();
   void RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens);
   void RunPrefill();
@@ -307,7 +285,7 @@ std::vector<double> StepBench::MedianMs(const std::vector<Mix>& mixes,
   return medians;
 }
 
-void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
+StepParts StepBench::ProfileParts(Runtime& runtime, StepPlan plan) {
   constexpr int kProfiles = 11;
   std::vector<double> gemm, lora, attention, rest;
   for (int i = 0; i <= kProfiles; ++i) {
@@ -320,35 +298,26 @@ void StepBench::ProfileParts(Runtime& runtime, StepPlan plan, StepRow* row) {
     attention.push_back(static_cast<double>(times.attention_ns) * 1e-6);
     rest.push_back(static_cast<double>(times.total_ns - parts_ns) * 1e-6);
   }
-  row->gemm_ms = UpperMedian(std::move(gemm));
-  row->lora_ms = UpperMedian(std::move(lora));
-  row->attention_ms = UpperMedian(std::move(attention));
-  row->rest_ms = UpperMedian(std::move(rest));
+  return {UpperMedian(std::move(gemm)), UpperMedian(std::move(lora)),
+          UpperMedian(std::move(attention)), UpperMedian(std::move(rest))};
 }
 
-double StepBench::BytesOf(const Mix& mix, int64_t kv_tokens) const {
+// The least time for the bytes that a decode step reads.
+StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
   const KvLayout layout = MakeKvLayout(model_->config, lora_->limits().page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
-  auto bytes = static_cast<double>(weights.bytes() - weights.embedding.bytes());
-  bytes += static_cast<double>(kv_tokens * (layout.PageBytes() / layout.page_tokens));
-  if (mix.merged) return bytes;
-  for (size_t i = 0; i < mix.adapters.size(); ++i) {
+  int64_t adapter_bytes = 0;
+  for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
     const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
-    if (first && mix.adapters[i] != kNoAdapter) {
-      bytes += static_cast<double>(adapter_bytes_[mix.adapters[i]]);
-    }
+    if (first && mix.adapters[i] != kNoAdapter) adapter_bytes += adapter_bytes_[mix.adapters[i]];
   }
-  return bytes;
-}
-
-constexpr char kPartsHeader[] = "  by kernels, ms: gemm    lora  attention   rest";
-
-std::string PartsText(const StepRow& row) {
-  char text[80];
-  std::snprintf(text, sizeof(text), "          %10.3f %7.3f %10.3f %6.3f", row.gemm_ms, row.lora_ms,
-                row.attention_ms, row.rest_ms);
-  return text;
+  const auto ms = [this](int64_t bytes) {
+    return static_cast<double>(bytes) / gbytes_per_s_ / 1e6;
+  };
+  return {.gemm = ms(weights.bytes() - weights.embedding.bytes()),
+          .lora = ms(adapter_bytes),
+          .attention = ms(kv_tokens * (layout.PageBytes() / layout.page_tokens))};
 }
 
 void StepBench::RunDecodes() {
@@ -367,7 +336,7 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
   if (prompt_tokens > 0) std::printf(", one of them a prompt of %d tokens", prompt_tokens);
   std::printf(" (floor: bytes at %.0f GB/s)\n", gbytes_per_s_);
   std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
-              "/ base", "bytes", kPartsHeader);
+              "/ base", "bytes", StepPartsHeader(/*with_floor=*/true).c_str());
   const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   const std::vector<int32_t> contexts = Contexts(batch, context);
@@ -378,16 +347,17 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
     StepRow row{.name = mix.name,
                 .batch = batch,
                 .context = context,
+                .context_min = options_.context_min,
                 .prompt_tokens = prompt_tokens,
                 .median_ms = medians[i]};
-    row.floor_ms = BytesOf(mix, kv_tokens) / gbytes_per_s_ / 1e6;
+    row.floor = FloorOf(mix, kv_tokens);
     row.tokens_per_second = batch / row.median_ms * 1e3;
     row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
-    row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor_ms / row.floor_ms;
-    ProfileParts(RuntimeOf(mix), MakeDecode(mix), &row);
+    row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor.Total() / row.floor.Total();
+    row.parts = ProfileParts(RuntimeOf(mix), MakeDecode(mix));
     std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
-                row.floor_ms, 100.0 * row.floor_ms / row.median_ms, row.tokens_per_second,
-                row.ratio, row.bytes_ratio, PartsText(row).c_str());
+                row.floor.Total(), 100.0 * row.floor.Total() / row.median_ms, row.tokens_per_second,
+                row.ratio, row.bytes_ratio, StepPartsText(row).c_str());
     std::fflush(stdout);
     decode_.push_back(std::move(row));
   }
@@ -409,16 +379,17 @@ void StepBench::RunPrefill() {
     mixes.push_back({"1 adapter, merged", Server::kLora, first, /*merged=*/true});
   }
   std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
-              options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base", kPartsHeader);
+              options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base",
+              StepPartsHeader(/*with_floor=*/false).c_str());
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakePrefill);
   for (size_t i = 0; i < mixes.size(); ++i) {
     const Mix& mix = mixes[i];
     StepRow row{.name = mix.name, .median_ms = medians[i]};
     row.tokens_per_second = options_.prefill_tokens / row.median_ms * 1e3;
     row.ratio = prefill_.empty() ? 1.0 : prefill_[0].median_ms / row.median_ms;
-    ProfileParts(RuntimeOf(mix), MakePrefill(mix), &row);
+    row.parts = ProfileParts(RuntimeOf(mix), MakePrefill(mix));
     std::printf("%-26s %8.3f %8.0f %7.3f%s\n", row.name.c_str(), row.median_ms,
-                row.tokens_per_second, row.ratio, PartsText(row).c_str());
+                row.tokens_per_second, row.ratio, StepPartsText(row).c_str());
     std::fflush(stdout);
     prefill_.push_back(std::move(row));
   }
@@ -480,33 +451,6 @@ void StepBench::RunTurns() {
 }
 
 OrderedJson StepBench::ToJson() const {
-  const auto rows = [this](const std::vector<StepRow>& from) {
-    OrderedJson array = OrderedJson::array();
-    for (const StepRow& row : from) {
-      array.push_back({{"adapters", row.name}});
-      if (row.batch > 0) array.back().update({{"batch", row.batch}, {"context", row.context}});
-      if (row.batch > 0) array.back()["context_min"] = options_.context_min;
-      if (row.prompt_tokens > 0) array.back()["prompt_tokens"] = row.prompt_tokens;
-      array.back().update({{"median_ms", row.median_ms},
-                           {"floor_ms", row.floor_ms},
-                           {"tokens_per_second", row.tokens_per_second},
-                           {"over_base", row.ratio},
-                           {"bytes_over_base", row.bytes_ratio},
-                           {"gemm_ms", row.gemm_ms},
-                           {"lora_ms", row.lora_ms},
-                           {"attention_ms", row.attention_ms},
-                           {"rest_ms", row.rest_ms}});
-    }
-    return array;
-  };
-  OrderedJson turns = OrderedJson::array();
-  for (const TurnsRow& row : turns_) {
-    turns.push_back({{"adapters", row.num_adapters},
-                     {"batched_ms", row.batched_ms},
-                     {"batched_tokens_per_second", row.batched_tokens_per_second},
-                     {"merged_ms", row.merged_ms},
-                     {"merged_tokens_per_second", row.merged_tokens_per_second}});
-  }
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
           {"shape", BenchModelName(options_.runtime, options_.shape)},
@@ -514,12 +458,12 @@ OrderedJson StepBench::ToJson() const {
           {"copy_gbytes_per_s", gbytes_per_s_},
           {"layers", model_->config.num_layers},
           {"ranks", options_.ranks},
-          {"decode", rows(decode_)},
+          {"decode", StepRowsJson(decode_)},
           {"prefill_tokens", options_.prefill_tokens},
-          {"prefill", rows(prefill_)},
+          {"prefill", StepRowsJson(prefill_)},
           {"merge_ms", merge_ms_},
           {"turn_steps", options_.turn_steps},
-          {"turns", turns}};
+          {"turns", TurnsJson(turns_)}};
 }
 
 Status StepBench::Run() {

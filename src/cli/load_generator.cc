@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -46,7 +48,9 @@ LoadResult RunLoad(const std::vector<LoadRequest>& requests, int32_t requests_ma
       const auto arrival_ns = static_cast<int64_t>(requests[i].arrival_seconds * 1e9);
       const int64_t wait_ns = begin_ns + arrival_ns - SteadyClock::Get().NowNs();
       if (wait_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(wait_ns));
+      const double begin_ms = ElapsedMs(begin_ns, SteadyClock::Get().NowNs());
       result.requests[i] = RunOne(requests[i], run);
+      result.requests[i].begin_ms = begin_ms;
     }
   };
   std::vector<std::thread> threads;
@@ -59,6 +63,40 @@ LoadResult RunLoad(const std::vector<LoadRequest>& requests, int32_t requests_ma
     result.failed += !timing.status.ok();
   }
   return result;
+}
+
+Concurrency MeanConcurrency(const std::vector<LoadRequest>& requests,
+                            const std::vector<LoadTiming>& timings) {
+  struct Change {
+    double at_ms;
+    size_t request;
+    int by;
+  };
+  std::vector<Change> changes;
+  for (size_t i = 0; i < timings.size(); ++i) {
+    const LoadTiming& timing = timings[i];
+    if (timing.output_tokens == 0) continue;
+    changes.push_back({timing.begin_ms + timing.first_token_ms, i, 1});
+    changes.push_back({timing.begin_ms + timing.total_ms, i, -1});
+  }
+  std::ranges::sort(changes, {}, &Change::at_ms);
+  std::map<std::string_view, int> running;  // requests of an adapter, "" for the base
+  double busy_ms = 0.0, requests_ms = 0.0, adapters_ms = 0.0, last_ms = 0.0;
+  int num_running = 0;
+  for (const Change& change : changes) {
+    if (num_running > 0) {
+      const double ms = change.at_ms - last_ms;
+      busy_ms += ms;
+      requests_ms += ms * num_running;
+      adapters_ms += ms * static_cast<double>(running.size() - running.count(""));
+    }
+    last_ms = change.at_ms;
+    num_running += change.by;
+    const auto it = running.try_emplace(requests[change.request].adapter_hash).first;
+    if ((it->second += change.by) == 0) running.erase(it);
+  }
+  if (busy_ms == 0.0) return {};
+  return {requests_ms / busy_ms, adapters_ms / busy_ms};
 }
 
 RunRequest ViaGenerator(Generator& generator) {

@@ -23,6 +23,7 @@ struct LoadRequest {
 
 struct LoadTiming {
   Status status;
+  double begin_ms = 0.0;  // after the load's
   double first_token_ms = 0.0;
   double token_ms = 0.0;  // mean over the tokens after the first
   double total_ms = 0.0;
@@ -39,6 +40,14 @@ struct LoadResult {
     return seconds > 0.0 ? static_cast<double>(output_tokens) / seconds : 0.0;
   }
 };
+
+// Means over the time in which any request was between its first token and its end.
+struct Concurrency {
+  double requests = 0.0;
+  double adapters = 0.0;  // different ones of these requests
+};
+Concurrency MeanConcurrency(const std::vector<LoadRequest>& requests,
+                            const std::vector<LoadTiming>& timings);
 
 // For a Generator, as of now.
 inline Request MakeRequest(const LoadRequest& load, RequestId id) {

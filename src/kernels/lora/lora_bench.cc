@@ -4,6 +4,7 @@
 // Llama-2-7B's on a GPU. Adapters rotate, and on a GPU x and y, too.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,25 +57,29 @@ struct Shape {
   int64_t k;
   int64_t n;  // of each slice
 
-  int64_t AdapterBytes(int32_t rank) const { return num_slices * rank * (k + n) * 2; }
+  int64_t RankBytes() const { return num_slices * (k + n) * 2; }
   int64_t y_stride() const { return num_slices * n; }
 };
 
-// Where the matrices of adapters are that lie one behind the other from `values` on.
+// Where the matrices of adapters are that lie one behind the other from `values` on, their ranks in
+// turn.
 class AdapterTables {
  public:
-  AdapterTables(const Shape& shape, int32_t rank, const Bfloat16* values, int64_t count,
-                const Stream& stream) {
+  AdapterTables(const Shape& shape, std::span<const int32_t> ranks, const Bfloat16* values,
+                int64_t count, const Stream& stream) {
     std::vector<const void*> pointers;
     for (int64_t i = 0; i < count * shape.num_slices; ++i) {
+      const int32_t rank = ranks[i / shape.num_slices % ranks.size()];
       for (int32_t j = 0; j < rank; ++j, values += shape.k) pointers.push_back(values);
       for (int32_t j = 0; j < rank; ++j, values += shape.n) pointers.push_back(values);
     }
     pointers_ = BenchArray(pointers, stream);
     const auto* rows = pointers_.as<const void*>();
     std::vector<LoraMatrix> matrices;
-    for (int64_t i = 0; i < count * shape.num_slices; ++i, rows += 2 * rank) {
+    for (int64_t i = 0; i < count * shape.num_slices; ++i) {
+      const int32_t rank = ranks[i / shape.num_slices % ranks.size()];
       matrices.push_back({.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = 0.01f});
+      rows += 2 * rank;
     }
     matrices_ = BenchArray(matrices, stream);
   }
@@ -86,25 +91,30 @@ class AdapterTables {
   Buffer matrices_;
 };
 
-// What all batches of a shape and a rank share: adapters that together are larger than the caches,
-// taken in turns, and rows of x and y.
+// What all batches of a shape and of ranks share: adapters that together are larger than the
+// caches, taken in turns, and rows of x and y.
 class Operands {
  public:
-  Operands(const Shape& shape, int32_t rank, int32_t rows_max, OpBench& bench)
+  // Adapters have these ranks in turn.
+  Operands(const Shape& shape, const std::vector<int32_t>& ranks, int32_t rows_max, OpBench& bench)
       : shape_(shape),
-        rank_(rank),
+        rank_max_(*std::ranges::max_element(ranks)),
+        adapter_bytes_(shape.RankBytes() * std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) /
+                       std::ssize(ranks)),
         rotate_bytes_(bench.rotate_bytes()),
-        count_(std::max<int64_t>((rotate_bytes_ + adapter_bytes() - 1) / adapter_bytes(),
+        count_(std::max<int64_t>((rotate_bytes_ + adapter_bytes_ - 1) / adapter_bytes_,
                                  bench.is_cpu() ? 64 : 192)),
         num_rows_(bench.is_cpu() ? rows_max : rotate_bytes_ / row_bytes() + 2 * rows_max),
-        adapters_(BenchBuffer(DType::kBF16, count_ * adapter_bytes() / 2, bench.stream())),
+        // Whole turns: the adapters of the last one may be larger than the mean.
+        adapters_(BenchBuffer(DType::kBF16, (count_ + std::ssize(ranks)) * adapter_bytes_ / 2,
+                              bench.stream())),
         x_(BenchBuffer(DType::kBF16, num_rows_ * shape.k, bench.stream())),
         y_(BenchBuffer(DType::kF32, num_rows_ * shape.y_stride(), bench.stream())),
-        tables_(shape, rank, adapters_.as<Bfloat16>(), count_, bench.stream()) {}
+        tables_(shape, ranks, adapters_.as<Bfloat16>(), count_, bench.stream()) {}
 
   const Shape& shape() const { return shape_; }
-  int32_t rank() const { return rank_; }
-  int64_t adapter_bytes() const { return shape_.AdapterBytes(rank_); }
+  int32_t rank_max() const { return rank_max_; }
+  int64_t adapter_bytes() const { return adapter_bytes_; }  // the mean
   // x and y of one row; y is read and written.
   int64_t row_bytes() const { return shape_.k * 2 + shape_.y_stride() * 4; }
   int64_t rotate_bytes() const { return rotate_bytes_; }
@@ -123,7 +133,8 @@ class Operands {
 
  private:
   const Shape shape_;
-  const int32_t rank_;
+  const int32_t rank_max_;
+  const int64_t adapter_bytes_;
   const int64_t rotate_bytes_;
   const int64_t count_;
   const int64_t num_rows_;
@@ -148,8 +159,9 @@ class Batch {
     }
     PlaceTables(rows_per_adapter, stream);
     const Shape& shape = operands.shape();
-    h_ = Buffer(LoraScratchFloats(stream.device, shape.num_slices * num_rows, operands.rank()) * 4,
-                stream.device);
+    h_ = Buffer(
+        LoraScratchFloats(stream.device, shape.num_slices * num_rows, operands.rank_max()) * 4,
+        stream.device);
     args_ = {.dtype = DType::kBF16,
              .num_segments = static_cast<int32_t>(num_segments_),
              .matrices = operands.matrices(),
@@ -158,7 +170,7 @@ class Batch {
              .x_stride = shape.k,
              .k = shape.k,
              .h = h_.as<float>(),
-             .h_stride = operands.rank(),
+             .h_stride = operands.rank_max(),
              .num_rows = num_rows,
              .y_stride = shape.y_stride()};
     for (int32_t s = 0; s < shape.num_slices; ++s) {
@@ -187,8 +199,8 @@ class Batch {
     }
   }
 
-  // Copies an adapter for every row into one batch, then multiplies row by row (a batched matrix
-  // product has no rows to share).
+  // Of adapters of one rank: copies an adapter for every row into one batch, then multiplies row by
+  // row (a batched matrix product has no rows to share).
   void GatherBmm(int64_t run, Stream& stream) {
     const int64_t adapter_floats = operands_.adapter_bytes() / 4;
     Embedding({.table = operands_.adapters().data(),
@@ -214,7 +226,8 @@ class Batch {
     for (int32_t row = 0; row < args_.num_rows; ++row) segments.push_back({row, row + 1, row});
     gathered_segments_ = BenchArray(segments, stream);
     gathered_ = Buffer(args_.num_rows * operands_.adapter_bytes(), stream.device);
-    gathered_tables_.emplace(operands_.shape(), operands_.rank(), gathered_.as<Bfloat16>(),
+    const int32_t rank = operands_.rank_max();
+    gathered_tables_.emplace(operands_.shape(), std::span(&rank, 1), gathered_.as<Bfloat16>(),
                              args_.num_rows, stream);
   }
 
@@ -227,7 +240,8 @@ class Batch {
         .flops = rows * static_cast<double>(operands_.adapter_bytes()),  // 2 per element
         .dtype = DType::kBF16,
         .num_copies = num_runs_,
-        .labels = {.rows = args_.num_rows, .rank = operands_.rank(), .law = law, .method = method}};
+        .labels = {
+            .rows = args_.num_rows, .rank = operands_.rank_max(), .law = law, .method = method}};
   }
 
  private:
@@ -275,7 +289,7 @@ void BenchLaw(OpBench& bench, Operands& operands, Law law, int32_t rows, bool ba
   Stream& stream = bench.stream();
   Batch batch(operands, RowsPerAdapter(law, rows), stream);
   const char* law_name = LawName(law);
-  const std::string name = "h 4096 r " + std::to_string(operands.rank()) + " rows " +
+  const std::string name = "h 4096 r " + std::to_string(operands.rank_max()) + " rows " +
                            std::to_string(rows) + " " + law_name;
   bench.Add(name, batch.Work(law_name, "segmented"),
             [&](int64_t run) { batch.Segmented(run, stream); });
@@ -293,7 +307,7 @@ void BenchPunica(OpBench& bench) {
   const std::vector<int32_t> prefills =
       bench.is_cpu() ? std::vector<int32_t>{512} : std::vector<int32_t>{128, 512, 2048};
   for (const int32_t rank : {16, 8, 32, 64}) {
-    Operands operands({1, 4096, 4096}, rank, prefills.back(), bench);
+    Operands operands({1, 4096, 4096}, {rank}, prefills.back(), bench);
     for (const int32_t rows : {1, 2, 4, 8, 16, 32, 64}) {
       if (bench.is_cpu() && rank != 16 && rows != 8 && rows != 64) continue;
       for (const Law law : kLaws) {
@@ -308,6 +322,15 @@ void BenchPunica(OpBench& bench) {
   }
 }
 
+// Of every row's adapter its own rank is read, not the largest one's.
+void BenchMixedRanks(OpBench& bench) {
+  constexpr int32_t kRows = 64;
+  Operands operands({1, 4096, 4096}, {8, 16, 32, 64, 128}, kRows, bench);
+  Batch batch(operands, RowsPerAdapter(Law::kDistinct, kRows), bench.stream());
+  bench.Add("h 4096 r 8,16,32,64,128 rows 64 distinct", batch.Work("mixed ranks", ""),
+            [&](int64_t run) { batch.Segmented(run, bench.stream()); });
+}
+
 struct Launch {
   const char* name;
   Shape shape;
@@ -316,7 +339,7 @@ struct Launch {
 void BenchLaunches(OpBench& bench, const char* model, std::span<const Launch> launches,
                    int32_t rows) {
   for (const Launch& launch : launches) {
-    Operands operands(launch.shape, 16, rows, bench);
+    Operands operands(launch.shape, {16}, rows, bench);
     Batch batch(operands, RowsPerAdapter(Law::kDistinct, rows), bench.stream());
     bench.Add(
         std::string(model) + " " + launch.name + " r 16 rows " + std::to_string(rows) + " distinct",
@@ -329,6 +352,7 @@ void BenchLaunches(OpBench& bench, const char* model, std::span<const Launch> la
 
 void BenchLora(OpBench& bench) {
   BenchPunica(bench);
+  BenchMixedRanks(bench);
   if (bench.is_cpu()) {
     // q/k/v would be 2048, 256, 256.
     constexpr Launch kTinyLlama[] = {
