@@ -33,8 +33,8 @@ def make_folders(folder, count):
         os.link(weights, path / "adapter_model.safetensors")
 
 
-def start(args, registry, folder):
-    command = [args.binary, "serve", "--model", DEMO / "base", "--adapters", folder, "--port", "0", "--registry",
+def start(binary, registry, folder):
+    command = [binary, "serve", "--model", DEMO / "base", "--adapters", folder, "--port", "0", "--registry",
                registry, "--read-at-start-gib", "0", "--quiet"]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
     listed = ""
@@ -71,9 +71,9 @@ def main():
         folder = pathlib.Path(work).resolve() / "adapters"
         make_folders(folder, args.adapters)
         registry = pathlib.Path(work) / "registry.db"
-        print("unknown:   ", *start(args, registry, folder), "s until it serves")
+        print("unknown:   ", *start(args.binary, registry, folder), "s until it serves")
         fill_registry(registry, folder)
-        print("remembered:", *start(args, registry, folder), "s until it serves")
+        print("remembered:", *start(args.binary, registry, folder), "s until it serves")
 
 
 if __name__ == "__main__":

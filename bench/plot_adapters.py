@@ -35,8 +35,18 @@ def popularity(run):
         f"alpha {run['alpha']:g}"
 
 
+def setting(run):
+    """Of S-LoRA's Table 4: a model and its adapters' ranks."""
+    return f"{shape_of(run)}, ranks {', '.join(map(str, run['ranks']))}"
+
+
 def plot_throughput(runs):
-    figure, (throughput, latency) = panels(runs[0], 2, "Throughput by number of adapters (S-LoRA, Table 4 and Figure 6)")
+    """Figure 6 of the setting that most runs have; over the fewest adapters, all settings."""
+    settings = [setting(run) for run in runs]
+    main = max(settings, key=settings.count)
+    runs = sorted(runs, key=lambda run: setting(run) != main)
+    figure, (throughput, token, latency, ratio) = panels(
+        runs[0], 4, "Throughput by number of adapters (S-LoRA, Table 4 and Figure 6)")
     lines = [(run, pool) for run in runs for pool in dict.fromkeys(row["pool"] for row in run["rows"])]
     for index, (run, pool) in enumerate(lines):
         rows = [row for row in run["rows"] if row["pool"] == pool]
@@ -44,31 +54,44 @@ def plot_throughput(runs):
         kernel = run.get("lora_kernel", "segmented")
         label = popularity(run) + ("" if pool == "shared" else f", {pool} pool") + \
             ("" if kernel == "segmented" else f", {kernel}")
+        if setting(run) != main:
+            label = f"{label}: {setting(run)}"
+        line(ratio, index, counts, [row["over_first"] for row in rows], label)
+        if setting(run) != main:
+            continue
         line(throughput, index, counts, [row["tokens_per_second"] for row in rows], label)
-        line(latency, index, counts, [row["token_ms"]["mean"] for row in rows], label)
-    for axis in (throughput, latency):
+        line(token, index, counts, [row["token_ms"]["mean"] for row in rows], label)
+        line(latency, index, counts, [row["total_ms"]["mean"] / 1e3 for row in rows], label)
+    for axis in (throughput, token, latency, ratio):
         axis.set_xscale("log")
         axis.set_ylim(0, 1.15 * axis.get_ylim()[1])
+    ratio.set_ylim(0.6, 1.02)
     style(throughput, "tokens of answers per second", "adapters", "tokens/s")
-    style(latency, "time per token", "adapters", "ms")
-    throughput.legend(fontsize=8)
+    style(token, "time per token, mean", "adapters", "ms")
+    style(latency, "a request's latency, mean", "adapters", "s")
+    style(ratio, "throughput over that of the fewest adapters", "adapters", "")
+    ratio.legend(fontsize=7, loc="lower left")
     return figure
 
 
 def plot_over_capacity(runs):
-    figure, (throughput, wait) = panels(runs[0], 2, "More adapters than slots, all equally popular")
+    figure, (throughput, wait) = panels(runs[0], 2, "More adapters than slots")
     for index, run in enumerate(runs):
         slots = run["rows"][0]["slots"]
-        label = f"{slots} slots" + (f", {run['in_flight']} in flight" if run.get("in_flight") else "")
-        closed = [row for row in run["rows"] if row["requests_per_second_asked"] == 0]
-        opened = [row for row in run["rows"] if row["requests_per_second_asked"] > 0]
+        label = f"{slots} slots" + (f", {run['in_flight']} in flight" if run.get("in_flight") else "") + \
+            ("" if popularity(run) == "uniform" else f", {popularity(run)}")
+        rows = sorted(run["rows"], key=lambda row: row["adapters"])
+        closed = [row for row in rows if row["requests_per_second_asked"] == 0]
+        opened = [row for row in rows if row["requests_per_second_asked"] > 0]
         line(throughput, index, [row["adapters"] / slots for row in closed], [row["over_all_fit"] for row in closed],
              label)
         for share, dashes in (("p50", "--"), ("p99", "-")):
             wait.plot([row["adapters"] / slots for row in opened], [row["first_token_ms"][share] for row in opened],
                       dashes, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4,
-                      label=f"{slots} slots, {share.upper()}")
+                      label=f"{label}, {share.upper()}")
     throughput.set_ylim(0, 1.1)
+    throughput.set_xscale("log")
+    wait.set_xscale("log")
     wait.set_yscale("log")
     style(throughput, "throughput / all fit, requests without end", "adapters per slot", "")
     style(wait, "wait for the first token at 0.7 of what all-fit serves", "adapters per slot", "ms")
@@ -278,6 +301,27 @@ def plot_slo(runs):
     return figure
 
 
+def plot_traces(runs):
+    run = runs[0]
+    rows = [row for run in runs for row in run["rows"]]
+    figure, (shares, waits) = panels(run, 2, f"Recorded arrivals and lengths, first token within {run['slo_ms']:g} ms")
+    names = [row["value"].split(".")[0].replace("_", "\n", 1) for row in rows]
+    for index, (key, label) in enumerate({"slo_attainment": "SLO attainment",
+                                          "user_satisfaction": "user satisfaction"}.items()):
+        shares.bar([at + 0.36 * (index - 0.5) for at in range(len(rows))], [row[key] for row in rows], width=0.34,
+                   color=COLORS[index], label=label)
+    for index, share in enumerate(("p50", "p99")):
+        waits.bar([at + 0.36 * (index - 0.5) for at in range(len(rows))], [row["first_token_ms"][share] for row in rows],
+                  width=0.34, color=COLORS[index], label=share.upper())
+    waits.set_yscale("log")
+    for axis in (shares, waits):
+        axis.set_xticks(range(len(rows)), names, fontsize=7)
+        axis.legend(fontsize=8, loc="lower right")
+    style(shares, "", "", "")
+    style(waits, "wait for the first token", "", "ms")
+    return figure
+
+
 def cold_starts_figures(runs):
     """Which of CaraServe's figures a run is for, by what it goes through."""
     by_name = {}
@@ -295,7 +339,8 @@ def cold_starts_figures(runs):
 
 
 PLOTS = {"throughput-by-adapters": plot_throughput, "adapters-over-capacity": plot_over_capacity, "stall": plot_stall,
-         "merged": plot_merged, "pool": plot_pool, "slo": plot_slo, "assist": plot_assist,
+         "merged": plot_merged, "pool": plot_pool, "slo": plot_slo, "traces": plot_traces,
+         "assist": plot_assist,
          "assist-ipc": plot_assist_ipc}
 
 

@@ -10,8 +10,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402, F401
 
-COLORS = ["#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f", "#b58900", "#555555"]
-MARKERS = ["o", "s", "^", "D", "v", "P"]
+COLORS = ["#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f", "#b58900", "#555555", "#d081b8", "#3aa6a0"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 GRID = {"which": "major", "color": "#dddddd", "linewidth": 0.6}
 
 

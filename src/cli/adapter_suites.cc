@@ -53,7 +53,11 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
 Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   const AdapterBenchOptions& o = bench.options();
   const int slots = bench.num_slots();
-  const std::vector<int> counts = bench.CountsOr({slots, 8 * slots, 16 * slots});
+  std::vector<int> counts = bench.CountsOr({slots, 8 * slots, 16 * slots});
+  // First as many as fit: what the others are compared with.
+  std::ranges::sort(counts);
+  const auto more = std::ranges::upper_bound(counts, slots);
+  if (more != counts.begin()) std::rotate(counts.begin(), more - 1, more);
   RuntimeOptions options = bench.ServerOptions();
   options.adapters_max = slots;
   ASSIGN_OR_RETURN(
@@ -63,7 +67,8 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   LoadFigures all_fit;
   for (const bool closed : {true, false}) {
     for (const int count : counts) {
-      Workload workload = {.popularity = PowerLawWeights(count, 1.0), .seconds = o.seconds};
+      Workload workload = {.seconds = o.seconds};
+      ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(count));
       if (!closed) workload.requests_per_second = o.load * all_fit.requests_per_second;
       ASSIGN_OR_RETURN(LoadFigures figures, bench.Serve(*server, workload));
       OrderedJson row = ToJson(figures, o.slo_ms);
