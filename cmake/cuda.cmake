@@ -1,5 +1,5 @@
 # The CUDA backend: built where nvcc is. The binary starts without a driver (the runtime is linked in and
-# looks for one) and without CUDA's libraries (cuBLASLt is opened when a GPU is used).
+# looks for one), and needs no other library of CUDA's.
 option(GRAFT_CUDA "Build the CUDA backend, where nvcc is found" ON)
 if(GRAFT_CUDA)
   include(CheckLanguage)

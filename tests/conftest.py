@@ -1,4 +1,5 @@
-"""A real graft process on the demo model, and the clients that talk to it."""
+"""A real graft process on the demo model, and the clients that talk to it. GRAFT_DEVICE=cuda:0 in the environment makes
+every one of them a GPU's."""
 
 import json
 import os

@@ -5,16 +5,18 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server, binary
+from conftest import ADMIN_KEY, DEMO, ROOT, Server, binary
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man", "She looked"]
@@ -34,6 +36,11 @@ async def complete_all(server, cases):
 def complete(server, model, prompt="It was"):
     return server.client().completions.create(model=model, prompt=prompt, max_tokens=12,
                                               temperature=0).choices[0].text
+
+
+def cached_tokens(server, model, prompt):
+    usage = server.client().completions.create(model=model, prompt=prompt, max_tokens=1, temperature=0).usage
+    return usage.prompt_tokens_details.cached_tokens
 
 
 def resident(server):
@@ -201,6 +208,10 @@ def test_failures_touch_their_own_requests_alone(folder, expected):
             complete(server, "doyle")
         assert complete(server, "wells") == expected["wells", "It was"]
         assert complete(server, "austen") == good  # wells is out of every memory
+        # Longer than two pages, so that what is cached of it would be found again.
+        prompt = "It was a dark and stormy night, and " * 4
+        old = complete(server, "wells", prompt)
+        assert cached_tokens(server, "wells", prompt) > 0
         other = folder / "wodehouse"
         for file in other.iterdir():
             shutil.copy(file, folder / "wells" / file.name)  # changed
@@ -209,6 +220,9 @@ def test_failures_touch_their_own_requests_alone(folder, expected):
         server.client(ADMIN_KEY).post("/load_lora_adapter", cast_to=object,
                                       body={"lora_name": "wells", "lora_path": "wells", "load_inplace": True})
         assert complete(server, "wells") == expected["wodehouse", "It was"]
+        assert cached_tokens(server, "wells", prompt) == 0
+        new = complete(server, "wells", prompt)
+        assert new == complete(server, "wodehouse", prompt) != old
         assert complete(server, "austen") == good
         assert server.metric("graft_adapter_events_total") > 0 and server.alive()
 
@@ -237,6 +251,17 @@ def test_a_restart_knows_what_was_read(tmp_path):
         assert (again.hash, again.rank, again.bytes) == (first.hash, first.rank, first.bytes)
         assert server.client().models.retrieve("doyle").hash is None
         assert server.metric("graft_adapter_events_total") == 0
+
+
+def test_ten_thousand_adapters_are_listed_at_a_start_within_two_seconds(tmp_path):
+    """A tenth of one in the bench whose functions these are (bench/adapters_listed.py): 2 s are far from a slow machine."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import adapters_listed
+    folder = tmp_path / "adapters"
+    adapters_listed.make_folders(folder, 10000)
+    listed, _ = adapters_listed.start(binary(), tmp_path / "registry.db", folder)
+    numbers = re.fullmatch(r"0 of the registry, 0 read, 10000 listed, 0 refused, in ([0-9.]+) s", listed)
+    assert numbers and float(numbers[1]) < 2, listed
 
 
 def test_generate_reads_an_adapter_when_it_is_asked_for(expected):

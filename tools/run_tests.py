@@ -69,8 +69,20 @@ def stage_build(log):
     return int(ok), int(not ok)
 
 
+def say_what_was_skipped(preset):
+    """Tests of the CUDA code are compiled everywhere and run where there is a GPU."""
+    with open(f"{ROOT}/build/{preset}/Testing/Temporary/LastTest.log", errors="replace") as file:
+        programs = file.read().split(" Testing: ")[1:]
+    for reason in ("this machine shows no GPU", "built without the CUDA backend"):
+        num_skipped = sum(reason in program for program in programs)
+        if num_skipped:
+            print(f"   {reason}: {num_skipped} programs skipped their tests of CUDA code", flush=True)
+
+
 def stage_unit(log):
-    return ctest("dev", log)
+    results = ctest("dev", log)
+    say_what_was_skipped("dev")
+    return results
 
 
 def stage_program(log):
