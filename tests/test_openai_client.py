@@ -240,14 +240,19 @@ def test_unload_in_flight_finishes_on_the_old_content(server):
 
 
 def test_registry_survives_a_restart(tmp_path):
-    args = ["--admin-key", ADMIN_KEY, "--registry", tmp_path / "registry.db"]
+    keys = tmp_path / "keys.json"
+    keys.write_text("""[{"key": "ops-key", "tenant": "ops", "adapters": ["*"], "admin": true},
+                        {"key": "alice-key", "tenant": "alice", "adapters": ["*"]}]""")
+    args = ["--api-keys", keys, "--registry", tmp_path / "registry.db"]
     with Server(*args) as server:
-        server.client(ADMIN_KEY).post("/load_lora_adapter", body={"lora_name": "jane", "lora_path": "austen"},
+        server.client("ops-key").post("/load_lora_adapter", body={"lora_name": "jane", "lora_path": "austen"},
                                       cast_to=object)
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
     with Server(*args) as server:
-        assert "jane" in {model.id for model in server.client().models.list().data}
+        tenants = {model.id: model.tenant for model in server.client("ops-key").models.list().data if model.parent}
+        assert tenants["jane"] == "ops" and tenants["austen"] is None
+        assert not hasattr(server.client("alice-key").models.retrieve("jane"), "tenant")
 
 
 def test_keys_tenants_and_limits(tmp_path):

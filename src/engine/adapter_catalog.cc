@@ -104,32 +104,33 @@ Result<AdapterInfo> EngineAdapterCatalog::Find(const std::string& name) const {
                        (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
 }
 
-Result<AdapterInfo> EngineAdapterCatalog::Load(const std::string& name, const std::string& path,
-                                               bool replace) {
+Result<AdapterInfo> EngineAdapterCatalog::Load(const AdapterLoad& load) {
   std::lock_guard load_lock(load_mutex_);
-  return LoadLocked(name, path, replace, /*remember=*/true);
+  return LoadLocked(load, /*remember=*/true);
 }
 
-Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const std::string& name,
-                                                     const std::string& path, bool replace,
-                                                     bool remember) {
-  RETURN_IF_ERROR(CheckName(name));
-  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(path));
+Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bool remember) {
+  RETURN_IF_ERROR(CheckName(load.name));
+  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(load.path));
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
-  const Result<AdapterInfo> old = Find(name);
+  Result<AdapterInfo> old = Find(load.name);
   const bool is_same = old.ok() && old->hash == hash;
   if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
+    if (!remember) return old;
     // One of the folder's own was listed at start, and not because anybody asked for it.
-    if (remember) RETURN_IF_ERROR(Remember(*old));
-    return *old;
+    old->tenant = load.tenant;
+    RETURN_IF_ERROR(Remember(*old));
+    SetName(*old);
+    return old;
   }
-  if (old.ok() && !is_same && !replace && !(old->hash.empty() && old->path == inside)) {
-    return AlreadyExistsError("'" + name + "' is loaded with other content (" +
+  if (old.ok() && !is_same && !load.replace && !(old->hash.empty() && old->path == inside)) {
+    return AlreadyExistsError("'" + load.name + "' is loaded with other content (" +
                               old->hash.substr(0, kHashDigitsShown) +
                               "); unload it first, or ask for it to be replaced");
   }
   ASSIGN_OR_RETURN(AdapterInfo info, MakeServable(inside, hash));
-  info.name = name;
+  info.name = load.name;
+  info.tenant = load.tenant;
   info.loaded_at = UnixTimeSeconds();
   if (remember) {
     const Status remembered = Remember(info);
@@ -265,6 +266,7 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
   entry.base_model = info.base_model;
   entry.rank_max = info.rank_max;
   entry.bytes = info.bytes;
+  entry.tenant = info.tenant;
   entry.loaded_at = info.loaded_at;
   return registry_.Upsert(entry);
 }
@@ -298,7 +300,8 @@ const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
   return it != recalled_.end() && it->second.stamp == stamp ? &it->second : nullptr;
 }
 
-Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder) {
+Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
+                                       const std::string& tenant) {
   if (!table_.Contains(folder.hash)) {
     RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = folder.hash, .key = folder.hash}));
   }
@@ -306,6 +309,7 @@ Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFo
   info.name = name;
   info.path = folder.path;
   Describe(folder, &info);
+  info.tenant = tenant;
   info.loaded_at = UnixTimeSeconds();
   SetName(info);
   return OkStatus();
@@ -352,14 +356,18 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   RETURN_IF_ERROR(CheckName(entry.name));
   ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(entry.path));
   const RegistryFolder* known = Recall(inside, StampOf(inside));
-  if (known != nullptr && known->hash == entry.hash) return ListKnown(entry.name, *known);
+  if (known != nullptr && known->hash == entry.hash) {
+    return ListKnown(entry.name, *known, entry.tenant);
+  }
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
   if (hash != entry.hash) {
     return FailedPreconditionError("its content is not what was loaded under this name (" +
                                    entry.hash.substr(0, kHashDigitsShown) +
                                    "); load it again to serve the new content");
   }
-  return LoadLocked(entry.name, inside, /*replace=*/false, /*remember=*/false).status();
+  return LoadLocked({.name = entry.name, .path = inside, .tenant = entry.tenant},
+                    /*remember=*/false)
+      .status();
 }
 
 // Those whose names are free: neither taken, nor remembered for another content.
@@ -429,9 +437,9 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64
     const bool reads = read_bytes_max > 0 && bytes <= read_bytes_max;
     Status status = CheckName(folder.name);
     if (status.ok() && reads) {
-      status = LoadLocked(folder.name, folder.path, /*replace=*/false, /*remember=*/false).status();
+      status = LoadLocked({.name = folder.name, .path = folder.path}, /*remember=*/false).status();
     } else if (status.ok()) {
-      status = known != nullptr ? ListKnown(folder.name, *known) : ListUnread(folder);
+      status = known != nullptr ? ListKnown(folder.name, *known, "") : ListUnread(folder);
     }
     if (status.ok()) {
       ++(reads ? report.num_loaded : report.num_listed);

@@ -31,7 +31,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   std::vector<AdapterInfo> List() const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
   // Loads by this call are remembered in the registry, also those of what is listed already.
-  Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace) override;
+  Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
   struct StartReport {
@@ -63,8 +63,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
     int64_t weight_bytes = 0;
   };
 
-  Result<AdapterInfo> LoadLocked(const std::string& name, const std::string& path, bool replace,
-                                 bool remember);
+  Result<AdapterInfo> LoadLocked(const AdapterLoad& load, bool remember);
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
   // `path` with its links resolved, if adapters may be loaded from there.
@@ -74,7 +73,8 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Status ListUnread(const Folder& folder);
   // What the registry knows of a folder that has not been written since; null if nothing.
   const RegistryFolder* Recall(const std::string& path, const std::string& stamp);
-  Status ListKnown(const std::string& name, const RegistryFolder& folder);
+  Status ListKnown(const std::string& name, const RegistryFolder& folder,
+                   const std::string& tenant);
   void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
   Status RestoreEntry(const RegistryEntry& entry);

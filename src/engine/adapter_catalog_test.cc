@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -52,6 +53,10 @@ class AdapterCatalogTest : public testing::Test {
   std::unique_ptr<EngineAdapterCatalog> Make() {
     return std::make_unique<EngineAdapterCatalog>(table_, backend_, *registry_, root_, "base");
   }
+  Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace = false,
+                           const std::string& tenant = "") {
+    return catalog_->Load({.name = name, .path = path, .replace = replace, .tenant = tenant});
+  }
   void Write(const std::string& folder, const std::string& content) {
     fs::create_directories(root_ / folder);
     std::ofstream(root_ / folder / "adapter_config.json") << content;
@@ -75,8 +80,8 @@ class AdapterCatalogTest : public testing::Test {
 TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
   Write("a", "one");
   Write("copy", "one");
-  EXPECT_EQ(catalog_->Load("x", "a", false)->hash, "hash of one");
-  EXPECT_TRUE(catalog_->Load("y", "copy", false).ok());
+  EXPECT_EQ(Load("x", "a")->hash, "hash of one");
+  EXPECT_TRUE(Load("y", "copy").ok());
   EXPECT_EQ(backend_.num_reads_, 1);
   EXPECT_EQ(catalog_->List().size(), 2u);
   EXPECT_TRUE(catalog_->Unload("x").ok());
@@ -89,11 +94,11 @@ TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
 TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
   Write("a", "one");
   Write("b", "two");
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
-  EXPECT_TRUE(catalog_->Load("x", "a", false).ok()) << "the same again is fine";
+  ASSERT_TRUE(Load("x", "a").ok());
+  EXPECT_TRUE(Load("x", "a").ok()) << "the same again is fine";
   AdapterLease lease = *table_.Acquire("hash of one");
-  EXPECT_EQ(catalog_->Load("x", "b", false).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(catalog_->Load("x", "b", true)->hash, "hash of two");
+  EXPECT_EQ(Load("x", "b").status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(Load("x", "b", true)->hash, "hash of two");
   EXPECT_EQ(table_.SourceOf(lease.content()).hash, "hash of one");
   EXPECT_EQ(table_.Acquire("hash of one").status().code(), StatusCode::kNotFound);
   lease.Release();
@@ -104,30 +109,29 @@ TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
 TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
   Write("a", "one");
   Write("bad", "bad");
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
-  EXPECT_EQ(catalog_->Load("x", "bad", true).status().message(), "bad adapter");
+  ASSERT_TRUE(Load("x", "a").ok());
+  EXPECT_EQ(Load("x", "bad", true).status().message(), "bad adapter");
   EXPECT_EQ(catalog_->Find("x")->hash, "hash of one");
-  EXPECT_EQ(catalog_->Load("y", "../..", false).status().code(), StatusCode::kPermissionDenied);
-  EXPECT_EQ(catalog_->Load("y", "none", false).status().code(), StatusCode::kNotFound);
-  EXPECT_FALSE(catalog_->Load("base", "a", false).ok());
-  EXPECT_FALSE(catalog_->Load("", "a", false).ok());
-  EXPECT_FALSE(catalog_->Load("a b", "a", false).ok());
+  EXPECT_EQ(Load("y", "../..").status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Load("y", "none").status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(Load("base", "a").ok());
+  EXPECT_FALSE(Load("", "a").ok());
+  EXPECT_FALSE(Load("a b", "a").ok());
   EXPECT_EQ(table_.num_contents(), 1);
 }
 
 TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
   for (const std::string name : {"a", "b", "c", "d"}) Write(name, name);
-  for (const std::string name : {"a", "b", "c"})
-    ASSERT_TRUE(catalog_->Load(name, name, false).ok());
-  EXPECT_EQ(catalog_->Load("d", "d", false).status().code(), StatusCode::kResourceExhausted);
+  for (const std::string name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, name).ok());
+  EXPECT_EQ(Load("d", "d").status().code(), StatusCode::kResourceExhausted);
   ASSERT_TRUE(catalog_->Unload("b").ok());
   Recycle();
-  EXPECT_TRUE(catalog_->Load("d", "d", false).ok());
+  EXPECT_TRUE(Load("d", "d").ok());
 }
 
 TEST_F(AdapterCatalogTest, FindNamesTheNearest) {
   Write("austen", "one");
-  ASSERT_TRUE(catalog_->Load("austen", "austen", false).ok());
+  ASSERT_TRUE(Load("austen", "austen").ok());
   const Status status = catalog_->Find("austin").status();
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_NE(status.message().find("'austen'"), std::string::npos);
@@ -138,7 +142,7 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   Write("b", "two");
   Write("c", "three");
   for (const std::string name : {"a", "b", "c"}) {
-    ASSERT_TRUE(catalog_->Load("my-" + name, name, false).ok());
+    ASSERT_TRUE(Load("my-" + name, name).ok());
     ASSERT_TRUE(catalog_->Unload(name).code() == StatusCode::kNotFound);
   }
   catalog_.reset();
@@ -165,7 +169,7 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
   ASSERT_TRUE(catalog_->LoadFolder(kReadAll).ok());
   EXPECT_TRUE(registry_->List()->empty());
   // Listed already, and asked for now.
-  ASSERT_TRUE(catalog_->Load("a", "a", false).ok());
+  ASSERT_TRUE(Load("a", "a").ok());
   ASSERT_EQ(registry_->List()->size(), 1u);
   Write("a", "changed");
   for (const int64_t read_bytes_max : {int64_t{0}, kReadAll}) {
@@ -175,10 +179,41 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
     EXPECT_EQ(report->num_loaded + report->num_listed, 0);
     EXPECT_FALSE(catalog_->Find("a").ok());
   }
-  ASSERT_TRUE(catalog_->Load("a", "a", false).ok());
+  ASSERT_TRUE(Load("a", "a").ok());
   EXPECT_EQ(registry_->List()->front().hash, "hash of changed");
   catalog_ = Make();
   EXPECT_EQ(catalog_->RestoreFromRegistry()->num_loaded, 1);
+}
+
+TEST_F(AdapterCatalogTest, WhoseLoadItWasSurvivesARestart) {
+  const auto restart = [this] {
+    catalog_.reset();
+    registry_ = *AdapterRegistry::Open(root_.parent_path() / "registry.db");
+    catalog_ = Make();
+    ASSERT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 0);
+    ASSERT_TRUE(catalog_->LoadFolder(0).ok());
+  };
+  const auto tenant = [this](const std::string& name) { return catalog_->Find(name)->tenant; };
+  Write("a", "one");
+  restart();
+  EXPECT_EQ(Load("x", "a", false, "alice")->tenant, "alice");
+  EXPECT_EQ(Load("y", "a", false, "bob")->tenant, "bob") << "one content, two loads";
+  EXPECT_EQ(tenant("x"), "alice");
+  EXPECT_EQ(tenant("a"), "") << "found at start, loaded by nobody";
+  restart();
+  EXPECT_EQ(tenant("x"), "alice");
+  EXPECT_EQ(tenant("y"), "bob");
+  EXPECT_EQ(tenant("a"), "");
+  EXPECT_EQ(Load("x", "a", false, "carol")->tenant, "carol") << "who asked last";
+  EXPECT_EQ(Load("a", "a", false, "carol")->tenant, "carol") << "asked for now";
+  EXPECT_EQ(tenant("x"), "carol");
+  // The hash, not the stamp, tells that its content is what it was.
+  const fs::path config = root_ / "a" / "adapter_config.json";
+  fs::last_write_time(config, fs::last_write_time(config) + std::chrono::seconds(1));
+  restart();
+  EXPECT_EQ(tenant("x"), "carol");
+  EXPECT_EQ(tenant("a"), "carol");
+  EXPECT_EQ(tenant("y"), "bob");
 }
 
 TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
@@ -211,7 +246,7 @@ TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
 
 TEST_F(AdapterCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
   Write("a", "one");
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
+  ASSERT_TRUE(Load("x", "a").ok());
   fs::remove_all(root_ / "a");
   catalog_ = Make();
   EXPECT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 1);
@@ -270,10 +305,10 @@ TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
   WriteWeights("a", 10);
   ASSERT_TRUE(catalog_->LoadFolder(0).ok());
   const std::string key = catalog_->Find("a")->key();
-  EXPECT_EQ(catalog_->Load("a", "a", false)->hash, "hash of one");
+  EXPECT_EQ(Load("a", "a")->hash, "hash of one");
   EXPECT_FALSE(table_.Contains(key));
-  EXPECT_EQ(catalog_->Load("b", "a", false).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(catalog_->Load("b", "a", true)->hash, "hash of one");
+  EXPECT_EQ(Load("b", "a").status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(Load("b", "a", true)->hash, "hash of one");
   EXPECT_EQ(table_.num_contents(), 3) << "two of them wait to be recycled";
   Recycle();
   EXPECT_EQ(table_.num_contents(), 1);
@@ -295,7 +330,7 @@ TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   backend_.while_reading_ = [&](const std::string& hash) {
     catalog_->OnRead(key, {.hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100});
   };
-  ASSERT_TRUE(catalog_->Load("x", "x", false).ok());
+  ASSERT_TRUE(Load("x", "x").ok());
   EXPECT_EQ(catalog_->Find("x")->key(), "hash of one");
   EXPECT_TRUE(table_.Contains("hash of one"));
   backend_.while_reading_ = nullptr;
@@ -308,9 +343,9 @@ TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
 
 TEST_F(AdapterCatalogTest, ALoadRepairsANameWhoseContentIsGone) {
   Write("a", "one");
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
+  ASSERT_TRUE(Load("x", "a").ok());
   table_.Retire("hash of one");
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
+  ASSERT_TRUE(Load("x", "a").ok());
   EXPECT_TRUE(table_.Contains("hash of one"));
 }
 
@@ -324,7 +359,7 @@ TEST_F(AdapterCatalogTest, ThreadsReadFoldersWhileTheyAreLoadedAndUnloaded) {
       catalog_->OnRead(key_a, {.hash = "hash of a", .rank_max = 8, .bytes = 100});
       catalog_->OnRead(key_b, {.hash = "hash of b", .rank_max = 8, .bytes = 100});
     });
-    EXPECT_TRUE(catalog_->Load("a", "a", false).ok());
+    EXPECT_TRUE(Load("a", "a").ok());
     EXPECT_TRUE(catalog_->Unload("b").ok());
     reader.join();
     EXPECT_TRUE(table_.Contains(catalog_->Find("a")->key()));
@@ -341,14 +376,14 @@ TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
     const AdapterLease lease = *table_.Acquire("hash of one");
     return fs::path(table_.SourceOf(lease.content()).path).filename().string();
   };
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
-  ASSERT_TRUE(catalog_->Load("y", "b", false).ok());
+  ASSERT_TRUE(Load("x", "a").ok());
+  ASSERT_TRUE(Load("y", "b").ok());
   EXPECT_EQ(path(), "b") << "just looked at";
-  ASSERT_TRUE(catalog_->Load("x", "a", false).ok());
+  ASSERT_TRUE(Load("x", "a").ok());
   EXPECT_EQ(path(), "a") << "just looked at again";
   ASSERT_TRUE(catalog_->Unload("x").ok());
   EXPECT_EQ(path(), "b") << "the other may be deleted now";
-  ASSERT_TRUE(catalog_->Load("y", "a", false).ok()) << "the same content needs no replacing";
+  ASSERT_TRUE(Load("y", "a").ok()) << "the same content needs no replacing";
   EXPECT_EQ(path(), "a");
   EXPECT_EQ(fs::path(catalog_->Find("y")->path).filename(), "a");
   ASSERT_EQ(registry_->List()->size(), 1u);
@@ -360,9 +395,9 @@ TEST_F(AdapterCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
   Write("in/a", "one");
   Write("in/b", "two");
   Write("out/c", "three");
-  ASSERT_TRUE(catalog_->Load("a", "in/a", false).ok());
-  ASSERT_TRUE(catalog_->Load("narrow", "in/b", false).ok());
-  ASSERT_TRUE(catalog_->Load("c", "out/c", false).ok());
+  ASSERT_TRUE(Load("a", "in/a").ok());
+  ASSERT_TRUE(Load("narrow", "in/b").ok());
+  ASSERT_TRUE(Load("c", "out/c").ok());
   AdapterTable table(10);
   EngineAdapterCatalog narrow(table, backend_, *registry_, root_ / "in", "narrow");
   const auto report = narrow.RestoreFromRegistry();
@@ -386,14 +421,14 @@ TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
   std::ofstream(root_.parent_path() / "secret") << "secret";
   Write("a", "one");
   fs::create_symlink(root_.parent_path() / "secret", root_ / "a" / "adapter_model.safetensors");
-  EXPECT_EQ(catalog_->Load("x", "a", false).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Load("x", "a").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(catalog_->LoadFolder(kReadAll)->num_loaded, 0);
   EXPECT_EQ(backend_.num_reads_, 0);
   // As a hub's cache lays its files out.
   std::ofstream(root_ / "blob") << "weights";
   fs::remove(root_ / "a" / "adapter_model.safetensors");
   fs::create_symlink(root_ / "blob", root_ / "a" / "adapter_model.safetensors");
-  EXPECT_TRUE(catalog_->Load("x", "a", false).ok());
+  EXPECT_TRUE(Load("x", "a").ok());
 }
 
 // A table with room for two contents and what four threads retire before anybody recycles it.
@@ -408,7 +443,8 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 50; ++round) {
         const std::string name = "n" + std::to_string(i);
-        EXPECT_TRUE(catalog.Load(name, round % 2 == 0 ? "a" : "b", true).ok());
+        EXPECT_TRUE(
+            catalog.Load({.name = name, .path = round % 2 == 0 ? "a" : "b", .replace = true}).ok());
         EXPECT_TRUE(catalog.Find(name).ok());
         catalog.List();
         {

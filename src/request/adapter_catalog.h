@@ -17,11 +17,20 @@ struct AdapterInfo {
   std::string base_model;  // as adapter_config.json names it, may be empty
   int32_t rank_max = 0;    // the largest rank of any module; 0: never read so far
   int64_t bytes = 0;       // weights in the served dtype, likewise
+  std::string tenant;      // whose load it was; "": nobody's, it was found at start
   int64_t loaded_at = 0;   // Unix seconds
   std::string unread_key;  // stands for the hash until it is known
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
+};
+
+// What Load is asked for.
+struct AdapterLoad {
+  std::string name;
+  std::string path;      // the PEFT folder, inside the adapters folder
+  bool replace = false;  // the content that the name has, if another
+  std::string tenant;    // who asks; to be remembered, not to be checked
 };
 
 class AdapterCatalog {
@@ -32,12 +41,11 @@ class AdapterCatalog {
   virtual std::vector<AdapterInfo> List() const = 0;
   // kNotFound with the nearest names.
   virtual Result<AdapterInfo> Find(const std::string& name) const = 0;
-  // Reads, checks, self-tests and makes servable the PEFT folder `path` (inside the adapters
-  // folder). Blocks its caller for the whole load. kAlreadyExists if the name is taken by other
-  // content, unless `replace`: then new requests get the new content while requests in flight
-  // finish on the old.
-  virtual Result<AdapterInfo> Load(const std::string& name, const std::string& path,
-                                   bool replace) = 0;
+  // Reads, checks, self-tests and makes servable the PEFT folder. Blocks its caller for the whole
+  // load. kAlreadyExists if the name is taken by other content, unless it is to be replaced: then
+  // new requests get the new content while requests in flight finish on the old. What is there
+  // already is its last loader's from now on.
+  virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // New requests no longer find it; requests in flight finish. kNotFound.
   virtual Status Unload(const std::string& name) = 0;
 };

@@ -234,7 +234,7 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
 Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
   HttpResponse response;
   const bool ok = co_await OnThread(state_.run_on_loader, [&] {
-    response = AnswerAdmin(state_, exchange.match.route, exchange.request->body);
+    response = AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
   });
   if (!ok) response = ErrorResponse(HttpError(500, "internal_error", "The server failed."));
   co_return co_await Respond(exchange, std::move(response));

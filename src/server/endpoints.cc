@@ -53,14 +53,26 @@ HttpResponse ReadyResponse(const ServerState& state) {
   return JsonResponse({{"status", "ready"}});
 }
 
+// Entries of /v1/models.
+Json BaseEntry(const ServerState& state) {
+  return BaseModelObject(state.context.base_model, state.start_time,
+                         state.context.generator.limits().context_tokens_max);
+}
+
+// Whose load it was is the admins' business.
+Json AdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key) {
+  Json entry = AdapterModelObject(adapter, state.context.base_model,
+                                  state.context.generator.limits().context_tokens_max);
+  if (key.rights().admin) entry["tenant"] = adapter.tenant.empty() ? Json() : Json(adapter.tenant);
+  return entry;
+}
+
 HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
   const AllowedModels models = ListAllowedModels(state.context, key);
-  const int32_t context_tokens_max = state.context.generator.limits().context_tokens_max;
-  const std::string& base = state.context.base_model;
   Json data = Json::array();
-  if (models.base) data.push_back(BaseModelObject(base, state.start_time, context_tokens_max));
+  if (models.base) data.push_back(BaseEntry(state));
   for (const AdapterInfo& adapter : models.adapters) {
-    data.push_back(AdapterModelObject(adapter, base, context_tokens_max));
+    data.push_back(AdapterEntry(state, adapter, key));
   }
   return JsonResponse({{"object", "list"}, {"data", std::move(data)}});
 }
@@ -68,10 +80,8 @@ HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
 HttpResponse ModelResponse(const ServerState& state, const std::string& name, const ApiKey& key) {
   ApiResult<AdapterInfo> model = FindModel(state.context, key, name);
   if (!model.ok()) return ErrorResponse(model.error());
-  const int32_t context_tokens_max = state.context.generator.limits().context_tokens_max;
-  const std::string& base = state.context.base_model;
-  return JsonResponse(name == base ? BaseModelObject(base, state.start_time, context_tokens_max)
-                                   : AdapterModelObject(*model, base, context_tokens_max));
+  return JsonResponse(name == state.context.base_model ? BaseEntry(state)
+                                                       : AdapterEntry(state, *model, key));
 }
 
 // Of a load or unload that failed. The log, not the answer, has the places on this machine; what
@@ -84,28 +94,27 @@ HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status
   return ErrorResponse(error);
 }
 
-HttpResponse LoadAdapter(const ServerState& state, const Json& body) {
-  ApiResult<LoadAdapterRequest> request = ParseLoadAdapterRequest(body);
-  if (!request.ok()) return ErrorResponse(request.error());
-  if (request->name == state.context.base_model) {
+HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKey& key) {
+  ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(body);
+  if (!load.ok()) return ErrorResponse(load.error());
+  if (load->name == state.context.base_model) {
     return ErrorResponse(ErrorFromStatus(
-        AlreadyExistsError("'" + request->name + "' is the base model's name."), "lora_name"));
+        AlreadyExistsError("'" + load->name + "' is the base model's name."), "lora_name"));
   }
-  const Result<AdapterInfo> adapter =
-      state.context.catalog.Load(request->name, request->path, request->replace);
+  load->tenant = key.rights().tenant;
+  const Result<AdapterInfo> adapter = state.context.catalog.Load(*load);
   if (!adapter.ok()) {
-    LOG_WARN("loading adapter {} from {} failed: {}", request->name, request->path,
+    LOG_WARN("loading adapter {} from {} failed: {}", load->name, load->path,
              adapter.status().ToString());
     const StatusCode code = adapter.status().code();
     const bool is_about_path =
         code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
     return AdapterErrorResponse(state, adapter.status(), is_about_path ? "lora_path" : "",
-                                request->path);
+                                load->path);
   }
-  LOG_INFO("adapter {} loaded: rank {}, {}", request->name, adapter.value().rank_max,
-           adapter.value().hash);
-  return JsonResponse(AdapterModelObject(adapter.value(), state.context.base_model,
-                                         state.context.generator.limits().context_tokens_max));
+  LOG_INFO("adapter {} loaded for {}: rank {}, {}", load->name, load->tenant, adapter->rank_max,
+           adapter->hash);
+  return JsonResponse(AdapterEntry(state, *adapter, key));
 }
 
 HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
@@ -191,12 +200,13 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
   }
 }
 
-HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body) {
+HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body,
+                         const ApiKey& key) {
   const Result<Json> json = ParseJson(body);
   if (!json.ok()) {
     return ErrorResponse(InvalidRequestError("", "The body is " + json.status().message()));
   }
-  return route == Route::kLoadAdapter ? LoadAdapter(state, json.value())
+  return route == Route::kLoadAdapter ? LoadAdapter(state, json.value(), key)
                                       : UnloadAdapter(state, json.value());
 }
 

@@ -22,6 +22,7 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match);
 HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key);
 
 // /v1/load_lora_adapter and /v1/unload_lora_adapter. Blocks for a whole load.
-HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body);
+HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body,
+                         const ApiKey& key);
 
 }  // namespace graft

@@ -339,25 +339,25 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   return request;
 }
 
-ApiResult<LoadAdapterRequest> ParseLoadAdapterRequest(const Json& body) {
-  LoadAdapterRequest request;
+ApiResult<AdapterLoad> ParseLoadAdapterRequest(const Json& body) {
+  AdapterLoad load;
   FieldReader reader(body, "");
-  reader.String("lora_name", &request.name, kNameBytesMax);
-  if (request.name.empty()) reader.Fail("lora_name", "is required");
-  reader.String("lora_path", &request.path, kPathBytesMax);
-  if (request.path.empty()) reader.Fail("lora_path", "is required");
-  if (request.path.find('\0') != std::string::npos) {
+  reader.String("lora_name", &load.name, kNameBytesMax);
+  if (load.name.empty()) reader.Fail("lora_name", "is required");
+  reader.String("lora_path", &load.path, kPathBytesMax);
+  if (load.path.empty()) reader.Fail("lora_path", "is required");
+  if (load.path.find('\0') != std::string::npos) {
     reader.Fail("lora_path", "must not hold a zero byte");
   }
-  reader.Bool("load_inplace", &request.replace);
+  reader.Bool("load_inplace", &load.replace);
   reader.Ignore({"base_model_name"});  // vLLM's; the adapter's own config is what is checked
-  for (const char c : request.name) {
+  for (const char c : load.name) {
     if (static_cast<unsigned char>(c) < 0x20) {
       reader.Fail("lora_name", "must not hold control characters");
     }
   }
   if (auto error = reader.Finish()) return *error;
-  return request;
+  return load;
 }
 
 ApiResult<std::string> ParseUnloadAdapterRequest(const Json& body) {

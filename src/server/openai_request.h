@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "request/adapter_catalog.h"
 #include "request/request.h"
 #include "server/api_error.h"
 
@@ -60,15 +61,10 @@ struct ChatRequest {
   OrderedJson template_kwargs = OrderedJson::object();
 };
 
-struct LoadAdapterRequest {
-  std::string name;
-  std::string path;
-  bool replace = false;
-};
-
 ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits);
 ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits);
-ApiResult<LoadAdapterRequest> ParseLoadAdapterRequest(const Json& body);
+// All but the tenant, which the key tells.
+ApiResult<AdapterLoad> ParseLoadAdapterRequest(const Json& body);
 // The adapter's name.
 ApiResult<std::string> ParseUnloadAdapterRequest(const Json& body);
 

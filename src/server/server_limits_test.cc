@@ -334,6 +334,29 @@ TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {
   }
 }
 
+TEST(ServerKeysTest, WhoseLoadItWasIsTheAdminsBusiness) {
+  TestServer test(WithKeys(R"([
+      {"key":"alpha","tenant":"a","adapters":["*"]},
+      {"key":"root","tenant":"ops","adapters":["*"],"admin":true}])"));
+  RawClient client(test.port());
+  const std::string alpha = "Authorization: Bearer alpha\r\n";
+  const std::string root = "Authorization: Bearer root\r\n";
+  const std::string load = R"({"lora_name":"new","lora_path":"good/new")";
+  EXPECT_EQ(client.Post("/v1/load_lora_adapter", load + R"(,"tenant":"a"})", root).status, 400);
+  const RawResponse loaded = client.Post("/v1/load_lora_adapter", load + "}", root);
+  EXPECT_EQ(loaded.status, 200) << loaded.body;
+  EXPECT_EQ(loaded.json()["tenant"], "ops");
+  EXPECT_EQ(client.Get("/v1/models/new", root).json()["tenant"], "ops");
+  EXPECT_TRUE(client.Get("/v1/models/austen", root).json().at("tenant").is_null());
+  EXPECT_FALSE(client.Get("/v1/models/new", alpha).json().contains("tenant"));
+  for (const Json& model : client.Get("/v1/models", root).json()["data"]) {
+    EXPECT_EQ(model.contains("tenant"), model["id"] != "demo") << model["id"];
+  }
+  for (const Json& model : client.Get("/v1/models", alpha).json()["data"]) {
+    EXPECT_FALSE(model.contains("tenant")) << model["id"];
+  }
+}
+
 TEST(ServerKeysTest, WhyALoadFailsIsToldWithoutPlacesOnTheServer) {
   ServerOptions options;
   options.admin_key = "secret";

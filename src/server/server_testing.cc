@@ -218,8 +218,8 @@ Result<AdapterInfo> FakeCatalog::Find(const std::string& name) const {
   return it->second;
 }
 
-Result<AdapterInfo> FakeCatalog::Load(const std::string& name, const std::string& path,
-                                      bool replace) {
+Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
+  const auto& [name, path, replace, tenant] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
@@ -233,7 +233,8 @@ Result<AdapterInfo> FakeCatalog::Load(const std::string& name, const std::string
   if (adapters_.count(name) != 0 && !replace) {
     return AlreadyExistsError("the name '" + name + "' is taken");
   }
-  adapters_[name] = {.name = name, .hash = "hash-of-" + path, .path = path, .rank_max = 8};
+  adapters_[name] = {
+      .name = name, .hash = "hash-of-" + path, .path = path, .rank_max = 8, .tenant = tenant};
   return adapters_[name];
 }
 

@@ -92,7 +92,7 @@ class FakeCatalog : public AdapterCatalog {
   FakeCatalog();
   std::vector<AdapterInfo> List() const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
-  Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace) override;
+  Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
   // Whoever loads "good/slow" holds it meanwhile.
