@@ -59,6 +59,7 @@ def test_more_adapters_than_fit(expected):
         models = {model.id: model for model in server.client().models.list().data}
         assert set(models) == {"base", *ADAPTERS}
         assert models["austen"].rank is None and models["austen"].hash is None
+        assert {models[name].state for name in ADAPTERS} == {"unread"}
         cases = list(expected) * 2
         for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
             assert text == expected[case], case
@@ -67,6 +68,11 @@ def test_more_adapters_than_fit(expected):
         assert server.metric("graft_host_adapter_evictions_total") > 0
         models = {model.id: model for model in server.client().models.list().data}
         assert models["lovecraft"].rank == 64 and len(models["lovecraft"].hash) == 64
+        states = [models[name].state for name in ADAPTERS]
+        assert states.count("resident") == resident(server)
+        assert set(states) <= {"resident", "host", "folder"}, "nobody waits for any"
+        in_host = server.metric("graft_host_adapters")
+        assert in_host - 2 <= states.count("host") <= in_host, "those on the device may be there too"
 
 
 @pytest.mark.parametrize("args", [["--cold-start", "blocking", *TIGHT],

@@ -133,6 +133,23 @@ AdapterSource AdapterTable::SourceOf(int32_t content) const {
   return contents_.at(static_cast<size_t>(content)).source;
 }
 
+void AdapterTable::SetPlace(int32_t content, AdapterPlace place) {
+  std::lock_guard lock(mutex_);
+  contents_.at(static_cast<size_t>(content)).place = place;
+}
+
+AdapterPlace AdapterTable::PlaceOf(int32_t content) const {
+  std::lock_guard lock(mutex_);
+  return contents_.at(static_cast<size_t>(content)).place;
+}
+
+AdapterPlace AdapterTable::PlaceOf(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  const auto it = content_of_key_.find(key);
+  if (it == content_of_key_.end()) return AdapterPlace::kElsewhere;
+  return contents_[static_cast<size_t>(it->second)].place;
+}
+
 std::vector<int32_t> AdapterTable::TakeUnused() {
   std::lock_guard lock(mutex_);
   return std::exchange(unused_, {});
@@ -142,6 +159,7 @@ void AdapterTable::Recycle(int32_t content) {
   std::lock_guard lock(mutex_);
   const Content& entry = contents_.at(static_cast<size_t>(content));
   CHECK(entry.num_keys == 0 && entry.holds.load() == 0) << "content " << content << " is in use";
+  CHECK(entry.place == AdapterPlace::kElsewhere) << "content " << content << " is on the device";
   free_.push_back(content);
 }
 

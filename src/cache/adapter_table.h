@@ -2,8 +2,8 @@
 // hash, or until it was first read a key that stands for it. It is held by the table while it is
 // published and by every lease; Retire drops the table's hold, and once nobody holds it its id
 // comes out of TakeUnused: requests in flight finish on the content they started with, wherever its
-// bytes are by then. Thread-safe; outlives its leases. Letting go of a lease takes no lock unless
-// it was the last.
+// bytes are by then. Who moves the bytes tells where they are. Thread-safe; outlives its leases.
+// Letting go of a lease takes no lock unless it was the last.
 #pragma once
 
 #include <atomic>
@@ -51,6 +51,13 @@ struct AdapterSource {
   std::string key;
 };
 
+// Where a content's bytes are.
+enum class AdapterPlace : uint8_t {
+  kElsewhere,  // in the host's memory, or in its folder alone
+  kLoading,    // on its way to the device
+  kResident,
+};
+
 class AdapterTable {
  public:
   // At most `contents_max` at once, retired ones in use included.
@@ -76,6 +83,10 @@ class AdapterTable {
   void SetWaker(std::function<void()> waker);
 
   AdapterSource SourceOf(int32_t content) const;
+  void SetPlace(int32_t content, AdapterPlace place);
+  AdapterPlace PlaceOf(int32_t content) const;
+  // kElsewhere if the key is not published.
+  AdapterPlace PlaceOf(const std::string& key) const;
   // Contents that nobody holds any more. Their ids are given out again once recycled.
   std::vector<int32_t> TakeUnused();
   void Recycle(int32_t content);
@@ -86,8 +97,9 @@ class AdapterTable {
  private:
   friend class AdapterLease;
   struct Content {
-    AdapterSource source;           // under mutex_
-    int32_t num_keys = 0;           // under mutex_: names in content_of_key_
+    AdapterSource source;                           // under mutex_
+    AdapterPlace place = AdapterPlace::kElsewhere;  // under mutex_
+    int32_t num_keys = 0;                           // under mutex_: names in content_of_key_
     std::atomic<int32_t> holds{0};  // one per lease, and the table's own while num_keys > 0
   };
 

@@ -56,6 +56,22 @@ TEST(AdapterTableTest, ARetiredContentLivesUntilItsLastLease) {
   EXPECT_EQ(table.Acquire("bb")->content(), content);
 }
 
+TEST(AdapterTableTest, APlaceIsTheContentsUnderAllItsKeys) {
+  AdapterTable table(2);
+  EXPECT_EQ(table.PlaceOf("aa"), AdapterPlace::kElsewhere);
+  ASSERT_TRUE(table.Publish(Source("unread")).ok());
+  AdapterLease lease = *table.Acquire("unread");
+  table.Identify("unread", "aa");
+  table.SetPlace(lease.content(), AdapterPlace::kResident);
+  EXPECT_EQ(table.PlaceOf("aa"), AdapterPlace::kResident);
+  EXPECT_EQ(table.PlaceOf("unread"), AdapterPlace::kResident);
+  // What comes back under its key is another content, wherever the old one is.
+  table.Retire("aa");
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
+  EXPECT_EQ(table.PlaceOf("aa"), AdapterPlace::kElsewhere);
+  EXPECT_EQ(table.PlaceOf(lease.content()), AdapterPlace::kResident);
+}
+
 TEST(AdapterTableTest, AnUnusedContentRings) {
   AdapterTable table(2);
   int rings = 0;

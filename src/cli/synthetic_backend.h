@@ -38,8 +38,8 @@ class SyntheticBackend : public LoraAdapterBackend {
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const override;
   HostStore::Held Find(const std::string& hash) override;
+  bool Has(const std::string& hash) const override;
 
-  bool Has(const std::string& hash) const;
   // Bytes of one adapter's rows.
   static int64_t BytesOf(const ModelConfig& config, DType dtype,
                          const std::vector<LoraModule>& modules, int32_t rank);

@@ -104,6 +104,14 @@ Result<AdapterInfo> EngineAdapterCatalog::Find(const std::string& name) const {
                        (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
 }
 
+AdapterState EngineAdapterCatalog::StateOf(const AdapterInfo& adapter) const {
+  const AdapterPlace place = table_.PlaceOf(adapter.key());
+  if (place == AdapterPlace::kResident) return AdapterState::kResident;
+  if (place == AdapterPlace::kLoading) return AdapterState::kLoading;
+  if (adapter.hash.empty()) return AdapterState::kUnread;
+  return backend_.Has(adapter.hash) ? AdapterState::kHost : AdapterState::kFolder;
+}
+
 Result<AdapterInfo> EngineAdapterCatalog::Load(const AdapterLoad& load) {
   std::lock_guard load_lock(load_mutex_);
   return LoadLocked(load, /*remember=*/true);

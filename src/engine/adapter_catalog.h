@@ -30,6 +30,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   std::vector<AdapterInfo> List() const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
+  AdapterState StateOf(const AdapterInfo& adapter) const override;
   // Loads by this call are remembered in the registry, also those of what is listed already.
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/file.h"
@@ -31,10 +32,14 @@ class FakeBackend : public AdapterBackend {
     ASSIGN_OR_RETURN(const std::string hash, Hash(path));
     if (hash == "hash of bad") return InvalidArgumentError("bad adapter");
     ++num_reads_;
+    host_.insert(hash);
     if (while_reading_) while_reading_(hash);
     return AdapterFacts{.hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100};
   }
 
+  bool Has(const std::string& hash) const override { return host_.contains(hash); }
+
+  std::set<std::string> host_;  // what was read and not dropped
   std::atomic<int> num_hashes_ = 0;
   std::atomic<int> num_reads_ = 0;
   std::function<void(const std::string& hash)> while_reading_;
@@ -297,6 +302,26 @@ TEST_F(AdapterCatalogTest, ListsAFolderWithoutReadingIt) {
   EXPECT_EQ(catalog_->Find("a")->hash, "hash of one");
   EXPECT_EQ(catalog_->Find("a")->bytes, 100);
   EXPECT_EQ(catalog_->Find("b")->hash, "");
+}
+
+TEST_F(AdapterCatalogTest, TellsWhereAnAdapterIs) {
+  Write("a", "one");
+  ASSERT_TRUE(catalog_->LoadFolder(0).ok());
+  const auto state = [this] { return catalog_->StateOf(*catalog_->Find("a")); };
+  EXPECT_EQ(state(), AdapterState::kUnread);
+  // As the engine does for the first request.
+  const std::string key = catalog_->Find("a")->key();
+  AdapterLease lease = *table_.Acquire(key);
+  table_.SetPlace(lease.content(), AdapterPlace::kLoading);
+  EXPECT_EQ(state(), AdapterState::kLoading);
+  catalog_->OnRead(key, *backend_.Read(root_ / "a"));
+  EXPECT_EQ(state(), AdapterState::kLoading) << "not on the device yet";
+  table_.SetPlace(lease.content(), AdapterPlace::kResident);
+  EXPECT_EQ(state(), AdapterState::kResident);
+  table_.SetPlace(lease.content(), AdapterPlace::kElsewhere);
+  EXPECT_EQ(state(), AdapterState::kHost);
+  backend_.host_.clear();
+  EXPECT_EQ(state(), AdapterState::kFolder);
 }
 
 TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {

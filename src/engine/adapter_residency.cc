@@ -39,6 +39,16 @@ AdapterResidency::Entry& AdapterResidency::Grow(int32_t content) {
   return at(content);
 }
 
+AdapterPlace AdapterResidency::PlaceOf(State state) {
+  if (state == State::kAbsent) return AdapterPlace::kElsewhere;
+  return state == State::kResident ? AdapterPlace::kResident : AdapterPlace::kLoading;
+}
+
+void AdapterResidency::SetState(int32_t content, State state) {
+  const State before = std::exchange(at(content).state, state);
+  if (PlaceOf(state) != PlaceOf(before)) table_.SetPlace(content, PlaceOf(state));
+}
+
 std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
   std::vector<std::pair<int32_t, Status>> failures;
   for (LoadEvent& event : loader_.TakeEvents()) {
@@ -66,10 +76,9 @@ std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
 // Gives up what was fetched for requests that are gone, or stand further back in the line.
 void AdapterResidency::DropUnwanted() {
   std::erase_if(fetched_, [this](int32_t content) {
-    Entry& entry = at(content);
-    if (entry.wanted_at == pool_.time()) return false;
+    if (at(content).wanted_at == pool_.time()) return false;
     loader_.Drop(content);
-    entry.state = State::kAbsent;
+    SetState(content, State::kAbsent);
     return true;
   });
 }
@@ -88,7 +97,7 @@ Status AdapterResidency::Book(LoadEvent event) {
         << "content " << content;
     --num_copying_;
     forecast_.Ended(content, event.copy_ns, clock_.NowNs());
-    entry.state = status.ok() ? State::kResident : State::kAbsent;
+    SetState(content, status.ok() ? State::kResident : State::kAbsent);
     entry.used_at = pool_.time();
     if (status.ok()) {
       resident_.push_back(content);
@@ -103,16 +112,14 @@ Status AdapterResidency::Book(LoadEvent event) {
 }
 
 Status AdapterResidency::BookFetch(Entry& entry, LoadEvent event) {
-  entry.state = State::kAbsent;
-  RETURN_IF_ERROR(event.status);
-  const Status fits = CheckFits(event.facts);
-  if (!fits.ok()) {
-    loader_.Drop(event.content);
-    return fits;
+  Status status = event.status;
+  if (status.ok()) {
+    status = CheckFits(event.facts);
+    if (!status.ok()) loader_.Drop(event.content);
   }
-  entry.facts = std::move(event.facts);
-  entry.state = State::kFetched;
-  return OkStatus();
+  SetState(event.content, status.ok() ? State::kFetched : State::kAbsent);
+  if (status.ok()) entry.facts = std::move(event.facts);
+  return status;
 }
 
 // Beside it a sequence needs a page at least.
@@ -146,6 +153,7 @@ void AdapterResidency::Forget(int32_t content) {
   if (entry.state == State::kFetched) {
     loader_.Drop(content);
     std::erase(fetched_, content);
+    SetState(content, State::kAbsent);
   }
   if (entry.state == State::kResident) Evict(content);
   if (entry.in_wanted) std::erase(wanted_, content);
@@ -191,7 +199,7 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
   if (make_room != nullptr && FindInHost(content)) return Place(content, *make_room);
   if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) DropUnwanted();
   if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) return Answer::kQueued;
-  entry.state = State::kFetching;
+  SetState(content, State::kFetching);
   ++num_fetching_;
   ++stats_.fetches;
   loader_.Fetch(OrderOf(content));
@@ -249,7 +257,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   const AdapterFacts& facts = entry.facts;
   forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, clock_.NowNs());
   const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
-  entry.state = usable ? State::kArriving : State::kCopying;
+  SetState(content, usable ? State::kArriving : State::kCopying);
   return usable ? NoteWanted(content) : Answer::kComing;
 }
 
@@ -321,7 +329,7 @@ void AdapterResidency::Evict(int32_t content) {
   loader_.Free(entry.slot);
   free_slots_.push(std::exchange(entry.slot, kNoAdapter));
   entry.pages.Release();
-  entry.state = State::kAbsent;
+  SetState(content, State::kAbsent);
   ++stats_.evictions;
 }
 
@@ -342,6 +350,9 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
     const bool on_device = entry.state == State::kCopying || IsUsable(entry);
     if (on_device != (entry.slot != kNoAdapter) || on_device == entry.pages.empty()) {
       return InternalError(name + " holds a slot or pages, or lacks them, against its state");
+    }
+    if (table_.PlaceOf(static_cast<int32_t>(content)) != PlaceOf(entry.state)) {
+      return InternalError(name + " is elsewhere than the table was told");
     }
     const int32_t running = content < num_running.size() ? num_running[content] : 0;
     if (entry.num_running != running || (running > 0 && !IsUsable(entry))) {

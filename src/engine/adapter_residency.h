@@ -117,6 +117,9 @@ class AdapterResidency {
   const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
   Entry& at(int32_t content) { return entries_[static_cast<size_t>(content)]; }
   Entry& Grow(int32_t content);
+  // The one way to change it: tells the table, where other threads look.
+  void SetState(int32_t content, State state);
+  static AdapterPlace PlaceOf(State state);
   static bool IsUsable(const Entry& entry) {
     return entry.state == State::kArriving || entry.state == State::kResident;
   }

@@ -291,6 +291,33 @@ TEST_F(EngineAdapterTest, AnAdapterBesideThePromptMustFit) {
   EXPECT_EQ(cut->last().finish_reason, FinishReason::kLength);
 }
 
+TEST_F(EngineAdapterTest, TheTableIsToldWhereContentsAre) {
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = 1;
+  Make(limits);
+  harness_->loader.SetFolder("broken", "");
+  for (const char* content : {"a", "b", "broken"}) harness_->AddAdapter(content);
+  const auto place = [this](const std::string& key) { return harness_->adapters.PlaceOf(key); };
+  EXPECT_EQ(place("a"), AdapterPlace::kElsewhere);
+  auto client = Submit("a", 5, 3);
+  harness_->Step();
+  EXPECT_EQ(place("a"), AdapterPlace::kLoading);
+  harness_->RunAll();
+  EXPECT_EQ(place("a"), AdapterPlace::kResident);
+  Run("b");
+  EXPECT_EQ(place("a"), AdapterPlace::kElsewhere) << "evicted";
+  EXPECT_EQ(place("b"), AdapterPlace::kResident);
+  auto failed = Submit("broken", 5, 3);
+  harness_->RunAll();
+  EXPECT_EQ(place("broken"), AdapterPlace::kElsewhere);
+  // A content that takes the place of one that is gone has not its state.
+  harness_->adapters.Retire("b");
+  harness_->Step();
+  EXPECT_EQ(harness_->adapters.num_contents(), 2);
+  harness_->AddAdapter("new");
+  EXPECT_EQ(place("new"), AdapterPlace::kElsewhere);
+}
+
 TEST_F(EngineAdapterTest, AnUnreadFolderIsIdentifiedByItsFirstUse) {
   Make();
   const std::string first = harness_->AddUnread("folder one", "content");

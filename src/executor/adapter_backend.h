@@ -20,6 +20,7 @@ class LoraAdapterBackend : public AdapterBackend {
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
   Result<AdapterFacts> Read(const std::string& path) override;
+  bool Has(const std::string& hash) const override { return store_.Has(hash); }
 
   // The same, unless the store has this hash; "": whatever hash comes out.
   // kFailedPrecondition if another one does. Benches have adapters that no folder holds.

@@ -25,6 +25,16 @@ struct AdapterInfo {
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
 };
 
+// Where an adapter's bytes are: the place nearest to the device. It may be another by the time
+// that this is read.
+enum class AdapterState : uint8_t {
+  kUnread,    // in its folder, which nobody has read yet
+  kFolder,    // in its folder, though read before
+  kHost,      // in the host's memory
+  kLoading,   // on its way to the device, for a request that wants it
+  kResident,  // on the device
+};
+
 // What Load is asked for.
 struct AdapterLoad {
   std::string name;
@@ -41,6 +51,7 @@ class AdapterCatalog {
   virtual std::vector<AdapterInfo> List() const = 0;
   // kNotFound with the nearest names.
   virtual Result<AdapterInfo> Find(const std::string& name) const = 0;
+  virtual AdapterState StateOf(const AdapterInfo& adapter) const = 0;
   // Reads, checks, self-tests and makes servable the PEFT folder. Blocks its caller for the whole
   // load. kAlreadyExists if the name is taken by other content, unless it is to be replaced: then
   // new requests get the new content while requests in flight finish on the old. What is there

@@ -61,8 +61,9 @@ Json BaseEntry(const ServerState& state) {
 
 // Whose load it was is the admins' business.
 Json AdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key) {
-  Json entry = AdapterModelObject(adapter, state.context.base_model,
-                                  state.context.generator.limits().context_tokens_max);
+  Json entry =
+      AdapterModelObject(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
+                         state.context.generator.limits().context_tokens_max);
   if (key.rights().admin) entry["tenant"] = adapter.tenant.empty() ? Json() : Json(adapter.tenant);
   return entry;
 }

@@ -13,6 +13,22 @@ namespace {
 // JSON has no minus infinity; OpenAI writes this for tokens that cannot come.
 constexpr float kLogprobMin = -9999.0f;
 
+const char* StateName(AdapterState state) {
+  switch (state) {
+    case AdapterState::kUnread:
+      return "unread";
+    case AdapterState::kFolder:
+      return "folder";
+    case AdapterState::kHost:
+      return "host";
+    case AdapterState::kLoading:
+      return "loading";
+    case AdapterState::kResident:
+      return "resident";
+  }
+  return "";
+}
+
 void AppendInteger(int64_t value, std::string* out) { *out += std::to_string(value); }
 
 void AppendLogprob(float logprob, std::string* out) {
@@ -267,8 +283,8 @@ Json BaseModelObject(const std::string& name, int64_t created, int32_t context_t
           {"max_model_len", context_tokens_max}};
 }
 
-Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_model,
-                        int32_t context_tokens_max) {
+Json AdapterModelObject(const AdapterInfo& adapter, AdapterState state,
+                        const std::string& base_model, int32_t context_tokens_max) {
   // What nobody has read yet is not known.
   const bool is_known = !adapter.hash.empty();
   return {{"id", adapter.name},
@@ -280,7 +296,8 @@ Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_mode
           {"max_model_len", context_tokens_max},
           {"rank", is_known ? Json(adapter.rank_max) : Json()},
           {"hash", is_known ? Json(adapter.hash) : Json()},
-          {"bytes", is_known ? Json(adapter.bytes) : Json()}};
+          {"bytes", is_known ? Json(adapter.bytes) : Json()},
+          {"state", StateName(state)}};
 }
 
 }  // namespace graft

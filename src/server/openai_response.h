@@ -73,7 +73,7 @@ std::string CompletionTokenText(const std::string& bytes);
 
 // Entries of /v1/models.
 Json BaseModelObject(const std::string& name, int64_t created, int32_t context_tokens_max);
-Json AdapterModelObject(const AdapterInfo& adapter, const std::string& base_model,
-                        int32_t context_tokens_max);
+Json AdapterModelObject(const AdapterInfo& adapter, AdapterState state,
+                        const std::string& base_model, int32_t context_tokens_max);
 
 }  // namespace graft

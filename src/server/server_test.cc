@@ -279,6 +279,9 @@ TEST(ServerTest, ListsModels) {
   EXPECT_EQ(list["data"][1]["parent"], "demo");
   EXPECT_EQ(list["data"][1]["rank"], 16);
   EXPECT_EQ(list["data"][1]["hash"], "hash-of-austen");
+  EXPECT_EQ(list["data"][1]["state"], "resident");
+  EXPECT_EQ(list["data"][2]["state"], "host");
+  EXPECT_FALSE(list["data"][0].contains("state")) << "the base model is always there";
   for (const Json& model : list["data"]) {
     EXPECT_EQ(model["object"], "model");
     EXPECT_TRUE(model["created"].is_number_integer());

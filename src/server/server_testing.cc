@@ -218,6 +218,10 @@ Result<AdapterInfo> FakeCatalog::Find(const std::string& name) const {
   return it->second;
 }
 
+AdapterState FakeCatalog::StateOf(const AdapterInfo& adapter) const {
+  return adapter.name == "austen" ? AdapterState::kResident : AdapterState::kHost;
+}
+
 Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
   const auto& [name, path, replace, tenant] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);

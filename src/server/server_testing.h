@@ -92,6 +92,8 @@ class FakeCatalog : public AdapterCatalog {
   FakeCatalog();
   std::vector<AdapterInfo> List() const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
+  // "austen" is resident, the others are in the host's memory.
+  AdapterState StateOf(const AdapterInfo& adapter) const override;
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 

@@ -33,6 +33,8 @@ class AdapterBackend {
   // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
   // memory, as far as it has room.
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
+  // Whether it is there.
+  virtual bool Has(const std::string& hash) const = 0;
 };
 
 // Which content, by the engine's number for it; where its folder is; the hash that must come out,
