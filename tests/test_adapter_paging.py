@@ -120,10 +120,33 @@ def test_cpu_assist_off_refuses_what_needs_it():
     assert "unknown --cpu-assist 'gpu'; use off, thread or process" in done.stderr
 
 
+@pytest.mark.parametrize(("flag", "state"), [((), "folder"), (("--priority", "montgomery=1"), "host"),
+                                              (("--pin", "montgomery"), "host")], ids=["neither", "priority", "pin"])
+def test_a_higher_priority_stays_in_the_hosts_memory(flag, state):
+    with Server(*TIGHT, *flag) as server:
+        complete(server, "montgomery")  # the smallest, hence the cheapest to lose
+        for name in ["austen", "burroughs", "lovecraft", "wells", "wodehouse"]:
+            complete(server, name)
+        states = {model.id: model.state for model in server.client().models.list().data if model.parent}
+        assert states["montgomery"] == state, states
+        assert states["wells"] == states["wodehouse"] == "resident" and states["doyle"] == "unread", states
+        assert "folder" in states.values(), "not all of them fit"
+
+
+@pytest.mark.parametrize("flag", ["--pin=austin", "--priority=austin=1"])
+def test_a_flag_for_an_unknown_adapter_is_refused(flag):
+    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--port", "0",
+                           flag], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"{flag.replace('=', ' ', 1)}: there is no adapter 'austin'; did you mean 'austen'?" in done.stderr
+
+
 @pytest.mark.parametrize(("args", "words"), [
     ("--adapters-max 2000000000", "--adapters-max must be between 1 and"),
     ("--sequences-max 0", "--sequences-max must be between 1 and 2048, got 0"),
     ("--host-gib 900000", "at most the machine's"),
+    ("--priority austen=1 --priority austen=2", "--priority austen=2: 'austen' has priority 1 already"),
+    ("--priority austen=1", "--priority austen=1: there are no adapters; name their folder"),
     ("--page-tokens 350000", "2 GiB is the most; lower --page-tokens"),
     ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max"),
     ("--pool static --adapter-share 0.99 --pool-gib 0.01", "or --adapter-share")])

@@ -49,6 +49,9 @@ def test_lists_in_a_config_file_and_in_the_environment(tmp_path):
                "1", "--quiet"]
     assert "nobody" in run("serve", *command[1:5], "--config", config).stderr
     assert "nobody" in run("serve", *command[1:5], env={"GRAFT_PIN": "[austen,nobody]"}).stderr
+    config.write_text("priority: [austen=1, nobody=2]")
+    assert "--priority nobody=2" in run("serve", *command[1:5], "--config", config).stderr
+    assert "--priority nobody=2" in run("serve", *command[1:5], env={"GRAFT_PRIORITY": "[austen=1,nobody=2]"}).stderr
     config.write_text("adapter: [austen, doyle]")
     both = run(*command, "--config", config)
     assert both.returncode == 0, both.stderr

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "cli/adapter_priorities.h"
 #include "cli/config_file.h"
 #include "cli/progress.h"
 #include "tensor/host_memory.h"
@@ -92,6 +93,7 @@ Status CheckOptions(const RuntimeOptions& options) {
   if (options.merge_after_steps < 0) {
     return InvalidArgumentError("--merge-after-steps must be 0 (chosen for you) or more");
   }
+  RETURN_IF_ERROR(ParseAdapterPriorities(options.priorities, options.pins).status());
   return ParseColdStart(options.cold_start).status();
 }
 
@@ -258,6 +260,9 @@ void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
   AddStepOptions(command, options);
   command.add_option("--pin", options.pins,
                      "an adapter that stays in the host's memory; may be repeated");
+  command.add_option("--priority", options.priorities,
+                     "NAME=N: an adapter that stays there longer than those of lower priorities "
+                     "(0 unless given), -1000 to 1000; may be repeated");
 }
 
 }  // namespace
@@ -505,11 +510,15 @@ Status Runtime::MakeMergedWeights() {
 }
 
 Status Runtime::LoadAdapters() {
+  ASSIGN_OR_RETURN(const auto priorities,
+                   ParseAdapterPriorities(options_.priorities, options_.pins));
   if (options_.adapters.empty()) {
-    if (options_.pins.empty()) return OkStatus();
-    return InvalidArgumentError("--pin " + options_.pins.front() +
+    if (priorities.empty()) return OkStatus();
+    const auto& [name, priority] = *priorities.begin();
+    return InvalidArgumentError(PriorityFlag(name, priority) +
                                 ": there are no adapters; name their folder with --adapters DIR");
   }
+  catalog_->SetPriorities(priorities);
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto restored, catalog_->RestoreFromRegistry());
   ASSIGN_OR_RETURN(const auto found, catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)));
@@ -517,6 +526,9 @@ Status Runtime::LoadAdapters() {
            restored.num_loaded, found.num_loaded, found.num_listed,
            restored.num_skipped + found.num_skipped,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  for (const auto& [name, priority] : priorities) {
+    RETURN_IF_ERROR(catalog_->Find(name).status().WithContext(PriorityFlag(name, priority)));
+  }
   RETURN_IF_ERROR(ReadPins());
   if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
   std::vector<std::string> keys;
@@ -534,7 +546,6 @@ Status Runtime::ReadPins() {
                                     " bytes find no room in the host's memory beside the other " +
                                     "adapters that stay; start with more --host-gib");
     }
-    host_store_->SetPriority(facts.hash, HostStore::kPinned);
   }
   return OkStatus();
 }

@@ -57,10 +57,11 @@ struct RuntimeOptions {
   int turn_ms = 500;
   // Or, to compare with, after: never beside the products; bmm: over padded copies.
   std::string lora_kernel = "segmented";
-  std::string merge = "off";      // or auto: an adapter that has the requests for itself
-  int merge_after_steps = 0;      // 0: what the device's merge is worth
-  std::vector<std::string> pins;  // adapters that stay in the host's memory
-  int requests_max = 4096;        // in flight, waiting ones included
+  std::string merge = "off";            // or auto: an adapter that has the requests for itself
+  int merge_after_steps = 0;            // 0: what the device's merge is worth
+  std::vector<std::string> pins;        // adapters that stay in the host's memory
+  std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
+  int requests_max = 4096;              // in flight, waiting ones included
   bool prefix_cache = true;
   bool run_ahead = true;
   std::string log_level = "info";

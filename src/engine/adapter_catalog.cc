@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -197,6 +198,7 @@ void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
   const auto [it, is_new] = names_.try_emplace(info.name);
   const AdapterInfo old = std::exchange(it->second, info);
   names_of_key_[info.key()].insert(info.name);
+  UpdatePriority(info.key());
   if (is_new || old.key() == info.key()) return;
   DetachName(info.name, old.key(), old.path);
 }
@@ -218,7 +220,25 @@ void EngineAdapterCatalog::DetachName(const std::string& name, const std::string
   if (!others.empty() && lease.ok() && table_.SourceOf(lease->content()).path == path) {
     table_.SetPath(key, names_.at(*others.begin()).path);
   }
+  UpdatePriority(key);
   RetireIfNameless(key);
+}
+
+void EngineAdapterCatalog::SetPriorities(std::map<std::string, int32_t> priorities) {
+  std::unique_lock lock(names_mutex_);
+  priorities_ = std::move(priorities);
+  for (const auto& [key, names] : names_of_key_) UpdatePriority(key);
+}
+
+// The host's memory knows contents by hash: an unread one has to be read first.
+void EngineAdapterCatalog::UpdatePriority(const std::string& key) {
+  std::optional<int32_t> highest;
+  for (const std::string& name : names_of_key_[key]) {
+    if (names_.at(name).hash.empty()) return;
+    const auto it = priorities_.find(name);
+    highest = std::max(highest, std::optional(it == priorities_.end() ? 0 : it->second));
+  }
+  backend_.SetPriority(key, highest.value_or(0));
 }
 
 void EngineAdapterCatalog::RetireIfNameless(const std::string& key) {
@@ -247,6 +267,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     const std::set<std::string> renamed = std::move(names->second);
     names_of_key_.erase(names);
     names_of_key_[facts.hash].insert(renamed.begin(), renamed.end());
+    UpdatePriority(facts.hash);
     // Under the lock: whoever finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }

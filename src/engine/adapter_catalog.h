@@ -35,6 +35,10 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
+  // What these names lead to, now and after later loads, has these priorities in the host's memory;
+  // a content of several names the highest of theirs.
+  void SetPriorities(std::map<std::string, int32_t> priorities);
+
   struct StartReport {
     int32_t num_loaded = 0;
     int32_t num_listed = 0;  // without being read
@@ -87,6 +91,8 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // `name` leads to `key` no more. Its content is retired with its last name, and no longer read
   // from the folder of a name that is gone.
   void DetachName(const std::string& name, const std::string& key, const std::string& path);
+  // Once the names that lead to `key` have changed.
+  void UpdatePriority(const std::string& key);
   // Without a name, requests in flight finish, then the content is forgotten.
   void RetireIfNameless(const std::string& key);
   Status CheckName(const std::string& name) const;
@@ -103,6 +109,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   std::unordered_map<std::string, std::string> unread_stamps_;  // by key, when listed
   mutable std::shared_mutex names_mutex_;                       // the rest, and unread_stamps_
   std::map<std::string, AdapterInfo> names_;
+  std::map<std::string, int32_t> priorities_;  // by name
   std::unordered_map<std::string, std::set<std::string>> names_of_key_;
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -39,6 +40,11 @@ class FakeBackend : public AdapterBackend {
 
   bool Has(const std::string& hash) const override { return host_.contains(hash); }
 
+  void SetPriority(const std::string& hash, int32_t priority) override {
+    priorities_[hash] = priority;
+  }
+
+  std::map<std::string, int32_t> priorities_;
   std::set<std::string> host_;  // what was read and not dropped
   std::atomic<int> num_hashes_ = 0;
   std::atomic<int> num_reads_ = 0;
@@ -322,6 +328,28 @@ TEST_F(AdapterCatalogTest, TellsWhereAnAdapterIs) {
   EXPECT_EQ(state(), AdapterState::kHost);
   backend_.host_.clear();
   EXPECT_EQ(state(), AdapterState::kFolder);
+}
+
+TEST_F(AdapterCatalogTest, APriorityIsANamesWhateverItLeadsTo) {
+  Write("a", "one");
+  Write("b", "two");
+  catalog_->SetPriorities({{"a", 5}, {"x", 7}, {"y", -3}});
+  ASSERT_TRUE(catalog_->LoadFolder(0).ok());
+  EXPECT_TRUE(backend_.priorities_.empty()) << "nobody knows a hash yet";
+  catalog_->OnRead(catalog_->Find("a")->key(), *backend_.Read(root_ / "a"));
+  EXPECT_EQ(backend_.priorities_["hash of one"], 5);
+  ASSERT_TRUE(Load("x", "a").ok());
+  EXPECT_EQ(backend_.priorities_["hash of one"], 7) << "the highest of its names";
+  ASSERT_TRUE(Load("x", "b", true).ok());
+  EXPECT_EQ(backend_.priorities_["hash of one"], 5);
+  EXPECT_EQ(backend_.priorities_["hash of two"], 7);
+  ASSERT_TRUE(Load("y", "b").ok());
+  ASSERT_TRUE(catalog_->Unload("x").ok());
+  EXPECT_EQ(backend_.priorities_["hash of two"], -3) << "y's alone";
+  ASSERT_TRUE(catalog_->Unload("y").ok());
+  ASSERT_TRUE(catalog_->Unload("a").ok());
+  EXPECT_EQ(backend_.priorities_["hash of one"], 0);
+  EXPECT_EQ(backend_.priorities_["hash of two"], 0);
 }
 
 TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {

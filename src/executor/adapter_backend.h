@@ -21,6 +21,9 @@ class LoraAdapterBackend : public AdapterBackend {
   // Errors carry the path and name the key or tensor.
   Result<AdapterFacts> Read(const std::string& path) override;
   bool Has(const std::string& hash) const override { return store_.Has(hash); }
+  void SetPriority(const std::string& hash, int32_t priority) override {
+    store_.SetPriority(hash, priority);
+  }
 
   // The same, unless the store has this hash; "": whatever hash comes out.
   // kFailedPrecondition if another one does. Benches have adapters that no folder holds.

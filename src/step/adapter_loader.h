@@ -35,6 +35,9 @@ class AdapterBackend {
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
   // Whether it is there.
   virtual bool Has(const std::string& hash) const = 0;
+  // Where there is no room for all, lower priorities go first; 0 by default. Also for one that is
+  // not there yet.
+  virtual void SetPriority(const std::string& hash, int32_t priority) = 0;
 };
 
 // Which content, by the engine's number for it; where its folder is; the hash that must come out,
