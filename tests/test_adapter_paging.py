@@ -236,11 +236,11 @@ def test_failures_touch_their_own_requests_alone(folder, expected):
         with pytest.raises(openai.NotFoundError, match="doyle"):
             complete(server, "doyle")
         assert complete(server, "wells") == expected["wells", "It was"]
-        assert complete(server, "austen") == good  # wells is out of every memory
         # Longer than two pages, so that what is cached of it would be found again.
         prompt = "It was a dark and stormy night, and " * 4
         old = complete(server, "wells", prompt)
         assert cached_tokens(server, "wells", prompt) > 0
+        assert complete(server, "austen") == good  # wells is out of every memory
         other = folder / "wodehouse"
         for file in other.iterdir():
             shutil.copy(file, folder / "wells" / file.name)  # changed

@@ -349,10 +349,14 @@ TEST(ServerKeysTest, WhoseLoadItWasIsTheAdminsBusiness) {
   EXPECT_EQ(client.Get("/v1/models/new", root).json()["tenant"], "ops");
   EXPECT_TRUE(client.Get("/v1/models/austen", root).json().at("tenant").is_null());
   EXPECT_FALSE(client.Get("/v1/models/new", alpha).json().contains("tenant"));
-  for (const Json& model : client.Get("/v1/models", root).json()["data"]) {
+  const Json for_root = client.Get("/v1/models", root).json()["data"];
+  ASSERT_EQ(for_root.size(), 5u);
+  for (const Json& model : for_root) {
     EXPECT_EQ(model.contains("tenant"), model["id"] != "demo") << model["id"];
   }
-  for (const Json& model : client.Get("/v1/models", alpha).json()["data"]) {
+  const Json for_alpha = client.Get("/v1/models", alpha).json()["data"];
+  ASSERT_EQ(for_alpha.size(), for_root.size());
+  for (const Json& model : for_alpha) {
     EXPECT_FALSE(model.contains("tenant")) << model["id"];
   }
 }
