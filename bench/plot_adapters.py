@@ -26,8 +26,7 @@ def bare_panels(count, title):
 
 
 def panels(run, count, title):
-    return bare_panels(count, f"{title}\n{shape_of(run)}, ranks {', '.join(map(str, run['ranks']))}, "
-                              f"batch of {run['sequences_max']}, {device_of(run)}")
+    return bare_panels(count, f"{title}\n{setting(run)}, {device_of(run)}")
 
 
 def popularity(run):
@@ -36,8 +35,8 @@ def popularity(run):
 
 
 def setting(run):
-    """Of S-LoRA's Table 4: a model and its adapters' ranks."""
-    return f"{shape_of(run)}, ranks {', '.join(map(str, run['ranks']))}"
+    """Of S-LoRA's Table 4: a model and its adapters' ranks; and the batch."""
+    return f"{shape_of(run)}, ranks {', '.join(map(str, run['ranks']))}, batch of {run['sequences_max']}"
 
 
 def plot_throughput(runs):
@@ -323,18 +322,21 @@ def plot_traces(runs):
 
 
 def cold_starts_figures(runs):
-    """Which of CaraServe's figures a run is for, by what it goes through."""
+    """Which of CaraServe's figures a run is for, by what it goes through; what only repeats a way or two is not drawn."""
     by_name = {}
     for run in runs:
-        rows = run["rows"]
-        if "distribution" in rows[0]["first_token_ms"] and len(rows) > 3:
-            by_name.setdefault("cold-starts", (plot_cold_starts, []))[1].append(run)
-        elif len({row["adapters"] for row in rows}) > 1 and "popularity" in rows[0]:
-            by_name.setdefault("cold-starts-by-adapters", (plot_cold_starts_by_adapters, []))[1].append(run)
-        elif "popularity" in rows[0]:
-            by_name.setdefault("cold-starts-by-load", (plot_cold_starts_by_load, []))[1].append(run)
-        elif "prompt_iteration_ms" in rows[0]:
-            by_name.setdefault("cold-starts-by-rank", (plot_cold_starts_by_rank, []))[1].append(run)
+        ways = ways_of(run)
+        if "popularity" in run["rows"][0]:
+            by_adapters = len({row["adapters"] for row in run["rows"]}) > 1
+            name, plot = ("cold-starts-by-adapters", plot_cold_starts_by_adapters) if by_adapters else \
+                ("cold-starts-by-load", plot_cold_starts_by_load)
+        elif "layerwise" in ways:
+            name, plot = "cold-starts", plot_cold_starts
+        elif "blocking" in ways:
+            name, plot = "cold-starts-by-rank", plot_cold_starts_by_rank
+        else:
+            continue
+        by_name.setdefault(name, (plot, []))[1].append(run)
     return by_name
 
 
