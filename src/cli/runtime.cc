@@ -442,9 +442,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
-  runtime->loader_ =
-      std::make_unique<PagedLoader>(model.config, *runtime->backend_, *runtime->pool_,
-                                    *runtime->loras_, model.device, runtime->metrics_);
+  runtime->loader_ = std::make_unique<PagedLoader>(
+      model.config, *runtime->backend_, *runtime->pool_, *runtime->loras_, model.device,
+      runtime->metrics_, CopiesAtOnce(*ParseColdStart(options.cold_start)));
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_,

@@ -13,13 +13,15 @@ constexpr size_t kFetchesMax = 4;
 }  // namespace
 
 AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader,
-                                   const Clock& clock, int32_t slots, int64_t page_bytes)
+                                   const Clock& clock, int32_t slots, int64_t page_bytes,
+                                   int32_t copies_at_once)
     : pool_(pool),
       table_(table),
       loader_(loader),
       clock_(clock),
       slots_(slots),
-      packer_(pool, PageUse::kAdapters, std::max<int64_t>(page_bytes, 1)) {
+      packer_(pool, PageUse::kAdapters, std::max<int64_t>(page_bytes, 1)),
+      forecast_(copies_at_once) {
   for (AdapterSlot slot = 0; slot < slots; ++slot) free_slots_.push(slot);
 }
 

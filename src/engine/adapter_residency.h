@@ -35,9 +35,10 @@ struct AdapterStats {
 
 class AdapterResidency {
  public:
-  // Everything is borrowed. `slots` adapters at most, in pages of `page_bytes`.
+  // Everything is borrowed. `slots` adapters at most, in pages of `page_bytes`; the loader copies
+  // so many at once.
   AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, const Clock& clock,
-                   int32_t slots, int64_t page_bytes);
+                   int32_t slots, int64_t page_bytes, int32_t copies_at_once);
   ~AdapterResidency();
 
   // Frees pages for adapters by evicting whatever went unused longest; false: nothing is left that

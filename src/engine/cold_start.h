@@ -23,5 +23,11 @@ Result<ColdStart> ParseColdStart(const std::string& text);
 inline bool BeginsEarly(ColdStart cold_start) {
   return cold_start == ColdStart::kLayerwise || cold_start == ColdStart::kCpuAssist;
 }
+// Of how many adapters layers are copied in turns. One whose steps need not wait for all of it does
+// best to begin at once, beside others: a few copies in turns are as fast as a step that walks
+// through its layers. Where only its end counts, one after the other is sooner for the first.
+inline int32_t CopiesAtOnce(ColdStart cold_start) {
+  return BeginsEarly(cold_start) || cold_start == ColdStart::kAuto ? 3 : 1;
+}
 
 }  // namespace graft

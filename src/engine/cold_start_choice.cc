@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "base/check.h"
 
@@ -35,12 +37,46 @@ double AssistNs(const ArrivalForecast& arrival, double step_ns, double assist_ns
 
 }  // namespace
 
+// The first of `copies` share the bus for `ns`, or until one of them has all its bytes, which took
+// as long as is returned.
+double CopyForecast::Share(std::vector<Copy>& copies, double ns) const {
+  const std::span<Copy> begun(copies.data(), std::min(copies.size(), copies_at_once_));
+  double least = std::numeric_limits<double>::infinity();
+  int32_t num_sharing = 0;
+  for (const Copy& copy : begun) {
+    if (copy.bytes_left == 0.0) continue;
+    least = std::min(least, copy.bytes_left);
+    ++num_sharing;
+  }
+  if (num_sharing == 0 || copy_ns_ == 0.0) return ns;
+  const double byte_ns = copy_ns_ / bytes_ * num_sharing;
+  const double took_ns = std::min(ns, least * byte_ns);
+  for (Copy& copy : begun) {
+    const double left = copy.bytes_left - took_ns / byte_ns;
+    copy.bytes_left = left < 1.0 ? 0.0 : left;
+  }
+  return took_ns;
+}
+
+// Those begun, to now. The next begins when one has ended in truth.
+std::vector<CopyForecast::Copy> CopyForecast::LineAt(int64_t now_ns) const {
+  std::vector<Copy> line = line_;
+  for (auto ns = static_cast<double>(now_ns - seen_ns_); ns > 0.0;) ns -= Share(line, ns);
+  return line;
+}
+
+void CopyForecast::Advance(int64_t now_ns) {
+  line_ = LineAt(now_ns);
+  seen_ns_ = now_ns;
+}
+
 void CopyForecast::Ordered(int32_t content, const CopySize& size, int64_t now_ns) {
-  if (line_.empty()) begin_ns_ = now_ns;
-  line_.push_back({content, size});
+  Advance(now_ns);
+  line_.push_back({content, size, static_cast<double>(size.bytes)});
 }
 
 void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
+  Advance(now_ns);
   const auto copy = std::find_if(line_.begin(), line_.end(),
                                  [content](const Copy& one) { return one.content == content; });
   CHECK(copy != line_.end()) << "content " << content;
@@ -48,20 +84,26 @@ void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
     bytes_ = bytes_ * kMemory + static_cast<double>(copy->size.bytes);
     copy_ns_ = copy_ns_ * kMemory + static_cast<double>(copy_ns);
   }
-  if (copy == line_.begin()) begin_ns_ = now_ns;
   line_.erase(copy);
 }
 
 std::optional<ArrivalForecast> CopyForecast::Of(int32_t content, int64_t now_ns) const {
-  if (bytes_ == 0.0) return std::nullopt;
-  // From now on; the first in line has been under way for a while.
-  double end_ns = static_cast<double>(begin_ns_ - now_ns);
-  for (const Copy& copy : line_) {
-    const double begin_ns = std::max(end_ns, 0.0);
-    end_ns = std::max(end_ns + static_cast<double>(copy.size.bytes) * copy_ns_ / bytes_, 0.0);
-    if (copy.content == content) return ArrivalForecast{begin_ns, end_ns - begin_ns, copy.size};
+  if (copy_ns_ == 0.0) return std::nullopt;
+  std::vector<Copy> line = LineAt(now_ns);
+  double ns = 0.0;
+  double begin_ns = -1.0;
+  for (;;) {
+    std::erase_if(line, [content](const Copy& one) {
+      return one.bytes_left == 0.0 && one.content != content;
+    });
+    const auto copy = std::find_if(line.begin(), line.end(),
+                                   [content](const Copy& one) { return one.content == content; });
+    if (copy == line.end()) return std::nullopt;
+    const auto ahead = static_cast<size_t>(copy - line.begin());
+    if (begin_ns < 0.0 && ahead < copies_at_once_) begin_ns = ns;
+    if (copy->bytes_left == 0.0) return ArrivalForecast{begin_ns, ns - begin_ns, copy->size};
+    ns += Share(line, std::numeric_limits<double>::infinity());
   }
-  return std::nullopt;
 }
 
 void StepCost::Observe(int64_t num_rows, int64_t ns) {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "step/assist_rates.h"
 
@@ -26,11 +26,14 @@ struct ArrivalForecast {
   CopySize size;
 };
 
-// Copies in the order in which they are made, and what those that ended took.
+// Copies in the order in which they are begun, the first few of them sharing the bus in turns, and
+// what those that ended took.
 class CopyForecast {
  public:
+  explicit CopyForecast(int32_t copies_at_once)
+      : copies_at_once_(static_cast<size_t>(copies_at_once)) {}
   void Ordered(int32_t content, const CopySize& size, int64_t now_ns);
-  // It took `copy_ns`; 0 if it came to nothing.
+  // Its own bytes took `copy_ns`; 0 if it came to nothing.
   void Ended(int32_t content, int64_t copy_ns, int64_t now_ns);
   // Nothing as long as no copy has ended, or the content is not among those ordered.
   std::optional<ArrivalForecast> Of(int32_t content, int64_t now_ns) const;
@@ -39,10 +42,16 @@ class CopyForecast {
   struct Copy {
     int32_t content = -1;
     CopySize size;
+    double bytes_left = 0.0;
   };
-  std::deque<Copy> line_;
-  int64_t begin_ns_ = 0;  // of the first in line
-  double bytes_ = 0.0;    // of copies that ended, older ones counting less
+  double Share(std::vector<Copy>& copies, double ns) const;
+  std::vector<Copy> LineAt(int64_t now_ns) const;
+  void Advance(int64_t now_ns);
+
+  const size_t copies_at_once_;
+  std::vector<Copy> line_;  // the first copies_at_once_ were begun
+  int64_t seen_ns_ = 0;     // when bytes_left was so
+  double bytes_ = 0.0;      // of copies that ended, older ones counting less
   double copy_ns_ = 0.0;
 };
 

@@ -10,7 +10,7 @@ constexpr int64_t kMs = 1'000'000;
 CopySize Size(int64_t bytes, int32_t num_layers) { return {bytes, 8, num_layers}; }
 
 TEST(CopyForecastTest, NothingIsKnownBeforeACopyHasEnded) {
-  CopyForecast forecast;
+  CopyForecast forecast(1);
   forecast.Ordered(3, Size(1000, 4), 0);
   EXPECT_FALSE(forecast.Of(3, 0).has_value());
   forecast.Ended(3, 0, 50);  // it came to nothing
@@ -21,7 +21,7 @@ TEST(CopyForecastTest, NothingIsKnownBeforeACopyHasEnded) {
 }
 
 TEST(CopyForecastTest, CopiesComeOneAfterTheOther) {
-  CopyForecast forecast;
+  CopyForecast forecast(1);
   forecast.Ordered(0, Size(1000, 4), 0);
   forecast.Ended(0, 2000, 2100);
   forecast.Ordered(1, Size(3000, 4), 10000);
@@ -40,8 +40,32 @@ TEST(CopyForecastTest, CopiesComeOneAfterTheOther) {
   EXPECT_DOUBLE_EQ(forecast.Of(2, 21500)->own_ns, 500.0) << "it began when the other ended";
 }
 
+TEST(CopyForecastTest, TheFirstFewShareTheBus) {
+  CopyForecast forecast(2);
+  forecast.Ordered(0, Size(1000, 4), 0);
+  forecast.Ended(0, 2000, 2000);  // 2 ns a byte
+  forecast.Ordered(1, Size(3000, 4), 10000);
+  forecast.Ordered(2, Size(500, 7), 12000);  // the first has 2,000 bytes left
+  forecast.Ordered(3, Size(1000, 4), 12000);
+  EXPECT_EQ(forecast.Of(2, 12000)->ahead_ns, 0.0);
+  EXPECT_DOUBLE_EQ(forecast.Of(2, 12000)->own_ns, 2000.0) << "at half the pace";
+  EXPECT_DOUBLE_EQ(forecast.Of(3, 12000)->ahead_ns, 2000.0);
+  EXPECT_DOUBLE_EQ(forecast.Of(3, 12000)->own_ns, 4000.0);
+  EXPECT_DOUBLE_EQ(forecast.Of(1, 12000)->own_ns, 7000.0) << "with 500 and 1,000 of the others";
+  // Half of the second is there, and 250 bytes of the first with it.
+  EXPECT_DOUBLE_EQ(forecast.Of(2, 13000)->own_ns, 1000.0);
+  EXPECT_DOUBLE_EQ(forecast.Of(1, 13000)->own_ns, 6000.0);
+  // Late: the third has not begun.
+  EXPECT_EQ(forecast.Of(2, 15000)->own_ns, 0.0);
+  EXPECT_EQ(forecast.Of(3, 15000)->ahead_ns, 0.0);
+  forecast.Ended(2, 1000, 15000);
+  EXPECT_DOUBLE_EQ(forecast.Of(3, 15500)->own_ns, 3500.0) << "beside the first's 875 bytes";
+  forecast.Ended(1, 6000, 16000);
+  EXPECT_DOUBLE_EQ(forecast.Of(3, 16000)->own_ns, 1500.0) << "250 bytes came while it shared";
+}
+
 TEST(CopyForecastTest, FollowsWhatCopiesTakeOfLate) {
-  CopyForecast forecast;
+  CopyForecast forecast(1);
   for (int32_t i = 0; i < 500; ++i) {
     forecast.Ordered(0, Size(100, 1), 0);
     forecast.Ended(0, i < 100 ? 100 : 300, 0);

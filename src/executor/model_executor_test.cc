@@ -243,7 +243,7 @@ class MovingAdapters {
         pool_(pool),
         device_(device),
         loras_(config, 4, device),
-        loader_(config, backend_, pool, loras_, device, metrics_),
+        loader_(config, backend_, pool, loras_, device, metrics_, 2),
         ids_(kKvPages + kAdapterPages),
         packer_(ids_, PageUse::kAdapters, pool.layout().PageBytes()) {
     for (int32_t page = 0; page < kKvPages; ++page) kv_.push_back(ids_.Allocate());
@@ -284,7 +284,7 @@ class MovingAdapters {
   // A step comes to every layer before its rows do.
   void SlowDown() {
     loader_.SetBeforeLayer(
-        [](int32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+        [](AdapterSlot, int32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
   }
   AdapterSlot slot(size_t i) const { return slots_[i]; }
   const LoraStore& loras() const { return loras_; }

@@ -17,94 +17,24 @@ prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
                            bounds, {{"stage", stage}});
 }
 
-// Where in the pool's memory a source's bytes lie; asked for ascending places.
-class SourceMap {
- public:
-  SourceMap(const std::vector<PageExtent>& extents, KvPool& pool)
-      : extents_(extents),
-        pool_(static_cast<char*>(pool.data())),
-        page_bytes_(pool.layout().PageBytes()) {}
-
-  // The address of source byte `begin`, and in *bytes how many follow there.
-  char* Find(int64_t begin, int64_t* bytes) {
-    while (begin >= extents_[next_].source_begin + extents_[next_].bytes) ++next_;
-    const PageExtent& extent = extents_[next_];
-    const int64_t offset = begin - extent.source_begin;
-    *bytes = extent.bytes - offset;
-    return pool_ + extent.page * page_bytes_ + extent.page_begin + offset;
-  }
-  char* Find(int64_t begin) {
-    int64_t unused = 0;
-    return Find(begin, &unused);
-  }
-
- private:
-  const std::vector<PageExtent>& extents_;
-  char* const pool_;
-  const int64_t page_bytes_;
-  size_t next_ = 0;
-};
-
-// `bytes` of the host, which are the source's from `begin` on, to where the map says. Host and
-// device are cut differently: piece by piece.
-void CopyPieces(SourceMap& map, int64_t begin, const char* data, int64_t bytes,
-                const Stream& stream) {
-  for (int64_t done = 0; done < bytes;) {
-    int64_t room = 0;
-    char* const target = map.Find(begin + done, &room);
-    const int64_t piece = std::min(room, bytes - done);
-    CopyToDevice(target, data + done, piece, stream);
-    done += piece;
-  }
-}
-
-// An adapter's rows from the host into pages, in order.
-class RowCopier {
- public:
-  RowCopier(const HostAdapter& adapter, SourceMap map, const Stream& stream)
-      : adapter_(adapter), map_(map), stream_(stream) {}
-
-  // Those that were not yet copied, up to source byte `end`.
-  void CopyUpTo(int64_t end) {
-    while (done_ < end) {
-      const HostAdapter::Stretch& stretch = adapter_.stretches[stretch_];
-      const int64_t stretch_end = stretch.source_begin + stretch.bytes;
-      const int64_t bytes = std::min(end, stretch_end) - done_;
-      CopyPieces(map_, done_, stretch.data + (done_ - stretch.source_begin), bytes, stream_);
-      done_ += bytes;
-      if (done_ == stretch_end) ++stretch_;
-    }
-  }
-
- private:
-  const HostAdapter& adapter_;
-  SourceMap map_;
-  const Stream& stream_;
-  size_t stretch_ = 0;
-  int64_t done_ = 0;
-};
-
 }  // namespace
 
 PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
-                         LoraStore& loras, const Device& device, Metrics& metrics)
+                         LoraStore& loras, const Device& device, Metrics& metrics,
+                         int32_t copies_at_once)
     : backend_(backend),
-      pool_(pool),
       loras_(loras),
       device_(device),
       arrivals_(device, config.num_layers, loras.adapters_max()),
-      copies_(device, nullptr),
-      halves_{StreamEvent(device), StreamEvent(device)},
-      tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
-              int64_t{sizeof(void*)}),
+      copier_(config, pool, loras, device, copies_at_once),
       fetch_seconds_(LoadSeconds(metrics, "fetch")),
       copy_seconds_(LoadSeconds(metrics, "copy")),
       copied_bytes_(metrics.Counter("graft_adapter_copied_bytes_total",
                                     "Bytes of adapters copied to the device")) {
-  fetcher_ = std::thread([this] { Work(fetches_, &PagedLoader::ServeFetch); });
-  copier_ = std::thread([this] {
+  fetching_ = std::thread([this] { FetchFolders(); });
+  copying_ = std::thread([this] {
     UseDevice(device_);
-    Work(copies_wanted_, &PagedLoader::ServeCopy);
+    CopyInTurns();
   });
 }
 
@@ -116,30 +46,58 @@ PagedLoader::~PagedLoader() {
     fetches_.came.notify_one();
     copies_wanted_.came.notify_one();
   }
-  fetcher_.join();
-  copier_.join();
+  fetching_.join();
+  copying_.join();
 }
 
-template <typename Order>
-void PagedLoader::Work(Queue<Order>& queue,
-                       std::optional<LoadEvent> (PagedLoader::*serve)(const Order&)) {
+void PagedLoader::FetchFolders() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    queue.came.wait(lock, [&] { return stopping_ || !queue.orders.empty(); });
-    if (queue.orders.empty()) return;
-    const Order order = std::move(queue.orders.front());
-    queue.orders.pop_front();
+    fetches_.came.wait(lock, [this] { return stopping_ || !fetches_.orders.empty(); });
+    if (fetches_.orders.empty()) return;
+    const FetchJob job = std::move(fetches_.orders.front());
+    fetches_.orders.pop_front();
     lock.unlock();
-    std::optional<LoadEvent> event = (this->*serve)(order);
+    std::optional<LoadEvent> event = ServeFetch(job);
     lock.lock();
-    if (!event.has_value()) continue;
-    --num_under_way_;
-    Announce(std::move(*event));
+    if (event.has_value()) Announce(std::move(*event));
   }
+}
+
+// Who is ordered while others are copied takes turns with them from the next layer on.
+void PagedLoader::CopyInTurns() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    copies_wanted_.came.wait(
+        lock, [this] { return stopping_ || !copies_wanted_.orders.empty() || !copier_.empty(); });
+    while (!copier_.is_full() && !copies_wanted_.orders.empty()) {
+      CopyOrder order = std::move(copies_wanted_.orders.front());
+      copies_wanted_.orders.pop_front();
+      AdapterArrival& arrival = arrivals_.At(order.slot);
+      copier_.Add(std::move(order), arrival);
+    }
+    if (copier_.empty()) return;
+    lock.unlock();
+    const std::optional<CopiedAdapter> copied = copier_.CopyLayer();
+    lock.lock();
+    if (copied.has_value()) FinishCopy(*copied);
+  }
+}
+
+void PagedLoader::FinishCopy(const CopiedAdapter& copied) {
+  copy_seconds_.Observe(NsToSeconds(copied.elapsed_ns));
+  copied_bytes_.Increment(static_cast<double>(copied.bytes));
+  arrived_.push_back(copied.slot);
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kCopied;
+  event.content = copied.content;
+  event.copy_ns = copied.copy_ns;
+  Announce(std::move(event));
 }
 
 // Under the lock: the engine that it wakes takes the event, and may be gone right after.
 void PagedLoader::Announce(LoadEvent event) {
+  --num_under_way_;
   events_.push_back(std::move(event));
   event_came_.notify_one();
   if (waker_) waker_();
@@ -230,81 +188,6 @@ std::optional<LoadEvent> PagedLoader::ServeFetch(const FetchJob& job) {
   const std::lock_guard lock(mutex_);
   held_[order.content] = std::move(*held);
   return event;
-}
-
-std::optional<LoadEvent> PagedLoader::ServeCopy(const CopyOrder& order) {
-  AdapterArrival& arrival = arrivals_.At(order.slot);
-  const HostAdapter& adapter = arrival.adapter();
-  // Else it would run into pages of others.
-  const PageExtent& last = order.extents.back();
-  CHECK_EQ(last.source_begin + last.bytes, adapter.facts.bytes) << order.source.path;
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
-  CopyLayers(order, arrival);
-  LoadEvent event;
-  event.kind = LoadEvent::Kind::kCopied;
-  event.content = order.source.content;
-  event.copy_ns = SteadyClock::Get().NowNs() - begin_ns;
-  copy_seconds_.Observe(NsToSeconds(event.copy_ns));
-  copied_bytes_.Increment(static_cast<double>(adapter.facts.bytes));
-  const std::lock_guard lock(mutex_);
-  arrived_.push_back(order.slot);
-  return event;
-}
-
-// Layer by layer, a layer's bytes in the stream at a time, in two halves so that it never runs dry:
-// with more of them the device serves no other copies until all are done, and a step's own (its
-// rows, its draws) wait for milliseconds.
-void PagedLoader::CopyLayers(const CopyOrder& order, AdapterArrival& arrival) {
-  const HostAdapter& adapter = arrival.adapter();
-  RowCopier rows(adapter, SourceMap(order.extents, pool_), copies_.get());
-  int64_t begin = 0;
-  for (size_t layer = 0; layer < adapter.layer_ends.size(); ++layer) {
-    if (before_layer_) before_layer_(static_cast<int32_t>(layer));
-    const int64_t end = adapter.layer_ends[layer];
-    halves_[0].Wait();
-    rows.CopyUpTo(begin + (end - begin) / 2);
-    halves_[0].Record(copies_.get());
-    halves_[1].Wait();
-    rows.CopyUpTo(end);
-    // While the first layer's rows are under way.
-    if (layer == 0) PlaceTables(order, adapter);
-    halves_[1].Record(copies_.get());
-    arrival.QueuedLayer(copies_.get());
-    begin = end;
-  }
-  halves_[1].Wait();
-}
-
-// What all layers need besides their rows.
-void PagedLoader::PlaceTables(const CopyOrder& order, const HostAdapter& adapter) {
-  std::vector<LoraMatrix> matrices = MakeTables(adapter, order.extents);
-  SourceMap map(order.extents, pool_);
-  CopyPieces(map, adapter.weight_bytes, tables_.as<char>(),
-             adapter.facts.bytes - adapter.weight_bytes, copies_.get());
-  loras_.Place(order.slot, std::move(matrices), adapter.facts.bytes);
-}
-
-// The tables of rows, made in tables_ as they lie in the source, and the matrices that name them.
-std::vector<LoraMatrix> PagedLoader::MakeTables(const HostAdapter& adapter,
-                                                const std::vector<PageExtent>& extents) {
-  SourceMap rows(extents, pool_);
-  SourceMap tables(extents, pool_);
-  std::vector<LoraMatrix> matrices(adapter.matrices.size());
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    const HostAdapter::Matrix& from = adapter.matrices[i];
-    if (from.rank == 0) continue;
-    auto** table = reinterpret_cast<const void**>(tables_.as<char>() +
-                                                  (from.tables_begin - adapter.weight_bytes));
-    for (int32_t j = 0; j < from.rank; ++j)
-      *table++ = rows.Find(from.a_begin + j * from.a_row_bytes);
-    for (int32_t j = 0; j < from.rank; ++j)
-      *table++ = rows.Find(from.b_begin + j * from.b_row_bytes);
-    matrices[i].a_rows = reinterpret_cast<const void* const*>(tables.Find(from.tables_begin));
-    matrices[i].b_rows = matrices[i].a_rows + from.rank;
-    matrices[i].rank = from.rank;
-    matrices[i].scale = from.scale;
-  }
-  return matrices;
 }
 
 }  // namespace graft

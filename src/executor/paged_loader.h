@@ -1,11 +1,10 @@
 // PagedLoader: adapters from folders into the host's memory on one thread, and from there into
 // pages of the device on another, with a stream of its own, so that a copy never waits for a disk
 // nor a step for either. Rows are copied layer by layer, so that a step may begin before they all
-// are there. Orders are served in order of arrival. Its interface is the engine
+// are there. Orders are begun in order of arrival. Its interface is the engine
 // thread's; it outlives the engine.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,18 +19,19 @@
 #include "base/metrics.h"
 #include "executor/adapter_arrivals.h"
 #include "executor/adapter_backend.h"
+#include "executor/adapter_copier.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
 #include "step/adapter_loader.h"
-#include "tensor/cuda_memory.h"
 
 namespace graft {
 
 class PagedLoader : public AdapterLoader {
  public:
-  // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`.
+  // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`; so many
+  // are copied at once, in turns.
   PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
-              LoraStore& loras, const Device& device, Metrics& metrics);
+              LoraStore& loras, const Device& device, Metrics& metrics, int32_t copies_at_once);
   ~PagedLoader() override;
 
   // Told, on the loader's thread and before the engine is, what came out of a folder whose hash was
@@ -42,8 +42,8 @@ class PagedLoader : public AdapterLoader {
 
   // Called on the copying thread before a layer's copies are queued: tests hold them back. Before
   // the first order.
-  void SetBeforeLayer(std::function<void(int32_t layer)> before_layer) {
-    before_layer_ = std::move(before_layer);
+  void SetBeforeLayer(std::function<void(AdapterSlot slot, int32_t layer)> before_layer) {
+    copier_.SetBeforeLayer(std::move(before_layer));
   }
   // What is on its way; an arrival ends when TakeEvents returns its kCopied.
   const AdapterArrivals& arrivals() const { return arrivals_; }
@@ -72,30 +72,20 @@ class PagedLoader : public AdapterLoader {
     std::optional<CopyOrder> copy;
   };
 
-  template <typename Order>
-  void Work(Queue<Order>& queue, std::optional<LoadEvent> (PagedLoader::*serve)(const Order&));
-  // No event where more is to be done.
+  void FetchFolders();
+  // No event where the copy is to follow.
   std::optional<LoadEvent> ServeFetch(const FetchJob& job);
-  std::optional<LoadEvent> ServeCopy(const CopyOrder& order);
+  void CopyInTurns();
+  void FinishCopy(const CopiedAdapter& copied);
   HostStore::Held TakeHeld(const FetchOrder& source);
-  void CopyLayers(const CopyOrder& order, AdapterArrival& arrival);
-  void PlaceTables(const CopyOrder& order, const HostAdapter& adapter);
-  std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
-                                     const std::vector<PageExtent>& extents);
   void Announce(LoadEvent event);
 
   LoraAdapterBackend& backend_;
-  KvPool& pool_;
   LoraStore& loras_;
   const Device device_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
-  std::function<void(int32_t)> before_layer_;
   AdapterArrivals arrivals_;
-
-  // The copying thread's, but for fetch_seconds_.
-  OwnedStream copies_;
-  std::array<StreamEvent, 2> halves_;  // of layers, the last ones in it
-  PinnedBuffer tables_;                // the tables of rows of one adapter
+  AdapterCopier copier_;  // the copying thread's
   prometheus::Histogram& fetch_seconds_;
   prometheus::Histogram& copy_seconds_;
   prometheus::Counter& copied_bytes_;
@@ -110,8 +100,8 @@ class PagedLoader : public AdapterLoader {
   int32_t num_under_way_ = 0;
   std::function<void()> waker_;
   bool stopping_ = false;
-  std::thread fetcher_;
-  std::thread copier_;
+  std::thread fetching_;
+  std::thread copying_;
 };
 
 }  // namespace graft

@@ -22,7 +22,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
     // Pages of 1,920 bytes, not a multiple of a row's alignment: a few rows each.
     pool_ = std::make_unique<KvPool>(MakeKvLayout(model_, 8, DType::kF32), kPages, device);
     loras_ = std::make_unique<LoraStore>(model_, 4, device);
-    loader_ = std::make_unique<PagedLoader>(model_, backend_, *pool_, *loras_, device, metrics_);
+    loader_ = std::make_unique<PagedLoader>(model_, backend_, *pool_, *loras_, device, metrics_, 2);
     packer_ = std::make_unique<RowPacker>(pages_, PageUse::kAdapters, pool_->layout().PageBytes());
   }
 
@@ -144,7 +144,7 @@ TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
   for (const char* extra : {kAll, kSome, kMiddle}) {
     SCOPED_TRACE(extra);
     std::counting_semaphore<> allowed(0);
-    loader_->SetBeforeLayer([&](int32_t) { allowed.acquire(); });
+    loader_->SetBeforeLayer([&](AdapterSlot, int32_t) { allowed.acquire(); });
     const std::string path = Folder(extra, extra, 1);
     const LoadEvent fetched = Fetch(0, path);
     const PackedRows pages = *packer_->Pack(fetched.facts.rows);
@@ -169,12 +169,45 @@ TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
   }
 }
 
+TEST_P(PagedLoaderTest, TwoAtOnceTakeTurnsByLayers) {
+  const char* const extras[] = {kAll, kSome, kMiddle};
+  std::vector<AdapterSlot> turns;
+  std::counting_semaphore<> begun(0);
+  std::counting_semaphore<> allowed(0);
+  loader_->SetBeforeLayer([&](AdapterSlot slot, int32_t) {
+    turns.push_back(slot);
+    begun.release();
+    allowed.acquire();
+  });
+  std::vector<PackedRows> pages;
+  for (int32_t i = 0; i < 3; ++i) {
+    const std::string path = Folder(extras[i], extras[i], 1 + static_cast<uint64_t>(i));
+    const LoadEvent fetched = Fetch(i, path);
+    pages.push_back(*packer_->Pack(fetched.facts.rows));
+    EXPECT_TRUE(loader_->Copy({{i, path, fetched.facts.hash, ""}, i, pages.back().extents()}));
+    if (i == 0) begun.acquire();  // its first layer, alone
+  }
+  allowed.release(3 * model_.num_layers);
+  std::vector<int32_t> order;
+  while (order.size() < 3) {
+    loader_->WaitForEvent();
+    for (const LoadEvent& event : loader_->TakeEvents()) {
+      EXPECT_GT(event.copy_ns, 0);
+      order.push_back(event.content);
+    }
+  }
+  EXPECT_EQ(order, (std::vector<int32_t>{0, 1, 2}));
+  ASSERT_EQ(model_.num_layers, 3);
+  EXPECT_EQ(turns, (std::vector<AdapterSlot>{0, 0, 1, 0, 1, 2, 1, 2, 2}));
+  for (int32_t i = 0; i < 3; ++i) ExpectServes(i, extras[i], 1 + static_cast<uint64_t>(i));
+}
+
 TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
   const std::string path = Folder("a", kAll, 1);
   HostStore none(0, metrics_);
   LoraAdapterBackend backend(model_, DType::kF32, none);
   loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_);
+                                          metrics_, 1);
   const LoadEvent fetched = Fetch(0, path);
   EXPECT_FALSE(loader_->FindInHost(fetched.facts.hash).has_value());
   loader_->Drop(0);
@@ -211,7 +244,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   // Gone from both before it was copied.
   HostStore none(0, metrics_);
   LoraAdapterBackend backend(model_, DType::kF32, none);
-  PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_);
+  PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_, 1);
   const PackedRows pages = *packer_->Pack(good.facts.rows);
   EXPECT_FALSE(loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()}));
   loader.WaitForEvent();

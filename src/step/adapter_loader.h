@@ -63,7 +63,7 @@ struct LoadEvent {
   int32_t content = -1;
   Status status;        // why it came to nothing
   AdapterFacts facts;   // of a fetch that went well
-  int64_t copy_ns = 0;  // what a copy took, without its time in the queue
+  int64_t copy_ns = 0;  // what a copy's own bytes took, without its time in the queue
 };
 
 // Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went

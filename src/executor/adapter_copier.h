@@ -1,0 +1,73 @@
+// AdapterCopier: adapters from the host's memory into pages of the device, layer by layer, those of
+// several adapters in turns, on a stream of its own. Copies that share the bus all reach a step at
+// its pace: a layer is copied in less time than a step takes for one, so that a request whose
+// adapter was ordered behind another's need not wait for all of that one. One thread's, but for
+// where it says otherwise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "executor/adapter_arrivals.h"
+#include "model/config.h"
+#include "model/kv_pool.h"
+#include "model/lora_store.h"
+#include "step/adapter_loader.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+// One that is wholly on the device.
+struct CopiedAdapter {
+  int32_t content = -1;
+  AdapterSlot slot = kNoAdapter;
+  int64_t bytes = 0;
+  int64_t copy_ns = 0;     // that its own layers took
+  int64_t elapsed_ns = 0;  // since its first one began
+};
+
+class AdapterCopier {
+ public:
+  // Borrowed: adapters lie in the pages of `pool` and are told to `loras`. Any thread. Of
+  // `copies_at_once` adapters layers are copied in turns.
+  AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore& loras, const Device& device,
+                int32_t copies_at_once);
+  ~AdapterCopier();
+
+  // Called before a layer's copies are queued: tests hold them back. Before the first Add.
+  void SetBeforeLayer(std::function<void(AdapterSlot slot, int32_t layer)> before_layer) {
+    before_layer_ = std::move(before_layer);
+  }
+  bool empty() const { return copies_.empty(); }
+  // As many are under way as take turns.
+  bool is_full() const { return copies_.size() == copies_at_once_; }
+  // Not if full. `arrival`, which has the rows, is told of every layer.
+  void Add(CopyOrder order, AdapterArrival& arrival);
+  // The next layer of the adapter whose turn it is, which is returned if that was its last; not if
+  // empty. Waits until there is room for the layer in the stream.
+  std::optional<CopiedAdapter> CopyLayer();
+
+ private:
+  struct Copy;
+  void CopyNextLayer(Copy& copy);
+  void PlaceTables(const Copy& copy);
+  std::vector<LoraMatrix> MakeTables(const HostAdapter& adapter,
+                                     const std::vector<PageExtent>& extents);
+
+  KvPool& pool_;
+  LoraStore& loras_;
+  const size_t copies_at_once_;
+  std::function<void(AdapterSlot, int32_t)> before_layer_;
+  OwnedStream stream_;
+  std::array<StreamEvent, 2> halves_;         // of layers, the last ones in the stream
+  PinnedBuffer tables_;                       // the tables of rows of one adapter
+  std::deque<std::unique_ptr<Copy>> copies_;  // whose turn is next first
+};
+
+}  // namespace graft
