@@ -52,9 +52,10 @@ GemmArgs::RowRange RowsOf(std::span<const LoraSegment> segments) {
 }  // namespace
 
 DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
-    : limits_(limits), where_(device) {
+    : limits_(limits), where_(device), uploads_(device, nullptr), uploaded_(device) {
   if (device.is_cpu()) return;
   for (PinnedBuffer& host : hosts_) host = PinnedBuffer(BytesOf(limits));
+  for (Buffer& early : earlies_) early = Buffer(BytesOf(limits), device);
   device_ = Buffer(BytesOf(limits), device);
 }
 
@@ -64,11 +65,18 @@ void DeviceBatch::Fill(int64_t bytes) {
   filled_.push_back({used_, used_ + bytes});
 }
 
-void DeviceBatch::CopyFilled(bool avoids_copy_engine, Stream& stream) {
-  char* const device = device_.as<char>();
-  if (avoids_copy_engine) {
-    return SmallCopy({.target = device, .source = host_, .ranges = filled_}, stream);
-  }
+// A copy in the stream would begin when all before it has ended, and then stand behind whatever
+// adapter began to load meanwhile. So one that is begun ahead has its numbers brought beside what
+// still runs, and takes them from there.
+void DeviceBatch::CopyFilledEarly(Stream& stream) {
+  char* const early = earlies_[num_puts_ % earlies_.size()].as<char>();
+  CopyFilled(early, uploads_.get());
+  uploaded_.Record(uploads_.get());
+  uploaded_.HoldUp(stream);
+  SmallCopy({.target = device_.as<char>(), .source = early, .ranges = filled_}, stream);
+}
+
+void DeviceBatch::CopyFilled(char* device, const Stream& stream) {
   for (size_t i = 0; i < filled_.size();) {
     ByteRange range = filled_[i];
     while (++i < filled_.size() && filled_[i].begin - range.end <= kCopiedGapMax) {
@@ -168,10 +176,19 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
   if (batch.begun != nullptr) batch.begun->Record(stream);
-  CopyFilled(batch.avoids_copy_engine, stream);
+  if (batch.avoids_copy_engine) {
+    SmallCopy({.target = device_.as<char>(), .source = host_, .ranges = filled_}, stream);
+  } else if (batch.drawn_tokens != nullptr) {
+    CopyFilledEarly(stream);
+  } else {
+    CopyFilled(device_.as<char>(), stream);
+  }
   if (batch.drawn_tokens != nullptr) {
-    const auto bytes = static_cast<int64_t>(batch.tokens.size_bytes());
-    CopyOnDevice(const_cast<int32_t*>(put.tokens.data()), batch.drawn_tokens, bytes, stream);
+    const ByteRange all = {0, static_cast<int64_t>(batch.tokens.size_bytes())};
+    SmallCopy({.target = const_cast<int32_t*>(put.tokens.data()),
+               .source = batch.drawn_tokens,
+               .ranges = std::span(&all, 1)},
+              stream);
   }
   return put;
 }

@@ -36,8 +36,8 @@ enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
 struct ForwardBatch {
   // [num_rows] each.
   std::span<const int32_t> tokens;
-  // On a GPU, in its memory: [num_rows] what the step before drew, which still runs; they take the
-  // place of `tokens`. Null: `tokens` are known.
+  // On a GPU, in its memory: [num_rows] what the step before draws, which still runs; they take the
+  // place of `tokens`. Null: `tokens` are known, and nothing runs.
   const int32_t* drawn_tokens = nullptr;
   std::span<const int32_t> positions;
   std::span<const int32_t> row_page;  // where the row's key and value go
@@ -124,7 +124,8 @@ class DeviceBatch {
 
  private:
   void Fill(int64_t bytes);
-  void CopyFilled(bool avoids_copy_engine, Stream& stream);
+  void CopyFilled(char* device, const Stream& stream);
+  void CopyFilledEarly(Stream& stream);
   template <typename T>
   std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
                             int64_t capacity);
@@ -138,6 +139,9 @@ class DeviceBatch {
   const Device where_;
   std::array<PinnedBuffer, 2> hosts_;  // taking turns
   Buffer device_;
+  std::array<Buffer, 2> earlies_;  // what comes while the step before runs, taking turns
+  OwnedStream uploads_;            // theirs
+  StreamEvent uploaded_;
   char* host_ = nullptr;           // whose turn it is
   int64_t used_ = 0;               // bytes of the arrays laid out so far
   std::vector<ByteRange> filled_;  // what of them is copied

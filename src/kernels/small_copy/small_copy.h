@@ -1,6 +1,6 @@
 // SmallCopy: some kilobytes of the host into the device's memory, by a kernel that reads them where
-// they lie. It begins 5 us later than a copy engine does, but those serve one stream's copies as
-// long as it has more: behind an adapter on its way a step waited half a millisecond for its rows.
+// they lie. It begins later than a copy engine does, but those serve one stream's copies as long as
+// it has more: behind an adapter on its way a step waited for its rows until all of that was there.
 //
 // All of it is there before anything launched later begins, also what looks at its arguments before
 // the kernels in front of it have ended (common/cuda_launch.cuh).
