@@ -90,7 +90,8 @@ class ColdStartBench {
 
  private:
   Status MakePoints();
-  Status MeasureCapacity(Runtime& server);
+  Result<std::unique_ptr<Runtime>> Start(const std::string& way);
+  Status MeasureCapacity();
   Status Serve(const std::string& way, Runtime& server, Point& point);
 
   AdapterBench& bench_;
@@ -116,11 +117,24 @@ Status ColdStartBench::MakePoints() {
   return OkStatus();
 }
 
+// A server of its own for every way: what one has cached and evicted is no other's.
+Result<std::unique_ptr<Runtime>> ColdStartBench::Start(const std::string& way) {
+  RuntimeOptions options = bench_.ServerOptions();
+  options.cold_start = way;
+  if (way == kAutoWithCpu) {
+    options.cold_start = "auto";
+    if (options.cpu_assist.empty()) options.cpu_assist = "thread";
+  }
+  options.adapters_max = way == "cached" ? adapters_max_ : bench_.num_slots();
+  return bench_.Start(options, bench_.Fleet(adapters_max_));
+}
+
 // Of a server that holds all adapters, which sets the rates of all points.
-Status ColdStartBench::MeasureCapacity(Runtime& server) {
+Status ColdStartBench::MeasureCapacity() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start("cached"));
   Workload workload = {.seconds = bench_.options().seconds};
   ASSIGN_OR_RETURN(workload.popularity, bench_.PopularityOf(adapters_max_));
-  ASSIGN_OR_RETURN(const LoadFigures capacity, bench_.Serve(server, workload));
+  ASSIGN_OR_RETURN(const LoadFigures capacity, bench_.Serve(*server, workload));
   bench_.PrintLine("capacity, all resident", capacity);
   for (Point& point : points_) {
     point.workload.requests_per_second = point.load * capacity.requests_per_second;
@@ -163,19 +177,10 @@ Status ColdStartBench::Serve(const std::string& way, Runtime& server, Point& poi
 }
 
 Result<OrderedJson> ColdStartBench::Run() {
-  const AdapterBenchOptions& o = bench_.options();
   RETURN_IF_ERROR(MakePoints());
-  for (const std::string& way : WaysOf(o)) {
-    RuntimeOptions options = bench_.ServerOptions();
-    options.cold_start = way;
-    if (way == kAutoWithCpu) {
-      options.cold_start = "auto";
-      if (options.cpu_assist.empty()) options.cpu_assist = "thread";
-    }
-    options.adapters_max = way == "cached" ? adapters_max_ : bench_.num_slots();
-    ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
-                     bench_.Start(options, bench_.Fleet(adapters_max_)));
-    if (way == "cached") RETURN_IF_ERROR(MeasureCapacity(*server));
+  RETURN_IF_ERROR(MeasureCapacity());
+  for (const std::string& way : WaysOf(bench_.options())) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start(way));
     for (Point& point : points_) RETURN_IF_ERROR(Serve(way, *server, point));
   }
   return std::move(rows_);

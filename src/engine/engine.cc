@@ -177,6 +177,7 @@ Status Engine::PinAdapters(const std::vector<std::string>& keys) {
     ASSIGN_OR_RETURN(const AdapterLease lease, adapters_.Acquire(key));
     RETURN_IF_ERROR(scheduler_.PinAdapter(lease.content()));
   }
+  metrics_.RecordState(scheduler_);
   return OkStatus();
 }
 

@@ -15,6 +15,7 @@ TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {
   for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
   ASSERT_TRUE(harness_->engine.PinAdapters({"aa", "bb"}).ok());
   EXPECT_EQ(harness_->loader.num_copies(), 2);
+  EXPECT_EQ(Now().adapters_resident, 2) << "before any step";
   auto clients = SubmitAll({"aa", "", "cc", "bb", "", "cc", "aa", "bb"}, 50);
   harness_->RunAll();
   EXPECT_GT(Now().preemptions, 0);
