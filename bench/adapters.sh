@@ -28,7 +28,7 @@ runs() {
   local azure="$recorded $traces/azure_functions_2019_1250.csv"
   local traced="traces --shape $seven --sequences-max 64 --in-flight 64 --slo-ms 250 --output-tokens 8,256"
   cat <<END
-cold-starts $cold $short --slots 128 --ranks 64 --seconds 10
+cold-starts $cold $short --slots 128 --ranks 64 --seconds 30
 throughput $full --shape $seven --adapters 5,100,1000,2000,10000 --pools shared,static
 throughput-zipf $full --shape $seven --adapters 5,100,1000,2000,10000 --pools shared --zipf 1
 throughput-s1 $full --shape $seven --ranks 8 --adapters 5,100,1000,2000 --pools shared

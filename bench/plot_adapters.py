@@ -119,6 +119,8 @@ def plot_cold_starts(runs):
             axis.plot(points, [i / 100 for i in range(len(points))], color=COLORS[index], linewidth=1.4,
                       label=row["cold_start"])
         style(axis, title, "ms", "share of requests")
+        # The last few of `blocking` would leave no room for all others.
+        axis.set_xlim(right=1.2 * max(row[key]["distribution"][95] for row in run["rows"]))
     axes[0].legend(fontsize=8)
     return figure
 
