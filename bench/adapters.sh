@@ -30,6 +30,7 @@ runs() {
   cat <<END
 cold-starts $cold $short --slots 128 --ranks 64 --seconds 30
 throughput $full --shape $seven --adapters 5,100,1000,2000,10000 --pools shared,static
+throughput-rates throughput-by-adapters --seconds 16 --warmup-seconds 4 --shape $seven --sequences-max 64 --adapters 5,2000,10000 --pools shared --rates 10,16,20
 throughput-zipf $full --shape $seven --adapters 5,100,1000,2000,10000 --pools shared --zipf 1
 throughput-s1 $full --shape $seven --ranks 8 --adapters 5,100,1000,2000 --pools shared
 throughput-s4 $full --shape $thirteen --ranks 64,32,16 --adapters 2,100,1000 --pools shared

@@ -26,7 +26,9 @@ def shape_of(run):
 
 
 def line(axis, index, xs, ys, label):
-    axis.plot(xs, ys, color=COLORS[index], marker=MARKERS[index], markersize=4, linewidth=1.4, label=label)
+    rounds, index = divmod(index, len(COLORS))  # a second round is dashed
+    axis.plot(xs, ys, "-" if rounds == 0 else "--", color=COLORS[index], marker=MARKERS[index], markersize=4,
+              linewidth=1.4, label=label)
 
 
 def read_arguments(doc, what):

@@ -49,6 +49,16 @@ def test_throughput_by_adapters(tmp_path):
     assert rows[0]["adapter_copies"] == 2 and rows[1]["adapter_copies"] > 8
 
 
+def test_throughput_at_a_rate(tmp_path):
+    rows = bench(tmp_path, "throughput-by-adapters", "--adapters", "2,40", "--pools", "shared", "--rates", "8,16")
+    assert [(row["requests_per_second_asked"], row["adapters"]) for row in rows] == [(8, 2), (8, 40), (16, 2), (16, 40)]
+    for row in rows:
+        check_load(row)
+    # The same requests at the same times, whoever asks; and each rate is compared with its own first row.
+    assert rows[0]["requests"] == rows[1]["requests"] and rows[2]["requests"] == rows[3]["requests"]
+    assert rows[0]["requests"] < rows[2]["requests"] and rows[0]["over_first"] == rows[2]["over_first"] == 1.0
+
+
 def test_zipf_repeats_adapters(tmp_path):
     shared = ["--adapters", "300", "--adapters-max", "300", "--pools", "shared"]
     uniform, skewed = (bench(tmp_path, "throughput-by-adapters", *shared, "--zipf", zipf)[0] for zipf in ("0", "3"))
@@ -199,6 +209,7 @@ def test_assist_ipc(tmp_path):
                                              (["--suite", "traces"], "--trace"),
                                              (["--suite", "pool", "--modules", "q"], "attention"),
                                              (["--suite", "pool", "--alphas", "0"], "--alphas"),
+                                             (["--suite", "throughput-by-adapters", "--rates", "0"], "--rates"),
                                              (["--suite", "pool", "--shares", "-1"], "--shares")])
 def test_what_is_wrong_is_named(args, words):
     done = subprocess.run([binary(), "bench", "adapters", *TINY, *args], capture_output=True, text=True, timeout=60)

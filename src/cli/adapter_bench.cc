@@ -192,12 +192,13 @@ Status AdapterBench::Prepare() {
   const auto all_positive = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(), [](double value) { return value > 0.0; });
   };
-  if (!all_positive(o.loads) || !all_positive(o.alphas) || !all_positive(o.shares) ||
-      !all_positive({o.alpha, o.slo_ms}) || !(o.zipf >= 0.0) ||
+  if (!all_positive(o.loads) || !all_positive(o.rates) || !all_positive(o.alphas) ||
+      !all_positive(o.shares) || !all_positive({o.alpha, o.slo_ms}) || !(o.zipf >= 0.0) ||
       std::any_of(o.variations.begin(), o.variations.end(),
                   [](double cv) { return !(cv >= 0.0); })) {
     return InvalidArgumentError(
-        "--alpha, --alphas, --loads, --shares and --slo-ms exceed 0, --variations and --zipf are 0 "
+        "--alpha, --alphas, --loads, --rates, --shares and --slo-ms exceed 0, --variations and "
+        "--zipf are 0 "
         "or "
         "more");
   }

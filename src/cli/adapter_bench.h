@@ -38,6 +38,7 @@ struct AdapterBenchOptions {
   double zipf = 0.0;                              // exponent of Zipf's law, instead; 0: alpha's
   double load = 0.7;                              // of the capacity measured first
   std::vector<double> loads;                      // that a suite goes through, likewise
+  std::vector<double> rates;                      // requests/s that throughput-by-adapters does
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'

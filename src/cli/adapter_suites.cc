@@ -17,10 +17,35 @@
 namespace graft {
 namespace {
 
-// S-LoRA's Table 4 and Figure 6: requests without end for more and more adapters, out of one pool
-// and out of two (no-unified-memory).
+// S-LoRA's Table 4 and Figure 6: requests without end, or as many a second as asked for, of more
+// and more adapters.
+Status ServeCounts(AdapterBench& bench, Runtime& server, const std::vector<int>& counts,
+                   const std::string& pool, double rate, OrderedJson* rows) {
+  double first = 0.0;
+  for (const int count : counts) {
+    Workload workload = {.requests_per_second = rate, .seconds = bench.options().seconds};
+    ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(count));
+    ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(server, workload));
+    if (first == 0.0) first = figures.tokens_per_second;
+    const double over_first = figures.tokens_per_second / first;
+    bench.PrintLine(std::to_string(count) + " adapters, " + pool +
+                        (rate > 0.0 ? Text(", %.4g/s", rate) : "") + Text(" (%.3f)", over_first),
+                    figures);
+    OrderedJson row = ToJson(figures, bench.options().slo_ms);
+    row["pool"] = pool;
+    row["adapters"] = count;
+    if (rate > 0.0) row["requests_per_second_asked"] = rate;
+    row["over_first"] = over_first;
+    rows->push_back(std::move(row));
+  }
+  return OkStatus();
+}
+
+// Out of one pool and out of two (no-unified-memory).
 Result<OrderedJson> RunThroughput(AdapterBench& bench) {
   const std::vector<int> counts = bench.CountsOr({5, 20, 100, 200, 1000, 2000, 10000});
+  const std::vector<double>& asked = bench.options().rates;
+  const std::vector<double> rates = asked.empty() ? std::vector<double>{0.0} : asked;
   OrderedJson rows = OrderedJson::array();
   for (const std::string& pool : bench.options().pools) {
     RuntimeOptions options = bench.ServerOptions();
@@ -28,21 +53,8 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
     ASSIGN_OR_RETURN(
         const std::unique_ptr<Runtime> server,
         bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
-    double first = 0.0;
-    for (const int count : counts) {
-      ASSIGN_OR_RETURN(std::vector<double> popularity, bench.PopularityOf(count));
-      ASSIGN_OR_RETURN(const LoadFigures figures,
-                       bench.Serve(*server, {.popularity = std::move(popularity),
-                                             .seconds = bench.options().seconds}));
-      if (first == 0.0) first = figures.tokens_per_second;
-      const double over_first = figures.tokens_per_second / first;
-      bench.PrintLine(std::to_string(count) + " adapters, " + pool + Text(" (%.3f)", over_first),
-                      figures);
-      OrderedJson row = ToJson(figures, bench.options().slo_ms);
-      row["pool"] = pool;
-      row["adapters"] = count;
-      row["over_first"] = over_first;
-      rows.push_back(std::move(row));
+    for (const double rate : rates) {
+      RETURN_IF_ERROR(ServeCounts(bench, *server, counts, pool, rate, &rows));
     }
   }
   return rows;
@@ -244,7 +256,8 @@ Result<OrderedJson> RunTraces(AdapterBench& bench) {
 
 const std::vector<AdapterSuite>& AdapterSuites() {
   static const std::vector<AdapterSuite> suites = {
-      {"throughput-by-adapters", "requests without end, 5 to 10,000 adapters", RunThroughput},
+      {"throughput-by-adapters", "requests without end or at --rates, 5 to 10,000 adapters",
+       RunThroughput},
       {"adapters-over-capacity", "up to 16 times as many adapters as --slots", RunOverCapacity},
       {"cold-starts", "every --cold-start way beside cached, --slots of 512 adapters",
        RunColdStarts},

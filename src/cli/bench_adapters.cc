@@ -122,6 +122,8 @@ void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
   list(
       "--loads", options.loads,
       "request rates that cold-starts and slo go through, likewise; none: --load; slo: 0.5 to 1.1");
+  list("--rates", options.rates,
+       "requests a second that throughput-by-adapters goes through, Poisson; none: without end");
   list("--variations", options.variations, "coefficients of variation that slo goes through");
   list("--alphas", options.alphas, "skews that slo goes through");
   list("--shares", options.shares, "adapters' shares that pool goes through");
