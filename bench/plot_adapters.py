@@ -46,15 +46,16 @@ def plot_throughput(runs):
     runs = sorted(runs, key=lambda run: setting(run) != main)
     figure, (throughput, token, latency, ratio) = panels(
         runs[0], 4, "Throughput by number of adapters (S-LoRA, Table 4 and Figure 6)")
-    asked = "requests_per_second_asked"
-    lines = [(run, *line) for run in runs
-             for line in dict.fromkeys((row["pool"], row.get(asked)) for row in run["rows"])]
+    def key(row):
+        return row["pool"], row.get("requests_per_second_asked", 0)  # 0: without end
+
+    lines = [(run, *line) for run in runs for line in dict.fromkeys(key(row) for row in run["rows"])]
     for index, (run, pool, rate) in enumerate(lines):
-        rows = [row for row in run["rows"] if (row["pool"], row.get(asked)) == (pool, rate)]
+        rows = [row for row in run["rows"] if key(row) == (pool, rate)]
         counts = [row["adapters"] for row in rows]
         kernel = run.get("lora_kernel", "segmented")
         label = popularity(run) + ("" if pool == "shared" else f", {pool} pool") + \
-            ("" if kernel == "segmented" else f", {kernel}") + ("" if rate is None else f", {rate:g} requests/s")
+            ("" if kernel == "segmented" else f", {kernel}") + ("" if rate == 0 else f", {rate:g} requests/s")
         if setting(run) != main:
             label = f"{label}: {setting(run)}"
         line(ratio, index, counts, [row["over_first"] for row in rows], label)

@@ -198,9 +198,7 @@ Status AdapterBench::Prepare() {
                   [](double cv) { return !(cv >= 0.0); })) {
     return InvalidArgumentError(
         "--alpha, --alphas, --loads, --rates, --shares and --slo-ms exceed 0, --variations and "
-        "--zipf are 0 "
-        "or "
-        "more");
+        "--zipf are 0 or more");
   }
   if (!(o.seconds > o.warmup_seconds && o.warmup_seconds >= 0.0 && o.load > 0.0)) {
     return InvalidArgumentError("--seconds must exceed --warmup-seconds, --load must exceed 0");

@@ -17,8 +17,7 @@
 namespace graft {
 namespace {
 
-// S-LoRA's Table 4 and Figure 6: requests without end, or as many a second as asked for, of more
-// and more adapters.
+// Serves more and more adapters, each number at `rate` requests a second or, for 0, without end.
 Status ServeCounts(AdapterBench& bench, Runtime& server, const std::vector<int>& counts,
                    const std::string& pool, double rate, OrderedJson* rows) {
   double first = 0.0;
@@ -34,14 +33,14 @@ Status ServeCounts(AdapterBench& bench, Runtime& server, const std::vector<int>&
     OrderedJson row = ToJson(figures, bench.options().slo_ms);
     row["pool"] = pool;
     row["adapters"] = count;
-    if (rate > 0.0) row["requests_per_second_asked"] = rate;
+    row["requests_per_second_asked"] = rate;
     row["over_first"] = over_first;
     rows->push_back(std::move(row));
   }
   return OkStatus();
 }
 
-// Out of one pool and out of two (no-unified-memory).
+// S-LoRA's Table 4 and Figure 6, out of one pool and out of two (no-unified-memory).
 Result<OrderedJson> RunThroughput(AdapterBench& bench) {
   const std::vector<int> counts = bench.CountsOr({5, 20, 100, 200, 1000, 2000, 10000});
   const std::vector<double>& asked = bench.options().rates;
