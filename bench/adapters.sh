@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # adapters.sh TRACES [PREBUILT_DIR]: S-LoRA's and CaraServe's evaluations, the section "many adapters" of
-# docs/benchmarks.md: some twenty runs, each a JSON and a log in $OUT (default build/adapters-results), shared out
+# workshop/benchmarks.md: some twenty runs, each a JSON and a log in $OUT (default build/adapters-results), shared out
 # over this machine's GPUs; about 23 minutes of one. TRACES: a folder with the recorded traces, unpacked. Builds as
 # bench/gpu.sh does. RUNS="stall pool" picks some, GPUS="1" the devices; SECONDS_MAX: no run begins later. Then
 #   bench/plot_adapters.py build/adapters-results/*.json --out docs/plots

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what `graft bench adapters --json` and `graft bench assist --json` wrote, S-LoRA's and CaraServe's figures.
 
-  bench/plot_adapters.py docs/bench-adapters-*-h200.json docs/bench-assist*-h200.json --out docs/plots
+  bench/plot_adapters.py bench/results/adapters-*-h200.json bench/results/assist*-h200.json --out docs/plots
 
 Several files of a suite become one figure, but for cold-starts, which has one for each of CaraServe's: distributions of
 the file with the most ways; by number of adapters; by load; by rank and load. Needs matplotlib (pip install

@@ -192,7 +192,7 @@ Result<std::vector<TraceRequest>> ReadTrace(const std::string& path) {
   const ReadLine read = ReaderFor(lines[0]);
   if (!read) {
     return InvalidArgumentError(path +
-                                ": unknown kind of trace; see docs/benchmarks.md for those "
+                                ": unknown kind of trace; src/sim/trace.h lists those "
                                 "that are read");
   }
   std::vector<TraceRequest> trace;
