@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/config_file.h"
-#include "cli/runtime.h"
 #include "executor/adapter_backend.h"
+#include "options/config_file.h"
+#include "runtime/runtime.h"
 
 namespace graft {
 namespace {

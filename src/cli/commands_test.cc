@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench.h"
+
 namespace graft {
 namespace {
 

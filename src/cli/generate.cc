@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/config_file.h"
-#include "cli/runtime.h"
+#include "options/config_file.h"
+#include "runtime/runtime.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
 

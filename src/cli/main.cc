@@ -1,7 +1,8 @@
 #include <cstdio>
 
+#include "bench/bench.h"
 #include "cli/commands.h"
-#include "cli/config_file.h"
+#include "options/config_file.h"
 
 namespace graft {
 namespace {

@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/config_file.h"
-#include "cli/runtime.h"
 #include "cli/stop_signals.h"
+#include "options/config_file.h"
+#include "runtime/runtime.h"
 #include "server/server.h"
 
 namespace graft {

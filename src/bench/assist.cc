@@ -1,0 +1,276 @@
+// graft bench assist: one prefill step whose adapter is on the device, and the same step while the
+// CPU computes for it: handed over by flags, with the stream stopped for it, and by one worker
+// whose kernels are threaded (CaraServe, section 4.2, Figures 16 and 18); and the hand-off alone
+// (17).
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "bench/assist_ipc.h"
+#include "bench/commands.h"
+#include "bench/report.h"
+#include "bench/synthetic_adapter.h"
+#include "executor/cpu_assist.h"
+#include "options/config_file.h"
+#include "runtime/runtime.h"
+
+namespace graft {
+namespace {
+
+struct BenchAssistOptions {
+  RuntimeOptions runtime;
+  std::string shape;
+  std::string json;
+  std::string modules = "all";
+  std::vector<int> rows = {128};
+  std::vector<int> workers = {0};
+  int rank = 64;
+  int steps = 25;
+  bool processes = false;
+  bool ipc = false;
+};
+
+constexpr int kRounds = 5;
+constexpr int kWarmupSteps = 2;  // of a round
+constexpr AdapterSlot kOnDevice = 0;
+constexpr AdapterSlot kOnItsWay = 1;
+
+class AssistBench {
+ public:
+  explicit AssistBench(const BenchAssistOptions& options) : options_(options) {}
+  Status Run();
+
+ private:
+  Status Prepare();
+  Status RunRow(int32_t rows, int32_t num_workers, OrderedJson* json);
+  Result<std::unique_ptr<CpuAssist>> MakeAssist(CpuAssistOptions options);
+  // Adds the milliseconds of a round of steps.
+  void RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot, std::vector<double>* times);
+  StepPlan MakePlan(int32_t rows, AdapterSlot slot) const;
+
+  const BenchAssistOptions options_;
+  std::unique_ptr<LoadedModel> model_;
+  Metrics metrics_;
+  ExecutorLimits limits_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<LoraStore> loras_;
+  std::unique_ptr<HostStore> store_;
+  std::unique_ptr<AdapterArrivals> arrivals_;
+  std::unique_ptr<Transformer> transformer_;
+};
+
+// One adapter twice: in a slot, and for ever on its way to another.
+Status AssistBench::Prepare() {
+  const BenchAssistOptions& o = options_;
+  const int rows_max = *std::max_element(o.rows.begin(), o.rows.end());
+  if (*std::min_element(o.rows.begin(), o.rows.end()) < 1 || o.rank < 1 || o.steps < 1) {
+    return InvalidArgumentError("--rows, --rank and --steps must be 1 or more");
+  }
+  if (o.modules != "all" && o.modules != "qkv") {
+    return InvalidArgumentError("unknown --modules '" + o.modules + "'; use all or qkv");
+  }
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape));
+  const Device& device = model_->device;
+  const DType dtype = model_->weights.dtype;
+  limits_.sequences_max = 1;
+  limits_.step_tokens_max = rows_max;
+  limits_.context_tokens_max = rows_max;
+  limits_.page_tokens = 16;
+  limits_.num_pages = rows_max / limits_.page_tokens + 1;
+  limits_.vocab_size = model_->config.vocab_size;
+  limits_.adapters_max = 2;
+  pool_ = std::make_unique<KvPool>(
+      MakeKvLayout(model_->config, limits_.page_tokens, KvDType(dtype, device)), limits_.num_pages,
+      device);
+  transformer_ = std::make_unique<Transformer>(model_->config, model_->weights, *pool_,
+                                               TransformerLimits{.step_tokens_max = rows_max,
+                                                                 .logits_rows_max = 64,
+                                                                 .sequences_max = 1,
+                                                                 .context_tokens_max = rows_max},
+                                               model_->stream);
+  std::span<const LoraModule> modules(kAllLoraModules);
+  if (o.modules == "qkv") modules = modules.subspan(0, 3);
+  const auto make_adapter = [&] {
+    return MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1, modules);
+  };
+  ASSIGN_OR_RETURN(LoraWeights adapter, make_adapter());
+  ASSIGN_OR_RETURN(LoraWeights copy, make_adapter());
+  loras_ = std::make_unique<LoraStore>(model_->config, limits_.adapters_max, device);
+  const int64_t store_bytes = 2 * adapter.bytes() + (int64_t{64} << 20);
+  SharedMemory shared;
+  if (o.processes) {
+    ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(store_bytes)));
+  }
+  store_ = std::make_unique<HostStore>(store_bytes, metrics_, device, std::move(shared));
+  arrivals_ =
+      std::make_unique<AdapterArrivals>(device, model_->config.num_layers, limits_.adapters_max);
+  HostAdapter described = DescribeHostAdapter(copy, model_->config, "synthetic", "");
+  arrivals_->Begin(kOnItsWay, store_->Put(std::move(described), std::move(copy)));
+  loras_->Set(kOnDevice, std::move(adapter));
+  return OkStatus();
+}
+
+StepPlan AssistBench::MakePlan(int32_t rows, AdapterSlot slot) const {
+  Random random(1);
+  StepPlan plan;
+  PlannedSequence sequence;
+  sequence.adapter_slot = slot;
+  sequence.num_tokens = rows;
+  sequence.num_prompt_rows = rows;
+  sequence.num_pages = (rows + limits_.page_tokens - 1) / limits_.page_tokens;
+  sequence.samples = true;
+  for (int32_t row = 0; row < rows; ++row) {
+    plan.tokens.push_back(static_cast<int32_t>(random.Below(limits_.vocab_size)));
+  }
+  for (int32_t page = 0; page < sequence.num_pages; ++page) plan.pages.push_back(page);
+  plan.sequences.push_back(sequence);
+  plan.assists = true;
+  plan.starts.push_back({0, {}, {0}, {}});
+  return plan;
+}
+
+void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
+                           std::vector<double>* times) {
+  ModelExecutor executor(*transformer_, loras_.get(), limits_, model_->stream,
+                         {.arrivals = arrivals_.get(), .assist = assist});
+  StepPlan plan = MakePlan(rows, slot);
+  const int steps = (options_.steps + kRounds - 1) / kRounds;
+  for (int i = 0; i < kWarmupSteps + steps; ++i) {
+    ++plan.step_id;
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    CHECK_EQ(executor.Run(plan).sequences.size(), size_t{1});
+    const int64_t end_ns = SteadyClock::Get().NowNs();
+    if (i >= kWarmupSteps) times->push_back(static_cast<double>(end_ns - begin_ns) * 1e-6);
+    plan.starts.clear();
+  }
+}
+
+Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(CpuAssistOptions options) {
+  if (options_.processes) options.command = AssistWorkerCommand();
+  return CpuAssist::Create(options, model_->config, model_->weights.dtype, limits_.step_tokens_max,
+                           *store_, model_->device, metrics_);
+}
+
+Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json) {
+  num_workers = ChooseAssistWorkers(num_workers);
+  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> flags,
+                   MakeAssist({.num_workers = num_workers}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CpuAssist> synchronised,
+                   MakeAssist({.num_workers = num_workers, .synchronises = true}));
+  std::unique_ptr<CpuAssist> threaded;
+  if (num_workers > 1 && !options_.processes) {
+    ASSIGN_OR_RETURN(threaded, MakeAssist({.num_workers = 1, .worker_threads = num_workers}));
+  }
+  // In turns: other programs on the machine's cores slow all of them down alike.
+  std::vector<double> base_times, device_times, flags_times, synchronised_times, threaded_times;
+  for (int round = 0; round < kRounds; ++round) {
+    RunSteps(nullptr, rows, kNoAdapter, &base_times);
+    RunSteps(nullptr, rows, kOnDevice, &device_times);
+    RunSteps(flags.get(), rows, kOnItsWay, &flags_times);
+    RunSteps(synchronised.get(), rows, kOnItsWay, &synchronised_times);
+    if (threaded != nullptr) RunSteps(threaded.get(), rows, kOnItsWay, &threaded_times);
+  }
+  const double base_ms = UpperMedian(std::move(base_times));
+  const double device_ms = UpperMedian(std::move(device_times));
+  const double flags_ms = UpperMedian(std::move(flags_times));
+  const double synchronised_ms = UpperMedian(std::move(synchronised_times));
+  const double threaded_ms =
+      threaded == nullptr ? flags_ms : UpperMedian(std::move(threaded_times));
+  const double saved = 1.0 - flags_ms / synchronised_ms;
+  std::printf("%6d %8d %9.3f %10.3f %9.3f %13.3f %7.1f%% %9.3f\n", rows, num_workers, base_ms,
+              device_ms, flags_ms, synchronised_ms, 100.0 * saved, threaded_ms);
+  std::fflush(stdout);
+  json->push_back({{"rows", rows},
+                   {"workers", num_workers},
+                   {"base_ms", base_ms},
+                   {"device_ms", device_ms},
+                   {"flags_ms", flags_ms},
+                   {"synchronised_ms", synchronised_ms},
+                   {"saved", saved},
+                   {"threaded_ms", threaded_ms}});
+  return OkStatus();
+}
+
+// The hand-off alone, of no device.
+Status RunIpc(const BenchAssistOptions& options) {
+  if (options.shape.empty() || options.rank < 1 || options.steps < 1) {
+    return InvalidArgumentError("--ipc takes its sizes from --shape; --rank and --steps exceed 0");
+  }
+  ASSIGN_OR_RETURN(const Json shape, ParseJsonFile(options.shape));
+  ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(shape));
+  AssistIpcOptions ipc{.rows = options.rows.front(),
+                       .rank = options.rank,
+                       .repeats = options.steps,
+                       .workers = options.workers};
+  for (int& count : ipc.workers) {
+    count = ChooseAssistWorkers(count);
+    if (count < 1 || count > kHostFlagsMax || ipc.rows < 1 || ipc.rank > kLoraRankMax) {
+      return InvalidArgumentError("--workers are at most 64, --rank 256, --rows 1 or more");
+    }
+  }
+  OrderedJson json = {{"machine", DescribeMachine()},
+                      {"suite", "assist-ipc"},
+                      {"shape", options.shape},
+                      {"rank", options.rank},
+                      {"prompt_rows", ipc.rows}};
+  ASSIGN_OR_RETURN(json["rows"], RunAssistIpc(config, ipc));
+  return WriteJson(options.json, json);
+}
+
+Status AssistBench::Run() {
+  RETURN_IF_ERROR(Prepare());
+  std::printf("%s, %s, rank %d on %s modules, workers in %s\n",
+              DescribeDevice(model_->device).c_str(),
+              std::string(DTypeName(model_->weights.dtype)).c_str(), options_.rank,
+              options_.modules.c_str(), options_.processes ? "processes" : "threads");
+  std::printf("ms of a prefill step:\n%6s %8s %9s %10s %9s %13s %8s %9s\n", "rows", "workers",
+              "base", "on device", "by flags", "synchronised", "saved", "threaded");
+  OrderedJson rows_json = OrderedJson::array();
+  for (const int rows : options_.rows) {
+    for (const int workers : options_.workers) {
+      RETURN_IF_ERROR(RunRow(rows, workers, &rows_json));
+    }
+  }
+  return WriteJson(options_.json, {{"machine", DescribeMachine()},
+                                   {"suite", "assist"},
+                                   {"device", DescribeDevice(model_->device)},
+                                   {"shape", BenchModelName(options_.runtime, options_.shape)},
+                                   {"rank", options_.rank},
+                                   {"modules", options_.modules},
+                                   {"processes", options_.processes},
+                                   {"rows", rows_json}});
+}
+
+}  // namespace
+
+void AddBenchAssistCommand(CLI::App& bench, CommandRun& run) {
+  CLI::App* command =
+      bench.add_subcommand("assist", "Time a prefill step while the CPU computes for its adapter.");
+  auto options = std::make_shared<BenchAssistOptions>();  // lives as long as the parser and `run`
+  command->add_option("--shape", options->shape,
+                      "HF config.json whose shape gets random weights, instead of --model");
+  AddModelOptions(*command, options->runtime);
+  command->add_option("--rows", options->rows, "tokens of the prompt")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--workers", options->workers, "of the CPU assist; 0: as serve has them")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("--processes", options->processes, "workers are processes");
+  command->add_flag("--ipc", options->ipc,
+                    "only hand rows to worker processes and back, through shared memory and "
+                    "through sockets");
+  command->add_option("--rank", options->rank, "of the adapter")->capture_default_str();
+  command->add_option("--modules", options->modules, "that it adapts: all, or qkv")
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
+  command->add_option("--json", options->json, "write the figures to this file, too");
+  AddConfigOptions(*command);
+  command->callback([options, &run] {
+    run = [options] { return options->ipc ? RunIpc(*options) : AssistBench(*options).Run(); };
+  });
+}
+
+}  // namespace graft

@@ -1,0 +1,69 @@
+#include "bench/report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "kernels/common/cpu_isa.h"
+#include "tensor/host_memory.h"
+
+namespace graft {
+namespace {
+
+// The value of the first line of /proc/cpuinfo that starts with `key`.
+std::string CpuInfo(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    const size_t colon = line.find(": ");
+    return colon == std::string::npos ? "" : line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
+                                                    const std::string& shape) {
+  return shape.empty() ? LoadModel(options, /*quiet=*/false)
+                       : RandomModel(options, shape, /*quiet=*/false);
+}
+
+std::string BenchModelName(const RuntimeOptions& options, const std::string& shape) {
+  return shape.empty() ? options.model : shape;
+}
+
+OrderedJson DescribeMachine() {
+  const double memory = static_cast<double>(TotalHostBytes()) / (1 << 30);
+  return {{"processor", CpuInfo("model name")},
+          {"cpus", NumCpus()},
+          {"instructions",
+           std::string(CpuIsaName(BestCpuIsa())) + (CpuHasAvx512Bf16() ? " with bf16" : "")},
+          {"memory_gib", static_cast<int>(memory + 0.5)}};
+}
+
+std::string Text(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+double UpperMedian(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Status WriteJson(const std::string& path, const OrderedJson& json) {
+  if (path.empty()) return OkStatus();
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) return NotFoundError("cannot write " + path);
+  return OkStatus();
+}
+
+}  // namespace graft

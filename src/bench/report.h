@@ -1,0 +1,32 @@
+// What the benchmark subcommands share: their model, and results as JSON. Main thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "runtime/runtime.h"
+
+namespace graft {
+
+// What a benchmark runs: random weights of the shape in a config.json, or options.model where none
+// is given. And how its results call it.
+Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
+                                                    const std::string& shape);
+std::string BenchModelName(const RuntimeOptions& options, const std::string& shape);
+
+// The machine that a figure belongs to: processor, cores, instruction set, memory.
+OrderedJson DescribeMachine();
+
+// printf for one number.
+std::string Text(const char* format, double value);
+
+// The middle one of at least one value, of two the larger.
+double UpperMedian(std::vector<double> values);
+
+// Writes `json` to `path`, indented; nothing for "".
+Status WriteJson(const std::string& path, const OrderedJson& json);
+
+}  // namespace graft

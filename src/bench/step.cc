@@ -1,0 +1,544 @@
+// graft bench step: the executor alone, step by step: decode steps at given batches and contexts
+// for each mix of adapters, and a prefill step, against the least time that their bytes allow.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "bench/commands.h"
+#include "bench/report.h"
+#include "bench/step_report.h"
+#include "bench/synthetic_adapter.h"
+#include "kernels/common/bench_data.h"
+#include "kernels/common/peak.h"
+#include "options/config_file.h"
+#include "runtime/runtime.h"
+#include "sim/workload.h"
+
+namespace graft {
+namespace {
+
+struct BenchStepOptions {
+  RuntimeOptions runtime;
+  std::string shape;
+  std::string json;
+  std::vector<int> batches = {32};
+  std::vector<int> contexts = {512};
+  int context_min = 0;
+  std::vector<int> adapters;
+  std::vector<int> mixed_tokens;
+  int prefill_tokens = 2048;
+  int prefill_adapters = 4;
+  std::vector<int> ranks = {16};
+  int steps = 100;
+  int warmup_steps = 10;
+  bool ablations = false;
+  int turn_steps = 256;
+  uint64_t seed = 1;
+};
+
+// Without LoRA; with it; with LoRA over padded copies (LoraPadded).
+enum class Server : uint8_t { kPlain, kLora, kAfter, kPadded };
+
+struct Mix {
+  std::string name;
+  Server server = Server::kLora;
+  std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
+  bool merged = false;            // on merged weights: adapters are all slot 0
+  int32_t context = 0;            // tokens of a sequence in a decode step, see Contexts
+  int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
+};
+
+class StepBench {
+ public:
+  explicit StepBench(const BenchStepOptions& options) : options_(options) {}
+  Status Run();
+
+ private:
+  Status Prepare();
+  Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
+  std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
+  StepPlan MakeDecode(const Mix& mix) const;
+  StepPlan MakePrefill(const Mix& mix) const;
+  StepPlan MakePlan(const Mix& mix, int32_t rows, const std::vector<int32_t>& contexts) const;
+  std::vector<int32_t> Contexts(int32_t batch, int32_t context) const;
+  Runtime& RuntimeOf(const Mix& mix) {
+    switch (mix.server) {
+      case Server::kPlain:
+        return *plain_;
+      case Server::kLora:
+        return *lora_;
+      case Server::kAfter:
+        return *after_;
+      case Server::kPadded:
+        return *padded_;
+    }
+    return *lora_;
+  }
+  void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
+  std::vector<double> MedianMs(const std::vector<Mix>& mixes,
+                               StepPlan (StepBench::*make_plan)(const Mix&) const);
+  StepParts FloorOf(const Mix& mix, int64_t kv_tokens) const;
+  StepParts ProfileParts(Runtime& runtime, StepPlan plan);
+  void RunDecodes();
+  void RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens);
+  void RunPrefill();
+  void MeasureMerge();
+  void RunTurns();
+  OrderedJson ToJson() const;
+
+  const BenchStepOptions options_;
+  int32_t batch_max_ = 0, context_max_ = 0;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Runtime> plain_;
+  std::unique_ptr<Runtime> lora_;
+  std::unique_ptr<Runtime> after_, padded_;  // for ablations
+  std::vector<int64_t> adapter_bytes_;
+  double gbytes_per_s_ = 0.0;
+  std::vector<StepRow> decode_, prefill_;
+  double merge_ms_ = 0.0;
+  std::vector<TurnsRow> turns_;
+};
+
+Status StepBench::Prepare() {
+  const BenchStepOptions& o = options_;
+  if (o.batches.empty() || *std::ranges::min_element(o.batches) < 1 || o.contexts.empty() ||
+      *std::ranges::min_element(o.contexts) < 2 || o.steps < 1 || o.prefill_tokens < 0 ||
+      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1 || o.context_min < 0 ||
+      o.context_min == 1 || o.context_min > *std::ranges::min_element(o.contexts) ||
+      std::ranges::any_of(o.mixed_tokens, [](int tokens) { return tokens < 1; }) ||
+      std::ranges::any_of(o.adapters, [](int adapters) { return adapters < 1; })) {
+    return InvalidArgumentError(
+        "--adapters, --batch, --steps, --turn-steps, --mixed-tokens and --prefill-adapters must be "
+        "1 or more, --context 2 or more, --context-min 0 or from 2 to --context, and "
+        "--prefill-tokens 0 or more");
+  }
+  batch_max_ = *std::ranges::max_element(o.batches);
+  context_max_ = *std::ranges::max_element(o.contexts);
+  RuntimeOptions runtime = o.runtime;
+  runtime.adapters.clear();
+  runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
+  const int mixed_max = o.mixed_tokens.empty() ? 0 : *std::ranges::max_element(o.mixed_tokens);
+  runtime.step_tokens_max = std::max({batch_max_ + mixed_max, o.prefill_tokens, 1});
+  runtime.context_tokens_max = std::max({context_max_, mixed_max, o.prefill_tokens}) + 1;
+  runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
+  // Both servers' pools at once: each gets what its own steps need.
+  const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
+                                          KvDType(model_->weights.dtype, model_->device))
+                                 .PageBytes();
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
+                        (o.prefill_tokens + mixed_max) / runtime.page_tokens + o.prefill_adapters +
+                        runtime.context_tokens_max / runtime.page_tokens + 1;
+  runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
+  if (o.ablations) {
+    for (auto& [server, kernel] : {std::pair(&after_, "after"), std::pair(&padded_, "bmm")}) {
+      RuntimeOptions other = runtime;
+      other.lora_kernel = kernel;
+      ASSIGN_OR_RETURN(*server, Runtime::Create(other, *model_, /*lora=*/true));
+      RETURN_IF_ERROR(MakeAdapters(**server, nullptr));
+    }
+    runtime.merge = "auto";
+  }
+  ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
+  return MakeAdapters(*lora_, &adapter_bytes_);
+}
+
+Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
+  ASSIGN_OR_RETURN(
+      std::vector<LoraWeights> adapters,
+      MakeSyntheticAdapters(model_->config, runtime.limits().adapters_max, options_.ranks,
+                            model_->weights.dtype, options_.seed, *model_->threads));
+  for (size_t slot = 0; slot < adapters.size(); ++slot) {
+    if (adapter_bytes != nullptr) adapter_bytes->push_back(adapters[slot].bytes());
+    runtime.loras().Set(static_cast<int32_t>(slot), std::move(adapters[slot]));
+  }
+  return OkStatus();
+}
+
+// Each adapter for as many of the sequences, or one more.
+std::vector<int32_t> ShareOut(int32_t num_adapters, int32_t num_sequences) {
+  std::vector<int32_t> adapters(num_sequences);
+  for (int32_t i = 0; i < num_sequences; ++i) adapters[i] = i * num_adapters / num_sequences;
+  return adapters;
+}
+
+std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const {
+  const std::vector<int32_t> base(batch, kNoAdapter);
+  std::vector<Mix> mixes = {{"base, server without LoRA", Server::kPlain, base},
+                            {"base rows, LoRA server", Server::kLora, base}};
+  const auto num_base_mixes = std::ssize(mixes);
+  constexpr std::pair<const char*, Popularity> kLaws[] = {{"identical", Popularity::kIdentical},
+                                                          {"skewed", Popularity::kSkewed},
+                                                          {"uniform", Popularity::kUniform},
+                                                          {"distinct", Popularity::kDistinct}};
+  for (const auto& [name, law] : kLaws) {
+    Random random(options_.seed);
+    Mix mix{name, Server::kLora, AssignAdapters(law, batch, batch, random)};
+    std::sort(mix.adapters.begin(), mix.adapters.end());
+    mixes.push_back(std::move(mix));
+  }
+  for (const int32_t adapters : options_.adapters) {
+    if (adapters > batch) continue;
+    mixes.push_back(
+        {"adapters: " + std::to_string(adapters), Server::kLora, ShareOut(adapters, batch)});
+  }
+  if (options_.ablations) {
+    const std::vector<Mix> with_lora(mixes.begin() + num_base_mixes, mixes.end());
+    for (const auto& [server, how] : {std::pair(Server::kAfter, ", after the products"),
+                                      std::pair(Server::kPadded, ", padded copies")}) {
+      for (Mix mix : with_lora) {
+        mix.name += how;
+        mix.server = server;
+        mixes.push_back(std::move(mix));
+      }
+    }
+    mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(batch, 0),
+                     /*merged=*/true});
+  }
+  for (Mix& mix : mixes) {
+    mix.context = context;
+    mix.prompt_tokens = prompt_tokens;
+  }
+  return mixes;
+}
+
+std::vector<int32_t> StepBench::Contexts(int32_t batch, int32_t context) const {
+  Random random(options_.seed);
+  return SequenceLengths(batch, options_.context_min, context, random);
+}
+
+// Every sequence computes the last `rows_each` tokens of its context; what its pages hold does not
+// matter.
+StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
+                             const std::vector<int32_t>& contexts) const {
+  Random random(options_.seed);
+  const int32_t page_tokens = lora_->limits().page_tokens;
+  StepPlan plan;
+  for (size_t i = 0; i < mix.adapters.size(); ++i) {
+    const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
+    const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
+    const int32_t position = is_prompt ? 0 : contexts[i] - rows;
+    PlannedSequence sequence;
+    sequence.sequence_slot = static_cast<int32_t>(i);
+    sequence.adapter_slot = mix.adapters[i];
+    sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
+    sequence.num_tokens = rows;
+    sequence.num_prompt_rows = position == 0 ? rows : 0;
+    sequence.position_begin = position;
+    sequence.page_begin = static_cast<int32_t>(plan.pages.size());
+    sequence.num_pages = (position + rows + page_tokens - 1) / page_tokens;
+    sequence.samples = true;
+    for (int32_t row = 0; row < rows; ++row) {
+      plan.tokens.push_back(static_cast<int32_t>(random.Below(model_->config.vocab_size)));
+    }
+    for (int32_t page = 0; page < sequence.num_pages; ++page) {
+      plan.pages.push_back(static_cast<int32_t>(plan.pages.size()));
+    }
+    plan.sequences.push_back(sequence);
+    plan.starts.push_back({sequence.sequence_slot, {}, {0}, {}});
+  }
+  if (mix.merged) plan.merged_slot = 0;
+  return plan;
+}
+
+StepPlan StepBench::MakeDecode(const Mix& mix) const {
+  return MakePlan(mix, 1, Contexts(static_cast<int32_t>(mix.adapters.size()), mix.context));
+}
+
+StepPlan StepBench::MakePrefill(const Mix& mix) const {
+  const size_t n = mix.adapters.size();
+  const int32_t rows = options_.prefill_tokens / static_cast<int32_t>(n);
+  return MakePlan(mix, rows, std::vector<int32_t>(n, rows));
+}
+
+void StepBench::RunSteps(Runtime& runtime, StepPlan plan, int32_t steps,
+                         std::vector<double>* times) {
+  for (int i = 0; i < options_.warmup_steps + steps; ++i) {
+    ++plan.step_id;
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    const StepResult result = runtime.executor().Run(plan);
+    CHECK_EQ(result.sequences.size(), plan.sequences.size());
+    if (i >= options_.warmup_steps) {
+      times->push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6);
+    }
+    plan.starts.clear();
+  }
+}
+
+// In turns, so that heat and the clocks that follow it are the same for all.
+std::vector<double> StepBench::MedianMs(const std::vector<Mix>& mixes,
+                                        StepPlan (StepBench::*make_plan)(const Mix&) const) {
+  constexpr int32_t kRounds = 5;
+  std::vector<std::vector<double>> times(mixes.size());
+  for (int32_t round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < mixes.size(); ++i) {
+      RunSteps(RuntimeOf(mixes[i]), (this->*make_plan)(mixes[i]),
+               (options_.steps + kRounds - 1) / kRounds, &times[i]);
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of_mix : times) medians.push_back(UpperMedian(std::move(of_mix)));
+  return medians;
+}
+
+StepParts StepBench::ProfileParts(Runtime& runtime, StepPlan plan) {
+  constexpr int kProfiles = 11;
+  std::vector<double> gemm, lora, attention, rest;
+  for (int i = 0; i <= kProfiles; ++i) {
+    const ForwardTimes times = runtime.executor().Profile(plan);
+    plan.starts.clear();
+    if (i == 0) continue;
+    const int64_t parts_ns = times.gemm_ns + times.lora_ns + times.attention_ns;
+    gemm.push_back(static_cast<double>(times.gemm_ns) * 1e-6);
+    lora.push_back(static_cast<double>(times.lora_ns) * 1e-6);
+    attention.push_back(static_cast<double>(times.attention_ns) * 1e-6);
+    rest.push_back(static_cast<double>(times.total_ns - parts_ns) * 1e-6);
+  }
+  return {UpperMedian(std::move(gemm)), UpperMedian(std::move(lora)),
+          UpperMedian(std::move(attention)), UpperMedian(std::move(rest))};
+}
+
+// The least time for the bytes that a decode step reads.
+StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
+  const ModelWeights& weights = model_->weights;
+  const KvLayout layout = MakeKvLayout(model_->config, lora_->limits().page_tokens,
+                                       KvDType(model_->weights.dtype, model_->device));
+  int64_t adapter_bytes = 0;
+  for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
+    const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
+    if (first && mix.adapters[i] != kNoAdapter) adapter_bytes += adapter_bytes_[mix.adapters[i]];
+  }
+  const auto ms = [this](int64_t bytes) {
+    return static_cast<double>(bytes) / gbytes_per_s_ / 1e6;
+  };
+  return {.gemm = ms(weights.bytes() - weights.embedding.bytes()),
+          .lora = ms(adapter_bytes),
+          .attention = ms(kv_tokens * (layout.PageBytes() / layout.page_tokens))};
+}
+
+void StepBench::RunDecodes() {
+  for (const int32_t context : options_.contexts) {
+    for (const int32_t batch : options_.batches) {
+      RunDecode(batch, context, 0);
+      for (const int32_t tokens : options_.mixed_tokens) RunDecode(batch, context, tokens);
+    }
+  }
+}
+
+void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens) {
+  std::printf("\ndecode, batch %d, context ", batch);
+  if (options_.context_min > 0) std::printf("%d to ", options_.context_min);
+  std::printf("%d", context);
+  if (prompt_tokens > 0) std::printf(", one of them a prompt of %d tokens", prompt_tokens);
+  std::printf(" (floor: bytes at %.0f GB/s)\n", gbytes_per_s_);
+  std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
+              "/ base", "bytes", StepPartsHeader(/*with_floor=*/true).c_str());
+  const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  const std::vector<int32_t> contexts = Contexts(batch, context);
+  const int64_t kv_tokens = std::accumulate(contexts.begin(), contexts.end(), int64_t{0});
+  const size_t base = decode_.size();
+  for (size_t i = 0; i < mixes.size(); ++i) {
+    const Mix& mix = mixes[i];
+    StepRow row{.name = mix.name,
+                .batch = batch,
+                .context = context,
+                .context_min = options_.context_min,
+                .prompt_tokens = prompt_tokens,
+                .median_ms = medians[i]};
+    row.floor = FloorOf(mix, kv_tokens);
+    row.tokens_per_second = batch / row.median_ms * 1e3;
+    row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
+    row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor.Total() / row.floor.Total();
+    row.parts = ProfileParts(RuntimeOf(mix), MakeDecode(mix));
+    std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
+                row.floor.Total(), 100.0 * row.floor.Total() / row.median_ms, row.tokens_per_second,
+                row.ratio, row.bytes_ratio, StepPartsText(row).c_str());
+    std::fflush(stdout);
+    decode_.push_back(std::move(row));
+  }
+}
+
+void StepBench::RunPrefill() {
+  const int32_t n = options_.prefill_adapters;
+  if (options_.prefill_tokens < n) return;
+  std::vector<int32_t> slots(n);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::vector<Mix> mixes = {
+      {"base, server without LoRA", Server::kPlain, std::vector<int32_t>(n, kNoAdapter)},
+      {"base rows, LoRA server", Server::kLora, std::vector<int32_t>(n, kNoAdapter)},
+      {std::to_string(n) + " adapters", Server::kLora, slots}};
+  if (options_.ablations) {
+    const std::vector<int32_t> first(n, 0);
+    mixes.push_back({mixes.back().name + ", padded copies", Server::kPadded, slots});
+    mixes.push_back({"1 adapter", Server::kLora, first});
+    mixes.push_back({"1 adapter, merged", Server::kLora, first, /*merged=*/true});
+  }
+  std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
+              options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base",
+              StepPartsHeader(/*with_floor=*/false).c_str());
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakePrefill);
+  for (size_t i = 0; i < mixes.size(); ++i) {
+    const Mix& mix = mixes[i];
+    StepRow row{.name = mix.name, .median_ms = medians[i]};
+    row.tokens_per_second = options_.prefill_tokens / row.median_ms * 1e3;
+    row.ratio = prefill_.empty() ? 1.0 : prefill_[0].median_ms / row.median_ms;
+    row.parts = ProfileParts(RuntimeOf(mix), MakePrefill(mix));
+    std::printf("%-26s %8.3f %8.0f %7.3f%s\n", row.name.c_str(), row.median_ms,
+                row.tokens_per_second, row.ratio, StepPartsText(row).c_str());
+    std::fflush(stdout);
+    prefill_.push_back(std::move(row));
+  }
+}
+
+// What a merge adds to the step that orders it. Slot 0 is merged afterwards.
+void StepBench::MeasureMerge() {
+  constexpr int kMerges = 9;
+  const Mix merged{
+      .adapters = std::vector<int32_t>(batch_max_, 0), .merged = true, .context = context_max_};
+  StepPlan plan = MakeDecode(merged);
+  std::vector<double> with, without;
+  for (int i = -1; i < kMerges; ++i) {
+    for (const bool merges : {true, false}) {
+      plan.merges = merges;
+      const int64_t begin_ns = SteadyClock::Get().NowNs();
+      lora_->executor().Run(plan);
+      const double ms = static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6;
+      plan.starts.clear();
+      if (i >= 0) (merges ? with : without).push_back(ms);  // the first round warms up
+    }
+  }
+  merge_ms_ = UpperMedian(std::move(with)) - UpperMedian(std::move(without));
+  std::printf("\nmerging one adapter: %.2f ms\n", merge_ms_);
+}
+
+// S-LoRA's Figure 7: a batch of several adapters, or each in its turn alone, merged. What a turn
+// takes is put together from the merge and its steps.
+void StepBench::RunTurns() {
+  std::printf("\n%d sequences of several adapters: in one batch, or in turns of %d steps, merged\n",
+              batch_max_, options_.turn_steps);
+  std::printf("%8s %12s %10s %12s %10s %8s\n", "adapters", "batched ms", "tok/s", "merged ms",
+              "tok/s", "ratio");
+  std::vector<Mix> mixes;
+  for (int32_t n = 1; n <= std::min(batch_max_, 8); n *= 2) {
+    mixes.push_back({.adapters = ShareOut(n, batch_max_), .context = context_max_});
+    mixes.push_back({.adapters = std::vector<int32_t>(batch_max_ / n, 0),
+                     .merged = true,
+                     .context = context_max_});
+  }
+  const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
+  for (size_t i = 0; i < mixes.size(); i += 2) {
+    TurnsRow row{.num_adapters = mixes[i].adapters.back() + 1,
+                 .batched_ms = medians[i],
+                 .merged_ms = medians[i + 1]};
+    const auto rows = static_cast<double>(mixes[i + 1].adapters.size());
+    const double turn_ms = merge_ms_ + options_.turn_steps * row.merged_ms;
+    row.batched_tokens_per_second = batch_max_ / row.batched_ms * 1e3;
+    // One adapter stays merged.
+    row.merged_tokens_per_second = row.num_adapters == 1
+                                       ? rows / row.merged_ms * 1e3
+                                       : rows * options_.turn_steps / turn_ms * 1e3;
+    std::printf("%8d %12.3f %10.0f %12.3f %10.0f %8.3f\n", row.num_adapters, row.batched_ms,
+                row.batched_tokens_per_second, row.merged_ms, row.merged_tokens_per_second,
+                row.merged_tokens_per_second / row.batched_tokens_per_second);
+    std::fflush(stdout);
+    turns_.push_back(row);
+  }
+}
+
+OrderedJson StepBench::ToJson() const {
+  return {{"machine", DescribeMachine()},
+          {"device", DescribeDevice(model_->device)},
+          {"shape", BenchModelName(options_.runtime, options_.shape)},
+          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"copy_gbytes_per_s", gbytes_per_s_},
+          {"layers", model_->config.num_layers},
+          {"ranks", options_.ranks},
+          {"decode", StepRowsJson(decode_)},
+          {"prefill_tokens", options_.prefill_tokens},
+          {"prefill", StepRowsJson(prefill_)},
+          {"merge_ms", merge_ms_},
+          {"turn_steps", options_.turn_steps},
+          {"turns", TurnsJson(turns_)}};
+}
+
+Status StepBench::Run() {
+  RETURN_IF_ERROR(Prepare());
+  plain_->RecordGraphs(/*quiet=*/false);
+  lora_->RecordGraphs(/*quiet=*/false);
+  for (Runtime* other : {after_.get(), padded_.get()}) {
+    if (other != nullptr) other->RecordGraphs(/*quiet=*/false);
+  }
+  gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
+  std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
+              DescribeDevice(model_->device).c_str(),
+              std::string(DTypeName(model_->weights.dtype)).c_str(),
+              static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
+  if (options_.ablations) MeasureMerge();
+  RunDecodes();
+  RunPrefill();
+  if (options_.ablations) RunTurns();
+  return WriteJson(options_.json, ToJson());
+}
+
+}  // namespace
+
+void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
+  CLI::App* command = bench.add_subcommand(
+      "step", "Time single steps of the executor, decode and prefill, for each mix of adapters.");
+  auto options = std::make_shared<BenchStepOptions>();  // lives as long as the parser and `run`
+  command->add_option("--shape", options->shape,
+                      "HF config.json whose shape gets random weights, instead of --model");
+  AddModelOptions(*command, options->runtime);
+  command
+      ->add_option("--batch", options->batches,
+                   "sequences of a decode step, several in turn (a comma between two)")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--context", options->contexts,
+                   "tokens of each sequence in a decode step, several in turn")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--context-min", options->context_min,
+                   "contexts spread evenly from here to --context instead, in random order; 0: all "
+                   "alike")
+      ->capture_default_str();
+  command
+      ->add_option("--adapters", options->adapters,
+                   "also decode steps over so many adapters, each for as many rows; in turn, "
+                   "where the batch has so many rows")
+      ->delimiter(',');
+  command
+      ->add_option("--mixed-tokens", options->mixed_tokens,
+                   "also decode steps in which one sequence computes so many tokens of a prompt, "
+                   "in turn")
+      ->delimiter(',');
+  command->add_option("--ranks", options->ranks, "ranks of the adapters, in turn")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--prefill-tokens", options->prefill_tokens, "of a prefill step; 0: none")
+      ->capture_default_str();
+  command
+      ->add_option("--prefill-adapters", options->prefill_adapters,
+                   "sequences of a prefill step, each with its own adapter")
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
+  command->add_flag("--ablations", options->ablations,
+                    "also one adapter merged into the weights, and LoRA over padded copies");
+  command
+      ->add_option("--turn-steps", options->turn_steps,
+                   "decode steps of one merged adapter before the next one's turn")
+      ->capture_default_str();
+  command->add_option("--json", options->json, "write the figures to this file, too");
+  AddConfigOptions(*command);
+  command->callback([options, &run] { run = [options] { return StepBench(*options).Run(); }; });
+}
+
+}  // namespace graft

@@ -1,0 +1,92 @@
+#include "bench/synthetic_adapter.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "model/peft_config.h"
+#include "model/safetensors.h"
+
+namespace graft {
+namespace {
+
+// The header's entries and the data's size, in the order in which PEFT lists modules.
+struct Layout {
+  Json header = Json::object();
+  int64_t bytes = 0;
+
+  void Add(const std::string& name, int64_t rows, int64_t columns) {
+    const int64_t end = bytes + rows * columns * DTypeBytes(DType::kBF16);
+    header[name] = {{"dtype", "BF16"}, {"shape", {rows, columns}}, {"data_offsets", {bytes, end}}};
+    bytes = end;
+  }
+};
+
+Layout LayOut(const ModelConfig& model, int32_t rank, std::span<const LoraModule> modules) {
+  Layout layout;
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const LoraModule module : modules) {
+      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+      layout.Add(LoraTensorName(layer, module, LoraSide::kA), rank, shape.in);
+      layout.Add(LoraTensorName(layer, module, LoraSide::kB), shape.out, rank);
+    }
+  }
+  return layout;
+}
+
+// Safetensors: the header's length in eight little-endian bytes, the header, the data.
+std::string MakeFile(const Layout& layout, uint64_t seed) {
+  std::string header = layout.header.dump();
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string file(8, '\0');
+  const uint64_t header_bytes = header.size();
+  std::memcpy(file.data(), &header_bytes, 8);
+  file += header;
+  const size_t data_begin = file.size();
+  file.resize(data_begin + static_cast<size_t>(layout.bytes));
+  Random random(seed);
+  // Four bf16 values a draw: random sign and mantissa, exponents that keep every value below 2^-5.
+  for (size_t i = data_begin; i + 8 <= file.size(); i += 8) {
+    const uint64_t bits = (random.Bits() & 0x807f807f807f807fULL) | 0x3d003d003d003d00ULL;
+    std::memcpy(file.data() + i, &bits, 8);
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
+                                         uint64_t seed, std::span<const LoraModule> modules) {
+  Json names = Json::array();
+  for (const LoraModule module : modules) names.push_back(LoraModuleName(module));
+  const Json config = {
+      {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", names}};
+  ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(config.dump()));
+  ASSIGN_OR_RETURN(
+      const SafetensorsFile file,
+      SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank, modules), seed), "synthetic"));
+  return LoraWeights::Load(file, peft, model, dtype);
+}
+
+Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
+                                                       const std::vector<int>& ranks, DType dtype,
+                                                       uint64_t seed, ThreadPool& threads,
+                                                       std::span<const LoraModule> modules) {
+  std::vector<std::optional<Result<LoraWeights>>> made(count);
+  threads.ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      made[i] = MakeSyntheticAdapter(model, ranks[i % ranks.size()], dtype,
+                                     seed + static_cast<uint64_t>(i), modules);
+    }
+  });
+  std::vector<LoraWeights> adapters;
+  for (std::optional<Result<LoraWeights>>& one : made) {
+    if (!one->ok()) return one->status();
+    adapters.push_back(std::move(**one));
+  }
+  return adapters;
+}
+
+}  // namespace graft
