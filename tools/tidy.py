@@ -102,6 +102,26 @@ def check_source(path, text, layers):
             report(path, number, "a tab")
 
 
+def check_types(path, text, types):
+    """A type that a header defines has a name of its own: two of one name in one binary are
+    undefined behaviour, which no linker reports. A nested namespace is part of the name."""
+    namespaces = []
+    for number, line in enumerate(text.split("\n"), 1):
+        opened = re.match(r"(?:inline )?namespace ([\w:]*) ?\{$", line)
+        if opened:
+            namespaces.append(opened.group(1))
+        elif re.match(r"\}\s*// namespace", line) and namespaces:
+            namespaces.pop()
+        defined = re.match(r"(?:struct|class|enum(?: class)?|union) (?:\[\[\w+\]\] )?(?:alignas\(\w+\) )?"
+                           r"(\w+)(?: final)?(?: :.*)? ?\{", line)
+        if not defined:
+            continue
+        name = "::".join(namespaces + [defined.group(1)])
+        if types.get(name, path) != path:  # the same file: alternatives of the preprocessor
+            report(path, number, f"{name} is defined in {types[name]}, too; rename one of them")
+        types.setdefault(name, path)
+
+
 def check_words(path, text):
     for number, line in enumerate(text.split("\n"), 1):
         if UNFINISHED.search(line):
@@ -113,6 +133,7 @@ def check_words(path, text):
 def main():
     layers = read_layers()
     check_layers(layers)
+    types = {}
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                            capture_output=True, check=True).stdout.split("\n")
     for path in sorted(filter(None, files)):
@@ -127,6 +148,8 @@ def main():
             text = file.read()
         if is_source:
             check_source(path, text, layers)
+        if is_source and path.endswith((".h", ".cuh")):
+            check_types(path, text, types)
         if is_source or is_text:
             check_words(path, text)
     for problem in problems:

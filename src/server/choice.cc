@@ -60,7 +60,7 @@ void Choice::Echo(const TokenEvent& event) {
     Detokenizer detokenizer(tokenizer_, options_.skip_special_tokens);
     int64_t offset = 0;
     for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
-      LogprobEntry entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
+      ChoiceLogprob entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
       if (i < event.prompt_top_logprobs.size()) entry.top = event.prompt_top_logprobs[i];
       offset += NumCodePoints(detokenizer.Push(entry.chosen.token));
       piece_.logprobs.push_back(std::move(entry));

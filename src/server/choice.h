@@ -18,7 +18,7 @@
 namespace graft {
 
 // One token of a response's logprobs.
-struct LogprobEntry {
+struct ChoiceLogprob {
   TokenLogprob chosen;  // logprob NaN: the first token of a prompt, which nothing predicts
   std::vector<TokenLogprob> top;
   int64_t text_offset = 0;  // where its text starts in the choice's text, in code points
@@ -27,7 +27,7 @@ struct LogprobEntry {
 // What has become certain since the last look.
 struct ChoicePiece {
   std::string text;
-  std::vector<LogprobEntry> logprobs;
+  std::vector<ChoiceLogprob> logprobs;
 };
 
 struct ChoiceOptions {
@@ -67,7 +67,7 @@ class Choice {
 
  private:
   struct PendingLogprob {
-    LogprobEntry entry;
+    ChoiceLogprob entry;
     size_t text_begin;  // in bytes
   };
 

@@ -191,7 +191,7 @@ std::string ResponseWriter::Body(const std::vector<ChoicePiece>& pieces,
   return body + "}";
 }
 
-void ResponseWriter::AppendLogprobs(const std::vector<LogprobEntry>& entries,
+void ResponseWriter::AppendLogprobs(const std::vector<ChoiceLogprob>& entries,
                                     std::string* out) const {
   if (!head_.logprobs) {
     *out += "null";
@@ -202,12 +202,12 @@ void ResponseWriter::AppendLogprobs(const std::vector<LogprobEntry>& entries,
   }
 }
 
-void ResponseWriter::AppendCompletionLogprobs(const std::vector<LogprobEntry>& entries,
+void ResponseWriter::AppendCompletionLogprobs(const std::vector<ChoiceLogprob>& entries,
                                               std::string* out) const {
   std::string logprobs, tops, offsets;
   *out += "{\"tokens\":[";
   for (size_t i = 0; i < entries.size(); ++i) {
-    const LogprobEntry& entry = entries[i];
+    const ChoiceLogprob& entry = entries[i];
     AppendComma(i, out);
     AppendJsonString(CompletionTokenText(tokenizer_.TokenBytes(entry.chosen.token)), out);
     AppendComma(i, &logprobs);
@@ -254,7 +254,7 @@ void ResponseWriter::AppendTokenFields(const TokenLogprob& token, std::string* o
   *out += ']';
 }
 
-void ResponseWriter::AppendChatLogprobs(const std::vector<LogprobEntry>& entries,
+void ResponseWriter::AppendChatLogprobs(const std::vector<ChoiceLogprob>& entries,
                                         std::string* out) const {
   *out += "{\"content\":[";
   for (size_t i = 0; i < entries.size(); ++i) {

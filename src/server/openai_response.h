@@ -58,9 +58,9 @@ class ResponseWriter {
   void AppendEvent(std::string_view choice, std::string* out) const;
   void AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                     std::string* out) const;
-  void AppendLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
-  void AppendCompletionLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
-  void AppendChatLogprobs(const std::vector<LogprobEntry>& entries, std::string* out) const;
+  void AppendLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
+  void AppendCompletionLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
+  void AppendChatLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
   void AppendTokenFields(const TokenLogprob& token, std::string* out) const;
 
   const Tokenizer& tokenizer_;

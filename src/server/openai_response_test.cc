@@ -21,7 +21,7 @@ TokenEvent Event(int32_t token, FinishReason finish = FinishReason::kNone) {
 // Everything a choice lets out of these tokens, and its end.
 struct Outcome {
   std::string text;
-  std::vector<LogprobEntry> logprobs;
+  std::vector<ChoiceLogprob> logprobs;
   FinishReason finish;
   int32_t output_tokens;
 };
@@ -34,7 +34,7 @@ Outcome RunChoice(ChoiceOptions options, const std::vector<int32_t>& tokens,
     choice.Push(Event(tokens[i], i + 1 == tokens.size() ? last : FinishReason::kNone));
     ChoicePiece piece = choice.TakePiece();
     outcome.text += piece.text;
-    for (LogprobEntry& entry : piece.logprobs) outcome.logprobs.push_back(std::move(entry));
+    for (ChoiceLogprob& entry : piece.logprobs) outcome.logprobs.push_back(std::move(entry));
   }
   outcome.finish = choice.finish();
   outcome.output_tokens = choice.output_tokens();
@@ -59,7 +59,7 @@ TEST(ChoiceTest, StopStringsAcrossTokensCutTextAndLogprobs) {
   const Outcome cut = RunChoice({.stop = {"o th"}, .logprobs = true}, Tokens(text));
   EXPECT_EQ(cut.text, "one tw");
   EXPECT_EQ(cut.finish, FinishReason::kStop);
-  for (const LogprobEntry& entry : cut.logprobs) EXPECT_LT(entry.text_offset, 6);
+  for (const ChoiceLogprob& entry : cut.logprobs) EXPECT_LT(entry.text_offset, 6);
   const Outcome with = RunChoice({.stop = {"o th"}, .include_stop_text = true}, Tokens(text));
   EXPECT_EQ(with.text, "one two th");
 }
