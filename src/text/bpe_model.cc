@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "text/byte_level.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -107,6 +108,22 @@ bool BpeModel::NoMergeCrossesIntoMetaspace(
   // Where unknown characters leave nothing behind, what stood on both sides of them may merge.
   return unk_id_ != kNone && TokenId(kMetaspace).has_value() &&
          std::all_of(merges.begin(), merges.end(), stays_out);
+}
+
+std::optional<std::bitset<256>> BpeModel::DroppedBytes(bool byte_level) const {
+  std::bitset<256> dropped;
+  if (unk_id_ != kNone && !fuse_unk_) return dropped;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool in_utf8 = byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);
+    if (!byte_level && (!byte_fallback_ || byte_ids_[byte] == kNone)) return std::nullopt;
+    if (!byte_level || !in_utf8) continue;
+    const char character = static_cast<char>(byte);
+    std::string spelled;
+    AppendByteLevel({&character, 1}, &spelled);
+    size_t pos = 0;
+    dropped[byte] = direct_ids_[NextCodePoint(spelled, &pos)] == kNone;
+  }
+  return dropped;
 }
 
 Status BpeModel::Encode(std::span<const Word> words, std::vector<int32_t>* ids) const {

@@ -36,6 +36,7 @@ class BpeModel : public TokenModel {
   }
   std::string_view Token(int32_t id) const override { return vocabulary_.Token(id); }
   int32_t size() const override { return vocabulary_.size(); }
+  std::optional<std::bitset<256>> DroppedBytes(bool byte_level) const override;
 
  private:
   static constexpr int32_t kNone = -1;

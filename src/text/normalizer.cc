@@ -1,5 +1,6 @@
 #include "text/normalizer.h"
 
+#include <algorithm>
 #include <map>
 
 #include "text/byte_level.h"
@@ -100,6 +101,44 @@ Result<Normalizer::Step> Normalizer::ParseStep(const Json& json, const std::stri
     return step;
   }
   return UnsupportedComponent("normalizer", type, kSupported);
+}
+
+std::optional<size_t> Normalizer::ShrinkMax(bool ascii) const {
+  // A mathematical letter of four bytes becomes ASCII; the tests go through all of Unicode.
+  constexpr size_t kUnicodeShrinkMax = 4;
+  size_t shrink = 1;
+  for (const Step& step : steps_) {
+    switch (step.kind) {
+      case Kind::kUnicode:
+      case Kind::kLowercase:
+        if (!ascii) shrink *= kUnicodeShrinkMax;
+        break;
+      case Kind::kReplace: {
+        const std::optional<std::string>& plain = step.pattern->plain();
+        if (!plain.has_value() || step.content.empty()) return std::nullopt;
+        // What is not replaced keeps its length.
+        const size_t removed = plain->size(), written = step.content.size();
+        shrink *= std::max<size_t>(1, (removed + written - 1) / written);
+        ascii = ascii && IsAscii(step.content);
+        break;
+      }
+      case Kind::kStrip:
+      case Kind::kStripAccents:
+        return std::nullopt;
+      case Kind::kPrepend:
+        ascii = ascii && IsAscii(step.content);
+        break;
+      case Kind::kByteLevel:
+        // What follows would be counted in bytes of another spelling.
+        if (&step != &steps_.back()) return std::nullopt;
+        break;
+    }
+  }
+  return shrink;
+}
+
+bool Normalizer::MakesByteLevel() const {
+  return !steps_.empty() && steps_.back().kind == Kind::kByteLevel;
 }
 
 Status Normalizer::Apply(std::string* text, bool* starts_later) const {

@@ -22,6 +22,12 @@ class Normalizer {
   // of the original text was stripped off: what is left does not stand at the start any more.
   Status Apply(std::string* text, bool* starts_later = nullptr) const;
 
+  // How many bytes of a text (`ascii`: of one that is all ASCII) can become one byte at most;
+  // nothing where there is no bound.
+  std::optional<size_t> ShrinkMax(bool ascii) const;
+  // Whether the text is spelled in the byte-level alphabet afterwards.
+  bool MakesByteLevel() const;
+
  private:
   enum class Kind { kUnicode, kPrepend, kReplace, kLowercase, kStrip, kStripAccents, kByteLevel };
   struct Step {

@@ -1,5 +1,7 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
+
 #include "text/byte_level.h"
 #include "text/json_field.h"
 #include "text/unicode.h"
@@ -134,6 +136,16 @@ Result<PreTokenizer::Step> PreTokenizer::ParseCharacterStep(const Json& json,
     return UnsupportedComponent("pre-tokenizer", type, kSupported);
   }
   return step;
+}
+
+bool PreTokenizer::DropsText() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.behavior == SplitBehavior::kRemoved; });
+}
+
+bool PreTokenizer::MakesByteLevel() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.kind == Kind::kByteLevel; });
 }
 
 Status PreTokenizer::Apply(std::vector<Word>* words, TextArena* arena) const {

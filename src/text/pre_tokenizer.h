@@ -26,6 +26,11 @@ class PreTokenizer {
   // Cuts `words` in place; new text lives in `arena`.
   Status Apply(std::vector<Word>* words, TextArena* arena) const;
 
+  // Whether some of the text may be in no word.
+  bool DropsText() const;
+  // Whether the words are spelled in the byte-level alphabet.
+  bool MakesByteLevel() const;
+
  private:
   enum class Kind { kSplit, kByteLevel, kMetaspace, kCharacter };
   enum class PrependScheme { kNever, kFirst, kAlways };

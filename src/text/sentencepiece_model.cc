@@ -13,9 +13,88 @@ namespace {
 constexpr std::string_view kNoDummyPrefix("\x1A\x02\x18\x00", 4);
 constexpr const char* kMetaspace = "\xE2\x96\x81";  // U+2581
 
+// Reads a protobuf message field by field; only of the kinds that a ModelProto has.
+class ProtoReader {
+ public:
+  explicit ProtoReader(std::string_view bytes) : rest_(bytes) {}
+
+  // The next field; false at the end or where the message is broken.
+  bool Next() {
+    uint64_t key = 0;
+    if (rest_.empty() || !Varint(&key)) return false;
+    field_ = key >> 3;
+    number_ = 0;
+    bytes_ = {};
+    switch (key & 7) {
+      case 0:
+        return Varint(&number_);
+      case 1:
+        return Take(8);
+      case 2:
+        return Varint(&number_) && Take(number_);
+      case 5:
+        return Take(4);
+      default:
+        return Fail();
+    }
+  }
+  uint64_t field() const { return field_; }
+  uint64_t number() const { return number_; }  // of a varint
+  std::string_view bytes() const { return bytes_; }
+  bool broken() const { return broken_; }
+
+ private:
+  bool Fail() {
+    broken_ = true;
+    return false;
+  }
+  bool Varint(uint64_t* value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      *value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return true;
+    }
+    return Fail();
+  }
+  bool Take(uint64_t bytes) {
+    if (bytes > rest_.size()) return Fail();
+    bytes_ = rest_.substr(0, bytes);
+    rest_.remove_prefix(bytes);
+    return true;
+  }
+
+  std::string_view rest_;
+  uint64_t field_ = 0;
+  uint64_t number_ = 0;
+  std::string_view bytes_;
+  bool broken_ = false;
+};
+
+// Whether the model's normalizer leaves the text as it is but for the space that it may put before:
+// by normalizer_spec, field 3 of a ModelProto.
+bool KeepsText(std::string_view model_bytes) {
+  constexpr uint64_t kNormalizerSpec = 3, kCharsMap = 2, kRemoveExtraWhitespaces = 4;
+  bool maps_characters = false;
+  bool removes_spaces = true;
+  ProtoReader model(model_bytes);
+  while (model.Next()) {
+    if (model.field() != kNormalizerSpec) continue;
+    ProtoReader spec(model.bytes());
+    while (spec.Next()) {
+      if (spec.field() == kCharsMap) maps_characters = !spec.bytes().empty();
+      if (spec.field() == kRemoveExtraWhitespaces) removes_spaces = spec.number() != 0;
+    }
+    if (spec.broken()) return false;
+  }
+  return !model.broken() && !maps_characters && !removes_spaces;
+}
+
 class SentencePieceModel : public TokenModel {
  public:
   Status Load(std::string_view bytes) {
+    keeps_text_ = KeepsText(bytes);
     const auto status = processor_.LoadFromSerializedProto({bytes.data(), bytes.size()});
     if (status.ok()) return OkStatus();
     return InvalidArgumentError("not a sentencepiece model: " + std::string(status.message()));
@@ -40,6 +119,13 @@ class SentencePieceModel : public TokenModel {
     return id >= 0 && id < size() ? std::string_view(processor_.IdToPiece(id)) : "";
   }
   int32_t size() const override { return processor_.GetPieceSize(); }
+  std::optional<std::bitset<256>> DroppedBytes(bool /*byte_level*/) const override {
+    // Without a piece for every byte, a run of unknown characters is one piece.
+    int num_bytes = 0;
+    for (int id = 0; id < size(); ++id) num_bytes += processor_.IsByte(id) ? 1 : 0;
+    if (!keeps_text_ || num_bytes < 256) return std::nullopt;
+    return std::bitset<256>();
+  }
 
   // Whether a text gets a space before it.
   bool AddsDummyPrefix() const {
@@ -62,6 +148,7 @@ class SentencePieceModel : public TokenModel {
 
  private:
   sentencepiece::SentencePieceProcessor processor_;
+  bool keeps_text_ = false;
 };
 
 }  // namespace

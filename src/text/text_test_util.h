@@ -34,4 +34,28 @@ inline std::unique_ptr<Tokenizer> GoldenTokenizer(int family) {
   return *std::move(tokenizer);
 }
 
+// As make_goldens.py changes a tokenizer for one case.
+inline Json Patched(Json file, const Json& patch) {
+  for (const auto& [key, value] : patch.items()) {
+    if (key != "model") {
+      file[key] = value;
+      continue;
+    }
+    for (const auto& [field, change] : value.items()) {
+      if (field != "vocab") {
+        file["model"][field] = change;
+        continue;
+      }
+      for (const auto& [token, id] : change.items()) {
+        if (id.is_null()) {
+          file["model"]["vocab"].erase(token);
+        } else {
+          file["model"]["vocab"][token] = id;
+        }
+      }
+    }
+  }
+  return file;
+}
+
 }  // namespace graft

@@ -15,6 +15,7 @@
 #include "text/decoder.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_count.h"
 #include "text/token_model.h"
 
 namespace graft {
@@ -43,11 +44,17 @@ class Tokenizer {
   // The same from the texts of tokenizer.json and tokenizer_config.json ("": none).
   static Result<std::unique_ptr<Tokenizer>> Parse(std::string_view tokenizer_json,
                                                   std::string_view config_json);
-  explicit Tokenizer(TokenizerParts parts) : parts_(std::move(parts)) {}
+  explicit Tokenizer(TokenizerParts parts)
+      : parts_(std::move(parts)), count_bound_(TokenCountBound::Of(parts_)) {}
 
   // Special tokens that the text spells out become their ids. kInvalidArgument where the text is
   // not UTF-8, kResourceExhausted where it is too long or drives a split regex past its limit.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
+
+  // The fewest tokens that Encode can make of `text`, told without tokenizing it: its bytes over
+  // those of the longest token, as far as normalizers and added tokens allow. 0 where they may drop
+  // any amount of text. Looks once over the text at most.
+  int64_t TextTokensMin(std::string_view text) const { return count_bound_.TokensMin(text); }
 
   // Ids that the vocabulary does not hold stand for nothing. Always valid UTF-8.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
@@ -71,6 +78,7 @@ class Tokenizer {
   Status EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const;
 
   TokenizerParts parts_;
+  TokenCountBound count_bound_;
 };
 
 }  // namespace graft

@@ -37,30 +37,6 @@ TEST(TokenizerTest, DemoEqualsHf) {
   EXPECT_EQ((*tokenizer)->TokenId("no such token"), std::nullopt);
 }
 
-// As make_goldens.py changes a tokenizer for one case.
-Json Patched(Json file, const Json& patch) {
-  for (const auto& [key, value] : patch.items()) {
-    if (key != "model") {
-      file[key] = value;
-      continue;
-    }
-    for (const auto& [field, change] : value.items()) {
-      if (field != "vocab") {
-        file["model"][field] = change;
-        continue;
-      }
-      for (const auto& [token, id] : change.items()) {
-        if (id.is_null()) {
-          file["model"]["vocab"].erase(token);
-        } else {
-          file["model"]["vocab"][token] = id;
-        }
-      }
-    }
-  }
-  return file;
-}
-
 TEST(TokenizerTest, EveryComponentEqualsHf) {
   const Json goldens = ComponentGoldens();
   int num_cases = 0;

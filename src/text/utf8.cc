@@ -35,6 +35,12 @@ Utf8Sequence ReadSequence(std::string_view text, size_t pos) {
 
 }  // namespace
 
+bool IsAscii(std::string_view text) {
+  unsigned char bits = 0;
+  for (const char byte : text) bits |= static_cast<unsigned char>(byte);
+  return bits < 0x80;
+}
+
 bool IsValidUtf8(std::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {

@@ -19,6 +19,8 @@ char32_t PreviousCodePoint(std::string_view text, size_t* pos);
 
 void AppendCodePoint(char32_t code_point, std::string* text);
 
+bool IsAscii(std::string_view text);
+
 // The number of bytes of the code point that starts with `lead` in valid UTF-8.
 inline int Utf8Length(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
