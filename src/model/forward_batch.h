@@ -10,6 +10,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/small_copy/small_copy.h"
+#include "model/launch_plan.h"
 #include "model/layer_gate.h"
 #include "model/lora_assist.h"
 #include "tensor/buffer.h"
@@ -27,9 +28,6 @@ struct LoraTable {
   int64_t stride = 0;
   int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
 };
-
-// Products of a step; each of these includes those before it.
-enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
 
 // What one step computes, as plain arrays. Rows of one sequence are consecutive and in order. Made
 // in host memory; DeviceBatch copies it to where the kernels read.

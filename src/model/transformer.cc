@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
@@ -33,16 +34,54 @@ ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimit
   return batch;
 }
 
-// Of the product whose first module this is.
-bool IsInScope(LoraBesideScope scope, LoraModule first) {
-  const bool is_mlp = first == LoraModule::kGate || first == LoraModule::kDown;
-  return scope == LoraBesideScope::kAll || (scope == LoraBesideScope::kMlp && is_mlp);
+// What LoRA's launches need to look up rows and ask for the first bytes while the product runs: 32
+// distinct adapters take 7.38 ms a step instead of 7.51.
+constexpr int32_t kSparedSharedBytes = 40 << 10;
+
+std::span<const LoraSegment> SegmentsOf(LoraRows rows, const ForwardBatch& batch) {
+  switch (rows) {
+    case LoraRows::kDrawn:
+      return batch.lora_segments;
+    case LoraRows::kPrompts:
+      return batch.lora_prompt_segments;
+    case LoraRows::kDrawnAndPrompts:
+      return batch.lora_all_segments;
+    case LoraRows::kSettledDrawn:
+      return batch.settled_segments;
+    case LoraRows::kSettledPrompts:
+      return batch.settled_prompt_segments;
+  }
+  return {};
 }
 
-LoraArgs WithSegments(LoraArgs args, std::span<const LoraSegment> segments) {
+// Of one product, with its segments of these rows.
+LoraArgs LoraOf(LoraRows rows, LoraArgs args, const ForwardBatch& batch) {
+  const std::span<const LoraSegment> segments = SegmentsOf(rows, batch);
   args.segments = segments.data();
   args.num_segments = static_cast<int32_t>(segments.size());
+  const bool are_drawn = rows == LoraRows::kDrawn || rows == LoraRows::kSettledDrawn;
+  const bool has_prompts =
+      !SegmentsOf(rows == LoraRows::kDrawn ? LoraRows::kPrompts : LoraRows::kSettledPrompts, batch)
+           .empty();
+  if (are_drawn && has_prompts) args.segment_rows = batch.lora_rows.end - batch.lora_rows.begin;
   return args;
+}
+
+// Which of a step's times a launch counts for; null: for the total alone.
+int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
+  switch (kind) {
+    case LaunchKind::kProduct:
+      return &ForwardTimes::gemm_ns;
+    case LaunchKind::kShrink:
+    case LaunchKind::kExpand:
+    case LaunchKind::kPadded:
+    case LaunchKind::kAssistFinish:
+      return &ForwardTimes::lora_ns;
+    case LaunchKind::kAssistBegin:
+    case LaunchKind::kActivate:
+      return nullptr;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -63,12 +102,16 @@ struct Transformer::Step {
   Stream& stream;
   StreamTimer* timer;
   ForwardTimes* times;
-  bool assisted = false;  // in this layer batch.assist computes for adapters under way
+  LaunchPlan plan;           // of layers that the device computes alone
+  LaunchPlan assisted_plan;  // where there is an assist, of those that it takes
+  bool assisted = false;     // in this layer batch.assist computes for adapters under way
 
+  const LaunchPlan& layer_plan() const { return assisted ? assisted_plan : plan; }
   int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
-  StreamTimer::Scope Time(int64_t ForwardTimes::*part) const {
-    return {timer, times == nullptr ? nullptr : &(times->*part)};
+  int64_t* TotalOf(int64_t ForwardTimes::*part) const {
+    return times == nullptr ? nullptr : &(times->*part);
   }
+  StreamTimer::Scope Time(int64_t ForwardTimes::*part) const { return {timer, TotalOf(part)}; }
 };
 
 struct Transformer::Projection {
@@ -77,6 +120,7 @@ struct Transformer::Projection {
   const Buffer& bias;  // may be empty
   float* y;
   bool accumulate;
+  LayerProduct product;
   LoraModule first;
   std::span<const int64_t> slice_n;  // columns of each module in y
   void* activated = nullptr;         // see GemmArgs::activated
@@ -175,7 +219,8 @@ ForwardBatch Transformer::Put(const ForwardBatch& batch, const DeviceBatch::Padd
 }
 
 const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
-  Step step{batch, stream, TimerFor(stream, times), times};
+  Step step{batch, stream, TimerFor(stream, times), times, PlanOf(batch, stream, false)};
+  if (batch.assist != nullptr) step.assisted_plan = PlanOf(batch, stream, true);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::total_ns);
     Embedding({.table = weights_.embedding.data(),
@@ -224,11 +269,12 @@ void Transformer::Attention(int32_t layer, const Step& step) {
   const int64_t o_n[] = {config_.hidden_size};
   float* q = qkv_.as<float>();
 
-  Project({normed_.data(), projections.qkv, weights.qkv_bias, q, false, LoraModule::kQ, qkv_n},
+  Project({normed_.data(), projections.qkv, weights.qkv_bias, q, false, LayerProduct::kQkv,
+           LoraModule::kQ, qkv_n},
           layer, step);
   AttendPages(layer, step);
   Project({attended_.data(), projections.o, weights.o_bias, hidden_.as<float>(), true,
-           LoraModule::kO, o_n},
+           LayerProduct::kO, LoraModule::kO, o_n},
           layer, step);
 }
 
@@ -239,10 +285,10 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
   const int64_t down_n[] = {config_.hidden_size};
 
   Project({normed_.data(), projections.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
-           LoraModule::kGate, gate_up_n, activated_.data()},
+           LayerProduct::kGateUp, LoraModule::kGate, gate_up_n, activated_.data()},
           layer, step);
   Project({activated_.data(), projections.down, weights.down_bias, hidden_.as<float>(), true,
-           LoraModule::kDown, down_n},
+           LayerProduct::kDown, LoraModule::kDown, down_n},
           layer, step);
 }
 
@@ -292,7 +338,7 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .sequence_rows_max = batch.sequence_rows_max,
                     .kv_tokens_max = batch.kv_tokens_max,
                     .scratch = attention_scratch_.as<float>(),
-                    .next_starts_late = IsInScope(batch.lora_beside, LoraModule::kO)},
+                    .next_starts_late = step.layer_plan().attention_holds_next},
                    step.stream);
 }
 
@@ -310,7 +356,58 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
           step.stream);
 }
 
+LaunchPlan Transformer::PlanOf(const ForwardBatch& batch, const Stream& stream,
+                               bool assisted) const {
+  const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
+  return PlanLaunches(
+      {.on_gpu = !stream.device.is_cpu(),
+       .pads_lora = limits_.padded_rank_max > 0,
+       .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
+       .assisted = assisted,
+       .has_drawn = has(assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
+       .has_prompts = has(assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
+       .beside_scope = batch.lora_beside});
+}
+
 void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
+  const ProductPlan& plan = step.layer_plan().of(projection.product);
+  const LoraArgs lora = MakeLoraArgs(projection, layer, step);
+  std::optional<StreamTimer::Scope> scope;
+  int64_t ForwardTimes::*timed = nullptr;
+  for (const graft::Launch& launch : plan.launches()) {
+    int64_t ForwardTimes::*const time = TimeOf(launch.kind);
+    if (time != timed) {
+      scope.reset();
+      if (time != nullptr) scope.emplace(step.timer, step.TotalOf(time));
+      timed = time;
+    }
+    if (launch.kind == LaunchKind::kAssistBegin) {
+      step.batch.assist->Begin(layer, projection.first, lora, step.stream);
+    } else {
+      Launch(launch, projection, lora, step);
+    }
+  }
+}
+
+void Transformer::Launch(const graft::Launch& launch, const Projection& projection,
+                         const LoraArgs& lora, const Step& step) {
+  const bool keeps_drawn = step.layer_plan().of(projection.product).keeps_drawn;
+  const GemmArgs::RowRange all = {0, static_cast<int32_t>(step.num_rows())};
+  switch (launch.kind) {
+    case LaunchKind::kProduct:
+      return Multiply(launch, projection, lora, step);
+    case LaunchKind::kAssistFinish:
+      return step.batch.assist->Finish(lora, step.stream);
+    case LaunchKind::kActivate:
+      return Activate(projection, keeps_drawn ? step.batch.lora_rows : all, step);
+    default:
+      return RunLora(launch, LoraOf(launch.rows, lora, step.batch), step);
+  }
+}
+
+void Transformer::Multiply(const graft::Launch& launch, const Projection& projection,
+                           const LoraArgs& lora, const Step& step) {
+  const ProductPlan& plan = step.layer_plan().of(projection.product);
   GemmArgs gemm{.x = projection.x,
                 .x_stride = projection.weight.k(),
                 .m = step.num_rows(),
@@ -320,55 +417,20 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
                 .y_stride = projection.weight.n(),
                 .accumulate = projection.accumulate,
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
-  const ForwardBatch& batch = step.batch;
-  const LoraArgs lora = MakeLoraArgs(projection, layer, step);
-  LoraArgs drawn = WithSegments(lora, step.assisted ? batch.settled_segments : batch.lora_segments);
-  LoraArgs prompts = WithSegments(
-      lora, step.assisted ? batch.settled_prompt_segments : batch.lora_prompt_segments);
-  if (prompts.num_segments > 0) drawn.segment_rows = batch.lora_rows.end - batch.lora_rows.begin;
-  if (step.assisted) batch.assist->Begin(layer, projection.first, lora, step.stream);
-  const bool fuses =
-      prompts.num_segments > 0 && !step.stream.device.is_cpu() && limits_.padded_rank_max == 0;
-  const bool beside = drawn.num_segments > 0 && IsInScope(batch.lora_beside, projection.first);
-  const bool shrinks_all = fuses && !beside && !step.assisted && !batch.lora_all_segments.empty();
-  if (fuses) {
-    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    prompts.precedes_product = true;
-    LoraShrink(shrinks_all ? WithSegments(prompts, batch.lora_all_segments) : prompts, step.stream);
-    gemm.lora = &prompts;
+  LoraArgs inside, beside;
+  if (plan.inside.has_value()) {
+    inside = LoraOf(*plan.inside, lora, step.batch);
+    inside.precedes_product = launch.follows_shrink;
+    gemm.lora = &inside;
   }
-  if (beside) gemm.lora_after = &drawn;
-  // What LoRA's launches need to look up rows and ask for the first bytes while the product runs:
-  // 32 distinct adapters take 7.38 ms a step instead of 7.51.
-  constexpr int32_t kSparedSharedBytes = 40 << 10;
-  if (drawn.num_segments > 0 && !fuses) gemm.spared_shared_bytes = kSparedSharedBytes;
-  const bool has_prompts_left = prompts.num_segments > 0 && !fuses;
-  const bool has_drawn_left = drawn.num_segments > 0 && !beside;
-  const bool has_lora_left = has_prompts_left || has_drawn_left || step.assisted;
-  // Where only few rows are left they alone are activated afterwards.
-  const bool keeps_rows = has_lora_left && fuses && !step.assisted;
-  if (!has_lora_left || keeps_rows) gemm.activated = projection.activated;
-  if (keeps_rows) gemm.kept_rows = batch.lora_rows;
-  {
-    const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
-    Gemm(gemm, step.stream);
+  if (plan.beside.has_value()) {
+    beside = LoraOf(*plan.beside, lora, step.batch);
+    gemm.lora_after = &beside;
   }
-  if (!has_lora_left) return;
-  {
-    const StreamTimer::Scope scope = step.Time(&ForwardTimes::lora_ns);
-    if (has_prompts_left) RunLora(prompts, step);
-    if (shrinks_all) {
-      LoraExpand(drawn, step.stream);
-    } else if (has_drawn_left) {
-      LoraArgs left = drawn;
-      left.follows_product = prompts.num_segments == 0 && CanRunLoraBeside(step.num_rows());
-      RunLora(left, step);
-    }
-    if (step.assisted) batch.assist->Finish(lora, step.stream);
-  }
-  if (projection.activated == nullptr) return;
-  const GemmArgs::RowRange all = {0, static_cast<int32_t>(step.num_rows())};
-  Activate(projection, keeps_rows ? batch.lora_rows : all, step);
+  if (plan.activates) gemm.activated = projection.activated;
+  if (plan.keeps_drawn) gemm.kept_rows = step.batch.lora_rows;
+  if (plan.spares_shared_memory) gemm.spared_shared_bytes = kSparedSharedBytes;
+  Gemm(gemm, step.stream);
 }
 
 void Transformer::Activate(const Projection& projection, const GemmArgs::RowRange& rows,
@@ -383,8 +445,12 @@ void Transformer::Activate(const Projection& projection, const GemmArgs::RowRang
           step.stream);
 }
 
-void Transformer::RunLora(const LoraArgs& args, const Step& step) {
-  if (limits_.padded_rank_max == 0) return Lora(args, step.stream);
+void Transformer::RunLora(const graft::Launch& launch, LoraArgs args, const Step& step) {
+  args.precedes_product = launch.precedes_product;
+  args.follows_product = launch.follows_product;
+  if (launch.kind == LaunchKind::kShrink) return LoraShrink(args, step.stream);
+  if (launch.kind == LaunchKind::kExpand) return LoraExpand(args, step.stream);
+  CHECK(launch.kind == LaunchKind::kPadded) << static_cast<int>(launch.kind);
   CHECK_LE(args.num_segments, MaxSequences(limits_)) << "a segment per sequence";
   LoraPadded(
       {.lora = args, .rank = static_cast<int32_t>(args.h_stride), .scratch = padded_loras_.data()},
@@ -429,7 +495,7 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
 
 const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream) {
   CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
-  const Step step{{}, stream, nullptr, nullptr};
+  const Step step{.batch = {}, .stream = stream, .timer = nullptr, .times = nullptr};
   if (stream.device.is_cpu()) {
     RunLogits(rows, step);
   } else {

@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "model/forward_batch.h"
 #include "model/kv_pool.h"
+#include "model/launch_plan.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
@@ -86,11 +87,16 @@ class Transformer {
   void Norm(const float* x, const Buffer& weight, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
-  // by side in y.
+  // by side in y: the plan's launches.
   struct Projection;
+  LaunchPlan PlanOf(const ForwardBatch& batch, const Stream& stream, bool assisted) const;
   void Project(const Projection& projection, int32_t layer, const Step& step);
+  void Launch(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
+              const Step& step);
+  void Multiply(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
+                const Step& step);
+  void RunLora(const graft::Launch& launch, LoraArgs args, const Step& step);
   void Activate(const Projection& projection, const GemmArgs::RowRange& rows, const Step& step);
-  void RunLora(const LoraArgs& args, const Step& step);
   LoraBeside MakeLoraBeside(const Projection& projection, int32_t layer, const Step& step);
   // Without segments.
   LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);

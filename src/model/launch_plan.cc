@@ -1,0 +1,87 @@
+#include "model/launch_plan.h"
+
+#include "base/check.h"
+
+namespace graft {
+namespace {
+
+bool IsInScope(LoraBesideScope scope, LayerProduct product) {
+  const bool is_mlp = product == LayerProduct::kGateUp || product == LayerProduct::kDown;
+  return scope == LoraBesideScope::kAll || (scope == LoraBesideScope::kMlp && is_mlp);
+}
+
+void AddLora(const LaunchConditions& conditions, LoraRows rows, ProductPlan& plan) {
+  if (conditions.pads_lora) return plan.Add(LaunchKind::kPadded, rows);
+  plan.Add(LaunchKind::kShrink, rows);
+  plan.Add(LaunchKind::kExpand, rows);
+}
+
+ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
+  const bool is_activated = product == LayerProduct::kGateUp;
+  const bool assisted = conditions.assisted;
+  const LoraRows drawn = assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn;
+  const LoraRows prompts = assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts;
+  const bool fuses = conditions.has_prompts && conditions.on_gpu && !conditions.pads_lora;
+  const bool beside = conditions.has_drawn && conditions.can_beside && !fuses &&
+                      IsInScope(conditions.beside_scope, product);
+  // A shrink makes no difference between the rows, so one serves both.
+  const bool shrinks_both = fuses && conditions.has_drawn && !assisted;
+
+  ProductPlan plan;
+  if (fuses) plan.inside = prompts;
+  if (beside) plan.beside = drawn;
+  plan.spares_shared_memory = conditions.has_drawn && !fuses;
+  if (assisted) plan.Add(LaunchKind::kAssistBegin);
+  if (fuses) plan.Add(LaunchKind::kShrink, shrinks_both ? LoraRows::kDrawnAndPrompts : prompts);
+  plan.Add(LaunchKind::kProduct);
+  const size_t num_until_product = plan.launches().size();
+  if (conditions.has_prompts && !fuses) AddLora(conditions, prompts, plan);
+  if (shrinks_both) {
+    plan.Add(LaunchKind::kExpand, drawn);
+  } else if (conditions.has_drawn && !beside) {
+    AddLora(conditions, drawn, plan);
+  }
+  if (assisted) plan.Add(LaunchKind::kAssistFinish);
+  if (is_activated) {
+    const bool y_is_whole = plan.launches().size() == num_until_product;
+    plan.keeps_drawn = !y_is_whole && fuses && !assisted;
+    plan.activates = y_is_whole || plan.keeps_drawn;
+    if (!y_is_whole) plan.Add(LaunchKind::kActivate);
+  }
+  LinkNeighbours(plan, conditions.can_beside);
+  return plan;
+}
+
+}  // namespace
+
+void ProductPlan::Add(LaunchKind kind, LoraRows rows) {
+  CHECK_LT(num_launches_, kLaunchesMax);
+  launches_[num_launches_++] = {.kind = kind, .rows = rows};
+}
+
+void LinkNeighbours(ProductPlan& plan, bool can_beside) {
+  const std::span<Launch> launches = plan.mutable_launches();
+  const auto is_product = [&](size_t i) {
+    return i < launches.size() && launches[i].kind == LaunchKind::kProduct;
+  };
+  for (size_t i = 0; i < launches.size(); ++i) {
+    Launch& launch = launches[i];
+    const bool shrinks = launch.kind == LaunchKind::kShrink;
+    launch.precedes_product = shrinks && plan.inside.has_value() && is_product(i + 1);
+    // A product with LoRA inside waits for h alone, not for all before it.
+    launch.follows_product =
+        shrinks && can_beside && !plan.inside.has_value() && i > 0 && is_product(i - 1);
+    launch.follows_shrink = is_product(i) && i > 0 && launches[i - 1].precedes_product;
+  }
+}
+
+LaunchPlan PlanLaunches(const LaunchConditions& conditions) {
+  LaunchPlan plan;
+  for (int i = 0; i < kLayerProducts; ++i) {
+    plan.products[i] = PlanProduct(conditions, static_cast<LayerProduct>(i));
+  }
+  plan.attention_holds_next = plan.of(LayerProduct::kO).beside.has_value();
+  return plan;
+}
+
+}  // namespace graft

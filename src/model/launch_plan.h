@@ -1,0 +1,105 @@
+// LaunchPlan: the launches that compute a layer's four products with the adapters' share of them,
+// in their order. It is made once a step from what the step is, and read by every layer: no layer
+// decides anything. What one launch may rely on because of its neighbours (see LoraArgs) follows
+// from the order here and is CHECKed where it is launched. Values; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace graft {
+
+// Products of a step beside which LoRA may run; each of these includes those before it.
+enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
+
+// The dense products of a layer, in the order in which they run.
+enum class LayerProduct : uint8_t { kQkv, kO, kGateUp, kDown };
+inline constexpr int kLayerProducts = 4;
+
+// Whose rows a LoRA launch serves, as DeviceBatch has their segments. Settled: without those of
+// adapters that LoraAssist computes for.
+enum class LoraRows : uint8_t {
+  kDrawn,
+  kPrompts,
+  kDrawnAndPrompts,
+  kSettledDrawn,
+  kSettledPrompts
+};
+
+enum class LaunchKind : uint8_t {
+  kAssistBegin,   // LoraAssist::Begin
+  kShrink,        // h = x A^T of `rows`
+  kProduct,       // y = x W^T + bias (+ y), and what ProductPlan says that its kernel does, too
+  kExpand,        // y += h B^T of `rows`
+  kPadded,        // both, over copies of one rank
+  kAssistFinish,  // LoraAssist::Finish
+  kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
+};
+
+struct Launch {
+  LaunchKind kind = LaunchKind::kProduct;
+  LoraRows rows = LoraRows::kDrawn;
+  // Of a kShrink: LoraArgs' fields of these names. Of a kProduct: that such a shrink is right
+  // before it.
+  bool precedes_product = false;
+  bool follows_product = false;
+  bool follows_shrink = false;
+
+  bool operator==(const Launch&) const = default;
+};
+
+// One product's launches. Whatever has to stand between two of them is one more LaunchKind: ranks
+// that share a row-parallel product (o, down) add up h between kShrink and kProduct or kExpand, and
+// y behind kProduct. What is put between two launches ends what these promised each other, because
+// LinkNeighbours looks at the order alone.
+class ProductPlan {
+ public:
+  static constexpr size_t kLaunchesMax = 8;
+
+  std::span<const Launch> launches() const { return {launches_.data(), num_launches_}; }
+  std::span<Launch> mutable_launches() { return {launches_.data(), num_launches_}; }
+  void Add(LaunchKind kind, LoraRows rows = LoraRows::kDrawn);
+
+  std::optional<LoraRows> inside;  // the product adds their LoraExpand itself: GemmArgs::lora
+  std::optional<LoraRows> beside;  // it computes their LoRA beside itself: GemmArgs::lora_after
+  bool activates = false;          // it activates its rows: GemmArgs::activated
+  // It activates, and leaves y of the drawn rows to LaunchKind::kActivate, which takes these alone:
+  // GemmArgs::kept_rows. Without it kActivate takes all rows.
+  bool keeps_drawn = false;
+  bool spares_shared_memory = false;  // for LoRA's launches to begin beside it
+
+ private:
+  std::array<Launch, kLaunchesMax> launches_;
+  size_t num_launches_ = 0;
+};
+
+// What of a step its launches depend on.
+struct LaunchConditions {
+  bool on_gpu = false;
+  bool pads_lora = false;    // TransformerLimits::padded_rank_max
+  bool can_beside = false;   // Transformer::CanRunLoraBeside holds for its rows
+  bool assisted = false;     // LoraAssist computes for adapters under way
+  bool has_drawn = false;    // segments of drawn rows; where assisted, settled ones
+  bool has_prompts = false;  // segments of prompts' rows, likewise
+  LoraBesideScope beside_scope = LoraBesideScope::kNone;
+};
+
+struct LaunchPlan {
+  std::array<ProductPlan, kLayerProducts> products;
+  // AttentionArgs::next_starts_late: the product after attention has LoRA beside it.
+  bool attention_holds_next = false;
+
+  const ProductPlan& of(LayerProduct product) const {
+    return products[static_cast<size_t>(product)];
+  }
+};
+
+LaunchPlan PlanLaunches(const LaunchConditions& conditions);
+
+// Sets what every launch knows of its neighbours.
+void LinkNeighbours(ProductPlan& plan, bool can_beside);
+
+}  // namespace graft

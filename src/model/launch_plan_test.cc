@@ -1,0 +1,263 @@
+#include "model/launch_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace graft {
+namespace {
+
+constexpr LayerProduct kAllProducts[] = {LayerProduct::kQkv, LayerProduct::kO,
+                                         LayerProduct::kGateUp, LayerProduct::kDown};
+
+std::string NameOf(LoraRows rows) {
+  switch (rows) {
+    case LoraRows::kDrawn:
+      return "drawn";
+    case LoraRows::kPrompts:
+      return "prompts";
+    case LoraRows::kDrawnAndPrompts:
+      return "both";
+    case LoraRows::kSettledDrawn:
+      return "settled-drawn";
+    case LoraRows::kSettledPrompts:
+      return "settled-prompts";
+  }
+  return "?";
+}
+
+std::string ProductText(const ProductPlan& plan, const Launch& launch) {
+  std::string text = "product";
+  if (plan.inside.has_value()) text += " inside:" + NameOf(*plan.inside);
+  if (plan.beside.has_value()) text += " beside:" + NameOf(*plan.beside);
+  if (plan.activates) text += " activates";
+  if (plan.keeps_drawn) text += " keeps";
+  if (plan.spares_shared_memory) text += " spares";
+  if (launch.follows_shrink) text += " follows";
+  return text;
+}
+
+std::string TextOf(const ProductPlan& plan, const Launch& launch) {
+  switch (launch.kind) {
+    case LaunchKind::kAssistBegin:
+      return "assist-begin";
+    case LaunchKind::kAssistFinish:
+      return "assist-finish";
+    case LaunchKind::kProduct:
+      return ProductText(plan, launch);
+    case LaunchKind::kExpand:
+      return "expand:" + NameOf(launch.rows);
+    case LaunchKind::kPadded:
+      return "padded:" + NameOf(launch.rows);
+    case LaunchKind::kActivate:
+      return plan.keeps_drawn ? "activate:drawn" : "activate:all";
+    case LaunchKind::kShrink:
+      break;
+  }
+  return "shrink:" + NameOf(launch.rows) + (launch.precedes_product ? " precedes" : "") +
+         (launch.follows_product ? " follows" : "");
+}
+
+std::vector<std::string> Texts(const ProductPlan& plan) {
+  std::vector<std::string> texts;
+  for (const Launch& launch : plan.launches()) texts.push_back(TextOf(plan, launch));
+  return texts;
+}
+
+std::vector<std::string> Planned(const LaunchConditions& conditions, LayerProduct product) {
+  return Texts(PlanLaunches(conditions).of(product));
+}
+
+// What Transformer::Project launched when it decided product by product and layer by layer: its
+// lines, with text in place of the launches. Kept to compare with, for every combination that a
+// step can be.
+class ByHand {
+ public:
+  ByHand(const LaunchConditions& c, LayerProduct product) : c_(c) {
+    const std::string drawn = c.assisted ? "settled-drawn" : "drawn";
+    const std::string prompts = c.assisted ? "settled-prompts" : "prompts";
+    const bool activated = product == LayerProduct::kGateUp;
+    const bool is_mlp = product == LayerProduct::kGateUp || product == LayerProduct::kDown;
+    const bool in_scope = c.beside_scope == LoraBesideScope::kAll ||
+                          (c.beside_scope == LoraBesideScope::kMlp && is_mlp);
+    if (c.assisted) texts_.push_back("assist-begin");
+    const bool fuses = c.has_prompts && c.on_gpu && !c.pads_lora;
+    const bool beside = c.has_drawn && in_scope;
+    const bool all_is_listed = c.on_gpu && c.has_drawn && c.has_prompts;
+    const bool shrinks_all = fuses && !beside && !c.assisted && all_is_listed;
+    if (fuses) texts_.push_back("shrink:" + (shrinks_all ? "both" : prompts) + " precedes");
+    const bool has_prompts_left = c.has_prompts && !fuses;
+    const bool has_drawn_left = c.has_drawn && !beside;
+    const bool has_lora_left = has_prompts_left || has_drawn_left || c.assisted;
+    const bool keeps_rows = has_lora_left && fuses && !c.assisted;
+    texts_.push_back(std::string("product") + (fuses ? " inside:" + prompts : "") +
+                     (beside ? " beside:" + drawn : "") +
+                     (activated && (!has_lora_left || keeps_rows) ? " activates" : "") +
+                     (activated && keeps_rows ? " keeps" : "") +
+                     (c.has_drawn && !fuses ? " spares" : "") + (fuses ? " follows" : ""));
+    if (!has_lora_left) return;
+    if (has_prompts_left) Lora(prompts, false);
+    if (shrinks_all) {
+      texts_.push_back("expand:" + drawn);
+    } else if (has_drawn_left) {
+      Lora(drawn, !c.has_prompts && c.can_beside);
+    }
+    if (c.assisted) texts_.push_back("assist-finish");
+    if (activated) texts_.push_back(keeps_rows ? "activate:drawn" : "activate:all");
+  }
+
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  void Lora(const std::string& rows, bool follows) {
+    if (c_.pads_lora) {
+      texts_.push_back("padded:" + rows);
+      return;
+    }
+    texts_.push_back("shrink:" + rows + (follows ? " follows" : ""));
+    texts_.push_back("expand:" + rows);
+  }
+
+  const LaunchConditions c_;
+  std::vector<std::string> texts_;
+};
+
+// Every step there is: on each device, padded or not, with rows few enough for LoRA beside the
+// products or not, drawn rows and prompts with adapters or without (base and merged steps have
+// neither), assisted or not. LoRA goes beside the products in recorded steps alone, which have
+// neither prompts nor an assist.
+std::vector<LaunchConditions> AllConditions() {
+  std::vector<LaunchConditions> all;
+  for (int bits = 0; bits < 64; ++bits) {
+    const LaunchConditions c{.on_gpu = (bits & 1) != 0,
+                             .pads_lora = (bits & 2) != 0,
+                             .can_beside = (bits & 4) != 0,
+                             .assisted = (bits & 8) != 0,
+                             .has_drawn = (bits & 16) != 0,
+                             .has_prompts = (bits & 32) != 0};
+    if (c.can_beside && (!c.on_gpu || c.pads_lora)) continue;
+    all.push_back(c);
+    if (!c.can_beside || c.assisted || c.has_prompts || !c.has_drawn) continue;
+    for (const LoraBesideScope scope : {LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
+      all.push_back(c);
+      all.back().beside_scope = scope;
+    }
+  }
+  return all;
+}
+
+std::string Describe(const LaunchConditions& c) {
+  return std::string(c.on_gpu ? "gpu" : "cpu") + (c.pads_lora ? " padded" : "") +
+         (c.can_beside ? " few-rows" : "") + (c.assisted ? " assisted" : "") +
+         (c.has_drawn ? " drawn" : "") + (c.has_prompts ? " prompts" : "") + " scope " +
+         std::to_string(static_cast<int>(c.beside_scope));
+}
+
+TEST(LaunchPlanTest, LaunchesWhatWasDecidedByHand) {
+  const std::vector<LaunchConditions> all = AllConditions();
+  EXPECT_EQ(all.size(), 42u);
+  for (const LaunchConditions& conditions : all) {
+    for (const LayerProduct product : kAllProducts) {
+      EXPECT_EQ(Planned(conditions, product), ByHand(conditions, product).texts())
+          << Describe(conditions) << ", product " << static_cast<int>(product);
+    }
+  }
+}
+
+struct Row {
+  const char* name;
+  LaunchConditions conditions;
+  LayerProduct product;
+  std::vector<std::string> expected;
+};
+
+// The steps that servers spend their time on, written out.
+TEST(LaunchPlanTest, StepsOfServers) {
+  const LaunchConditions decode{.on_gpu = true, .can_beside = true, .has_drawn = true};
+  LaunchConditions beside = decode;
+  beside.beside_scope = LoraBesideScope::kMlp;
+  const LaunchConditions mixed{.on_gpu = true, .has_drawn = true, .has_prompts = true};
+  LaunchConditions assisted = mixed;
+  assisted.assisted = true;
+  const LaunchConditions cpu{.has_drawn = true, .has_prompts = true};
+  const std::vector<Row> rows = {
+      {"base", {.on_gpu = true}, LayerProduct::kGateUp, {"product activates"}},
+      {"decode",
+       decode,
+       LayerProduct::kGateUp,
+       {"product spares", "shrink:drawn follows", "expand:drawn", "activate:all"}},
+      {"decode, beside the MLP's",
+       beside,
+       LayerProduct::kGateUp,
+       {"product beside:drawn activates spares"}},
+      {"decode, beside the MLP's",
+       beside,
+       LayerProduct::kO,
+       {"product spares", "shrink:drawn follows", "expand:drawn"}},
+      {"mixed",
+       mixed,
+       LayerProduct::kGateUp,
+       {"shrink:both precedes", "product inside:prompts activates keeps follows", "expand:drawn",
+        "activate:drawn"}},
+      {"mixed, assisted",
+       assisted,
+       LayerProduct::kGateUp,
+       {"assist-begin", "shrink:settled-prompts precedes", "product inside:settled-prompts follows",
+        "shrink:settled-drawn", "expand:settled-drawn", "assist-finish", "activate:all"}},
+      {"mixed on a CPU",
+       cpu,
+       LayerProduct::kDown,
+       {"product spares", "shrink:prompts", "expand:prompts", "shrink:drawn", "expand:drawn"}},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(Planned(row.conditions, row.product), row.expected) << row.name;
+  }
+}
+
+TEST(LaunchPlanTest, AttentionHoldsTheNextKernelForLoraBesideIt) {
+  for (const LaunchConditions& conditions : AllConditions()) {
+    EXPECT_EQ(PlanLaunches(conditions).attention_holds_next,
+              conditions.beside_scope == LoraBesideScope::kAll)
+        << Describe(conditions);
+  }
+}
+
+// As a collective would: neither side may count on the other then.
+TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
+  ProductPlan plan;
+  plan.inside = LoraRows::kPrompts;
+  plan.Add(LaunchKind::kShrink, LoraRows::kPrompts);
+  plan.Add(LaunchKind::kAssistBegin);
+  plan.Add(LaunchKind::kProduct);
+  LinkNeighbours(plan, true);
+  EXPECT_EQ(Texts(plan),
+            (std::vector<std::string>{"shrink:prompts", "assist-begin", "product inside:prompts"}));
+  ProductPlan after;
+  after.Add(LaunchKind::kProduct);
+  after.Add(LaunchKind::kAssistFinish);
+  after.Add(LaunchKind::kShrink);
+  LinkNeighbours(after, true);
+  EXPECT_EQ(Texts(after), (std::vector<std::string>{"product", "assist-finish", "shrink:drawn"}));
+}
+
+// Where a plan was linked before something was put between its launches, linking again says so.
+TEST(LaunchPlanTest, LinkingAgainForgets) {
+  ProductPlan plan;
+  plan.Add(LaunchKind::kProduct);
+  plan.Add(LaunchKind::kShrink);
+  LinkNeighbours(plan, true);
+  EXPECT_TRUE(plan.launches()[1].follows_product);
+  plan.mutable_launches()[0].kind = LaunchKind::kAssistFinish;
+  LinkNeighbours(plan, true);
+  EXPECT_FALSE(plan.launches()[1].follows_product);
+}
+
+TEST(LaunchPlanTest, NeverMoreThanThereIsRoomFor) {
+  ProductPlan plan;
+  for (size_t i = 0; i < ProductPlan::kLaunchesMax; ++i) plan.Add(LaunchKind::kProduct);
+  EXPECT_DEATH(plan.Add(LaunchKind::kProduct), "kLaunchesMax");
+}
+
+}  // namespace
+}  // namespace graft
