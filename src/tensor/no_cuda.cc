@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_traits.h"
 #include "tensor/host_memory.h"
 #include "tensor/stream_timer.h"
 
@@ -22,6 +23,12 @@ void Copy(void* target, const void* source, int64_t bytes) {
 }  // namespace
 
 int NumCudaDevices() { return 0; }
+
+const DeviceTraits& TraitsOf(const Device& device) {
+  static constexpr DeviceTraits kCpu;
+  CHECK(device.is_cpu()) << "built without " << device.ToString();
+  return kCpu;
+}
 
 std::string DescribeDevice(const Device& device) {
   CHECK(device.is_cpu());

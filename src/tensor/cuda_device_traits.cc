@@ -1,0 +1,40 @@
+#include <array>
+#include <cstdlib>
+#include <mutex>
+
+#include "tensor/cuda_check.h"
+#include "tensor/device_traits.h"
+
+namespace graft {
+namespace {
+
+constexpr int kDevicesMax = 64;
+
+int AttributeOf(cudaDeviceAttr attribute, const Device& device) {
+  int value = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device.index));
+  return value;
+}
+
+DeviceTraits AskTraits(const Device& device) {
+  const DeviceTraits traits = TraitsOfCard(
+      AttributeOf(cudaDevAttrComputeCapabilityMajor, device),
+      AttributeOf(cudaDevAttrMultiProcessorCount, device),
+      AttributeOf(cudaDevAttrMaxSharedMemoryPerBlockOptin, device), GRAFT_HAS_HOPPER_CODE != 0);
+  const char* const family = std::getenv("GRAFT_GPU_FAMILY");
+  return family == nullptr ? traits : LoweredTo(family, traits);
+}
+
+}  // namespace
+
+const DeviceTraits& TraitsOf(const Device& device) {
+  static constexpr DeviceTraits kCpu;
+  if (device.is_cpu()) return kCpu;
+  static std::array<DeviceTraits, kDevicesMax> traits;
+  static std::array<std::once_flag, kDevicesMax> asked;
+  CHECK(device.index >= 0 && device.index < kDevicesMax) << device.ToString();
+  std::call_once(asked[device.index], [&] { traits[device.index] = AskTraits(device); });
+  return traits[device.index];
+}
+
+}  // namespace graft
