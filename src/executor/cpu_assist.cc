@@ -87,7 +87,7 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
   return assist;
 }
 
-void CpuAssist::Enter(const AdapterArrivals& arrivals, ForwardBatch* batch) {
+void CpuAssist::Enter(const AdapterArrivals& arrivals, HostBatch* batch) {
   num_layers_taken_ = 0;
   pending_.clear();
   Sort(batch->lora_segments, arrivals, &settled_);

@@ -47,7 +47,7 @@ class CpuAssist : public LoraAssist {
   // Before a step with adapters under way: if the workers can compute for them, the batch gets an
   // assist. It cannot for more than kHostSegmentsMax stretches of rows, nor in processes for what
   // found no room in the host store.
-  void Enter(const AdapterArrivals& arrivals, ForwardBatch* batch);
+  void Enter(const AdapterArrivals& arrivals, HostBatch* batch);
 
   bool TakesLayer(int32_t layer) override;
   void Begin(int32_t layer, LoraModule first, const LoraArgs& args, Stream& stream) override;

@@ -197,7 +197,7 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
   // two halves.
   void ExpectStep(const std::vector<LoraSegment>& segments,
                   const std::function<void()>& meanwhile = {}) {
-    ForwardBatch batch;
+    HostBatch batch;
     const size_t half = segments.size() / 2;  // it does not matter which of the two kinds
     batch.lora_segments = std::span(segments).subspan(0, half);
     batch.lora_prompt_segments = std::span(segments).subspan(half);
@@ -246,7 +246,7 @@ TEST_P(CpuAssistTest, AnswersAreLorasBits) {
 
 TEST_P(CpuAssistTest, TakesWhatHasNotArrived) {
   const std::vector<LoraSegment> segments = {{0, 4, 0}, {4, 9, 5}, {9, 12, 1}};
-  ForwardBatch batch;
+  HostBatch batch;
   batch.lora_prompt_segments = segments;
   OwnedStream copies(device_.stream().device, nullptr);
   AdapterArrival& first = arrivals_->At(0);
@@ -278,7 +278,7 @@ TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
   for (int32_t row = 0; row <= kHostSegmentsMax; ++row) {
     segments.push_back({2 * row, 2 * row + 1, 0});
   }
-  ForwardBatch batch;
+  HostBatch batch;
   batch.lora_segments = segments;
   assist_->Enter(*arrivals_, &batch);
   EXPECT_EQ(batch.assist, nullptr) << "too many stretches of rows";

@@ -42,22 +42,7 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
   return bound;
 }
 
-LoraBesideScope DecodeGraphs::LoraScope(int32_t num_rows, int32_t rank_bound,
-                                        int32_t num_tiles) const {
-  if (rank_bound == 0 || !transformer_.CanRunLoraBeside(num_rows)) return LoraBesideScope::kNone;
-  // Where the ways take the same time on an H200: beside its products LoRA has a fifth of the card,
-  // which more adapters' bytes take longer to pass than the products'. The MLP's products take
-  // longest; beside the others, which are short, a tile of rows costs as much again as 16 of its
-  // ranks.
-  constexpr int kCostOfAll = 22;
-  constexpr int kRankTilesOfMlp = 32;
-  const int rank_tiles = num_tiles * (rank_bound / 16);
-  return num_tiles + rank_tiles <= kCostOfAll ? LoraBesideScope::kAll
-         : rank_tiles <= kRankTilesOfMlp      ? LoraBesideScope::kMlp
-                                              : LoraBesideScope::kNone;
-}
-
-DeviceBatch::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
+BatchUpload::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
   return {num_rows, transformer_.limits().context_tokens_max, rank_bound > 0};
 }
 
@@ -68,8 +53,8 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
     if (merged_ != nullptr) keys.push_back({.num_rows = size, .merged = true});
     if (lora_.matrices == nullptr) continue;
     for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      const LoraBesideScope least = LoraScope(size, bound, size);
-      const LoraBesideScope most = LoraScope(size, bound, 1);
+      const LoraBesideScope least = transformer_.ChooseBesideScope(size, bound, size);
+      const LoraBesideScope most = transformer_.ChooseBesideScope(size, bound, 1);
       for (const LoraBesideScope scope :
            {LoraBesideScope::kNone, LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
         if (scope < least || scope > most) continue;
@@ -89,7 +74,7 @@ CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return found->second;
   constexpr std::array<int32_t, 1> kNoRows = {0};
-  ForwardBatch empty;
+  HostBatch empty;
   empty.row_begin = kNoRows;
   empty.page_begin = kNoRows;
   if (key.rank_bound > 0) {
@@ -98,8 +83,7 @@ CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
   }
   empty.lora_beside = key.lora_beside;
   if (key.merged) empty.merged = merged_;
-  const ForwardBatch put =
-      transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
+  const DeviceBatch put = transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
   return graphs_
@@ -108,13 +92,14 @@ CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
       .first->second;
 }
 
-const float* DecodeGraphs::Run(const ForwardBatch& batch, Stream& stream) {
+const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), num_rows);
   CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
-  const LoraBesideScope scope = LoraScope(*size, rank_bound, NumTiles(batch.lora_segments));
+  const LoraBesideScope scope =
+      transformer_.ChooseBesideScope(*size, rank_bound, NumTiles(batch.lora_segments));
   const Key key{*size, rank_bound, scope, batch.merged != nullptr};
   CapturedGraph& graph = Find(key, stream);
   transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);

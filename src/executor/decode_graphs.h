@@ -31,7 +31,7 @@ class DecodeGraphs {
 
   // Runs a step of one row per sequence, all of which sample; returns Forward's logits. The batch's
   // bound on the ranks is that of its own adapters.
-  const float* Run(const ForwardBatch& batch, Stream& stream);
+  const float* Run(const HostBatch& batch, Stream& stream);
 
   // The recorded batch sizes, ascending.
   static std::vector<int32_t> BatchSizes(int32_t sequences_max);
@@ -39,7 +39,7 @@ class DecodeGraphs {
   static int32_t RankBound(int32_t rank_max);
 
  private:
-  DeviceBatch::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
+  BatchUpload::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
   // What was recorded: a batch size, a bound on ranks, beside which products LoRA goes, and whether
   // on merged weights.
   struct Key {
@@ -49,8 +49,6 @@ class DecodeGraphs {
     bool merged = false;
     auto operator<=>(const Key&) const = default;
   };
-  // Of so many rows, of which so many tiles have an adapter.
-  LoraBesideScope LoraScope(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
   CapturedGraph& Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;

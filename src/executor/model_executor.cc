@@ -178,25 +178,18 @@ LoraTable ModelExecutor::Adapters() const {
 
 const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   const StepPlan& plan = *step.plan;
-  ForwardBatch batch;
+  HostBatch batch;
+  static_cast<BatchArrays&>(batch) = batch_.arrays();
   if (!gate_.is_open()) batch.gate = &gate_;
   if (!plan.merges) batch.begun = &step.begun;
   batch.avoids_copy_engine = parts_.arrivals != nullptr && parts_.arrivals->num_under_way() > 0;
-  batch.tokens = batch_.tokens();
   if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
-  batch.positions = batch_.positions();
-  batch.row_page = batch_.row_page();
-  batch.row_slot = batch_.row_slot();
-  batch.row_begin = batch_.row_begin();
-  batch.page_begin = batch_.page_begin();
-  batch.pages = batch_.pages();
-  batch.kv_tokens = batch_.kv_tokens();
   if (plan.merged_slot != kNoAdapter) {
     batch.merged = parts_.merged;
-  } else if (!batch_.segments().empty() || !batch_.prompt_segments().empty()) {
+    batch.lora_segments = {};
+    batch.lora_prompt_segments = {};
+  } else if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
-    batch.lora_segments = batch_.segments();
-    batch.lora_prompt_segments = batch_.prompt_segments();
     batch.lora = Adapters();
   }
   if (batch.gate != nullptr && parts_.assist != nullptr && plan.assists) {
@@ -204,7 +197,6 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
     gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
   }
   step.is_assisted = batch.assist != nullptr;
-  batch.logits_rows = batch_.sample_rows();
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&
                          batch.logits_rows.size() == num_rows && batch.lora_prompt_segments.empty();

@@ -27,6 +27,22 @@ void RaggedBatch::Build(const StepPlan& plan) {
   }
 }
 
+BatchArrays RaggedBatch::arrays() const {
+  BatchArrays arrays;
+  arrays.tokens = tokens_;
+  arrays.positions = positions_;
+  arrays.row_page = row_page_;
+  arrays.row_slot = row_slot_;
+  arrays.row_begin = row_begin_;
+  arrays.page_begin = page_begin_;
+  arrays.pages = pages_;
+  arrays.kv_tokens = kv_tokens_;
+  arrays.logits_rows = sample_rows_;
+  arrays.lora_segments = segments_;
+  arrays.lora_prompt_segments = prompt_segments_;
+  return arrays;
+}
+
 // Adds rows to the last segment where they continue it.
 void RaggedBatch::AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const {
   if (rows.adapter_slot == kNoAdapter || rows.row_begin == rows.row_end) return;

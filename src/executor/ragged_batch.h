@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/lora/lora.h"
+#include "model/forward_batch.h"
 #include "step/step_plan.h"
 
 namespace graft {
@@ -32,7 +32,9 @@ class RaggedBatch {
   const std::vector<int32_t>& pages() const { return pages_; }
   const std::vector<int32_t>& page_begin() const { return page_begin_; }  // [num_sequences + 1]
   const std::vector<int32_t>& kv_tokens() const { return kv_tokens_; }    // [num_sequences]
-  // Drawn rows with an adapter, and prompt rows with one: as ForwardBatch has them.
+  // All of the above and of what follows, until the next Build.
+  BatchArrays arrays() const;
+  // Drawn rows with an adapter, and prompt rows with one: as BatchArrays has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
   // The last row of each sequence that samples, in the plan's order.

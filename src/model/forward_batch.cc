@@ -51,7 +51,7 @@ GemmArgs::RowRange RowsOf(std::span<const LoraSegment> segments) {
 
 }  // namespace
 
-DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
+BatchUpload::BatchUpload(const ForwardBatchLimits& limits, const Device& device)
     : limits_(limits), where_(device), uploads_(device, nullptr), uploaded_(device) {
   if (device.is_cpu()) return;
   for (PinnedBuffer& host : hosts_) host = PinnedBuffer(BytesOf(limits));
@@ -60,7 +60,7 @@ DeviceBatch::DeviceBatch(const ForwardBatchLimits& limits, const Device& device)
 }
 
 // What follows the arrays placed so far is to be copied.
-void DeviceBatch::Fill(int64_t bytes) {
+void BatchUpload::Fill(int64_t bytes) {
   if (bytes == 0) return;
   filled_.push_back({used_, used_ + bytes});
 }
@@ -68,7 +68,7 @@ void DeviceBatch::Fill(int64_t bytes) {
 // A copy in the stream would begin when all before it has ended, and then stand behind whatever
 // adapter began to load meanwhile. So one that is begun ahead has its numbers brought beside what
 // still runs, and takes them from there.
-void DeviceBatch::CopyFilledEarly(Stream& stream) {
+void BatchUpload::CopyFilledEarly(Stream& stream) {
   char* const early = earlies_[num_puts_ % earlies_.size()].as<char>();
   CopyFilled(early, uploads_.get());
   uploaded_.Record(uploads_.get());
@@ -76,7 +76,7 @@ void DeviceBatch::CopyFilledEarly(Stream& stream) {
   SmallCopy({.target = device_.as<char>(), .source = early, .ranges = filled_}, stream);
 }
 
-void DeviceBatch::CopyFilled(char* device, const Stream& stream) {
+void BatchUpload::CopyFilled(char* device, const Stream& stream) {
   for (size_t i = 0; i < filled_.size();) {
     ByteRange range = filled_[i];
     while (++i < filled_.size() && filled_[i].begin - range.end <= kCopiedGapMax) {
@@ -88,21 +88,21 @@ void DeviceBatch::CopyFilled(char* device, const Stream& stream) {
 
 // Places an array of `capacity` elements after the others, and returns where the device finds it.
 template <typename T>
-std::span<const T> DeviceBatch::Append(std::span<const T> values, size_t padded_size, T padding,
-                                       int64_t capacity) {
+std::span<T> BatchUpload::Append(std::span<const T> values, size_t padded_size, T padding,
+                                 int64_t capacity) {
   const size_t size = std::max(values.size(), padded_size);
   CHECK_LE(static_cast<int64_t>(size), capacity);
   T* const host = reinterpret_cast<T*>(host_ + used_);
   std::copy(values.begin(), values.end(), host);
   std::fill(host + values.size(), host + size, padding);
-  const T* const device = reinterpret_cast<const T*>(device_.as<char>() + used_);
+  T* const device = reinterpret_cast<T*>(device_.as<char>() + used_);
   Fill(static_cast<int64_t>(size * sizeof(T)));
   used_ += Aligned(capacity * static_cast<int64_t>(sizeof(T)));
   return {device, size};
 }
 
 // The segments in pieces of up to rows_max rows, ascending.
-std::span<const LoraSegment> DeviceBatch::AppendSegments(
+std::span<const LoraSegment> BatchUpload::AppendSegments(
     std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max, size_t padded_size,
     int32_t num_rows) {
   segments_.clear();
@@ -119,7 +119,7 @@ std::span<const LoraSegment> DeviceBatch::AppendSegments(
                 LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
 }
 
-ForwardBatch::Splits DeviceBatch::AppendSplits(const ForwardBatch& batch, int32_t window) {
+DeviceBatch::Splits BatchUpload::AppendSplits(const HostBatch& batch, int32_t window) {
   ListAttentionSplits(batch.row_begin, batch.page_begin, batch.kv_tokens, window, splits_);
   const auto count = static_cast<int32_t>(splits_.size());
   const int32_t* const count_on_device = Append(std::span(&count, 1), 1, 0, 1).data();
@@ -129,25 +129,13 @@ ForwardBatch::Splits DeviceBatch::AppendSplits(const ForwardBatch& batch, int32_
           count_on_device};
 }
 
-ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding, Stream& stream) {
-  ForwardBatch put = batch;
-  put.kv_tokens_max = padding.kv_tokens_max;
-  put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
-  for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {
-    put.kv_tokens_max = std::max(put.kv_tokens_max, batch.kv_tokens[i]);
-    put.sequence_rows_max =
-        std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
-  }
-  put.lora_rows = RowsOf(batch.lora_segments);
-  if (where_.is_cpu()) return put;
-
+void BatchUpload::PutArrays(const HostBatch& batch, const Padding& padding, DeviceBatch& put) {
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
-  used_ = 0;
-  filled_.clear();
-  host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();
   put.step = Append(std::span<const uint32_t>(&num_puts_, 1), 1, uint32_t{0}, 1).data();
-  put.tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
+  const std::span<int32_t> tokens = Append(batch.tokens, padded, 0, limits_.num_rows);
+  tokens_ = tokens.data();
+  put.tokens = tokens;
   put.positions = Append(batch.positions, padded, 0, limits_.num_rows);
   put.row_page = Append(batch.row_page, padded, -1, limits_.num_rows);
   put.row_slot = Append(batch.row_slot, padded, 0, limits_.num_rows);
@@ -157,6 +145,11 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
                           limits_.num_sequences + 1);
   put.kv_tokens = Append(batch.kv_tokens, padded, 0, limits_.num_sequences);
   put.logits_rows = Append(batch.logits_rows, padded, 0, limits_.num_logits_rows);
+}
+
+void BatchUpload::PutSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put) {
+  const auto padded = static_cast<size_t>(padding.num_rows);
+  const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   const int32_t rows_max = !limits_.cuts_segments ? limits_.num_rows
                            : padded == 0          ? kSegmentRowsMax
                                                   : kLoraTileRows;
@@ -172,10 +165,10 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   put.settled_segments = AppendSegments({batch.settled_segments}, rows_max, 0, num_rows);
   put.settled_prompt_segments =
       AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
-  put.full_splits = AppendSplits(batch, 0);
-  if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
-  put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
-  if (batch.begun != nullptr) batch.begun->Record(stream);
+}
+
+// What was laid out, and the tokens that the device has already.
+void BatchUpload::Copy(const HostBatch& batch, Stream& stream) {
   if (batch.avoids_copy_engine) {
     SmallCopy({.target = device_.as<char>(), .source = host_, .ranges = filled_}, stream);
   } else if (batch.drawn_tokens != nullptr) {
@@ -183,13 +176,37 @@ ForwardBatch DeviceBatch::Put(const ForwardBatch& batch, const Padding& padding,
   } else {
     CopyFilled(device_.as<char>(), stream);
   }
-  if (batch.drawn_tokens != nullptr) {
-    const ByteRange all = {0, static_cast<int64_t>(batch.tokens.size_bytes())};
-    SmallCopy({.target = const_cast<int32_t*>(put.tokens.data()),
-               .source = batch.drawn_tokens,
-               .ranges = std::span(&all, 1)},
-              stream);
+  if (batch.drawn_tokens == nullptr) return;
+  const ByteRange all = {0, static_cast<int64_t>(batch.tokens.size_bytes())};
+  SmallCopy({.target = tokens_, .source = batch.drawn_tokens, .ranges = std::span(&all, 1)},
+            stream);
+}
+
+DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Stream& stream) {
+  DeviceBatch put;
+  static_cast<BatchWeights&>(put) = batch;
+  put.kv_tokens_max = padding.kv_tokens_max;
+  put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
+  for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {
+    put.kv_tokens_max = std::max(put.kv_tokens_max, batch.kv_tokens[i]);
+    put.sequence_rows_max =
+        std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
   }
+  put.lora_rows = RowsOf(batch.lora_segments);
+  if (where_.is_cpu()) {
+    static_cast<BatchArrays&>(put) = batch;
+    return put;
+  }
+  used_ = 0;
+  filled_.clear();
+  host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();
+  PutArrays(batch, padding, put);
+  PutSegments(batch, padding, put);
+  put.full_splits = AppendSplits(batch, 0);
+  if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
+  put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
+  if (batch.begun != nullptr) batch.begun->Record(stream);
+  Copy(batch, stream);
   return put;
 }
 

@@ -1,4 +1,5 @@
-// What a Transformer's step is made of: rows, sequences, pages and LoRA segments as plain arrays.
+// What a Transformer's step is made of: rows, sequences, pages and LoRA segments as plain arrays,
+// in the host's memory (HostBatch) and where kernels read them (DeviceBatch).
 #pragma once
 
 #include <array>
@@ -29,14 +30,10 @@ struct LoraTable {
   int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
 };
 
-// What one step computes, as plain arrays. Rows of one sequence are consecutive and in order. Made
-// in host memory; DeviceBatch copies it to where the kernels read.
-struct ForwardBatch {
+// Rows, sequences and LoRA segments of a step. Rows of one sequence are consecutive and in order.
+struct BatchArrays {
   // [num_rows] each.
   std::span<const int32_t> tokens;
-  // On a GPU, in its memory: [num_rows] what the step before draws, which still runs; they take the
-  // place of `tokens`. Null: `tokens` are known, and nothing runs.
-  const int32_t* drawn_tokens = nullptr;
   std::span<const int32_t> positions;
   std::span<const int32_t> row_page;  // where the row's key and value go
   std::span<const int32_t> row_slot;
@@ -45,47 +42,62 @@ struct ForwardBatch {
   std::span<const int32_t> page_begin;  // [num_sequences + 1]
   std::span<const int32_t> pages;       // of all sequences
   std::span<const int32_t> kv_tokens;   // [num_sequences]
+  // Rows whose logits are wanted, at most logits_rows_max.
+  std::span<const int32_t> logits_rows;
   // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
   std::span<const LoraSegment> lora_segments;
   // Likewise, for rows of prompts: on a GPU their B joins the GEMM (GemmArgs::lora), which pays for
   // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
   // two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
-  // Both, where a batch has both: LoraShrink makes no difference between them. DeviceBatch sets it,
-  // on a GPU.
-  std::span<const LoraSegment> lora_all_segments;
+  // What is left of both where an assist computes for adapters under way.
+  std::span<const LoraSegment> settled_segments;
+  std::span<const LoraSegment> settled_prompt_segments;
+};
+
+// Which weights a step computes with, and who else takes part. The host reads it when it launches.
+struct BatchWeights {
   LoraTable lora;
   // Of a step with adapters that are on their way; null: all are there. Such a step is not
   // recorded.
   LayerGate* gate = nullptr;
-  // Whoever computes for them until they are there; null: the step waits at the gate. And what is
-  // left of both kinds of segments without theirs.
+  // Whoever computes for them until they are there; null: the step waits at the gate.
   LoraAssist* assist = nullptr;
-  std::span<const LoraSegment> settled_segments;
-  std::span<const LoraSegment> settled_prompt_segments;
   // Computes with these projections instead of the base model's; there are no segments then.
   const MergedWeights* merged = nullptr;
   // Products whose LoRA of lora_segments is computed beside them (LoraBeside), which is faster for
-  // a few adapters; the bits are the same. Ignored where Transformer::CanRunLoraBeside says no.
+  // a few adapters; the bits are the same. Ignored where the device or the number of rows forbids
+  // it.
   LoraBesideScope lora_beside = LoraBesideScope::kNone;
-  // On a GPU, in its memory: the number of this Put, from 1. See LoraBeside::step.
-  const uint32_t* step = nullptr;
+};
+
+// A step as it is made: arrays in the host's memory, and how they are to be brought to a GPU.
+struct HostBatch : BatchArrays, BatchWeights {
+  // In a GPU's memory: [num_rows] what the step before draws, which still runs; they take the place
+  // of `tokens`. Null: `tokens` are known, and nothing runs.
+  const int32_t* drawn_tokens = nullptr;
   // On a GPU whose copy engine has much to do: SmallCopy brings the arrays.
   bool avoids_copy_engine = false;
   // On a GPU, recorded when the stream comes to the step's first copy; may be null.
   StreamEvent* begun = nullptr;
-  // Rows whose logits are wanted, at most logits_rows_max.
-  std::span<const int32_t> logits_rows;
+};
+
+// A step as kernels read it: arrays where they run, which on the CPU are the HostBatch's own, and
+// what was found out while the host could look at them. On a GPU long segments are cut.
+struct DeviceBatch : BatchArrays, BatchWeights {
+  // All else is a GPU's alone. Both kinds of segments, where a batch has both: LoraShrink makes no
+  // difference between them.
+  std::span<const LoraSegment> lora_all_segments;
+  const uint32_t* step = nullptr;  // the number of this Put, from 1; see LoraBeside::step
   // Sequences of one row, as AttentionArgs has their splits, for layers that attend to all
-  // positions and for those that do to ForwardBatchLimits::window. DeviceBatch sets them, on a GPU.
+  // positions and for those that do to ForwardBatchLimits::window.
   struct Splits {
     const AttentionSplit* splits = nullptr;
     const int32_t* count = nullptr;
   };
   Splits full_splits;
   Splits window_splits;
-  // Bounds that launches are sized by, as a device's arrays cannot be looked at; DeviceBatch sets
-  // them.
+  // Bounds that launches are sized by, as the host cannot look at the arrays any more.
   GemmArgs::RowRange lora_rows;   // all of lora_segments lie in them
   int32_t sequence_rows_max = 0;  // rows of one sequence
   int32_t kv_tokens_max = 0;
@@ -101,11 +113,11 @@ struct ForwardBatchLimits {
   bool cuts_segments = true;  // as the segmented kernels of a GPU like them
 };
 
-// A batch's arrays in the memory of a device, at addresses that never change: a captured graph
-// finds the next step's numbers where it found the last one's. Engine thread only.
-class DeviceBatch {
+// Brings batches to a device, to addresses that never change: a captured graph finds the next
+// step's numbers where it found the last one's. Engine thread only.
+class BatchUpload {
  public:
-  DeviceBatch(const ForwardBatchLimits& limits, const Device& device);
+  BatchUpload(const ForwardBatchLimits& limits, const Device& device);
 
   // Rows that a graph of `num_rows` rows computes for nobody: no sequence owns them, nothing is
   // written to a page for them.
@@ -118,20 +130,22 @@ class DeviceBatch {
   // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU
   // their copy, in order on the stream, with long LoRA segments cut for its kernels. On a GPU the
   // copy before the last must have happened (it has once the step before the last was waited for).
-  ForwardBatch Put(const ForwardBatch& batch, const Padding& padding, Stream& stream);
+  DeviceBatch Put(const HostBatch& batch, const Padding& padding, Stream& stream);
 
  private:
+  void PutArrays(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
+  void PutSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
+  void Copy(const HostBatch& batch, Stream& stream);
   void Fill(int64_t bytes);
   void CopyFilled(char* device, const Stream& stream);
   void CopyFilledEarly(Stream& stream);
   template <typename T>
-  std::span<const T> Append(std::span<const T> values, size_t padded_size, T padding,
-                            int64_t capacity);
+  std::span<T> Append(std::span<const T> values, size_t padded_size, T padding, int64_t capacity);
   std::span<const LoraSegment> AppendSegments(
       std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max,
       size_t padded_size, int32_t num_rows);
 
-  ForwardBatch::Splits AppendSplits(const ForwardBatch& batch, int32_t window);
+  DeviceBatch::Splits AppendSplits(const HostBatch& batch, int32_t window);
 
   const ForwardBatchLimits limits_;
   const Device where_;
@@ -145,6 +159,7 @@ class DeviceBatch {
   std::vector<ByteRange> filled_;  // what of them is copied
   std::vector<LoraSegment> segments_;
   std::vector<AttentionSplit> splits_;
+  int32_t* tokens_ = nullptr;  // of the last Put, in device_
   uint32_t num_puts_ = 0;
 };
 

@@ -75,6 +75,24 @@ void LinkNeighbours(ProductPlan& plan, bool can_beside) {
   }
 }
 
+LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
+                                  int32_t num_multiprocessors) {
+  // Where the ways take the same time on an H200, whose multiprocessors are so many; those of other
+  // cards are taken for as fast. Beside its products LoRA has a fifth of the card, which more
+  // adapters' bytes take longer to pass than the products'. The MLP's products take longest; beside
+  // the others, which are short, a tile of rows costs as much again as 16 of its ranks.
+  constexpr int kMeasuredMultiprocessors = 132;
+  constexpr int kCostOfAll = 22;
+  constexpr int kRankTilesOfMlp = 32;
+  if (rank_bound == 0) return LoraBesideScope::kNone;
+  const int rank_tiles = num_tiles * (rank_bound / 16);
+  const auto is_at_most = [&](int cost, int bound) {
+    return cost * kMeasuredMultiprocessors <= bound * num_multiprocessors;
+  };
+  if (is_at_most(num_tiles + rank_tiles, kCostOfAll)) return LoraBesideScope::kAll;
+  return is_at_most(rank_tiles, kRankTilesOfMlp) ? LoraBesideScope::kMlp : LoraBesideScope::kNone;
+}
+
 LaunchPlan PlanLaunches(const LaunchConditions& conditions) {
   LaunchPlan plan;
   for (int i = 0; i < kLayerProducts; ++i) {

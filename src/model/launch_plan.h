@@ -76,6 +76,12 @@ class ProductPlan {
   size_t num_launches_ = 0;
 };
 
+// Where a decode step's LoRA is fastest, of up to num_tiles tiles of kLoraTileRows rows with an
+// adapter and ranks of up to rank_bound, a multiple of 16, on a GPU that can run it beside
+// products.
+LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
+                                  int32_t num_multiprocessors);
+
 // What of a step its launches depend on.
 struct LaunchConditions {
   bool on_gpu = false;

@@ -223,6 +223,21 @@ TEST(LaunchPlanTest, AttentionHoldsTheNextKernelForLoraBesideIt) {
   }
 }
 
+// The bounds that were measured on an H200.
+TEST(LaunchPlanTest, FewAdaptersGoBesideTheProducts) {
+  constexpr int32_t kH200 = 132;
+  EXPECT_EQ(ChooseBesideScope(0, 1, kH200), LoraBesideScope::kNone);
+  EXPECT_EQ(ChooseBesideScope(16, 11, kH200), LoraBesideScope::kAll);
+  EXPECT_EQ(ChooseBesideScope(16, 12, kH200), LoraBesideScope::kMlp);
+  EXPECT_EQ(ChooseBesideScope(16, 32, kH200), LoraBesideScope::kMlp);
+  EXPECT_EQ(ChooseBesideScope(16, 33, kH200), LoraBesideScope::kNone);
+  EXPECT_EQ(ChooseBesideScope(64, 4, kH200), LoraBesideScope::kAll);
+  EXPECT_EQ(ChooseBesideScope(64, 5, kH200), LoraBesideScope::kMlp);
+  EXPECT_EQ(ChooseBesideScope(64, 9, kH200), LoraBesideScope::kNone);
+  EXPECT_EQ(ChooseBesideScope(16, 10, kH200 - 12), LoraBesideScope::kAll);
+  EXPECT_EQ(ChooseBesideScope(16, 11, kH200 - 12), LoraBesideScope::kMlp);
+}
+
 // As a collective would: neither side may count on the other then.
 TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   ProductPlan plan;

@@ -95,23 +95,21 @@ class TestSession {
         segments.push_back({row_begin[row_begin.size() - 2], row_begin.back(), chunk.adapter_slot});
       }
     }
-    const std::vector<LoraSegment> none;
-    const float* logits =
-        transformer_.Forward({.tokens = tokens,
-                              .positions = positions,
-                              .row_page = row_page,
-                              .row_slot = row_slot,
-                              .row_begin = row_begin,
-                              .page_begin = page_begin,
-                              .pages = pages,
-                              .kv_tokens = kv_tokens,
-                              .lora_segments = are_drawn_ ? segments : none,
-                              .lora_prompt_segments = are_drawn_ ? none : segments,
-                              .lora = lora,
-                              .merged = merged,
-                              .lora_beside = lora_beside_,
-                              .logits_rows = rows},
-                             stream_, times);
+    HostBatch batch;
+    batch.tokens = tokens;
+    batch.positions = positions;
+    batch.row_page = row_page;
+    batch.row_slot = row_slot;
+    batch.row_begin = row_begin;
+    batch.page_begin = page_begin;
+    batch.pages = pages;
+    batch.kv_tokens = kv_tokens;
+    batch.logits_rows = rows;
+    (are_drawn_ ? batch.lora_segments : batch.lora_prompt_segments) = segments;
+    batch.lora = lora;
+    batch.merged = merged;
+    batch.lora_beside = lora_beside_;
+    const float* logits = transformer_.Forward(batch, stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;
     std::vector<std::vector<float>> result(rows.size(), std::vector<float>(vocab));
     for (std::vector<float>& row : result) {

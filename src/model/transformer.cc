@@ -38,7 +38,7 @@ ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimit
 // distinct adapters take 7.38 ms a step instead of 7.51.
 constexpr int32_t kSparedSharedBytes = 40 << 10;
 
-std::span<const LoraSegment> SegmentsOf(LoraRows rows, const ForwardBatch& batch) {
+std::span<const LoraSegment> SegmentsOf(LoraRows rows, const DeviceBatch& batch) {
   switch (rows) {
     case LoraRows::kDrawn:
       return batch.lora_segments;
@@ -55,7 +55,7 @@ std::span<const LoraSegment> SegmentsOf(LoraRows rows, const ForwardBatch& batch
 }
 
 // Of one product, with its segments of these rows.
-LoraArgs LoraOf(LoraRows rows, LoraArgs args, const ForwardBatch& batch) {
+LoraArgs LoraOf(LoraRows rows, LoraArgs args, const DeviceBatch& batch) {
   const std::span<const LoraSegment> segments = SegmentsOf(rows, batch);
   args.segments = segments.data();
   args.num_segments = static_cast<int32_t>(segments.size());
@@ -98,7 +98,7 @@ int64_t PaddedLoraBytes(const ModelConfig& config, DType dtype, const Transforme
 }
 
 struct Transformer::Step {
-  const ForwardBatch batch;
+  const DeviceBatch batch;
   Stream& stream;
   StreamTimer* timer;
   ForwardTimes* times;
@@ -133,8 +133,9 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       pool_(pool),
       limits_(limits),
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
+      traits_(TraitsOf(stream.device)),
       rope_(config.rope, config.head_dim, limits.context_tokens_max, stream),
-      batch_(BatchLimits(config, limits, pool.layout().page_tokens), stream.device) {
+      upload_(BatchLimits(config, limits, pool.layout().page_tokens), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
   CHECK_EQ(config.layer_windows.size(), static_cast<size_t>(config.num_layers));
   const int32_t window = std::ranges::max(config.layer_windows);
@@ -186,7 +187,13 @@ bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
   return lora_words_.bytes() > 0 && num_rows <= kLoraBesideRowsMax;
 }
 
-void Transformer::CheckBatch(const ForwardBatch& batch) const {
+LoraBesideScope Transformer::ChooseBesideScope(int64_t num_rows, int32_t rank_bound,
+                                               int32_t num_tiles) const {
+  if (!CanRunLoraBeside(num_rows)) return LoraBesideScope::kNone;
+  return graft::ChooseBesideScope(rank_bound, num_tiles, traits_.num_multiprocessors);
+}
+
+void Transformer::CheckBatch(const HostBatch& batch) const {
   const size_t num_rows = batch.tokens.size();
   CHECK_LE(num_rows, static_cast<size_t>(limits_.step_tokens_max));
   CHECK(batch.positions.size() == num_rows && batch.row_page.size() == num_rows &&
@@ -206,19 +213,19 @@ void Transformer::CheckBatch(const ForwardBatch& batch) const {
   }
 }
 
-const float* Transformer::Forward(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
+const float* Transformer::Forward(const HostBatch& batch, Stream& stream, ForwardTimes* times) {
   return Run(Put(batch, {}, stream), stream, times);
 }
 
-ForwardBatch Transformer::Put(const ForwardBatch& batch, const DeviceBatch::Padding& padding,
-                              Stream& stream) {
+DeviceBatch Transformer::Put(const HostBatch& batch, const BatchUpload::Padding& padding,
+                             Stream& stream) {
   CheckBatch(batch);
-  const ForwardBatch put = batch_.Put(batch, padding, stream);
+  const DeviceBatch put = upload_.Put(batch, padding, stream);
   num_rows_ = static_cast<int32_t>(put.tokens.size());
   return put;
 }
 
-const float* Transformer::Run(const ForwardBatch& batch, Stream& stream, ForwardTimes* times) {
+const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardTimes* times) {
   Step step{batch, stream, TimerFor(stream, times), times, PlanOf(batch, stream, false)};
   if (batch.assist != nullptr) step.assisted_plan = PlanOf(batch, stream, true);
   {
@@ -296,7 +303,7 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
 // and attends over the pages.
 void Transformer::AttendPages(int32_t layer, const Step& step) {
   const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
-  const ForwardBatch& batch = step.batch;
+  const DeviceBatch& batch = step.batch;
   const LayerWeights& weights = weights_.layers[layer];
   float* q = qkv_.as<float>();
   RopeKvWrite({.qkv = q,
@@ -316,7 +323,7 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                .row_slot = batch.row_slot.data()},
               step.stream);
   const int32_t window = config_.layer_windows[layer];
-  const ForwardBatch::Splits& splits = window > 0 ? batch.window_splits : batch.full_splits;
+  const DeviceBatch::Splits& splits = window > 0 ? batch.window_splits : batch.full_splits;
   graft::Attention({.layout = pool_.layout(),
                     .layer = layer,
                     .pool = pool_.data(),
@@ -356,7 +363,7 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
           step.stream);
 }
 
-LaunchPlan Transformer::PlanOf(const ForwardBatch& batch, const Stream& stream,
+LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
                                bool assisted) const {
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
   return PlanLaunches(
@@ -467,7 +474,7 @@ LoraBeside Transformer::MakeLoraBeside(const Projection& projection, int32_t lay
 }
 
 LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
-  const ForwardBatch& batch = step.batch;
+  const DeviceBatch& batch = step.batch;
   if (batch.lora.matrices == nullptr) return {};
   LoraArgs args{.dtype = weights_.dtype,
                 .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +

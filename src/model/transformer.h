@@ -17,6 +17,7 @@
 #include "model/rope_table.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"
+#include "tensor/device_traits.h"
 #include "tensor/stream.h"
 #include "tensor/stream_timer.h"
 
@@ -55,20 +56,21 @@ class Transformer {
   // batch.logits_rows, fp32 [logits_rows, vocab_size] in the device's memory, valid until the next
   // call. Asking for
   // `times` waits for the device.
-  const float* Forward(const ForwardBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
+  const float* Forward(const HostBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
 
   // Forward in two: the copy of the batch to the device, and the launches, which a CapturedGraph
   // may record. Replaying the recording of one Run after Put of another batch with the same padding
   // is that batch's step.
-  ForwardBatch Put(const ForwardBatch& batch, const DeviceBatch::Padding& padding, Stream& stream);
-  const float* Run(const ForwardBatch& device_batch, Stream& stream, ForwardTimes* times = nullptr);
+  DeviceBatch Put(const HostBatch& batch, const BatchUpload::Padding& padding, Stream& stream);
+  const float* Run(const DeviceBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
 
   // Logits of further rows of the last step, for prompts whose every row is asked for. They replace
   // those that the last call returned.
   const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
-  // Whether steps of so many rows, all drawn, may ask for ForwardBatch::lora_beside.
-  bool CanRunLoraBeside(int64_t num_rows) const;
+  // What is fastest to ask for as BatchWeights::lora_beside in steps of so many rows, all drawn:
+  // see graft::ChooseBesideScope.
+  LoraBesideScope ChooseBesideScope(int64_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
 
   const ModelConfig& config() const { return config_; }
   const TransformerLimits& limits() const { return limits_; }
@@ -76,7 +78,9 @@ class Transformer {
  private:
   struct Step;  // what every op of one call needs
 
-  void CheckBatch(const ForwardBatch& batch) const;
+  // Whether there is what it takes to run LoRA beside the products of so many rows.
+  bool CanRunLoraBeside(int64_t num_rows) const;
+  void CheckBatch(const HostBatch& batch) const;
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
@@ -89,7 +93,7 @@ class Transformer {
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
   // by side in y: the plan's launches.
   struct Projection;
-  LaunchPlan PlanOf(const ForwardBatch& batch, const Stream& stream, bool assisted) const;
+  LaunchPlan PlanOf(const DeviceBatch& batch, const Stream& stream, bool assisted) const;
   void Project(const Projection& projection, int32_t layer, const Step& step);
   void Launch(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
               const Step& step);
@@ -106,8 +110,9 @@ class Transformer {
   KvPool& pool_;
   const TransformerLimits limits_;
   const DType activation_dtype_;
+  const DeviceTraits traits_;
   const RopeTable rope_;
-  DeviceBatch batch_;
+  BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
   int32_t num_rows_ = 0;                // of the last step
   std::unique_ptr<StreamTimer> timer_;  // once somebody asked for times
