@@ -157,30 +157,14 @@ void LaunchTensorCores(Params params, cudaStream_t stream) {
 }  // namespace
 
 int ResidentBlocks(int blocks_per_multiprocessor) {
-  static int num_multiprocessors[64] = {};  // of devices that do not change
-  int device = 0;
-  CUDA_CHECK(cudaGetDevice(&device));
-  int& count = num_multiprocessors[device % 64];
-  if (count == 0) {
-    CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  }
-  return count * blocks_per_multiprocessor;
+  return CurrentTraits().num_multiprocessors * blocks_per_multiprocessor;
 }
 
 namespace {
 
 // The tensor cores' kernels hold 200 KiB of keys and values per multiprocessor, as Hopper can.
 // Older cards take the plain kernel.
-bool HasSharedMemory() {
-  static int bytes[64] = {};  // of devices that do not change
-  int device = 0;
-  CUDA_CHECK(cudaGetDevice(&device));
-  int& bytes_max = bytes[device % 64];
-  if (bytes_max == 0) {
-    CUDA_CHECK(cudaDeviceGetAttribute(&bytes_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  }
-  return bytes_max >= 224 * 1024;
-}
+bool HasSharedMemory() { return CurrentTraits().shared_bytes_max >= 224 * 1024; }
 
 }  // namespace
 }  // namespace attention

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tensor/cuda_check.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -40,17 +41,11 @@ __device__ __forceinline__ void LetNextStart() {
 #endif
 }
 
-// Whether the current device knows programmatic dependent launch.
-inline bool CanOverlapLaunches() {
-  // The capability of one machine's cards: read once per device, and racing threads read the same.
-  static int majors[64] = {};
-  int device = 0;
-  CUDA_CHECK(cudaGetDevice(&device));
-  if (device >= 64) return false;
-  if (majors[device] == 0) {
-    CUDA_CHECK(cudaDeviceGetAttribute(&majors[device], cudaDevAttrComputeCapabilityMajor, device));
-  }
-  return majors[device] >= 9;
+// Of the calling thread's device.
+inline const DeviceTraits& CurrentTraits() {
+  int index = 0;
+  CUDA_CHECK(cudaGetDevice(&index));
+  return TraitsOf({DeviceKind::kCuda, index});
 }
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...), overlapping the kernel before it. The
@@ -67,7 +62,7 @@ void LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t share
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = CanOverlapLaunches() ? 1 : 0;
+  config.numAttrs = CurrentTraits().overlaps_launches ? 1 : 0;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
   CHECK(error == cudaSuccess) << cudaGetErrorString(error) << ": grid " << grid.x << " x " << grid.y
                               << " x " << grid.z << ", block " << block.x << " x " << block.y

@@ -64,11 +64,7 @@ __global__ void __launch_bounds__(kThreads) FmaKernel(const __grid_constant__ Ge
   }
 }
 
-bool IsHopper(const Device& device) {
-  int major = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
-  return major == 9;
-}
+bool IsHopper(const Device& device) { return TraitsOf(device).family == GpuFamily::kHopper; }
 
 // Whether the slices are y: what none of them covers would get whatever the scratch holds.
 bool CoversY(const LoraArgs& lora, int64_t n) {
@@ -93,9 +89,7 @@ bool RunsLoraBeside(const GemmCudaArgs& args, const Device& device) {
 bool GemmCudaRunsLoraBeside(const Device& device) {
   // Of a part of a card LoRA would get too much.
   constexpr int kProcessorsMin = 112;
-  int num_processors = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&num_processors, cudaDevAttrMultiProcessorCount, device.index));
-  return IsHopper(device) && num_processors >= kProcessorsMin;
+  return IsHopper(device) && TraitsOf(device).num_multiprocessors >= kProcessorsMin;
 }
 
 void GemmFma(const GemmCudaArgs& args, Stream& stream) {

@@ -589,6 +589,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
   }
   // A block's shared memory must live until nobody in the cluster writes to it or arrives at it.
   if constexpr (Shape::kBlocks > 1) ClusterSync();
+#else
+  __trap();  // whoever launches this looked at DeviceTraits first
 #endif
 }
 

@@ -25,8 +25,8 @@ constexpr int kTeams = 3;        // of a block
 // LoraBeside::words: the first says that x is there; on a line of the second-level cache of their
 // own, a word of each team that its share of h is.
 constexpr int kFirstTeamWord = 32;
-// Teams wait for each other, so all must be there: of two streams at once, too.
-constexpr int kBlocksMax = kMultiprocessors / 2 - 2;
+// More blocks than this have no word left.
+constexpr int kBlocksMax = 64;
 static_assert(kFirstTeamWord + kBlocksMax * kTeams <= kLoraBesideWords);
 
 __device__ __forceinline__ unsigned Team() { return blockIdx.x * kTeams + threadIdx.y; }
@@ -369,7 +369,9 @@ void LaunchBeside(const LoraArgs& lora, int num_blocks, Stream& stream) {
                         .depth = depth,
                         .team_bytes = TeamBytes(depth, lora),
                         .vectors = AllowsVectors(lora)};
-  const Launch launch{.grid = dim3(static_cast<unsigned>(std::min(num_blocks, kBlocksMax))),
+  // Teams wait for each other, so all must be there: of two streams at once, too.
+  const int blocks = std::min({num_blocks, kBlocksMax, NumMultiprocessors() / 2 - 2});
+  const Launch launch{.grid = dim3(static_cast<unsigned>(blocks)),
                       .teams = kTeams,
                       .shared_bytes = kGroupsBytes + kTeams * args.team_bytes,
                       .stream = CudaStreamOf(stream)};

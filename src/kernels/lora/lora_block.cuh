@@ -265,16 +265,10 @@ __device__ __forceinline__ float* HOf(const LoraArgs& lora, int split, int slice
 }
 
 // The most shared memory that a block may have, on the current device.
-inline int SharedBytesMax() {
-  static const int bytes = [] {
-    int device = 0;
-    int value = 0;
-    CUDA_CHECK(cudaGetDevice(&device));
-    CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    return value;
-  }();
-  return bytes;
-}
+inline int SharedBytesMax() { return CurrentTraits().shared_bytes_max; }
+
+// Of the current device: what the work of a launch is divided by.
+inline int32_t NumMultiprocessors() { return CurrentTraits().num_multiprocessors; }
 
 inline unsigned NumBlocks(const Launch& launch) {
   return launch.grid.x * launch.grid.y * launch.grid.z;
@@ -297,7 +291,7 @@ void LaunchOf(const KernelArgs& args, const Launch& launch) {
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = launch.stream;
   config.attrs = &overlap;
-  config.numAttrs = launch.overlap && CanOverlapLaunches() ? 1 : 0;
+  config.numAttrs = launch.overlap && CurrentTraits().overlaps_launches ? 1 : 0;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kKernel, args));
 }
 

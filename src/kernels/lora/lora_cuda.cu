@@ -13,10 +13,10 @@ namespace {
 // Stages of all blocks of a multiprocessor together: more than enough to keep its share of the
 // memory busy, and room beside them for the kernels before and after.
 constexpr int32_t kSharedBytesWanted = 190 << 10;
-// Blocks that a launch is spread over: two per multiprocessor; more where some of them will find no
+// Blocks of a multiprocessor that a launch is spread over; more where some of them will find no
 // rows, because segments differ in length.
-constexpr int64_t kBlocksWanted = 2 * kMultiprocessors;
-constexpr int64_t kBlocksWantedUneven = 6 * kMultiprocessors;
+constexpr int64_t kBlocksWanted = 2;
+constexpr int64_t kBlocksWantedUneven = 6;
 // From here on, sums of many rows take too much shared memory.
 constexpr int64_t kRankOfWide = 64;
 constexpr int32_t kRowsOfWideShrink = 64;
@@ -39,7 +39,8 @@ bool IsPrefill(const LoraArgs& args) {
 int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
   const int64_t passes = CeilDiv(NumRows(args), rows_of_pass);
   const int64_t spread = NumRows(args) > args.num_segments ? kBlocksWantedUneven : kBlocksWanted;
-  const int64_t wanted = std::max(spread / blocks, CeilDiv(passes, args.num_segments));
+  const int64_t wanted =
+      std::max(spread * NumMultiprocessors() / blocks, CeilDiv(passes, args.num_segments));
   return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes));
 }
 
@@ -48,23 +49,24 @@ int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
 // rows of a segment.
 int ColumnsOfBlock(const LoraArgs& args, int64_t blocks_of_pass, int32_t row_splits) {
   const int64_t passes_launched = int64_t{args.num_segments} * row_splits;
-  if (blocks_of_pass * passes_launched > 4 * kMultiprocessors) return kChunk;
+  if (blocks_of_pass * passes_launched > 4 * NumMultiprocessors()) return kChunk;
   if (RankTiles(args.h_stride) > 1) return kNarrow;
   // As many passes as have rows, however the segments divide them.
   const int64_t passes_max =
       args.num_segments + std::max(0, NumRows(args) - args.num_segments) / kTileRows;
   const int64_t with_rows = blocks_of_pass * std::min(passes_launched, passes_max);
-  return with_rows <= 2 * kMultiprocessors ? kNarrow : kChunk;
+  return with_rows <= 2 * NumMultiprocessors() ? kNarrow : kChunk;
 }
 
-// As many stages as a block can use, as shared memory has for all blocks that there will be.
+// As many stages as a block can use, as shared memory has for all blocks that there will be. Two
+// where a block can hold them, so that one is filled while the other is read.
 template <typename SharedBytes>
 int32_t Depth(int64_t stages, int64_t blocks, const SharedBytes& shared_bytes) {
-  const int64_t blocks_of_one = CeilDiv(blocks, kMultiprocessors);
-  int32_t depth = 1;
-  while (depth < std::min<int64_t>(stages, kDepthMax) && depth < 2) ++depth;
-  while (depth < std::min<int64_t>(stages, kDepthMax) &&
-         shared_bytes(depth + 1) <= SharedBytesMax() &&
+  const int64_t blocks_of_one = CeilDiv(blocks, NumMultiprocessors());
+  const int64_t stages_max = std::min<int64_t>(stages, kDepthMax);
+  const auto fits = [&](int32_t depth) { return shared_bytes(depth) <= SharedBytesMax(); };
+  int32_t depth = stages_max >= 2 && fits(2) ? 2 : 1;
+  while (depth < stages_max && fits(depth + 1) &&
          shared_bytes(depth + 1) * blocks_of_one <= kSharedBytesWanted) {
     ++depth;
   }
@@ -101,9 +103,9 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   const int64_t n_total = std::accumulate(lora.slice_n, lora.slice_n + lora.num_slices, int64_t{0});
   const auto n_blocks = [&](int columns) { return std::max<int64_t>(1, CeilDiv(n_max, columns)); };
   const int64_t matrices = int64_t{lora.num_segments} * lora.num_slices;
-  args.add_in_l2 = options.add_in_l2 >= 0
-                       ? options.add_in_l2 != 0
-                       : CanOverlapLaunches() && NumRows(lora) * n_total <= kAddInL2Max;
+  args.add_in_l2 = options.add_in_l2 >= 0 ? options.add_in_l2 != 0
+                                          : CurrentTraits().overlaps_launches &&
+                                                NumRows(lora) * n_total <= kAddInL2Max;
   args.row_splits = options.row_splits > 0
                         ? options.row_splits
                         : RowSplits(lora, n_blocks(kChunk) * matrices, kTileRows);

@@ -97,7 +97,8 @@ int ExpandSharedBytes(int depth, int64_t rank_max, int columns) {
 // 4 others little and 5 more, which pays where y is what moves.
 void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill) {
   if (columns == kNarrow) {
-    if (NumBlocks(launch) <= 3 * kMultiprocessors) return LaunchWith<3, kNarrow>(args, launch);
+    if (int64_t{NumBlocks(launch)} <= 3 * NumMultiprocessors())
+      return LaunchWith<3, kNarrow>(args, launch);
     return LaunchWith<4, kNarrow>(args, launch);
   }
   if (is_prefill) return LaunchWith<5, kChunk>(args, launch);

@@ -10,9 +10,6 @@
 
 namespace graft::lora {
 
-// A large card. Others only find their work cut less well.
-inline constexpr int32_t kMultiprocessors = 132;
-
 enum class Part { kShrink, kExpand };
 
 struct LaunchOptions {

@@ -55,12 +55,17 @@ __device__ __forceinline__ void StoreShared(uint32_t address, uint4 v) {
                : "memory");
 }
 
-// p[0, 4) += v in the L2 cache, p on a border of 16 bytes. Hopper alone.
+// p[0, 4) += v in the L2 cache, p on a border of 16 bytes; in one piece from Hopper on.
 __device__ __forceinline__ void AddInL2(float* p, float4 v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)
                : "memory");
+#else
+  atomicAdd(p, v.x);
+  atomicAdd(p + 1, v.y);
+  atomicAdd(p + 2, v.z);
+  atomicAdd(p + 3, v.w);
 #endif
 }
 

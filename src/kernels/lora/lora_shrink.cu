@@ -232,7 +232,7 @@ int WideShrinkSharedBytes(int depth, int64_t rank_max) {
 
 // Six blocks per multiprocessor keep some of x in local memory: not where four hold the launch.
 void LaunchShrink(const KernelArgs& args, const Launch& launch) {
-  if (NumBlocks(launch) <= 4 * kMultiprocessors) return LaunchWith<4>(args, launch);
+  if (int64_t{NumBlocks(launch)} <= 4 * NumMultiprocessors()) return LaunchWith<4>(args, launch);
   LaunchWith<6>(args, launch);
 }
 
