@@ -5,8 +5,8 @@
 // A kernel launched with LaunchKernel begins while earlier kernels of its stream still run. So all
 // of its threads call WaitForPrevious before they touch anything that any earlier kernel writes, or
 // write anything that one reads; until then they may read constants (weights) and compute indices.
-// Who reads earlier says by what it may: AttentionArgs' arrays, LoraArgs::follows_product and
-// precedes_product.
+// Who reads earlier says by what it may: AttentionArgs' arrays, and LoraArgs::follows_product and
+// precedes_product, which the host CHECKs (LaunchLedger).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/common/launch_ledger.h"
 #include "tensor/cuda_check.h"
 #include "tensor/device_traits.h"
 
@@ -63,6 +64,7 @@ void LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t share
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = CurrentTraits().overlaps_launches ? 1 : 0;
+  LaunchLedger::OfThread().Launched(stream);
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
   CHECK(error == cudaSuccess) << cudaGetErrorString(error) << ": grid " << grid.x << " x " << grid.y
                               << " x " << grid.z << ", block " << block.x << " x " << block.y

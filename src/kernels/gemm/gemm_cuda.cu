@@ -100,6 +100,10 @@ void GemmFma(const GemmCudaArgs& args, Stream& stream) {
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const GemmArgs& gemm = args.gemm;
+  LaunchLedger& ledger = LaunchLedger::OfThread();
+  if (gemm.lora != nullptr && gemm.lora->num_segments > 0 && gemm.lora->precedes_product) {
+    ledger.ExpectAwaited(stream.cuda_stream, gemm.x);
+  }
   const bool on_hopper = args.dtype != DType::kF32 && IsHopper(stream.device);
   GemmCudaArgs product = args;
   const bool adds_lora = gemm.lora == nullptr || (on_hopper && HopperGemmTakesLora(args));
@@ -119,6 +123,10 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
     GemmFma(product, stream);
   } else {
     GemmMma(product, stream);
+  }
+  if (gemm.lora == nullptr && !lora_beside &&
+      GemmRunsLoraBeside(args.dtype, gemm.m, stream.device)) {
+    ledger.LaunchedProduct(stream.cuda_stream, gemm.x);
   }
   if (!adds_lora) LoraExpand(*gemm.lora, stream);
   if (lora_after) Lora(*gemm.lora_after, stream);

@@ -82,7 +82,7 @@ struct LoraArgs {
   bool follows_product = false;
   // The next thing launched after LoraShrink is a Gemm of the same x that adds what it computed
   // (GemmArgs::lora): LoraShrink lets nobody begin before x is there, so Gemm finds x, and waits
-  // for h alone.
+  // for h alone. The host CHECKs this one and the one above (LaunchLedger).
   bool precedes_product = false;
 };
 

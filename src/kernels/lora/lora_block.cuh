@@ -292,6 +292,7 @@ void LaunchOf(const KernelArgs& args, const Launch& launch) {
   config.stream = launch.stream;
   config.attrs = &overlap;
   config.numAttrs = launch.overlap && CurrentTraits().overlaps_launches ? 1 : 0;
+  LaunchLedger::OfThread().Launched(launch.stream);
   CUDA_CHECK(cudaLaunchKernelEx(&config, kKernel, args));
 }
 

@@ -148,8 +148,15 @@ void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, S
 }  // namespace lora
 
 void LoraShrinkCuda(const LoraArgs& args, Stream& stream) {
-  if (args.dtype == DType::kF32) return lora::LaunchLoraF32(lora::Part::kShrink, args, stream);
-  lora::LaunchLora(lora::Part::kShrink, args, {}, stream);
+  if (args.num_segments == 0 || args.num_rows == 0) return;
+  LaunchLedger& ledger = LaunchLedger::OfThread();
+  if (args.follows_product) ledger.ExpectProductBefore(stream.cuda_stream, args.x);
+  if (args.dtype == DType::kF32) {
+    lora::LaunchLoraF32(lora::Part::kShrink, args, stream);
+  } else {
+    lora::LaunchLora(lora::Part::kShrink, args, {}, stream);
+  }
+  if (args.precedes_product) ledger.AwaitProduct(stream.cuda_stream, args.x);
 }
 
 void LoraExpandCuda(const LoraArgs& args, Stream& stream) {
