@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "kernels/attention/attention.h"
 
 namespace graft {
 namespace {
@@ -13,7 +14,6 @@ constexpr int64_t kHiddenMax = int64_t{1} << 16;
 constexpr int64_t kIntermediateMax = int64_t{1} << 19;
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadsMax = 1024;
-constexpr int64_t kHeadDimMax = 512;
 constexpr int64_t kContextMax = int64_t{1} << 24;
 constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 constexpr size_t kEosTokensMax = 64;
@@ -221,11 +221,13 @@ Status ReadDimensions(const Fields& fields, ModelConfig& config) {
         " is not a multiple of num_attention_heads " + std::to_string(config.num_heads));
   }
   const int32_t absent = even_split ? config.hidden_size / config.num_heads : 128;
-  ASSIGN_OR_RETURN(config.head_dim, fields.Int("head_dim", 2, kHeadDimMax, absent));
-  if (config.head_dim < 2 || config.head_dim > kHeadDimMax || config.head_dim % 2 != 0) {
+  ASSIGN_OR_RETURN(config.head_dim, fields.Int("head_dim", 1, kHiddenMax, absent));
+  if (config.head_dim < 2 || config.head_dim > kAttentionHeadDimMax || config.head_dim % 2 != 0) {
     return UnimplementedError("head_dim " + std::to_string(config.head_dim) +
                               " is not supported; supported: even numbers up to " +
-                              std::to_string(kHeadDimMax));
+                              std::to_string(kAttentionHeadDimMax) +
+                              ", which is as much as the attention kernels take on a CPU and on a "
+                              "GPU");
   }
   ASSIGN_OR_RETURN(config.context_tokens_max,
                    fields.Int("max_position_embeddings", 1, kContextMax));

@@ -129,6 +129,11 @@ TEST(ModelConfigTest, HostileNumbers) {
   EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"num_key_value_heads", 3}})), HasSubstr("multiple"));
   EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"head_dim", 17}})), HasSubstr("head_dim 17"));
   EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"hidden_size", 66}})), HasSubstr("head_dim"));
+  for (const int head_dim : {258, 320, 512}) {
+    EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"head_dim", head_dim}})),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("head_dim " + std::to_string(head_dim)),
+                      HasSubstr("up to 256"), HasSubstr("CPU"), HasSubstr("GPU")));
+  }
   // Each dimension at its limit: products stay within 64 bits.
   const Result<ModelConfig> huge =
       ParseModelConfig(Merged(TinyLlama(), {{"vocab_size", 1 << 20},
@@ -136,7 +141,7 @@ TEST(ModelConfigTest, HostileNumbers) {
                                             {"intermediate_size", 1 << 19},
                                             {"num_hidden_layers", 1024},
                                             {"num_attention_heads", 1024},
-                                            {"head_dim", 512},
+                                            {"head_dim", 256},
                                             {"max_position_embeddings", 1 << 24}}));
   ASSERT_TRUE(huge.ok()) << huge.status().ToString();
   EXPECT_GT(huge->num_parameters(), int64_t{1} << 40);

@@ -42,15 +42,12 @@ struct Chunk {
 class TestSession {
  public:
   TestSession(const ModelConfig& config, const ModelWeights& weights, Stream& stream,
-              int32_t page_tokens = 5, int32_t num_pages = 256)
+              int32_t page_tokens = 5, int32_t num_pages = 256,
+              const TransformerLimits& limits = {.step_tokens_max = 512, .logits_rows_max = 512})
       : stream_(stream),
         pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
               stream.device),
-        transformer_(config, weights, pool_,
-                     {.step_tokens_max = 512,
-                      .logits_rows_max = 512,
-                      .context_tokens_max = config.context_tokens_max},
-                     stream) {
+        transformer_(config, weights, pool_, Limits(limits, config), stream) {
     // A shuffled order of pages, so that no sequence's pages lie side by side.
     free_pages_.resize(num_pages);
     std::iota(free_pages_.begin(), free_pages_.end(), 0);
@@ -68,19 +65,34 @@ class TestSession {
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
                                        ForwardTimes* times = nullptr,
                                        const MergedWeights* merged = nullptr) {
+    return Run(chunks, lora, times, merged, false);
+  }
+  // The logits of each chunk's last row alone.
+  std::vector<std::vector<float>> StepForLast(const std::vector<Chunk>& chunks) {
+    return Run(chunks, {}, nullptr, nullptr, true);
+  }
+
+  Transformer& transformer() { return transformer_; }
+  Stream& stream() { return stream_; }
+
+ private:
+  std::vector<std::vector<float>> Run(const std::vector<Chunk>& chunks, const LoraTable& lora,
+                                      ForwardTimes* times, const MergedWeights* merged,
+                                      bool last_rows_alone) {
     std::vector<int32_t> tokens, positions, row_page, row_slot, pages, kv_tokens, rows;
     std::vector<int32_t> row_begin = {0}, page_begin = {0};
     std::vector<LoraSegment> segments;
     const int32_t page_tokens = pool_.layout().page_tokens;
     for (const Chunk& chunk : chunks) {
       Sequence& sequence = sequences_[chunk.sequence];
-      for (const int32_t token : chunk.tokens) {
+      for (const int32_t& token : chunk.tokens) {
         if (sequence.num_tokens % page_tokens == 0) {
           CHECK(!free_pages_.empty());
           sequence.pages.push_back(free_pages_.back());
           free_pages_.pop_back();
         }
-        rows.push_back(static_cast<int32_t>(rows.size()));
+        const bool is_last = &token == &chunk.tokens.back();
+        if (is_last || !last_rows_alone) rows.push_back(static_cast<int32_t>(tokens.size()));
         tokens.push_back(token);
         positions.push_back(sequence.num_tokens);
         row_page.push_back(sequence.pages.back());
@@ -120,10 +132,12 @@ class TestSession {
     return result;
   }
 
-  Transformer& transformer() { return transformer_; }
-  Stream& stream() { return stream_; }
+  // With the model's own context where there is none.
+  static TransformerLimits Limits(TransformerLimits limits, const ModelConfig& config) {
+    if (limits.context_tokens_max == 0) limits.context_tokens_max = config.context_tokens_max;
+    return limits;
+  }
 
- private:
   struct Sequence {
     int32_t num_tokens = 0;
     std::vector<int32_t> pages;

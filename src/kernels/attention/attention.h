@@ -13,6 +13,10 @@
 
 namespace graft {
 
+// The largest head_dim of this and all other ops of heads, on every device: kernels hold a head in
+// arrays and registers of that size. Loaders ask here what they may let in.
+inline constexpr int32_t kAttentionHeadDimMax = 256;
+
 // Positions of a sequence of one row whose softmax is independent: the unit of work of a GPU that
 // decodes.
 struct alignas(16) AttentionSplit {

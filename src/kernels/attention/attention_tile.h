@@ -10,7 +10,6 @@
 
 namespace graft {
 
-inline constexpr int32_t kAttentionHeadDimMax = 256;
 inline constexpr int32_t kTileQueries = 64;
 // On a GPU: positions are cut here, counted from 0, into parts whose softmax is independent.
 inline constexpr int32_t kAttentionSplitTokens = 512;

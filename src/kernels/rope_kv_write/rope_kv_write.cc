@@ -1,6 +1,7 @@
 #include "kernels/rope_kv_write/rope_kv_write.h"
 
 #include "base/check.h"
+#include "kernels/attention/attention.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
@@ -11,15 +12,13 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream);
 
 namespace {
 
-constexpr int32_t kGpuHeadDimMax = 256;
-
 void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
   const KvLayout& layout = args.layout;
   CHECK_GE(args.num_rows, 0);
   CHECK(args.num_q_heads > 0 && layout.num_kv_heads > 0 && layout.page_tokens > 0);
   CHECK_GT(layout.head_dim, 0);
   CHECK_EQ(layout.head_dim % 2, 0) << "halves are rotated against each other";
-  CHECK(stream.device.is_cpu() || layout.head_dim <= kGpuHeadDimMax) << layout.head_dim;
+  CHECK(stream.device.is_cpu() || layout.head_dim <= kAttentionHeadDimMax) << layout.head_dim;
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK((args.q_norm_weight == nullptr) == (args.k_norm_weight == nullptr));
