@@ -1,14 +1,22 @@
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/metrics.h"
+#include "base/nearest_names.h"
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/thread_pool.h"
@@ -74,6 +82,130 @@ TEST(JsonTest, ErrorsQuoteNoMoreThanIsRead) {
   EXPECT_LT(status.message().size(), 400u);
 }
 
+TEST(JsonTest, DuplicateKeysAreFound) {
+  EXPECT_EQ(FindDuplicateKey(R"({"a": 1, "b": {"a": 2}, "c": [{"a": 3}, {"a": 4}]})"),
+            std::nullopt);
+  EXPECT_EQ(FindDuplicateKey(R"({"a": 1, "b": [], "a": 1})"), "a");
+  EXPECT_EQ(FindDuplicateKey(R"([{"x": {"n": {}, "m": "n", "n": 0}}])"), "n");
+  EXPECT_EQ(FindDuplicateKey(R"({"ab": 1, "\u0061b": 2})"), "ab") << "spelt otherwise";
+  EXPECT_EQ(FindDuplicateKey(R"({"a\"": "a", "a": "\"a\": ,{"})"), std::nullopt);
+  EXPECT_EQ(FindDuplicateKey(R"("a")"), std::nullopt);
+}
+
+TEST(FaultTest, WhatPassesIsToldFromWhatStays) {
+  EXPECT_EQ(SystemError(ENOENT, "x").code(), StatusCode::kNotFound);
+  EXPECT_EQ(SystemError(EACCES, "x").code(), StatusCode::kPermissionDenied);
+  for (const int error : {EMFILE, ENFILE, EIO, ENOMEM, ESTALE, EINTR}) {
+    EXPECT_TRUE(IsPassing(SystemError(error, "x"))) << error;
+  }
+  for (const int error : {ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EISDIR}) {
+    EXPECT_FALSE(IsPassing(SystemError(error, "x"))) << error;
+  }
+  EXPECT_FALSE(IsPassing(OkStatus()));
+}
+
+// A folder of this test alone; while it lives nothing else opens files.
+class FileFaultTest : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::string Write(const std::string& name, const std::string& bytes) {
+    std::ofstream(root_ / name) << bytes;
+    return root_ / name;
+  }
+  const std::filesystem::path root_ =
+      std::filesystem::temp_directory_path() / ("graft_file_test_" + std::to_string(getpid()));
+};
+
+TEST_F(FileFaultTest, OnlyWhatIsNotThereIsNotFound) {
+  const std::string path = Write("file", "bytes");
+  EXPECT_EQ(*ReadFile(path), "bytes");
+  EXPECT_EQ(ReadFile(path + "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadFile(path, 4).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile(root_).status().code(), StatusCode::kInvalidArgument);
+  ASSERT_EQ(mkfifo((root_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ReadFile(root_ / "pipe").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileFaultTest, WithoutDescriptorsAFileIsUnavailableAndNotGone) {
+  const std::string path = Write("file", "bytes");
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status open = ReadFile(path).status();
+  const Status jailed = FileJail({root_}).Read(path, 100).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(open.code(), StatusCode::kUnavailable) << open.ToString();
+  EXPECT_EQ(jailed.code(), StatusCode::kUnavailable) << jailed.ToString();
+  EXPECT_TRUE(ReadFile(path).ok());
+}
+
+TEST_F(FileFaultTest, AFileThatMayNotBeReadIsToldFromOneThatIsNotThere) {
+  const std::string path = Write("file", "bytes");
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  const int user = setfsuid(getuid() == 0 ? 65534 : getuid());  // root may read everything
+  const Status status = ReadFile(path).status();
+  setfsuid(static_cast<uid_t>(user));
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status.ToString();
+}
+
+TEST_F(FileFaultTest, AJailReadsInsideItsRootsAlone) {
+  namespace fs = std::filesystem;
+  fs::create_directories(root_ / "in" / "a");
+  fs::create_directories(root_ / "blobs");
+  Write("secret", "secret");
+  Write("in/a/file", "inside");
+  Write("blobs/b", "blob");
+  fs::create_symlink("../a/file", root_ / "in" / "a" / "link");
+  fs::create_symlink(root_ / "in" / "a" / "file", root_ / "in" / "a" / "absolute");
+  fs::create_symlink("../../secret", root_ / "in" / "a" / "out");
+  fs::create_symlink("../../blobs/b", root_ / "in" / "a" / "blob");
+  const FileJail jail({root_ / "in"});
+  for (const char* name : {"file", "link", "absolute"}) {
+    EXPECT_EQ(*jail.Read(root_ / "in" / "a" / name, 100), "inside") << name;
+  }
+  EXPECT_EQ(*jail.Read("a/file", 100), "inside");
+  for (const char* name : {"out", "blob", "../../secret"}) {
+    EXPECT_EQ(jail.Read(root_ / "in" / "a" / name, 100).status().code(),
+              StatusCode::kPermissionDenied)
+        << name;
+  }
+  EXPECT_EQ(jail.Read(root_ / "in" / "none", 100).status().code(), StatusCode::kNotFound);
+  const FileJail wider({root_ / "in", root_ / "blobs"});
+  EXPECT_EQ(*wider.Read("a/blob", 100), "blob");
+  EXPECT_EQ(*wider.Resolve("a/blob"), fs::canonical(root_ / "blobs" / "b"));
+  EXPECT_EQ(*FileJail().Read(root_ / "secret", 100), "secret") << "no roots, no jail";
+}
+
+// The file is swapped for a link out of the root and back, as fast as can be.
+TEST_F(FileFaultTest, AJailLosesNoRace) {
+  namespace fs = std::filesystem;
+  fs::create_directories(root_ / "in");
+  Write("secret", "secret");
+  Write("in/file", "inside");
+  std::atomic<bool> stop = false;
+  std::thread swapper([&] {
+    while (!stop) {
+      fs::create_symlink(root_ / "secret", root_ / "in" / "next");
+      fs::rename(root_ / "in" / "next", root_ / "in" / "file");
+      Write("in/next", "inside");
+      fs::rename(root_ / "in" / "next", root_ / "in" / "file");
+    }
+  });
+  const FileJail jail({root_ / "in"});
+  int num_read = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const Result<std::string> text = jail.Read("file", 100);
+    if (!text.ok()) continue;
+    ++num_read;
+    if (*text == "secret") ADD_FAILURE() << "read " << i << " left the root";
+  }
+  stop = true;
+  swapper.join();
+  EXPECT_GT(num_read, 0);
+}
+
 TEST(FileTest, ResolveInsideKeepsThePathJailed) {
   namespace fs = std::filesystem;
   const fs::path root =
@@ -98,6 +230,68 @@ TEST(FileTest, ResolveInsideKeepsThePathJailed) {
     EXPECT_NE(message.find(fs::canonical(root).string()), std::string::npos) << message;
   }
   fs::remove_all(root.parent_path());
+}
+
+// As the whole table gives it, without cells that are left out.
+int PlainDistance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = static_cast<int>(i + j);
+        continue;
+      }
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+TEST(NearestNamesTest, TheBandGivesTheTablesDistance) {
+  Random random(3);
+  for (int i = 0; i < 3000; ++i) {
+    std::string words[2];
+    for (std::string& word : words) {
+      const int length = static_cast<int>(random.Uniform() * 9);
+      for (int j = 0; j < length; ++j) word += static_cast<char>('a' + random.Uniform() * 3);
+    }
+    for (const int limit : {0, 1, 2, 4, 12}) {
+      EXPECT_EQ(EditDistance(words[0], words[1], limit),
+                std::min(PlainDistance(words[0], words[1]), limit + 1))
+          << words[0] << " " << words[1] << " " << limit;
+    }
+  }
+}
+
+TEST(NearestNamesTest, AnIndexFindsTheFewThatAreNear) {
+  NameIndex index;
+  char name[32];
+  for (int i = 0; i < 20000; ++i) {
+    std::snprintf(name, sizeof(name), "customer-%06d-final", i);
+    index.Insert(name);
+  }
+  const auto nearest = [&](const std::string& asked, const NameIndex::Filter& allows = {}) {
+    const std::vector<std::string> candidates = index.Candidates(asked, allows);
+    EXPECT_LE(candidates.size(), NameIndex::kCandidatesMax);
+    return NearestNames(asked, candidates, 1);
+  };
+  EXPECT_EQ(nearest("ustomer-000423-final"), "'customer-000423-final'");
+  EXPECT_EQ(nearest("Customer-004711-finl"), "'customer-004711-final'");
+  EXPECT_EQ(nearest("something else"), "");
+  EXPECT_EQ(nearest(std::string(1000, 'c')), "");
+  EXPECT_EQ(nearest("customer-000423-finall",
+                    [](const std::string& known) { return known != "customer-000423-final"; })
+                .find("'customer-000423-final'"),
+            std::string::npos);
+  index.Erase("customer-000423-final");
+  index.Erase("customer-000423-final");
+  EXPECT_NE(nearest("ustomer-000423-final"), "'customer-000423-final'");
+  index.Insert("customer-000423-final");
+  EXPECT_EQ(nearest("ustomer-000423-final"), "'customer-000423-final'");
 }
 
 TEST(RandomTest, DrawsDependOnSeedAndCounterAlone) {

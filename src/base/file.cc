@@ -1,43 +1,113 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "base/fault.h"
 
 namespace graft {
+namespace {
 
 namespace fs = std::filesystem;
 
-Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) {
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor() {
+    const int error_number = errno;  // of whoever looks at it next
+    if (fd_ >= 0) close(fd_);
+    errno = error_number;
+  }
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+// A pipe's end or a device could keep whoever opens it waiting for ever.
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+Status OpenError(int error_number, const std::string& path) {
+  return SystemError(error_number, "cannot open " + path);
+}
+
+Result<std::string> ReadOpened(int fd, const std::string& path, int64_t bytes_max) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return SystemError(errno, "cannot look at " + path);
+  if (S_ISDIR(status.st_mode)) {
     return InvalidArgumentError(path + " is a folder, a file was expected");
   }
-  // A pipe could keep its reader waiting for ever.
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
+  if (!S_ISREG(status.st_mode)) {
     return InvalidArgumentError(path + " is a pipe or a device, a file was expected");
   }
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return NotFoundError("cannot open " + path + ": no such file, or not readable");
-  const int64_t bytes = file.tellg();
+  const int64_t bytes = status.st_size;
   if (bytes > bytes_max) {
-    return ResourceExhaustedError(path + " has " + std::to_string(bytes) + " bytes, the limit is " +
-                                  std::to_string(bytes_max));
+    return InvalidArgumentError(path + " has " + std::to_string(bytes) + " bytes, the limit is " +
+                                std::to_string(bytes_max));
   }
   std::string text;
   try {
     text.resize(static_cast<size_t>(bytes));
   } catch (const std::bad_alloc&) {
     return ResourceExhaustedError(path + " has " + std::to_string(bytes) +
-                                  " bytes, which the memory has no room for");
+                                  " bytes, which the memory has no room for at the moment");
   }
-  file.seekg(0);
-  file.read(text.data(), bytes);
-  if (file.gcount() != bytes) return DataLossError("cannot read all of " + path);
+  size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t count = read(fd, text.data() + filled, text.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return SystemError(errno, "cannot read " + path);
+    if (count == 0) return UnavailableError(path + " became shorter while it was read");
+    filled += static_cast<size_t>(count);
+  }
   return text;
+}
+
+// As it was given, where the working folder is gone.
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+bool IsInside(const fs::path& root, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(root);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+// Name by name from the root's descriptor, following no link: whatever is renamed or linked
+// meanwhile, what comes out was reached without leaving the root. (openat2 with RESOLVE_BENEATH and
+// RESOLVE_NO_SYMLINKS does the same in one call, but not on every kernel and in every container.)
+FileDescriptor OpenBeneath(const std::string& root, const fs::path& relative) {
+  FileDescriptor at(open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (auto part = relative.begin(); at.ok() && part != relative.end(); ++part) {
+    const bool is_last = std::next(part) == relative.end();
+    const int flags = is_last ? kReadFlags : O_PATH | O_DIRECTORY | O_CLOEXEC;
+    at = FileDescriptor(openat(at.get(), part->c_str(), flags | O_NOFOLLOW));
+  }
+  return at;
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
+  const FileDescriptor file(open(path.c_str(), kReadFlags));
+  if (!file.ok()) return OpenError(errno, path);
+  return ReadOpened(file.get(), path, bytes_max);
 }
 
 bool FileExists(const std::string& path) {
@@ -47,39 +117,60 @@ bool FileExists(const std::string& path) {
 
 Result<FileStamp> StampFile(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return NotFoundError("cannot find " + path);
+  if (stat(path.c_str(), &status) != 0) return SystemError(errno, "cannot look at " + path);
   return FileStamp{
       .bytes = status.st_size,
       .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
-namespace {
-
-// As it was given, where the working folder is gone.
-std::string Absolute(const std::string& path) {
-  std::error_code error;
-  const fs::path absolute = fs::absolute(path, error);
-  return error ? path : absolute.string();
-}
-
-}  // namespace
-
 Result<std::string> ResolveInside(const std::string& root, const std::string& path) {
   std::error_code error;
   const fs::path base = fs::canonical(root, error);
-  if (error) return NotFoundError("folder " + Absolute(root) + " does not exist");
+  if (error) return SystemError(error.value(), "folder " + Absolute(root) + " cannot be used");
   // Weakly first: an escape is refused the same whether its target exists or not.
   const fs::path joined = fs::path(path).is_absolute() ? fs::path(path) : base / path;
   const fs::path resolved = fs::weakly_canonical(joined, error);
-  if (error) return InvalidArgumentError("path '" + path + "' cannot be resolved");
-  const fs::path relative = resolved.lexically_relative(base);
-  if (relative.empty() || *relative.begin() == "..") {
+  if (error) return SystemError(error.value(), "path '" + path + "' cannot be resolved");
+  if (!IsInside(base, resolved)) {
     return PermissionDeniedError("path '" + path + "' is outside " + base.string());
   }
   if (!fs::exists(resolved, error)) {
+    if (error) return SystemError(error.value(), "path '" + path + "' cannot be looked at");
     return NotFoundError("path '" + path + "' does not exist under " + base.string());
   }
   return resolved.string();
+}
+
+Result<std::string> FileJail::Resolve(const std::string& path) const {
+  CHECK(!roots_.empty()) << "a jail without roots resolves nothing";
+  Result<std::string> first = ResolveInside(roots_.front(), path);
+  if (first.ok() || first.status().code() != StatusCode::kPermissionDenied) return first;
+  // A link in the first root may lead into another one.
+  const std::string joined = Absolute(fs::path(roots_.front()) / path);
+  for (size_t i = 1; i < roots_.size(); ++i) {
+    Result<std::string> inside = ResolveInside(roots_[i], joined);
+    if (inside.ok()) return inside;
+  }
+  return first;
+}
+
+Result<std::string> FileJail::Read(const std::string& path, int64_t bytes_max) const {
+  if (roots_.empty()) return ReadFile(path, bytes_max);
+  // A link that is put in place of a name after it was resolved is not followed: another look.
+  constexpr int kLooksMax = 3;
+  for (int look = 0; look < kLooksMax; ++look) {
+    ASSIGN_OR_RETURN(const std::string inside, Resolve(path));
+    for (const std::string& root : roots_) {
+      std::error_code error;
+      const fs::path base = fs::canonical(root, error);
+      if (error || !IsInside(base, inside)) continue;
+      const FileDescriptor file = OpenBeneath(base, fs::path(inside).lexically_relative(base));
+      if (file.ok()) return ReadOpened(file.get(), path, bytes_max);
+      if (errno == ELOOP || errno == ENOTDIR || errno == ENOENT) break;
+      return OpenError(errno, path);
+    }
+  }
+  return UnavailableError(path + " is moved about while it is opened");
 }
 
 }  // namespace graft

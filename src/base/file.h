@@ -1,15 +1,18 @@
-// Small files read whole, and paths kept inside a folder.
+// Small files read whole, and paths kept inside folders.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 
 namespace graft {
 
-// The bytes of a regular file; kNotFound where it cannot be opened, kResourceExhausted past
-// `bytes_max` or what memory has room for.
+// The bytes of a regular file. kNotFound where there is none, kPermissionDenied where this user may
+// not read it, kInvalidArgument for what is no file or has more than `bytes_max`; what passes
+// (base/fault.h) where memory, descriptors or the disk fail, or the file is cut meanwhile.
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max = int64_t{1} << 30);
 
 bool FileExists(const std::string& path);
@@ -19,12 +22,32 @@ struct FileStamp {
   int64_t bytes = 0;
   int64_t modified_ns = 0;  // since 1970-01-01
 };
-// kNotFound.
+// kNotFound where there is no file; other codes where nobody can tell.
 Result<FileStamp> StampFile(const std::string& path);
 
 // `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`;
 // otherwise kPermissionDenied. kNotFound where nothing is there. Messages name `root` as it is with
 // links resolved, `path` as it was given.
 Result<std::string> ResolveInside(const std::string& root, const std::string& path);
+
+// The folders that reads stay inside, wherever links in them lead. Whoever may write in a root can
+// change links at any moment: Read looks at the file that it opens, not at what its name meant
+// before. Without roots, reads go anywhere. Immutable; any thread.
+class FileJail {
+ public:
+  FileJail() = default;
+  // A root that is not there holds nothing until it is.
+  explicit FileJail(std::vector<std::string> roots) : roots_(std::move(roots)) {}
+
+  // ResolveInside of whichever root holds it; relative paths begin at the first root, which the
+  // error names, too. There must be a root.
+  Result<std::string> Resolve(const std::string& path) const;
+
+  // ReadFile; kPermissionDenied if what would be opened lies outside.
+  Result<std::string> Read(const std::string& path, int64_t bytes_max) const;
+
+ private:
+  std::vector<std::string> roots_;
+};
 
 }  // namespace graft

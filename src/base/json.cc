@@ -1,5 +1,8 @@
 #include "base/json.h"
 
+#include <unordered_set>
+#include <vector>
+
 #include "base/file.h"
 
 namespace graft {
@@ -46,6 +49,38 @@ Result<Json> ParseJson(std::string_view text, int depth_max) {
     if (message.size() > kMessageBytesMax) message = message.substr(0, kMessageBytesMax) + " ...";
     return InvalidArgumentError("not valid JSON: " + DumpJson(Json(message)));
   }
+}
+
+std::optional<std::string> FindDuplicateKey(std::string_view text) {
+  struct Level {
+    bool is_object;
+    std::unordered_set<std::string> keys;
+  };
+  std::vector<Level> levels;
+  bool key_comes = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '{' || c == '[') levels.push_back({c == '{', {}});
+    if ((c == '}' || c == ']') && !levels.empty()) levels.pop_back();
+    if (c == '{' || c == ',') key_comes = !levels.empty() && levels.back().is_object;
+    if (c != '"') continue;
+    const size_t begin = i++;
+    bool is_escaped = false;
+    for (; i < text.size() && text[i] != '"'; ++i) {
+      if (text[i] != '\\') continue;
+      is_escaped = true;
+      ++i;
+    }
+    if (!key_comes) continue;
+    key_comes = false;
+    std::string key(text.substr(begin + 1, i - begin - 1));
+    if (is_escaped) {
+      const Json unescaped = Json::parse(text.substr(begin, i - begin + 1), nullptr, false);
+      if (unescaped.is_string()) key = unescaped.get<std::string>();
+    }
+    if (!levels.back().keys.insert(key).second) return key;
+  }
+  return std::nullopt;
 }
 
 Result<Json> ParseJsonFile(const std::string& path, int depth_max) {

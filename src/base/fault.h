@@ -1,0 +1,22 @@
+// Faults that pass and faults that stay. kUnavailable, kResourceExhausted, kAborted and
+// kDeadlineExceeded are what may be gone when the same is asked again a moment later: no descriptor
+// or memory was free, a disk or a queue did not answer, somebody wrote meanwhile. Every other
+// failure stays until somebody changes what was asked for or what is there. Whoever makes a Status
+// picks its code by this rule; a client is told to try again by it. Pure functions; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace graft {
+
+bool IsPassing(const Status& status);
+
+// What a failed system call means, by its errno: kNotFound where nothing is there,
+// kPermissionDenied where rights lack or a link leads out, kInvalidArgument for an impossible path.
+// Everything else passes: kResourceExhausted for a lack of memory, kUnavailable for the rest. The
+// message is `what` and the system's words.
+Status SystemError(int error_number, const std::string& what);
+
+}  // namespace graft
