@@ -44,8 +44,9 @@ Status AdapterTable::Publish(AdapterSource source) {
     return AlreadyExistsError("adapter content " + key + " is known already");
   }
   if (free_.empty() && static_cast<int32_t>(contents_.size()) == contents_max_) {
-    return ResourceExhaustedError("there are " + std::to_string(contents_max_) +
-                                  " adapters already; unload some or start the server with more");
+    return FailedPreconditionError("the server lists " + std::to_string(contents_max_) +
+                                   " adapters already, as many as it may; unload some, or start it "
+                                   "with a larger --adapters-listed-max");
   }
   if (free_.empty()) {
     free_.push_back(static_cast<int32_t>(contents_.size()));

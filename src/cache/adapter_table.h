@@ -64,8 +64,8 @@ class AdapterTable {
   explicit AdapterTable(int32_t contents_max);
   ~AdapterTable();
 
-  // Makes a content available. kAlreadyExists if its key is taken, kResourceExhausted if there are
-  // contents_max.
+  // Makes a content available. kAlreadyExists if its key is taken, kFailedPrecondition if there are
+  // contents_max: that does not pass by itself.
   Status Publish(AdapterSource source);
   // The content published as `key` turned out to have this hash, and goes by both from now on. If
   // another content has the hash already, that one takes over both names.

@@ -20,8 +20,8 @@ TEST(AdapterTableTest, PublishesAKeyOnceAndUpToItsLimit) {
   EXPECT_EQ(table.Publish(Source("aa")).code(), StatusCode::kAlreadyExists);
   ASSERT_TRUE(table.Publish(Source("bb")).ok());
   const Status full = table.Publish(Source("cc"));
-  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(full.message().find("there are 2"), std::string::npos);
+  EXPECT_EQ(full.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(full.message().find("lists 2"), std::string::npos);
   const AdapterLease lease = *table.Acquire("aa");
   EXPECT_EQ(table.SourceOf(lease.content()).path, "/adapters/aa");
   EXPECT_EQ(table.SourceOf(lease.content()).hash, "aa");

@@ -18,15 +18,10 @@ struct LoadedAdapter {
   LoraWeights weights;
 };
 
-// Past a limit on what an adapter may have, asking again later would not help, as the code says
-// where a server lacks room.
-Status Refusal(const Status& status) {
-  if (status.code() != StatusCode::kResourceExhausted) return status;
-  return InvalidArgumentError(status.message());
-}
-
-Result<LoadedAdapter> ReadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
-  ASSIGN_OR_RETURN(AdapterFolder folder, ReadAdapterFolder(path, AdapterWeightsBytesMax(config)));
+Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype,
+                                  const FileJail& jail) {
+  ASSIGN_OR_RETURN(AdapterFolder folder,
+                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config), jail));
   const std::string hash = AdapterHash(folder);
   const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(path + "/adapter_config.json");
@@ -40,18 +35,12 @@ Result<LoadedAdapter> ReadAdapter(const std::string& path, const ModelConfig& co
   return LoadedAdapter{hash, *peft, std::move(*weights)};
 }
 
-Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype) {
-  Result<LoadedAdapter> adapter = ReadAdapter(path, config, dtype);
-  if (!adapter.ok()) return Refusal(adapter.status());
-  return adapter;
-}
-
 }  // namespace
 
 Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
-  const Result<AdapterFolder> folder = ReadAdapterFolder(path, AdapterWeightsBytesMax(config_));
-  if (!folder.ok()) return Refusal(folder.status());
-  return AdapterHash(*folder);
+  ASSIGN_OR_RETURN(const AdapterFolder folder,
+                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config_), jail_));
+  return AdapterHash(folder);
 }
 
 Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {
@@ -65,7 +54,7 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
     HostStore::Held held = store_.Find(hash);
     if (held) return held;
   }
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_, jail_));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -78,7 +67,7 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
                                    DType dtype) {
-  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, config, dtype));
+  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, config, dtype, FileJail()));
   struct ModuleFacts {
     std::set<int32_t> ranks;
     std::set<float> scales;

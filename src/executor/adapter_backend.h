@@ -3,7 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "executor/host_store.h"
 #include "model/config.h"
@@ -13,9 +15,9 @@ namespace graft {
 
 class LoraAdapterBackend : public AdapterBackend {
  public:
-  // `store` is borrowed; adapters are served in `dtype`.
-  LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store)
-      : config_(config), dtype_(dtype), store_(store) {}
+  // `store` is borrowed; adapters are served in `dtype`, and read in `jail` alone.
+  LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {})
+      : config_(config), dtype_(dtype), store_(store), jail_(std::move(jail)) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
@@ -40,6 +42,7 @@ class LoraAdapterBackend : public AdapterBackend {
   const ModelConfig config_;
   const DType dtype_;
   HostStore& store_;
+  const FileJail jail_;
 };
 
 // What `graft adapters inspect` tells of a folder that this model can serve: identity, ranks,

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include "base/fault.h"
 #include "model/adapter_test_util.h"
 
 namespace graft {
@@ -80,6 +82,37 @@ TEST_F(AdapterBackendTest, ContentIsIdentity) {
   EXPECT_THAT(backend_.Hash(dir_.File("nowhere")).status().ToString(), HasSubstr("NOT_FOUND"));
 }
 
+// Whoever may write in one adapter's folder puts links there after it was listed.
+TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
+  Folder("outside");
+  const std::string path = dir_.File("in/a");
+  std::filesystem::create_directories(path);
+  LoraAdapterBackend jailed(model_, DType::kF32, store_, FileJail({dir_.File("in")}));
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) {
+    std::filesystem::create_symlink(dir_.File("outside") + "/" + file, path + "/" + file);
+  }
+  EXPECT_EQ(jailed.Read(path).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(jailed.Hash(path).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(jailed.Fetch(path, "").status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(store_.num_adapters(), 0);
+  EXPECT_TRUE(backend_.Read(path).ok()) << "without a jail";
+  Folder("in/b");
+  EXPECT_TRUE(jailed.Read(dir_.File("in/b")).ok());
+}
+
+// A server that has too many connections open is not one without the adapter.
+TEST_F(AdapterBackendTest, ALackOfDescriptorsPasses) {
+  const std::string path = Folder("a");
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status status = backend_.Read(path).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(IsPassing(status)) << status.ToString();
+  EXPECT_TRUE(backend_.Read(path).ok());
+}
+
 TEST_F(AdapterBackendTest, AFailedReadKeepsNothing) {
   ASSERT_TRUE(backend_.Read(Folder("good")).ok());
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
@@ -117,7 +150,8 @@ TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
     tensor.data = testing::BytesOf(std::vector<float>(tensor.data.size() / 4, 1e30f));
   }
   WriteAdapter(dir_.File("huge"), PeftJson(), SafetensorsBytes(tensors));
-  EXPECT_THAT(Refusal(dir_.File("huge")), AllOf(HasSubstr("INTERNAL"), HasSubstr("self-test of")));
+  EXPECT_THAT(Refusal(dir_.File("huge")), AllOf(HasSubstr("INVALID_ARGUMENT"),
+                                                HasSubstr("self-test of"), HasSubstr("too large")));
 }
 
 TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "base/file.h"
 #include "base/sha256.h"
 #include "kernels/lora/lora.h"
 #include "model/lora_module.h"
@@ -30,17 +29,18 @@ int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
   return kSafetensorsHeaderBytesMax + elements * int64_t{sizeof(float)};
 }
 
-Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max) {
+Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max,
+                                        const FileJail& jail) {
   AdapterFolder folder;
   folder.path = path;
-  ASSIGN_OR_RETURN(folder.config, ReadFile(path + "/adapter_config.json", kPeftConfigBytesMax));
+  ASSIGN_OR_RETURN(folder.config, jail.Read(path + "/adapter_config.json", kPeftConfigBytesMax));
   const std::string weights = path + "/adapter_model.safetensors";
   if (!FileExists(weights) && FileExists(path + "/adapter_model.bin")) {
     return UnimplementedError(path +
                               ": adapter_model.bin is a pickle, which can run code; save the "
                               "adapter again with safe_serialization=True");
   }
-  ASSIGN_OR_RETURN(folder.weights, ReadFile(weights, weights_bytes_max));
+  ASSIGN_OR_RETURN(folder.weights, jail.Read(weights, weights_bytes_max));
   return folder;
 }
 

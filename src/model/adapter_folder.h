@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "model/config.h"
 
@@ -20,8 +21,10 @@ struct AdapterFolder {
 int64_t AdapterWeightsBytesMax(const ModelConfig& model);
 
 // kNotFound names the missing file; pickled weights (adapter_model.bin) are kUnimplemented and the
-// error says how to convert them; weights of more than `weights_bytes_max` are kResourceExhausted.
-Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max);
+// error says how to convert them; weights of more than `weights_bytes_max` are kInvalidArgument. A
+// lack of memory or a disk that does not answer passes (base/fault.h). What is read lies in `jail`.
+Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max,
+                                        const FileJail& jail = {});
 
 // The adapter's identity: SHA-256 over, for config and then weights, the file's length in eight
 // little-endian bytes and its bytes; 64 hexadecimal digits. The folder's name is no part of it.

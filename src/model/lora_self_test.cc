@@ -138,6 +138,11 @@ Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const M
   const std::vector<float> y = RunKernels(matrix, shape, probe, weights.dtype(), stream);
   for (const int64_t column : ProbedColumns(shape.out)) {
     const Reference reference = MergedRow(tensors, target, column, probe, weights.dtype());
+    if (!std::isfinite(y[column])) {
+      return InvalidArgumentError("self-test of " + path + ": output " + std::to_string(column) +
+                                  " of scale * B A x is no finite number; the adapter's weights or "
+                                  "its scale are too large to compute with");
+    }
     const double bound = kTolerance * reference.magnitude + 1e-30;
     if (!(std::abs(y[column] - reference.value) <= bound)) {
       return InternalError("self-test of " + path + ": output " + std::to_string(column) + " is " +

@@ -218,9 +218,8 @@ Status ReadPattern(const OrderedJson& json, std::string_view key, const ReadOne&
   if (value.is_null()) return OkStatus();
   if (!value.is_object()) return Malformed(key, value, "expected an object");
   if (value.size() > static_cast<size_t>(kPeftPatternKeysMax)) {
-    return ResourceExhaustedError("\"" + std::string(key) + "\" has " +
-                                  std::to_string(value.size()) + " keys, the limit is " +
-                                  std::to_string(kPeftPatternKeysMax));
+    return InvalidArgumentError("\"" + std::string(key) + "\" has " + std::to_string(value.size()) +
+                                " keys, the limit is " + std::to_string(kPeftPatternKeysMax));
   }
   for (const auto& [pattern, one] : value.items()) {
     ASSIGN_OR_RETURN(T read, read_one(std::string(key) + "." + pattern, one));
@@ -231,9 +230,9 @@ Status ReadPattern(const OrderedJson& json, std::string_view key, const ReadOne&
 
 Result<std::vector<std::string>> ReadNames(std::string_view key, const OrderedJson& value) {
   if (value.size() > static_cast<size_t>(kPeftNamesMax)) {
-    return ResourceExhaustedError("\"" + std::string(key) + "\" lists " +
-                                  std::to_string(value.size()) + " names, the limit is " +
-                                  std::to_string(kPeftNamesMax));
+    return InvalidArgumentError("\"" + std::string(key) + "\" lists " +
+                                std::to_string(value.size()) + " names, the limit is " +
+                                std::to_string(kPeftNamesMax));
   }
   std::vector<std::string> names;
   for (const OrderedJson& name : value) {
@@ -361,8 +360,8 @@ Result<PeftConfig> ParsePeftConfig(std::string_view text) {
   // OrderedJson looks keys up one by one: too many of them would take minutes.
   const int64_t num_keys = NumKeys(*checked);
   if (num_keys > kKeysMax) {
-    return ResourceExhaustedError("the config has " + std::to_string(num_keys) +
-                                  " keys, the limit is " + std::to_string(kKeysMax));
+    return InvalidArgumentError("the config has " + std::to_string(num_keys) +
+                                " keys, the limit is " + std::to_string(kKeysMax));
   }
   const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   CHECK(!json.is_discarded()) << "parsed once already";

@@ -22,8 +22,8 @@ constexpr uint64_t kStepsTotal = 30'000'000;
 constexpr size_t kRegexesMax = 128;  // of a rank_pattern, an alpha_pattern or a layers_pattern
 
 Status TooManyRegexes(std::string_view key) {
-  return ResourceExhaustedError("\"" + std::string(key) + "\" has more than " +
-                                std::to_string(kRegexesMax) + " regexes");
+  return InvalidArgumentError("\"" + std::string(key) + "\" has more than " +
+                              std::to_string(kRegexesMax) + " regexes");
 }
 
 uint32_t StepsPerMatch(uint64_t num_matches) {

@@ -166,8 +166,8 @@ PythonRegex::~PythonRegex() = default;
 
 Result<PythonRegex> PythonRegex::Compile(std::string_view pattern, uint32_t steps_max) {
   if (pattern.size() > kRegexBytesMax) {
-    return ResourceExhaustedError("regex has " + std::to_string(pattern.size()) +
-                                  " bytes, the limit is " + std::to_string(kRegexBytesMax));
+    return InvalidArgumentError("regex has " + std::to_string(pattern.size()) +
+                                " bytes, the limit is " + std::to_string(kRegexBytesMax));
   }
   RETURN_IF_ERROR(DialectChecker(pattern).Check());
   auto state = std::make_unique<State>();
@@ -200,7 +200,7 @@ Result<bool> PythonRegex::Match(std::string_view subject, uint32_t options) cons
   if (code == PCRE2_ERROR_NOMATCH) return false;
   if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
       code == PCRE2_ERROR_HEAPLIMIT) {
-    return ResourceExhaustedError("regex takes too many steps on '" + std::string(subject) + "'");
+    return InvalidArgumentError("regex takes too many steps on '" + std::string(subject) + "'");
   }
   return InvalidArgumentError("regex failed on '" + std::string(subject) + "' with PCRE2 error " +
                               std::to_string(code));

@@ -25,7 +25,7 @@ class PythonRegex {
   PythonRegex& operator=(PythonRegex&&) noexcept;
   ~PythonRegex();
 
-  // re.fullmatch and re.match. kResourceExhausted past the step limit.
+  // re.fullmatch and re.match. kInvalidArgument past the step limit.
   Result<bool> FullMatch(std::string_view subject) const;
   Result<bool> PrefixMatch(std::string_view subject) const;
   // The text of a named group after a match that succeeded; empty if it took no part.

@@ -382,7 +382,7 @@ Status SafetensorsSet::AddShards(const std::string& dir, const std::string& inde
     const auto [it, is_new] = shard_idx.try_emplace(shard, files_.size());
     if (is_new) {
       if (files_.size() == kShardsMax) {
-        return ResourceExhaustedError(index_path + ": more than 4096 shards");
+        return InvalidArgumentError(index_path + ": more than 4096 shards");
       }
       Result<SafetensorsFile> file = SafetensorsFile::Open(dir + "/" + shard);
       if (!file.ok()) return file.status().WithContext(index_path + ": shard " + Quoted(shard));
