@@ -2,7 +2,12 @@
 
 #include <sqlite3.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
 
 namespace graft {
 namespace {
@@ -47,29 +52,41 @@ constexpr char kList[] =
 }  // namespace
 
 struct AdapterRegistry::Database {
-  std::string path;
   sqlite3* handle = nullptr;
 
   ~Database() { sqlite3_close(handle); }
 
   Status Error(const std::string& what) const {
+    const std::string message = "the adapter registry: " + what + ": " + sqlite3_errmsg(handle);
+    switch (sqlite3_errcode(handle)) {
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+        return DataLossError(message + "; move the file away to start with an empty registry");
+      case SQLITE_BUSY:
+        return UnavailableError(message + "; another process holds it");
+      case SQLITE_NOMEM:
+        return ResourceExhaustedError(message);
+      case SQLITE_CANTOPEN:
+      case SQLITE_READONLY:
+      case SQLITE_FULL:
+      case SQLITE_IOERR:
+        return UnavailableError(message + "; may this user write there, and has the disk room?");
+      default:
+        return InternalError(message);
+    }
+  }
+  // Of the last failure: it is the disk's or the rights', and others may be able to write.
+  bool CannotWrite() const {
     const int code = sqlite3_errcode(handle);
-    const std::string message =
-        "adapter registry " + path + ": " + what + ": " + sqlite3_errmsg(handle);
-    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
-      return DataLossError(message + "; move the file away to start with an empty registry");
-    }
-    if (code == SQLITE_CANTOPEN) {
-      return NotFoundError(message + "; does its folder exist, and may this user write there?");
-    }
-    if (code == SQLITE_BUSY) return UnavailableError(message + "; another process holds it");
-    return InternalError(message);
+    return code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_FULL ||
+           code == SQLITE_IOERR;
   }
 
   Status Execute(const char* sql, const char* failure = "cannot set up") {
     if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return OkStatus();
     return Error(failure);
   }
+  Status SetUp(const std::string& path);
   Status ForgetFolder(const std::string& path);
 };
 
@@ -117,30 +134,71 @@ AdapterRegistry::AdapterRegistry(std::unique_ptr<Database> database)
     : database_(std::move(database)) {}
 AdapterRegistry::~AdapterRegistry() = default;
 
-Result<std::unique_ptr<AdapterRegistry>> AdapterRegistry::Open(const std::string& path) {
-  auto database = std::make_unique<Database>();
-  database->path = path;
-  if (sqlite3_open(path.c_str(), &database->handle) != SQLITE_OK) {
-    return database->Error("cannot open");
-  }
-  sqlite3_busy_timeout(database->handle, kBusyWaitMs);
-  RETURN_IF_ERROR(database->Execute("PRAGMA journal_mode = WAL"));
+Status AdapterRegistry::Database::SetUp(const std::string& path) {
+  if (sqlite3_open(path.c_str(), &handle) != SQLITE_OK) return Error("cannot open");
+  sqlite3_busy_timeout(handle, kBusyWaitMs);
+  RETURN_IF_ERROR(Execute("PRAGMA journal_mode = WAL"));
   int64_t version = 0;
   {
-    Statement read(database->handle, "PRAGMA user_version");
-    if (!read.prepared() || read.Step() != SQLITE_ROW) return database->Error("cannot read");
+    Statement read(handle, "PRAGMA user_version");
+    if (!read.prepared() || read.Step() != SQLITE_ROW) return Error("cannot read");
     version = read.Integer(0);
   }
   if (version > kSchemaVersion) {
-    return FailedPreconditionError("adapter registry " + path +
-                                   " was written by a later version (" + std::to_string(version) +
-                                   "); use that one, or another file");
+    return FailedPreconditionError("the adapter registry was written by a later version (" +
+                                   std::to_string(version) + "); use that one, or another file");
   }
-  RETURN_IF_ERROR(database->Execute(kCreate));
-  RETURN_IF_ERROR(database->Execute(kCreateFolders));
+  RETURN_IF_ERROR(Execute(kCreate));
+  RETURN_IF_ERROR(Execute(kCreateFolders));
   const std::string set_version = "PRAGMA user_version = " + std::to_string(kSchemaVersion);
-  RETURN_IF_ERROR(database->Execute(set_version.c_str()));
-  return std::unique_ptr<AdapterRegistry>(new AdapterRegistry(std::move(database)));
+  return Execute(set_version.c_str());
+}
+
+Result<std::unique_ptr<AdapterRegistry>> AdapterRegistry::Open(const std::string& path) {
+  auto database = std::make_unique<Database>();
+  const Status status = database->SetUp(path);
+  if (status.ok()) {
+    return std::unique_ptr<AdapterRegistry>(new AdapterRegistry(std::move(database)));
+  }
+  const std::string folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !FileExists(folder)) {
+    return NotFoundError(path + ": its folder does not exist");
+  }
+  if (!database->CannotWrite()) return status.WithContext(path);
+  return OpenForMemory(path, status.WithContext(path));
+}
+
+Result<std::unique_ptr<AdapterRegistry>> AdapterRegistry::OpenForMemory(const std::string& path,
+                                                                        Status unwritable) {
+  ASSIGN_OR_RETURN(std::unique_ptr<AdapterRegistry> registry, Open(":memory:"));
+  RETURN_IF_ERROR(registry->Recall(path));
+  registry->unwritable_ = std::move(unwritable);
+  return registry;
+}
+
+// Takes over what the file at `path` has, if it can be read without writing beside it: readers of a
+// write-ahead log need a file of their own, unless they are told that nobody writes.
+Status AdapterRegistry::Recall(const std::string& path) {
+  std::string escaped;
+  for (const char c : std::filesystem::absolute(path).string()) {
+    char digits[4];
+    std::snprintf(digits, sizeof(digits), "%%%02X", static_cast<unsigned char>(c));
+    escaped += c == '?' || c == '#' || c == '%' ? std::string(digits) : std::string(1, c);
+  }
+  for (const char* mode : {"?mode=ro", "?mode=ro&immutable=1"}) {
+    auto file = std::make_unique<Database>();
+    const std::string uri = "file:" + escaped + mode;
+    constexpr int kFlags = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
+    if (sqlite3_open_v2(uri.c_str(), &file->handle, kFlags, nullptr) != SQLITE_OK) continue;
+    const AdapterRegistry reader(std::move(file));
+    const Result<std::vector<RegistryEntry>> entries = reader.List();
+    const Result<std::vector<RegistryFolder>> folders = reader.ListFolders();
+    if (!entries.ok() || !folders.ok()) continue;
+    for (const RegistryEntry& entry : *entries) RETURN_IF_ERROR(Upsert(entry));
+    for (const RegistryFolder& folder : *folders) RETURN_IF_ERROR(RememberFolder(folder));
+    return OkStatus();
+  }
+  return OkStatus();  // an empty one, then
 }
 
 Status AdapterRegistry::Upsert(const RegistryEntry& entry) {
@@ -236,6 +294,20 @@ Result<std::vector<RegistryFolder>> AdapterRegistry::ListFolders() const {
   }
   if (code != SQLITE_DONE) return database_->Error("cannot read");
   return folders;
+}
+
+Result<std::unique_ptr<AdapterRegistry>> OpenRegistry(const std::string& path, Metrics& metrics) {
+  ASSIGN_OR_RETURN(std::unique_ptr<AdapterRegistry> registry,
+                   AdapterRegistry::Open(path.empty() ? ":memory:" : path));
+  const Status& unwritable = registry->unwritable();
+  if (!unwritable.ok()) {
+    LOG_WARN("loads and unloads will be forgotten when the server ends: {}", unwritable.message());
+  }
+  metrics
+      .Gauge("graft_registry_remembers",
+             "1: loads and unloads survive a restart; 0: no --registry, or it cannot be written")
+      .Set(!path.empty() && unwritable.ok() ? 1 : 0);
+  return registry;
 }
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/metrics.h"
 #include "base/status.h"
 
 namespace graft {
@@ -41,9 +42,16 @@ struct RegistryFolder {
 class AdapterRegistry {
  public:
   // `path`, or ":memory:" for one that is forgotten. kDataLoss for a file that is no registry,
-  // kFailedPrecondition for one of a later version.
+  // kFailedPrecondition for one of a later version, kNotFound where its folder is not there. A disk
+  // that is full or may not be written is no failure: what the file remembers can be read, what
+  // changes is forgotten at the end, and unwritable() says why.
   static Result<std::unique_ptr<AdapterRegistry>> Open(const std::string& path);
   ~AdapterRegistry();
+
+  // OK: changes are remembered.
+  const Status& unwritable() const { return unwritable_; }
+
+  // Failures of these name no path; those that pass do so by their codes (base/fault.h).
 
   // Inserts, or replaces the entry of that name.
   Status Upsert(const RegistryEntry& entry);
@@ -62,9 +70,17 @@ class AdapterRegistry {
  private:
   struct Database;
   explicit AdapterRegistry(std::unique_ptr<Database> database);
+  static Result<std::unique_ptr<AdapterRegistry>> OpenForMemory(const std::string& path,
+                                                                Status unwritable);
+  Status Recall(const std::string& path);
 
+  Status unwritable_;
   mutable std::mutex mutex_;
   std::unique_ptr<Database> database_;
 };
+
+// What a server has: the file, or one that is forgotten for "". The log and the gauge
+// graft_registry_remembers tell whether changes will survive the process.
+Result<std::unique_ptr<AdapterRegistry>> OpenRegistry(const std::string& path, Metrics& metrics);
 
 }  // namespace graft

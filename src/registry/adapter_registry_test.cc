@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +87,61 @@ TEST_F(AdapterRegistryTest, SaysWhatToDoAboutABrokenFile) {
   EXPECT_NE(broken.message().find("move the file away"), std::string::npos);
   EXPECT_EQ(AdapterRegistry::Open(folder_ / "no" / "where.db").status().code(),
             StatusCode::kNotFound);
+}
+
+// A disk without room: in a process of its own, since the limit is the process's.
+TEST_F(AdapterRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
+  ASSERT_TRUE((*AdapterRegistry::Open(path_))->Upsert(Entry("a", "h")).ok());
+  const std::string fresh = folder_ / "fresh.db";
+  const auto use = [](const std::string& path, size_t num_known) {
+    const auto registry = AdapterRegistry::Open(path);
+    if (!registry.ok() || (*registry)->unwritable().ok()) return false;
+    const std::string& why = (*registry)->unwritable().message();
+    return why.find(path) != std::string::npos && (*registry)->List()->size() == num_known &&
+           (*registry)->Upsert(Entry("b", "h")).ok() &&
+           (*registry)->List()->size() == num_known + 1;
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_FSIZE, &none) != 0) _exit(3);
+    _exit(use(path_, 1) ? (use(fresh, 0) ? 0 : 2) : 1);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  EXPECT_TRUE(WIFEXITED(state));
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+  const auto later = AdapterRegistry::Open(path_);
+  EXPECT_TRUE((*later)->unwritable().ok());
+  EXPECT_EQ(*(*later)->List(), std::vector<RegistryEntry>{Entry("a", "h")});
+}
+
+// Clients hear why a load was not remembered, and not where the file is.
+TEST_F(AdapterRegistryTest, AFullDiskLaterOnPassesAndNamesNoPath) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto registry = AdapterRegistry::Open(path_);
+    if (!registry.ok()) _exit(1);
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_FSIZE, &none);
+    const Status status = (*registry)->Upsert(Entry("a", "h"));
+    if (status.code() != StatusCode::kUnavailable) _exit(2);
+    _exit(status.message().find("registry.db") == std::string::npos ? 0 : 3);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  EXPECT_TRUE(WIFEXITED(state));
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+}
+
+TEST_F(AdapterRegistryTest, AMetricTellsWhetherItRemembers) {
+  Metrics metrics;
+  ASSERT_TRUE(OpenRegistry("", metrics).ok());
+  EXPECT_NE(metrics.Render().find("graft_registry_remembers 0"), std::string::npos);
+  ASSERT_TRUE(OpenRegistry(path_, metrics).ok());
+  EXPECT_NE(metrics.Render().find("graft_registry_remembers 1"), std::string::npos);
 }
 
 TEST_F(AdapterRegistryTest, TwoProcessesTakeTurns) {
