@@ -74,8 +74,9 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
   request.sampling = options.sampling;
   request.arrival_ns = SteadyClock::Get().NowNs();
   if (!name.empty() && name != model.name) {
-    ASSIGN_OR_RETURN(const AdapterInfo info, runtime.catalog().Find(name));
-    request.adapter_hash = info.key();
+    const Result<AdapterInfo> info = runtime.catalog().Find(name);
+    if (!info.ok()) return NoSuchAdapter(runtime.catalog(), name);
+    request.adapter_hash = info->key();
   }
   return runtime.engine().Submit(std::move(request), answer.stream());
 }

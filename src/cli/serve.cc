@@ -18,6 +18,7 @@ struct ServeOptions {
   RuntimeOptions runtime;
   ServerOptions server;
   int drain_seconds = 30;
+  std::string generation_config = "auto";  // or none
   bool quiet = false;
 };
 
@@ -52,6 +53,10 @@ Status RunServe(const ServeOptions& options) {
   if (options.server.connections_max < 1) {
     return InvalidArgumentError("--connections-max must be 1 or more");
   }
+  if (options.generation_config != "auto" && options.generation_config != "none") {
+    return InvalidArgumentError("unknown --generation-config '" + options.generation_config +
+                                "'; use auto or none");
+  }
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   StopSignals signals;
   const bool quiet = options.quiet || options.runtime.log_level != "info";
@@ -66,6 +71,10 @@ Status RunServe(const ServeOptions& options) {
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
 
+  GenerationDefaults defaults;
+  if (options.generation_config == "auto") {
+    ASSIGN_OR_RETURN(defaults, LoadGenerationDefaults(options.runtime.model));
+  }
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   const bool has_template = chat_template.ok() && chat_template->has_value();
   HttpServer server({.generator = runtime->engine(),
@@ -76,6 +85,7 @@ Status RunServe(const ServeOptions& options) {
                      .clock = SteadyClock::Get(),
                      .base_model = model->name,
                      .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
+                     .defaults = std::move(defaults),
                      .ready = {}},
                     options.server);
   signals.BeginServing();
@@ -109,6 +119,11 @@ void AddServerOptions(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
   command.add_flag("--metrics-need-admin", server.metrics_need_admin,
                    "/metrics asks for the admin key");
+  command
+      .add_option("--generation-config", options.generation_config,
+                  "auto: the model's generation_config.json says how to draw where a request does "
+                  "not; none: OpenAI's defaults")
+      ->capture_default_str();
   command
       .add_option("--drain-seconds", options.drain_seconds, "after SIGTERM, for requests in flight")
       ->capture_default_str();

@@ -1,53 +1,18 @@
 #include "engine/adapter_catalog.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/fault.h"
 #include "base/log.h"
-#include "base/nearest_names.h"
 
 namespace graft {
 namespace {
 
 constexpr size_t kNameBytesMax = 200;
 constexpr size_t kHashDigitsShown = 12;
-
-constexpr char kConfigFile[] = "/adapter_config.json";
-constexpr char kWeightsFile[] = "/adapter_model.safetensors";
-
-// Changes whenever one of the folder's files is written; a file that is not there counts, too.
-std::string StampOf(const std::string& path, int64_t* weight_bytes = nullptr) {
-  std::string stamp;
-  for (const char* file : {kConfigFile, kWeightsFile}) {
-    const Result<FileStamp> found = StampFile(path + file);
-    stamp += found.ok()
-                 ? std::to_string(found->bytes) + ":" + std::to_string(found->modified_ns) + ";"
-                 : "none;";
-    if (weight_bytes != nullptr) *weight_bytes = found.ok() ? found->bytes : 0;
-  }
-  return stamp;
-}
-
-// Whether a folder inside `root` was deleted: it is not there, and the nearest folder above it that
-// is has something else in it. A disk that is away leaves an empty folder or one that cannot be
-// looked into; so the doubtful stay.
-bool IsDeleted(const std::filesystem::path& root, const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  const fs::path relative = path.lexically_relative(root);
-  if (relative.empty() || *relative.begin() == "..") return false;
-  std::error_code error;
-  fs::path at = path;
-  while (at != root && fs::symlink_status(at, error).type() == fs::file_type::not_found) {
-    at = at.parent_path();
-  }
-  if (at == path) return false;
-  const bool is_empty = fs::is_empty(at, error);
-  return !error && !is_empty;
-}
 
 // Facts: AdapterFacts, or what the registry remembers of them.
 template <typename Facts>
@@ -58,17 +23,6 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->bytes = facts.bytes;
 }
 
-// What is read lies inside as well as the folder that it is read from.
-Status CheckFilesInside(const std::string& root, const std::string& folder) {
-  for (const char* file : {kConfigFile, kWeightsFile}) {
-    std::error_code unknown;
-    if (!std::filesystem::is_symlink(folder + file, unknown)) continue;
-    const Status inside = ResolveInside(root, folder + file).status();
-    if (inside.code() == StatusCode::kPermissionDenied) return inside;
-  }
-  return OkStatus();
-}
-
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '_' || c == '-' || c == ':' || c == '/' || c == '@';
@@ -77,19 +31,24 @@ bool IsNameByte(char c) {
 }  // namespace
 
 EngineAdapterCatalog::EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend,
-                                           AdapterRegistry& registry, std::string adapters_dir,
+                                           AdapterRegistry& registry, AdapterFolders folders,
                                            std::string base_name)
     : table_(table),
       backend_(backend),
       registry_(registry),
-      adapters_dir_(std::move(adapters_dir)),
-      base_name_(std::move(base_name)) {}
+      folders_(std::move(folders)),
+      base_name_(std::move(base_name)) {
+  name_index_.Insert(base_name_);
+}
 
-std::vector<AdapterInfo> EngineAdapterCatalog::List() const {
+std::vector<AdapterInfo> EngineAdapterCatalog::ListAfter(const std::string& name,
+                                                         size_t infos_max) const {
   std::shared_lock lock(names_mutex_);
   std::vector<AdapterInfo> infos;
-  infos.reserve(names_.size());
-  for (const auto& [name, info] : names_) infos.push_back(info);
+  infos.reserve(std::min(names_.size(), infos_max));
+  for (auto it = names_.upper_bound(name); it != names_.end() && infos.size() < infos_max; ++it) {
+    infos.push_back(it->second);
+  }
   return infos;
 }
 
@@ -97,12 +56,15 @@ Result<AdapterInfo> EngineAdapterCatalog::Find(const std::string& name) const {
   std::shared_lock lock(names_mutex_);
   const auto it = names_.find(name);
   if (it != names_.end()) return it->second;
-  std::vector<std::string> known = {base_name_};
-  for (const auto& [other, info] : names_) known.push_back(other);
+  return NotFoundError("there is no adapter '" + name + "'");
+}
+
+std::string EngineAdapterCatalog::NamesNear(const std::string& name,
+                                            const NameFilter& allows) const {
+  std::shared_lock lock(names_mutex_);
+  const std::vector<std::string> candidates = name_index_.Candidates(name, allows);
   lock.unlock();
-  const std::string nearest = NearestNames(name, known);
-  return NotFoundError("there is no adapter '" + name + "'" +
-                       (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  return NearestNames(name, candidates);
 }
 
 AdapterState EngineAdapterCatalog::StateOf(const AdapterInfo& adapter) const {
@@ -120,7 +82,7 @@ Result<AdapterInfo> EngineAdapterCatalog::Load(const AdapterLoad& load) {
 
 Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bool remember) {
   RETURN_IF_ERROR(CheckName(load.name));
-  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(load.path));
+  ASSIGN_OR_RETURN(const std::string inside, folders_.Resolve(load.path));
   ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
   Result<AdapterInfo> old = Find(load.name);
   const bool is_same = old.ok() && old->hash == hash;
@@ -153,16 +115,6 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bo
   return info;
 }
 
-Result<std::string> EngineAdapterCatalog::ResolveFolder(const std::string& path) const {
-  if (adapters_dir_.empty()) {
-    return FailedPreconditionError(
-        "this server has no adapters folder to load from; start it with --adapters DIR");
-  }
-  ASSIGN_OR_RETURN(const std::string inside, ResolveInside(adapters_dir_, path));
-  RETURN_IF_ERROR(CheckFilesInside(adapters_dir_, inside));
-  return inside;
-}
-
 Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
                                                        const std::string& hash) {
   {
@@ -174,10 +126,10 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
       return info;
     }
   }
-  const std::string stamp = StampOf(path);
+  const std::string stamp = AdapterFolders::StampOf(path);
   ASSIGN_OR_RETURN(const AdapterFacts facts, backend_.Read(path));
   if (facts.hash != hash) {
-    return FailedPreconditionError(path + " changed while it was read; load it again");
+    return Status(StatusCode::kAborted, path + " changed while it was read; load it again");
   }
   const Status published = table_.Publish({.path = path, .hash = hash, .key = hash});
   // A request's fetch may have read the same content first.
@@ -196,6 +148,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
 void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
   std::unique_lock lock(names_mutex_);
   const auto [it, is_new] = names_.try_emplace(info.name);
+  if (is_new) name_index_.Insert(info.name);
   const AdapterInfo old = std::exchange(it->second, info);
   names_of_key_[info.key()].insert(info.name);
   UpdatePriority(info.key());
@@ -209,6 +162,7 @@ void EngineAdapterCatalog::EraseName(const std::string& name) {
   // As it is now: it may have been read since whoever unloads it looked.
   const AdapterInfo old = std::move(it->second);
   names_.erase(it);
+  name_index_.Erase(name);
   DetachName(name, old.key(), old.path);
 }
 
@@ -277,7 +231,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
 // A registry that cannot be written costs the next start a reading, and nobody else anything.
 void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
                                           const AdapterFacts& facts) {
-  if (StampOf(path) != stamp) return;  // written while it was read
+  if (AdapterFolders::StampOf(path) != stamp) return;  // written while it was read
   const Status remembered = registry_.RememberFolder({.path = path,
                                                       .stamp = stamp,
                                                       .hash = facts.hash,
@@ -302,12 +256,12 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
 
 Status EngineAdapterCatalog::Unload(const std::string& name) {
   std::lock_guard load_lock(load_mutex_);
-  const Status found = Find(name).status();
+  const bool is_listed = Find(name).ok();
   const Status forgotten = registry_.Remove(name);
   // Adapters of the folder were never remembered.
   if (!forgotten.ok() && forgotten.code() != StatusCode::kNotFound) return forgotten;
   // Remembered alone: its folder was gone, or had changed, when the server started.
-  if (!found.ok()) return forgotten.ok() ? OkStatus() : found;
+  if (!is_listed) return forgotten.ok() ? OkStatus() : NoSuchAdapter(*this, name);
   EraseName(name);
   return OkStatus();
 }
@@ -383,8 +337,8 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
 // The server may have another adapters folder or base model than when it was remembered.
 Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   RETURN_IF_ERROR(CheckName(entry.name));
-  ASSIGN_OR_RETURN(const std::string inside, ResolveFolder(entry.path));
-  const RegistryFolder* known = Recall(inside, StampOf(inside));
+  ASSIGN_OR_RETURN(const std::string inside, folders_.Resolve(entry.path));
+  const RegistryFolder* known = Recall(inside, AdapterFolders::StampOf(inside));
   if (known != nullptr && known->hash == entry.hash) {
     return ListKnown(entry.name, *known, entry.tenant);
   }
@@ -400,51 +354,25 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
 }
 
 // Those whose names are free: neither taken, nor remembered for another content.
-Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders() const {
-  namespace fs = std::filesystem;
-  ASSIGN_OR_RETURN(const std::string root, ResolveInside(adapters_dir_, "."));
-  std::error_code error;
-  std::vector<Folder> folders;
-  for (fs::directory_iterator it(root, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    const fs::directory_entry& entry = *it;
-    Folder folder;
-    folder.name = entry.path().filename().string();
-    folder.path = entry.path().string();
-    std::error_code unknown;  // one that vanished meanwhile is no link; its stamp says so
-    Status is_inside;
-    if (entry.is_symlink(unknown)) {
-      Result<std::string> inside = ResolveInside(root, folder.path);
-      is_inside = inside.status();
-      if (inside.ok()) folder.path = *inside;
-    }
-    if (is_inside.ok()) is_inside = CheckFilesInside(root, folder.path);
-    if (!is_inside.ok()) {
-      LOG_WARN("adapter '{}' is not served: {}", folder.name, is_inside.message());
-      continue;
-    }
-    folder.stamp = StampOf(folder.path, &folder.weight_bytes);
-    if (folder.stamp.starts_with("none;")) continue;
-    std::shared_lock lock(names_mutex_);
-    if (names_.contains(folder.name) || not_restored_.contains(folder.name)) continue;
-    folders.push_back(std::move(folder));
+Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders(
+    StartReport* report) const {
+  ASSIGN_OR_RETURN(AdapterFolders::Found found, folders_.Find());
+  for (const AdapterFolders::Refused& refused : found.refused) {
+    LOG_WARN("adapter '{}' is not served: {}", refused.name, refused.why.message());
+    ++report->num_skipped;
   }
-  if (error) {
-    return NotFoundError("cannot list the adapters folder " + adapters_dir_ + ": " +
-                         error.message());
-  }
-  std::sort(folders.begin(), folders.end(),
-            [](const Folder& a, const Folder& b) { return a.name < b.name; });
-  return folders;
+  std::shared_lock lock(names_mutex_);
+  std::erase_if(found.folders, [this](const Folder& folder) {
+    return names_.contains(folder.name) || not_restored_.contains(folder.name);
+  });
+  return std::move(found.folders);
 }
 
 // A registry that cannot be written keeps them until the next start.
 void EngineAdapterCatalog::ForgetDeletedFolders() {
-  const Result<std::string> root = ResolveFolder(".");
-  if (!root.ok()) return;
   std::vector<std::string> deleted;
   for (const auto& [path, folder] : recalled_) {
-    if (IsDeleted(*root, path)) deleted.push_back(path);
+    if (folders_.IsDeleted(path)) deleted.push_back(path);
   }
   if (deleted.empty()) return;
   const Status forgotten = registry_.ForgetFolders(deleted);
@@ -457,10 +385,10 @@ void EngineAdapterCatalog::ForgetDeletedFolders() {
 
 Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::LoadFolder(int64_t read_bytes_max) {
   std::lock_guard load_lock(load_mutex_);
-  ASSIGN_OR_RETURN(const std::vector<Folder> folders, FindFolders());
+  StartReport report;
+  ASSIGN_OR_RETURN(const std::vector<Folder> folders, FindFolders(&report));
   int64_t bytes = 0;
   for (const Folder& folder : folders) bytes += folder.weight_bytes;
-  StartReport report;
   for (const Folder& folder : folders) {
     const RegistryFolder* known = Recall(folder.path, folder.stamp);
     const bool reads = read_bytes_max > 0 && bytes <= read_bytes_max;

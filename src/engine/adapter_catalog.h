@@ -14,7 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/nearest_names.h"
 #include "cache/adapter_table.h"
+#include "engine/adapter_folders.h"
 #include "registry/adapter_registry.h"
 #include "request/adapter_catalog.h"
 #include "step/adapter_loader.h"
@@ -23,13 +25,14 @@ namespace graft {
 
 class EngineAdapterCatalog : public AdapterCatalog {
  public:
-  // Everything is borrowed. Paths outside `adapters_dir` are refused; "": every load is. No adapter
-  // may be called `base_name`.
+  // Everything is borrowed. What may be loaded is said by `folders`. No adapter may be called
+  // `base_name`.
   EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend, AdapterRegistry& registry,
-                       std::string adapters_dir, std::string base_name);
+                       AdapterFolders folders, std::string base_name);
 
-  std::vector<AdapterInfo> List() const override;
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
+  std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   // Loads by this call are remembered in the registry, also those of what is listed already.
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
@@ -47,10 +50,10 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // Lists again what the registry remembers. An adapter that vanished or changed is logged with the
   // reason and skipped. Folders whose stamp is the remembered one are not read.
   Result<StartReport> RestoreFromRegistry();
-  // Lists every sub-folder of adapters_dir that holds an adapter_config.json, under its own name
-  // unless the name is taken, or the registry remembers it for another content. If the weights of
-  // all of them are at most `read_bytes_max` (0: never), they are read and checked, and one that
-  // fails is logged with the reason and skipped. What the registry remembers of folders that were
+  // Lists every adapter that AdapterFolders finds, under its own name unless the name is taken, or
+  // the registry remembers it for another content. If the weights of all of them are at most
+  // `read_bytes_max` (0: never), they are read and checked. One that fails, or that may not be
+  // read, is logged with the reason and skipped. What the registry remembers of folders that were
   // deleted is forgotten.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
@@ -61,19 +64,13 @@ class EngineAdapterCatalog : public AdapterCatalog {
   std::string NameOf(const std::string& key) const;
 
  private:
-  struct Folder {
-    std::string name;
-    std::string path;
-    std::string stamp;
-    int64_t weight_bytes = 0;
-  };
+  using Folder = AdapterFolders::Folder;
 
   Result<AdapterInfo> LoadLocked(const AdapterLoad& load, bool remember);
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
-  // `path` with its links resolved, if adapters may be loaded from there.
-  Result<std::string> ResolveFolder(const std::string& path) const;
-  Result<std::vector<Folder>> FindFolders() const;
+  // Those whose names are free; the others and the refused go into the report or the log.
+  Result<std::vector<Folder>> FindFolders(StartReport* report) const;
   void ForgetDeletedFolders();
   Status ListUnread(const Folder& folder);
   // What the registry knows of a folder that has not been written since; null if nothing.
@@ -100,7 +97,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   AdapterTable& table_;
   AdapterBackend& backend_;
   AdapterRegistry& registry_;
-  const std::string adapters_dir_;
+  const AdapterFolders folders_;
   const std::string base_name_;
 
   std::mutex load_mutex_;  // taken before names_mutex_; one load or unload at a time
@@ -109,6 +106,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   std::unordered_map<std::string, std::string> unread_stamps_;  // by key, when listed
   mutable std::shared_mutex names_mutex_;                       // the rest, and unread_stamps_
   std::map<std::string, AdapterInfo> names_;
+  NameIndex name_index_;                       // of names_ and base_name_
   std::map<std::string, int32_t> priorities_;  // by name
   std::unordered_map<std::string, std::set<std::string>> names_of_key_;
 };

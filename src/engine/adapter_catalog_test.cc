@@ -1,6 +1,8 @@
 #include "engine/adapter_catalog.h"
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -62,7 +64,8 @@ class AdapterCatalogTest : public testing::Test {
   void TearDown() override { fs::remove_all(root_.parent_path()); }
 
   std::unique_ptr<EngineAdapterCatalog> Make() {
-    return std::make_unique<EngineAdapterCatalog>(table_, backend_, *registry_, root_, "base");
+    return std::make_unique<EngineAdapterCatalog>(table_, backend_, *registry_,
+                                                  AdapterFolders(root_, {}), "base");
   }
   Result<AdapterInfo> Load(const std::string& name, const std::string& path, bool replace = false,
                            const std::string& tenant = "") {
@@ -134,7 +137,7 @@ TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
 TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
   for (const std::string name : {"a", "b", "c", "d"}) Write(name, name);
   for (const std::string name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, name).ok());
-  EXPECT_EQ(Load("d", "d").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Load("d", "d").status().code(), StatusCode::kFailedPrecondition);
   ASSERT_TRUE(catalog_->Unload("b").ok());
   Recycle();
   EXPECT_TRUE(Load("d", "d").ok());
@@ -143,9 +146,16 @@ TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
 TEST_F(AdapterCatalogTest, FindNamesTheNearest) {
   Write("austen", "one");
   ASSERT_TRUE(Load("austen", "austen").ok());
-  const Status status = catalog_->Find("austin").status();
+  EXPECT_EQ(catalog_->Find("austin").status().code(), StatusCode::kNotFound);
+  const Status status = NoSuchAdapter(*catalog_, "austin");
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_NE(status.message().find("'austen'"), std::string::npos);
+  EXPECT_NE(catalog_->Unload("austin").message().find("'austen'"), std::string::npos);
+  EXPECT_EQ(catalog_->NamesNear("bass", {}), "'base'");
+  EXPECT_EQ(catalog_->NamesNear("austin", [](const std::string& name) { return name == "base"; }),
+            "");
+  ASSERT_TRUE(catalog_->Unload("austen").ok());
+  EXPECT_EQ(catalog_->NamesNear("austin", {}), "");
 }
 
 TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
@@ -452,7 +462,8 @@ TEST_F(AdapterCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
   ASSERT_TRUE(Load("narrow", "in/b").ok());
   ASSERT_TRUE(Load("c", "out/c").ok());
   AdapterTable table(10);
-  EngineAdapterCatalog narrow(table, backend_, *registry_, root_ / "in", "narrow");
+  EngineAdapterCatalog narrow(table, backend_, *registry_, AdapterFolders(root_ / "in", {}),
+                              "narrow");
   const auto report = narrow.RestoreFromRegistry();
   EXPECT_EQ(report->num_loaded, 1);
   EXPECT_EQ(report->num_skipped, 2) << "outside of the folder, and the base model's name";
@@ -484,10 +495,90 @@ TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
   EXPECT_TRUE(Load("x", "a").ok());
 }
 
+TEST_F(AdapterCatalogTest, ListsPieceByPiece) {
+  Write("a", "one");
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, "a").ok());
+  EXPECT_EQ(catalog_->List().size(), 3u);
+  const std::vector<AdapterInfo> first = catalog_->ListAfter("", 2);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].name, "a");
+  const std::vector<AdapterInfo> rest = catalog_->ListAfter(first.back().name, 2);
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].name, "c");
+  EXPECT_TRUE(catalog_->ListAfter("c", 2).empty());
+}
+
+TEST_F(AdapterCatalogTest, LinksMayLeadIntoFoldersThatTheOperatorNames) {
+  const fs::path store = root_.parent_path() / "store";
+  fs::create_directories(store / "a");
+  std::ofstream(store / "a" / "adapter_config.json") << "one";
+  fs::create_directory_symlink(store / "a", root_ / "link");
+  EXPECT_EQ(Load("x", "link").status().code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(catalog_->LoadFolder(0)->num_skipped, 1);
+  EngineAdapterCatalog wider(table_, backend_, *registry_, AdapterFolders(root_, {store}), "base");
+  EXPECT_EQ(wider.LoadFolder(0)->num_listed, 1);
+  EXPECT_TRUE(wider.Load({.name = "x", .path = "link"}).ok());
+  EXPECT_TRUE(wider.Load({.name = "y", .path = store / "a"}).ok());
+  EXPECT_EQ(wider.Load({.name = "z", .path = "../secret"}).status().code(),
+            StatusCode::kPermissionDenied);
+}
+
+// As huggingface_hub lays it out: files are links from a snapshot into blobs/.
+TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
+  const auto fetch = [&](const std::string& folder, const std::string& revision,
+                         const std::string& content) {
+    const fs::path snapshot = root_ / folder / "snapshots" / revision;
+    fs::create_directories(snapshot);
+    fs::create_directories(root_ / folder / "blobs");
+    std::ofstream(root_ / folder / "blobs" / revision) << content;
+    fs::create_symlink("../../blobs/" + revision, snapshot / "adapter_config.json");
+  };
+  fetch("models--org--one", "r1", "one");
+  fetch("models--two", "r1", "old");
+  fetch("models--two", "r2", "two");
+  fs::create_directories(root_ / "models--two" / "refs");
+  std::ofstream(root_ / "models--two" / "refs" / "main") << "r2\n";
+  fs::create_directories(root_ / "models--org--base" / "snapshots" / "r1");
+  std::ofstream(root_ / "models--org--base" / "snapshots" / "r1" / "config.json") << "{}";
+  const auto report = catalog_->LoadFolder(kReadAll);
+  EXPECT_EQ(report->num_loaded, 2);
+  EXPECT_EQ(report->num_skipped, 0) << "a base model is no adapter that was refused";
+  EXPECT_EQ(catalog_->Find("org/one")->hash, "hash of one");
+  EXPECT_EQ(catalog_->Find("two")->hash, "hash of two");
+  EXPECT_EQ(Load("by folder", "models--two").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Load("old", "models--two/snapshots/r1")->hash, "hash of old");
+  fs::remove_all(root_ / "models--two" / "refs");
+  EXPECT_EQ(Load("two", "models--two").status().code(), StatusCode::kNotFound) << "which of two?";
+  std::ofstream(root_.parent_path() / "secret") << "secret";
+  fs::create_directories(root_ / "models--two" / "refs");
+  fs::create_symlink(root_.parent_path() / "secret", root_ / "models--two" / "refs" / "main");
+  EXPECT_EQ(Load("two", "models--two").status().code(), StatusCode::kPermissionDenied);
+}
+
+// One that nobody can look into is no folder without an adapter. (A link that leads to itself fails
+// for root, too, whom no rights stop.)
+TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
+  Write("good", "one");
+  fs::create_directories(root_ / "loop");
+  fs::create_symlink("adapter_config.json", root_ / "loop" / "adapter_config.json");
+  fs::create_directories(root_ / "no adapter");
+  const auto report = catalog_->LoadFolder(0);
+  EXPECT_EQ(report->num_listed, 1);
+  EXPECT_EQ(report->num_skipped, 1);
+  ASSERT_EQ(chmod((root_ / "good").c_str(), 0), 0);
+  const int user = setfsuid(getuid() == 0 ? 65534 : getuid());
+  const auto found = AdapterFolders(root_, {}).Find();
+  setfsuid(static_cast<uid_t>(user));
+  ASSERT_EQ(chmod((root_ / "good").c_str(), 0700), 0);
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_EQ(found->refused.size(), 2u);
+  EXPECT_TRUE(found->folders.empty());
+}
+
 // A table with room for two contents and what four threads retire before anybody recycles it.
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   AdapterTable table(16);
-  EngineAdapterCatalog catalog(table, backend_, *registry_, root_, "base");
+  EngineAdapterCatalog catalog(table, backend_, *registry_, AdapterFolders(root_, {}), "base");
   Write("a", "one");
   Write("b", "two");
   std::vector<std::thread> threads;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,18 +48,29 @@ class AdapterCatalog {
  public:
   virtual ~AdapterCatalog() = default;
 
-  // Sorted by name.
-  virtual std::vector<AdapterInfo> List() const = 0;
-  // kNotFound with the nearest names.
+  // Sorted by name: the first `infos_max` after `name` (itself excluded; "": from the start). Thus
+  // a long list is had piece by piece, and nobody waits for all of it.
+  virtual std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const = 0;
+  // All of them.
+  std::vector<AdapterInfo> List() const;
+  // kNotFound. Takes no longer for a name that is not there.
   virtual Result<AdapterInfo> Find(const std::string& name) const = 0;
+  // Names, the base model's among them, that `name` may have meant, of those that `allows` lets
+  // through (empty: all); ready to read, "" for none. Takes a bounded time.
+  using NameFilter = std::function<bool(const std::string&)>;
+  virtual std::string NamesNear(const std::string& name, const NameFilter& allows) const = 0;
   virtual AdapterState StateOf(const AdapterInfo& adapter) const = 0;
   // Reads, checks, self-tests and makes servable the PEFT folder. Blocks its caller for the whole
   // load. kAlreadyExists if the name is taken by other content, unless it is to be replaced: then
   // new requests get the new content while requests in flight finish on the old. What is there
-  // already is its last loader's from now on.
+  // already is its last loader's from now on. kFailedPrecondition: not with this server as it is
+  // (it lists as many as it may, or has no adapters folder).
   virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // New requests no longer find it; requests in flight finish. kNotFound.
   virtual Status Unload(const std::string& name) = 0;
 };
+
+// kNotFound with the nearest names.
+Status NoSuchAdapter(const AdapterCatalog& catalog, const std::string& name);
 
 }  // namespace graft

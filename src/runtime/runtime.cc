@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "options/config_file.h"
 #include "runtime/adapter_priorities.h"
+#include "runtime/page_size.h"
 #include "runtime/progress.h"
 #include "tensor/host_memory.h"
 
@@ -326,6 +327,9 @@ void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
   AddModelOptions(command, options);
   command.add_option("--adapters", options.adapters,
                      "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP");
+  command.add_option("--adapters-root", options.adapters_roots,
+                     "a further folder that links of adapters may lead into, a hub's cache for "
+                     "example; may be repeated");
   command.add_option("--model-name", options.model_name,
                      "the base model's name for clients [the folder's name]");
   command.add_option("--sequences-max", options.sequences_max, "sequences in one batch")
@@ -398,23 +402,28 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
 Status Runtime::UseBackend(const MakeBackend& make_backend) {
   if (make_backend) {
     ASSIGN_OR_RETURN(backend_, make_backend(*host_store_));
-  } else {
-    backend_ =
-        std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype, *host_store_);
+    return OkStatus();
   }
+  std::vector<std::string> roots = options_.adapters_roots;
+  if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
+  backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
+                                                  *host_store_, FileJail(std::move(roots)));
   return OkStatus();
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, LoadedModel& model,
                                                  bool lora, const MakeBackend& make_backend) {
   std::unique_ptr<Runtime> runtime(new Runtime);
-  const KvLayout layout =
-      MakeKvLayout(model.config, options.page_tokens, KvDType(model.weights.dtype, model.device));
+  const DType kv = KvDType(model.weights.dtype, model.device);
+  const int32_t page_tokens =
+      lora ? PageTokens(model.config, model.weights.dtype, kv, options.page_tokens)
+           : options.page_tokens;
+  const KvLayout layout = MakeKvLayout(model.config, page_tokens, kv);
   ExecutorLimits limits;
   limits.sequences_max = options.sequences_max;
   limits.step_tokens_max = std::max(options.step_tokens_max, options.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, model.config);
-  limits.page_tokens = options.page_tokens;
+  limits.page_tokens = page_tokens;
   limits.page_bytes = layout.PageBytes();
   limits.vocab_size = model.config.vocab_size;
   limits.runs_ahead = !model.device.is_cpu();
@@ -447,11 +456,10 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       runtime->metrics_, CopiesAtOnce(*ParseColdStart(options.cold_start)));
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
-  ASSIGN_OR_RETURN(runtime->registry_,
-                   AdapterRegistry::Open(options.registry.empty() ? ":memory:" : options.registry));
-  runtime->catalog_ =
-      std::make_unique<EngineAdapterCatalog>(*runtime->adapter_table_, *runtime->backend_,
-                                             *runtime->registry_, options.adapters, model.name);
+  ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
+  runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
+      *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
+      AdapterFolders(options.adapters, options.adapters_roots), model.name);
   runtime->loader_->SetOnRead(
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
         catalog->OnRead(key, facts);
@@ -527,7 +535,8 @@ Status Runtime::LoadAdapters() {
            restored.num_skipped + found.num_skipped,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
   for (const auto& [name, priority] : priorities) {
-    RETURN_IF_ERROR(catalog_->Find(name).status().WithContext(PriorityFlag(name, priority)));
+    if (catalog_->Find(name).ok()) continue;
+    return NoSuchAdapter(*catalog_, name).WithContext(PriorityFlag(name, priority));
   }
   RETURN_IF_ERROR(ReadPins());
   if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();

@@ -32,9 +32,10 @@
 namespace graft {
 
 struct RuntimeOptions {
-  std::string model;       // HF folder
-  std::string adapters;    // folder of PEFT folders; "" for none
-  std::string model_name;  // "" for the folder's name
+  std::string model;                        // HF folder
+  std::string adapters;                     // folder of PEFT folders; "" for none
+  std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
+  std::string model_name;                   // "" for the folder's name
   std::string device = "auto";
   std::string dtype = "auto";  // auto, bf16, fp16, fp32
   std::string registry;        // SQLite file; "" to forget at exit

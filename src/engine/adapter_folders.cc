@@ -1,0 +1,161 @@
+#include "engine/adapter_folders.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/fault.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kConfigFile[] = "/adapter_config.json";
+constexpr char kWeightsFile[] = "/adapter_model.safetensors";
+constexpr std::string_view kHubPrefix = "models--";
+constexpr int64_t kRevisionBytesMax = 256;
+
+std::vector<std::string> RootsOf(const std::string& root, std::vector<std::string> link_roots) {
+  if (root.empty()) return {};
+  link_roots.insert(link_roots.begin(), root);
+  return link_roots;
+}
+
+std::string StampPart(const Result<FileStamp>& found) {
+  if (!found.ok()) return "none;";
+  return std::to_string(found->bytes) + ":" + std::to_string(found->modified_ns) + ";";
+}
+
+bool HasConfig(const std::string& path) {
+  return StampFile(path + kConfigFile).status().code() != StatusCode::kNotFound;
+}
+
+bool HasSnapshots(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path + "/snapshots", error);
+}
+
+// "models--org--name" is org/name.
+std::string HubName(std::string_view folder) {
+  std::string name(folder.substr(kHubPrefix.size()));
+  for (size_t at = 0; (at = name.find("--", at)) != std::string::npos; ++at) {
+    name.replace(at, 2, "/");
+  }
+  return name;
+}
+
+}  // namespace
+
+AdapterFolders::AdapterFolders(std::string root, std::vector<std::string> link_roots)
+    : root_(std::move(root)), jail_(RootsOf(root_, std::move(link_roots))) {}
+
+std::string AdapterFolders::StampOf(const std::string& path) {
+  return StampPart(StampFile(path + kConfigFile)) + StampPart(StampFile(path + kWeightsFile));
+}
+
+bool AdapterFolders::IsDeleted(const std::string& path) const {
+  std::error_code error;
+  const fs::path root = fs::canonical(root_, error);
+  const fs::path relative = fs::path(path).lexically_relative(root);
+  if (error || relative.empty() || *relative.begin() == "..") return false;
+  fs::path at = path;
+  while (at != root && fs::symlink_status(at, error).type() == fs::file_type::not_found) {
+    at = at.parent_path();
+  }
+  if (at == path) return false;
+  const bool is_empty = fs::is_empty(at, error);
+  return !error && !is_empty;
+}
+
+// What is read lies inside as well as the folder that it is read from.
+Status AdapterFolders::CheckFilesInside(const std::string& path) const {
+  for (const char* file : {kConfigFile, kWeightsFile}) {
+    std::error_code unknown;
+    if (!fs::is_symlink(path + file, unknown)) continue;
+    const Status inside = jail_.Resolve(path + file).status();
+    if (inside.code() == StatusCode::kPermissionDenied) return inside;
+  }
+  return OkStatus();
+}
+
+// The revision that refs/main names, else the only one.
+Result<std::string> AdapterFolders::SnapshotOf(const std::string& path) const {
+  const std::string snapshots = path + "/snapshots/";
+  Result<std::string> revision = jail_.Read(path + "/refs/main", kRevisionBytesMax);
+  if (revision.ok()) {
+    revision->erase(std::remove_if(revision->begin(), revision->end(),
+                                   [](char c) { return c == '\n' || c == '/'; }),
+                    revision->end());
+    return jail_.Resolve(snapshots + *revision);
+  }
+  if (revision.status().code() != StatusCode::kNotFound) return revision.status();
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(snapshots, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    found.push_back(it->path().string());
+  }
+  if (error) return SystemError(error.value(), "cannot list " + snapshots);
+  if (found.size() == 1) return jail_.Resolve(found.front());
+  return NotFoundError(path + " has " + std::to_string(found.size()) +
+                       " snapshots and no refs/main that names one; give the snapshot's folder");
+}
+
+Result<std::string> AdapterFolders::Resolve(const std::string& path) const {
+  if (root_.empty()) {
+    return FailedPreconditionError(
+        "this server has no adapters folder to load from; start it with --adapters DIR");
+  }
+  ASSIGN_OR_RETURN(std::string inside, jail_.Resolve(path));
+  if (HasSnapshots(inside) && !HasConfig(inside)) {
+    ASSIGN_OR_RETURN(inside, SnapshotOf(inside));
+  }
+  RETURN_IF_ERROR(CheckFilesInside(inside));
+  return inside;
+}
+
+// kNotFound: no adapter, and nobody's business.
+Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
+                                                    const std::string& path, bool is_link) const {
+  Folder folder{.name = name, .path = path, .stamp = "", .weight_bytes = 0};
+  if (is_link || HasSnapshots(path)) {
+    const Result<std::string> resolved = Resolve(path);
+    // A hub's cache keeps base models, too, and half of what it was told to fetch.
+    const bool is_other = resolved.status().code() == StatusCode::kNotFound && !is_link;
+    if (is_other) return resolved.status();
+    if (!resolved.ok()) return Status(StatusCode::kPermissionDenied, resolved.status().message());
+    folder.path = *resolved;
+  }
+  if (name.starts_with(kHubPrefix) && folder.path != path) folder.name = HubName(name);
+  const Result<FileStamp> config = StampFile(folder.path + kConfigFile);
+  if (!config.ok()) return config.status();
+  RETURN_IF_ERROR(CheckFilesInside(folder.path));
+  const Result<FileStamp> weights = StampFile(folder.path + kWeightsFile);
+  folder.stamp = StampPart(config) + StampPart(weights);
+  folder.weight_bytes = weights.ok() ? weights->bytes : 0;
+  return folder;
+}
+
+Result<AdapterFolders::Found> AdapterFolders::Find() const {
+  ASSIGN_OR_RETURN(const std::string root, Resolve("."));
+  std::error_code error;
+  Found found;
+  for (fs::directory_iterator it(root, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code unknown;  // one that vanished meanwhile is no link; its stamp says so
+    Result<Folder> folder = Look(name, it->path().string(), it->is_symlink(unknown));
+    if (folder.ok()) {
+      found.folders.push_back(std::move(*folder));
+    } else if (folder.status().code() != StatusCode::kNotFound) {
+      found.refused.push_back({name, folder.status()});
+    }
+  }
+  if (error) return SystemError(error.value(), "cannot list the adapters folder " + root_);
+  std::sort(found.folders.begin(), found.folders.end(),
+            [](const Folder& a, const Folder& b) { return a.name < b.name; });
+  return found;
+}
+
+}  // namespace graft

@@ -1,0 +1,60 @@
+// Where PEFT folders lie: in the adapters folder, under their own names, or as a hub's cache keeps
+// them (models--ORG--NAME with snapshots/REVISION, whose files are links into blobs/), under the
+// name ORG/NAME. Links lead to what lies in the adapters folder or in a folder that the operator
+// names beside it; who loads or lists anything else is refused. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+
+namespace graft {
+
+class AdapterFolders {
+ public:
+  struct Folder {
+    std::string name;
+    std::string path;   // links resolved
+    std::string stamp;  // as StampOf
+    int64_t weight_bytes = 0;
+  };
+  struct Refused {
+    std::string name;
+    Status why;
+  };
+  struct Found {
+    std::vector<Folder> folders;  // sorted by name
+    std::vector<Refused> refused;
+  };
+
+  // `root` "": nothing may be loaded. Links may also lead into `link_roots`.
+  AdapterFolders(std::string root, std::vector<std::string> link_roots);
+
+  // Every sub-folder that holds an adapter_config.json, or has one that nobody may look at.
+  Result<Found> Find() const;
+
+  // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
+  // from there; of a hub's folder its current snapshot.
+  Result<std::string> Resolve(const std::string& path) const;
+
+  // Whether a folder inside the root was deleted: it is not there, and the nearest folder above it
+  // that is has something else in it. A disk that is away leaves an empty folder or one that cannot
+  // be looked into; so the doubtful stay.
+  bool IsDeleted(const std::string& path) const;
+
+  // Changes whenever one of the folder's two files is written; one that is not there counts, too.
+  static std::string StampOf(const std::string& path);
+
+ private:
+  Result<std::string> SnapshotOf(const std::string& path) const;
+  Status CheckFilesInside(const std::string& path) const;
+  Result<Folder> Look(const std::string& name, const std::string& path, bool is_link) const;
+
+  const std::string root_;
+  const FileJail jail_;
+};
+
+}  // namespace graft

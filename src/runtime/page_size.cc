@@ -1,0 +1,39 @@
+#include "runtime/page_size.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "model/kv_pool.h"
+#include "model/lora_module.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kPageTokensMax = 1 << 20;
+constexpr int64_t kRowAlignment = 64;  // as LoraWeights has it
+
+int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
+  int64_t elements = 0;
+  for (const LoraModule module : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(config, module);
+    elements = std::max({elements, int64_t{shape.in}, int64_t{shape.out}});
+  }
+  return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+}  // namespace
+
+int32_t PageTokens(const ModelConfig& config, DType weights, DType kv, int32_t tokens_asked) {
+  const int64_t row_bytes = LongestRowBytes(config, weights);
+  int32_t tokens = tokens_asked;
+  while (MakeKvLayout(config, tokens, kv).PageBytes() < row_bytes && tokens < kPageTokensMax) {
+    tokens *= 2;
+  }
+  if (tokens != tokens_asked) {
+    LOG_INFO("pages of {} tokens instead of {}, so that an adapter's longest row fits into one",
+             tokens, tokens_asked);
+  }
+  return tokens;
+}
+
+}  // namespace graft
