@@ -1,5 +1,10 @@
 #include "server/api_error.h"
 
+#include <cctype>
+#include <string_view>
+
+#include "base/fault.h"
+
 namespace graft {
 namespace {
 
@@ -14,6 +19,19 @@ const char* TypeOfHttpStatus(int http_status) {
     default:
       return http_status < 500 ? "invalid_request_error" : "server_error";
   }
+}
+
+// A slash with a name after it, at the start of a word: no fraction, and no comment that a parser
+// stumbled over.
+bool BeginsPath(std::string_view text, size_t at) {
+  constexpr std::string_view kBeforePath = " '\"(=";
+  if (text[at] != '/') return false;
+  if (at > 0 && kBeforePath.find(text[at - 1]) == std::string_view::npos) return false;
+  const size_t name = text.find_first_not_of('/', at);
+  if (name == std::string_view::npos) return false;
+  const auto c = static_cast<unsigned char>(text[name]);
+  return std::isalnum(c) != 0 || c >= 0x80 ||
+         std::string_view("._-~").find(text[name]) != std::string_view::npos;
 }
 
 Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -83,11 +101,12 @@ ApiError ErrorFromStatus(const Status& status, std::string param) {
       break;
     case StatusCode::kResourceExhausted:
       error = HttpError(429, "overloaded", status.message());
-      error.retry_after_s = 1;
       break;
     case StatusCode::kUnavailable:
-    case StatusCode::kCancelled:  // nobody but the server itself cancels what a client still awaits
     case StatusCode::kAborted:
+      error = HttpError(503, "unavailable", status.message());
+      break;
+    case StatusCode::kCancelled:  // nobody but the server itself cancels what a client still awaits
       error = HttpError(503, "unavailable", status.message());
       error.retry_after_s = 1;
       break;
@@ -97,6 +116,7 @@ ApiError ErrorFromStatus(const Status& status, std::string param) {
     default:
       error = HttpError(500, "internal_error", status.message());
   }
+  if (IsPassing(status)) error.retry_after_s = 1;
   error.param = std::move(param);
   return error;
 }
@@ -112,10 +132,8 @@ std::string HidePath(const std::string& message, const std::string& path, const 
     told.replace(at, path.size(), word);
   }
   // Other names may lead to the same content in other folders.
-  constexpr std::string_view kBeforePath = " '\"(=";
   for (size_t i = 0; i < told.size(); ++i) {
-    const bool begins = i == 0 || kBeforePath.find(told[i - 1]) != std::string_view::npos;
-    if (told[i] != '/' || !begins || told.compare(i, 2, "/ ") == 0) continue;
+    if (!BeginsPath(told, i)) continue;
     if (i > 0 && !given.empty() && told.compare(i - 1, given.size() + 2, "'" + given + "'") == 0) {
       continue;
     }

@@ -14,6 +14,12 @@ int64_t NumCodePoints(std::string_view text) {
 
 }  // namespace
 
+void ChoicePiece::Add(const ChoiceLogprob& entry, const std::vector<TokenLogprob>& top) {
+  logprobs.push_back(entry);
+  logprobs.back().num_top = static_cast<int32_t>(top.size());
+  tops.insert(tops.end(), top.begin(), top.end());
+}
+
 Choice::Choice(const Tokenizer& tokenizer, ChoiceOptions options,
                std::span<const int32_t> prompt_tokens)
     : tokenizer_(tokenizer),
@@ -60,10 +66,10 @@ void Choice::Echo(const TokenEvent& event) {
     Detokenizer detokenizer(tokenizer_, options_.skip_special_tokens);
     int64_t offset = 0;
     for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
-      ChoiceLogprob entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
-      if (i < event.prompt_top_logprobs.size()) entry.top = event.prompt_top_logprobs[i];
+      const ChoiceLogprob entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
+      const bool has_top = i < event.prompt_top_logprobs.size();
+      piece_.Add(entry, has_top ? event.prompt_top_logprobs[i] : std::vector<TokenLogprob>());
       offset += NumCodePoints(detokenizer.Push(entry.chosen.token));
-      piece_.logprobs.push_back(std::move(entry));
     }
   }
   decoded_chars_ = NumCodePoints(options_.echo_text);
@@ -75,10 +81,10 @@ void Choice::PushToken(const TokenEvent& event) {
   const bool is_stop_token = event.finish_reason == FinishReason::kStop;
   if (is_stop_token && !options_.include_stop_text) return;
   if (options_.logprobs) {
-    pending_.push_back({.entry = {.chosen = {event.token, event.logprob},
-                                  .top = event.top_logprobs,
-                                  .text_offset = decoded_chars_},
-                        .text_begin = decoded_bytes_});
+    pending_.push_back(
+        {.entry = {.chosen = {event.token, event.logprob}, .text_offset = decoded_chars_},
+         .top = event.top_logprobs,
+         .text_begin = decoded_bytes_});
   }
   PushText(detokenizer_.Push(event.token));
 }
@@ -111,7 +117,7 @@ void Choice::Finish(FinishReason finish) {
 
 void Choice::ReleaseLogprobs(bool all) {
   while (!pending_.empty() && (all || pending_.front().text_begin < released_bytes_)) {
-    piece_.logprobs.push_back(std::move(pending_.front().entry));
+    piece_.Add(pending_.front().entry, pending_.front().top);
     pending_.pop_front();
   }
 }

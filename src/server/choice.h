@@ -17,17 +17,20 @@
 
 namespace graft {
 
-// One token of a response's logprobs.
+// One token of a response's logprobs. A whole answer's wait in memory until it is written.
 struct ChoiceLogprob {
-  TokenLogprob chosen;  // logprob NaN: the first token of a prompt, which nothing predicts
-  std::vector<TokenLogprob> top;
+  TokenLogprob chosen;      // logprob NaN: the first token of a prompt, which nothing predicts
   int64_t text_offset = 0;  // where its text starts in the choice's text, in code points
+  int32_t num_top = 0;      // alternatives
 };
 
 // What has become certain since the last look.
 struct ChoicePiece {
   std::string text;
   std::vector<ChoiceLogprob> logprobs;
+  std::vector<TokenLogprob> tops;  // the alternatives of all `logprobs`, in their order
+
+  void Add(const ChoiceLogprob& entry, const std::vector<TokenLogprob>& top);
 };
 
 struct ChoiceOptions {
@@ -68,6 +71,7 @@ class Choice {
  private:
   struct PendingLogprob {
     ChoiceLogprob entry;
+    std::vector<TokenLogprob> top;
     size_t text_begin;  // in bytes
   };
 

@@ -1,8 +1,10 @@
 #include "server/endpoints.h"
 
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
+#include "server/field_reader.h"
 #include "server/generation_plan.h"
 
 namespace graft {
@@ -54,35 +56,53 @@ HttpResponse ReadyResponse(const ServerState& state) {
 }
 
 // Entries of /v1/models.
-Json BaseEntry(const ServerState& state) {
-  return BaseModelObject(state.context.base_model, state.start_time,
-                         state.context.generator.limits().context_tokens_max);
+void AppendBaseEntry(const ServerState& state, std::string* out) {
+  AppendBaseModel(state.context.base_model, state.start_time,
+                  state.context.generator.limits().context_tokens_max, out);
 }
 
 // Whose load it was is the admins' business.
-Json AdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key) {
-  Json entry =
-      AdapterModelObject(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
-                         state.context.generator.limits().context_tokens_max);
-  if (key.rights().admin) entry["tenant"] = adapter.tenant.empty() ? Json() : Json(adapter.tenant);
-  return entry;
+void AppendAdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key,
+                        std::string* out) {
+  AppendAdapterModel(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
+                     state.context.generator.limits().context_tokens_max,
+                     /*with_tenant=*/key.rights().admin, out);
 }
 
+// There may be tens of thousands: they come out of the catalog in pieces, so that nobody who loads
+// or unloads waits for all of them, and go straight into the text.
 HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
-  const AllowedModels models = ListAllowedModels(state.context, key);
-  Json data = Json::array();
-  if (models.base) data.push_back(BaseEntry(state));
-  for (const AdapterInfo& adapter : models.adapters) {
-    data.push_back(AdapterEntry(state, adapter, key));
+  constexpr size_t kPieceInfos = 512;
+  std::string body = R"({"object":"list","data":[)";
+  const char* comma = "";
+  if (key.Allows(state.context.base_model)) {
+    AppendBaseEntry(state, &body);
+    comma = ",";
   }
-  return JsonResponse({{"object", "list"}, {"data", std::move(data)}});
+  std::string last;
+  for (;;) {
+    const std::vector<AdapterInfo> adapters = state.context.catalog.ListAfter(last, kPieceInfos);
+    for (const AdapterInfo& adapter : adapters) {
+      if (!key.Allows(adapter.name)) continue;
+      body += std::exchange(comma, ",");
+      AppendAdapterEntry(state, adapter, key, &body);
+    }
+    if (adapters.size() < kPieceInfos) break;
+    last = adapters.back().name;
+  }
+  return {.body = body + "]}"};
 }
 
 HttpResponse ModelResponse(const ServerState& state, const std::string& name, const ApiKey& key) {
   ApiResult<AdapterInfo> model = FindModel(state.context, key, name);
   if (!model.ok()) return ErrorResponse(model.error());
-  return JsonResponse(name == state.context.base_model ? BaseEntry(state)
-                                                       : AdapterEntry(state, *model, key));
+  HttpResponse response;
+  if (name == state.context.base_model) {
+    AppendBaseEntry(state, &response.body);
+  } else {
+    AppendAdapterEntry(state, *model, key, &response.body);
+  }
+  return response;
 }
 
 // Of a load or unload that failed. The log, not the answer, has the places on this machine; what
@@ -90,6 +110,10 @@ HttpResponse ModelResponse(const ServerState& state, const std::string& name, co
 HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status,
                                   const std::string& param, const std::string& given_path) {
   ApiError error = ErrorFromStatus(status, param);
+  // What the server is like forbids it, not what was asked for.
+  if (status.code() == StatusCode::kFailedPrecondition) {
+    error = HttpError(409, "failed_precondition", status.message());
+  }
   error.message =
       HidePath(error.message, state.context.adapters_dir, "the adapters folder", given_path);
   return ErrorResponse(error);
@@ -115,12 +139,18 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
   }
   LOG_INFO("adapter {} loaded for {}: rank {}, {}", load->name, load->tenant, adapter->rank_max,
            adapter->hash);
-  return JsonResponse(AdapterEntry(state, *adapter, key));
+  HttpResponse response;
+  AppendAdapterEntry(state, *adapter, key, &response.body);
+  return response;
 }
 
 HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
   ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
   if (!name.ok()) return ErrorResponse(name.error());
+  if (*name == state.context.base_model) {
+    return ErrorResponse(InvalidRequestError(
+        "lora_name", "'" + *name + "' is the base model, which cannot be unloaded."));
+  }
   const Status status = state.context.catalog.Unload(*name);
   if (!status.ok()) {
     LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
@@ -203,12 +233,10 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
 
 HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body,
                          const ApiKey& key) {
-  const Result<Json> json = ParseJson(body);
-  if (!json.ok()) {
-    return ErrorResponse(InvalidRequestError("", "The body is " + json.status().message()));
-  }
-  return route == Route::kLoadAdapter ? LoadAdapter(state, json.value(), key)
-                                      : UnloadAdapter(state, json.value());
+  ApiResult<Json> json = ParseBody(body);
+  if (!json.ok()) return ErrorResponse(json.error());
+  return route == Route::kLoadAdapter ? LoadAdapter(state, *json, key)
+                                      : UnloadAdapter(state, *json);
 }
 
 }  // namespace graft

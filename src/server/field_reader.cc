@@ -9,6 +9,8 @@
 namespace graft {
 namespace {
 
+constexpr size_t kKeyBytesShown = 80;
+
 // What a client sent may be megabytes; an error quotes its start.
 std::string Text(const Json& json) {
   constexpr size_t kBytesMax = 80;
@@ -62,6 +64,19 @@ std::optional<int64_t> IntegerOf(const Json& json, int64_t min, int64_t max) {
   }
   if (value < min || value > max) return std::nullopt;
   return value;
+}
+
+ApiResult<Json> ParseBody(std::string_view body) {
+  if (body.empty()) return InvalidRequestError("", "The body is empty; send a JSON object.");
+  Result<Json> json = ParseJson(body);
+  if (!json.ok()) return InvalidRequestError("", "The body is " + json.status().message());
+  if (const std::optional<std::string> key = FindDuplicateKey(body)) {
+    const std::string shown = key->substr(0, kKeyBytesShown);
+    return InvalidRequestError(shown, "The body has the key '" + shown +
+                                          "' twice in one object; "
+                                          "give it once.");
+  }
+  return std::move(*json);
 }
 
 FieldReader::FieldReader(const Json& object, std::string path)
@@ -212,11 +227,11 @@ void FieldReader::FailType(const std::string& name, const char* expected, const 
 std::optional<ApiError> FieldReader::Finish() {
   if (object_ == nullptr || failed()) return error_;
   for (const auto& [key, value] : object_->items()) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    std::string message = "Unrecognized field: '" + path_ + key.substr(0, 80) + "'";
+    if (value.is_null() || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    std::string message = "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'";
     const std::string nearest = NearestNames(key, known_, 1);
     if (!nearest.empty()) message += ", did you mean " + nearest + "?";
-    ApiError error = InvalidRequestError(path_ + key.substr(0, 80), message);
+    ApiError error = InvalidRequestError(path_ + key.substr(0, kKeyBytesShown), message);
     error.code = "unknown_field";
     return error;
   }

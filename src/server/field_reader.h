@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -16,6 +17,10 @@ namespace graft {
 
 // The JSON type's name as an error shows it: "a string", "a number", ...
 const char* JsonTypeName(const Json& json);
+
+// A request's body. What is no JSON, or has a key twice in one object, of which one would be
+// ignored without a word, is 400.
+ApiResult<Json> ParseBody(std::string_view body);
 
 class FieldReader {
  public:

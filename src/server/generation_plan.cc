@@ -1,10 +1,13 @@
 #include "server/generation_plan.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "base/nearest_names.h"
 #include "base/random.h"
+#include "server/field_reader.h"
 #include "text/chat_template.h"
 
 namespace graft {
@@ -13,6 +16,7 @@ namespace {
 using TokenIds = std::vector<int32_t>;
 
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
+constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 ApiError ContextLengthError(const std::string& param, int64_t context_tokens, int64_t prompt_tokens,
                             int64_t output_tokens) {
@@ -35,8 +39,43 @@ ApiResult<int32_t> OutputTokensMax(const std::string& param, const GenerationPar
     return ContextLengthError(param, context_tokens, prompt_tokens, *params.tokens_max);
   }
   if (room < 1) return ContextLengthError(param, context_tokens, prompt_tokens, 1);
-  if (is_chat) return static_cast<int32_t>(room);
-  return static_cast<int32_t>(std::min<int64_t>(room, kCompletionTokensDefault));
+  const int64_t wish =
+      params.tokens_default.value_or(is_chat ? kInt32Max : kCompletionTokensDefault);
+  return static_cast<int32_t>(std::min(room, wish));
+}
+
+// Log-probabilities fill memory until they are written. Where nobody said how many tokens to
+// answer with, fewer than the context has room for will do.
+std::optional<ApiError> BoundLogprobs(const GenerationParams& params, int64_t logprobs_max,
+                                      GenerationPlan* plan) {
+  if (!params.logprobs) return std::nullopt;
+  const int64_t per_token = 1 + std::max(params.sampling.num_logprobs, 0);
+  int64_t of_prompts = 0;
+  int64_t of_outputs = 0;
+  for (const Request& request : plan->requests) {
+    const bool counts_prompt = request.sampling.prompt_logprobs;
+    of_prompts += counts_prompt ? static_cast<int64_t>(request.prompt_tokens.size()) : 0;
+    of_outputs += request.sampling.tokens_max;
+  }
+  of_prompts *= per_token;
+  of_outputs *= per_token;
+  if (of_prompts + of_outputs <= logprobs_max) return std::nullopt;
+  const auto num_choices = static_cast<int64_t>(plan->requests.size());
+  const int64_t room = (logprobs_max - of_prompts) / (num_choices * per_token);
+  if (!params.tokens_max.has_value() && room > params.sampling.tokens_min && room > 0) {
+    for (Request& request : plan->requests) {
+      request.sampling.tokens_max =
+          static_cast<int32_t>(std::min<int64_t>(request.sampling.tokens_max, room));
+    }
+    return std::nullopt;
+  }
+  const std::string asked = std::to_string(of_prompts + of_outputs);
+  return InvalidRequestError(
+      "logprobs", "'logprobs' asks for " + asked + " log-probabilities (choices x tokens x " +
+                      std::to_string(per_token) + "), one answer has at most " +
+                      std::to_string(logprobs_max) +
+                      "; lower n, max_tokens or the number of alternatives, or send several "
+                      "requests");
 }
 
 std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vocab_size) {
@@ -115,8 +154,8 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   return plan;
 }
 
-ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const ApiKey& key,
-                                         CompletionRequest parsed) {
+ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const RequestLimits& limits,
+                                         const ApiKey& key, CompletionRequest parsed) {
   Request request;
   ChoiceOptions choice{.continues_prompt = true, .echo = parsed.echo};
   const GenerationParams& params = parsed.params;
@@ -142,13 +181,14 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Api
       return *error;
     }
   }
+  if (auto error = BoundLogprobs(params, limits.logprobs_max, &*plan)) return *error;
   return plan;
 }
 
-OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request) {
+OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request, OrderedJson tools) {
   OrderedJson values = std::move(request->template_kwargs);
   values["messages"] = std::move(request->messages);
-  values["tools"] = nullptr;  // HF defines both, so templates ask "is not none"
+  values["tools"] = std::move(tools);  // HF defines both, so templates ask "is not none"
   values["documents"] = nullptr;
   values["add_generation_prompt"] = request->add_generation_prompt;
   values["bos_token"] = context.tokenizer.bos_token();
@@ -156,8 +196,9 @@ OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request) 
   return values;
 }
 
-ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const ApiKey& key,
-                                   ChatRequest parsed) {
+// `tools` as the client sent them, or null.
+ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
+                                   const ApiKey& key, ChatRequest parsed, OrderedJson tools) {
   Request request;
   ChoiceOptions choice;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
@@ -166,7 +207,7 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const ApiKey& k
     return InvalidRequestError("messages", "This model has no chat template; use /v1/completions.");
   }
   const Result<std::string> prompt =
-      context.chat_template->Render(TemplateContext(context, &parsed));
+      context.chat_template->Render(TemplateContext(context, &parsed, std::move(tools)));
   // Whatever the template minds, it is these messages.
   if (!prompt.ok()) return InvalidRequestError("messages", prompt.status().message());
   ApiResult<TokenIds> tokens = EncodePrompt(context, "messages", prompt.value(),
@@ -176,7 +217,26 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const ApiKey& k
                              request, &*plan)) {
     return *error;
   }
+  if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
   return plan;
+}
+
+// Names that the key may use and `name` may have meant. The catalog's search may miss the few that
+// a key may use among the many that there are; few are looked at one by one.
+std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
+                             const std::string& name) {
+  constexpr size_t kLookedAtMax = 256;
+  const ApiKey::Rights& rights = key.rights();
+  if (rights.all_models) return context.catalog.NamesNear(name, {});
+  if (rights.models.size() > kLookedAtMax) {
+    return context.catalog.NamesNear(
+        name, [&key](const std::string& model) { return key.Allows(model); });
+  }
+  std::vector<std::string> names;
+  for (const std::string& model : rights.models) {
+    if (model == context.base_model || context.catalog.Find(model).ok()) names.push_back(model);
+  }
+  return NearestNames(name, names);
 }
 
 }  // namespace
@@ -189,15 +249,6 @@ std::string RandomName(const char* prefix) {
   return std::string(prefix) + digits;
 }
 
-AllowedModels ListAllowedModels(const ServerContext& context, const ApiKey& key) {
-  AllowedModels models;
-  models.base = key.Allows(context.base_model);
-  models.adapters = context.catalog.List();
-  std::erase_if(models.adapters,
-                [&](const AdapterInfo& adapter) { return !key.Allows(adapter.name); });
-  return models;
-}
-
 ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
                                  const std::string& name) {
   if (key.Allows(name)) {
@@ -208,27 +259,23 @@ ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key
       return ErrorFromStatus(adapter.status(), "model");
     }
   }
-  // The catalog's own suggestions may be other tenants' names.
-  std::vector<std::string> names;
-  const AllowedModels allowed = ListAllowedModels(context, key);
-  for (const AdapterInfo& adapter : allowed.adapters) names.push_back(adapter.name);
-  if (allowed.base) names.push_back(context.base_model);
-  return ModelNotFoundError(name, NearestNames(name, names));
+  return ModelNotFoundError(name, AllowedNamesNear(context, key, name));
 }
 
 ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, bool is_chat, std::string_view body) {
-  if (body.empty()) return InvalidRequestError("", "The body is empty; send a JSON object.");
-  const Result<Json> json = ParseJson(body);
-  if (!json.ok()) return InvalidRequestError("", "The body is " + json.status().message());
+  ApiResult<Json> json = ParseBody(body);
+  if (!json.ok()) return json.error();
   if (is_chat) {
-    ApiResult<ChatRequest> request = ParseChatRequest(json.value(), limits);
+    ApiResult<ChatRequest> request = ParseChatRequest(*json, limits, context.defaults);
     if (!request.ok()) return request.error();
-    return PlanChat(context, key, std::move(*request));
+    OrderedJson tools;  // read anew: templates show fields in the order that they came in
+    if (request->has_tools) tools = OrderedJson::parse(body, nullptr, false)["tools"];
+    return PlanChat(context, limits, key, std::move(*request), std::move(tools));
   }
-  ApiResult<CompletionRequest> request = ParseCompletionRequest(json.value(), limits);
+  ApiResult<CompletionRequest> request = ParseCompletionRequest(*json, limits, context.defaults);
   if (!request.ok()) return request.error();
-  return PlanCompletion(context, key, std::move(*request));
+  return PlanCompletion(context, limits, key, std::move(*request));
 }
 
 }  // namespace graft

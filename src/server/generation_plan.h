@@ -34,15 +34,9 @@ ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const Req
 // "prefix" and 32 random hexadecimal digits.
 std::string RandomName(const char* prefix);
 
-// The models that `key` may use: the base model's name (if allowed) and adapters.
-struct AllowedModels {
-  bool base = false;
-  std::vector<AdapterInfo> adapters;
-};
-AllowedModels ListAllowedModels(const ServerContext& context, const ApiKey& key);
-
 // The content hash behind a model's name ("" for the base model), or 404 with the nearest names.
-// What the key may not use does not exist for it.
+// What the key may not use does not exist for it. Takes a bounded time, however many models there
+// are.
 ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
                                  const std::string& name);
 

@@ -158,7 +158,7 @@ std::string GenerationSession::Body() {
     pieces.push_back(running.choice.TakePiece());
     finishes.push_back(running.choice.finish());
   }
-  return writer_.Body(pieces, finishes, SumUsage());
+  return writer_.Body(std::move(pieces), finishes, SumUsage());
 }
 
 }  // namespace graft

@@ -34,6 +34,8 @@ void CheckError(const ApiError& error) {
 void FuzzRequests(std::string_view bytes) {
   const Result<Json> json = ParseJson(bytes);
   if (!json.ok()) return;
+  (void)FindDuplicateKey(bytes);
+  CHECK(!FindDuplicateKey(DumpJson(json.value())).has_value()) << "a tree has every key once";
   const RequestLimits limits{.prompt_bytes_max = 100,
                              .prompts_max = 4,
                              .choices_max = 8,

@@ -281,22 +281,50 @@ void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
   if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
 }
 
+// A model that has its tools in the prompt may know of them without calling one; what it would call
+// nobody here reads.
+void ReadTools(FieldReader& reader, int32_t tools_max, bool* has_tools) {
+  const Json* tools = reader.Take("tools");
+  if (tools == nullptr || (tools->is_array() && tools->empty())) {
+    return reader.Refuse("tool_choice", "none");
+  }
+  std::string choice = "auto";
+  reader.String("tool_choice", &choice, kNameBytesMax);
+  if (choice != "none") {
+    return reader.Fail("tools",
+                       "are shown to the model with 'tool_choice': \"none\" alone: calls are not "
+                       "supported here");
+  }
+  if (!tools->is_array() || tools->size() > static_cast<size_t>(tools_max)) {
+    return reader.Fail("tools",
+                       "must be a list of at most " + std::to_string(tools_max) + " tools");
+  }
+  for (size_t i = 0; i < tools->size(); ++i) {
+    if ((*tools)[i].is_object()) continue;
+    return reader.Fail("tools[" + std::to_string(i) + "]",
+                       std::string("must be an object, got ") + JsonTypeName((*tools)[i]));
+  }
+  *has_tools = true;
+}
+
 void RefuseChatExtras(FieldReader& reader) {
-  reader.Refuse("tool_choice", "none");
   reader.Refuse("function_call", "none");
-  reader.Refuse({"tools", "functions", "audio", "web_search_options", "documents", "chat_template",
+  reader.Refuse({"functions", "audio", "web_search_options", "documents", "chat_template",
                  "reasoning_effort", "verbosity", "mm_processor_kwargs"});
   reader.Refuse("modalities", Json::array({"text"}));
   reader.Refuse("continue_final_message", false);
   reader.Refuse("echo", false);
-  // Without tools there is nothing to call in parallel; a prediction is a hint for speed.
+  // Nothing is called, in parallel or not; a prediction is a hint for speed.
   reader.Ignore({"parallel_tool_calls", "prediction"});
 }
 
 }  // namespace
 
-ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits) {
+ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits,
+                                                    const GenerationDefaults& defaults) {
   CompletionRequest request;
+  request.params.sampling = defaults.sampling;
+  request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "");
   ReadShared(reader, limits, &request.params);
   ReadPrompts(reader, limits, &request.prompts);
@@ -321,8 +349,11 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   return request;
 }
 
-ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits) {
+ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits,
+                                        const GenerationDefaults& defaults) {
   ChatRequest request;
+  request.params.sampling = defaults.sampling;
+  request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "");
   ReadShared(reader, limits, &request.params);
   ReadMessages(reader, limits, &request.messages);
@@ -334,6 +365,7 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
     const bool is_newer = body.contains("max_completion_tokens");
     reader.Fail(is_newer ? "max_completion_tokens" : "max_tokens", "must be at least 1");
   }
+  ReadTools(reader, limits.tools_max, &request.has_tools);
   RefuseChatExtras(reader);
   if (auto error = reader.Finish()) return *error;
   return request;

@@ -13,6 +13,7 @@
 #include "request/adapter_catalog.h"
 #include "request/request.h"
 #include "server/api_error.h"
+#include "server/generation_defaults.h"
 
 namespace graft {
 
@@ -26,6 +27,10 @@ struct RequestLimits {
   int32_t stop_bytes_max = 1024;
   int32_t stop_token_ids_max = 256;
   int32_t logit_bias_max = 1024;
+  int32_t tools_max = 1024;
+  // Log-probabilities in one answer: choices times tokens times one more than the alternatives. One
+  // takes about 90 bytes of a chat's answer.
+  int64_t logprobs_max = 1 << 19;
 };
 
 // What both endpoints share.
@@ -34,6 +39,7 @@ struct GenerationParams {
   std::string cache_salt;
   SamplingParams sampling;  // tokens_max and seed are filled from below once the prompt is known
   std::optional<int32_t> tokens_max;
+  std::optional<int32_t> tokens_default;  // where that is absent: of the server's defaults
   std::optional<uint64_t> seed;
   int32_t n = 1;
   std::vector<std::string> stop;
@@ -57,12 +63,16 @@ struct ChatRequest {
   GenerationParams params;
   // As templates want it: [{"role", "content", ...}], content always a string.
   OrderedJson messages = OrderedJson::array();
+  bool has_tools = false;  // which the template is shown, and the model is not to call
   bool add_generation_prompt = true;
   OrderedJson template_kwargs = OrderedJson::object();
 };
 
-ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits);
-ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits);
+// `defaults` is what a body gets that says nothing else.
+ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits,
+                                                    const GenerationDefaults& defaults = {});
+ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& limits,
+                                        const GenerationDefaults& defaults = {});
 // All but the tenant, which the key tells.
 ApiResult<AdapterLoad> ParseLoadAdapterRequest(const Json& body);
 // The adapter's name.

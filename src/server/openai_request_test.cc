@@ -105,7 +105,7 @@ TEST(CompletionRequestTest, PromptsComeInFourShapes) {
 TEST(CompletionRequestTest, NullEqualsAbsence) {
   auto request = Completion(R"({"model":"m","prompt":"p","max_tokens":null,"stop":null,
     "logprobs":null,"stream":null,"stream_options":null,"logit_bias":null,"seed":null,
-    "suffix":null,"best_of":null,"temperature":null,"nonsense":1})");
+    "suffix":null,"best_of":null,"temperature":null,"unknown":null,"nonsense":1})");
   ASSERT_FALSE(request.ok());
   EXPECT_EQ(request.error().param, "nonsense");  // the nulls before it passed
 }
@@ -135,6 +135,19 @@ TEST(CompletionRequestTest, WrongTypesNameTheFieldAndTheType) {
   ExpectRefused(R"("n":129)", "n");
   ExpectRefused(R"("logprobs":21)", "logprobs");
   ExpectRefused(R"("best_of":3)", "best_of");
+}
+
+TEST(BodyTest, KeysThatComeTwiceAreRefusedByName) {
+  EXPECT_TRUE(ParseBody(R"({"a":1,"b":{"a":2}})").ok());
+  for (const std::string body :
+       {R"({"seed":1,"n":2,"seed":3})", R"({"x":[{"seed":1,"seed":1}]})"}) {
+    const auto refused = ParseBody(body);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_EQ(refused.error().http_status, 400);
+    EXPECT_EQ(refused.error().param, "seed");
+  }
+  EXPECT_FALSE(ParseBody("").ok());
+  EXPECT_FALSE(ParseBody("{").ok());
 }
 
 TEST(CompletionRequestTest, UnknownFieldsAreRefusedWithTheNearestName) {
@@ -214,6 +227,8 @@ TEST(ChatRequestTest, BadMessagesAreRefusedByPath) {
                     "messages[0].extra");
   const std::string good = R"({"model":"m","messages":[{"role":"user","content":"x"}],)";
   ExpectChatRefused(good + R"("tools":[{"type":"function"}]})", "tools");
+  ExpectChatRefused(good + R"("tools":[{}],"tool_choice":{"type":"function"}})", "tool_choice");
+  ExpectChatRefused(good + R"("tools":[{},2],"tool_choice":"none"})", "tools[1]");
   ExpectChatRefused(good + R"("top_logprobs":3})", "top_logprobs");
   ExpectChatRefused(good + R"("logprobs":3})", "logprobs");
   ExpectChatRefused(good + R"("max_tokens":0})", "max_tokens");

@@ -145,7 +145,7 @@ void ResponseWriter::AppendChoice(int32_t idx, const ChoicePiece& piece, FinishR
   *out += head_.is_chat ? ",\"delta\":{\"content\":" : ",\"text\":";
   AppendJsonString(piece.text, out);
   *out += head_.is_chat ? "},\"logprobs\":" : ",\"logprobs\":";
-  AppendLogprobs(piece.logprobs, out);
+  AppendLogprobs(piece, out);
   *out += ',';
   AppendFinish(finish, out);
   *out += '}';
@@ -161,7 +161,7 @@ void ResponseWriter::AppendErrorEvent(const ApiError& error, std::string* out) {
   *out += "data: " + DumpJson(error.ToJson()) + "\n\n";
 }
 
-std::string ResponseWriter::Body(const std::vector<ChoicePiece>& pieces,
+std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
                                  const std::vector<FinishReason>& finishes,
                                  const ResponseUsage& usage) const {
   std::string body = "{\"id\":";
@@ -176,38 +176,41 @@ std::string ResponseWriter::Body(const std::vector<ChoicePiece>& pieces,
     AppendComma(i, &body);
     if (!head_.is_chat) {
       AppendChoice(static_cast<int32_t>(i), pieces[i], finishes[i], &body);
+      pieces[i] = ChoicePiece();
       continue;
     }
     body += "{\"index\":" + std::to_string(i) + ",\"message\":{\"role\":\"assistant\",\"content\":";
     AppendJsonString(pieces[i].text, &body);
     body += ",\"refusal\":null},\"logprobs\":";
-    AppendLogprobs(pieces[i].logprobs, &body);
+    AppendLogprobs(pieces[i], &body);
     body += ',';
     AppendFinish(finishes[i], &body);
     body += '}';
+    pieces[i] = ChoicePiece();
   }
   body += "],\"usage\":";
   AppendUsage(usage, &body);
   return body + "}";
 }
 
-void ResponseWriter::AppendLogprobs(const std::vector<ChoiceLogprob>& entries,
-                                    std::string* out) const {
+void ResponseWriter::AppendLogprobs(const ChoicePiece& piece, std::string* out) const {
   if (!head_.logprobs) {
     *out += "null";
   } else if (head_.is_chat) {
-    AppendChatLogprobs(entries, out);
+    AppendChatLogprobs(piece, out);
   } else {
-    AppendCompletionLogprobs(entries, out);
+    AppendCompletionLogprobs(piece, out);
   }
 }
 
-void ResponseWriter::AppendCompletionLogprobs(const std::vector<ChoiceLogprob>& entries,
-                                              std::string* out) const {
+void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const {
   std::string logprobs, tops, offsets;
   *out += "{\"tokens\":[";
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const ChoiceLogprob& entry = entries[i];
+  const TokenLogprob* top = piece.tops.data();
+  for (size_t i = 0; i < piece.logprobs.size(); ++i) {
+    const ChoiceLogprob& entry = piece.logprobs[i];
+    std::vector<TokenLogprob> all(top, top + entry.num_top);
+    top += entry.num_top;
     AppendComma(i, out);
     AppendJsonString(CompletionTokenText(tokenizer_.TokenBytes(entry.chosen.token)), out);
     AppendComma(i, &logprobs);
@@ -222,7 +225,6 @@ void ResponseWriter::AppendCompletionLogprobs(const std::vector<ChoiceLogprob>& 
     // A dictionary: of tokens that read the same the likeliest, which comes first, is kept; the
     // chosen token is always in it.
     std::vector<std::string> seen;
-    std::vector<TokenLogprob> all = entry.top;
     all.push_back(entry.chosen);
     tops += '{';
     for (const TokenLogprob& token : all) {
@@ -254,18 +256,18 @@ void ResponseWriter::AppendTokenFields(const TokenLogprob& token, std::string* o
   *out += ']';
 }
 
-void ResponseWriter::AppendChatLogprobs(const std::vector<ChoiceLogprob>& entries,
-                                        std::string* out) const {
+void ResponseWriter::AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const {
   *out += "{\"content\":[";
-  for (size_t i = 0; i < entries.size(); ++i) {
+  const TokenLogprob* top = piece.tops.data();
+  for (size_t i = 0; i < piece.logprobs.size(); ++i) {
     AppendComma(i, out);
     *out += '{';
-    AppendTokenFields(entries[i].chosen, out);
+    AppendTokenFields(piece.logprobs[i].chosen, out);
     *out += ",\"top_logprobs\":[";
-    for (size_t j = 0; j < entries[i].top.size(); ++j) {
-      AppendComma(j, out);
+    for (int32_t j = 0; j < piece.logprobs[i].num_top; ++j) {
+      AppendComma(static_cast<size_t>(j), out);
       *out += '{';
-      AppendTokenFields(entries[i].top[j], out);
+      AppendTokenFields(*top++, out);
       *out += '}';
     }
     *out += "]}";
@@ -273,31 +275,55 @@ void ResponseWriter::AppendChatLogprobs(const std::vector<ChoiceLogprob>& entrie
   *out += "],\"refusal\":null}";
 }
 
-Json BaseModelObject(const std::string& name, int64_t created, int32_t context_tokens_max) {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", created},
-          {"owned_by", "graft"},
-          {"root", name},
-          {"parent", nullptr},
-          {"max_model_len", context_tokens_max}};
+namespace {
+
+// What all models' entries have, up to their ends.
+void AppendModel(const std::string& name, int64_t created, const std::string& root,
+                 int32_t context_tokens_max, std::string* out) {
+  *out += "{\"id\":";
+  AppendJsonString(name, out);
+  *out += ",\"object\":\"model\",\"created\":";
+  AppendInteger(created, out);
+  *out += ",\"owned_by\":\"graft\",\"root\":";
+  AppendJsonString(root, out);
+  *out += ",\"max_model_len\":";
+  AppendInteger(context_tokens_max, out);
+  *out += ",\"parent\":";
 }
 
-Json AdapterModelObject(const AdapterInfo& adapter, AdapterState state,
-                        const std::string& base_model, int32_t context_tokens_max) {
+void AppendStringOrNull(const std::string& text, std::string* out) {
+  if (text.empty()) {
+    *out += "null";
+  } else {
+    AppendJsonString(text, out);
+  }
+}
+
+}  // namespace
+
+void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
+                     std::string* out) {
+  AppendModel(name, created, name, context_tokens_max, out);
+  *out += "null}";
+}
+
+void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
+                        const std::string& base_model, int32_t context_tokens_max, bool with_tenant,
+                        std::string* out) {
+  AppendModel(adapter.name, adapter.loaded_at, base_model, context_tokens_max, out);
+  AppendJsonString(base_model, out);
   // What nobody has read yet is not known.
   const bool is_known = !adapter.hash.empty();
-  return {{"id", adapter.name},
-          {"object", "model"},
-          {"created", adapter.loaded_at},
-          {"owned_by", "graft"},
-          {"root", base_model},
-          {"parent", base_model},
-          {"max_model_len", context_tokens_max},
-          {"rank", is_known ? Json(adapter.rank_max) : Json()},
-          {"hash", is_known ? Json(adapter.hash) : Json()},
-          {"bytes", is_known ? Json(adapter.bytes) : Json()},
-          {"state", StateName(state)}};
+  *out += ",\"hash\":";
+  AppendStringOrNull(adapter.hash, out);
+  *out += ",\"rank\":" + (is_known ? std::to_string(adapter.rank_max) : "null");
+  *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
+  *out += std::string(",\"state\":\"") + StateName(state) + "\"";
+  if (with_tenant) {
+    *out += ",\"tenant\":";
+    AppendStringOrNull(adapter.tenant, out);
+  }
+  *out += '}';
 }
 
 }  // namespace graft

@@ -50,17 +50,18 @@ class ResponseWriter {
   static void AppendErrorEvent(const ApiError& error, std::string* out);
   static void AppendDone(std::string* out) { *out += "data: [DONE]\n\n"; }
 
-  // The whole response; choice i has pieces[i] and finishes[i].
-  std::string Body(const std::vector<ChoicePiece>& pieces,
-                   const std::vector<FinishReason>& finishes, const ResponseUsage& usage) const;
+  // The whole response; choice i has pieces[i] and finishes[i]. A piece's memory is free once it is
+  // written.
+  std::string Body(std::vector<ChoicePiece> pieces, const std::vector<FinishReason>& finishes,
+                   const ResponseUsage& usage) const;
 
  private:
   void AppendEvent(std::string_view choice, std::string* out) const;
   void AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                     std::string* out) const;
-  void AppendLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
-  void AppendCompletionLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
-  void AppendChatLogprobs(const std::vector<ChoiceLogprob>& entries, std::string* out) const;
+  void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
+  void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
+  void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendTokenFields(const TokenLogprob& token, std::string* out) const;
 
   const Tokenizer& tokenizer_;
@@ -72,8 +73,10 @@ class ResponseWriter {
 std::string CompletionTokenText(const std::string& bytes);
 
 // Entries of /v1/models.
-Json BaseModelObject(const std::string& name, int64_t created, int32_t context_tokens_max);
-Json AdapterModelObject(const AdapterInfo& adapter, AdapterState state,
-                        const std::string& base_model, int32_t context_tokens_max);
+void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
+                     std::string* out);
+void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
+                        const std::string& base_model, int32_t context_tokens_max, bool with_tenant,
+                        std::string* out);
 
 }  // namespace graft

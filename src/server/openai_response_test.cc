@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/fault.h"
 #include "server/api_error.h"
 #include "server/server_testing.h"
 
@@ -34,7 +35,7 @@ Outcome RunChoice(ChoiceOptions options, const std::vector<int32_t>& tokens,
     choice.Push(Event(tokens[i], i + 1 == tokens.size() ? last : FinishReason::kNone));
     ChoicePiece piece = choice.TakePiece();
     outcome.text += piece.text;
-    for (ChoiceLogprob& entry : piece.logprobs) outcome.logprobs.push_back(std::move(entry));
+    for (const ChoiceLogprob& entry : piece.logprobs) outcome.logprobs.push_back(entry);
   }
   outcome.finish = choice.finish();
   outcome.output_tokens = choice.output_tokens();
@@ -113,11 +114,10 @@ TEST(ResponseWriterTest, CompletionBodyHasTheLegacyLogprobs) {
   const ResponseWriter writer(DemoTokenizer(), {.logprobs = true, .id = "cmpl-1", .model = "m"});
   const int32_t one = Tokens("one")[0];
   const int32_t two = Tokens(" two")[0];
-  ChoicePiece piece{
-      .text = "a \"quoted\"\n",
-      .logprobs = {
-          {.chosen = {one, std::nanf("")}},
-          {.chosen = {two, -0.5f}, .top = {{one, -0.25f}, {two, -0.5f}}, .text_offset = 3}}};
+  ChoicePiece piece{.text = "a \"quoted\"\n",
+                    .logprobs = {{.chosen = {one, std::nanf("")}},
+                                 {.chosen = {two, -0.5f}, .text_offset = 3, .num_top = 2}},
+                    .tops = {{one, -0.25f}, {two, -0.5f}}};
   const std::string body =
       writer.Body({piece}, {FinishReason::kLength},
                   {.prompt_tokens = 4, .cached_tokens = 1, .output_tokens = 2});
@@ -143,9 +143,9 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
       {.is_chat = true, .logprobs = true, .include_usage = true, .id = "chatcmpl-1", .model = "m"});
   std::string out;
   writer.AppendRoleChunk(1, &out);
-  ChoicePiece piece{
-      .text = "hi",
-      .logprobs = {{.chosen = {Tokens("é")[0], -INFINITY}, .top = {{Tokens("a")[0], -0.5f}}}}};
+  ChoicePiece piece{.text = "hi",
+                    .logprobs = {{.chosen = {Tokens("é")[0], -INFINITY}, .num_top = 1}},
+                    .tops = {{Tokens("a")[0], -0.5f}}};
   writer.AppendChunk(1, piece, FinishReason::kStop, &out);
   writer.AppendUsageChunk({.prompt_tokens = 1, .output_tokens = 1}, &out);
   ResponseWriter::AppendDone(&out);
@@ -175,7 +175,12 @@ TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
             "cannot open adapter_config.json: no such file");
   EXPECT_EQ(HidePath("/srv/adapters/x has changed", path), "its folder has changed");
   EXPECT_EQ(HidePath("the adapter takes 3 / 4 pages", path), "the adapter takes 3 / 4 pages");
-  for (const std::string other : {"/srv/adapters/y has changed", "cannot open /srv/adapters/y/z"}) {
+  const std::string comment =
+      "x.json: not valid JSON: \"syntax error; last read: '/'; expected ...\"";
+  EXPECT_EQ(HidePath(comment, path), comment) << "a comment's slash is no path";
+  EXPECT_EQ(HidePath("see // here", path), "see // here");
+  for (const std::string other : {"/srv/adapters/y has changed", "cannot open /srv/adapters/y/z",
+                                  "cannot open //srv/x", "cannot open /.srv"}) {
     EXPECT_EQ(HidePath(other, path).find("srv"), std::string::npos) << other;
     EXPECT_EQ(HidePath(other, "").find("srv"), std::string::npos) << other;
   }
@@ -184,6 +189,22 @@ TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
             "path '/etc/x' is outside the adapters folder");
   EXPECT_EQ(HidePath(outside, "/srv/adapters", "the adapters folder", "/etc").find("etc"),
             std::string::npos);
+}
+
+TEST(ApiErrorTest, WhatPassesAsksForAnotherTry) {
+  const std::pair<Status, int> cases[] = {{UnavailableError("x"), 503},
+                                          {ResourceExhaustedError("x"), 429},
+                                          {Status(StatusCode::kAborted, "x"), 503},
+                                          {InvalidArgumentError("x"), 400},
+                                          {NotFoundError("x"), 404},
+                                          {PermissionDeniedError("x"), 403},
+                                          {DataLossError("x"), 400},
+                                          {FailedPreconditionError("x"), 400}};
+  for (const auto& [status, http_status] : cases) {
+    const ApiError error = ErrorFromStatus(status);
+    EXPECT_EQ(error.http_status, http_status) << status.ToString();
+    EXPECT_EQ(error.retry_after_s > 0, IsPassing(status)) << status.ToString();
+  }
 }
 
 TEST(ResponseWriterTest, TokensThatAreNotUtf8KeepTheirBytes) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "server/generation_defaults.h"
 #include "text/tokenizer.h"
 
 namespace graft {
@@ -25,6 +26,7 @@ struct ServerContext {
   std::string base_model;  // the name that clients give for no adapter
   // Where adapters are loaded from, links resolved, so that answers need not tell; "" if nowhere.
   std::string adapters_dir;
+  GenerationDefaults defaults;  // of requests that do not say how to draw
   // Whether requests can be served now; what fails shows on /ready. Empty: always.
   std::function<Status()> ready;
 };

@@ -142,7 +142,7 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   RawClient client(test.port());
   client.SetReceiveBuffer(4096);
   // Twenty logprobs per token make megabytes a second, soon more than the socket's buffers hold.
-  const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 1000},
+  const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 700},
                      {"stream", true},  {"logprobs", 20}, {"n", 32}};
   client.Send(PostText("/v1/completions", body.dump()));
   ASSERT_TRUE(test.generator.WaitForRunning(32));
@@ -323,6 +323,8 @@ TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {
       {R"({"lora_name":"x","lora_path":"good/../../etc"})", 403},
       {R"({"lora_name":"x","lora_path":"missing"})", 404},
       {R"({"lora_name":"demo","lora_path":"good/x"})", 409},
+      {R"({"lora_name":"x","lora_path":"full"})", 409},
+      {R"({"lora_name":"x","lora_path":"good/x","lora_name":"y"})", 400},
       {R"({"lora_name":"x"})", 400},
       {R"({"lora_path":"good/x"})", 400},
       {R"({"lora_name":"x","lora_path":"good/x","revision":1})", 400},
@@ -330,8 +332,13 @@ TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {
       {"{", 400},
   };
   for (const auto& [body, status] : cases) {
-    EXPECT_EQ(client.Post("/v1/load_lora_adapter", body, admin).status, status) << body;
+    const RawResponse response = client.Post("/v1/load_lora_adapter", body, admin);
+    EXPECT_EQ(response.status, status) << body;
+    EXPECT_EQ(response.headers.count("retry-after"), 0u) << body;
   }
+  const RawResponse base = client.Post("/v1/unload_lora_adapter", R"({"lora_name":"demo"})", admin);
+  EXPECT_EQ(base.status, 400);
+  EXPECT_EQ(base.body.find("did you mean"), std::string::npos) << base.body;
 }
 
 TEST(ServerKeysTest, WhoseLoadItWasIsTheAdminsBusiness) {

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <utility>
 
+#include "base/nearest_names.h"
+
 namespace graft {
 namespace {
 
@@ -204,11 +206,21 @@ FakeCatalog::FakeCatalog() {
   }
 }
 
-std::vector<AdapterInfo> FakeCatalog::List() const {
+std::vector<AdapterInfo> FakeCatalog::ListAfter(const std::string& name, size_t infos_max) const {
   std::lock_guard lock(mutex_);
   std::vector<AdapterInfo> list;
-  for (const auto& [name, info] : adapters_) list.push_back(info);
+  for (auto it = adapters_.upper_bound(name); it != adapters_.end() && list.size() < infos_max;
+       ++it) {
+    list.push_back(it->second);
+  }
   return list;
+}
+
+std::string FakeCatalog::NamesNear(const std::string& name, const NameFilter& allows) const {
+  std::vector<std::string> names = {"demo"};
+  for (const AdapterInfo& info : List()) names.push_back(info.name);
+  std::erase_if(names, [&](const std::string& known) { return allows && !allows(known); });
+  return NearestNames(name, names);
 }
 
 Result<AdapterInfo> FakeCatalog::Find(const std::string& name) const {
@@ -230,6 +242,7 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
     return PermissionDeniedError("path '" + path + "' is outside /srv/adapters");
   }
   if (path == "broken") return InvalidArgumentError("/srv/adapters/broken/adapter_config.json: []");
+  if (path == "full") return FailedPreconditionError("the server lists 3 adapters already");
   if (path == "unwritten") return InternalError("adapter registry /var/table: cannot write");
   if (!path.starts_with("good/")) {
     return NotFoundError("path '" + path + "' does not exist under /srv/adapters");

@@ -86,12 +86,14 @@ class FakeGenerator : public Generator {
 };
 
 // Adapters "austen", "doyle" and "doyle-large"; loads what lies under "good/" and fails
-// to load "broken", and "unwritten" for want of a registry. Thread-safe.
+// to load "broken", "unwritten" for want of a registry, and "full" for want of places.
+// Thread-safe.
 class FakeCatalog : public AdapterCatalog {
  public:
   FakeCatalog();
-  std::vector<AdapterInfo> List() const override;
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
+  std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
   // "austen" is resident, the others are in the host's memory.
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   Result<AdapterInfo> Load(const AdapterLoad& load) override;

@@ -1,0 +1,24 @@
+// What a request gets that does not say how to draw: a model's generation_config.json, as vLLM
+// reads it. Plain data; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "request/request.h"
+
+namespace graft {
+
+struct GenerationDefaults {
+  // temperature, top_p, top_k, min_p and repetition_penalty; the rest is as everywhere.
+  SamplingParams sampling;
+  std::optional<int32_t> tokens_max;  // max_new_tokens
+};
+
+// Of `model_dir`/generation_config.json; OpenAI's where there is none. kInvalidArgument names the
+// field whose value no request could have.
+Result<GenerationDefaults> LoadGenerationDefaults(const std::string& model_dir);
+
+}  // namespace graft

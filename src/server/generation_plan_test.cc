@@ -1,0 +1,147 @@
+#include "server/generation_plan.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/server_testing.h"
+
+namespace graft {
+namespace {
+
+class GenerationPlanTest : public testing::Test {
+ protected:
+  ServerContext Context(const GenerationDefaults& defaults = {}) {
+    return {.generator = generator_,
+            .catalog = catalog_,
+            .tokenizer = DemoTokenizer(),
+            .chat_template = &template_,
+            .metrics = metrics_,
+            .clock = clock_,
+            .base_model = "demo",
+            .adapters_dir = "",
+            .defaults = defaults,
+            .ready = {}};
+  }
+  ApiResult<GenerationPlan> Plan(const std::string& body, bool is_chat = false,
+                                 const GenerationDefaults& defaults = {}) {
+    const ServerContext context = Context(defaults);
+    return PlanGeneration(context, limits_, key_, is_chat, body);
+  }
+
+  FakeGenerator generator_;  // a context of 1,024 tokens
+  FakeCatalog catalog_;
+  Metrics metrics_;
+  AtomicClock clock_;
+  RequestLimits limits_;
+  ApiKey key_{{.tenant = "t", .all_models = true}, 0};
+  ChatTemplate template_ = *ChatTemplate::Parse(
+      "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}");
+};
+
+TEST_F(GenerationPlanTest, LogprobsOfOneAnswerAreBounded) {
+  const auto huge =
+      Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":1000,"logprobs":20})");
+  ASSERT_FALSE(huge.ok());
+  EXPECT_EQ(huge.error().http_status, 400);
+  EXPECT_EQ(huge.error().param, "logprobs");
+  EXPECT_NE(huge.error().message.find(std::to_string(128 * 1000 * 21)), std::string::npos)
+      << huge.error().message;
+  EXPECT_TRUE(Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":100,"logprobs":20})").ok());
+  EXPECT_TRUE(Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":1000})").ok());
+  // A prompt's count once for each choice that echoes it.
+  limits_.logprobs_max = 100;
+  const std::string echo = R"({"model":"demo","prompt":[)" + std::string("1,1,1,1,1,1,1,1,1,1") +
+                           R"(],"max_tokens":0,"echo":true,"logprobs":0,"n":)";
+  EXPECT_TRUE(Plan(echo + "10}").ok());
+  EXPECT_FALSE(Plan(echo + "11}").ok());
+}
+
+TEST_F(GenerationPlanTest, AnAnswerOfNoGivenLengthHasAsManyTokensAsItsLogprobsMay) {
+  limits_.logprobs_max = 300;
+  auto plan = Plan(R"({"model":"demo","messages":[{"role":"user","content":"x"}],"n":2,
+                       "logprobs":true,"top_logprobs":2})",
+                   /*is_chat=*/true);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  ASSERT_EQ(plan->requests.size(), 2u);
+  for (const Request& request : plan->requests) EXPECT_EQ(request.sampling.tokens_max, 50);
+}
+
+TEST_F(GenerationPlanTest, ToolsThatAreNotToBeCalledAreShownInTheirOwnOrder) {
+  const std::string messages = R"("model":"demo","messages":[{"role":"user","content":"hi"}])";
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}])";
+  auto plan = Plan("{" + messages + "," + tools + R"(,"tool_choice":"none"})", /*is_chat=*/true);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const std::string prompt = DemoTokenizer().Decode(plan->requests[0].prompt_tokens, false);
+  EXPECT_NE(prompt.find(R"("arguments": {"b": 1, "a": 2})"), std::string::npos) << prompt;
+  EXPECT_NE(prompt.find("hi"), std::string::npos);
+  for (const std::string choice :
+       {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")"}) {
+    const auto refused = Plan("{" + messages + "," + tools + choice + "}", /*is_chat=*/true);
+    ASSERT_FALSE(refused.ok()) << choice;
+    EXPECT_EQ(refused.error().param, "tools") << choice;
+  }
+  EXPECT_FALSE(Plan("{" + messages + R"(,"tools":[1],"tool_choice":"none"})", true).ok());
+  EXPECT_TRUE(Plan("{" + messages + R"(,"tools":[],"tool_choice":"none"})", true).ok());
+}
+
+TEST_F(GenerationPlanTest, TheServersDefaultsAreForWhoSaysNothing) {
+  GenerationDefaults defaults;
+  defaults.sampling.temperature = 0.5f;
+  defaults.sampling.top_k = 7;
+  defaults.tokens_max = 30;
+  auto plan = Plan(R"({"model":"demo","prompt":"x","top_k":3})", false, defaults);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->requests[0].sampling.temperature, 0.5f);
+  EXPECT_EQ(plan->requests[0].sampling.top_k, 3);
+  EXPECT_EQ(plan->requests[0].sampling.tokens_max, 30);
+  auto chat = Plan(R"({"model":"demo","messages":[{"role":"user","content":"x"}],
+                       "max_tokens":40})",
+                   true, defaults);
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->requests[0].sampling.temperature, 0.5f);
+  EXPECT_EQ(chat->requests[0].sampling.tokens_max, 40);
+}
+
+TEST(GenerationDefaultsTest, AreReadAsTheModelsFolderHasThem) {
+  const std::string dir = testing::TempDir() + "graft_defaults_" + std::to_string(getpid());
+  std::filesystem::create_directories(dir);
+  const auto load = [&](const std::string& json) {
+    std::ofstream(dir + "/generation_config.json") << json;
+    return LoadGenerationDefaults(dir);
+  };
+  const auto some = load(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9, "top_k": -1,
+      "eos_token_id": [1, 2], "max_new_tokens": 77, "repetition_penalty": null})");
+  ASSERT_TRUE(some.ok()) << some.status().ToString();
+  EXPECT_EQ(some->sampling.temperature, 0.6f);
+  EXPECT_EQ(some->sampling.top_p, 0.9f);
+  EXPECT_EQ(some->sampling.top_k, 0);
+  EXPECT_EQ(some->sampling.repetition_penalty, 1.0f);
+  EXPECT_EQ(some->tokens_max, 77);
+  for (const char* bad : {R"({"temperature": "hot"})", R"({"top_p": 7})", "[]", "{"}) {
+    const Status status = load(bad).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(status.message().find("generation_config.json"), std::string::npos) << bad;
+  }
+  const auto none = LoadGenerationDefaults(dir + "/nowhere");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->sampling.temperature, 1.0f);
+  std::filesystem::remove_all(dir);
+}
+
+TEST_F(GenerationPlanTest, NearNamesAreThoseThatTheKeyMayUse) {
+  const ServerContext context = Context();
+  EXPECT_NE(FindModel(context, key_, "doile").error().message.find("'doyle'"), std::string::npos);
+  const ApiKey other({.tenant = "t", .models = {"austen", "gone", "demo"}}, 0);
+  EXPECT_EQ(FindModel(context, other, "doile").error().message.find("doyle"), std::string::npos);
+  EXPECT_NE(FindModel(context, other, "austn").error().message.find("'austen'"), std::string::npos);
+  EXPECT_EQ(FindModel(context, other, "gon").error().message.find("gone"), std::string::npos);
+  EXPECT_NE(FindModel(context, other, "demmo").error().message.find("'demo'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,54 @@
+// Threads for work that would hold up an HTTP thread: parsing and tokenising long bodies, long
+// lists. Clients take turns by what their work costs, in bytes: whoever asks for much waits behind
+// whoever asks for little, and nobody is passed over for ever (self-clocked fair queueing). One
+// thread, if there are several, never does long work, so that short work finds one. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace graft {
+
+class WorkQueue {
+ public:
+  // Work of more bytes than this is long.
+  static constexpr int64_t kLongBytes = 256 << 10;
+
+  explicit WorkQueue(int32_t num_threads);
+  // Does what was asked for, and ends the threads.
+  ~WorkQueue();
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  // Runs `work`, which must not throw, on a thread. `owner` is whoever shares a turn with it.
+  void Run(uint64_t owner, int64_t bytes, std::function<void()> work);
+
+ private:
+  // By the time of its end, were every owner served at once and alike; then by arrival.
+  using Line = std::map<std::pair<int64_t, int64_t>, std::function<void()>>;
+
+  void Loop();
+  // The line whose first piece comes next; null if none may.
+  Line* NextLine();
+
+  const int32_t num_threads_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  Line short_;
+  Line long_;
+  std::unordered_map<uint64_t, int64_t> ends_;  // of each owner's last piece
+  int64_t now_ = 0;                             // the end of the piece that was begun last
+  int64_t num_asked_ = 0;
+  int32_t num_long_running_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace graft
