@@ -30,7 +30,7 @@ AdapterTable::AdapterTable(int32_t contents_max) : contents_max_(contents_max) {
 
 AdapterTable::~AdapterTable() {
   for (size_t content = 0; content < contents_.size(); ++content) {
-    const int32_t own_hold = contents_[content].num_keys > 0 ? 1 : 0;
+    const int32_t own_hold = contents_[content].keys.empty() ? 0 : 1;
     CHECK_EQ(contents_[content].holds.load(), own_hold)
         << "leases of content " << content << " still live";
   }
@@ -56,7 +56,7 @@ Status AdapterTable::Publish(AdapterSource source) {
   free_.pop_back();
   Content& content = contents_[static_cast<size_t>(id)];
   content.source = std::move(source);
-  content.num_keys = 1;
+  content.keys = {key};
   content.holds.store(1, std::memory_order_relaxed);
   content_of_key_[key] = id;
   return OkStatus();
@@ -74,11 +74,13 @@ void AdapterTable::Identify(const std::string& key, const std::string& hash) {
     entry.source.hash = hash;
     const auto [known, is_new] = content_of_key_.emplace(hash, content);
     if (is_new) {
-      ++entry.num_keys;
+      entry.keys.push_back(hash);
     } else if (known->second != content) {
       content_of_key_[key] = known->second;
-      ++contents_[static_cast<size_t>(known->second)].num_keys;
-      if (--entry.num_keys == 0) superseded = &entry;
+      contents_[static_cast<size_t>(known->second)].keys.push_back(key);
+      num_key_visits_ += static_cast<int64_t>(entry.keys.size());
+      std::erase(entry.keys, key);
+      if (entry.keys.empty()) superseded = &entry;
     }
   }
   if (superseded != nullptr) LetGo(superseded->holds, content);
@@ -104,9 +106,10 @@ void AdapterTable::Retire(const std::string& key) {
     if (it == content_of_key_.end()) return;
     content = it->second;
     // Under every key it goes by: the one that stood for it before it was read, too.
-    std::erase_if(content_of_key_, [content](const auto& item) { return item.second == content; });
     retired = &contents_[static_cast<size_t>(content)];
-    retired->num_keys = 0;
+    num_key_visits_ += static_cast<int64_t>(retired->keys.size());
+    for (const std::string& name : retired->keys) content_of_key_.erase(name);
+    retired->keys.clear();
   }
   LetGo(retired->holds, content);
 }
@@ -159,7 +162,7 @@ std::vector<int32_t> AdapterTable::TakeUnused() {
 void AdapterTable::Recycle(int32_t content) {
   std::lock_guard lock(mutex_);
   const Content& entry = contents_.at(static_cast<size_t>(content));
-  CHECK(entry.num_keys == 0 && entry.holds.load() == 0) << "content " << content << " is in use";
+  CHECK(entry.keys.empty() && entry.holds.load() == 0) << "content " << content << " is in use";
   CHECK(entry.place == AdapterPlace::kElsewhere) << "content " << content << " is on the device";
   free_.push_back(content);
 }
@@ -167,6 +170,11 @@ void AdapterTable::Recycle(int32_t content) {
 int32_t AdapterTable::num_contents() const {
   std::lock_guard lock(mutex_);
   return static_cast<int32_t>(contents_.size() - free_.size());
+}
+
+int64_t AdapterTable::num_key_visits() const {
+  std::lock_guard lock(mutex_);
+  return num_key_visits_;
 }
 
 void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {

@@ -93,14 +93,16 @@ class AdapterTable {
 
   // Contents published, or retired and not yet recycled.
   int32_t num_contents() const;
+  // Keys that Identify and Retire have looked at so far. For tests.
+  int64_t num_key_visits() const;
 
  private:
   friend class AdapterLease;
   struct Content {
     AdapterSource source;                           // under mutex_
     AdapterPlace place = AdapterPlace::kElsewhere;  // under mutex_
-    int32_t num_keys = 0;                           // under mutex_: names in content_of_key_
-    std::atomic<int32_t> holds{0};  // one per lease, and the table's own while num_keys > 0
+    std::vector<std::string> keys;                  // under mutex_: that lead to it
+    std::atomic<int32_t> holds{0};  // one per lease, and the table's own while it has keys
   };
 
   void LetGo(std::atomic<int32_t>& holds, int32_t content);
@@ -109,6 +111,7 @@ class AdapterTable {
   mutable std::mutex mutex_;
   std::deque<Content> contents_;  // grows, never moves
   std::unordered_map<std::string, int32_t> content_of_key_;
+  int64_t num_key_visits_ = 0;
   std::vector<int32_t> free_;
   std::vector<int32_t> unused_;  // held by nobody, not yet taken
   std::function<void()> waker_;

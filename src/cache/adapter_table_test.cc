@@ -126,6 +126,20 @@ TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
   EXPECT_FALSE(table.Contains("hash"));
 }
 
+// Unloading all of many adapters looks at each one's keys, not at everybody's each time.
+TEST(AdapterTableTest, RetiringLooksAtItsOwnKeysAlone) {
+  constexpr int kContents = 500;
+  AdapterTable table(kContents);
+  for (int i = 0; i < kContents; ++i) {
+    ASSERT_TRUE(table.Publish(Source("unread " + std::to_string(i))).ok());
+    table.Identify("unread " + std::to_string(i), "hash " + std::to_string(i));
+  }
+  for (int i = 0; i < kContents; ++i) table.Retire("hash " + std::to_string(i));
+  EXPECT_FALSE(table.Contains("unread 7"));
+  EXPECT_EQ(table.TakeUnused().size(), size_t{kContents});
+  EXPECT_EQ(table.num_key_visits(), 2 * kContents);
+}
+
 TEST(AdapterTableDeathTest, MisuseIsABug) {
   AdapterTable table(1);
   ASSERT_TRUE(table.Publish(Source("aa")).ok());
