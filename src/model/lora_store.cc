@@ -46,8 +46,9 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   WriteTable(slot, resident->matrices);
   const std::lock_guard lock(mutex_);
   ranks_[static_cast<size_t>(slot)].store(resident->rank_max, std::memory_order_release);
+  Count(*resident, 1);
   previous = std::exchange(slots_[static_cast<size_t>(slot)], std::move(resident));
-  Account();
+  if (previous.has_value()) Count(*previous, -1);
 }
 
 // The engine's thread waits for no copy here. Of another slot: even a table's row lies in the
@@ -60,7 +61,7 @@ void LoraStore::Free(int32_t slot) {
   std::fill_n(table_.data() + int64_t{slot} * matrices_stride(), matrices_stride(), LoraMatrix{});
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
   ranks_[static_cast<size_t>(slot)].store(0, std::memory_order_release);
-  Account();
+  if (previous.has_value()) Count(*previous, -1);
 }
 
 LoraStore::Resident LoraStore::MakeResident(LoraWeights weights) {
@@ -103,19 +104,15 @@ void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices
   Synchronize(copies_.get());
 }
 
-void LoraStore::Account() {
-  int32_t rank_max = 0;
-  int64_t bytes = 0;
-  int32_t num_loaded = 0;
-  for (const std::optional<Resident>& resident : slots_) {
-    if (!resident.has_value()) continue;
-    rank_max = std::max(rank_max, resident->rank_max);
-    bytes += resident->bytes;
-    ++num_loaded;
-  }
-  rank_max_.store(rank_max, std::memory_order_release);
-  bytes_.store(bytes, std::memory_order_relaxed);
-  num_loaded_.store(num_loaded, std::memory_order_relaxed);
+// By what changed: an engine with thousands of slots frees one in each step.
+void LoraStore::Count(const Resident& resident, int32_t change) {
+  const auto rank = slots_of_rank_.try_emplace(resident.rank_max, 0).first;
+  rank->second += change;
+  if (rank->second == 0) slots_of_rank_.erase(rank);
+  rank_max_.store(slots_of_rank_.empty() ? 0 : slots_of_rank_.rbegin()->first,
+                  std::memory_order_release);
+  bytes_.fetch_add(change * resident.bytes, std::memory_order_relaxed);
+  num_loaded_.fetch_add(change, std::memory_order_relaxed);
 }
 
 }  // namespace graft

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -66,7 +67,7 @@ class LoraStore {
   Resident MakeResident(LoraWeights weights);
   void Enter(int32_t slot, const std::function<Resident()>& make);
   void WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices);
-  void Account();
+  void Count(const Resident& resident, int32_t change);
 
   const int32_t num_layers_;
   const int32_t adapters_max_;
@@ -76,9 +77,11 @@ class LoraStore {
 
   std::mutex copy_mutex_;  // before mutex_; guards the stream of copies, and is held while they run
   OwnedStream copies_;
-  std::mutex mutex_;  // guards slots_; the table's entries are guarded by who may name a slot
+  // Guards slots_ and slots_of_rank_; the table's entries are guarded by who may name a slot.
+  std::mutex mutex_;
   std::vector<std::optional<Resident>> slots_;
-  std::vector<std::atomic<int32_t>> ranks_;  // by slot
+  std::map<int32_t, int32_t> slots_of_rank_;  // how many, of the ranks that there are
+  std::vector<std::atomic<int32_t>> ranks_;   // by slot
   std::atomic<int32_t> rank_max_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<int32_t> num_loaded_{0};
