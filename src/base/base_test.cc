@@ -309,14 +309,16 @@ TEST(RandomTest, DrawsDependOnSeedAndCounterAlone) {
   EXPECT_NEAR(square_sum / 20000, 1.0, 0.05);
 }
 
-TEST(MetricsTest, RendersAndBoundsLabels) {
+TEST(MetricsTest, RendersAndRemovesSeries) {
   Metrics metrics;
   metrics.Counter("graft_tokens_total", "Tokens.", {{"adapter", "a"}}).Increment(3);
   metrics.Counter("graft_tokens_total", "Tokens.", {{"adapter", "a"}}).Increment();
   EXPECT_NE(metrics.Render().find("graft_tokens_total{adapter=\"a\"} 4"), std::string::npos);
-  EXPECT_EQ(metrics.BoundedLabel("adapter", "a", 1), "a");
-  EXPECT_EQ(metrics.BoundedLabel("adapter", "b", 1), "other");
-  EXPECT_EQ(metrics.BoundedLabel("adapter", "a", 1), "a");
+  prometheus::Counter& other = metrics.Counter("graft_tokens_total", "Tokens.", {{"adapter", "b"}});
+  other.Increment();
+  metrics.RemoveCounter("graft_tokens_total", other);
+  EXPECT_EQ(metrics.Render().find("adapter=\"b\""), std::string::npos);
+  EXPECT_NE(metrics.Render().find("graft_tokens_total{adapter=\"a\"} 4"), std::string::npos);
 }
 
 TEST(ThreadPoolTest, RunsEveryRangeOnce) {

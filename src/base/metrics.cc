@@ -47,14 +47,10 @@ prometheus::Histogram& Metrics::Histogram(const std::string& name, const std::st
       .Add(labels, bounds);
 }
 
-std::string Metrics::BoundedLabel(const std::string& label, const std::string& value,
-                                  size_t values_max) {
+void Metrics::RemoveCounter(const std::string& name, prometheus::Counter& counter) {
   std::lock_guard lock(mutex_);
-  std::set<std::string>& seen = label_values_[label];
-  if (seen.count(value) != 0) return value;
-  if (seen.size() >= values_max) return "other";
-  seen.insert(value);
-  return value;
+  const auto family = counters_.find(name);
+  if (family != counters_.end()) family->second->Remove(&counter);
 }
 
 std::string Metrics::Render() const {

@@ -1,5 +1,6 @@
 // Metrics in Prometheus' text format, through prometheus-cpp. Thread-safe; references stay valid as
-// long as the Metrics object. Label values that a client chooses must go through BoundedLabel.
+// long as the Metrics object, or until they are removed. Whoever labels series with what a client
+// chooses bounds their number.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -9,7 +10,6 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -27,10 +27,8 @@ class Metrics {
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, const Labels& labels = {});
 
-  // `value` if it is among the first `values_max` distinct ones seen for this label, else "other":
-  // thousands of adapters must not become thousands of time series.
-  std::string BoundedLabel(const std::string& label, const std::string& value,
-                           size_t values_max = 100);
+  // Of this name; it is gone when this returns.
+  void RemoveCounter(const std::string& name, prometheus::Counter& counter);
 
   // The page that Prometheus scrapes.
   std::string Render() const;
@@ -41,7 +39,6 @@ class Metrics {
   std::map<std::string, prometheus::Family<prometheus::Counter>*> counters_;
   std::map<std::string, prometheus::Family<prometheus::Gauge>*> gauges_;
   std::map<std::string, prometheus::Family<prometheus::Histogram>*> histograms_;
-  std::map<std::string, std::set<std::string>> label_values_;
 };
 
 }  // namespace graft

@@ -54,6 +54,8 @@ class PageList {
   int32_t page(int32_t idx) const { return refs_[static_cast<size_t>(idx)].page(); }
   const PageRef& operator[](int32_t idx) const { return refs_[static_cast<size_t>(idx)]; }
   void Append(PageRef ref) { refs_.push_back(std::move(ref)); }
+  // New ones are empty, to be replaced.
+  void Resize(int32_t size) { refs_.resize(static_cast<size_t>(size)); }
   void Replace(int32_t idx, PageRef ref) { refs_[static_cast<size_t>(idx)] = std::move(ref); }
   void Clear();
 

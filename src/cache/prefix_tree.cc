@@ -2,30 +2,20 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
-#include "base/random.h"
+#include "cache/keyed_hash.h"
 
 namespace graft {
-namespace {
-
-uint64_t HashTokens(int32_t parent, std::span<const int32_t> tokens) {
-  uint64_t hash = static_cast<uint32_t>(parent);
-  for (const int32_t token : tokens) {
-    hash = (std::rotl(hash, 5) ^ static_cast<uint32_t>(token)) * 0x9e3779b97f4a7c15ULL;
-  }
-  return hash ^ (hash >> 32);
-}
-
-}  // namespace
 
 size_t PrefixTree::KeyHash::operator()(const PrefixKey& key) const {
-  return RandomBits(std::hash<std::string>()(key.tenant),
-                    std::hash<std::string>()(key.adapter_hash));
+  return MixIn(hash_key, KeyedHash(hash_key, key.tenant), KeyedHash(hash_key, key.adapter_hash));
 }
 
-PrefixTree::PrefixTree(PagePool& pool, int32_t page_tokens)
-    : pool_(pool), page_tokens_(page_tokens) {
+PrefixTree::PrefixTree(PagePool& pool, int32_t page_tokens, uint64_t hash_key)
+    : pool_(pool),
+      page_tokens_(page_tokens),
+      hash_key_(hash_key),
+      root_of_key_(0, KeyHash{hash_key}) {
   CHECK_GT(page_tokens, 0);
   const auto num_pages = static_cast<size_t>(pool.num_pages());
   nodes_.resize(num_pages);
@@ -33,19 +23,43 @@ PrefixTree::PrefixTree(PagePool& pool, int32_t page_tokens)
   buckets_.assign(std::bit_ceil(2 * num_pages), kNone);
 }
 
-PageList PrefixTree::Match(const PrefixKey& key, std::span<const int32_t> tokens) const {
-  PageList matched;
+PrefixMatch PrefixTree::Find(const PrefixKey& key, std::span<const int32_t> tokens) const {
+  PrefixMatch match;
   const auto root = root_of_key_.find(key);
-  if (root == root_of_key_.end()) return matched;
+  if (root == root_of_key_.end()) return match;
   int32_t parent = root->second;
   const auto page_tokens = static_cast<size_t>(page_tokens_);
   for (; tokens.size() >= page_tokens; tokens = tokens.subspan(page_tokens)) {
     const int32_t page = FindChild(parent, tokens.first(page_tokens));
     if (page == kNone) break;
-    matched.Append(pool_.Share(page));
+    match.page = page;
+    ++match.num_pages;
     parent = page;
   }
-  return matched;
+  if (match.page >= 0) match.generation = nodes_[static_cast<size_t>(match.page)].generation;
+  return match;
+}
+
+PageList PrefixTree::Share(const PrefixMatch& match) const {
+  PageList pages;
+  if (match.page < 0) return pages;
+  CHECK(IsCurrent(match)) << "page " << match.page;
+  pages.Resize(match.num_pages);
+  int32_t page = match.page;
+  for (int32_t idx = match.num_pages - 1; idx >= 0; --idx) {
+    pages.Replace(idx, pool_.Share(page));
+    page = nodes_[static_cast<size_t>(page)].parent;
+  }
+  return pages;
+}
+
+// Whoever references a page references those before it.
+int32_t PrefixTree::NumCached(const PrefixMatch& match) const {
+  int32_t num_cached = 0;
+  for (int32_t page = match.page; page >= 0 && pool_.references(page) == 0; ++num_cached) {
+    page = nodes_[static_cast<size_t>(page)].parent;
+  }
+  return num_cached;
 }
 
 void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
@@ -63,11 +77,15 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   pool_.Keep(page);
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + static_cast<ptrdiff_t>(page) * page_tokens_);
-  int32_t& bucket = BucketOf(parent, tokens);
-  nodes_[static_cast<size_t>(page)] = {
-      .parent = parent, .num_children = 0, .next_in_bucket = bucket, .used = true};
+  int32_t& bucket = buckets_[BucketOf(parent, tokens)];
+  nodes_[static_cast<size_t>(page)] = {.parent = parent,
+                                       .num_children = 0,
+                                       .next_in_bucket = bucket,
+                                       .used = true,
+                                       .generation = ++num_inserts_};
   bucket = page;
   ++NumChildren(parent);
+  if (parent >= 0) nodes_[static_cast<size_t>(parent)].generation = num_inserts_;
   ++num_nodes_;
 }
 
@@ -87,12 +105,12 @@ std::span<const int32_t> PrefixTree::TokensOf(int32_t page) const {
   return std::span(tokens_).subspan(static_cast<size_t>(page) * page_tokens, page_tokens);
 }
 
-int32_t& PrefixTree::BucketOf(int32_t parent, std::span<const int32_t> tokens) {
-  return buckets_[HashTokens(parent, tokens) & (buckets_.size() - 1)];
+size_t PrefixTree::BucketOf(int32_t parent, std::span<const int32_t> tokens) const {
+  return KeyedHash(hash_key_, parent, tokens) & (buckets_.size() - 1);
 }
 
 int32_t PrefixTree::FindChild(int32_t parent, std::span<const int32_t> tokens) const {
-  int32_t page = buckets_[HashTokens(parent, tokens) & (buckets_.size() - 1)];
+  int32_t page = buckets_[BucketOf(parent, tokens)];
   for (; page != kNone; page = nodes_[static_cast<size_t>(page)].next_in_bucket) {
     if (nodes_[static_cast<size_t>(page)].parent == parent &&
         std::ranges::equal(TokensOf(page), tokens)) {
@@ -130,7 +148,7 @@ void PrefixTree::CloseRootIfEmpty(int32_t root) {
 
 void PrefixTree::Remove(int32_t page) {
   Node& node = nodes_[static_cast<size_t>(page)];
-  int32_t* link = &BucketOf(node.parent, TokensOf(page));
+  int32_t* link = &buckets_[BucketOf(node.parent, TokensOf(page))];
   while (*link != page) link = &nodes_[static_cast<size_t>(*link)].next_in_bucket;
   *link = node.next_in_bucket;
   --NumChildren(node.parent);

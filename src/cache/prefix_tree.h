@@ -2,7 +2,8 @@
 // content hash), whose nodes are whole pages of tokens; nothing is ever shared across two roots,
 // and an adapter reloaded under its old name has another hash, hence another root. Pages that
 // nobody references stay cached in the pool until EvictOldest takes them, leaves first. Found by
-// hash, trusted only after comparing all tokens. Memory is fixed at construction but for the roots.
+// hash, under a key that no client knows; trusted only after comparing all tokens. Memory is fixed
+// at construction but for the roots.
 // Engine thread only.
 #pragma once
 
@@ -24,13 +25,34 @@ struct PrefixKey {
   bool operator==(const PrefixKey&) const = default;
 };
 
+// What a search found, without a reference to it.
+struct PrefixMatch {
+  int32_t page = -1;        // the last one; -1: nothing
+  int32_t num_pages = 0;    // with those before it
+  uint64_t generation = 0;  // of the last one
+};
+
 class PrefixTree {
  public:
-  PrefixTree(PagePool& pool, int32_t page_tokens);
+  // Equal keys give equal trees; one that clients could know lets them slow the others down.
+  PrefixTree(PagePool& pool, int32_t page_tokens, uint64_t hash_key);
 
-  // References to the cached pages that hold the longest prefix of `tokens`, whole pages only; a
-  // partly filled last page of `tokens` never matches.
-  PageList Match(const PrefixKey& key, std::span<const int32_t> tokens) const;
+  // The cached pages that hold the longest prefix of `tokens`, whole pages only; a partly filled
+  // last page of `tokens` never matches.
+  PrefixMatch Find(const PrefixKey& key, std::span<const int32_t> tokens) const;
+  // Whether Find would find the same again: its last page is still known, and no page was inserted
+  // behind it. Never of a match of nothing, which is found again at once.
+  bool IsCurrent(const PrefixMatch& match) const {
+    return match.page >= 0 &&
+           nodes_[static_cast<size_t>(match.page)].generation == match.generation;
+  }
+  // References to all its pages. It is current.
+  PageList Share(const PrefixMatch& match) const;
+  // Of its pages those that nobody references. It is current.
+  int32_t NumCached(const PrefixMatch& match) const;
+  PageList Match(const PrefixKey& key, std::span<const int32_t> tokens) const {
+    return Share(Find(key, tokens));
+  }
 
   // Makes page `idx` of a sequence findable: `pages[idx]` holds the KV of `tokens` (one page of
   // them), and the pages before it are in the tree already. If the tree knows another page of the
@@ -49,6 +71,7 @@ class PrefixTree {
 
  private:
   struct KeyHash {
+    uint64_t hash_key = 0;
     size_t operator()(const PrefixKey& key) const;
   };
   // Parents are page ids, or a root's id, which is below -1.
@@ -58,6 +81,7 @@ class PrefixTree {
     int32_t num_children = 0;
     int32_t next_in_bucket = kNone;
     bool used = false;
+    uint64_t generation = 0;  // when it, or its last child, was inserted, by the count of all
   };
   struct Root {
     int32_t num_children = 0;
@@ -66,7 +90,7 @@ class PrefixTree {
   static size_t RootIndex(int32_t root) { return static_cast<size_t>(-2 - root); }
 
   std::span<const int32_t> TokensOf(int32_t page) const;
-  int32_t& BucketOf(int32_t parent, std::span<const int32_t> tokens);
+  size_t BucketOf(int32_t parent, std::span<const int32_t> tokens) const;
   int32_t FindChild(int32_t parent, std::span<const int32_t> tokens) const;
   int32_t& NumChildren(int32_t parent);
   int32_t OpenRoot(const PrefixKey& key);
@@ -76,10 +100,12 @@ class PrefixTree {
 
   PagePool& pool_;
   const int32_t page_tokens_;
+  const uint64_t hash_key_;
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;   // [num_pages][page_tokens]
   std::vector<int32_t> buckets_;  // heads of the chains through next_in_bucket; a power of two
   int32_t num_nodes_ = 0;
+  uint64_t num_inserts_ = 0;
   std::unordered_map<PrefixKey, int32_t, KeyHash> root_of_key_;
   std::vector<Root> roots_;
   std::vector<int32_t> free_roots_;

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "base/random.h"
+#include "cache/keyed_hash.h"
 
 namespace graft {
 namespace {
@@ -37,7 +40,7 @@ class PrefixTreeTest : public testing::Test {
   }
 
   PagePool pool_{8};
-  PrefixTree tree_{pool_, kPageTokens};
+  PrefixTree tree_{pool_, kPageTokens, /*hash_key=*/1};
   const PrefixKey base_{"", ""};
   const std::vector<int32_t> tokens_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 };
@@ -114,6 +117,83 @@ TEST_F(PrefixTreeTest, NeverEvictsWhatIsReferenced) {
 }
 
 // Against a map from (key, leading tokens) to page, through eviction and shared ownership.
+TEST_F(PrefixTreeTest, AMatchIsCurrentUntilItWouldEndElsewhere) {
+  EXPECT_FALSE(tree_.IsCurrent(tree_.Find(base_, tokens_))) << "nothing is found again at once";
+  Compute(base_, {tokens_.begin(), tokens_.begin() + 8});
+  const PrefixMatch two = tree_.Find(base_, tokens_);
+  EXPECT_EQ(two.num_pages, 2);
+  EXPECT_EQ(tree_.NumCached(two), 2);
+  {
+    const PageList first = tree_.Match(base_, std::span(tokens_).first(4));
+    EXPECT_EQ(tree_.NumCached(two), 1);
+  }
+  // Neither another prefix nor one that leaves it earlier changes it.
+  Compute(base_, {1, 2, 3, 4, 50, 51, 52, 53});
+  Compute({"tenant", ""}, tokens_);
+  ASSERT_TRUE(tree_.IsCurrent(two));
+  const PageList shared = tree_.Share(two);
+  EXPECT_EQ(shared.size(), 2);
+  EXPECT_EQ(shared.page(1), two.page);
+  EXPECT_EQ(shared.page(0), tree_.Match(base_, std::span(tokens_).first(4)).page(0));
+  Compute(base_, tokens_);
+  EXPECT_FALSE(tree_.IsCurrent(two)) << "a page behind it";
+  EXPECT_EQ(tree_.Find(base_, tokens_).num_pages, 3);
+}
+
+TEST_F(PrefixTreeTest, AMatchIsNotCurrentOnceItsPageWasEvicted) {
+  Compute(base_, {tokens_.begin(), tokens_.begin() + 4});
+  const PrefixMatch one = tree_.Find(base_, tokens_);
+  ASSERT_TRUE(tree_.IsCurrent(one));
+  ASSERT_TRUE(tree_.EvictOldest());
+  EXPECT_FALSE(tree_.IsCurrent(one));
+  const PageList again = Compute(base_, {tokens_.begin(), tokens_.begin() + 4});
+  EXPECT_EQ(again.page(0), one.page) << "the same page, which was something else meanwhile";
+  EXPECT_FALSE(tree_.IsCurrent(one));
+}
+
+// Prompts and salts that were found to share a bucket do so by chance alone under another key.
+TEST(KeyedHashTest, WhatCollidesUnderOneKeyDoesNotUnderAnother) {
+  constexpr uint64_t kBuckets = 64;
+  const auto spread = [](const std::function<uint64_t(uint64_t key, int32_t i)>& hash) {
+    std::vector<int32_t> colliding;
+    for (int32_t i = 0; colliding.size() < 256; ++i) {
+      if (hash(1, i) % kBuckets == 0) colliding.push_back(i);
+    }
+    std::map<uint64_t, int> counts;
+    for (const int32_t i : colliding) ++counts[hash(2, i) % kBuckets];
+    int largest = 0;
+    for (const auto& [bucket, count] : counts) largest = std::max(largest, count);
+    return largest;
+  };
+  EXPECT_LT(spread([](uint64_t key, int32_t i) {
+              const int32_t tokens[] = {5, i, 7};
+              return KeyedHash(key, 3, tokens);
+            }),
+            20);
+  EXPECT_LT(spread([](uint64_t key, int32_t i) {
+              return KeyedHash(key, "a salt of some length " + std::to_string(i));
+            }),
+            20);
+}
+
+TEST(KeyedHashTest, EveryTokenAndByteCounts) {
+  std::vector<int32_t> tokens = {1, 2, 3, 4, 5};
+  std::set<uint64_t> hashes = {KeyedHash(9, 0, tokens), KeyedHash(9, 1, tokens),
+                               KeyedHash(8, 0, tokens),
+                               KeyedHash(9, 0, std::span(tokens).first(4))};
+  for (int32_t& token : tokens) {
+    ++token;
+    hashes.insert(KeyedHash(9, 0, tokens));
+  }
+  EXPECT_EQ(hashes.size(), 9u);
+  hashes.clear();
+  for (const char* text : {"", "a", "b", "aaaaaaaa", "aaaaaaab", "aaaaaaaaa", "aaaaaaaab"}) {
+    hashes.insert(KeyedHash(9, text));
+  }
+  hashes.insert(KeyedHash(9, std::string_view("\0", 1)));
+  EXPECT_EQ(hashes.size(), 8u);
+}
+
 TEST_F(PrefixTreeTest, AgreesWithANaiveMapInARandomRun) {
   Random random(7);
   using Entry = std::pair<std::string, std::vector<int32_t>>;

@@ -4,25 +4,21 @@
 #include <set>
 
 namespace graft {
-namespace {
-
-// Contents fetched or being fetched for requests that wait: more would only fill the host's memory
-// before there are pages for them.
-constexpr size_t kFetchesMax = 4;
-
-}  // namespace
 
 AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader,
-                                   const Clock& clock, int32_t slots, int64_t page_bytes,
-                                   int32_t copies_at_once)
+                                   const Clock& clock, const ResidencyOptions& options,
+                                   OnForget on_forget)
     : pool_(pool),
       table_(table),
       loader_(loader),
       clock_(clock),
-      slots_(slots),
-      packer_(pool, PageUse::kAdapters, std::max<int64_t>(page_bytes, 1)),
-      forecast_(copies_at_once) {
-  for (AdapterSlot slot = 0; slot < slots; ++slot) free_slots_.push(slot);
+      slots_(options.slots),
+      fetches_max_(options.fetches_max),
+      on_forget_(std::move(on_forget)),
+      packer_(pool, PageUse::kAdapters, std::max<int64_t>(options.page_bytes, 1)),
+      forecast_(options.copies_at_once) {
+  CHECK_GT(fetches_max_, 0);
+  for (AdapterSlot slot = 0; slot < slots_; ++slot) free_slots_.push(slot);
 }
 
 // Orders under way write to pages: they end before the pages do.
@@ -52,6 +48,7 @@ void AdapterResidency::SetState(int32_t content, State state) {
 }
 
 std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
+  ReadClock();
   std::vector<std::pair<int32_t, Status>> failures;
   for (LoadEvent& event : loader_.TakeEvents()) {
     const int32_t content = event.content;
@@ -69,7 +66,7 @@ std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
     Entry& entry = at(content);
     if (entry.wanted_at == pool_.time()) return false;
     entry.in_wanted = false;
-    NoteIdle(entry);
+    NoteIdle(content);
     return true;
   });
   return failures;
@@ -89,38 +86,55 @@ Status AdapterResidency::Book(LoadEvent event) {
   Entry& entry = at(event.content);
   const int32_t content = event.content;
   Status status = event.status;
-  if (event.kind == LoadEvent::Kind::kFetched) {
-    CHECK(entry.state == State::kFetching) << "content " << content;
-    --num_fetching_;
-    status = BookFetch(entry, std::move(event));
-    if (entry.state == State::kFetched) fetched_.push_back(content);
-  } else {
-    CHECK(entry.state == State::kCopying || (entry.state == State::kArriving && status.ok()))
-        << "content " << content;
-    --num_copying_;
-    forecast_.Ended(content, event.copy_ns, clock_.NowNs());
-    SetState(content, status.ok() ? State::kResident : State::kAbsent);
-    entry.used_at = pool_.time();
-    if (status.ok()) {
-      resident_.push_back(content);
-      NoteIdle(entry);
-    } else {
-      entry.pages.Release();
-      free_slots_.push(std::exchange(entry.slot, kNoAdapter));
-    }
+  switch (event.kind) {
+    case LoadEvent::Kind::kSlow:
+      CHECK(entry.state == State::kFetching && !entry.is_slow) << "content " << content;
+      entry.is_slow = true;
+      ++num_slow_;
+      break;
+    case LoadEvent::Kind::kFetched:
+      status = BookFetch(entry, std::move(event));
+      break;
+    case LoadEvent::Kind::kCopied:
+      BookCopy(entry, event);
+      break;
   }
   if (entry.unused) Forget(content);
   return status;
 }
 
+void AdapterResidency::BookCopy(Entry& entry, const LoadEvent& event) {
+  const int32_t content = event.content;
+  const bool ok = event.status.ok();
+  CHECK(entry.state == State::kCopying || (entry.state == State::kArriving && ok))
+      << "content " << content;
+  --num_copying_;
+  forecast_.Ended(content, event.copy_ns, now_ns_);
+  SetState(content, ok ? State::kResident : State::kAbsent);
+  entry.used_at = pool_.time();
+  if (ok) {
+    ++num_resident_;
+    if (entry.wanted_at == pool_.time()) NoteWanted(content);
+    NoteIdle(content);
+  } else {
+    entry.pages.Release();
+    free_slots_.push(std::exchange(entry.slot, kNoAdapter));
+  }
+}
+
 Status AdapterResidency::BookFetch(Entry& entry, LoadEvent event) {
+  CHECK(entry.state == State::kFetching) << "content " << event.content;
+  --num_fetching_;
+  if (std::exchange(entry.is_slow, false)) --num_slow_;
   Status status = event.status;
   if (status.ok()) {
     status = CheckFits(event.facts);
     if (!status.ok()) loader_.Drop(event.content);
   }
   SetState(event.content, status.ok() ? State::kFetched : State::kAbsent);
-  if (status.ok()) entry.facts = std::move(event.facts);
+  if (!status.ok()) return status;
+  entry.facts = std::move(event.facts);
+  fetched_.push_back(event.content);
   return status;
 }
 
@@ -162,6 +176,7 @@ void AdapterResidency::Forget(int32_t content) {
   const bool was_pinned = entry.pinned;
   entry = Entry();
   if (was_pinned) CountPinned();
+  if (on_forget_) on_forget_(content);
   table_.Recycle(content);
 }
 
@@ -178,7 +193,7 @@ FetchOrder AdapterResidency::OrderOf(int32_t content) const {
 AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {
   Entry& entry = at(content);
   entry.used_at = pool_.time();
-  entry.pages.SetReclaimable(false);
+  NoteIdle(content);
   if (!std::exchange(entry.in_wanted, true)) wanted_.push_back(content);
   return entry.state == State::kResident ? Answer::kReady : Answer::kArriving;
 }
@@ -191,6 +206,7 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
     case State::kResident:
       return NoteWanted(content);
     case State::kFetching:
+      return entry.is_slow ? Answer::kQueued : Answer::kComing;
     case State::kCopying:
       return Answer::kComing;
     case State::kFetched:
@@ -199,8 +215,8 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
       break;
   }
   if (make_room != nullptr && FindInHost(content)) return Place(content, *make_room);
-  if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) DropUnwanted();
-  if (static_cast<size_t>(num_fetching_) + fetched_.size() == kFetchesMax) return Answer::kQueued;
+  if (!HasFetchPlace()) DropUnwanted();
+  if (!HasFetchPlace()) return Answer::kQueued;
   SetState(content, State::kFetching);
   ++num_fetching_;
   ++stats_.fetches;
@@ -221,8 +237,8 @@ bool AdapterResidency::FindInHost(int32_t content) {
   return true;
 }
 
-bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages) const {
-  if (free_slots_.empty() && OldestIdle() < 0) return false;
+bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages, bool has_slot) const {
+  if (!has_slot) return false;
   const int32_t evictable = packer_.num_reclaimable();
   const int32_t by_pages = pool_.num_free() + pool_.num_cached() + num_kv_pages + evictable;
   const int32_t by_quota =
@@ -233,17 +249,22 @@ bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages) const 
 bool AdapterResidency::CouldBePlaced(int32_t content, std::span<const int32_t> unused,
                                      int32_t num_kv_pages) {
   // Tried out, since pages are shared: one is had only if all whose rows lie in it give it up.
+  bool has_slot = HasSlot();
   for (const int32_t other : unused) --at(other).num_running;
-  for (const int32_t other : unused) NoteIdle(at(other));
-  const bool could = CanBePlaced(content, num_kv_pages);
+  for (const int32_t other : unused) {
+    const bool is_idle = CouldBeEvicted(at(other));
+    at(other).pages.SetReclaimable(is_idle);
+    has_slot |= is_idle;
+  }
+  const bool could = CanBePlaced(content, num_kv_pages, has_slot);
   for (const int32_t other : unused) ++at(other).num_running;
-  for (const int32_t other : unused) NoteIdle(at(other));
+  for (const int32_t other : unused) at(other).pages.SetReclaimable(false);
   return could;
 }
 
 AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom& make_room) {
   // Nothing is thrown out in vain.
-  if (!CanBePlaced(content, 0)) return Answer::kNoRoom;
+  if (!CanBePlaced(content, 0, HasSlot())) return Answer::kNoRoom;
   if (free_slots_.empty()) Evict(OldestIdle());
   Entry& entry = at(content);
   std::optional<PackedRows> pages;
@@ -257,7 +278,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   ++num_copying_;
   ++stats_.copies;
   const AdapterFacts& facts = entry.facts;
-  forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, clock_.NowNs());
+  forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, now_ns_);
   const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
   SetState(content, usable ? State::kArriving : State::kCopying);
   return usable ? NoteWanted(content) : Answer::kComing;
@@ -265,6 +286,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
 
 Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
   for (;;) {
+    ReadClock();
     const Answer answer = Want(content, &make_room);
     if (answer == Answer::kReady) break;
     if (answer != Answer::kNoRoom) {
@@ -297,7 +319,7 @@ AdapterSlot AdapterResidency::Use(int32_t content) {
   Entry& entry = at(content);
   CHECK(IsUsable(entry)) << "content " << content;
   ++entry.num_running;
-  entry.pages.SetReclaimable(false);
+  NoteIdle(content);
   return entry.slot;
 }
 
@@ -306,28 +328,54 @@ void AdapterResidency::Unuse(int32_t content) {
   CHECK_GT(entry.num_running, 0) << "content " << content;
   --entry.num_running;
   entry.used_at = pool_.time();
-  NoteIdle(entry);
+  NoteIdle(content);
 }
 
-void AdapterResidency::NoteIdle(Entry& entry) {
-  entry.pages.SetReclaimable(entry.state == State::kResident && entry.num_running == 0 &&
-                             !entry.pinned && entry.wanted_at != pool_.time());
+bool AdapterResidency::CouldBeEvicted(const Entry& entry) const {
+  return entry.state == State::kResident && entry.num_running == 0 && !entry.pinned &&
+         entry.wanted_at != pool_.time();
 }
 
-int32_t AdapterResidency::OldestIdle() const {
-  int32_t oldest = -1;
-  for (const int32_t content : resident_) {
-    const Entry& entry = at(content);
-    if (entry.num_running > 0 || entry.pinned || entry.wanted_at == pool_.time()) continue;
-    if (oldest < 0 || entry.used_at < at(oldest).used_at) oldest = content;
+// The line and the packer's count of what can be given back always agree.
+void AdapterResidency::NoteIdle(int32_t content) {
+  Entry& entry = at(content);
+  const bool is_idle = CouldBeEvicted(entry);
+  entry.pages.SetReclaimable(is_idle);
+  if (is_idle == entry.is_idle) return;
+  if (is_idle) {
+    EnterIdle(content);
+  } else {
+    LeaveIdle(content);
   }
-  return oldest;
+}
+
+// Behind whoever was used no later: those that were are of the last step or two.
+void AdapterResidency::EnterIdle(int32_t content) {
+  Entry& entry = at(content);
+  int32_t before = newest_idle_;
+  for (; before >= 0 && at(before).used_at > entry.used_at; ++num_idle_visits_) {
+    before = at(before).idle_before;
+  }
+  entry.is_idle = true;
+  entry.idle_before = before;
+  entry.idle_after = before < 0 ? oldest_idle_ : at(before).idle_after;
+  (before < 0 ? oldest_idle_ : at(before).idle_after) = content;
+  (entry.idle_after < 0 ? newest_idle_ : at(entry.idle_after).idle_before) = content;
+}
+
+void AdapterResidency::LeaveIdle(int32_t content) {
+  Entry& entry = at(content);
+  entry.is_idle = false;
+  (entry.idle_before < 0 ? oldest_idle_ : at(entry.idle_before).idle_after) = entry.idle_after;
+  (entry.idle_after < 0 ? newest_idle_ : at(entry.idle_after).idle_before) = entry.idle_before;
+  entry.idle_before = entry.idle_after = -1;
 }
 
 void AdapterResidency::Evict(int32_t content) {
   Entry& entry = at(content);
   CHECK(entry.state == State::kResident && entry.num_running == 0) << "content " << content;
-  std::erase(resident_, content);
+  if (entry.is_idle) LeaveIdle(content);
+  --num_resident_;
   loader_.Free(entry.slot);
   free_slots_.push(std::exchange(entry.slot, kNoAdapter));
   entry.pages.Release();
@@ -371,6 +419,29 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
     return InternalError("an adapter slot is lost");
   }
   if (bytes != packer_.bytes_used()) return InternalError("pages hold rows of no adapter");
+  return CheckIdle();
+}
+
+// Idle are those that are resident, used by nobody and not pinned; not all that were wanted of
+// late.
+Status AdapterResidency::CheckIdle() const {
+  size_t num_idle = 0;
+  for (const Entry& entry : entries_) {
+    const bool can_be = entry.state == State::kResident && entry.num_running == 0 && !entry.pinned;
+    if (entry.is_idle ? !can_be : can_be && !entry.in_wanted) {
+      return InternalError("an adapter is idle against its state");
+    }
+    num_idle += entry.is_idle ? 1 : 0;
+  }
+  int32_t before = -1;
+  for (int32_t content = oldest_idle_; content >= 0; content = at(content).idle_after) {
+    if (num_idle-- == 0 || !at(content).is_idle || at(content).idle_before != before ||
+        (before >= 0 && at(before).used_at > at(content).used_at)) {
+      return InternalError("the idle adapters are not in order");
+    }
+    before = content;
+  }
+  if (num_idle != 0 || newest_idle_ != before) return InternalError("an idle adapter is lost");
   return OkStatus();
 }
 

@@ -33,12 +33,23 @@ struct AdapterStats {
   int64_t failures = 0;
 };
 
+struct ResidencyOptions {
+  int32_t slots = 0;           // adapters at most
+  int64_t page_bytes = 0;      // of the pool's pages
+  int32_t copies_at_once = 1;  // by the loader
+  // Contents fetched or being fetched for requests that wait: more would only fill the host's
+  // memory before there are pages for them. A fetch that is slow counts no more.
+  int32_t fetches_max = 4;
+};
+
 class AdapterResidency {
  public:
-  // Everything is borrowed. `slots` adapters at most, in pages of `page_bytes`; the loader copies
-  // so many at once.
+  // Told of a content that is forgotten, while its id still is its own.
+  using OnForget = std::function<void(int32_t content)>;
+
+  // Everything is borrowed.
   AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, const Clock& clock,
-                   int32_t slots, int64_t page_bytes, int32_t copies_at_once);
+                   const ResidencyOptions& options, OnForget on_forget = {});
   ~AdapterResidency();
 
   // Frees pages for adapters by evicting whatever went unused longest; false: nothing is left that
@@ -49,12 +60,15 @@ class AdapterResidency {
   // finished and forgets contents that nobody holds. Returns contents whose requests must fail, and
   // why.
   std::vector<std::pair<int32_t, Status>> Update();
+  // Orders and forecasts are as of when the clock was read last: by Update, or here.
+  void ReadClock() { now_ns_ = clock_.NowNs(); }
 
   enum class Answer : uint8_t {
     kReady,     // resident
     kArriving,  // being copied, and could be used by steps that wait for it
     kComing,    // being fetched, or copied and not to be used yet
-    kQueued,    // nothing was begun for it: as many as may be are being fetched for others
+    kQueued,    // nothing was begun for it, as many as may be are being fetched for others; or its
+                // fetch is slow
     kNoRoom,    // slots or pages are in use by others
   };
   // A request that waits wants this content: begins what can be begun to make it resident. What is
@@ -71,7 +85,7 @@ class AdapterResidency {
 
   // The idle adapter that went unused longest, among those that were not wanted in this step; -1 if
   // there is none.
-  int32_t OldestIdle() const;
+  int32_t OldestIdle() const { return oldest_idle_; }
   // The time of the pool at which an adapter was last used or wanted.
   uint64_t IdleSince(int32_t content) const { return at(content).used_at; }
   void Evict(int32_t content);
@@ -89,12 +103,14 @@ class AdapterResidency {
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
   bool is_arriving(int32_t content) const { return at(content).state == State::kArriving; }
   // Of a content that arrives; nothing as long as none has arrived yet.
-  std::optional<ArrivalForecast> ForecastOf(int32_t content) const {
-    return forecast_.Of(content, clock_.NowNs());
+  std::optional<ArrivalForecast> ForecastOf(int32_t content) {
+    return forecast_.Of(content, now_ns_);
   }
-  int32_t num_resident() const { return static_cast<int32_t>(resident_.size()); }
+  int32_t num_resident() const { return num_resident_; }
   const RowPacker& packer() const { return packer_; }
   const AdapterStats& stats() const { return stats_; }
+  // Idle adapters that others were compared with so far, to keep them in order. For tests.
+  int64_t num_idle_visits() const { return num_idle_visits_; }
 
   // Slots, pages and counts agree; `num_running` is by content. For tests.
   Status CheckIntegrity(const std::vector<int32_t>& num_running,
@@ -106,7 +122,11 @@ class AdapterResidency {
     State state = State::kAbsent;
     bool pinned = false;
     bool in_wanted = false;
-    bool unused = false;  // the table gave the content up; forgotten once nothing is under way
+    bool unused = false;       // the table gave the content up; forgotten once nothing is under way
+    bool is_slow = false;      // its fetch
+    bool is_idle = false;      // in the line of those
+    int32_t idle_before = -1;  // contents beside it there, used longer ago and later
+    int32_t idle_after = -1;
     AdapterSlot slot = kNoAdapter;
     int32_t num_running = 0;
     uint64_t wanted_at = 0;  // times of the pool
@@ -127,28 +147,45 @@ class AdapterResidency {
   Answer NoteWanted(int32_t content);
   bool FindInHost(int32_t content);
   FetchOrder OrderOf(int32_t content) const;
-  void NoteIdle(Entry& entry);
-  bool CanBePlaced(int32_t content, int32_t num_kv_pages) const;
+  bool CouldBeEvicted(const Entry& entry) const;
+  void NoteIdle(int32_t content);
+  void EnterIdle(int32_t content);
+  void LeaveIdle(int32_t content);
+  bool CanBePlaced(int32_t content, int32_t num_kv_pages, bool has_slot) const;
+  bool HasSlot() const { return !free_slots_.empty() || oldest_idle_ >= 0; }
+  // Of those that may be fetched.
+  bool HasFetchPlace() const {
+    return num_fetching_ - num_slow_ + static_cast<int32_t>(fetched_.size()) < fetches_max_;
+  }
   Answer Place(int32_t content, const MakeRoom& make_room);
   Status Book(LoadEvent event);
   void DropUnwanted();
   Status BookFetch(Entry& entry, LoadEvent event);
+  void BookCopy(Entry& entry, const LoadEvent& event);
   Status CheckFits(const AdapterFacts& facts) const;
   void Forget(int32_t content);
   void CountPinned();
+  Status CheckIdle() const;
 
   PagePool& pool_;
   AdapterTable& table_;
   AdapterLoader& loader_;
   const Clock& clock_;
   const int32_t slots_;
+  const int32_t fetches_max_;
+  const OnForget on_forget_;
+  int64_t now_ns_ = 0;
   RowPacker packer_;
-  std::vector<Entry> entries_;     // by content
-  std::vector<int32_t> resident_;  // contents
-  std::vector<int32_t> fetched_;   // contents, held in the host's memory until copied or dropped
-  std::vector<int32_t> wanted_;    // usable contents, in this step
+  std::vector<Entry> entries_;    // by content
+  std::vector<int32_t> fetched_;  // contents, held in the host's memory until copied or dropped
+  std::vector<int32_t> wanted_;   // usable contents, in this step
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
+  int32_t oldest_idle_ = -1;  // the ends of the line of those who can be evicted
+  int32_t newest_idle_ = -1;
+  int64_t num_idle_visits_ = 0;
+  int32_t num_resident_ = 0;
   int32_t num_fetching_ = 0;
+  int32_t num_slow_ = 0;  // of them
   int32_t num_pinned_ = 0;
   int32_t num_pinned_pages_ = 0;  // that pinned adapters lie in
   int32_t num_copying_ = 0;       // those that arrive included

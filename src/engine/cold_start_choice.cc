@@ -37,12 +37,13 @@ double AssistNs(const ArrivalForecast& arrival, double step_ns, double assist_ns
 
 }  // namespace
 
-// The first of `copies` share the bus for `ns`, or until one of them has all its bytes, which took
-// as long as is returned.
-double CopyForecast::Share(std::vector<Copy>& copies, double ns) const {
-  const std::span<Copy> begun(copies.data(), std::min(copies.size(), copies_at_once_));
+// Those begun share the bus for `ns`, or until one of them has all its bytes, which took as long as
+// is returned. One that has them keeps its place: the next begins when it has ended in truth.
+double CopyForecast::ShareFor(double ns) {
+  const std::span<Copy> begun(line_.data(), std::min(line_.size(), copies_at_once_));
   double least = std::numeric_limits<double>::infinity();
   int32_t num_sharing = 0;
+  num_visits_ += static_cast<int64_t>(begun.size());
   for (const Copy& copy : begun) {
     if (copy.bytes_left == 0.0) continue;
     least = std::min(least, copy.bytes_left);
@@ -58,52 +59,96 @@ double CopyForecast::Share(std::vector<Copy>& copies, double ns) const {
   return took_ns;
 }
 
-// Those begun, to now. The next begins when one has ended in truth.
-std::vector<CopyForecast::Copy> CopyForecast::LineAt(int64_t now_ns) const {
-  std::vector<Copy> line = line_;
-  for (auto ns = static_cast<double>(now_ns - seen_ns_); ns > 0.0;) ns -= Share(line, ns);
-  return line;
+void CopyForecast::AdvanceTo(int64_t now_ns) {
+  if (now_ns == seen_ns_) return;
+  for (auto ns = static_cast<double>(now_ns - seen_ns_); ns > 0.0;) ns -= ShareFor(ns);
+  seen_ns_ = now_ns;
+  is_foreseen_ = false;
 }
 
-void CopyForecast::Advance(int64_t now_ns) {
-  line_ = LineAt(now_ns);
-  seen_ns_ = now_ns;
+CopyForecast::Copy* CopyForecast::Find(int32_t content) {
+  ++num_visits_;
+  const auto place = static_cast<size_t>(content);
+  if (place >= numbers_.size()) return nullptr;
+  const auto copy =
+      std::lower_bound(line_.begin(), line_.end(), numbers_[place],
+                       [](const Copy& one, uint64_t number) { return one.number < number; });
+  return copy == line_.end() || copy->content != content ? nullptr : &*copy;
 }
 
 void CopyForecast::Ordered(int32_t content, const CopySize& size, int64_t now_ns) {
-  Advance(now_ns);
-  line_.push_back({content, size, static_cast<double>(size.bytes)});
+  AdvanceTo(now_ns);
+  const auto place = static_cast<size_t>(content);
+  if (numbers_.size() <= place) numbers_.resize(place + 1);
+  numbers_[place] = ++num_orders_;
+  line_.push_back({.content = content,
+                   .number = num_orders_,
+                   .size = size,
+                   .bytes_left = static_cast<double>(size.bytes)});
+  if (!is_foreseen_) return;
+  Enter(line_.size() - 1);
+  ForeseeEnds();
 }
 
 void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
-  Advance(now_ns);
-  const auto copy = std::find_if(line_.begin(), line_.end(),
-                                 [content](const Copy& one) { return one.content == content; });
-  CHECK(copy != line_.end()) << "content " << content;
+  AdvanceTo(now_ns);
+  const Copy* const copy = Find(content);
+  CHECK(copy != nullptr) << "content " << content;
   if (copy_ns > 0) {
     bytes_ = bytes_ * kMemory + static_cast<double>(copy->size.bytes);
     copy_ns_ = copy_ns_ * kMemory + static_cast<double>(copy_ns);
   }
-  line_.erase(copy);
+  line_.erase(line_.begin() + (copy - line_.data()));
+  is_foreseen_ = false;
 }
 
-std::optional<ArrivalForecast> CopyForecast::Of(int32_t content, int64_t now_ns) const {
+// The first of those that share the bus then has all its bytes.
+void CopyForecast::GoOnToNextEnd(Moment& moment) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Sharing& one : moment.sharing) least = std::min(least, one.bytes_left);
+  const double byte_ns = copy_ns_ / bytes_ * static_cast<double>(moment.sharing.size());
+  moment.ns += least * byte_ns;
+  num_visits_ += static_cast<int64_t>(moment.sharing.size());
+  std::erase_if(moment.sharing, [&](Sharing& one) {
+    one.bytes_left -= least;
+    if (one.bytes_left >= 1.0) return false;
+    line_[one.idx].end_ns = moment.ns;
+    return true;
+  });
+}
+
+// The next of the line begins as soon as one of those before it has ended.
+void CopyForecast::Enter(size_t idx) {
+  ++num_visits_;
+  Copy& copy = line_[idx];
+  copy.begin_ns = copy.end_ns = 0.0;
+  if (copy.bytes_left == 0.0) return;
+  while (last_begin_.sharing.size() == copies_at_once_) GoOnToNextEnd(last_begin_);
+  copy.begin_ns = last_begin_.ns;
+  last_begin_.sharing.push_back({idx, copy.bytes_left});
+}
+
+// As if nobody came after the last one.
+void CopyForecast::ForeseeEnds() {
+  moment_ = last_begin_;
+  while (!moment_.sharing.empty()) GoOnToNextEnd(moment_);
+}
+
+void CopyForecast::Foresee() {
+  last_begin_.ns = 0.0;
+  last_begin_.sharing.clear();
+  for (size_t idx = 0; idx < line_.size(); ++idx) Enter(idx);
+  ForeseeEnds();
+  is_foreseen_ = true;
+}
+
+std::optional<ArrivalForecast> CopyForecast::Of(int32_t content, int64_t now_ns) {
   if (copy_ns_ == 0.0) return std::nullopt;
-  std::vector<Copy> line = LineAt(now_ns);
-  double ns = 0.0;
-  double begin_ns = -1.0;
-  for (;;) {
-    std::erase_if(line, [content](const Copy& one) {
-      return one.bytes_left == 0.0 && one.content != content;
-    });
-    const auto copy = std::find_if(line.begin(), line.end(),
-                                   [content](const Copy& one) { return one.content == content; });
-    if (copy == line.end()) return std::nullopt;
-    const auto ahead = static_cast<size_t>(copy - line.begin());
-    if (begin_ns < 0.0 && ahead < copies_at_once_) begin_ns = ns;
-    if (copy->bytes_left == 0.0) return ArrivalForecast{begin_ns, ns - begin_ns, copy->size};
-    ns += Share(line, std::numeric_limits<double>::infinity());
-  }
+  AdvanceTo(now_ns);
+  if (!is_foreseen_) Foresee();
+  const Copy* const copy = Find(content);
+  if (copy == nullptr) return std::nullopt;
+  return ArrivalForecast{copy->begin_ns, copy->end_ns - copy->begin_ns, copy->size};
 }
 
 void StepCost::Observe(int64_t num_rows, int64_t ns) {

@@ -27,7 +27,8 @@ struct ArrivalForecast {
 };
 
 // Copies in the order in which they are begun, the first few of them sharing the bus in turns, and
-// what those that ended took.
+// what those that ended took. The whole line is foreseen at once, and one that is ordered then by
+// going on from there, so that a plan which asks for each of the line looks at each a few times.
 class CopyForecast {
  public:
   explicit CopyForecast(int32_t copies_at_once)
@@ -35,24 +36,49 @@ class CopyForecast {
   void Ordered(int32_t content, const CopySize& size, int64_t now_ns);
   // Its own bytes took `copy_ns`; 0 if it came to nothing.
   void Ended(int32_t content, int64_t copy_ns, int64_t now_ns);
-  // Nothing as long as no copy has ended, or the content is not among those ordered.
-  std::optional<ArrivalForecast> Of(int32_t content, int64_t now_ns) const;
+  // Nothing as long as no copy has ended, or the content is not among those ordered. To ask for
+  // many at one `now_ns` costs little more than to ask for one.
+  std::optional<ArrivalForecast> Of(int32_t content, int64_t now_ns);
+  // Copies that were looked at so far. For tests.
+  int64_t num_visits() const { return num_visits_; }
 
  private:
   struct Copy {
     int32_t content = -1;
+    uint64_t number = 0;  // of the order: the line is sorted by it
     CopySize size;
     double bytes_left = 0.0;
+    double begin_ns = 0.0;  // as foreseen at seen_ns_, from then on
+    double end_ns = 0.0;
   };
-  double Share(std::vector<Copy>& copies, double ns) const;
-  std::vector<Copy> LineAt(int64_t now_ns) const;
-  void Advance(int64_t now_ns);
+  // Copies that share the bus at a time that is foreseen.
+  struct Sharing {
+    size_t idx = 0;  // in line_
+    double bytes_left = 0.0;
+  };
+  struct Moment {
+    double ns = 0.0;  // since seen_ns_
+    std::vector<Sharing> sharing;
+  };
+  double ShareFor(double ns);
+  void AdvanceTo(int64_t now_ns);
+  void Foresee();
+  void Enter(size_t idx);
+  void ForeseeEnds();
+  void GoOnToNextEnd(Moment& moment);
+  Copy* Find(int32_t content);
 
   const size_t copies_at_once_;
-  std::vector<Copy> line_;  // the first copies_at_once_ were begun
-  int64_t seen_ns_ = 0;     // when bytes_left was so
-  double bytes_ = 0.0;      // of copies that ended, older ones counting less
+  std::vector<Copy> line_;         // the first copies_at_once_ were begun
+  std::vector<uint64_t> numbers_;  // by content, of its last order
+  uint64_t num_orders_ = 0;
+  int64_t seen_ns_ = 0;  // when bytes_left was so
+  double bytes_ = 0.0;   // of copies that ended, older ones counting less
   double copy_ns_ = 0.0;
+  bool is_foreseen_ = false;  // begin_ns and end_ns are so
+  Moment last_begin_;         // when the last one of the line begins, if it is
+  Moment moment_;             // scratch
+  int64_t num_visits_ = 0;
 };
 
 // Nanoseconds of a step as a line over its rows, fitted to the steps of late.

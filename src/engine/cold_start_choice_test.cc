@@ -64,6 +64,53 @@ TEST(CopyForecastTest, TheFirstFewShareTheBus) {
   EXPECT_DOUBLE_EQ(forecast.Of(3, 16000)->own_ns, 1500.0) << "250 bytes came while it shared";
 }
 
+// A cold burst: every request of a plan orders its adapter's copy and asks when it comes, and the
+// next plan asks again.
+TEST(CopyForecastTest, ABurstLooksAtEachOfTheLineAFewTimes) {
+  constexpr int32_t kLine = 1024;
+  CopyForecast forecast(3);
+  forecast.Ordered(kLine, Size(1000, 4), 0);
+  forecast.Ended(kLine, 2000, 2000);  // 2 ns a byte
+  for (int32_t i = 0; i < kLine; ++i) {
+    forecast.Ordered(i, Size(1000, 4), 2000);
+    // The first three begin at once, of the next always three together.
+    EXPECT_NEAR(forecast.Of(i, 2000)->ahead_ns, i / 3 * 6000.0, 1e-3 * (i + 1));
+  }
+  EXPECT_LT(forecast.num_visits(), 30 * kLine);
+  const int64_t before = forecast.num_visits();
+  double last_ns = 0.0;
+  for (int32_t i = 0; i < kLine; ++i) {
+    const ArrivalForecast arrival = *forecast.Of(i, 5000);
+    EXPECT_GE(arrival.ahead_ns + arrival.own_ns, last_ns);
+    last_ns = arrival.ahead_ns + arrival.own_ns;
+  }
+  EXPECT_NEAR(last_ns, kLine * 2000.0 - 3000.0, 1.0) << "the bus is never idle";
+  EXPECT_LT(forecast.num_visits() - before, 10 * kLine);
+}
+
+// What is foreseen while copies are ordered is what is foreseen of the whole line.
+TEST(CopyForecastTest, OrdersOneByOneAreForeseenAsTheWholeLineIs) {
+  CopyForecast grown(3);
+  CopyForecast whole(3);
+  for (CopyForecast* const forecast : {&grown, &whole}) {
+    forecast->Ordered(99, Size(1000, 4), 0);
+    forecast->Ended(99, 2000, 0);
+  }
+  ASSERT_FALSE(grown.Of(0, 0).has_value());
+  for (int32_t i = 0; i < 40; ++i) {
+    const CopySize size = Size(100 + i * 7919 % 3001, 4);
+    grown.Ordered(i, size, 0);
+    whole.Ordered(i, size, 0);
+    ASSERT_TRUE(grown.Of(i, 0).has_value());
+  }
+  for (const int64_t now_ns : {0, 1500, 100'000'000}) {
+    for (int32_t i = 0; i < 40; ++i) {
+      EXPECT_DOUBLE_EQ(grown.Of(i, now_ns)->ahead_ns, whole.Of(i, now_ns)->ahead_ns);
+      EXPECT_DOUBLE_EQ(grown.Of(i, now_ns)->own_ns, whole.Of(i, now_ns)->own_ns);
+    }
+  }
+}
+
 TEST(CopyForecastTest, FollowsWhatCopiesTakeOfLate) {
   CopyForecast forecast(1);
   for (int32_t i = 0; i < 500; ++i) {

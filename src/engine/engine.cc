@@ -7,12 +7,8 @@
 namespace graft {
 namespace {
 
-// So long before a step ends the next one is planned and launched if nobody new can be in it: a few
-// times what that takes, so that whoever comes meanwhile, and has to wait for one step more, is
-// rare.
-constexpr int64_t kAheadNs = 700'000;
-
-SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options) {
+SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options,
+                                    std::function<void(int32_t)> on_forget) {
   const ExecutorLimits& limits = executor.limits();
   const int32_t step_tokens_max = options.step_tokens_max > 0
                                       ? std::min(options.step_tokens_max, limits.step_tokens_max)
@@ -26,12 +22,16 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .page_bytes = limits.page_bytes,
           .page_tokens = limits.page_tokens,
           .adapters_max = limits.adapters_max,
+          .fetches_max = options.fetches_max,
+          .waiting_looked_at = options.waiting_looked_at,
           .cold_start = options.cold_start,
           .assist_rates = executor.assist_rates(),
           .turn_ns = options.turn_ns,
           .merge_after_steps = options.merge_after_steps,
           .prefix_cache = options.prefix_cache,
-          .eos_token_ids = options.eos_token_ids};
+          .prefix_hash_key = options.prefix_hash_key,
+          .eos_token_ids = options.eos_token_ids,
+          .on_forget_adapter = std::move(on_forget)};
 }
 
 // A context longer than the whole pool could never be filled: the smaller one is the limit, so that
@@ -64,9 +64,12 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       clock_(clock),
       limits_(LimitsOf(executor.limits(), options)),
       runs_ahead_(options.runs_ahead && executor.limits().runs_ahead),
+      ahead_ns_(options.ahead_ns),
       metrics_(metrics, options.adapter_label),
       queue_(options.requests_max),
-      scheduler_(SchedulerOptionsOf(executor, options), adapters, loader, clock) {
+      scheduler_(SchedulerOptionsOf(executor, options,
+                                    [this](int32_t content) { metrics_.ForgetAdapter(content); }),
+                 adapters, loader, clock) {
   loader.SetWaker([this] { queue_.Wake(); });
   // What nobody holds any more is given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
@@ -88,7 +91,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   if (!request.adapter_hash.empty()) {
     ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(request.adapter_hash));
   }
-  sequence->counters = metrics_.CountersFor(request.adapter_hash);
+  sequence->counters = metrics_.CountersFor(request.adapter_hash, sequence->adapter.content());
   sequence->id = request.id;
   if (!request.cache_salt.empty()) request.tenant += '\0' + request.cache_salt;
   sequence->prefix_key = {.tenant = std::move(request.tenant),
@@ -135,9 +138,10 @@ void Engine::Start() {
 bool Engine::Drain(std::chrono::nanoseconds timeout) {
   CHECK(thread_.joinable()) << "nobody works the queue off";
   queue_.Close();
-  if (queue_.WaitUntilIdle(timeout)) return true;
+  const int64_t until_ns = clock_.NowNs() + timeout.count();
+  if (queue_.WaitUntilIdle(clock_, until_ns)) return true;
   queue_.CancelAll();
-  queue_.WaitUntilIdle(std::nullopt);
+  queue_.WaitUntilIdle(clock_, kNever);
   return false;
 }
 
@@ -146,6 +150,7 @@ void Engine::Stop() {
   if (thread_.joinable()) {
     thread_.join();
   } else {
+    if (is_running()) EndStep();
     AdmitNewRequests();  // the cancellations
     if (scheduler_.is_ahead()) RunStep();
     Deliver();
@@ -181,11 +186,18 @@ Status Engine::PinAdapters(const std::vector<std::string>& keys) {
   return OkStatus();
 }
 
+bool Engine::RunStep() {
+  if (!BeginStep()) return false;
+  WaitForStep();
+  EndStep();
+  return true;
+}
+
 // A step's events are delivered while the device works on the next step: waking their readers takes
 // longer than planning does.
-bool Engine::RunStep() {
-  const int64_t begin_ns = clock_.NowNs();
-  const bool has_begun = scheduler_.is_ahead();
+bool Engine::BeginStep() {
+  CHECK(!is_running()) << "EndStep comes first";
+  running_ = {.was_ahead = scheduler_.is_ahead(), .plan_ns = clock_.NowNs()};
   AdmitNewRequests();
   const StepPlan& plan = scheduler_.Plan();
   PublishFailed();
@@ -195,29 +207,75 @@ bool Engine::RunStep() {
     Deliver();
     return false;
   }
+  running_.plan = &plan;
   const int64_t launch_ns = clock_.NowNs();
-  if (!has_begun) executor_.Begin(plan);
-  const int64_t deliver_ns = clock_.NowNs();
-  StepHostTimes host;
+  if (!running_.was_ahead) executor_.Begin(plan);
+  running_.begun_ns = clock_.NowNs();
+  running_.inside_ns = running_.begun_ns - launch_ns;
+  running_.since_ns = running_.was_ahead ? last_finish_ns_ : launch_ns;
+  running_.ahead_ns = AheadTimeOf(plan, running_.since_ns);
   Deliver();
-  const int64_t wait_ns = clock_.NowNs();
-  const int64_t since_ns = has_begun ? last_finish_ns_ : launch_ns;
-  WaitForStep(plan, since_ns);
+  running_.wait_ns = clock_.NowNs();
+  return true;
+}
+
+int64_t Engine::AheadTimeOf(const StepPlan& plan, int64_t since_ns) const {
+  const int64_t step_ns = runs_ahead_ ? duration_.Expect(plan) : -1;
+  return step_ns < 0 ? kNever : since_ns + step_ns - ahead_ns_;
+}
+
+void Engine::WaitForStep() {
+  const auto timeout_ns = [this] {
+    return ahead_time_ns() == kNever ? kNever : ahead_time_ns() - clock_.NowNs();
+  };
+  while (!executor_.Wait(queue_.has_submitted(), timeout_ns())) {
+    if (queue_.has_submitted()) {
+      OnSubmitted();
+    } else {
+      OnAheadTime();
+    }
+  }
+}
+
+void Engine::OnSubmitted() {
+  CHECK(is_running()) << "BeginStep takes them in";
+  Add(queue_.TakeSubmitted());
+  scheduler_.LoadAhead();
+}
+
+void Engine::OnAheadTime() {
+  CHECK(is_running()) << "ahead of nothing";
+  running_.ahead_ns = kNever;
+  const StepPlan* const plan = scheduler_.PlanAhead();
+  PublishFailed();
+  if (plan != nullptr) executor_.Begin(*plan);
+}
+
+void Engine::EndStep() {
+  CHECK(is_running()) << "no step was begun";
+  const StepPlan& plan = *running_.plan;
   const StepResult result = executor_.Finish();
   const int64_t finish_ns = clock_.NowNs();
-  const int64_t inside_ns = (deliver_ns - launch_ns) + (finish_ns - wait_ns);
   scheduler_.Commit(plan, result);
   Publish(plan, result);
-  host.gap_ns = GapBefore(result.times, has_begun ? last_finish_ns_ : deliver_ns);
-  host.executor_ns = has_begun ? finish_ns - since_ns : inside_ns;
-  host.overhead_ns = clock_.NowNs() - begin_ns - inside_ns;
-  host.step_ns = has_begun ? host.executor_ns : host.executor_ns + host.overhead_ns;
+  RecordStep(plan, result.times, finish_ns);
+  running_.plan = nullptr;
+  running_.ahead_ns = kNever;
+}
+
+void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t finish_ns) {
+  const RunningStep& step = running_;
+  const int64_t inside_ns = step.inside_ns + (finish_ns - step.wait_ns);
+  StepHostTimes host;
+  host.gap_ns = GapBefore(times, step.was_ahead ? last_finish_ns_ : step.begun_ns);
+  host.executor_ns = step.was_ahead ? finish_ns - step.since_ns : inside_ns;
+  host.overhead_ns = clock_.NowNs() - step.plan_ns - inside_ns;
+  host.step_ns = step.was_ahead ? host.executor_ns : host.executor_ns + host.overhead_ns;
   last_finish_ns_ = finish_ns;
-  duration_.Learn(plan, finish_ns - since_ns);
-  host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? begin_ns : running_since_ns_);
+  duration_.Learn(plan, finish_ns - step.since_ns);
+  host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? step.plan_ns : running_since_ns_);
   running_since_ns_ = scheduler_.num_running() == 0 ? 0 : finish_ns;
-  metrics_.RecordStep(plan, result.times, host);
-  return true;
+  metrics_.RecordStep(plan, times, host);
 }
 
 void Engine::Deliver() {
@@ -229,13 +287,9 @@ void Engine::Deliver() {
 
 void Engine::AdmitNewRequests() {
   RequestQueue::Batch batch = queue_.Take();
-  std::vector<std::unique_ptr<Sequence>> cancelled;
   Add(std::move(batch.submitted));
-  for (const RequestId id : batch.cancelled) {
-    auto sequence = scheduler_.Remove(id);
-    if (sequence != nullptr) cancelled.push_back(std::move(sequence));
-  }
-  while (batch.cancel_all && !scheduler_.empty()) cancelled.push_back(scheduler_.RemoveOldest());
+  const Sequences::List cancelled =
+      batch.cancel_all ? scheduler_.RemoveAll() : scheduler_.Remove(batch.cancelled);
   if (cancelled.empty()) return;
   metrics_.RecordState(scheduler_);
   num_finished_ += static_cast<int32_t>(cancelled.size());
@@ -250,27 +304,6 @@ void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
     metrics_.RecordAccepted(*sequence);
     scheduler_.Add(std::move(sequence));
   }
-}
-
-void Engine::WaitForStep(const StepPlan& plan, int64_t begin_ns) {
-  const int64_t step_ns = runs_ahead_ ? duration_.Expect(plan) : -1;
-  int64_t ahead_ns = step_ns < 0 ? kNever : begin_ns + step_ns - kAheadNs;
-  while (!executor_.Wait(queue_.has_submitted(), ahead_ns)) {
-    if (queue_.has_submitted()) {
-      Add(queue_.TakeSubmitted());
-      scheduler_.LoadAhead();
-    } else {
-      ahead_ns = kNever;
-      BeginAhead();
-    }
-  }
-}
-
-void Engine::BeginAhead() {
-  const StepPlan* const plan = scheduler_.PlanAhead();
-  PublishFailed();
-  if (plan == nullptr) return;
-  executor_.Begin(*plan);
 }
 
 // What the device measured; of one that did not, how long it had nothing to do for all the host

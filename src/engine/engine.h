@@ -1,7 +1,9 @@
 // The engine: requests in, token events out, one step at a time over whatever executor it is given.
-// Submit and Cancel are thread-safe; everything else happens on one thread, the engine's own after
-// Start(), or the caller's, who then calls Step() (tests). State crosses threads through queues:
-// RequestQueue downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
+// Submit and Cancel are thread-safe; everything else happens on one thread: the engine's own after
+// Start(); or the caller's, who then calls Step(), or the events that a step consists of, so that
+// one thread can drive many engines on a clock of its own. No event waits for anything, but EndStep
+// for an executor whose step is not done. State crosses threads through queues: RequestQueue
+// downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
 #pragma once
 
 #include <chrono>
@@ -15,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/random.h"
 #include "cache/adapter_table.h"
 #include "engine/cold_start.h"
 #include "engine/engine_metrics.h"
@@ -43,6 +46,16 @@ struct EngineOptions {
   // Begins a step before the one that runs has ended, where the executor can and only its tokens
   // are unknown.
   bool runs_ahead = true;
+  // So long before a step ends the next one is planned and launched if nobody new can be in it: a
+  // few times what that takes, so that whoever comes meanwhile, and has to wait for one step more,
+  // is rare.
+  int64_t ahead_ns = 700'000;
+  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line.
+  int32_t fetches_max = 4;
+  // Requests in line, from the first, that a step looks at for what can run ahead of the others.
+  int32_t waiting_looked_at = 1024;
+  // What the prefix cache hashes under: its own in every process, unless told otherwise.
+  uint64_t prefix_hash_key = RandomSeed();
   std::vector<int32_t> eos_token_ids;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
   // hash's first digits.
@@ -75,6 +88,23 @@ class Engine : public Generator {
   // adapters alone it returns at once.
   bool Step();
 
+  // What Step() consists of, for a caller that has more to do than to wait. BeginStep, while none
+  // runs: takes in who came and was cancelled, plans, has the executor begin, and delivers the last
+  // step's events. False: there is nothing to run until somebody is submitted or cancelled or the
+  // loader has an event; then all events are delivered.
+  bool BeginStep();
+  // While a step runs: somebody was submitted.
+  void OnSubmitted();
+  // While a step runs, at ahead_time_ns(): begins the next one if it can be.
+  void OnAheadTime();
+  // By the engine's clock; kNever: not any more in this step.
+  int64_t ahead_time_ns() const { return running_.ahead_ns; }
+  // The executor has done the step: books its tokens. Their events are delivered with the next
+  // BeginStep, or by Deliver.
+  void EndStep();
+  void Deliver();
+  bool is_running() const { return running_.plan != nullptr; }
+
   // Makes these contents resident for good, by their keys; before the first step. Fails with the
   // reason where one cannot be read or they do not all fit.
   Status PinAdapters(const std::vector<std::string>& keys);
@@ -84,19 +114,30 @@ class Engine : public Generator {
   Status CheckIntegrity() const { return scheduler_.CheckIntegrity(); }
 
  private:
+  // The step that runs, by the engine's clock.
+  struct RunningStep {
+    const StepPlan* plan = nullptr;  // null: none
+    bool was_ahead = false;          // begun before the last one had ended
+    int64_t plan_ns = 0;             // when the host began with it
+    int64_t since_ns = 0;            // when the executor did
+    int64_t begun_ns = 0;            // when Begin had returned
+    int64_t inside_ns = 0;           // spent in Begin
+    int64_t wait_ns = 0;             // when the host had nothing else to do
+    int64_t ahead_ns = kNever;
+  };
+
   void Loop();
   // Step() without delivering its own events, which wait for the next one. False if no rows could
   // be computed.
   bool RunStep();
   void PublishFailed();
-  void Deliver();
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
-  // Until the step that has run since `begin_ns` is done: the adapters of requests that come
-  // meanwhile are loaded beside it, not after it.
-  void WaitForStep(const StepPlan& plan, int64_t begin_ns);
-  // The step after it, if it can be.
-  void BeginAhead();
+  // Until the step is done: the adapters of requests that come meanwhile are loaded beside it, not
+  // after it.
+  void WaitForStep();
+  int64_t AheadTimeOf(const StepPlan& plan, int64_t since_ns) const;
+  void RecordStep(const StepPlan& plan, const StepTimes& times, int64_t finish_ns);
   int64_t GapBefore(const StepTimes& times, int64_t begun_ns) const;
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
@@ -110,6 +151,7 @@ class Engine : public Generator {
   Clock& clock_;
   const GeneratorLimits limits_;
   const bool runs_ahead_;
+  const int64_t ahead_ns_;
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
@@ -117,6 +159,7 @@ class Engine : public Generator {
   // are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
+  RunningStep running_;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
   StepDuration duration_;         // of the steps so far
   int64_t running_since_ns_ = 0;  // when the step before ended, if requests have run since

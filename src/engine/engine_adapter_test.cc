@@ -6,6 +6,88 @@
 namespace graft {
 namespace {
 
+// A folder on storage that does not answer keeps nobody else's adapter from being fetched, though
+// only so many are fetched at once.
+TEST_F(EngineAdapterTest, AFolderThatHangsHoldsUpItsOwnRequestsAlone) {
+  EngineOptions options = TestOptions();
+  options.fetches_max = 1;
+  Make(TestLimits(), options);
+  harness_->AddAdapter("hangs");
+  harness_->AddAdapter("aa");
+  harness_->loader.HangFolder("hangs");
+  auto hanging = Submit("hangs", 5, 3);
+  auto gone = Submit("hangs", 6, 3);
+  harness_->Step();
+  for (int i = 0; i < 3; ++i) {
+    auto other = Submit(i == 1 ? "" : "aa", 5, 3);
+    for (int step = 0; step < 8; ++step) harness_->Step();
+    ExpectAnswered(*other, i == 1 ? "" : "aa");
+  }
+  harness_->engine.Cancel(gone->request.id);
+  harness_->Step();
+  hanging->Collect();
+  EXPECT_TRUE(hanging->events.empty());
+  harness_->loader.ReleaseFolder("hangs");
+  harness_->RunAll();
+  ExpectAnswered(*hanging, "hangs");
+  // What is given up fails as what cannot be read does.
+  harness_->loader.ClearHost();
+  harness_->AddAdapter("lost");
+  harness_->loader.HangFolder("lost");
+  auto lost = Submit("lost", 5, 3);
+  for (int step = 0; step < 5; ++step) harness_->Step();
+  harness_->loader.ReleaseFolder("lost", UnavailableError("it does not answer"));
+  harness_->RunAll();
+  lost->Collect();
+  ASSERT_TRUE(lost->done());
+  EXPECT_EQ(lost->last().status.code(), StatusCode::kUnavailable);
+}
+
+TEST_F(EngineAdapterTest, SoManyAreFetchedAtOnceAsItIsTold) {
+  for (const int32_t fetches_max : {1, 2, 6}) {
+    EngineOptions options = TestOptions();
+    options.fetches_max = fetches_max;
+    Make(TestLimits(), options);
+    harness_->loader.set_delay(50);
+    std::vector<std::string> contents;
+    for (int i = 0; i < 7; ++i) contents.push_back("c" + std::to_string(i));
+    for (const std::string& content : contents) harness_->AddAdapter(content);
+    auto clients = SubmitAll(contents, 2);
+    for (int step = 0; step < 5; ++step) harness_->Step();
+    EXPECT_EQ(Now().adapter_fetches, fetches_max);
+    harness_->RunAll();
+    for (size_t i = 0; i < clients.size(); ++i) ExpectAnswered(*clients[i], contents[i]);
+  }
+}
+
+// Base requests behind so many that wait for adapters are not seen.
+TEST_F(EngineAdapterTest, SoManyInLineAreLookedAtAsItIsTold) {
+  for (const int32_t waiting_looked_at : {3, 5}) {
+    EngineOptions options = TestOptions();
+    options.waiting_looked_at = waiting_looked_at;
+    Make(TestLimits(), options);
+    harness_->loader.set_delay(50);
+    harness_->AddAdapter("aa");
+    auto clients = SubmitAll({"aa", "aa", "aa", "aa", ""}, 2);
+    for (int step = 0; step < 5; ++step) harness_->Step();
+    clients.back()->Collect();
+    EXPECT_EQ(clients.back()->done(), waiting_looked_at == 5);
+    harness_->RunAll();
+    ExpectAnswered(*clients.back(), "");
+  }
+}
+
+TEST_F(EngineAdapterTest, AnUnloadedAdaptersSeriesGo) {
+  Make();
+  harness_->AddAdapter("aa");
+  Run("aa");
+  const std::string series = "graft_adapter_requests_total{adapter=\"aa\"} 1";
+  EXPECT_NE(harness_->metrics.Render().find(series), std::string::npos);
+  harness_->adapters.Retire("aa");
+  harness_->Step();
+  EXPECT_EQ(harness_->metrics.Render().find("adapter=\"aa\""), std::string::npos);
+}
+
 using testing::HasSubstr;
 
 TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {

@@ -96,6 +96,23 @@ TEST_F(EngineAheadTest, StepsAfterPromptsAreBegunAheadOnceTheirTimeIsKnown) {
   ExpectAnswered(*fourth);
 }
 
+// The engine's clock need not be the machine's: an executor is told how long, not until when.
+TEST_F(EngineAheadTest, TheNextStepIsBegunSoLongBeforeThisOneEnds) {
+  for (const int64_t ahead_ms : {1, 3}) {
+    EngineOptions options = TestOptions();
+    options.ahead_ns = ahead_ms * 1'000'000;
+    Make(options);
+    harness_->clock.AdvanceNs(int64_t{1} << 60);
+    auto client = Submit(5, 9);
+    StepTaking(9);
+    StepTaking(7);  // what a step takes is known from here on
+    StepTaking(7);
+    EXPECT_EQ(harness_->executor.last_timeout_ns(), (7 - ahead_ms) * 1'000'000);
+    RunAll();
+    ExpectAnswered(*client);
+  }
+}
+
 TEST_F(EngineAheadTest, CanBeSwitchedOff) {
   EngineOptions options = TestOptions();
   options.runs_ahead = false;

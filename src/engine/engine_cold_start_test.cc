@@ -46,9 +46,14 @@ TEST_F(EngineColdStartTest, BlockingStopsEverybody) {
   harness_->loader.set_delay(7);
   auto late = Submit("aa", 5, 5);
   const int64_t before = Now().steps;
-  harness_->Step();
+  for (int look = 0; Now().adapters_resident == 0; ++look) {
+    ASSERT_LT(look, 20) << "a fetch and a copy of seven looks each";
+    EXPECT_EQ(Now().steps, before) << "nothing runs until it is there";
+    EXPECT_TRUE(harness_->Step());
+  }
   EXPECT_EQ(Now().steps, before + 1);
-  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 2u) << "it is loaded by this step";
+  EXPECT_EQ(harness_->executor.last_plan().sequences.size(), 2u) << "it is there in this step";
+  EXPECT_EQ(Now().join_later_starts, 0);
   harness_->RunAll();
   ExpectAnswered(*late, "aa");
   ExpectAnswered(*running, "");

@@ -7,8 +7,6 @@
 namespace graft {
 namespace {
 
-constexpr size_t kLabelDigits = 12;
-
 const std::vector<double>& SecondsBounds() {
   static const std::vector<double> bounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                              0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
@@ -91,8 +89,7 @@ PlanCounts CountsOf(const StepPlan& plan) {
 
 EngineMetrics::EngineMetrics(Metrics& metrics,
                              std::function<std::string(const std::string&)> adapter_label)
-    : metrics_(metrics),
-      adapter_label_(std::move(adapter_label)),
+    : adapter_series_(metrics, std::move(adapter_label)),
       steps_total_(metrics.Counter("graft_steps_total", "Steps run")),
       mixed_steps_total_(metrics.Counter("graft_mixed_steps_total",
                                          "Steps that held both prefill chunks and decodes")),
@@ -144,29 +141,15 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       next_token_seconds_(metrics.Histogram(
           "graft_inter_token_seconds", "Seconds between tokens of a request", SecondsBounds())) {}
 
-AdapterCounters EngineMetrics::CountersFor(const std::string& adapter_hash) {
-  std::string name = "base";
-  if (!adapter_hash.empty()) {
-    name = adapter_label_ ? adapter_label_(adapter_hash) : adapter_hash.substr(0, kLabelDigits);
-  }
-  const Metrics::Labels labels = {{"adapter", metrics_.BoundedLabel("adapter", name)}};
-  return {.requests = &metrics_.Counter("graft_adapter_requests_total",
-                                        "Requests accepted, by adapter", labels),
-          .prompt_tokens = &metrics_.Counter("graft_adapter_prompt_tokens_total",
-                                             "Prompt tokens accepted, by adapter", labels),
-          .output_tokens = &metrics_.Counter("graft_adapter_output_tokens_total",
-                                             "Tokens generated, by adapter", labels)};
-}
-
 void EngineMetrics::RecordAccepted(const Sequence& sequence) {
   prompt_tokens_.Add(sequence.num_prompt_tokens);
-  sequence.counters.requests->Increment();
-  sequence.counters.prompt_tokens->Increment(sequence.num_prompt_tokens);
+  sequence.counters->requests->Increment();
+  sequence.counters->prompt_tokens->Increment(sequence.num_prompt_tokens);
 }
 
 void EngineMetrics::RecordToken(Sequence& sequence, int64_t now_ns) {
   output_tokens_.Add(1);
-  sequence.counters.output_tokens->Increment();
+  sequence.counters->output_tokens->Increment();
   if (sequence.num_output_tokens() == 1) {
     first_token_seconds_.Observe(NsToSeconds(now_ns - sequence.arrival_ns));
   } else {

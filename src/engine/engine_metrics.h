@@ -1,5 +1,5 @@
 // What the engine counts: Prometheus series for operators, and one snapshot struct for the bench.
-// Written by the engine thread only, but for CountersFor; read from any thread.
+// Written by the engine thread only, but for adapters' series; read from any thread.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/metrics.h"
+#include "engine/adapter_series.h"
 #include "engine/scheduler.h"
 
 namespace graft {
@@ -70,11 +72,16 @@ struct StepHostTimes {
 
 class EngineMetrics {
  public:
-  // `adapter_label` names an adapter hash in labels; empty: its first 12 digits.
+  // See AdapterSeries for `adapter_label`.
   EngineMetrics(Metrics& metrics, std::function<std::string(const std::string&)> adapter_label);
 
   // Any thread; takes locks, so not for the step.
-  AdapterCounters CountersFor(const std::string& adapter_hash);
+  std::shared_ptr<const AdapterCounters> CountersFor(const std::string& adapter_key,
+                                                     int32_t content) {
+    return adapter_series_.Of(adapter_key, content);
+  }
+  // Nobody holds the content any more.
+  void ForgetAdapter(int32_t content) { adapter_series_.Forget(content); }
   EngineSnapshot Snapshot() const;
 
   void RecordAccepted(const Sequence& sequence);
@@ -101,8 +108,7 @@ class EngineMetrics {
   // The same total for Prometheus, which wants increments.
   void Advance(Number& number, prometheus::Counter& counter, int64_t total);
 
-  Metrics& metrics_;
-  const std::function<std::string(const std::string&)> adapter_label_;
+  AdapterSeries adapter_series_;
 
   Number steps_, executor_ns_, overhead_ns_, gap_ns_, rows_, prompt_tokens_, output_tokens_,
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, prompt_steps_,

@@ -31,6 +31,7 @@ inline EngineOptions TestOptions() {
   EngineOptions options;
   options.eos_token_ids = {kEosToken};
   options.cold_start = ColdStart::kJoinLater;  // what is loaded when is plain to see
+  options.prefix_hash_key = 1;
   return options;
 }
 

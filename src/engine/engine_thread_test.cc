@@ -167,6 +167,34 @@ TEST(EngineThreadTest, DrainCancelsAtTheDeadline) {
   EXPECT_LT(events.size(), 60u);
 }
 
+// A day by the engine's clock, which is not the machine's.
+TEST(EngineThreadTest, TheDeadlineIsByTheEnginesClock) {
+  class FastClock : public Clock {
+   public:
+    int64_t NowNs() const override { return (SteadyClock::Get().NowNs() - begin_ns_) * 1'000'000; }
+
+   private:
+    const int64_t begin_ns_ = SteadyClock::Get().NowNs();
+  };
+  FakeExecutor fast(TestLimits());
+  SlowExecutor slow(fast);
+  FakeLoader loader(fast);
+  AdapterTable adapters(1);
+  Metrics metrics;
+  FastClock clock;
+  Engine engine(slow, adapters, loader, clock, metrics, TestOptions());
+  engine.Start();
+  Request request;
+  request.id = 1;
+  request.prompt_tokens = Prompt(4);
+  request.sampling.tokens_max = 60;
+  request.sampling.ignore_eos = true;
+  auto stream = std::make_shared<TokenStream>();
+  ASSERT_TRUE(engine.Submit(request, stream).ok());
+  EXPECT_FALSE(engine.Drain(std::chrono::hours(24)));
+  EXPECT_EQ(ReadAll(*stream).back().finish_reason, FinishReason::kCancelled);
+}
+
 TEST(EngineThreadTest, StopEndsEveryStreamWhileSubmittersRun) {
   ThreadedEngine threaded;
   threaded.engine.Start();

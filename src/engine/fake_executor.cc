@@ -167,12 +167,13 @@ void FakeExecutor::Begin(const StepPlan& plan) {
   plans_.push_back(&plan);
 }
 
-bool FakeExecutor::Wait(const std::atomic<bool>& interrupted, int64_t until_ns) {
+bool FakeExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) {
   CHECK(!plans_.empty()) << "Wait without Begin";
-  const bool comes_late = until_ns != kNever && !is_late_;
+  if (timeout_ns != kNever) last_timeout_ns_ = timeout_ns;
+  const bool comes_late = timeout_ns != kNever && !is_late_;
   if (beside_ && !(is_beside_late_ && comes_late)) std::exchange(beside_, {})();
   if (interrupted) return false;
-  return until_ns == kNever || std::exchange(is_late_, true);
+  return timeout_ns == kNever || std::exchange(is_late_, true);
 }
 
 StepResult FakeExecutor::Finish() {
@@ -253,7 +254,7 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
   const StepPlan& before = *plans_.front();
   CHECK(limits_.runs_ahead);
   CHECK_EQ(plan.step_id, before.step_id + 1);
-  CHECK(plan.starts.empty() && plan.ended_slots.empty() && plan.banned_tokens.empty());
+  CHECK(plan.starts.empty() && plan.banned_tokens.empty());
   CHECK(plan.merged_slot == kNoAdapter && before.merged_slot == kNoAdapter && !plan.assists);
   CHECK_EQ(plan.sequences.size(), before.sequences.size());
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -288,13 +289,8 @@ void FakeExecutor::AwaitArrivals(const StepPlan& plan) {
 }
 
 void FakeExecutor::ApplyStarts(const StepPlan& plan) {
-  for (const int32_t slot : plan.ended_slots) {
-    CHECK(slots_[static_cast<size_t>(slot)].has_value()) << "slot " << slot << " ended twice";
-    slots_[static_cast<size_t>(slot)].reset();
-  }
   for (const SequenceStart& start : plan.starts) {
     auto& slot = slots_[static_cast<size_t>(start.sequence_slot)];
-    CHECK(!slot.has_value()) << "slot " << start.sequence_slot << " is in use";
     slot = SlotState{.sampling = start.sampling,
                      .num_prompt = static_cast<int64_t>(start.prompt_tokens.size()),
                      .num_drawn = static_cast<int64_t>(start.output_tokens.size()),

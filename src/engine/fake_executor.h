@@ -45,18 +45,20 @@ class FakeExecutor : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   AssistRates assist_rates() const override { return assist_rates_; }
   void Begin(const StepPlan& plan) override;
-  // Does once what it was told to do beside a step. It is `until_ns` once in each step, and what is
+  // Does once what it was told to do beside a step. A timeout passes once in each step, and what is
   // ahead has not been computed before Finish.
-  bool Wait(const std::atomic<bool>& interrupted, int64_t until_ns) override;
+  bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
   StepResult Finish() override;
 
-  // `late`: after it was `until_ns`, if that comes.
+  // `late`: after the timeout, if there is one.
   void DoBesideNextStep(std::function<void()> work, bool late = false) {
     beside_ = std::move(work);
     is_beside_late_ = late;
   }
   // What steps say of the device from now on, StepTimes::idle_ns.
   void SetIdleNs(int64_t idle_ns) { idle_ns_ = idle_ns; }
+  // The last that a wait was given, but kNever.
+  int64_t last_timeout_ns() const { return last_timeout_ns_; }
   // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
   // these pages later. "" when freed: a plan that names a freed slot fails a CHECK.
   void SetAdapter(int32_t slot, const std::string& content,
@@ -115,10 +117,11 @@ class FakeExecutor : public Executor {
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   std::optional<uint64_t> merged_;               // what the slot merged last was then
   std::deque<const StepPlan*> plans_;            // begun, not finished
-  bool is_late_ = false;                         // it has been `until_ns` in this step
+  bool is_late_ = false;                         // the timeout has passed in this step
   std::function<void()> beside_;
   bool is_beside_late_ = false;
   int64_t idle_ns_ = -1;
+  int64_t last_timeout_ns_ = -1;
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

@@ -42,8 +42,25 @@ AdapterFacts FakeLoader::FactsOf(const std::string& hash) const {
 }
 
 void FakeLoader::Fetch(FetchOrder order) {
-  pending_.push_back({delay_, false, false, {std::move(order), kNoAdapter, {}}});
+  const bool hangs = hung_.contains(order.path);
+  Pending pending = {delay_, false, false, {std::move(order), kNoAdapter, {}}, OkStatus()};
+  if (hangs) {
+    hanging_.push_back({std::move(pending)});
+  } else {
+    pending_.push_back(std::move(pending));
+  }
   if (waker_) waker_();
+}
+
+void FakeLoader::ReleaseFolder(const std::string& path, const Status& status) {
+  hung_.erase(path);
+  std::erase_if(hanging_, [&](Hanging& one) {
+    if (one.pending.order.source.path != path) return false;
+    one.pending.looks_left = 0;
+    one.pending.status = status;
+    pending_.push_front(std::move(one.pending));
+    return true;
+  });
 }
 
 bool FakeLoader::Copy(CopyOrder order) {
@@ -53,7 +70,7 @@ bool FakeLoader::Copy(CopyOrder order) {
     host_.insert(order.source.hash);  // where it is held until the copy ends
     Give(order, *Read(order.source));
   }
-  pending_.push_back({delay_, true, usable, std::move(order)});
+  pending_.push_back({delay_, true, usable, std::move(order), OkStatus()});
   if (waker_) waker_();
   return usable;
 }
@@ -77,6 +94,8 @@ LoadEvent FakeLoader::Finish(const Pending& pending) {
     executor_.FinishArrival(pending.order.slot);
     return event;
   }
+  event.status = pending.status;
+  if (!event.status.ok()) return event;
   Result<AdapterFacts> facts = Read(source);
   event.status = facts.status();
   if (!facts.ok()) return event;
@@ -93,6 +112,12 @@ LoadEvent FakeLoader::Finish(const Pending& pending) {
 
 std::vector<LoadEvent> FakeLoader::TakeEvents() {
   std::vector<LoadEvent> events;
+  for (Hanging& hanging : hanging_) {
+    if (std::exchange(hanging.is_announced, true)) continue;
+    LoadEvent& event = events.emplace_back();
+    event.kind = LoadEvent::Kind::kSlow;
+    event.content = hanging.pending.order.source.content;
+  }
   for (Pending& pending : pending_) --pending.looks_left;
   while (!pending_.empty() && pending_.front().looks_left <= 0) {
     const Pending pending = std::move(pending_.front());

@@ -28,6 +28,10 @@ class FakeLoader : public AdapterLoader {
   void SetRows(const std::string& hash, std::vector<RowRun> rows) { rows_[hash] = std::move(rows); }
   // Every order finishes at the n-th look at the events after it.
   void set_delay(int delay) { delay_ = delay; }
+  // Fetches of the folder at `path` take for ever, which the engine is told at the next look.
+  void HangFolder(const std::string& path) { hung_.insert(path); }
+  // They end at the next look: with what is there, or with this status.
+  void ReleaseFolder(const std::string& path, const Status& status = OkStatus());
   // Forgets what it fetched: the next fetch reads the folder again.
   void ClearHost() { host_.clear(); }
   // Told of every content that was read, as the catalog is.
@@ -54,6 +58,12 @@ class FakeLoader : public AdapterLoader {
     bool is_copy = false;
     bool usable = false;  // the executor was told of it
     CopyOrder order;
+    Status status;  // what a fetch ends with, if that is not decided by the folder
+  };
+  // A fetch that hangs.
+  struct Hanging {
+    Pending pending;
+    bool is_announced = false;
   };
   AdapterFacts FactsOf(const std::string& hash) const;
   Result<AdapterFacts> Read(const FetchOrder& order);
@@ -66,6 +76,8 @@ class FakeLoader : public AdapterLoader {
   std::set<std::string> host_;
   std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
   std::deque<Pending> pending_;
+  std::set<std::string> hung_;  // folders
+  std::vector<Hanging> hanging_;
   std::function<void()> waker_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
   int delay_ = 1;

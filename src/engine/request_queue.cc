@@ -1,9 +1,17 @@
 #include "engine/request_queue.h"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
 namespace graft {
+namespace {
+
+// As often a clock is looked at that need not go as the machine's does.
+constexpr int64_t kLookNs = 20'000'000;
+
+}  // namespace
 
 Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
@@ -51,11 +59,14 @@ void RequestQueue::Wake() {
   work_came_.notify_one();
 }
 
-bool RequestQueue::WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout) {
+bool RequestQueue::WaitUntilIdle(const Clock& clock, int64_t until_ns) {
   std::unique_lock lock(mutex_);
   const auto idle = [this] { return asleep_ && num_in_flight_ == 0 && !has_work(); };
-  if (timeout.has_value()) return idle_came_.wait_for(lock, *timeout, idle);
-  idle_came_.wait(lock, idle);
+  while (!idle()) {
+    const int64_t left_ns = until_ns - clock.NowNs();
+    if (left_ns <= 0) return false;
+    idle_came_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLookNs)));
+  }
   return true;
 }
 

@@ -4,14 +4,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/sequence.h"
 
@@ -38,9 +37,9 @@ class RequestQueue {
   void Stop();
   // Something else happened that the engine thread should look at.
   void Wake();
-  // Until nothing is in flight and the engine thread sleeps; without `timeout` for ever. False: the
-  // timeout came first.
-  bool WaitUntilIdle(std::optional<std::chrono::nanoseconds> timeout);
+  // Until nothing is in flight and the engine thread sleeps. False: before that it is `until_ns` by
+  // the clock (kNever: wait for ever).
+  bool WaitUntilIdle(const Clock& clock, int64_t until_ns);
 
   // Engine thread. What came in since the last call.
   Batch Take();

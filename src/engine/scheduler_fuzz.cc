@@ -56,7 +56,7 @@ class Run {
           Check();
           break;
         case 2:
-          scheduler_.Remove(static_cast<RequestId>(bytes_.Below(64)));
+          Remove(static_cast<RequestId>(bytes_.Below(64)));
           Check();
           break;
         default:
@@ -125,6 +125,14 @@ class Run {
       sequence->adapter = adapters_.Acquire(sequence->prefix_key.adapter_hash).value();
     }
     scheduler_.Add(std::move(sequence));
+  }
+
+  void Remove(RequestId id) {
+    if (id == 63) {
+      scheduler_.RemoveAll();
+    } else {
+      scheduler_.Remove({&id, 1});
+    }
   }
 
   bool Step() {

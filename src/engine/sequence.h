@@ -14,19 +14,9 @@
 #include "request/token_stream.h"
 #include "step/step_plan.h"
 
-namespace prometheus {
-class Counter;
-}
-
 namespace graft {
 
-// Where this request's tokens are counted; set by whoever submits, so that the step looks up
-// nothing.
-struct AdapterCounters {
-  prometheus::Counter* requests = nullptr;
-  prometheus::Counter* prompt_tokens = nullptr;
-  prometheus::Counter* output_tokens = nullptr;
-};
+struct AdapterCounters;
 
 struct Sequence {
   // What was asked.
@@ -38,7 +28,9 @@ struct Sequence {
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
-  AdapterCounters counters;
+  // Where its tokens are counted; set by whoever submits, so that the step looks up nothing. Shared
+  // with the table of series, which lets go of those that nobody counts in any more.
+  std::shared_ptr<const AdapterCounters> counters;
 
   // Where it stands. `tokens` is prompt, then output.
   std::vector<int32_t> tokens;
@@ -51,6 +43,7 @@ struct Sequence {
   int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
   int32_t num_planned = 0;                // rows in the plan being made or run
   bool waited_for_adapter = false;        // beside steps in which it could have run
+  PrefixMatch prefix_match;               // what was found last for it, while it waits
   FinishReason finish_reason = FinishReason::kNone;
   Status status;
 

@@ -98,10 +98,11 @@ void ModelExecutor::Begin(const StepPlan& plan) {
 }
 
 // By looking again and again, which is what waiting for a stream does, too.
-bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t until_ns) {
+bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) {
   const RunningStep& step = first_step();
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
   while (!step.done.HasHappened()) {
-    if (interrupted || SteadyClock::Get().NowNs() >= until_ns) return false;
+    if (interrupted || SteadyClock::Get().NowNs() - begin_ns >= timeout_ns) return false;
     std::this_thread::yield();
   }
   return true;

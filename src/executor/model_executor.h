@@ -44,7 +44,7 @@ class ModelExecutor : public Executor {
   }
   // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
   void Begin(const StepPlan& plan) override;
-  bool Wait(const std::atomic<bool>& interrupted, int64_t until_ns) override;
+  bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
   StepResult Finish() override;
 
   // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it

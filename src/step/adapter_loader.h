@@ -58,7 +58,9 @@ struct CopyOrder {
 };
 
 struct LoadEvent {
-  enum class Kind : uint8_t { kFetched, kCopied };
+  // kSlow: a fetch takes so long that others go on without it; its kFetched follows. Neither of a
+  // fetch for a copy.
+  enum class Kind : uint8_t { kFetched, kCopied, kSlow };
   Kind kind = Kind::kFetched;
   int32_t content = -1;
   Status status;        // why it came to nothing
@@ -69,7 +71,9 @@ struct LoadEvent {
 // Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went
 // well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
 // belong to it until its kCopied; a slot named by a plan in flight is neither copied to nor freed.
-// No events are taken while a plan is in flight.
+// Events are taken between steps; beside a plan in flight only by an engine that runs ahead, once
+// Begin has returned and unless the plan `assists`: all waits for rows stand in the stream by then,
+// so that a kCopied may end the arrival which they are of.
 class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;

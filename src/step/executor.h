@@ -41,10 +41,12 @@ class Executor {
   // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,
   // which follows the one that runs.
   virtual void Begin(const StepPlan& plan) = 0;
-  // Waits for the step begun first; false: `interrupted` is true, or it is `until_ns` by the steady
-  // clock. An executor that computes in Finish has nothing to wait for. Between Begin and Finish,
-  // any number of times.
-  virtual bool Wait(const std::atomic<bool>& /*interrupted*/, int64_t /*until_ns*/) { return true; }
+  // Waits for the step begun first, `timeout_ns` at most (kNever: as long as it takes; not above 0:
+  // it only looks); false: `interrupted` is true, or the time has passed. An executor that computes
+  // in Finish has nothing to wait for. Between Begin and Finish, any number of times.
+  virtual bool Wait(const std::atomic<bool>& /*interrupted*/, int64_t /*timeout_ns*/) {
+    return true;
+  }
   // Waits for the step begun first and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
 

@@ -28,8 +28,9 @@ struct SamplingSpec {
   int32_t num_logprobs = -1;  // -1: none
 };
 
-// A sequence enters the executor: its sampler state is created in `sequence_slot`. A sequence that
-// was preempted enters again with its output so far in `output_tokens`.
+// A sequence enters the executor: its sampler state is created in `sequence_slot`, instead of that
+// of the sequence which had the slot before. A sequence that was preempted enters again with its
+// output so far in `output_tokens`.
 struct SequenceStart {
   int32_t sequence_slot = 0;
   SamplingSpec sampling;
@@ -62,7 +63,6 @@ struct StepPlan {
   std::vector<int32_t> tokens;         // rows of all sequences
   std::vector<int32_t> pages;          // page ids of all sequences
   std::vector<int32_t> banned_tokens;  // of all sequences
-  std::vector<int32_t> ended_slots;    // sequence slots freed since the last step; before starts
   // Not kNoAdapter: all rows are of this adapter, and are computed on the weights that it was
   // merged into; where `merges`, it is merged into them first, instead of what was.
   AdapterSlot merged_slot = kNoAdapter;
@@ -84,7 +84,6 @@ struct StepPlan {
     tokens.clear();
     pages.clear();
     banned_tokens.clear();
-    ended_slots.clear();
     merged_slot = kNoAdapter;
     merges = ahead = assists = false;
   }

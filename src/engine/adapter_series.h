@@ -1,0 +1,65 @@
+// The Prometheus series of each adapter, by the name that it is served under. Thousands of adapters
+// must not become thousands of series: there are those of the names used last, and of one that
+// nobody holds any more there are none; a series that comes back begins at 0, as after a restart.
+// Thread-safe; takes locks, so not for the step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "base/metrics.h"
+
+namespace graft {
+
+// What requests of one name are counted in. A counter may be used as long as this is held.
+struct AdapterCounters {
+  prometheus::Counter* requests = nullptr;
+  prometheus::Counter* prompt_tokens = nullptr;
+  prometheus::Counter* output_tokens = nullptr;
+};
+
+class AdapterSeries {
+ public:
+  // `label` names an adapter's key; empty: the key's first 12 digits. `metrics` is borrowed.
+  AdapterSeries(Metrics& metrics, std::function<std::string(const std::string& key)> label,
+                size_t names_max = 100);
+
+  // The caller holds the content, which goes by `key` (-1 and "": the base model). Shared with the
+  // requests in flight: what one of them counts in is not taken away. Beyond names_max names that
+  // all have requests in flight it is "other"'s.
+  std::shared_ptr<const AdapterCounters> Of(const std::string& key, int32_t content);
+  // Nobody holds the content any more.
+  void Forget(int32_t content);
+
+ private:
+  struct Name {
+    std::shared_ptr<const AdapterCounters> counters;
+    std::set<int32_t> contents;  // served under it
+    uint64_t used_at = 0;        // by the count of all uses
+  };
+  using Names = std::map<std::string, Name>;
+
+  std::shared_ptr<const AdapterCounters> Make(const std::string& name);
+  bool RemoveOldest();
+  void Remove(Names::iterator name);
+  static bool IsInUse(const Name& name) { return name.counters.use_count() > 1; }
+
+  Metrics& metrics_;
+  const std::function<std::string(const std::string&)> label_;
+  const size_t names_max_;
+  const std::shared_ptr<const AdapterCounters> base_;
+  std::mutex mutex_;  // the rest
+  std::shared_ptr<const AdapterCounters> other_;
+  Names names_;
+  std::unordered_map<int32_t, std::string> name_of_content_;  // of the contents in names_
+  uint64_t num_uses_ = 0;
+};
+
+}  // namespace graft

@@ -1,0 +1,74 @@
+#include "engine/run_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace graft {
+namespace {
+
+// Whether its next row but one is sure, and its draw needs nothing of the next token. Rows of a
+// prompt that log-probabilities are read of after the step must not be written over by then.
+bool CanRunAhead(const Sequence& sequence) {
+  const SamplingParams& sampling = sequence.sampling;
+  const int32_t num_output = sequence.num_output_tokens() + 1;  // with what this step draws
+  return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
+         num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
+         sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
+         sampling.presence_penalty == 0.0f;
+}
+
+}  // namespace
+
+// Whoever waits might be admitted instead, or be given an adapter. That a sequence ends by its
+// length is known before its token is.
+bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> planned) const {
+  const SchedulerOptions& options = sequences_.options();
+  if (sequences_.is_ahead() || running.assists || options.merge_after_steps > 0) return false;
+  if (walk_.is_turn()) return false;
+  if (!sequences_.waiting().empty()) {
+    if (sequences_.has_slot() || sequences_.adapters().is_busy()) return false;
+    // Loads of those in line begin in a plan alone.
+    if (options.cold_start == ColdStart::kBlocking) return false;
+  }
+  return planned.size() == sequences_.running().size() &&
+         std::all_of(planned.begin(), planned.end(), [](const Sequence* sequence) {
+           return sequence != nullptr && CanRunAhead(*sequence);
+         });
+}
+
+const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequence*>& planned) {
+  if (!CanPlan(running, planned)) return nullptr;
+  // What nobody holds any more, and what has arrived while this step, which waited for it, runs.
+  sequences_.UpdateAdapters();
+  if (sequences_.adapters().is_busy()) return nullptr;
+  for (Sequence* const sequence : planned) {
+    while (sequence->pages.size() < sequences_.PagesFor(sequence->num_tokens() + 1)) {
+      if (!sequences_.TakePage(*sequence)) return nullptr;
+    }
+  }
+  sequences_.BeginAhead(planned);
+  ++sequences_.stats().steps_ahead;
+  plan_->Clear();
+  plan_->step_id = running.step_id + 1;
+  plan_->ahead = true;
+  plan_->tokens.assign(planned.size(), -1);
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const PlannedSequence& before = running.sequences[i];
+    sequences_.AppendRows(*planned[i],
+                          {.sequence_slot = before.sequence_slot,
+                           .adapter_slot = before.adapter_slot,
+                           .token_begin = static_cast<int32_t>(i),
+                           .num_tokens = 1,
+                           .position_begin = before.position_begin + before.num_tokens,
+                           .samples = true},
+                          plan_);
+  }
+  return plan_;
+}
+
+void RunAhead::TakeOver(StepPlan** plan, std::vector<Sequence*>* planned) {
+  std::swap(*plan, plan_);
+  sequences_.EndAhead(planned);
+}
+
+}  // namespace graft

@@ -1,0 +1,35 @@
+// The step after the one that runs, so that the device need not wait until the host has read a
+// step's tokens: decoding goes on with the same sequences nearly always. Engine thread only.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/admission_walk.h"
+#include "engine/sequences.h"
+#include "step/step_plan.h"
+
+namespace graft {
+
+class RunAhead {
+ public:
+  // Both are borrowed.
+  RunAhead(Sequences& sequences, const AdmissionWalk& walk) : sequences_(sequences), walk_(walk) {}
+
+  // While `running` runs, whose rows are those of `planned`: the same with a row more for each, if
+  // that is sure whatever is drawn (StepPlan::ahead); else null. It is to be begun.
+  const StepPlan* Plan(const StepPlan& running, const std::vector<Sequence*>& planned);
+  // Its turn has come: it takes the place of the plan that has run, whose memory is used again.
+  void TakeOver(StepPlan** plan, std::vector<Sequence*>* planned);
+
+ private:
+  bool CanPlan(const StepPlan& running, std::span<Sequence* const> planned) const;
+
+  Sequences& sequences_;
+  const AdmissionWalk& walk_;
+  StepPlan first_;
+  StepPlan* plan_ =
+      &first_;  // takes turns with the scheduler's: an executor knows a plan by its place
+};
+
+}  // namespace graft

@@ -1,0 +1,60 @@
+// What a scheduler is told at its start, and what it counts. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/cold_start.h"
+#include "step/assist_rates.h"
+
+namespace graft {
+
+struct SchedulerOptions {
+  int32_t sequences_max = 0;      // running at once; at most step_tokens_max
+  int32_t step_tokens_max = 0;    // rows of one step
+  int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: step_tokens_max
+  int32_t num_pages = 0;
+  // Pages that KV and adapters may each hold; 0: as many as there are.
+  int32_t kv_pages_max = 0;
+  int32_t adapter_pages_max = 0;
+  int64_t page_bytes = 0;
+  int32_t page_tokens = 0;
+  int32_t adapters_max = 0;  // adapter slots
+  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line.
+  int32_t fetches_max = 4;
+  // Requests in line, from the first, that a plan looks at for what can run ahead of the others.
+  int32_t waiting_looked_at = 1024;
+  // What happens while an adapter loads for a request that could run otherwise.
+  ColdStart cold_start = ColdStart::kAuto;
+  AssistRates assist_rates;  // the executor's
+  // How long younger requests run ahead of one whose adapter finds no room.
+  int64_t turn_ns = 0;
+  int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
+  bool prefix_cache = true;
+  uint64_t prefix_hash_key = 0;  // see PrefixTree
+  std::vector<int32_t> eos_token_ids;
+  // Told of an adapter's content that is forgotten, while its id still is its own.
+  std::function<void(int32_t content)> on_forget_adapter;
+};
+
+struct SchedulerStats {
+  int64_t preemptions = 0;
+  int64_t prefix_lookup_tokens = 0;   // tokens of admitted sequences that the cache was asked for
+  int64_t prefix_hit_tokens = 0;      // of those, found
+  int64_t prefix_pages_searched = 0;  // looked for in the prefix tree, by their tokens
+  // Sequences looked at to find those that were cancelled.
+  int64_t removal_visits = 0;
+  // Sequences that began while their adapter arrived, in steps that waited for it and in steps that
+  // the CPU computed for, and that waited until it was there.
+  int64_t layerwise_starts = 0;
+  int64_t cpu_assist_starts = 0;
+  int64_t join_later_starts = 0;
+  int64_t steps_with_arrivals = 0;  // that waited for layers, or were assisted
+  int64_t turns = 0;                // that ended for a request without room
+  int64_t merges = 0;               // of adapters into weights
+  int64_t merged_steps = 0;         // that ran on merged weights
+  int64_t steps_ahead = 0;          // that were begun before the one before them had ended
+};
+
+}  // namespace graft

@@ -1,0 +1,147 @@
+// What the scheduler looks at, by counting: work that grows with all there is must not be done for
+// each of a few.
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void Make(const ExecutorLimits& limits, int32_t adapters_known = 0) {
+    scheduler_.reset();
+    limits_ = limits;
+    executor_ = std::make_unique<FakeExecutor>(limits);
+    loader_ = std::make_unique<FakeLoader>(*executor_);
+    const SchedulerOptions options = {.sequences_max = limits.sequences_max,
+                                      .step_tokens_max = limits.step_tokens_max,
+                                      .num_pages = limits.num_pages,
+                                      .page_bytes = limits.page_bytes,
+                                      .page_tokens = limits.page_tokens,
+                                      .adapters_max = limits.adapters_max,
+                                      .cold_start = ColdStart::kJoinLater,
+                                      .prefix_hash_key = 1};
+    scheduler_ = std::make_unique<Scheduler>(options, adapters_, *loader_, clock_);
+    for (int32_t i = 0; i < adapters_known; ++i) {
+      const std::string hash = "c" + std::to_string(i);
+      loader_->SetRows(hash, {{kRowAlignment, 1}});
+      ASSERT_TRUE(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
+    }
+  }
+  RequestId Add(std::vector<int32_t> prompt, int32_t tokens_max, const std::string& adapter = "") {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = ++last_id_;
+    sequence->num_prompt_tokens = static_cast<int32_t>(prompt.size());
+    sequence->tokens = std::move(prompt);
+    sequence->output_tokens_max = tokens_max;
+    sequence->sampling.ignore_eos = true;
+    if (!adapter.empty()) {
+      sequence->prefix_key.adapter_hash = adapter;
+      sequence->adapter = adapters_.Acquire(adapter).value();
+    }
+    scheduler_->Add(std::move(sequence));
+    return last_id_;
+  }
+  // False: there was nothing to run.
+  bool Step() {
+    const StepPlan& plan = scheduler_->Plan();
+    EXPECT_TRUE(scheduler_->TakeFailed().empty());
+    if (plan.sequences.empty()) return false;
+    scheduler_->Commit(plan, executor_->Run(plan));
+    scheduler_->TakeFinished();
+    EXPECT_EQ(scheduler_->CheckIntegrity().ToString(), "OK");
+    return true;
+  }
+  void RunAll() {
+    for (int step = 0; !scheduler_->empty(); ++step) {
+      ASSERT_LT(step, 10000) << "no progress";
+      Step();
+    }
+  }
+
+  ExecutorLimits limits_;
+  ManualClock clock_;
+  AdapterTable adapters_{1000};
+  std::unique_ptr<FakeExecutor> executor_;
+  std::unique_ptr<FakeLoader> loader_;
+  std::unique_ptr<Scheduler> scheduler_;
+  RequestId last_id_ = 0;
+};
+
+// Its prefix is in the cache, but there is no room for the rest: it is looked up once, not in every
+// step, until a page of it goes.
+TEST_F(SchedulerTest, WhoWaitsForPagesIsNotLookedUpInEveryStep) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 16;
+  limits.page_tokens = 16;
+  limits.context_tokens_max = 256;
+  limits.step_tokens_max = 256;
+  Make(limits);
+  Add(Prompt(160), 1);
+  RunAll();
+  Add(Prompt(81, 30), 40);  // six pages for fifteen steps
+  Step();
+  Add(Prompt(160), 1);
+  const int64_t before = scheduler_->stats().prefix_pages_searched;
+  for (int step = 0; step < 12; ++step) Step();
+  ASSERT_EQ(scheduler_->num_waiting(), 1);
+  EXPECT_EQ(scheduler_->stats().prefix_pages_searched - before, 10) << "nine, and none after them";
+  // The running one takes its pages, one after the other.
+  RunAll();
+  EXPECT_GT(scheduler_->stats().prefix_pages_searched - before, 10);
+  EXPECT_GT(scheduler_->stats().prefix_hit_tokens, 0);
+}
+
+TEST_F(SchedulerTest, ManyCancelsLookAtEachSequenceOnce) {
+  ExecutorLimits limits = TestLimits();
+  Make(limits);
+  constexpr int32_t kRequests = 2000;
+  std::vector<RequestId> ids;
+  for (int32_t i = 0; i < kRequests; ++i) ids.push_back(Add(Prompt(5), 30));
+  Step();
+  ASSERT_EQ(scheduler_->num_running(), 7);
+  std::vector<RequestId> every_other;
+  for (size_t i = 0; i < ids.size(); i += 2) every_other.push_back(ids[i]);
+  every_other.push_back(12345678);
+  EXPECT_EQ(scheduler_->Remove(every_other).size(), size_t{kRequests} / 2);
+  EXPECT_EQ(scheduler_->CheckIntegrity().ToString(), "OK");
+  EXPECT_EQ(scheduler_->stats().removal_visits, kRequests);
+  const Sequences::List rest = scheduler_->RemoveAll();
+  ASSERT_EQ(rest.size(), size_t{kRequests} / 2);
+  for (size_t i = 0; i < rest.size(); ++i) EXPECT_EQ(rest[i]->id, ids[2 * i + 1]) << "oldest first";
+  EXPECT_EQ(scheduler_->stats().removal_visits, kRequests + kRequests / 2);
+  EXPECT_EQ(scheduler_->CheckIntegrity().ToString(), "OK");
+  EXPECT_TRUE(scheduler_->empty());
+}
+
+// Pages of KV are evicted one by one beside two hundred idle adapters, none of which is compared
+// with the others for it.
+TEST_F(SchedulerTest, EvictionLooksAtTheOldestIdleAdapterAlone) {
+  constexpr int32_t kAdapters = 200;
+  ExecutorLimits limits = TestLimits();
+  limits.adapters_max = kAdapters;
+  limits.num_pages = 500;
+  limits.page_bytes = kRowAlignment;
+  Make(limits, kAdapters);
+  for (int32_t i = 0; i < kAdapters; ++i) {
+    Add(Prompt(5), 1, "c" + std::to_string(i));
+    RunAll();
+  }
+  ASSERT_EQ(scheduler_->adapters().num_resident(), kAdapters);
+  EXPECT_LE(scheduler_->adapters().num_idle_visits(), kAdapters) << "as they became idle";
+  const int64_t before = scheduler_->adapters().num_idle_visits();
+  for (int32_t i = 0; i < 20; ++i) {
+    Add(Prompt(40, 2 + i), 20);  // other pages each time
+    RunAll();
+  }
+  EXPECT_GT(scheduler_->adapters().stats().evictions, 0);
+  EXPECT_EQ(scheduler_->adapters().num_idle_visits(), before);
+  // Who was used last goes last.
+  EXPECT_EQ(scheduler_->adapters().OldestIdle(), scheduler_->adapters().stats().evictions);
+}
+
+}  // namespace
+}  // namespace graft

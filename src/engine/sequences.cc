@@ -1,0 +1,250 @@
+#include "engine/sequences.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace graft {
+namespace {
+
+SchedulerOptions CompletedOptions(SchedulerOptions options) {
+  CHECK_GT(options.step_tokens_max, 0);
+  CHECK_GT(options.sequences_max, 0);
+  CHECK_GT(options.page_tokens, 0);
+  CHECK_GE(options.prefill_chunk_max, 0);
+  CHECK_GT(options.waiting_looked_at, 0);
+  // With a row for everyone, decodes never crowd out an older sequence's prefill.
+  options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
+  if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
+  if (options.kv_pages_max == 0) options.kv_pages_max = options.num_pages;
+  if (options.adapter_pages_max == 0) options.adapter_pages_max = options.num_pages;
+  return options;
+}
+
+// Where one of this order belongs.
+template <typename List>
+auto PlaceOf(List& sequences, uint64_t order) {
+  return std::upper_bound(sequences.begin(), sequences.end(), order,
+                          [](uint64_t before, const auto& other) { return before < other->order; });
+}
+
+}  // namespace
+
+Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
+                     const Clock& clock)
+    : options_(CompletedOptions(options)),
+      pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}),
+      tree_(pool_, options_.page_tokens, options_.prefix_hash_key),
+      adapters_(pool_, table, loader, clock,
+                {.slots = options_.adapters_max,
+                 .page_bytes = options_.page_bytes,
+                 .copies_at_once = CopiesAtOnce(options_.cold_start),
+                 .fetches_max = options_.fetches_max},
+                options_.on_forget_adapter),
+      make_room_([this] { return EvictOldest(PageUse::kAdapters); }) {
+  for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
+}
+
+void Sequences::Add(std::unique_ptr<Sequence> sequence) {
+  CHECK(sequence->num_prompt_tokens > 0 && sequence->num_output_tokens() == 0);
+  CHECK_LE(sequence->num_tokens() + std::max(0, sequence->output_tokens_max - 1), tokens_max())
+      << "request " << sequence->id << " can never fit";
+  sequence->order = next_order_++;
+  waiting_.push_back(std::move(sequence));
+}
+
+// Each is looked at once, however many are taken out.
+Sequences::List Sequences::Remove(std::span<const RequestId> ids) {
+  List removed;
+  if (ids.empty()) return removed;
+  const std::unordered_set<RequestId> wanted(ids.begin(), ids.end());
+  const auto take_from = [&](auto& sequences) {
+    stats_.removal_visits += static_cast<int64_t>(sequences.size());
+    for (auto& sequence : sequences) {
+      if (!wanted.contains(sequence->id)) continue;
+      Release(*sequence);
+      removed.push_back(std::move(sequence));
+    }
+    std::erase(sequences, nullptr);
+  };
+  take_from(running_);
+  take_from(waiting_);
+  return removed;
+}
+
+Sequences::List Sequences::RemoveAll() {
+  List removed;
+  stats_.removal_visits += static_cast<int64_t>(running_.size() + waiting_.size());
+  for (const auto& sequence : running_) Release(*sequence);
+  std::merge(std::move_iterator(running_.begin()), std::move_iterator(running_.end()),
+             std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.end()),
+             std::back_inserter(removed),
+             [](const auto& a, const auto& b) { return a->order < b->order; });
+  running_.clear();
+  waiting_.clear();
+  return removed;
+}
+
+void Sequences::UpdateAdapters() {
+  for (const auto& [content, status] : adapters_.Update()) FailWaitingFor(content, status);
+}
+
+// Whoever runs on a content has it; whoever waits for it waits in vain.
+void Sequences::FailWaitingFor(int32_t content, const Status& status) {
+  for (auto& sequence : waiting_) {
+    if (sequence->adapter.content() != content) continue;
+    sequence->finish_reason = FinishReason::kError;
+    sequence->status = status;
+    failed_.push_back(std::move(sequence));
+  }
+  std::erase(waiting_, nullptr);
+}
+
+void Sequences::FailWaiting(size_t idx, const Status& status) {
+  waiting_[idx]->finish_reason = FinishReason::kError;
+  waiting_[idx]->status = status;
+  failed_.push_back(std::move(waiting_[idx]));
+  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+}
+
+Sequence& Sequences::Start(size_t idx, PageList matched) {
+  std::unique_ptr<Sequence> sequence = std::move(waiting_[idx]);
+  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+  sequence->sequence_slot = free_slots_.top();
+  free_slots_.pop();
+  if (sequence->adapter.content() >= 0) {
+    sequence->adapter_slot = adapters_.Use(sequence->adapter.content());
+  }
+  sequence->prefix_match = {};  // its tokens become more
+  sequence->num_indexed_pages = matched.size();
+  sequence->num_computed = matched.size() * options_.page_tokens;
+  sequence->pages = std::move(matched);
+  if (sequence->cached_tokens < 0) sequence->cached_tokens = sequence->num_computed;
+  if (CanReusePages(*sequence)) {
+    stats_.prefix_lookup_tokens += sequence->num_tokens();
+    stats_.prefix_hit_tokens += sequence->num_computed;
+  }
+  return **running_.insert(PlaceOf(running_, sequence->order), std::move(sequence));
+}
+
+void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
+  const int32_t wanted = std::min({sequence.num_pending(), rows_left, options_.prefill_chunk_max});
+  const int32_t pages_wanted = PagesFor(sequence.num_computed + wanted);
+  while (sequence.pages.size() < pages_wanted && TakePage(sequence)) {
+  }
+  const int32_t room = sequence.pages.size() * options_.page_tokens - sequence.num_computed;
+  sequence.num_planned = std::min(wanted, room);
+}
+
+bool Sequences::TakePage(Sequence& sequence) {
+  PageRef page = pool_.Allocate();
+  while (!page && EvictOldest(PageUse::kKv)) page = pool_.Allocate();
+  if (!page) return false;
+  sequence.pages.Append(std::move(page));
+  return true;
+}
+
+// One rule for both: of the cached prefixes and the idle adapters, what went unused longest; an
+// adapter before a prefix of the same step. A use that its quota keeps from free pages can only
+// take from itself.
+bool Sequences::EvictOldest(PageUse use) {
+  const bool own_only = pool_.num_free() >= pool_.quota(use) - pool_.num_used(use);
+  const int32_t page = own_only && use != PageUse::kKv ? -1 : pool_.OldestCached();
+  const int32_t adapter = own_only && use != PageUse::kAdapters ? -1 : adapters_.OldestIdle();
+  if (adapter >= 0 && (page < 0 || adapters_.IdleSince(adapter) <= pool_.CachedSince(page))) {
+    adapters_.Evict(adapter);
+    return true;
+  }
+  return page >= 0 && tree_.EvictOldest();
+}
+
+// What the prefix tree keeps of its pages until it runs again need not be computed again.
+void Sequences::Preempt(const Sequence& sequence) {
+  const auto it = std::find_if(running_.begin(), running_.end(),
+                               [&sequence](const auto& one) { return one.get() == &sequence; });
+  CHECK(it != running_.end()) << "request " << sequence.id << " does not run";
+  std::unique_ptr<Sequence> preempted = std::move(*it);
+  running_.erase(it);
+  Release(*preempted);
+  waiting_.insert(PlaceOf(waiting_, preempted->order), std::move(preempted));
+  ++stats_.preemptions;
+}
+
+void Sequences::AppendRows(const Sequence& sequence, PlannedSequence planned,
+                           StepPlan* plan) const {
+  planned.page_begin = static_cast<int32_t>(plan->pages.size());
+  planned.num_pages = PagesFor(planned.position_begin + planned.num_tokens);
+  for (int32_t i = 0; i < planned.num_pages; ++i) plan->pages.push_back(sequence.pages.page(i));
+  plan->sequences.push_back(planned);
+}
+
+// A page is shared as soon as it is full, so that requests that come in a burst with one prompt
+// and are not admitted together find it.
+void Sequences::IndexFullPages(Sequence& sequence) {
+  if (!options_.prefix_cache) return;
+  const auto page_tokens = static_cast<size_t>(options_.page_tokens);
+  for (; sequence.num_indexed_pages < sequence.num_computed / options_.page_tokens;
+       ++sequence.num_indexed_pages) {
+    const auto begin = static_cast<size_t>(sequence.num_indexed_pages) * page_tokens;
+    const int32_t own = sequence.pages.page(sequence.num_indexed_pages);
+    PageRef kept = is_ahead_ ? pool_.Share(own) : PageRef();
+    tree_.Insert(sequence.prefix_key, sequence.pages, sequence.num_indexed_pages,
+                 std::span(sequence.tokens).subspan(begin, page_tokens));
+    const bool is_replaced = sequence.pages.page(sequence.num_indexed_pages) != own;
+    if (is_ahead_ && is_replaced) replaced_.Append(std::move(kept));
+  }
+}
+
+void Sequences::EndFinished() {
+  for (auto& sequence : running_) {
+    if (sequence->finish_reason == FinishReason::kNone) continue;
+    Release(*sequence);
+    finished_.push_back(std::move(sequence));
+  }
+  std::erase(running_, nullptr);
+}
+
+// The sequence holds nothing afterwards and could start anew.
+void Sequences::Release(Sequence& sequence) {
+  sequence.num_computed = 0;
+  sequence.num_indexed_pages = 0;
+  sequence.num_planned = 0;
+  if (sequence.sequence_slot < 0) return;
+  Holdings holdings = {.pages = std::move(sequence.pages),
+                       .content = sequence.adapter.content(),
+                       .sequence_slot = std::exchange(sequence.sequence_slot, -1)};
+  sequence.started = false;
+  sequence.adapter_slot = kNoAdapter;
+  if (!is_ahead_) return GiveBack(holdings);
+  const auto row = std::find(ahead_planned_.begin(), ahead_planned_.end(), &sequence);
+  if (row == ahead_planned_.end()) return GiveBack(holdings);
+  *row = nullptr;
+  holdings.adapter = std::move(sequence.adapter);  // ended: it needs none any more
+  held_.push_back(std::move(holdings));
+}
+
+void Sequences::GiveBack(Holdings& holdings) {
+  holdings.pages.Clear();
+  if (holdings.content >= 0) adapters_.Unuse(holdings.content);
+  free_slots_.push(holdings.sequence_slot);
+}
+
+void Sequences::BeginAhead(const std::vector<Sequence*>& planned) {
+  CHECK(!is_ahead_) << "two steps ahead";
+  is_ahead_ = true;
+  ahead_planned_ = planned;
+}
+
+void Sequences::EndAhead(std::vector<Sequence*>* planned) {
+  CHECK(is_ahead_);
+  is_ahead_ = false;
+  std::swap(*planned, ahead_planned_);
+}
+
+void Sequences::GiveBackHeld() {
+  for (Holdings& holdings : held_) GiveBack(holdings);
+  held_.clear();
+  replaced_.Clear();
+}
+
+}  // namespace graft

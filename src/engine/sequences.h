@@ -1,0 +1,144 @@
+// The sequences of the scheduler: those in line, those that run, and what they hold of the device:
+// pages, slots, adapters. The scheduler's parts say who gets what; this does it and keeps account.
+// Invariants: both lists are in the order of arrival; a page belongs to the sequences that refer to
+// it, to the prefix tree, to adapters, or to nobody; what a step begun ahead may still read or
+// write is given to nobody before that step is done. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/adapter_table.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_tree.h"
+#include "engine/adapter_residency.h"
+#include "engine/scheduler_options.h"
+#include "engine/sequence.h"
+#include "step/adapter_loader.h"
+#include "step/step_plan.h"
+
+namespace graft {
+
+class Sequences {
+ public:
+  using List = std::vector<std::unique_ptr<Sequence>>;
+
+  // All referred to must outlive it.
+  Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
+            const Clock& clock);
+
+  // With what was left open decided.
+  const SchedulerOptions& options() const { return options_; }
+  const PagePool& pool() const { return pool_; }
+  PrefixTree& tree() { return tree_; }
+  const AdapterResidency& adapters() const { return adapters_; }
+  AdapterResidency& adapters() { return adapters_; }
+  const SchedulerStats& stats() const { return stats_; }
+  SchedulerStats& stats() { return stats_; }
+  const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+  const List& running() const { return running_; }
+  bool empty() const { return waiting_.empty() && running_.empty(); }
+  bool has_slot() const { return !free_slots_.empty(); }
+
+  int32_t PagesFor(int32_t num_tokens) const {
+    return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
+  }
+  // Log-probabilities of a prompt want all of it computed.
+  bool CanReusePages(const Sequence& sequence) const {
+    return options_.prefix_cache && !sequence.wants_prompt_logprobs();
+  }
+  // Tokens of a sequence whose KV the whole pool can hold.
+  int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
+
+  // At the end of the line.
+  void Add(std::unique_ptr<Sequence> sequence);
+  // Takes these out, wherever they stand, and gives back what they hold; unknown ids are ignored.
+  List Remove(std::span<const RequestId> ids);
+  List RemoveAll();
+  // A tick of the pool's time, and what the loader has done since; those whose adapter cannot be
+  // had fail.
+  void Tick() { pool_.Tick(); }
+  void UpdateAdapters();
+  // Takes the idx-th of the line out of it, for the reason that `status` gives.
+  void FailWaiting(size_t idx, const Status& status);
+  List TakeFailed() { return std::exchange(failed_, {}); }
+  bool has_failed() const { return !failed_.empty(); }
+
+  // The idx-th of the line runs from now on; `matched` has its leading tokens.
+  Sequence& Start(size_t idx, PageList matched);
+  // As many rows as the step, the chunk limit and the pages to be had allow; may be none.
+  void PlanChunk(Sequence& sequence, int32_t rows_left);
+  // One page more: a free one, or one that eviction frees. False: all are in use.
+  bool TakePage(Sequence& sequence);
+  // Back to its place in the line. Its tokens stay.
+  void Preempt(const Sequence& sequence);
+  void PreemptNewest() { Preempt(*running_.back()); }
+  // What Want and Pin of the adapters evict with.
+  const AdapterResidency::MakeRoom& make_room() const { return make_room_; }
+
+  // Adds its rows to a plan, with the pages that they read and write.
+  void AppendRows(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
+  // Puts the pages that are full into the prefix tree.
+  void IndexFullPages(Sequence& sequence);
+  // Those that run and have a finish reason end.
+  void EndFinished();
+  List TakeFinished() { return std::exchange(finished_, {}); }
+  bool has_finished() const { return !finished_.empty(); }
+
+  // A step was begun ahead that has a row for each of these. What they let go of from now on is
+  // kept until the step is done, and whose row is nobody's any more is null when the step's turn
+  // comes.
+  void BeginAhead(const std::vector<Sequence*>& planned);
+  bool is_ahead() const { return is_ahead_; }
+  // The step's turn comes: whose rows it has goes into `planned`.
+  void EndAhead(std::vector<Sequence*>* planned);
+  // The step that runs is done: what was kept for it is given back.
+  void GiveBackHeld();
+
+  // Between steps: every page, reference and slot is accounted for. For tests and fuzzers.
+  Status CheckIntegrity() const;
+
+ private:
+  // What a running sequence has of the device.
+  struct Holdings {
+    PageList pages;
+    AdapterLease adapter;  // of one that ended
+    int32_t content = -1;  // -1: base model
+    int32_t sequence_slot = -1;
+  };
+  void Release(Sequence& sequence);
+  void GiveBack(Holdings& holdings);
+  void FailWaitingFor(int32_t content, const Status& status);
+  bool EvictOldest(PageUse use);
+  Status CheckRunning(const Sequence& sequence) const;
+  Status CheckQueues() const;
+
+  const SchedulerOptions options_;
+  PagePool pool_;
+  PrefixTree tree_;
+  AdapterResidency adapters_;
+  const AdapterResidency::MakeRoom make_room_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;  // oldest first
+  List running_;                                   // oldest first
+  List finished_;
+  List failed_;
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
+  uint64_t next_order_ = 0;
+  // Of a step begun ahead. What those have let go of since who have a row in it: all that they
+  // held, where they ended, or pages that the prefix tree had of others. Until it is done an
+  // adapter could be copied there.
+  bool is_ahead_ = false;
+  std::vector<Sequence*> ahead_planned_;
+  std::vector<Holdings> held_;
+  PageList replaced_;
+  SchedulerStats stats_;
+};
+
+}  // namespace graft
