@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 tests=(tensor_test small_copy_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
   sampling_test gemm_test lora_test lora_merge_test lora_padded_test attention_test host_exchange_test transformer_test
-  golden_test executor_test model_executor_test adapter_backend_test cpu_assist_test)
+  config_bounds_test golden_test executor_test model_executor_test adapter_backend_test cpu_assist_test)
 op_benches=(silu_mul_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
@@ -43,6 +43,12 @@ beside() {
 export GRAFT_TEST_DEVICES=gpu
 if [[ $parts == *" tests "* ]]; then
   for test in "${tests[@]}"; do beside "$test" "$programs/$test" --gtest_filter='-*Death*'; done
+  # What lesser cards are given, as far as this one can show it.
+  for family in ampere ada; do
+    for test in lora_test lora_padded_test attention_test transformer_test config_bounds_test golden_test; do
+      beside "$family-$test" env GRAFT_GPU_FAMILY=$family "$programs/$test" --gtest_filter='-*Death*'
+    done
+  done
   wait
 fi
 if [[ $parts == *" sanitizer "* ]]; then
