@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "tensor/cuda_check.h"
+#include "tensor/cuda_image.h"
+#include "tensor/device_choice.h"
 #include "tensor/host_memory.h"
 
 namespace graft {
@@ -37,6 +39,20 @@ int NumCudaDevices() {
     return count;
   }();
   return num_devices;
+}
+
+std::vector<CudaCard> ListCudaCards() {
+  std::vector<CudaCard> cards;
+  for (int index = 0; index < NumCudaDevices(); ++index) {
+    cudaDeviceProp properties;
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    cards.push_back({.name = properties.name,
+                     .major = properties.major,
+                     .minor = properties.minor,
+                     .shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+                     .has_image = HasCudaImage(index)});
+  }
+  return cards;
 }
 
 std::string DescribeDevice(const Device& device) {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_choice.h"
 #include "tensor/device_traits.h"
 #include "tensor/host_memory.h"
 #include "tensor/stream_timer.h"
@@ -29,6 +30,8 @@ const DeviceTraits& TraitsOf(const Device& device) {
   CHECK(device.is_cpu()) << "built without " << device.ToString();
   return kCpu;
 }
+
+std::vector<CudaCard> ListCudaCards() { return {}; }
 
 std::string DescribeDevice(const Device& device) {
   CHECK(device.is_cpu());

@@ -13,6 +13,7 @@
 #include "tensor/buffer.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_choice.h"
 #include "tensor/host_memory.h"
 #include "tensor/shared_memory.h"
 
@@ -117,14 +118,64 @@ TEST(BufferTest, IsZeroedAlignedAndMovable) {
 }
 
 TEST(DeviceTest, ParsesAndRefuses) {
-  EXPECT_TRUE(ParseDevice("cpu")->is_cpu());
-  EXPECT_EQ(ParseDevice("auto")->is_cpu(), NumCudaDevices() == 0);
-  for (const char* unknown : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda1"}) {
-    EXPECT_EQ(ParseDevice(unknown).status().code(), StatusCode::kInvalidArgument) << unknown;
+  for (const char* text : {"auto", "cpu", "cuda:0", "cuda:3"}) {
+    EXPECT_EQ(ParseDeviceChoice(text)->ToString(), text);
   }
-  const StatusCode absent = kHasCuda ? StatusCode::kNotFound : StatusCode::kUnimplemented;
-  EXPECT_EQ(ParseDevice("cuda:63").status().code(), absent);
-  EXPECT_EQ(ParseDevice("cuda").status().code(), NumCudaDevices() > 0 ? StatusCode::kOk : absent);
+  EXPECT_EQ(*ParseDeviceChoice("cuda"), *ParseDeviceChoice("cuda:0"));
+  for (const char* unknown : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda1"}) {
+    EXPECT_EQ(ParseDeviceChoice(unknown).status().code(), StatusCode::kInvalidArgument) << unknown;
+  }
+}
+
+// Cards as their drivers show them: of an H200, an RTX 4090, an RTX 2080 and a B200.
+constexpr int64_t kHopperShared = 227 << 10, kAdaShared = 99 << 10, kTuringShared = 64 << 10;
+const CudaCard kHopper = {"H200", 9, 0, kHopperShared, true};
+const CudaCard kAda = {"RTX 4090", 8, 9, kAdaShared, true};
+const CudaCard kTuring = {"RTX 2080", 7, 5, kTuringShared, true};
+const CudaCard kWithoutImage = {"B200", 10, 0, kHopperShared, false};
+
+TEST(DeviceTest, AutoTakesTheFirstCardThatKernelsRunOn) {
+  const std::vector<CudaCard> cards = {kTuring, kAda, kHopper};
+  const Result<ChosenDevice> chosen = ChooseDevice(DeviceChoice{}, cards);
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->device.ToString(), "cuda:1");
+  EXPECT_EQ(chosen->warning, "");
+  EXPECT_TRUE(ChooseDevice({DeviceChoice::Kind::kCpu}, cards)->device.is_cpu());
+  const Result<ChosenDevice> without = ChooseDevice(DeviceChoice{}, {});
+  EXPECT_TRUE(without->device.is_cpu());
+  EXPECT_EQ(without->warning, "");
+}
+
+TEST(DeviceTest, AutoFallsBackToTheCpuAndSaysWhichCardsAndWhy) {
+  const std::vector<CudaCard> cards = {kTuring, kWithoutImage};
+  const Result<ChosenDevice> chosen = ChooseDevice(DeviceChoice{}, cards);
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_TRUE(chosen->device.is_cpu());
+  EXPECT_EQ(chosen->warning,
+            "computing on the CPU: cuda:0 (RTX 2080): compute capability 7.5 has 64 KiB of shared "
+            "memory for a thread block, kernels need 99; cuda:1 (B200): this binary has no code "
+            "for compute capability 10.0");
+}
+
+TEST(DeviceTest, ACardAskedForIsRefusedWithTheReason) {
+  const std::vector<CudaCard> cards = {kTuring, kHopper};
+  const auto status = [&](int index) {
+    return ChooseDevice({DeviceChoice::Kind::kCuda, index}, cards).status();
+  };
+  if (!kHasCuda) {
+    EXPECT_EQ(status(0).code(), StatusCode::kUnimplemented);
+    return;
+  }
+  EXPECT_EQ(status(0).code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status(0).message().find("RTX 2080"), std::string::npos) << status(0).message();
+  EXPECT_TRUE(status(1).ok());
+  EXPECT_EQ(status(2).code(), StatusCode::kNotFound);
+}
+
+TEST(DeviceTest, TheCardsOfThisMachineAreAsManyAsItsDriverShows) {
+  const std::vector<CudaCard> cards = ListCudaCards();
+  EXPECT_EQ(static_cast<int>(cards.size()), NumCudaDevices());
+  for (const CudaCard& card : cards) EXPECT_GT(card.shared_bytes, 0) << card.name;
 }
 
 std::vector<Device> Devices() {

@@ -1,0 +1,73 @@
+#include "tensor/device_choice.h"
+
+#include <charconv>
+
+namespace graft {
+namespace {
+
+std::string DescribeCard(const CudaCard& card, size_t index) {
+  return "cuda:" + std::to_string(index) + " (" + card.name + "): " + WhyUnusable(card);
+}
+
+}  // namespace
+
+std::string DeviceChoice::ToString() const {
+  if (kind == Kind::kAuto) return "auto";
+  return kind == Kind::kCpu ? "cpu" : "cuda:" + std::to_string(index);
+}
+
+Result<DeviceChoice> ParseDeviceChoice(const std::string& text) {
+  using Kind = DeviceChoice::Kind;
+  if (text == "auto") return DeviceChoice{Kind::kAuto};
+  if (text == "cpu") return DeviceChoice{Kind::kCpu};
+  if (text == "cuda") return DeviceChoice{Kind::kCuda};
+  if (text.starts_with("cuda:")) {
+    int index = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + 5, end, index);
+    if (error == std::errc() && rest == end && index >= 0) return DeviceChoice{Kind::kCuda, index};
+  }
+  return InvalidArgumentError("must be auto, cpu or cuda:N, got '" + text + "'");
+}
+
+std::string WhyUnusable(const CudaCard& card) {
+  const std::string capability =
+      "compute capability " + std::to_string(card.major) + "." + std::to_string(card.minor);
+  if (!card.has_image) return "this binary has no code for " + capability;
+  if (card.shared_bytes < kCudaSharedBytesMin) {
+    return capability + " has " + std::to_string(card.shared_bytes >> 10) +
+           " KiB of shared memory for a thread block, kernels need " +
+           std::to_string(kCudaSharedBytesMin >> 10);
+  }
+  return "";
+}
+
+Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const CudaCard> cards) {
+  if (choice.kind == DeviceChoice::Kind::kCpu) return ChosenDevice{};
+  if (choice.kind == DeviceChoice::Kind::kAuto) {
+    ChosenDevice on_cpu;
+    for (size_t i = 0; i < cards.size(); ++i) {
+      if (WhyUnusable(cards[i]).empty()) {
+        return ChosenDevice{{DeviceKind::kCuda, static_cast<int>(i)}, {}};
+      }
+      on_cpu.warning += (i == 0 ? "computing on the CPU: " : "; ") + DescribeCard(cards[i], i);
+    }
+    return on_cpu;
+  }
+  const std::string asked = "--device " + choice.ToString();
+  if (!kHasCuda) {
+    return UnimplementedError(asked +
+                              ": this binary was built without a CUDA backend; use --device cpu");
+  }
+  if (choice.index >= static_cast<int>(cards.size())) {
+    return NotFoundError(asked + ": this machine has " + std::to_string(cards.size()) +
+                         " CUDA devices that its driver shows; use --device cpu or auto");
+  }
+  const CudaCard& card = cards[choice.index];
+  if (!WhyUnusable(card).empty()) {
+    return FailedPreconditionError(DescribeCard(card, choice.index) + "; use --device cpu or auto");
+  }
+  return ChosenDevice{{DeviceKind::kCuda, choice.index}, {}};
+}
+
+}  // namespace graft

@@ -1,0 +1,52 @@
+// Which device a program works on: what was asked for against what the machine has and this binary
+// has code for. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/device.h"
+
+namespace graft {
+
+struct DeviceChoice {
+  enum class Kind : uint8_t { kAuto, kCpu, kCuda };
+  Kind kind = Kind::kAuto;
+  int index = 0;  // of kCuda
+
+  bool operator==(const DeviceChoice&) const = default;
+  std::string ToString() const;  // "auto", "cpu", "cuda:0"
+};
+
+// "auto", "cpu", "cuda" or "cuda:N"; the error reads "must be ...".
+Result<DeviceChoice> ParseDeviceChoice(const std::string& text);
+
+// A CUDA device as its driver shows it.
+struct CudaCard {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int64_t shared_bytes = 0;  // of a thread block at most
+  bool has_image = false;    // whether this binary has code for it
+};
+std::vector<CudaCard> ListCudaCards();
+
+// The least that every kernel finds room in: what Ada's cards have, see device_traits.h.
+inline constexpr int64_t kCudaSharedBytesMin = int64_t{99} << 10;
+
+// Why no kernel would run on the card, as "compute capability 8.6 has ..."; "" where all do.
+std::string WhyUnusable(const CudaCard& card);
+
+struct ChosenDevice {
+  Device device;
+  std::string warning;  // "" where nothing is to be said
+};
+
+// kAuto takes the first card that is usable, and the CPU, with a warning that names the cards,
+// where none is. Asked for by its index, a card that is not there or not usable is refused:
+// kUnimplemented for a binary without the CUDA backend, kNotFound, kFailedPrecondition.
+Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const CudaCard> cards);
+
+}  // namespace graft
