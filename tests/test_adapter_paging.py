@@ -117,7 +117,7 @@ def test_cpu_assist_off_refuses_what_needs_it():
     done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--cpu-assist", "gpu"], capture_output=True,
                           text=True, timeout=60)
     assert done.returncode != 0
-    assert "unknown --cpu-assist 'gpu'; use off, thread or process" in done.stderr
+    assert "--cpu-assist must be off, thread or process, got 'gpu'" in done.stderr
 
 
 @pytest.mark.parametrize(("flag", "state"), [((), "folder"), (("--priority", "montgomery=1"), "host"),
@@ -148,6 +148,7 @@ def test_a_flag_for_an_unknown_adapter_is_refused(flag):
     ("--priority austen=1 --priority austen=2", "--priority austen=2: 'austen' has priority 1 already"),
     ("--priority austen=1", "--priority austen=1: there are no adapters; name their folder"),
     ("--page-tokens 350000", "2 GiB is the most; lower --page-tokens"),
+    ("--pool-gib 100000", "a page pool of 100000.0 GiB does not fit into the"),
     ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max"),
     ("--pool static --adapter-share 0.99 --pool-gib 0.01", "or --adapter-share")])
 def test_sizes_that_cannot_be_served_are_refused(args, words):

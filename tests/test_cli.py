@@ -1,5 +1,6 @@
 """The command line around the server: exit codes, config files, signals."""
 
+import json
 import os
 import shutil
 import signal
@@ -19,8 +20,14 @@ def run(*args, env=None):
 @pytest.mark.parametrize(("args", "code", "words"), [
     (["--version"], 0, ""),
     (["serve", "--help"], 0, "--adapters"),
-    (["nothing"], 2, ""),
+    (["help", "serve"], 0, "--adapters"),
+    ([], 2, "which command?"),
+    (["nothing"], 2, "unknown command 'nothing'"),
+    (["serv"], 2, "did you mean 'serve'?"),
+    (["bench", "stpe"], 2, "did you mean 'step'?"),
     (["serve", "--nothing"], 2, "--nothing"),
+    (["serve", "--adpaters", "x"], 2, "did you mean 'adapters'?"),
+    (["adapters", "inspect"], 2, "which paths?"),
     (["serve", "--port", "99999"], 2, "--port"),
     (["serve", "--model", "nowhere"], 2, "nowhere/config.json"),
     (["serve", "--model", DEMO / "base", "--drain-seconds", "-1"], 2, "--drain-seconds"),
@@ -34,6 +41,8 @@ def test_exit_codes(args, code, words):
 @pytest.mark.parametrize(("text", "words"), [("port: [1, 2]", "'port' must be one value"),
                                              ("pin: {austen: 1}", "'pin' must be one value or a list of them"),
                                              ("nothing: 1", "unknown key 'nothing'"),
+                                             ("page_tokens: 16\npage-tokens: 32", "'page-tokens' is there twice"),
+                                             ("api-keys: ''", "'api-keys' is empty"),
                                              ("- 1", "one mapping of flag names to values")])
 def test_a_wrong_config_file_is_named(tmp_path, text, words):
     config = tmp_path / "graft.yaml"
@@ -56,6 +65,70 @@ def test_lists_in_a_config_file_and_in_the_environment(tmp_path):
     both = run(*command, "--config", config)
     assert both.returncode == 0, both.stderr
     assert both.stdout == run(*command, "--adapter", "austen", "--adapter", "doyle").stdout
+
+
+@pytest.mark.parametrize(("args", "env", "where"), [(["--api-keys", ""], {}, "--api-keys is empty"),
+                                                    (["--api-keys="], {}, "--api-keys is empty"),
+                                                    ([], {"GRAFT_API_KEYS": ""}, "GRAFT_API_KEYS is empty"),
+                                                    ([], {"GRAFT_ADMIN_KEY": ""}, "GRAFT_ADMIN_KEY is empty")])
+def test_an_empty_setting_is_refused(args, env, where):
+    """Without a key everybody is served: that must be meant."""
+    done = run("serve", "--model", DEMO / "base", *args, env=env)
+    assert done.returncode == 2 and where in done.stderr, done.stderr
+
+
+def test_the_start_says_whether_keys_are_on(tmp_path):
+    with Server() as server:
+        server.alive()
+        assert "API keys: off" in server.log()
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key": "a-secret", "tenant": "a", "adapters": ["*"]}]))
+    with Server("--api-keys", keys) as server:
+        assert f"API keys: on, those of {keys}" in server.log()
+
+
+def test_a_service_of_kubernetes_named_graft_stops_nothing():
+    env = {"GRAFT_PORT": "tcp://10.0.0.1:8131", "GRAFT_PORT_8131_TCP": "tcp://10.0.0.1:8131",
+           "GRAFT_SERVICE_HOST": "10.0.0.1", "GRAFT_SERVICE_PORT": "8131"}
+    done = run("serve", "--model", "nowhere", env=env)
+    assert "GRAFT_PORT is 'tcp://10.0.0.1:8131'" in done.stderr and "nowhere/config.json" in done.stderr
+    done = run("serve", "--model", "nowhere", env={"GRAFT_PORT": "eighty"})
+    assert done.returncode == 2 and "GRAFT_PORT must be a whole number" in done.stderr
+
+
+def test_a_context_beyond_the_models_is_cut_and_said():
+    done = run("generate", "--model", DEMO / "base", "--prompt", "It", "--max-tokens", "1", "--context-tokens-max",
+               "9999", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "--context-tokens-max 9999 is more than the model's own" in done.stderr
+
+
+def test_a_bench_has_variables_of_its_own():
+    done = run("bench", "step", "--shape", "nowhere.json", env={"GRAFT_ADAPTERS": "/srv/adapters"})
+    assert done.returncode == 2 and "nowhere.json" in done.stderr, done.stderr
+    done = run("bench", "step", "--shape", "nowhere.json", env={"GRAFT_BENCH_ADAPTERS": "/srv/adapters"})
+    assert done.returncode == 2 and "GRAFT_BENCH_ADAPTERS must be a whole number" in done.stderr
+
+
+@pytest.mark.parametrize(("changes", "args", "words"), [
+    ({"max_position_embeddings": 1_000_000}, ["--batch", "2048", "--context", "999000"], "lower one of them"),
+    ({}, ["--context", "100000"], "lower --context"),
+    ({"num_hidden_layers": 1024, "intermediate_size": 1_000_000}, [], "do not fit into the")])
+def test_a_bench_beyond_the_memory_says_what_to_lower(tmp_path, changes, args, words):
+    """It ended by a failed check, or by the kernel's hand."""
+    config = json.loads((DEMO / "base" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    done = run("bench", "step", "--device", "cpu", "--shape", tmp_path / "config.json", *args)
+    assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+
+
+def test_bench_serve_needs_no_folder_beside_it(tmp_path):
+    done = subprocess.run([binary(), "bench", "serve", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
+                           "--batch", "2", "--adapters", "2", "--prompt-tokens", "4", "--output-tokens", "4",
+                           "--context-tokens-max", "64", "--rounds", "1"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "base_http" in done.stdout
 
 
 def test_a_signal_during_the_start_ends_it(tmp_path):

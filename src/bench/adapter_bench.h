@@ -18,12 +18,32 @@
 
 namespace graft {
 
+enum class FleetModules : uint8_t {
+  kAttention,  // q, k, v and o, as in the papers
+  kAll,
+};
+inline constexpr OptionWord<FleetModules> kFleetModulesWords[] = {
+    {FleetModules::kAttention, "attention"}, {FleetModules::kAll, "all"}};
+
+// A cold start to compare with others.
+struct ColdStartWay {
+  ColdStart cold_start = ColdStart::kAuto;
+  bool with_cpu = false;  // kAuto with the CPU assist
+
+  bool operator==(const ColdStartWay&) const = default;
+};
+inline constexpr OptionWord<ColdStartWay> kColdStartWayWords[] = {
+    {{ColdStart::kBlocking}, "blocking"},   {{ColdStart::kJoinLater}, "join-later"},
+    {{ColdStart::kLayerwise}, "layerwise"}, {{ColdStart::kCpuAssist}, "cpu-assist"},
+    {{ColdStart::kAuto}, "auto"},           {{ColdStart::kAuto, true}, "auto+cpu"},
+    {{ColdStart::kCached}, "cached"}};
+
 struct AdapterBenchOptions {
   RuntimeOptions runtime;
   std::string shape;  // HF config.json with random weights, instead of --model
   std::string suite;
   std::string json;
-  std::string modules = "attention";
+  FleetModules modules = FleetModules::kAttention;
   std::vector<int> ranks = {8, 16, 32, 64};  // of adapters in turn
   int sources_per_rank = 4;
   std::vector<int> adapters;           // counts that a suite goes through
@@ -42,10 +62,10 @@ struct AdapterBenchOptions {
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'
-  // Cold starts beside cached; none: all that there are. auto+cpu is auto with the CPU assist.
-  std::vector<std::string> ways;
+  std::vector<ColdStartWay> ways;  // cold starts beside cached; none: all but auto with the CPU
   double slo_ms = 6000.0;
-  std::vector<std::string> pools = {"shared", "static"};  // of throughput-by-adapters
+  std::vector<PoolKind> pools = {PoolKind::kShared,
+                                 PoolKind::kStatic};  // of throughput-by-adapters
   std::vector<std::string> traces;
   std::string popularity;  // a file whose adapters are asked for as often; "" for uniform
   int probes = 20;

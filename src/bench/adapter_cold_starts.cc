@@ -14,7 +14,7 @@
 namespace graft {
 namespace {
 
-constexpr char kAutoWithCpu[] = "auto+cpu";
+constexpr ColdStartWay kCachedWay = {ColdStart::kCached};
 
 // For plots: the 0th, 1st, ... 100th percentile.
 OrderedJson Distribution(std::vector<double> values) {
@@ -63,14 +63,15 @@ std::string OverheadText(const OrderedJson& row) {
 }
 
 // `cached` and those to compare with it.
-std::vector<std::string> WaysOf(const AdapterBenchOptions& options) {
-  std::vector<std::string> ways = {"cached"};
+std::vector<ColdStartWay> WaysOf(const AdapterBenchOptions& options) {
+  std::vector<ColdStartWay> ways = {kCachedWay};
   if (!options.ways.empty()) {
     ways.insert(ways.end(), options.ways.begin(), options.ways.end());
     return ways;
   }
-  for (const char* way : {"blocking", "join-later", "layerwise", "cpu-assist", "auto"}) {
-    if (ParseColdStart(way).ok()) ways.emplace_back(way);
+  for (const ColdStart way : {ColdStart::kBlocking, ColdStart::kJoinLater, ColdStart::kLayerwise,
+                              ColdStart::kCpuAssist, ColdStart::kAuto}) {
+    ways.push_back({way});
   }
   return ways;
 }
@@ -90,9 +91,9 @@ class ColdStartBench {
 
  private:
   Status MakePoints();
-  Result<std::unique_ptr<Runtime>> Start(const std::string& way);
+  Result<std::unique_ptr<Runtime>> Start(const ColdStartWay& way);
   Status MeasureCapacity();
-  Status Serve(const std::string& way, Runtime& server, Point& point);
+  Status Serve(const ColdStartWay& way, Runtime& server, Point& point);
 
   AdapterBench& bench_;
   int32_t adapters_max_ = 0;
@@ -118,20 +119,19 @@ Status ColdStartBench::MakePoints() {
 }
 
 // A server of its own for every way: what one has cached and evicted is no other's.
-Result<std::unique_ptr<Runtime>> ColdStartBench::Start(const std::string& way) {
+Result<std::unique_ptr<Runtime>> ColdStartBench::Start(const ColdStartWay& way) {
   RuntimeOptions options = bench_.ServerOptions();
-  options.cold_start = way;
-  if (way == kAutoWithCpu) {
-    options.cold_start = "auto";
-    if (options.cpu_assist.empty()) options.cpu_assist = "thread";
+  options.cold_start = way.cold_start;
+  if (way.with_cpu && !options.cpu_assist.has_value()) {
+    options.cpu_assist = CpuAssistPlace::kThread;
   }
-  options.adapters_max = way == "cached" ? adapters_max_ : bench_.num_slots();
+  options.adapters_max = way == kCachedWay ? adapters_max_ : bench_.num_slots();
   return bench_.Start(options, bench_.Fleet(adapters_max_));
 }
 
 // Of a server that holds all adapters, which sets the rates of all points.
 Status ColdStartBench::MeasureCapacity() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start("cached"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start(kCachedWay));
   Workload workload = {.seconds = bench_.options().seconds};
   ASSIGN_OR_RETURN(workload.popularity, bench_.PopularityOf(adapters_max_));
   ASSIGN_OR_RETURN(const LoadFigures capacity, bench_.Serve(*server, workload));
@@ -142,33 +142,35 @@ Status ColdStartBench::MeasureCapacity() {
   return OkStatus();
 }
 
-Status ColdStartBench::Serve(const std::string& way, Runtime& server, Point& point) {
+Status ColdStartBench::Serve(const ColdStartWay& way, Runtime& server, Point& point) {
   const double rate = point.workload.requests_per_second;
   ASSIGN_OR_RETURN(LoadFigures figures, bench_.Serve(server, point.workload));
-  if (way == "cached") point.cached = figures;
+  const std::string name = WordOf(way, kColdStartWayWords);
+  const bool is_cached = way == kCachedWay;
+  if (is_cached) point.cached = figures;
   const std::string of =
       points_.size() == 1 ? "" : " of " + std::to_string(point.num_adapters) + " adapters";
-  bench_.PrintLine(way + of + Text(" at %.1f/s", rate) +
+  bench_.PrintLine(name + of + Text(" at %.1f/s", rate) +
                        Text(", %.0f %% cold", 100.0 * figures.copies_per_request()),
                    figures);
   OrderedJson row = ToJson(figures, bench_.options().slo_ms);
-  row["cold_start"] = way;
+  row["cold_start"] = name;
   row["adapters"] = point.num_adapters;
   row["slots"] = server.limits().adapters_max;
   row["load"] = point.load;
   row["requests_per_second_asked"] = rate;
   row["over_cached"] = Overheads(figures, point.cached);
-  if (way != "cached") row["cold_share"] = ColdShares(figures, point.cached);
+  if (!is_cached) row["cold_share"] = ColdShares(figures, point.cached);
   if (points_.size() == 1) {
     row["first_token_ms"]["distribution"] = Distribution(figures.first_token_ms);
     row["token_ms"]["distribution"] = Distribution(figures.token_ms);
     row["total_ms"]["distribution"] = Distribution(figures.total_ms);
   }
-  if (way == "cached" && !bench_.options().popularity.empty()) {
+  if (is_cached && !bench_.options().popularity.empty()) {
     row["popularity"] = point.workload.popularity;
   }
   std::printf("%s\n", OverheadText(row).c_str());
-  if (way != "cached") {
+  if (!is_cached) {
     std::printf("    %.1f %% of a request's time on average\n",
                 100.0 * row["cold_share"]["mean"].get<double>());
   }
@@ -179,7 +181,7 @@ Status ColdStartBench::Serve(const std::string& way, Runtime& server, Point& poi
 Result<OrderedJson> ColdStartBench::Run() {
   RETURN_IF_ERROR(MakePoints());
   RETURN_IF_ERROR(MeasureCapacity());
-  for (const std::string& way : WaysOf(bench_.options())) {
+  for (const ColdStartWay& way : WaysOf(bench_.options())) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start(way));
     for (Point& point : points_) RETURN_IF_ERROR(Serve(way, *server, point));
   }

@@ -120,7 +120,7 @@ Result<OrderedJson> MergedBench::Run() {
               "turns", "merges", "steps so", "rows");
   for (const bool merges : {false, true}) {
     RuntimeOptions options = bench_.ServerOptions();
-    options.merge = merges ? "auto" : "off";
+    options.merge = merges ? Merge::kAuto : Merge::kOff;
     if (options.merge_after_steps == 0) options.merge_after_steps = 1;
     ASSIGN_OR_RETURN(
         const std::unique_ptr<Runtime> server,

@@ -42,7 +42,8 @@ double MeanOf(const std::vector<double>& values) {
 
 class StallBench {
  public:
-  StallBench(AdapterBench& bench, const std::string& way) : bench_(bench), way_(way) {}
+  StallBench(AdapterBench& bench, ColdStart cold_start)
+      : bench_(bench), cold_start_(cold_start), way_(WordOf(cold_start, kColdStartWords)) {}
   Result<OrderedJson> Run();
 
  private:
@@ -60,7 +61,8 @@ class StallBench {
   OrderedJson Report(const OpenLoadResult& running) const;
 
   AdapterBench& bench_;
-  const std::string way_;
+  const ColdStart cold_start_;
+  const char* const way_;
   std::unique_ptr<Runtime> server_;
   std::vector<Load> loads_;  // [probes][ranks]
   RequestId next_id_ = kFirstProbeId;
@@ -193,8 +195,8 @@ OrderedJson StallBench::Report(const OpenLoadResult& running) const {
         static_cast<double>(SyntheticBackend::BytesOf(
             bench_.model().config, bench_.model().weights.dtype, bench_.Fleet(0).modules, rank)) /
         (1 << 20);
-    std::printf("%-12s %6d %8.1f %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f\n", way_.c_str(), rank, mib,
-                copy_ms, step_ms, stall.mean, stall.p50, stall.p99, 100.0 * stall.mean / step_ms);
+    std::printf("%-12s %6d %8.1f %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f\n", way_, rank, mib, copy_ms,
+                step_ms, stall.mean, stall.p50, stall.p99, 100.0 * stall.mean / step_ms);
     rows.push_back({{"cold_start", way_},
                     {"rank", rank},
                     {"mib", mib},
@@ -210,7 +212,7 @@ OrderedJson StallBench::Report(const OpenLoadResult& running) const {
 
 Result<OrderedJson> StallBench::Run() {
   RuntimeOptions options = bench_.ServerOptions();
-  options.cold_start = way_;
+  options.cold_start = cold_start_;
   options.adapters_max = batch() + 4;
   const int32_t num_probes = bench_.options().probes * num_ranks();
   ASSIGN_OR_RETURN(server_, bench_.Start(options, bench_.Fleet(first_probe() + num_probes)));
@@ -235,7 +237,7 @@ Result<OrderedJson> RunStall(AdapterBench& bench) {
   std::printf("%-12s %6s %8s %9s %9s %9s %9s %9s %8s\n", "", "rank", "MiB", "copy ms", "step ms",
               "stall ms", "p50", "p99", "% of one");
   OrderedJson rows = OrderedJson::array();
-  for (const char* way : {"join-later", "blocking"}) {
+  for (const ColdStart way : {ColdStart::kJoinLater, ColdStart::kBlocking}) {
     ASSIGN_OR_RETURN(const OrderedJson of_way, StallBench(bench, way).Run());
     rows.insert(rows.end(), of_way.begin(), of_way.end());
   }

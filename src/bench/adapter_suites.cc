@@ -19,7 +19,7 @@ namespace {
 
 // Serves more and more adapters, each number at `rate` requests a second or, for 0, without end.
 Status ServeCounts(AdapterBench& bench, Runtime& server, const std::vector<int>& counts,
-                   const std::string& pool, double rate, OrderedJson* rows) {
+                   PoolKind pool, double rate, OrderedJson* rows) {
   double first = 0.0;
   for (const int count : counts) {
     Workload workload = {.requests_per_second = rate, .seconds = bench.options().seconds};
@@ -27,11 +27,11 @@ Status ServeCounts(AdapterBench& bench, Runtime& server, const std::vector<int>&
     ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(server, workload));
     if (first == 0.0) first = figures.tokens_per_second;
     const double over_first = figures.tokens_per_second / first;
-    bench.PrintLine(std::to_string(count) + " adapters, " + pool +
+    bench.PrintLine(std::to_string(count) + " adapters, " + WordOf(pool, kPoolWords) +
                         (rate > 0.0 ? Text(", %.4g/s", rate) : "") + Text(" (%.3f)", over_first),
                     figures);
     OrderedJson row = ToJson(figures, bench.options().slo_ms);
-    row["pool"] = pool;
+    row["pool"] = WordOf(pool, kPoolWords);
     row["adapters"] = count;
     row["requests_per_second_asked"] = rate;
     row["over_first"] = over_first;
@@ -46,7 +46,7 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
   const std::vector<double>& asked = bench.options().rates;
   const std::vector<double> rates = asked.empty() ? std::vector<double>{0.0} : asked;
   OrderedJson rows = OrderedJson::array();
-  for (const std::string& pool : bench.options().pools) {
+  for (const PoolKind pool : bench.options().pools) {
     RuntimeOptions options = bench.ServerOptions();
     options.pool = pool;
     ASSIGN_OR_RETURN(
@@ -114,7 +114,7 @@ struct PoolFigures {
 Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vector<int>& counts,
                               OrderedJson* rows) {
   RuntimeOptions options = bench.ServerOptions();
-  options.pool = share == 0.0 ? "shared" : "static";
+  options.pool = share == 0.0 ? PoolKind::kShared : PoolKind::kStatic;
   if (share > 0.0) options.adapter_share = share;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Runtime> server,
@@ -125,7 +125,7 @@ Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vect
     ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(count));
     ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(*server, workload));
     pool.tokens_per_second.push_back(figures.tokens_per_second);
-    bench.PrintLine(std::to_string(count) + " adapters, " + options.pool +
+    bench.PrintLine(std::to_string(count) + " adapters, " + WordOf(options.pool, kPoolWords) +
                         (share == 0.0 ? "" : Text(", %.2f of it theirs", share)),
                     figures);
     std::printf(
@@ -133,7 +133,7 @@ Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vect
         100.0 * figures.adapter_pages_mean, 100.0 * figures.free_pages_mean,
         100.0 * figures.waste_mean, 100.0 * figures.waste_max);
     OrderedJson row = ToJson(figures, bench.options().slo_ms);
-    row["pool"] = options.pool;
+    row["pool"] = WordOf(options.pool, kPoolWords);
     row["adapter_share"] = share;
     row["adapters"] = count;
     rows->push_back(std::move(row));

@@ -9,7 +9,6 @@
 #include "bench/adapter_bench.h"
 #include "bench/commands.h"
 #include "bench/report.h"
-#include "options/config_file.h"
 
 namespace graft {
 namespace {
@@ -38,133 +37,89 @@ Status RunBenchAdapters(const AdapterBenchOptions& options) {
   return WriteJson(options.json, json);
 }
 
-void AddServerOptions(CLI::App& command, RuntimeOptions& runtime) {
-  AddModelOptions(command, runtime);
-  command.add_option("--context-tokens-max", runtime.context_tokens_max, "0: the model's")
-      ->capture_default_str();
-  command.add_option("--sequences-max", runtime.sequences_max, "sequences in one batch")
-      ->capture_default_str();
-  command.add_option("--adapters-max", runtime.adapters_max, "adapters on the device at once")
-      ->capture_default_str();
-  command.add_option("--pool-gib", runtime.pool_gib, "GiB of KV and adapters; 0: what there is")
-      ->capture_default_str();
-  command.add_option("--adapter-share", runtime.adapter_share, "adapters' share of a static pool")
-      ->capture_default_str();
-  command.add_option("--cold-start", runtime.cold_start, "of all suites but cold-starts and stall")
-      ->capture_default_str();
-  command
-      .add_option("--cpu-assist", runtime.cpu_assist,
-                  "thread or process: where the CPU computes under cpu-assist [thread] and auto "
-                  "[nowhere]")
-      ->check(CLI::IsMember({"thread", "process"}));
-  command
-      .add_option("--turn-ms", runtime.turn_ms,
-                  "how long younger requests run ahead of one whose adapter finds no room")
-      ->capture_default_str();
-  AddStepOptions(command, runtime);
+OptionGroup ServerOptionGroup(RuntimeOptions& o) {
+  OptionGroup group{"Server",
+                    {ContextOptionRow(o.context_tokens_max), SequencesOptionRow(o.sequences_max),
+                     AdaptersMaxOptionRow(o.adapters_max), PoolGibOptionRow(o.pool_gib),
+                     AdapterShareOptionRow(o.adapter_share), ColdStartOptionRow(o.cold_start),
+                     CpuAssistOptionRow(o.cpu_assist), TurnOptionRow(o.turn_ms)}};
+  for (Option& row : StepOptionRows(o)) group.options.push_back(std::move(row));
+  return group;
 }
 
-void AddFleetOptions(CLI::App& command, AdapterBenchOptions& options) {
-  command.add_option("--ranks", options.ranks, "ranks of the adapters, in turn")
-      ->delimiter(',')
-      ->capture_default_str();
-  command
-      .add_option("--modules", options.modules,
-                  "attention (q, k, v and o, as in the papers) or all seven")
-      ->capture_default_str();
-  command
-      .add_option("--sources-per-rank", options.sources_per_rank,
-                  "adapters of each rank that really exist; the others share their bytes")
-      ->capture_default_str();
-  command
-      .add_option("--adapters", options.adapters,
-                  "how many there are; counts that a suite goes through")
-      ->delimiter(',');
-  command
-      .add_option("--slots", options.slots,
-                  "adapters on the device in adapters-over-capacity, and cold in cold-starts; 0: "
-                  "--adapters-max")
-      ->capture_default_str();
-  command
-      .add_option("--alpha", options.alpha,
-                  "skew of who is asked for, as S-LoRA's: 1 is uniform, less is more skewed")
-      ->capture_default_str();
-  command
-      .add_option("--zipf", options.zipf,
-                  "exponent of Zipf's law over who is asked for, instead of --alpha")
-      ->capture_default_str();
-  command.add_option("--popularity", options.popularity,
-                     "a file of recorded requests whose adapters are asked for as often, instead");
+OptionGroup FleetOptionGroup(AdapterBenchOptions& o) {
+  return {"Adapters",
+          {{"ranks", Numbers(o.ranks, Between(1, kLoraRankMax)), "ranks of the adapters, in turn"},
+           {"modules", OneOf(o.modules, kFleetModulesWords),
+            "attention (q, k, v and o, as in the papers) or all seven"},
+           {"sources-per-rank", Number(o.sources_per_rank, AtLeast(1)),
+            "adapters of each rank that really exist; the others share their bytes"},
+           {"adapters", Numbers(o.adapters, AtLeast(1)),
+            "how many there are; counts that a suite goes through"},
+           {"slots", Number(o.slots, AtLeast(0)),
+            "adapters on the device in adapters-over-capacity, and cold in cold-starts; 0: "
+            "--adapters-max"},
+           {"alpha", Number(o.alpha, Above(0)),
+            "skew of who is asked for, as S-LoRA's: 1 is uniform, less is more skewed"},
+           {"zipf", Number(o.zipf, AtLeast(0)),
+            "exponent of Zipf's law over who is asked for, instead of --alpha"},
+           {"popularity", Text(o.popularity),
+            "a file of recorded requests whose adapters are asked for as often, instead"}}};
 }
 
-void AddLoadOptions(CLI::App& command, AdapterBenchOptions& options) {
-  const auto list = [&command](const char* flag, std::vector<double>& values, const char* what) {
-    command.add_option(flag, values, what)->delimiter(',')->capture_default_str();
-  };
-  command.add_option("--seconds", options.seconds, "of one load")->capture_default_str();
-  command.add_option("--warmup-seconds", options.warmup_seconds, "of them, not counted")
-      ->capture_default_str();
-  command
-      .add_option("--prompt-tokens", options.prompt, "the least and the most; uniform between them")
-      ->delimiter(',')
-      ->expected(2)
-      ->capture_default_str();
-  command.add_option("--output-tokens", options.output, "likewise")
-      ->delimiter(',')
-      ->expected(2)
-      ->capture_default_str();
-  command
-      .add_option("--in-flight", options.in_flight,
-                  "requests at once where they come without end; 0: twice the batch")
-      ->capture_default_str();
-  command
-      .add_option("--load", options.load, "request rate, as a share of the capacity measured first")
-      ->capture_default_str();
-  list(
-      "--loads", options.loads,
-      "request rates that cold-starts and slo go through, likewise; none: --load; slo: 0.5 to 1.1");
-  list("--rates", options.rates,
-       "requests a second that throughput-by-adapters goes through, Poisson; none: without end");
-  list("--variations", options.variations, "coefficients of variation that slo goes through");
-  list("--alphas", options.alphas, "skews that slo goes through");
-  list("--shares", options.shares, "adapters' shares that pool goes through");
-  command
-      .add_option("--pools", options.pools,
-                  "shared and static: throughput-by-adapters goes through")
-      ->delimiter(',')
-      ->capture_default_str();
-  command
-      .add_option("--cold-starts", options.ways,
-                  "ways that cold-starts compares with cached, auto+cpu being auto with "
-                  "--cpu-assist; none: all but it")
-      ->delimiter(',');
-  command.add_option("--slo-ms", options.slo_ms, "a first token's time limit")
-      ->capture_default_str();
-  command.add_option("--trace", options.traces, "recorded arrivals for traces; may be repeated");
-  command.add_option("--probes", options.probes, "loads of each rank in stall")
-      ->capture_default_str();
+OptionGroup LoadOptionGroup(AdapterBenchOptions& o) {
+  return {
+      "Load",
+      {{"seconds", Number(o.seconds, Above(0)), "of one load"},
+       {"warmup-seconds", Number(o.warmup_seconds, AtLeast(0)), "of them, not counted"},
+       {"prompt-tokens", Numbers(o.prompt, AtLeast(1), 2),
+        "the least and the most; uniform between them"},
+       {"output-tokens", Numbers(o.output, AtLeast(1), 2), "likewise"},
+       {"in-flight", Number(o.in_flight, AtLeast(0)),
+        "requests at once where they come without end; 0: twice the batch"},
+       {"load", Number(o.load, Above(0)),
+        "request rate, as a share of the capacity measured first"},
+       {.name = "loads",
+        .target = Numbers(o.loads, Above(0)),
+        .help = "request rates that cold-starts and slo go through, likewise",
+        .default_help = "--load; slo: 0.5 to 1.1"},
+       {.name = "rates",
+        .target = Numbers(o.rates, Above(0)),
+        .help = "requests a second that throughput-by-adapters goes through, Poisson",
+        .default_help = "without end"},
+       {"variations", Numbers(o.variations, AtLeast(0)),
+        "coefficients of variation that slo goes through"},
+       {"alphas", Numbers(o.alphas, Above(0)), "skews that slo goes through"},
+       {"shares", Numbers(o.shares, Inside(0, 1)), "adapters' shares that pool goes through"},
+       {"pools", SomeOf(o.pools, kPoolWords), "what throughput-by-adapters goes through"},
+       {.name = "cold-starts",
+        .target = SomeOf(o.ways, kColdStartWayWords),
+        .help = "ways that cold-starts compares with cached, auto+cpu being auto with --cpu-assist",
+        .default_help = "all but auto+cpu"},
+       {"slo-ms", Number(o.slo_ms, Above(0)), "a first token's time limit"},
+       {"trace", Texts(o.traces), "recorded arrivals for traces; may be repeated"},
+       {"probes", Number(o.probes, AtLeast(1)), "loads of each rank in stall"}}};
 }
 
 }  // namespace
 
-void AddBenchAdaptersCommand(CLI::App& bench, CommandRun& run) {
-  CLI::App* command = bench.add_subcommand(
-      "adapters",
-      "Serve thousands of synthetic adapters: S-LoRA's and CaraServe's evaluations.\n"
-      "  graft bench adapters --suite throughput-by-adapters --shape bench/shapes/llama-2-7b.json");
-  auto options = std::make_shared<AdapterBenchOptions>();  // lives as long as the parser and `run`
+Command BenchAdaptersCommand() {
+  const auto options = std::make_shared<AdapterBenchOptions>();  // lives as long as the command
   options->runtime.log_level = "warn";
-  command->add_option("--suite", options->suite, "which; none: lists them");
-  command->add_option("--shape", options->shape,
-                      "an HF config.json to fill with random weights, instead of --model");
-  AddServerOptions(*command, options->runtime);
-  AddFleetOptions(*command, *options);
-  AddLoadOptions(*command, *options);
-  command->add_option("--seed", options->seed, "of weights, requests and arrivals")
-      ->capture_default_str();
-  command->add_option("--json", options->json, "write the figures to this file, too");
-  AddConfigOptions(*command);
-  command->callback([options, &run] { run = [options] { return RunBenchAdapters(*options); }; });
+  return {.name = "adapters",
+          .help =
+              "Serve thousands of synthetic adapters: S-LoRA's and CaraServe's evaluations.\n"
+              "  graft bench adapters --suite throughput-by-adapters --shape "
+              "bench/shapes/llama-2-7b.json",
+          .groups = {{"Suite",
+                      {{"suite", Text(options->suite), "which; without it they are listed"},
+                       {"seed", Number(options->seed), "of weights, requests and arrivals"},
+                       JsonOptionRow(options->json)}},
+                     {"Model", BenchModelOptionRows(options->shape, options->runtime)},
+                     ServerOptionGroup(options->runtime),
+                     FleetOptionGroup(*options),
+                     LoadOptionGroup(*options)},
+          .run = [options] { return RunBenchAdapters(*options); }};
 }
 
 }  // namespace graft

@@ -13,17 +13,20 @@
 #include "bench/report.h"
 #include "bench/synthetic_adapter.h"
 #include "executor/cpu_assist.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 
 namespace graft {
 namespace {
 
+enum class AssistModules : uint8_t { kAll, kQkv };
+constexpr OptionWord<AssistModules> kAssistModulesWords[] = {{AssistModules::kAll, "all"},
+                                                             {AssistModules::kQkv, "qkv"}};
+
 struct BenchAssistOptions {
   RuntimeOptions runtime;
   std::string shape;
   std::string json;
-  std::string modules = "all";
+  AssistModules modules = AssistModules::kAll;
   std::vector<int> rows = {128};
   std::vector<int> workers = {0};
   int rank = 64;
@@ -65,12 +68,6 @@ class AssistBench {
 Status AssistBench::Prepare() {
   const BenchAssistOptions& o = options_;
   const int rows_max = *std::max_element(o.rows.begin(), o.rows.end());
-  if (*std::min_element(o.rows.begin(), o.rows.end()) < 1 || o.rank < 1 || o.steps < 1) {
-    return InvalidArgumentError("--rows, --rank and --steps must be 1 or more");
-  }
-  if (o.modules != "all" && o.modules != "qkv") {
-    return InvalidArgumentError("unknown --modules '" + o.modules + "'; use all or qkv");
-  }
   ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape));
   const Device& device = model_->device;
   const DType dtype = model_->weights.dtype;
@@ -91,7 +88,7 @@ Status AssistBench::Prepare() {
                                                                  .context_tokens_max = rows_max},
                                                model_->stream);
   std::span<const LoraModule> modules(kAllLoraModules);
-  if (o.modules == "qkv") modules = modules.subspan(0, 3);
+  if (o.modules == AssistModules::kQkv) modules = modules.subspan(0, 3);
   const auto make_adapter = [&] {
     return MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1, modules);
   };
@@ -195,8 +192,8 @@ Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json)
 
 // The hand-off alone, of no device.
 Status RunIpc(const BenchAssistOptions& options) {
-  if (options.shape.empty() || options.rank < 1 || options.steps < 1) {
-    return InvalidArgumentError("--ipc takes its sizes from --shape; --rank and --steps exceed 0");
+  if (options.shape.empty()) {
+    return InvalidArgumentError("--ipc takes its sizes from a model's shape: --shape FILE");
   }
   ASSIGN_OR_RETURN(const Json shape, ParseJsonFile(options.shape));
   ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(shape));
@@ -204,12 +201,7 @@ Status RunIpc(const BenchAssistOptions& options) {
                        .rank = options.rank,
                        .repeats = options.steps,
                        .workers = options.workers};
-  for (int& count : ipc.workers) {
-    count = ChooseAssistWorkers(count);
-    if (count < 1 || count > kHostFlagsMax || ipc.rows < 1 || ipc.rank > kLoraRankMax) {
-      return InvalidArgumentError("--workers are at most 64, --rank 256, --rows 1 or more");
-    }
-  }
+  for (int& count : ipc.workers) count = ChooseAssistWorkers(count);
   OrderedJson json = {{"machine", DescribeMachine()},
                       {"suite", "assist-ipc"},
                       {"shape", options.shape},
@@ -221,10 +213,10 @@ Status RunIpc(const BenchAssistOptions& options) {
 
 Status AssistBench::Run() {
   RETURN_IF_ERROR(Prepare());
-  std::printf("%s, %s, rank %d on %s modules, workers in %s\n",
-              DescribeDevice(model_->device).c_str(),
-              std::string(DTypeName(model_->weights.dtype)).c_str(), options_.rank,
-              options_.modules.c_str(), options_.processes ? "processes" : "threads");
+  std::printf(
+      "%s, %s, rank %d on %s modules, workers in %s\n", DescribeDevice(model_->device).c_str(),
+      std::string(DTypeName(model_->weights.dtype)).c_str(), options_.rank,
+      WordOf(options_.modules, kAssistModulesWords), options_.processes ? "processes" : "threads");
   std::printf("ms of a prefill step:\n%6s %8s %9s %10s %9s %13s %8s %9s\n", "rows", "workers",
               "base", "on device", "by flags", "synchronised", "saved", "threaded");
   OrderedJson rows_json = OrderedJson::array();
@@ -238,39 +230,33 @@ Status AssistBench::Run() {
                                    {"device", DescribeDevice(model_->device)},
                                    {"shape", BenchModelName(options_.runtime, options_.shape)},
                                    {"rank", options_.rank},
-                                   {"modules", options_.modules},
+                                   {"modules", WordOf(options_.modules, kAssistModulesWords)},
                                    {"processes", options_.processes},
                                    {"rows", rows_json}});
 }
 
 }  // namespace
 
-void AddBenchAssistCommand(CLI::App& bench, CommandRun& run) {
-  CLI::App* command =
-      bench.add_subcommand("assist", "Time a prefill step while the CPU computes for its adapter.");
-  auto options = std::make_shared<BenchAssistOptions>();  // lives as long as the parser and `run`
-  command->add_option("--shape", options->shape,
-                      "HF config.json whose shape gets random weights, instead of --model");
-  AddModelOptions(*command, options->runtime);
-  command->add_option("--rows", options->rows, "tokens of the prompt")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--workers", options->workers, "of the CPU assist; 0: as serve has them")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_flag("--processes", options->processes, "workers are processes");
-  command->add_flag("--ipc", options->ipc,
+Command BenchAssistCommand() {
+  const auto options = std::make_shared<BenchAssistOptions>();  // lives as long as the command
+  constexpr int kRowsMax = 1 << 20;
+  return {
+      .name = "assist",
+      .help = "Time a prefill step while the CPU computes for its adapter.",
+      .groups = {{"Model", BenchModelOptionRows(options->shape, options->runtime)},
+                 {"Steps",
+                  {{"rows", Numbers(options->rows, Between(1, kRowsMax)), "tokens of the prompt"},
+                   {"workers", Numbers(options->workers, Between(0, kHostFlagsMax)),
+                    "of the CPU assist; 0: as serve has them"},
+                   {"processes", Switch(options->processes), "workers are processes"},
+                   {"ipc", Switch(options->ipc),
                     "only hand rows to worker processes and back, through shared memory and "
-                    "through sockets");
-  command->add_option("--rank", options->rank, "of the adapter")->capture_default_str();
-  command->add_option("--modules", options->modules, "that it adapts: all, or qkv")
-      ->capture_default_str();
-  command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
-  command->add_option("--json", options->json, "write the figures to this file, too");
-  AddConfigOptions(*command);
-  command->callback([options, &run] {
-    run = [options] { return options->ipc ? RunIpc(*options) : AssistBench(*options).Run(); };
-  });
+                    "through sockets"},
+                   {"rank", Number(options->rank, Between(1, kLoraRankMax)), "of the adapter"},
+                   {"modules", OneOf(options->modules, kAssistModulesWords), "that it adapts"},
+                   {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
+                   JsonOptionRow(options->json)}}},
+      .run = [options] { return options->ipc ? RunIpc(*options) : AssistBench(*options).Run(); }};
 }
 
 }  // namespace graft

@@ -1,12 +1,12 @@
-// graft bench: everything that it measures, behind one function, so that a program without it is a
-// matter of linking. Main thread.
+// graft bench: everything that it measures, behind one function, so that a program of its own, or
+// one without it, is a matter of linking. Main thread.
 #pragma once
 
 #include "options/command.h"
 
 namespace graft {
 
-// Puts `bench` with its subcommands under `app`.
-void AddBenchCommand(CLI::App& app, CommandRun& run);
+// `bench` with its subcommands.
+Command BenchCommand();
 
 }  // namespace graft

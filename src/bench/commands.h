@@ -1,14 +1,22 @@
 // The subcommands of graft bench, one file each. Main thread.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "options/command.h"
+#include "runtime/runtime_options.h"
 
 namespace graft {
 
-void AddBenchAdaptersCommand(CLI::App& bench, CommandRun& run);
-void AddBenchAssistCommand(CLI::App& bench, CommandRun& run);
-void AddBenchOpsCommand(CLI::App& bench, CommandRun& run);
-void AddBenchServeCommand(CLI::App& bench, CommandRun& run);
-void AddBenchStepCommand(CLI::App& bench, CommandRun& run);
+Command BenchAdaptersCommand();
+Command BenchAssistCommand();
+Command BenchOpsCommand();
+Command BenchServeCommand();
+Command BenchStepCommand();
+
+// Rows that several of them have.
+std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime);
+Option JsonOptionRow(std::string& path);
 
 }  // namespace graft

@@ -5,7 +5,6 @@
 #include "bench/commands.h"
 #include "bench/report.h"
 #include "kernels/common/bench.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 #include "tensor/cuda_memory.h"
 
@@ -13,7 +12,7 @@ namespace graft {
 namespace {
 
 struct BenchOpsOptions {
-  std::string device = "auto";
+  DeviceChoice device;
   std::string filter;
   std::string json;
   int threads = 0;
@@ -54,10 +53,7 @@ OrderedJson ToJson(const OpBenchRow& row) {
 }
 
 Status RunBenchOps(const BenchOpsOptions& options) {
-  ASSIGN_OR_RETURN(const Device device, ParseDevice(options.device));
-  if (options.threads < 0 || !(options.seconds_per_case > 0.0)) {
-    return InvalidArgumentError("--threads must be 0 or more, --seconds-per-case above 0");
-  }
+  ASSIGN_OR_RETURN(const Device device, PickDevice(options.device));
   ThreadPool threads(options.threads == 0 ? NumCpus() : options.threads);
   OwnedStream owned_stream(device, &threads);
   OrderedJson machine = DescribeMachine();
@@ -76,17 +72,17 @@ Status RunBenchOps(const BenchOpsOptions& options) {
 
 }  // namespace
 
-void AddBenchOpsCommand(CLI::App& bench, CommandRun& run) {
-  CLI::App* command = bench.add_subcommand(
-      "ops", "Time each kernel and say which share of the machine's measured peak it reaches.");
-  auto options = std::make_shared<BenchOpsOptions>();  // lives as long as the parser and `run`
-  AddDeviceOptions(*command, options->device, options->threads);
-  command->add_option("--filter", options->filter, "only ops whose name contains this");
-  command->add_option("--seconds-per-case", options->seconds_per_case, "time spent on a case")
-      ->capture_default_str();
-  command->add_option("--json", options->json, "write the rows to this file, too");
-  AddConfigOptions(*command);
-  command->callback([options, &run] { run = [options] { return RunBenchOps(*options); }; });
+Command BenchOpsCommand() {
+  const auto options = std::make_shared<BenchOpsOptions>();  // lives as long as the command
+  std::vector<Option> rows = DeviceOptionRows(options->device, options->threads);
+  rows.push_back({"filter", Text(options->filter), "only ops whose name contains this"});
+  rows.push_back(
+      {"seconds-per-case", Number(options->seconds_per_case, Above(0)), "time spent on a case"});
+  rows.push_back(JsonOptionRow(options->json));
+  return {.name = "ops",
+          .help = "Time each kernel and say which share of the machine's measured peak it reaches.",
+          .groups = {{"Options", std::move(rows)}},
+          .run = [options] { return RunBenchOps(*options); }};
 }
 
 }  // namespace graft

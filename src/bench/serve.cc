@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,9 @@
 #include "bench/commands.h"
 #include "bench/load_generator.h"
 #include "bench/report.h"
+#include "bench/stand_in_tokenizer.h"
 #include "bench/synthetic_adapter.h"
 #include "kernels/common/peak.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
 #include "sim/workload.h"
@@ -24,11 +25,16 @@
 namespace graft {
 namespace {
 
+constexpr OptionWord<Popularity> kPopularityWords[] = {{Popularity::kDistinct, "distinct"},
+                                                       {Popularity::kUniform, "uniform"},
+                                                       {Popularity::kSkewed, "skewed"},
+                                                       {Popularity::kIdentical, "identical"}};
+
 struct BenchServeOptions {
   RuntimeOptions runtime;
-  std::string shape;  // HF config.json with random weights, instead of --model
-  std::string tokenizer = "demo/base";
-  std::string popularity = "distinct";
+  std::string shape;      // HF config.json with random weights, instead of --model
+  std::string tokenizer;  // folder; "": the model's, of a shape a stand-in
+  Popularity popularity = Popularity::kDistinct;
   std::string lengths;
   std::string json;
   int adapters = 8;
@@ -41,7 +47,7 @@ struct BenchServeOptions {
   int rounds = 3;
   double rate = 0.0;
   uint64_t seed = 1;
-  std::vector<std::string> laws;  // further popularity laws to serve
+  std::vector<Popularity> laws;  // further ones to serve
   bool skip_single = false;
   bool skip_http = false;
   bool skip_base_rows = false;
@@ -106,7 +112,7 @@ class ServeBench {
   double KvGib(const RuntimeOptions& runtime) const;
   Status PinAdapters(std::vector<LoraWeights> adapters);
   Status StartServer();
-  Result<std::vector<LoadRequest>> MakeRequests(const std::string& law);
+  Result<std::vector<LoadRequest>> MakeRequests(std::optional<Popularity> law);
   Status MakeScenarios();
   Status RunRound(int round);
   Status RunScenario(Scenario& scenario);
@@ -144,11 +150,6 @@ double ServeBench::MeasureReadBandwidth() {
 
 Status ServeBench::Prepare() {
   const BenchServeOptions& o = options_;
-  if (o.queued < 0) return InvalidArgumentError("--queued must be 0 or more");
-  if (o.batch < 1 || o.adapters < 1 || o.rounds < 1 || o.prompt_tokens < 1 || o.output_tokens < 2) {
-    return InvalidArgumentError(
-        "--batch, --adapters, --rounds and --prompt-tokens must be 1 or more, --output-tokens 2");
-  }
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
   runtime.sequences_max = o.batch;
@@ -198,14 +199,13 @@ Status ServeBench::PinAdapters(std::vector<LoraWeights> adapters) {
   return lora_->PinSynthetic(std::move(named));
 }
 
-// `law`: of the adapters; "" for base rows. Everything else is the same for each law.
-Result<std::vector<LoadRequest>> ServeBench::MakeRequests(const std::string& law) {
+// `law`: of the adapters; none for base rows. Everything else is the same for each law.
+Result<std::vector<LoadRequest>> ServeBench::MakeRequests(std::optional<Popularity> law) {
   Random random(options_.seed);
   const int32_t n = options_.requests > 0 ? options_.requests : options_.batch;
   Random adapter_random(options_.seed);
-  ASSIGN_OR_RETURN(const Popularity popularity, ParsePopularity(law.empty() ? "distinct" : law));
   const std::vector<int32_t> adapters =
-      AssignAdapters(popularity, n, options_.adapters, adapter_random);
+      AssignAdapters(law.value_or(Popularity::kDistinct), n, options_.adapters, adapter_random);
   const std::vector<double> arrivals = ArrivalSeconds(n, options_.rate, random);
   std::vector<RequestLengths> lengths = {{options_.prompt_tokens, options_.output_tokens}};
   if (!options_.lengths.empty()) {
@@ -223,13 +223,19 @@ Result<std::vector<LoadRequest>> ServeBench::MakeRequests(const std::string& law
       token = static_cast<int32_t>(random.Below(model_->config.vocab_size));
     }
     requests[i].arrival_seconds = arrivals[i];
-    if (!law.empty()) requests[i].adapter_hash = SyntheticHash(adapters[i]);
+    if (law.has_value()) requests[i].adapter_hash = SyntheticHash(adapters[i]);
   }
   return requests;
 }
 
 Status ServeBench::StartServer() {
-  ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(options_.tokenizer));
+  if (options_.tokenizer.empty() && !options_.shape.empty()) {
+    ASSIGN_OR_RETURN(tokenizer_, MakeStandInTokenizer(model_->config.vocab_size));
+  } else {
+    const bool has_own = options_.tokenizer.empty();
+    ASSIGN_OR_RETURN(tokenizer_,
+                     Tokenizer::Load(has_own ? options_.runtime.model : options_.tokenizer));
+  }
   ServerOptions server;
   server.port = 0;
   server_ = std::make_unique<HttpServer>(ServerContext{.generator = lora_->engine(),
@@ -245,7 +251,7 @@ Status ServeBench::StartServer() {
 }
 
 Status ServeBench::MakeScenarios() {
-  ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(""));
+  ASSIGN_OR_RETURN(const std::vector<LoadRequest> base, MakeRequests(std::nullopt));
   ASSIGN_OR_RETURN(const std::vector<LoadRequest> mixed, MakeRequests(options_.popularity));
   RETURN_IF_ERROR(StartServer());
   const int32_t in_flight = options_.batch + options_.queued;
@@ -267,10 +273,11 @@ Status ServeBench::MakeScenarios() {
   if (!options_.skip_base_rows) {
     add("base_in_lora", "base rows, a server with LoRA", base, in_flight, lora, ViaGenerator(lora));
   }
-  add("lora", options_.popularity + " adapters in one batch", mixed, in_flight, lora,
-      ViaGenerator(lora));
-  for (const std::string& law : options_.laws) {
-    ASSIGN_OR_RETURN(const std::vector<LoadRequest> requests, MakeRequests(law));
+  add("lora", std::string(WordOf(options_.popularity, kPopularityWords)) + " adapters in one batch",
+      mixed, in_flight, lora, ViaGenerator(lora));
+  for (const Popularity popularity : options_.laws) {
+    const std::string law = WordOf(popularity, kPopularityWords);
+    ASSIGN_OR_RETURN(const std::vector<LoadRequest> requests, MakeRequests(popularity));
     add("lora_" + law, law + " adapters", requests, in_flight, lora, ViaGenerator(lora));
   }
   if (!options_.skip_http) {
@@ -381,7 +388,8 @@ std::map<std::string, double> ServeBench::Ratios() const {
   if (const Scenario* http = Find("base_http"); http != nullptr) {
     ratios["http_step_over_executor"] = MedianRatio(http->wall_ms, http->executor_ms);
   }
-  for (const std::string& law : options_.laws) {
+  for (const Popularity popularity : options_.laws) {
+    const std::string law = WordOf(popularity, kPopularityWords);
     ratios["tokens_per_second_" + law + "_over_base"] =
         MedianRatio(Find("lora_" + law)->tokens_per_second, base.tokens_per_second);
     ratios[law + "_over_base_by_bytes"] = BytesOverBase(*Find("lora_" + law));
@@ -445,7 +453,7 @@ OrderedJson ServeBench::ToJson() const {
           {"output_tokens", output_tokens},
           {"adapters", options_.adapters},
           {"rank", options_.rank},
-          {"popularity", options_.popularity},
+          {"popularity", WordOf(options_.popularity, kPopularityWords)},
           {"rounds", options_.rounds},
           {"rounds_repeated", rounds_repeated_},
           {"rounds_unsteady", rounds_unsteady_},
@@ -454,65 +462,52 @@ OrderedJson ServeBench::ToJson() const {
           {"scenarios", scenarios}};
 }
 
+std::vector<OptionGroup> BenchServeOptionGroups(BenchServeOptions& o) {
+  std::vector<Option> server = StepOptionRows(o.runtime);
+  server.push_back(ContextOptionRow(o.runtime.context_tokens_max));
+  server.push_back({.name = "tokenizer",
+                    .target = Text(o.tokenizer),
+                    .help = "folder of the HTTP scenario's tokenizer",
+                    .default_help = "the model's; of a --shape words that are made up"});
+  return {
+      {"Model", BenchModelOptionRows(o.shape, o.runtime)},
+      {"Server", std::move(server)},
+      {"Load",
+       {{"adapters", Number(o.adapters, Between(1, 1 << 20)), "synthetic adapters"},
+        {"rank", Number(o.rank, Between(1, kLoraRankMax)), "of each, on all seven modules"},
+        {"popularity", OneOf(o.popularity, kPopularityWords), "who is asked for how often"},
+        {"laws", SomeOf(o.laws, kPopularityWords), "further popularity laws, each served in turn"},
+        {"batch", Number(o.batch, Between(1, 2048)), "sequences of a step at most"},
+        {"queued", Number(o.queued, AtLeast(0)),
+         "requests in line beside them, so that no place waits for its next client"},
+        {"requests", Number(o.requests, AtLeast(0)), "per scenario and round; 0: one batch"},
+        {"rate", Number(o.rate, AtLeast(0)), "Poisson arrivals per second; 0: a closed loop"},
+        {"prompt-tokens", Number(o.prompt_tokens, AtLeast(1)), "tokens per prompt"},
+        {"output-tokens", Number(o.output_tokens, AtLeast(2)), "tokens per answer"},
+        {"lengths", Text(o.lengths), "CSV of prompt and output lengths to draw from, instead"},
+        {"rounds", Number(o.rounds, AtLeast(1)), "rounds of all scenarios in turns"},
+        {"seed", Number(o.seed), "of prompts, adapters and arrivals"},
+        {"skip-http", Switch(o.skip_http), "leave out the scenario over HTTP"},
+        {"skip-base-rows", Switch(o.skip_base_rows), "leave out base rows in the server with LoRA"},
+        {"skip-single", Switch(o.skip_single), "leave out the one-at-a-time scenario"},
+        JsonOptionRow(o.json)}}};
+}
+
 }  // namespace
 
-void AddBenchServeCommand(CLI::App& bench, CommandRun& run) {
-  CLI::App* command = bench.add_subcommand(
-      "serve",
-      "Throughput and latency of a whole server with synthetic adapters, beside the base model\n"
-      "alone in the same run.\n"
-      "  graft bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16");
-  auto options = std::make_shared<BenchServeOptions>();  // lives as long as the parser and `run`
+Command BenchServeCommand() {
+  const auto options = std::make_shared<BenchServeOptions>();  // lives as long as the command
   options->runtime.log_level = "warn";
-  AddModelOptions(*command, options->runtime);
-  command->add_option("--shape", options->shape,
-                      "an HF config.json to fill with random weights, instead of --model");
-  command->add_option("--tokenizer", options->tokenizer, "folder of the HTTP scenario's tokenizer")
-      ->capture_default_str();
-  AddStepOptions(*command, options->runtime);
-  command->add_option("--context-tokens-max", options->runtime.context_tokens_max, "0: the model's")
-      ->capture_default_str();
-  command->add_option("--adapters", options->adapters, "synthetic adapters")->capture_default_str();
-  command->add_option("--rank", options->rank, "of each, on all seven modules")
-      ->capture_default_str();
-  command->add_option("--popularity", options->popularity, "distinct, uniform, skewed or identical")
-      ->capture_default_str();
-  command->add_option("--batch", options->batch, "sequences of a step at most")
-      ->capture_default_str();
-  command
-      ->add_option("--queued", options->queued,
-                   "requests in line beside them, so that no place waits for its next client")
-      ->capture_default_str();
-  command->add_option("--requests", options->requests, "per scenario and round; 0: one batch")
-      ->capture_default_str();
-  command->add_option("--rate", options->rate, "Poisson arrivals per second; 0: a closed loop")
-      ->capture_default_str();
-  command->add_option("--prompt-tokens", options->prompt_tokens, "tokens per prompt")
-      ->capture_default_str();
-  command->add_option("--output-tokens", options->output_tokens, "tokens per answer")
-      ->capture_default_str();
-  command->add_option("--lengths", options->lengths,
-                      "CSV of prompt and output lengths to draw from, instead");
-  command->add_option("--rounds", options->rounds, "rounds of all scenarios in turns")
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "of prompts, adapters and arrivals")
-      ->capture_default_str();
-  command
-      ->add_option("--laws", options->laws,
-                   "further popularity laws, each served in turn (a comma between two)")
-      ->delimiter(',');
-  command->add_flag("--skip-http", options->skip_http, "leave out the scenario over HTTP");
-  command->add_flag("--skip-base-rows", options->skip_base_rows,
-                    "leave out base rows in the server with LoRA");
-  command->add_flag("--skip-single", options->skip_single, "leave out the one-at-a-time scenario");
-  command->add_option("--json", options->json, "write the result to this file, too");
-  AddConfigOptions(*command);
-  command->callback([options, &run] {
-    run = [options] {
-      RETURN_IF_ERROR(InitLog(options->runtime.log_level));
-      return ServeBench(*options).Run();
-    };
-  });
+  return {.name = "serve",
+          .help =
+              "Throughput and latency of a whole server with synthetic adapters, beside the base\n"
+              "model alone in the same run.\n"
+              "  graft bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16",
+          .groups = BenchServeOptionGroups(*options),
+          .run = [options] {
+            RETURN_IF_ERROR(InitLog(options->runtime.log_level));
+            return ServeBench(*options).Run();
+          }};
 }
 
 }  // namespace graft

@@ -14,7 +14,6 @@
 #include "bench/synthetic_adapter.h"
 #include "kernels/common/bench_data.h"
 #include "kernels/common/peak.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 #include "sim/workload.h"
 
@@ -59,6 +58,7 @@ class StepBench {
 
  private:
   Status Prepare();
+  Status ChoosePool(int mixed_max, RuntimeOptions* runtime) const;
   Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
   std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
@@ -105,16 +105,8 @@ class StepBench {
 
 Status StepBench::Prepare() {
   const BenchStepOptions& o = options_;
-  if (o.batches.empty() || *std::ranges::min_element(o.batches) < 1 || o.contexts.empty() ||
-      *std::ranges::min_element(o.contexts) < 2 || o.steps < 1 || o.prefill_tokens < 0 ||
-      o.ranks.empty() || o.prefill_adapters < 1 || o.turn_steps < 1 || o.context_min < 0 ||
-      o.context_min == 1 || o.context_min > *std::ranges::min_element(o.contexts) ||
-      std::ranges::any_of(o.mixed_tokens, [](int tokens) { return tokens < 1; }) ||
-      std::ranges::any_of(o.adapters, [](int adapters) { return adapters < 1; })) {
-    return InvalidArgumentError(
-        "--adapters, --batch, --steps, --turn-steps, --mixed-tokens and --prefill-adapters must be "
-        "1 or more, --context 2 or more, --context-min 0 or from 2 to --context, and "
-        "--prefill-tokens 0 or more");
+  if (o.context_min == 1 || o.context_min > *std::ranges::min_element(o.contexts)) {
+    return InvalidArgumentError("--context-min must be 0 or from 2 to --context");
   }
   batch_max_ = *std::ranges::max_element(o.batches);
   context_max_ = *std::ranges::max_element(o.contexts);
@@ -126,26 +118,49 @@ Status StepBench::Prepare() {
   runtime.context_tokens_max = std::max({context_max_, mixed_max, o.prefill_tokens}) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
   ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
-  // Both servers' pools at once: each gets what its own steps need.
-  const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
-                                          KvDType(model_->weights.dtype, model_->device))
-                                 .PageBytes();
-  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
-                        (o.prefill_tokens + mixed_max) / runtime.page_tokens + o.prefill_adapters +
-                        runtime.context_tokens_max / runtime.page_tokens + 1;
-  runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  if (runtime.context_tokens_max > model_->config.context_tokens_max) {
+    return InvalidArgumentError("steps of " + std::to_string(runtime.context_tokens_max) +
+                                " tokens are beyond the model's " +
+                                std::to_string(model_->config.context_tokens_max) +
+                                "; lower --context, --mixed-tokens or --prefill-tokens");
+  }
+  RETURN_IF_ERROR(ChoosePool(mixed_max, &runtime));
   ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
   if (o.ablations) {
-    for (auto& [server, kernel] : {std::pair(&after_, "after"), std::pair(&padded_, "bmm")}) {
+    for (auto& [server, kernel] :
+         {std::pair(&after_, LoraKernel::kAfter), std::pair(&padded_, LoraKernel::kPadded)}) {
       RuntimeOptions other = runtime;
       other.lora_kernel = kernel;
       ASSIGN_OR_RETURN(*server, Runtime::Create(other, *model_, /*lora=*/true));
       RETURN_IF_ERROR(MakeAdapters(**server, nullptr));
     }
-    runtime.merge = "auto";
+    runtime.merge = Merge::kAuto;
   }
   ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
   return MakeAdapters(*lora_, &adapter_bytes_);
+}
+
+// All servers' pools at once: each gets what its own steps need.
+Status StepBench::ChoosePool(int mixed_max, RuntimeOptions* runtime) const {
+  const BenchStepOptions& o = options_;
+  const int page_tokens = runtime->page_tokens;
+  const int64_t page_bytes =
+      MakeKvLayout(model_->config, page_tokens, KvDType(model_->weights.dtype, model_->device))
+          .PageBytes();
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / page_tokens + 1) +
+                        (o.prefill_tokens + mixed_max) / page_tokens + o.prefill_adapters +
+                        runtime->context_tokens_max / page_tokens + 1;
+  constexpr double kGib = int64_t{1} << 30;
+  runtime->pool_gib = static_cast<double>(pages * page_bytes) / kGib + 1e-6;
+  const int num_servers = o.ablations ? 4 : 2;
+  const double free_gib = static_cast<double>(FreeMemoryBytes(model_->device)) / kGib;
+  if (num_servers * runtime->pool_gib <= free_gib) return OkStatus();
+  return ResourceExhaustedError(
+      "--batch " + std::to_string(batch_max_) + " at --context " + std::to_string(context_max_) +
+      " takes " + std::to_string(num_servers) +
+      Text(" servers' KV of %.1f GiB each, ", runtime->pool_gib) +
+      Text("%.1f GiB are free on ", free_gib) + model_->device.ToString() + "; lower one of them" +
+      (o.ablations ? ", or leave --ablations out" : ""));
 }
 
 Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
@@ -488,57 +503,41 @@ Status StepBench::Run() {
 
 }  // namespace
 
-void AddBenchStepCommand(CLI::App& bench, CommandRun& run) {
-  CLI::App* command = bench.add_subcommand(
-      "step", "Time single steps of the executor, decode and prefill, for each mix of adapters.");
-  auto options = std::make_shared<BenchStepOptions>();  // lives as long as the parser and `run`
-  command->add_option("--shape", options->shape,
-                      "HF config.json whose shape gets random weights, instead of --model");
-  AddModelOptions(*command, options->runtime);
-  command
-      ->add_option("--batch", options->batches,
-                   "sequences of a decode step, several in turn (a comma between two)")
-      ->delimiter(',')
-      ->capture_default_str();
-  command
-      ->add_option("--context", options->contexts,
-                   "tokens of each sequence in a decode step, several in turn")
-      ->delimiter(',')
-      ->capture_default_str();
-  command
-      ->add_option("--context-min", options->context_min,
-                   "contexts spread evenly from here to --context instead, in random order; 0: all "
-                   "alike")
-      ->capture_default_str();
-  command
-      ->add_option("--adapters", options->adapters,
-                   "also decode steps over so many adapters, each for as many rows; in turn, "
-                   "where the batch has so many rows")
-      ->delimiter(',');
-  command
-      ->add_option("--mixed-tokens", options->mixed_tokens,
-                   "also decode steps in which one sequence computes so many tokens of a prompt, "
-                   "in turn")
-      ->delimiter(',');
-  command->add_option("--ranks", options->ranks, "ranks of the adapters, in turn")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--prefill-tokens", options->prefill_tokens, "of a prefill step; 0: none")
-      ->capture_default_str();
-  command
-      ->add_option("--prefill-adapters", options->prefill_adapters,
-                   "sequences of a prefill step, each with its own adapter")
-      ->capture_default_str();
-  command->add_option("--steps", options->steps, "timed steps of each kind")->capture_default_str();
-  command->add_flag("--ablations", options->ablations,
-                    "also one adapter merged into the weights, and LoRA over padded copies");
-  command
-      ->add_option("--turn-steps", options->turn_steps,
-                   "decode steps of one merged adapter before the next one's turn")
-      ->capture_default_str();
-  command->add_option("--json", options->json, "write the figures to this file, too");
-  AddConfigOptions(*command);
-  command->callback([options, &run] { run = [options] { return StepBench(*options).Run(); }; });
+Command BenchStepCommand() {
+  const auto options = std::make_shared<BenchStepOptions>();  // lives as long as the command
+  return {
+      .name = "step",
+      .help = "Time single steps of the executor, decode and prefill, for each mix of adapters.",
+      .groups =
+          {{"Model", BenchModelOptionRows(options->shape, options->runtime)},
+           {"Steps",
+            {{"batch", Numbers(options->batches, Between(1, 2048)),
+              "sequences of a decode step, several in turn"},
+             {"context", Numbers(options->contexts, AtLeast(2)),
+              "tokens of each sequence in a decode step, several in turn"},
+             {"context-min", Number(options->context_min, AtLeast(0)),
+              "contexts spread evenly from here to --context instead, in random order; 0: all "
+              "alike"},
+             {"adapters", Numbers(options->adapters, AtLeast(1)),
+              "also decode steps over so many adapters, each for as many rows; in turn, where the "
+              "batch has so many rows"},
+             {"mixed-tokens", Numbers(options->mixed_tokens, AtLeast(1)),
+              "also decode steps in which one sequence computes so many tokens of a prompt, in "
+              "turn"},
+             {"ranks", Numbers(options->ranks, Between(1, kLoraRankMax)),
+              "ranks of the adapters, in turn"},
+             {"prefill-tokens", Number(options->prefill_tokens, AtLeast(0)),
+              "of a prefill step; 0: none"},
+             {"prefill-adapters", Number(options->prefill_adapters, Between(1, 2048)),
+              "sequences of a prefill step, each with its own adapter"},
+             {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
+             {"ablations", Switch(options->ablations),
+              "also LoRA after the products and over padded copies, one adapter merged into the "
+              "weights, and merged adapters in turns"},
+             {"turn-steps", Number(options->turn_steps, AtLeast(1)),
+              "decode steps of one merged adapter before the next one's turn"},
+             JsonOptionRow(options->json)}}},
+      .run = [options] { return StepBench(*options).Run(); }};
 }
 
 }  // namespace graft

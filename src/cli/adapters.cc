@@ -2,13 +2,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "executor/adapter_backend.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 
 namespace graft {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 struct AdaptersOptions {
   std::string model;
   std::string adapters;
-  std::string dtype = "auto";
+  std::optional<DType> dtype;      // none: the checkpoint's
   std::vector<std::string> paths;  // of inspect and verify
 };
 
@@ -35,8 +36,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   }
   Target target;
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
-  ASSIGN_OR_RETURN(const std::optional<DType> asked, ParseServingDType(options.dtype));
-  target.dtype = ServingDType(target.config, asked);
+  target.dtype = ServingDType(target.config, options.dtype);
   return target;
 }
 
@@ -113,38 +113,42 @@ Status RunVerify(const AdaptersOptions& options) {
                                  std::to_string(paths.size()) + " adapters cannot be served");
 }
 
-CLI::App* AddAction(CLI::App& adapters, const std::string& name, const std::string& help,
-                    const std::shared_ptr<AdaptersOptions>& options, CommandRun& run,
-                    Status (*action)(const AdaptersOptions&)) {
-  CLI::App* command = adapters.add_subcommand(name, help);
-  command->add_option("--model", options->model, "HF folder of the base model");
-  command->add_option("--dtype", options->dtype, "auto, bf16 or fp32")->capture_default_str();
-  command->callback(
-      [options, &run, action] { run = [options, action] { return action(*options); }; });
-  return command;
+Command Action(const std::string& name, const std::string& help,
+               const std::shared_ptr<AdaptersOptions>& options, std::vector<Option> rows,
+               Status (*action)(const AdaptersOptions&)) {
+  rows.push_back({"model", Text(options->model), "HF folder of the base model"});
+  rows.push_back(DTypeOptionRow(options->dtype));
+  return {.name = name,
+          .help = help,
+          .groups = {{"Options", std::move(rows)}},
+          .run = [options, action] { return action(*options); }};
 }
 
 }  // namespace
 
-void AddAdaptersCommand(CLI::App& app, CommandRun& run) {
-  CLI::App* adapters =
-      app.add_subcommand("adapters", "Look at PEFT adapters without serving them.");
-  adapters->require_subcommand(1);
-  auto options = std::make_shared<AdaptersOptions>();  // lives as long as the parser and `run`
-  CLI::App* list =
-      AddAction(*adapters, "list", "a line for each adapter of a folder", options, run, RunList);
-  list->add_option("--adapters", options->adapters, "folder of PEFT folders");
-  AddConfigOptions(*list);
-  CLI::App* inspect = AddAction(*adapters, "inspect", "everything about an adapter, as JSON",
-                                options, run, RunInspect);
-  inspect->add_option("paths", options->paths, "PEFT folders")->required();
-  AddConfigOptions(*inspect);
-  CLI::App* verify = AddAction(*adapters, "verify",
-                               "load each adapter, run its self-test, and say why it is refused",
-                               options, run, RunVerify);
-  verify->add_option("--adapters", options->adapters, "folder of PEFT folders");
-  verify->add_option("paths", options->paths, "PEFT folders");
-  AddConfigOptions(*verify);
+Command AdaptersCommand() {
+  const auto options = std::make_shared<AdaptersOptions>();  // lives as long as the command
+  const Option folder{"adapters", Text(options->adapters), "folder of PEFT folders"};
+  Option paths{.name = "paths",
+               .target = Texts(options->paths),
+               .help = "PEFT folders",
+               .is_positional = true};
+  const Command verify = Action("verify",
+                                "Load each adapter, run its self-test, and say why it is refused.\n"
+                                "  graft adapters verify --model DIR --adapters DIR",
+                                options, {paths, folder}, RunVerify);
+  paths.is_required = true;
+  return {.name = "adapters",
+          .help = "Look at PEFT adapters without serving them.",
+          .subcommands = {Action("list",
+                                 "A line for each adapter of a folder.\n"
+                                 "  graft adapters list --model DIR --adapters DIR",
+                                 options, {folder}, RunList),
+                          Action("inspect",
+                                 "Everything about an adapter, as JSON.\n"
+                                 "  graft adapters inspect --model DIR ADAPTER_DIR",
+                                 options, {paths}, RunInspect),
+                          verify}};
 }
 
 }  // namespace graft

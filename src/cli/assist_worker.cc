@@ -7,15 +7,21 @@
 
 namespace graft {
 
-void AddAssistWorkerCommand(CLI::App& app, CommandRun& run) {
-  CLI::App* command = app.add_subcommand("assist-worker", "A worker process of the server.");
-  command->group("");                                       // not in the help
-  auto options = std::make_shared<AssistProcessOptions>();  // lives as long as the parser and `run`
-  command->add_option("--exchange", options->exchange, "descriptor of the exchange")->required();
-  command->add_option("--store", options->store, "descriptor of the host store")->required();
-  command->add_option("--worker", options->worker, "its number")->required();
-  command->add_option("--parent", options->parent, "the server's process")->required();
-  command->callback([options, &run] { run = [options] { return RunAssistProcess(*options); }; });
+Command AssistCommand() {
+  const auto options = std::make_shared<AssistProcessOptions>();  // lives as long as the command
+  const auto row = [](const char* name, auto& value, const char* help) {
+    return Option{.name = name, .target = Number(value), .help = help, .is_required = true};
+  };
+  return {.name = "assist-worker",
+          .help = "A worker process of the server.",
+          .groups = {{"Options",
+                      {row("exchange", options->exchange, "descriptor of the exchange"),
+                       row("store", options->store, "descriptor of the host store"),
+                       row("worker", options->worker, "its number"),
+                       row("parent", options->parent, "the server's process")}}},
+          .run = [options] { return RunAssistProcess(*options); },
+          .is_hidden = true,
+          .environment_prefix = ""};
 }
 
 }  // namespace graft

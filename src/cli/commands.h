@@ -1,15 +1,17 @@
-// The subcommands of graft, one file each. Each Add... function puts its subcommand with its
-// options under `app`; when the command line picks it, `run` is set to what it does. Main thread.
+// The subcommands of graft, one file each: names, options and what to run. Main thread.
 #pragma once
 
 #include "options/command.h"
 
 namespace graft {
 
-void AddServeCommand(CLI::App& app, CommandRun& run);
-void AddGenerateCommand(CLI::App& app, CommandRun& run);
-void AddAdaptersCommand(CLI::App& app, CommandRun& run);
+Command ServeCommand();
+Command GenerateCommand();
+Command AdaptersCommand();
 // Not for people: what the server starts as its worker processes.
-void AddAssistWorkerCommand(CLI::App& app, CommandRun& run);
+Command AssistCommand();
+
+// All of them, and bench and help.
+Command GraftProgram();
 
 }  // namespace graft

@@ -2,45 +2,99 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "bench/bench.h"
+#include "options/markdown.h"
 
 namespace graft {
 namespace {
 
-class CommandsTest : public testing::Test {
- protected:
-  CommandsTest() {
-    AddServeCommand(app_, run_);
-    AddGenerateCommand(app_, run_);
-    AddBenchCommand(app_, run_);
+const Command* Find(const Command& program, const std::vector<std::string>& words) {
+  const Command* command = &program;
+  for (const std::string& word : words) {
+    const Command* found = nullptr;
+    for (const Command& one : command->subcommands) {
+      if (one.name == word) found = &one;
+    }
+    if (found == nullptr) return nullptr;
+    command = found;
   }
-  // What --help says of it there; "" where there is none.
-  std::string Help(const std::vector<std::string>& command, const std::string& option) {
-    CLI::App* app = &app_;
-    for (const std::string& name : command) app = app->get_subcommand(name);
-    const CLI::Option* found = app->get_option_no_throw(option);
-    return found == nullptr ? "" : found->get_description() + found->get_default_str();
-  }
+  return command;
+}
 
-  CLI::App app_;
-  CommandRun run_;
-};
-
-TEST_F(CommandsTest, OptionsOfAllCommandsReadTheSame) {
-  for (const std::string option : {"--model", "--device", "--dtype", "--threads"}) {
-    const std::string help = Help({"serve"}, option);
-    EXPECT_NE(help, "") << option;
-    EXPECT_EQ(Help({"generate"}, option), help) << option;
-    for (const std::string bench : {"adapters", "assist", "serve", "step"}) {
-      EXPECT_EQ(Help({"bench", bench}, option), help) << bench << " " << option;
+// What is said of it there; "" where there is none.
+std::string Help(const Command& program, const std::vector<std::string>& words,
+                 const std::string& name) {
+  for (const OptionGroup& group : Find(program, words)->groups) {
+    for (const Option& option : group.options) {
+      if (FirstName(option) == name)
+        return option.help + option.target.type + option.target.initial;
     }
   }
-  for (const std::string option : {"--device", "--threads"}) {
-    EXPECT_EQ(Help({"bench", "ops"}, option), Help({"serve"}, option)) << option;
+  return "";
+}
+
+TEST(CommandsTest, OptionsOfAllCommandsReadTheSame) {
+  const Command program = GraftProgram();
+  for (const std::string option : {"model", "device", "dtype", "threads"}) {
+    const std::string help = Help(program, {"serve"}, option);
+    EXPECT_NE(help, "") << option;
+    EXPECT_EQ(Help(program, {"generate"}, option), help) << option;
+    for (const std::string bench : {"adapters", "assist", "serve", "step"}) {
+      EXPECT_EQ(Help(program, {"bench", bench}, option), help) << bench << " " << option;
+    }
   }
+  for (const std::string option : {"device", "threads"}) {
+    EXPECT_EQ(Help(program, {"bench", "ops"}, option), Help(program, {"serve"}, option)) << option;
+  }
+}
+
+void CheckNames(const Command& command, const std::string& path) {
+  std::set<std::string> names = {"config", "help"};
+  for (const OptionGroup& group : command.groups) {
+    for (const Option& option : group.options) {
+      EXPECT_NE(option.help, "") << path << " " << option.name;
+      for (const std::string& name : AllNames(option)) {
+        EXPECT_TRUE(names.insert(name).second) << path << " has --" << name << " twice";
+      }
+    }
+  }
+  for (const Command& one : command.subcommands) CheckNames(one, path + " " + one.name);
+}
+
+TEST(CommandsTest, NoCommandHasAnOptionTwiceOrWithoutHelp) { CheckNames(GraftProgram(), "graft"); }
+
+// The defaults are those of the structs, and every one of them passes its own check.
+void CheckDefaults(const Command& command, const std::string& path) {
+  for (const OptionGroup& group : command.groups) {
+    for (const Option& option : group.options) {
+      if (option.target.initial.empty()) continue;
+      const Status status = option.target.set({option.target.initial});
+      EXPECT_TRUE(status.ok()) << path << " --" << option.name << " " << status.message();
+    }
+  }
+  for (const Command& one : command.subcommands) CheckDefaults(one, path + " " + one.name);
+}
+
+TEST(CommandsTest, EveryDefaultMayBeWrittenOut) { CheckDefaults(GraftProgram(), "graft"); }
+
+// The page's tables are what `graft help --markdown` prints, between two comments.
+TEST(CommandsTest, ThePageHoldsTheTables) {
+  const char* root = std::getenv("GRAFT_SOURCE_DIR");
+  ASSERT_NE(root, nullptr);
+  std::ifstream file(std::string(root) + "/docs/cli.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_NE(page.str().find("<!-- graft help --markdown -->\n\n" + OptionsMarkdown(GraftProgram()) +
+                            "\n<!-- end -->\n"),
+            std::string::npos)
+      << "docs/cli.md is behind the options; run tools/cli_tables.py build/dev/graft";
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "cli/commands.h"
-#include "options/config_file.h"
 #include "runtime/runtime.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
@@ -117,34 +117,36 @@ Status RunGenerate(const GenerateOptions& options) {
 
 }  // namespace
 
-void AddGenerateCommand(CLI::App& app, CommandRun& run) {
-  CLI::App* command = app.add_subcommand(
-      "generate",
-      "Complete a prompt with the base model or adapters, all in one batch.\n"
-      "  graft generate --model demo/base --adapters demo/adapters --adapter austen \\\n"
-      "                 --adapter doyle --prompt 'It was a dark and stormy night'");
-  auto options = std::make_shared<GenerateOptions>();  // lives as long as the parser and `run`
-  AddRuntimeOptions(*command, options->runtime);
-  command->add_option("--adapter", options->names,
-                      "an adapter, or the base model's name; may be repeated [the base model]");
-  command->add_option("--prompt", options->prompt, "the text to go on from");
-  command->add_option("--max-tokens", options->sampling.tokens_max, "tokens of output")
-      ->capture_default_str();
-  command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
-      ->capture_default_str();
-  command->add_option("--top-p", options->sampling.top_p, "nucleus sampling")
-      ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "0: off")->capture_default_str();
-  command->add_option("--min-p", options->sampling.min_p, "0: off")->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "the same seed draws the same text")
-      ->capture_default_str();
-  command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
-      ->capture_default_str();
-  command->add_option("--stop", options->stops, "end before this text; may be repeated");
-  command->add_flag("--ignore-eos", options->sampling.ignore_eos, "go on past the model's own end");
-  command->add_flag("--quiet", options->quiet, "no progress bars");
-  AddConfigOptions(*command);
-  command->callback([options, &run] { run = [options] { return RunGenerate(*options); }; });
+Command GenerateCommand() {
+  const auto options = std::make_shared<GenerateOptions>();  // lives as long as the command
+  SamplingParams& sampling = options->sampling;
+  std::vector<OptionGroup> groups = {
+      {"Generation",
+       {{"prompt", Text(options->prompt), "the text to go on from"},
+        {.name = "adapter",
+         .target = Texts(options->names),
+         .help = "an adapter, or the base model's name; may be repeated",
+         .default_help = "the base model"},
+        {"max-tokens", Number(sampling.tokens_max, AtLeast(1)), "tokens of output"},
+        {"temperature", Number(sampling.temperature, AtLeast(0)), "0 is greedy"},
+        {"top-p", Number(sampling.top_p, Between(0, 1)), "nucleus sampling"},
+        {"top-k", Number(sampling.top_k, AtLeast(0)), "0: off"},
+        {"min-p", Number(sampling.min_p, Between(0, 1)), "0: off"},
+        {"seed", Number(sampling.seed), "the same seed draws the same text"},
+        {"repetition-penalty", Number(sampling.repetition_penalty, Above(0)), "1: off"},
+        {"stop", Texts(options->stops), "end before this text; may be repeated"},
+        {"ignore-eos", Switch(sampling.ignore_eos), "go on past the model's own end"},
+        {"quiet", Switch(options->quiet), "no progress bars"}}}};
+  for (OptionGroup& group : RuntimeOptionGroups(options->runtime)) {
+    groups.push_back(std::move(group));
+  }
+  return {.name = "generate",
+          .help =
+              "Complete a prompt with the base model or adapters, all in one batch.\n"
+              "  graft generate --model demo/base --adapters demo/adapters --adapter austen \\\n"
+              "                 --adapter doyle --prompt 'It was a dark and stormy night'",
+          .groups = std::move(groups),
+          .run = [options] { return RunGenerate(*options); }};
 }
 
 }  // namespace graft

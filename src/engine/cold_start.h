@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-
-#include "base/status.h"
 
 namespace graft {
 
@@ -17,8 +14,6 @@ enum class ColdStart : uint8_t {
   kCpuAssist,  // as kLayerwise, but where rows are missing the CPU computes (CaraServe, section 4)
   kCached,     // everything is made resident before the first step, and stays
 };
-// "blocking", "join-later", "layerwise", "cpu-assist", "auto" or "cached".
-Result<ColdStart> ParseColdStart(const std::string& text);
 // Whether requests begin before their adapter is there; how its rows come about is the executor's.
 inline bool BeginsEarly(ColdStart cold_start) {
   return cold_start == ColdStart::kLayerwise || cold_start == ColdStart::kCpuAssist;

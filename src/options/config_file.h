@@ -1,20 +1,20 @@
-// Every flag also from a YAML or JSON file (JSON is YAML) and from the environment. A flag on the
-// command line wins over the environment, which wins over the file.
+// A file of settings: YAML, or JSON, which YAML contains. One thread.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 
 namespace graft {
 
-// Gives `command` the option --config and every option of it the environment variable
-// GRAFT_<NAME IN CAPITALS>. Call after its options are added.
-void AddConfigOptions(CLI::App& command);
+struct ConfigEntry {
+  std::string key;                 // with dashes, whatever the file has
+  std::vector<std::string> texts;  // of a list as many as it has; else one, "" for nothing
+  bool is_list = false;
+};
 
-// Where the command line or GRAFT_CONFIG names a file, makes its values the defaults of `command`'s
-// options. Keys are the flags' names without the dashes; an unknown key is refused by name. Call
-// before parsing.
-Status ApplyConfigFile(CLI::App& command, int argc, const char* const* argv);
+// The entries of the file's one mapping, in its order; no key comes twice. Errors name the file.
+Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 
 }  // namespace graft

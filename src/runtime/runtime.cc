@@ -1,10 +1,10 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/log.h"
-#include "options/config_file.h"
 #include "runtime/adapter_priorities.h"
 #include "runtime/page_size.h"
 #include "runtime/progress.h"
@@ -28,89 +28,38 @@ constexpr double kHostShare = 0.25;
 
 int64_t ToBytes(double gib) { return static_cast<int64_t>(gib * (int64_t{1} << 30)); }
 
-// More of anything than this is a slip of the hand, and would end in a lack of memory.
-Status CheckCount(const char* flag, int64_t value, int64_t most) {
-  if (value >= 1 && value <= most) return OkStatus();
-  return InvalidArgumentError(std::string("--") + flag + " must be between 1 and " +
-                              std::to_string(most) + ", got " + std::to_string(value));
+std::string GibText(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
+  return text;
 }
 
-Status CheckCpuAssist(const RuntimeOptions& options) {
-  const std::string& where = options.cpu_assist;
-  if (!where.empty() && where != "off" && where != "thread" && where != "process") {
-    return InvalidArgumentError("unknown --cpu-assist '" + where + "'; use off, thread or process");
-  }
-  if (where == "off" && options.cold_start == "cpu-assist") {
-    return InvalidArgumentError(
-        "--cold-start cpu-assist has nobody who computes with --cpu-assist off; use --cpu-assist "
-        "thread or process, or --cold-start auto or layerwise");
-  }
-  return OkStatus();
-}
-
-Status CheckOptions(const RuntimeOptions& options) {
-  RETURN_IF_ERROR(CheckCount("sequences-max", options.sequences_max, 2048));
-  RETURN_IF_ERROR(CheckCount("step-tokens-max", options.step_tokens_max, 1 << 20));
-  RETURN_IF_ERROR(CheckCount("page-tokens", options.page_tokens, 1 << 20));
-  RETURN_IF_ERROR(CheckCount("adapters-max", options.adapters_max, 1 << 20));
-  RETURN_IF_ERROR(CheckCount("requests-max", options.requests_max, 1 << 30));
-  if (options.context_tokens_max < 0) {
-    return InvalidArgumentError("--context-tokens-max must be 0 (the model's own) or more");
-  }
-  RETURN_IF_ERROR(CheckCount("adapters-listed-max", options.adapters_listed_max, 1 << 24));
-  if (!(options.pool_gib >= 0.0 && options.pool_gib < 1e6)) {
-    return InvalidArgumentError("--pool-gib must be 0 (chosen for you) or more");
-  }
-  const double machine_gib = static_cast<double>(TotalHostBytes()) / (int64_t{1} << 30);
-  if (!(options.host_gib <= machine_gib && options.read_at_start_gib >= 0.0)) {
-    return InvalidArgumentError(
-        "--host-gib and --read-at-start-gib are sizes in GiB; the first is chosen for you below 0, "
-        "and at most the machine's " +
-        std::to_string(static_cast<int64_t>(machine_gib)));
-  }
-  if (options.pool != "shared" && options.pool != "static") {
-    return InvalidArgumentError("unknown pool '" + options.pool + "'; use shared or static");
-  }
-  if (!(options.adapter_share > 0.0 && options.adapter_share < 1.0)) {
-    return InvalidArgumentError("--adapter-share must lie between 0 and 1");
-  }
-  if (options.prefill_chunk_max < 0) {
-    return InvalidArgumentError("--prefill-chunk-max must be 0 (whole steps) or more");
-  }
-  if (options.turn_ms < 0) return InvalidArgumentError("--turn-ms must be 0 or more");
-  RETURN_IF_ERROR(CheckCpuAssist(options));
-  if (options.cpu_assist_workers < 0 || options.cpu_assist_workers > kHostFlagsMax) {
-    return InvalidArgumentError("--cpu-assist-workers must be between 0 (chosen for you) and " +
-                                std::to_string(kHostFlagsMax));
-  }
-  if (options.lora_kernel != "segmented" && options.lora_kernel != "after" &&
-      options.lora_kernel != "bmm") {
-    return InvalidArgumentError("unknown LoRA kernel '" + options.lora_kernel +
-                                "'; use segmented, after or bmm");
-  }
-  if (options.merge != "off" && options.merge != "auto") {
-    return InvalidArgumentError("unknown merge '" + options.merge + "'; use off or auto");
-  }
-  if (options.merge_after_steps < 0) {
-    return InvalidArgumentError("--merge-after-steps must be 0 (chosen for you) or more");
-  }
-  RETURN_IF_ERROR(ParseAdapterPriorities(options.priorities, options.pins).status());
-  return ParseColdStart(options.cold_start).status();
+// The least that the weights take; the rest, beside them, is little.
+Status CheckWeightsFit(const std::string& what, const ModelConfig& config, DType dtype,
+                       const Device& device) {
+  const int64_t bytes = config.num_parameters() * DTypeBytes(dtype);
+  const int64_t free_bytes = FreeMemoryBytes(device);
+  if (bytes <= free_bytes) return OkStatus();
+  return ResourceExhaustedError(what + ": weights of " + GibText(bytes) + " in " +
+                                std::string(DTypeName(dtype)) + " do not fit into the " +
+                                GibText(free_bytes) + " that are free on " + device.ToString());
 }
 
 // Device, threads and stream; everything of a LoadedModel but config and weights.
 Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   auto model = std::make_unique<LoadedModel>();
-  ASSIGN_OR_RETURN(model->device, ParseDevice(options.device));
-  const int cpus = NumCpus();
-  if (options.threads < 0 || options.threads > 4096) {
-    return InvalidArgumentError("--threads must be between 0 (one per core) and 4096");
-  }
-  model->threads = std::make_unique<ThreadPool>(options.threads == 0 ? cpus : options.threads);
+  ASSIGN_OR_RETURN(model->device, PickDevice(options.device));
+  model->threads = std::make_unique<ThreadPool>(options.threads == 0 ? NumCpus() : options.threads);
   model->owned_stream = std::make_unique<OwnedStream>(model->device, model->threads.get());
   model->stream = model->owned_stream->get();
   return model;
+}
+
+void WarnAboutContext(const RuntimeOptions& options, const ModelConfig& config) {
+  if (options.context_tokens_max <= config.context_tokens_max) return;
+  LOG_WARN("--context-tokens-max {} is more than the model's own {}, which is served",
+           options.context_tokens_max, config.context_tokens_max);
 }
 
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
@@ -135,7 +84,7 @@ int64_t PagesPerContext(const ExecutorLimits& limits) {
 
 // Of a static pool, the adapters' own; 0 where they share it.
 int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
-  if (options.pool != "static" || limits.adapters_max == 0) return 0;
+  if (options.pool != PoolKind::kStatic || limits.adapters_max == 0) return 0;
   return std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
 }
 
@@ -153,6 +102,16 @@ int32_t NumPages(const RuntimeOptions& options, const LoadedModel& model, const 
         std::min(num_pages, PoolBytesMax(model.device, promised_bytes) / layout.PageBytes());
   }
   return static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
+}
+
+// A pool of a size that somebody asked for is taken whole, or as it fills.
+Status CheckPoolFits(const RuntimeOptions& options, const Device& device, int64_t promised_bytes) {
+  const int64_t bytes = ToBytes(options.pool_gib);
+  const int64_t free_bytes = FreeMemoryBytes(device) - promised_bytes;
+  if (bytes <= free_bytes) return OkStatus();
+  return ResourceExhaustedError("a page pool of " + GibText(bytes) + " does not fit into the " +
+                                GibText(free_bytes) + " that are free on " + device.ToString() +
+                                "; ask for less, --pool-gib 0 takes what there is");
 }
 
 Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
@@ -180,13 +139,11 @@ int64_t HostBytes(const RuntimeOptions& options) {
   return static_cast<int64_t>(static_cast<double>(FreeMemoryBytes(Device{})) * kHostShare);
 }
 
-// "thread" or "process"; "off" where no step would ask for it.
-std::string CpuAssistOf(const RuntimeOptions& options) {
-  const ColdStart cold_start = *ParseColdStart(options.cold_start);
-  const bool must = cold_start == ColdStart::kCpuAssist;
-  if (!must && cold_start != ColdStart::kAuto) return "off";
-  if (options.cpu_assist.empty()) return must ? "thread" : "off";
-  return options.cpu_assist;
+// Off where no step would ask for it.
+CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
+  const bool must = options.cold_start == ColdStart::kCpuAssist;
+  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
+  return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
 }
 
 // The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
@@ -204,9 +161,10 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.prefix_cache = options.prefix_cache;
   engine.runs_ahead = options.run_ahead;
   engine.eos_token_ids = model.config.eos_token_ids;
-  engine.cold_start = *ParseColdStart(options.cold_start);
+  engine.cold_start = options.cold_start;
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
-  if (options.merge == "auto") engine.merge_after_steps = MergeAfterSteps(options, model.device);
+  if (options.merge == Merge::kAuto)
+    engine.merge_after_steps = MergeAfterSteps(options, model.device);
   engine.adapter_pages = AdapterPages(options, limits);
   engine.adapter_label = [&catalog](const std::string& key) {
     return key.empty() ? std::string("base") : catalog.NameOf(key);
@@ -214,93 +172,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   return engine;
 }
 
-void AddAdapterOptions(CLI::App& command, RuntimeOptions& options) {
-  command
-      .add_option("--pool", options.pool,
-                  "shared: KV and adapters take pages of one pool as they need them; static: each "
-                  "has its own")
-      ->capture_default_str();
-  command.add_option("--adapter-share", options.adapter_share, "adapters' share of a static pool")
-      ->capture_default_str();
-  command.add_option("--adapters-max", options.adapters_max, "adapters on the device at once")
-      ->capture_default_str();
-  command
-      .add_option("--adapters-listed-max", options.adapters_listed_max,
-                  "adapters that requests may ask for")
-      ->capture_default_str();
-  command
-      .add_option("--host-gib", options.host_gib,
-                  "GiB of adapters kept in the host's memory; below 0: a quarter of what is free")
-      ->capture_default_str();
-  command
-      .add_option("--read-at-start-gib", options.read_at_start_gib,
-                  "an adapters folder of up to this size is read and checked before serving; a "
-                  "larger one adapter by adapter at first use")
-      ->capture_default_str();
-  command
-      .add_option("--cold-start", options.cold_start,
-                  "while an adapter loads: join-later (its requests wait, others go on), layerwise "
-                  "(its requests begin, their steps wait for each layer's rows), cpu-assist (as "
-                  "layerwise, but the CPU computes what is missing), auto (of these, per request, "
-                  "what costs all the least waiting; cpu-assist where --cpu-assist says where), "
-                  "blocking (everybody waits), or cached "
-                  "(all are loaded before serving, and stay)")
-      ->capture_default_str();
-  command.add_option("--cpu-assist", options.cpu_assist,
-                     "where the CPU computes for adapters on their way: thread, process (one per "
-                     "worker, on a core of its own), or off [off; thread with --cold-start "
-                     "cpu-assist]");
-  command
-      .add_option("--cpu-assist-workers", options.cpu_assist_workers,
-                  "its workers; 0: one per core but two")
-      ->capture_default_str();
-  command
-      .add_option("--turn-ms", options.turn_ms,
-                  "how long younger requests run ahead of one whose adapter finds no room")
-      ->capture_default_str();
-  AddStepOptions(command, options);
-  command.add_option("--pin", options.pins,
-                     "an adapter that stays in the host's memory; may be repeated");
-  command.add_option("--priority", options.priorities,
-                     "NAME=N: an adapter that stays there longer than those of lower priorities "
-                     "(0 unless given), -1000 to 1000; may be repeated");
-}
-
 }  // namespace
-
-void AddStepOptions(CLI::App& command, RuntimeOptions& options) {
-  command
-      .add_option("--step-tokens-max", options.step_tokens_max,
-                  "token rows of one step; long prompts are cut into chunks of it")
-      ->capture_default_str();
-  command
-      .add_option("--prefill-chunk-max", options.prefill_chunk_max,
-                  "of them, rows of one request's prompt; 0: as many as there are")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--lora-kernel", options.lora_kernel,
-          "segmented: rows are gathered where they lie, a few adapters' while a GPU multiplies "
-          "with "
-          "the weights; to compare with, after: always after that; bmm: adapters are copied for "
-          "every request and step, padded to one rank, and multiplied one by one")
-      ->capture_default_str();
-  command
-      .add_option("--merge", options.merge,
-                  "auto: an adapter that has all requests for itself is merged into a second copy "
-                  "of the projections' weights, and its rows round differently then; or off")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--merge-after-steps", options.merge_after_steps,
-          "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
-          "costs, 8 on a GPU, 64 on the CPU")
-      ->capture_default_str();
-  command
-      .add_option("--run-ahead", options.run_ahead,
-                  "on a GPU, begin a decode step before the tokens of the one before it are known")
-      ->capture_default_str();
-}
 
 int ChooseAssistWorkers(int asked) {
   constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
@@ -309,61 +181,10 @@ int ChooseAssistWorkers(int asked) {
 
 std::vector<std::string> AssistWorkerCommand() { return {"/proc/self/exe", "assist-worker"}; }
 
-void AddDeviceOptions(CLI::App& command, std::string& device, int& threads) {
-  command.add_option("--device", device, "auto, cpu or cuda:N")->capture_default_str();
-  command.add_option("--threads", threads, "kernel threads; 0: one per core")
-      ->capture_default_str();
-}
-
-void AddModelOptions(CLI::App& command, RuntimeOptions& options) {
-  command.add_option("--model", options.model, "HF model folder (config.json, *.safetensors)");
-  AddDeviceOptions(command, options.device, options.threads);
-  command
-      .add_option("--dtype", options.dtype, "auto (the checkpoint's), bf16, fp32, or fp16 on a GPU")
-      ->capture_default_str();
-}
-
-void AddRuntimeOptions(CLI::App& command, RuntimeOptions& options) {
-  AddModelOptions(command, options);
-  command.add_option("--adapters", options.adapters,
-                     "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP");
-  command.add_option("--adapters-root", options.adapters_roots,
-                     "a further folder that links of adapters may lead into, a hub's cache for "
-                     "example; may be repeated");
-  command.add_option("--model-name", options.model_name,
-                     "the base model's name for clients [the folder's name]");
-  command.add_option("--sequences-max", options.sequences_max, "sequences in one batch")
-      ->capture_default_str();
-  command.add_option("--page-tokens", options.page_tokens, "tokens per page of the KV pool")
-      ->capture_default_str();
-  command
-      .add_option("--context-tokens-max", options.context_tokens_max,
-                  "prompt and output of one request; 0: the model's own limit")
-      ->capture_default_str();
-  command
-      .add_option("--pool-gib,--kv-gib", options.pool_gib,
-                  "GiB of the page pool, of KV and adapters; 0: what can be used, within half of "
-                  "free memory (a GPU's: all but 3 GiB)")
-      ->capture_default_str();
-  AddAdapterOptions(command, options);
-  command.add_option("--requests-max", options.requests_max, "requests in flight")
-      ->capture_default_str();
-  command
-      .add_option("--prefix-cache", options.prefix_cache,
-                  "share pages among requests of one adapter and tenant with equal beginnings")
-      ->capture_default_str();
-  command.add_option("--registry", options.registry,
-                     "SQLite file that remembers loaded adapters across restarts");
-  command.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
-      ->capture_default_str();
-}
-
-Result<std::optional<DType>> ParseServingDType(const std::string& text) {
-  if (text == "auto") return std::optional<DType>();
-  if (text == "fp32") return std::optional<DType>(DType::kF32);
-  if (text == "bf16") return std::optional<DType>(DType::kBF16);
-  if (text == "fp16") return std::optional<DType>(DType::kF16);
-  return InvalidArgumentError("unknown dtype '" + text + "'; use auto, bf16, fp16 or fp32");
+Result<Device> PickDevice(const DeviceChoice& choice) {
+  ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(choice, ListCudaCards()));
+  if (!chosen.warning.empty()) LOG_WARN("{}", chosen.warning);
+  return chosen.device;
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet) {
@@ -372,16 +193,17 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
   }
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
   ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
-  ASSIGN_OR_RETURN(const std::optional<DType> asked, ParseServingDType(options.dtype));
+  WarnAboutContext(options, model->config);
   model->name = options.model_name;
   if (model->name.empty()) {
     model->name = std::filesystem::weakly_canonical(options.model).filename().string();
   }
+  const DType dtype = ServingDType(model->config, options.dtype, model->device);
+  RETURN_IF_ERROR(CheckWeightsFit(options.model, model->config, dtype, model->device));
   ProgressBar bar("loading " + model->name, quiet);
-  ASSIGN_OR_RETURN(
-      model->weights,
-      LoadWeights(options.model, model->config, ServingDType(model->config, asked, model->device),
-                  model->stream, [&](int64_t done, int64_t total) { bar.Update(done, total); }));
+  ASSIGN_OR_RETURN(model->weights,
+                   LoadWeights(options.model, model->config, dtype, model->stream,
+                               [&](int64_t done, int64_t total) { bar.Update(done, total); }));
   return model;
 }
 
@@ -390,12 +212,13 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
   ASSIGN_OR_RETURN(const Json json, ParseJsonFile(config_path));
   ASSIGN_OR_RETURN(model->config, ParseModelConfig(json));
-  ASSIGN_OR_RETURN(const std::optional<DType> asked, ParseServingDType(options.dtype));
+  WarnAboutContext(options, model->config);
   model->name = options.model_name.empty() ? "random" : options.model_name;
+  const DType dtype = options.dtype.value_or(DType::kBF16);
+  RETURN_IF_ERROR(CheckWeightsFit(config_path, model->config, dtype, model->device));
   ProgressBar bar("drawing random weights", quiet);
-  model->weights =
-      RandomWeights(model->config, asked.value_or(DType::kBF16), /*seed=*/1, model->stream,
-                    [&](int64_t done, int64_t total) { bar.Update(done, total); });
+  model->weights = RandomWeights(model->config, dtype, /*seed=*/1, model->stream,
+                                 [&](int64_t done, int64_t total) { bar.Update(done, total); });
   return model;
 }
 
@@ -430,19 +253,14 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   limits.adapters_max = lora ? options.adapters_max : 0;
   runtime->options_ = options;
   runtime->model_ = &model;
-  TransformerLimits transformer_limits;
-  transformer_limits.step_tokens_max = limits.step_tokens_max;
-  transformer_limits.logits_rows_max = std::max(limits.sequences_max, 64);
-  transformer_limits.sequences_max = limits.sequences_max;
-  transformer_limits.context_tokens_max = limits.context_tokens_max;
-  transformer_limits.lora_beside = options.lora_kernel != "after";
-  if (lora && options.lora_kernel == "bmm") transformer_limits.padded_rank_max = kLoraRankMax;
+  const TransformerLimits transformer_limits = runtime->MakeTransformerLimits(limits, lora);
   int64_t promised_bytes = PaddedLoraBytes(model.config, model.weights.dtype, transformer_limits);
-  if (lora && options.merge == "auto") {
+  if (lora && options.merge == Merge::kAuto) {
     RETURN_IF_ERROR(runtime->MakeMergedWeights());
     // The CPU's pages are taken when they are first written.
     if (model.device.is_cpu()) promised_bytes += MergedWeights::BytesFor(model.weights);
   }
+  RETURN_IF_ERROR(CheckPoolFits(options, model.device, promised_bytes));
   limits.num_pages = NumPages(options, model, layout, limits, promised_bytes);
   RETURN_IF_ERROR(CheckPool(options, limits));
   runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
@@ -453,7 +271,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
   runtime->loader_ = std::make_unique<PagedLoader>(
       model.config, *runtime->backend_, *runtime->pool_, *runtime->loras_, model.device,
-      runtime->metrics_, CopiesAtOnce(*ParseColdStart(options.cold_start)));
+      runtime->metrics_, CopiesAtOnce(options.cold_start));
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
@@ -470,11 +288,24 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   return runtime;
 }
 
+TransformerLimits Runtime::MakeTransformerLimits(const ExecutorLimits& limits, bool lora) const {
+  TransformerLimits transformer;
+  transformer.step_tokens_max = limits.step_tokens_max;
+  transformer.logits_rows_max = std::max(limits.sequences_max, 64);
+  transformer.sequences_max = limits.sequences_max;
+  transformer.context_tokens_max = limits.context_tokens_max;
+  transformer.lora_beside = options_.lora_kernel != LoraKernel::kAfter;
+  if (lora && options_.lora_kernel == LoraKernel::kPadded) {
+    transformer.padded_rank_max = kLoraRankMax;
+  }
+  return transformer;
+}
+
 // Worker processes read adapters where it keeps them.
 Status Runtime::MakeHostStore(bool lora) {
   const int64_t bytes_max = lora ? HostBytes(options_) : 0;
   SharedMemory shared;
-  if (lora && CpuAssistOf(options_) == "process") {
+  if (lora && CpuAssistOf(options_) == CpuAssistPlace::kProcess) {
     ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(bytes_max)));
   }
   host_store_ = std::make_unique<HostStore>(bytes_max, metrics_, model_->device, std::move(shared));
@@ -482,11 +313,11 @@ Status Runtime::MakeHostStore(bool lora) {
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
-  const std::string where = CpuAssistOf(options_);
-  if (lora && where != "off") {
+  const CpuAssistPlace where = CpuAssistOf(options_);
+  if (lora && where != CpuAssistPlace::kOff) {
     CpuAssistOptions assist;
     assist.num_workers = ChooseAssistWorkers(options_.cpu_assist_workers);
-    if (where == "process") assist.command = AssistWorkerCommand();
+    if (where == CpuAssistPlace::kProcess) assist.command = AssistWorkerCommand();
     ASSIGN_OR_RETURN(
         assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
                                    limits.step_tokens_max, *host_store_, model.device, metrics_));
@@ -494,7 +325,8 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
     LOG_INFO(
         "CPU assist: {} workers ({}); rank 64 on q, k and v costs one of them {:.0f} us and "
         "{:.1f} us a row",
-        assist.num_workers, where, cost.fixed_us, cost.row_us);
+        assist.num_workers, WordOf(std::optional(where), kCpuAssistWords), cost.fixed_us,
+        cost.row_us);
   }
   executor_ = std::make_unique<ModelExecutor>(
       *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,
@@ -539,7 +371,7 @@ Status Runtime::LoadAdapters() {
     return NoSuchAdapter(*catalog_, name).WithContext(PriorityFlag(name, priority));
   }
   RETURN_IF_ERROR(ReadPins());
-  if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
+  if (options_.cold_start != ColdStart::kCached) return OkStatus();
   std::vector<std::string> keys;
   for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
   return engine_->PinAdapters(keys).WithContext("--cold-start cached");
@@ -577,7 +409,7 @@ Status Runtime::ListSynthetic(const std::vector<std::string>& hashes) {
   for (const std::string& hash : hashes) {
     RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
   }
-  if (*ParseColdStart(options_.cold_start) != ColdStart::kCached) return OkStatus();
+  if (options_.cold_start != ColdStart::kCached) return OkStatus();
   return engine_->PinAdapters(hashes);
 }
 

@@ -47,15 +47,6 @@ int FindColumn(const std::vector<std::string>& names, const std::vector<std::str
 
 }  // namespace
 
-Result<Popularity> ParsePopularity(const std::string& text) {
-  if (text == "distinct") return Popularity::kDistinct;
-  if (text == "uniform") return Popularity::kUniform;
-  if (text == "skewed") return Popularity::kSkewed;
-  if (text == "identical") return Popularity::kIdentical;
-  return InvalidArgumentError("unknown popularity '" + text +
-                              "'; use distinct, uniform, skewed or identical");
-}
-
 std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t num_adapters,
                                     Random& random) {
   CHECK_GT(num_adapters, 0);

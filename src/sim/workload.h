@@ -18,9 +18,6 @@ enum class Popularity {
   kIdentical,  // one adapter for all
 };
 
-// "distinct", "uniform", "skewed" or "identical".
-Result<Popularity> ParsePopularity(const std::string& text);
-
 // For each of n requests the index of its adapter, in [0, num_adapters). num_adapters > 0.
 std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t num_adapters,
                                     Random& random);

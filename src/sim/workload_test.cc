@@ -66,10 +66,5 @@ TEST(WorkloadTest, PercentilesAreNearestRank) {
   EXPECT_EQ(ComputePercentiles({}).p99, 0);
 }
 
-TEST(WorkloadTest, UnknownLawIsNamed) {
-  EXPECT_NE(ParsePopularity("zipf").status().message().find("zipf"), std::string::npos);
-  EXPECT_EQ(*ParsePopularity("skewed"), Popularity::kSkewed);
-}
-
 }  // namespace
 }  // namespace graft

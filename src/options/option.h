@@ -1,0 +1,131 @@
+// Options of subcommands, typed once: a row names the flag, the value that it sets, what that may
+// be and what it is for. The flag's name gives the config file's key and the environment variable;
+// the value before parsing is the default. Rows point into the structs that they set, which must
+// outlive them. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+// What an option's text is read into, whatever its type.
+struct OptionTarget {
+  enum class Shape : uint8_t {
+    kSwitch,  // given or not; true or false in a file and in the environment
+    kOne,     // one value
+    kMany,    // may be repeated
+  };
+  Shape shape = Shape::kOne;
+  std::string type;     // for people: "NUMBER", "TEXT", "off|auto"
+  std::string range;    // for people: "1 to 2048"; "" for any value of the type
+  std::string initial;  // the default, as one would write it; "" for none
+  // Reads the texts (exactly one but for kMany) or says what the value must be: "must be ...".
+  std::function<Status(const std::vector<std::string>& texts)> set;
+};
+
+struct Option {
+  // "pool-gib": flag --pool-gib, key pool-gib, variable GRAFT_POOL_GIB. "pool-gib,kv-gib" is two
+  // names of one option, of which the first gives the variable.
+  std::string name;
+  OptionTarget target;
+  std::string help;
+  std::string default_help = {};  // where the value itself says nothing: "the folder's name"
+  bool is_required = false;
+  bool is_positional = false;  // words without a flag; on the command line alone
+};
+
+// Numbers from `min` to `max`, both included; where `is_open`, neither.
+struct NumberRange {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool is_open = false;
+};
+constexpr NumberRange AtLeast(double min) { return {.min = min}; }
+constexpr NumberRange Above(double min) { return {.min = min, .is_open = true}; }
+constexpr NumberRange Between(double min, double max) { return {.min = min, .max = max}; }
+constexpr NumberRange Inside(double min, double max) { return {min, max, /*is_open=*/true}; }
+
+// T: int32_t, int64_t, uint16_t, uint64_t, float or double. What T cannot hold is out of range too.
+template <typename T>
+OptionTarget Number(T& value, NumberRange range = {});
+// T: int32_t or double; several in one text have commas between them. `count`: how many there must
+// be; 0: any number of them, but one at least.
+template <typename T>
+OptionTarget Numbers(std::vector<T>& values, NumberRange range = {}, size_t count = 0);
+OptionTarget Text(std::string& value);
+OptionTarget Texts(std::vector<std::string>& values);
+OptionTarget Boolean(bool& value);
+OptionTarget Switch(bool& value);
+
+// A value of T and the word for it. Tables of them are static.
+template <typename T>
+struct OptionWord {
+  T value;
+  const char* word;
+};
+
+// The word for a value; "" for one that has none.
+template <typename T, size_t N>
+const char* WordOf(const T& value, const OptionWord<T> (&words)[N]) {
+  for (const OptionWord<T>& one : words) {
+    if (one.value == value) return one.word;
+  }
+  return "";
+}
+
+// The same over places in a list of words. `initial`: the words of the default.
+OptionTarget ChosenWord(std::vector<std::string> words, std::string initial,
+                        std::function<void(size_t)> choose);
+OptionTarget ChosenWords(std::vector<std::string> words, std::string initial,
+                         std::function<void(const std::vector<size_t>&)> choose);
+
+template <typename T, size_t N>
+std::vector<std::string> AllWords(const OptionWord<T> (&words)[N]) {
+  std::vector<std::string> all;
+  for (const OptionWord<T>& one : words) all.emplace_back(one.word);
+  return all;
+}
+
+template <typename T, size_t N>
+OptionTarget OneOf(T& value, const OptionWord<T> (&words)[N]) {
+  return ChosenWord(AllWords(words), WordOf(value, words),
+                    [&value, &words](size_t i) { value = words[i].value; });
+}
+
+// Several, with commas between them.
+template <typename T, size_t N>
+OptionTarget SomeOf(std::vector<T>& values, const OptionWord<T> (&words)[N]) {
+  std::string initial;
+  for (const T& value : values)
+    initial += (initial.empty() ? "" : ",") + std::string(WordOf(value, words));
+  return ChosenWords(AllWords(words), initial,
+                     [&values, &words](const std::vector<size_t>& chosen) {
+                       values.clear();
+                       for (const size_t i : chosen) values.push_back(words[i].value);
+                     });
+}
+
+// A value with a parser of its own, whose errors read "must be ...".
+template <typename T>
+OptionTarget Parsed(T& value, Result<T> (*parse)(const std::string&), std::string type,
+                    std::string initial) {
+  return {.type = std::move(type),
+          .initial = std::move(initial),
+          .set = [&value, parse](const std::vector<std::string>& texts) -> Status {
+            ASSIGN_OR_RETURN(value, parse(texts.front()));
+            return OkStatus();
+          }};
+}
+
+// The option's first name, and all of them.
+std::string FirstName(const Option& option);
+std::vector<std::string> AllNames(const Option& option);
+
+}  // namespace graft

@@ -1,0 +1,23 @@
+// From the words of a command line, a config file and the environment to something to run. The
+// command line wins over the environment, which wins over the file. One thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "options/command.h"
+
+namespace graft {
+
+// What `args` (without the program's own name) pick of `program`, its options set; asked for help
+// or for the version (`version`), what prints it. Errors say what to write instead, and where the
+// value came from: a flag, a variable or a file's key.
+Result<CommandRun> ParseCommandLine(const Command& program, const std::string& version,
+                                    const std::vector<std::string>& args);
+
+// main: parses, runs, says on stderr what went wrong. The exit code: 0, 2 for wrong use, else 1.
+int RunProgram(const Command& program, const std::string& version, int argc,
+               const char* const* argv);
+
+}  // namespace graft

@@ -1,0 +1,224 @@
+#include "options/parser.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "options/command.h"
+
+namespace graft {
+namespace {
+
+// `graft serve` and `graft bench step` with an option of each kind.
+class ParserTest : public testing::Test {
+ protected:
+  ~ParserTest() override {
+    for (const auto& [name, unused] : variables_) unsetenv(name.c_str());
+  }
+
+  Command Program() {
+    const auto options = [this] {
+      return std::vector<OptionGroup>{{"Group",
+                                       {{"port", Number(port_), "a port"},
+                                        {"api-keys", Text(api_keys_), "a file"},
+                                        {"pool-gib,kv-gib", Number(pool_gib_), "a size"},
+                                        {"pin", Texts(pins_), "names"},
+                                        {"quiet", Switch(quiet_), "no bars"},
+                                        {"cache", Boolean(cache_), "share"}}}};
+    };
+    const auto run = [this] {
+      ++runs_;
+      return OkStatus();
+    };
+    return {
+        .name = "graft",
+        .help = "help of graft",
+        .subcommands = {{.name = "serve", .help = "help of serve", .groups = options(), .run = run},
+                        {.name = "inspect",
+                         .help = "help of inspect",
+                         .groups = {{"Group",
+                                     {{.name = "paths",
+                                       .target = Texts(paths_),
+                                       .help = "folders",
+                                       .is_required = true,
+                                       .is_positional = true}}}},
+                         .run = run},
+                        {.name = "bench",
+                         .help = "help of bench",
+                         .subcommands = {{.name = "step",
+                                          .help = "help of step",
+                                          .groups = options(),
+                                          .run = run,
+                                          .environment_prefix = "GRAFT_BENCH_"}}}}};
+  }
+
+  // The error's text; "" after a run.
+  std::string Parse(const std::vector<std::string>& args) {
+    const Result<CommandRun> run = ParseCommandLine(Program(), "1.2.3", args);
+    if (!run.ok()) return run.status().message();
+    return (*run)().message();
+  }
+  std::string Printed(const std::vector<std::string>& args) {
+    testing::internal::CaptureStdout();
+    const std::string error = Parse(args);
+    return testing::internal::GetCapturedStdout() + error;
+  }
+  void SetVariable(const std::string& name, const std::string& value) {
+    variables_[name] = value;
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  // A config file's path.
+  std::string Write(const std::string& text) {
+    const std::string path = testing::TempDir() + "parser_test.yaml";
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  uint16_t port_ = 8000;
+  std::string api_keys_;
+  double pool_gib_ = 0.0;
+  std::vector<std::string> pins_, paths_;
+  bool quiet_ = false, cache_ = true;
+  int runs_ = 0;
+  std::map<std::string, std::string> variables_;
+};
+
+TEST_F(ParserTest, FlagsSetTheirValues) {
+  EXPECT_EQ(Parse({"serve", "--port", "1", "--kv-gib=2.5", "--pin", "a", "--pin", "b", "--quiet",
+                   "--cache", "false"}),
+            "");
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(port_, 1);
+  EXPECT_EQ(pool_gib_, 2.5);
+  EXPECT_EQ(pins_, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(quiet_);
+  EXPECT_FALSE(cache_);
+}
+
+TEST_F(ParserTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
+  const std::string path = Write("port: 3\npool_gib: 3\nquiet: true\npin: [x, y]\n");
+  SetVariable("GRAFT_PORT", "2");
+  SetVariable("GRAFT_POOL_GIB", "2");
+  EXPECT_EQ(Parse({"serve", "--port", "1", "--config", path}), "");
+  EXPECT_EQ(port_, 1);
+  EXPECT_EQ(pool_gib_, 2.0);
+  EXPECT_TRUE(quiet_);
+  EXPECT_EQ(pins_, (std::vector<std::string>{"x", "y"}));
+}
+
+TEST_F(ParserTest, ListsInTheEnvironmentHaveBrackets) {
+  SetVariable("GRAFT_PIN", "[a, b]");
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_EQ(pins_, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(ParserTest, ErrorsNameThePlaceThatTheValueCameFrom) {
+  EXPECT_EQ(Parse({"serve", "--port", "99999"}), "--port must be between 0 and 65535, got 99999");
+  const std::string path = Write("port: x");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'port' must be a whole number between 0 and 65535, got 'x'");
+  SetVariable("GRAFT_PORT", "y");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_PORT must be a whole number between 0 and 65535, got 'y'");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ParserTest, AnEmptyValueIsRefusedWhereverItComesFrom) {
+  EXPECT_EQ(Parse({"serve", "--api-keys", ""}),
+            "--api-keys is empty; give it a value or leave it out");
+  EXPECT_EQ(Parse({"serve", "--api-keys=", "--quiet"}),
+            "--api-keys is empty; give it a value or leave it out");
+  for (const char* text : {"api-keys: \"\"", "api_keys:", "api-keys: ~"}) {
+    const std::string path = Write(text);
+    EXPECT_EQ(Parse({"serve", "--config", path}),
+              path + ": 'api-keys' is empty; give it a value or leave it out");
+  }
+  const std::string path = Write("pin: []");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'pin' is an empty list; leave it out instead");
+  SetVariable("GRAFT_API_KEYS", "");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_API_KEYS is empty; give it a value or leave it out");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ParserTest, WhatKubernetesSetsForAServiceIsIgnoredAndSaid) {
+  SetVariable("GRAFT_PORT", "tcp://10.0.0.1:8131");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_EQ(port_, 8000);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("GRAFT_PORT is 'tcp://10.0.0.1:8131'"), std::string::npos) << said;
+  SetVariable("GRAFT_PORT", "tcp://10.0.0.1");
+  EXPECT_NE(Parse({"serve"}), "");
+}
+
+TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {
+  SetVariable("GRAFT_PORT", "2");
+  EXPECT_EQ(Parse({"bench", "step"}), "");
+  EXPECT_EQ(port_, 8000);
+  SetVariable("GRAFT_BENCH_PORT", "3");
+  EXPECT_EQ(Parse({"bench", "step"}), "");
+  EXPECT_EQ(port_, 3);
+}
+
+TEST_F(ParserTest, WhatIsUnknownIsNamedWithWhatIsNear) {
+  EXPECT_EQ(
+      Parse({"serv"}),
+      "unknown command 'serv'; did you mean 'serve'?; graft takes one of serve, inspect, bench");
+  EXPECT_EQ(Parse({"bench", "stap"}),
+            "unknown command 'stap'; did you mean 'step'?; graft bench takes one of step");
+  EXPECT_EQ(Parse({"serve", "--prot", "1"}),
+            "unknown flag --prot; did you mean 'port'?; see graft serve --help");
+  EXPECT_EQ(Parse({"serve", "word"}), "unexpected 'word'; see graft serve --help");
+  const std::string path = Write("prot: 1");
+  EXPECT_EQ(
+      Parse({"serve", "--config", path}),
+      path + ": unknown key 'prot'; did you mean 'port'?; see graft serve --help for the flags");
+  for (const std::vector<std::string>& none : {std::vector<std::string>{}, {"bench"}}) {
+    EXPECT_NE(Parse(none).find("which command?"), std::string::npos);
+  }
+}
+
+TEST_F(ParserTest, KeysThatComeTwiceAreRefused) {
+  for (const char* text : {"port: 1\nport: 2", "pool_gib: 1\npool-gib: 1"}) {
+    EXPECT_NE(Parse({"serve", "--config", Write(text)}).find("is there twice"), std::string::npos);
+  }
+  EXPECT_NE(Parse({"serve", "--config", Write("pool-gib: 1\nkv-gib: 1")}).find("under two names"),
+            std::string::npos);
+  EXPECT_NE(Parse({"serve", "--port", "1", "--port", "2"}).find("--port"), std::string::npos);
+}
+
+TEST_F(ParserTest, FilesThatAreNoMappingsAreNamed) {
+  EXPECT_EQ(Parse({"serve", "--config", "/nowhere"}), "cannot read the config file /nowhere");
+  for (const char* text : {"- 1", "port: [1, 2]", "port: {a: 1}", "port: 'x"}) {
+    const std::string path = Write(text);
+    EXPECT_EQ(Parse({"serve", "--config", path}).rfind(path + ": ", 0), 0u) << text;
+  }
+  EXPECT_EQ(Parse({"serve", "--config", Write("")}), "");
+}
+
+TEST_F(ParserTest, PositionalWordsAreTheCommandLinesAlone) {
+  EXPECT_EQ(Parse({"inspect"}), "which paths? see graft inspect --help");
+  EXPECT_EQ(Parse({"inspect", "a", "b"}), "");
+  EXPECT_EQ(paths_, (std::vector<std::string>{"a", "b"}));
+  EXPECT_NE(Parse({"inspect", "--config", Write("paths: [c]")}).find("unknown key 'paths'"),
+            std::string::npos);
+}
+
+TEST_F(ParserTest, HelpAndVersionArePrintedAndRunNothing) {
+  const std::string help = Printed({"serve", "--help"});
+  for (const char* part : {"help of serve", "graft serve", "Group", "--pool-gib,--kv-gib", "NUMBER",
+                           "[8000]", "--config"}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
+  }
+  EXPECT_NE(Printed({"--help"}).find("help of serve"), std::string::npos);
+  EXPECT_NE(Printed({"bench", "--help"}).find("help of step"), std::string::npos);
+  EXPECT_EQ(Printed({"--version"}), "1.2.3\n");
+  EXPECT_EQ(runs_, 0);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,172 @@
+#include "runtime/runtime_options.h"
+
+#include "kernels/host_exchange/host_exchange.h"
+#include "runtime/adapter_priorities.h"
+#include "tensor/host_memory.h"
+
+namespace graft {
+namespace {
+
+// More of anything than this is a slip of the hand, and would end in a lack of memory.
+constexpr int kManyMax = 1 << 20;
+
+const OptionWord<std::string> kLogLevelWords[] = {
+    {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}};
+
+OptionGroup MemoryOptionGroup(RuntimeOptions& o) {
+  return {"Limits and memory",
+          {SequencesOptionRow(o.sequences_max),
+           {"requests-max", Number(o.requests_max, Between(1, 1 << 30)), "requests in flight"},
+           ContextOptionRow(o.context_tokens_max),
+           {"page-tokens", Number(o.page_tokens, Between(1, kManyMax)),
+            "tokens per page of the KV pool"},
+           PoolGibOptionRow(o.pool_gib),
+           {"pool", OneOf(o.pool, kPoolWords),
+            "shared: KV and adapters take pages of one pool as they need them; static: each has "
+            "its own"},
+           AdapterShareOptionRow(o.adapter_share),
+           {"prefix-cache", Boolean(o.prefix_cache),
+            "share pages among requests of one adapter and tenant with equal beginnings"}}};
+}
+
+OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
+  return {
+      "Adapters",
+      {{"adapters", Text(o.adapters),
+        "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
+       {"adapters-root", Texts(o.adapters_roots),
+        "a further folder that links of adapters may lead into, a hub's cache for example; may be "
+        "repeated"},
+       AdaptersMaxOptionRow(o.adapters_max),
+       {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
+        "adapters that requests may ask for"},
+       {"host-gib", Number(o.host_gib),
+        "GiB of adapters kept in the host's memory; below 0: a quarter of what is free at start"},
+       {"read-at-start-gib", Number(o.read_at_start_gib, AtLeast(0)),
+        "an adapters folder of up to this size is read and checked before serving; a larger one "
+        "adapter by adapter at first use; 0: never at start"},
+       {"pin", Texts(o.pins),
+        "an adapter that is read at start and stays in the host's memory; may be repeated; the "
+        "start fails if it finds no room there"},
+       {"priority", Texts(o.priorities),
+        "NAME=N: an adapter that stays there longer than those of lower priorities (0 unless "
+        "given), -1000 to 1000; is not read at start for it; may be repeated, for other names"},
+       {"registry", Text(o.registry), "SQLite file that remembers loaded adapters across restarts"},
+       ColdStartOptionRow(o.cold_start),
+       CpuAssistOptionRow(o.cpu_assist),
+       {"cpu-assist-workers", Number(o.cpu_assist_workers, Between(0, kHostFlagsMax)),
+        "its workers; 0: one per core but two"},
+       TurnOptionRow(o.turn_ms)}};
+}
+
+}  // namespace
+
+Option DTypeOptionRow(std::optional<DType>& dtype) {
+  return {"dtype", OneOf(dtype, kServingDTypeWords),
+          "auto is the checkpoint's; fp16 on a GPU only"};
+}
+
+Option ContextOptionRow(int& context_tokens_max) {
+  return {"context-tokens-max", Number(context_tokens_max, AtLeast(0)),
+          "prompt and output of one request; 0: the model's own limit, which is also the most"};
+}
+
+Option SequencesOptionRow(int& sequences_max) {
+  return {"sequences-max", Number(sequences_max, Between(1, 2048)), "sequences in one batch"};
+}
+
+Option AdaptersMaxOptionRow(int& adapters_max) {
+  return {"adapters-max", Number(adapters_max, Between(1, kManyMax)),
+          "adapters on the device at once"};
+}
+
+Option PoolGibOptionRow(double& pool_gib) {
+  return {"pool-gib,kv-gib", Number(pool_gib, AtLeast(0)),
+          "GiB of the page pool, of KV and adapters; 0: what can be used, within half of free "
+          "memory (a GPU's: all but 3 GiB)"};
+}
+
+Option AdapterShareOptionRow(double& adapter_share) {
+  return {"adapter-share", Number(adapter_share, Inside(0, 1)), "adapters' share of a static pool"};
+}
+
+Option ColdStartOptionRow(ColdStart& cold_start) {
+  return {"cold-start", OneOf(cold_start, kColdStartWords),
+          "who waits while an adapter loads: join-later: its requests, others go on; layerwise: "
+          "they begin, and their steps wait for each layer's rows; cpu-assist: as layerwise, but "
+          "the CPU computes what is missing; auto: of these, per request, what costs all the least "
+          "waiting (cpu-assist where --cpu-assist says where); blocking: everybody; cached: "
+          "nobody, all are loaded before serving, and stay"};
+}
+
+Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist) {
+  return {"cpu-assist", OneOf(cpu_assist, kCpuAssistWords),
+          "where the CPU computes for adapters on their way, under --cold-start cpu-assist and "
+          "auto: nowhere, threads, or processes (one per worker, on a core of its own)",
+          "off; thread with --cold-start cpu-assist"};
+}
+
+Option TurnOptionRow(int& turn_ms) {
+  return {"turn-ms", Number(turn_ms, AtLeast(0)),
+          "how long younger requests run ahead of one whose adapter finds no room"};
+}
+
+std::vector<Option> StepOptionRows(RuntimeOptions& o) {
+  return {{"step-tokens-max", Number(o.step_tokens_max, Between(1, kManyMax)),
+           "token rows of one step; long prompts are cut into chunks of it"},
+          {"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
+           "of them, rows of one request's prompt; 0: as many as there are"},
+          {"lora-kernel", OneOf(o.lora_kernel, kLoraKernelWords),
+           "segmented: rows are gathered where they lie, a few adapters' while a GPU multiplies "
+           "with the weights; to compare with, after: always after that; bmm: adapters are copied "
+           "for every request and step, padded to one rank, and multiplied one by one"},
+          {"merge", OneOf(o.merge, kMergeWords),
+           "auto: an adapter that has all requests for itself is merged into a second copy of the "
+           "projections' weights, and its rows round differently then"},
+          {"merge-after-steps", Number(o.merge_after_steps, AtLeast(0)),
+           "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
+           "costs, 8 on a GPU, 64 on the CPU"},
+          {"run-ahead", Boolean(o.run_ahead),
+           "on a GPU, begin a decode step before the tokens of the one before it are known"}};
+}
+
+std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads) {
+  return {{"device", Parsed(device, ParseDeviceChoice, "auto|cpu|cuda:N", device.ToString()),
+           "auto: the first GPU that this binary has code for, else the CPU"},
+          {"threads", Number(threads, Between(0, 4096)), "kernel threads; 0: one per core"}};
+}
+
+std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
+  std::vector<Option> rows = {
+      {"model", Text(o.model), "HF model folder (config.json, *.safetensors)"}};
+  for (Option& row : DeviceOptionRows(o.device, o.threads)) rows.push_back(std::move(row));
+  rows.push_back(DTypeOptionRow(o.dtype));
+  return rows;
+}
+
+std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& o) {
+  OptionGroup model{"Model", ModelOptionRows(o)};
+  model.options.push_back({.name = "model-name",
+                           .target = Text(o.model_name),
+                           .help = "the base model's name for clients",
+                           .default_help = "the folder's name"});
+  model.options.push_back(
+      {"log-level", OneOf(o.log_level, kLogLevelWords), "how much is said on stderr"});
+  return {model, MemoryOptionGroup(o), AdapterOptionGroup(o), {"Steps", StepOptionRows(o)}};
+}
+
+Status CheckOptions(const RuntimeOptions& options) {
+  const int64_t machine_gib = TotalHostBytes() >> 30;
+  if (options.host_gib > static_cast<double>(machine_gib)) {
+    return InvalidArgumentError("--host-gib is at most the machine's " +
+                                std::to_string(machine_gib) + "; below 0 it is chosen for you");
+  }
+  if (options.cpu_assist == CpuAssistPlace::kOff && options.cold_start == ColdStart::kCpuAssist) {
+    return InvalidArgumentError(
+        "--cold-start cpu-assist has nobody who computes with --cpu-assist off; use --cpu-assist "
+        "thread or process, or --cold-start auto or layerwise");
+  }
+  return ParseAdapterPriorities(options.priorities, options.pins).status();
+}
+
+}  // namespace graft

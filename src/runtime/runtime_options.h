@@ -1,0 +1,116 @@
+// RuntimeOptions: what serve, generate and bench build a model, its adapters and the engine by; the
+// words of its choices, and the rows that a command line sets it by. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/cold_start.h"
+#include "options/command.h"
+#include "options/option.h"
+#include "tensor/device_choice.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+enum class PoolKind : uint8_t {
+  kShared,
+  kStatic,  // adapters and KV each have their own pages
+};
+inline constexpr OptionWord<PoolKind> kPoolWords[] = {{PoolKind::kShared, "shared"},
+                                                      {PoolKind::kStatic, "static"}};
+
+enum class LoraKernel : uint8_t {
+  kSegmented,
+  // To compare with:
+  kAfter,   // never beside the products
+  kPadded,  // over padded copies
+};
+inline constexpr OptionWord<LoraKernel> kLoraKernelWords[] = {{LoraKernel::kSegmented, "segmented"},
+                                                              {LoraKernel::kAfter, "after"},
+                                                              {LoraKernel::kPadded, "bmm"}};
+
+enum class Merge : uint8_t {
+  kOff,
+  kAuto,  // an adapter that has the requests for itself
+};
+inline constexpr OptionWord<Merge> kMergeWords[] = {{Merge::kOff, "off"}, {Merge::kAuto, "auto"}};
+
+// Where the CPU computes for adapters on their way.
+enum class CpuAssistPlace : uint8_t { kOff, kThread, kProcess };
+inline constexpr OptionWord<std::optional<CpuAssistPlace>> kCpuAssistWords[] = {
+    {CpuAssistPlace::kOff, "off"},
+    {CpuAssistPlace::kThread, "thread"},
+    {CpuAssistPlace::kProcess, "process"}};
+
+inline constexpr OptionWord<ColdStart> kColdStartWords[] = {{ColdStart::kJoinLater, "join-later"},
+                                                            {ColdStart::kLayerwise, "layerwise"},
+                                                            {ColdStart::kAuto, "auto"},
+                                                            {ColdStart::kCpuAssist, "cpu-assist"},
+                                                            {ColdStart::kBlocking, "blocking"},
+                                                            {ColdStart::kCached, "cached"}};
+
+inline constexpr OptionWord<std::optional<DType>> kServingDTypeWords[] = {
+    {std::nullopt, "auto"}, {DType::kBF16, "bf16"}, {DType::kF16, "fp16"}, {DType::kF32, "fp32"}};
+
+struct RuntimeOptions {
+  std::string model;                        // HF folder
+  std::string adapters;                     // folder of PEFT folders; "" for none
+  std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
+  std::string model_name;                   // "" for the folder's name
+  DeviceChoice device;
+  std::optional<DType> dtype;  // none: the checkpoint's
+  std::string registry;        // SQLite file; "" to forget at exit
+  int threads = 0;             // of the kernels; 0: one per core
+  int sequences_max = 256;
+  int step_tokens_max = 512;
+  int prefill_chunk_max = 0;  // rows of one prompt in a step; 0: step_tokens_max
+  int page_tokens = 16;
+  int context_tokens_max = 0;  // 0: the model's own
+  double pool_gib = 0.0;       // of KV and adapters; 0: what can be used of a share of free memory
+  PoolKind pool = PoolKind::kShared;
+  double adapter_share = 0.25;  // of a static pool
+  int adapters_max = 1024;      // on the device at once
+  int adapters_listed_max = 65536;
+  double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
+  double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
+  ColdStart cold_start = ColdStart::kAuto;
+  std::optional<CpuAssistPlace> cpu_assist;  // none: thread for ColdStart::kCpuAssist, else off
+  int cpu_assist_workers = 0;                // see ChooseAssistWorkers
+  int turn_ms = 500;
+  LoraKernel lora_kernel = LoraKernel::kSegmented;
+  Merge merge = Merge::kOff;
+  int merge_after_steps = 0;            // 0: what the device's merge is worth
+  std::vector<std::string> pins;        // adapters that stay in the host's memory
+  std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
+  int requests_max = 4096;              // in flight, waiting ones included
+  bool prefix_cache = true;
+  bool run_ahead = true;
+  std::string log_level = "info";
+};
+
+// The rows of all of them.
+std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& options);
+// Those of them alone that LoadModel goes by; of these, the two that any op needs.
+std::vector<Option> ModelOptionRows(RuntimeOptions& options);
+std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads);
+// Those of them alone that say how a step is computed.
+std::vector<Option> StepOptionRows(RuntimeOptions& options);
+// Single ones, for commands that take a few.
+Option DTypeOptionRow(std::optional<DType>& dtype);
+Option ContextOptionRow(int& context_tokens_max);
+Option SequencesOptionRow(int& sequences_max);
+Option AdaptersMaxOptionRow(int& adapters_max);
+Option PoolGibOptionRow(double& pool_gib);
+Option AdapterShareOptionRow(double& adapter_share);
+Option ColdStartOptionRow(ColdStart& cold_start);
+Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
+Option TurnOptionRow(int& turn_ms);
+
+// What no option can be asked alone: whether they go together, and into this machine.
+Status CheckOptions(const RuntimeOptions& options);
+
+}  // namespace graft
