@@ -100,22 +100,31 @@ ApiResult<ApiKey::Lease> ApiKey::Admit(int64_t now_ns) {
     return RateError(
         "This key has " + std::to_string(num_running_) + " requests running, its limit.", 1);
   }
-  const double per_minute = rights_.requests_per_minute;
-  if (per_minute > 0) {
-    const double per_second = per_minute / 60;
-    bucket_requests_ += NsToSeconds(now_ns - bucket_time_ns_) * per_second;
-    bucket_requests_ = std::min(bucket_requests_, per_minute);
-    bucket_time_ns_ = now_ns;
-    if (bucket_requests_ < 1) {
-      const int wait_s = static_cast<int>(std::ceil((1 - bucket_requests_) / per_second));
-      return RateError("This key's limit is " + std::to_string(rights_.requests_per_minute) +
-                           " requests a minute; try again in " + std::to_string(wait_s) + " s.",
-                       std::max(wait_s, 1));
-    }
-    bucket_requests_ -= 1;
-  }
+  if (auto error = TakeFromBucket(now_ns)) return *error;
   ++num_running_;
   return Lease(this);
+}
+
+std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  return TakeFromBucket(now_ns);
+}
+
+std::optional<ApiError> ApiKey::TakeFromBucket(int64_t now_ns) {
+  const double per_minute = rights_.requests_per_minute;
+  if (per_minute <= 0) return std::nullopt;
+  const double per_second = per_minute / 60;
+  bucket_requests_ += NsToSeconds(now_ns - bucket_time_ns_) * per_second;
+  bucket_requests_ = std::min(bucket_requests_, per_minute);
+  bucket_time_ns_ = now_ns;
+  if (bucket_requests_ < 1) {
+    const int wait_s = static_cast<int>(std::ceil((1 - bucket_requests_) / per_second));
+    return RateError("This key's limit is " + std::to_string(rights_.requests_per_minute) +
+                         " requests a minute; try again in " + std::to_string(wait_s) + " s.",
+                     std::max(wait_s, 1));
+  }
+  bucket_requests_ -= 1;
+  return std::nullopt;
 }
 
 ApiKeys::ApiKeys(const Clock& clock) : clock_(clock) {

@@ -54,8 +54,12 @@ class ApiKey {
   // Takes one request from the bucket (which holds a minute's worth) and one place, or says 429 and
   // when to come back.
   ApiResult<Lease> Admit(int64_t now_ns);
+  // Takes one request from the bucket alone: what is answered at once holds no place.
+  std::optional<ApiError> Count(int64_t now_ns);
 
  private:
+  std::optional<ApiError> TakeFromBucket(int64_t now_ns);  // under the lock
+
   const Rights rights_;
   std::mutex mutex_;
   double bucket_requests_;

@@ -225,10 +225,35 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
 Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
   if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
+  if (IsListing(exchange.match.route)) co_return co_await AnswerListing(exchange);
   static const ApiKey nobody({}, 0);
   const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
   HttpResponse response = AnswerGet(state_, exchange.match, key);
   co_return co_await Respond(exchange, std::move(response));
+}
+
+// On a worker: tens of thousands of adapters take their time.
+Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
+  constexpr int64_t kListingBytes = 64 << 10;
+  std::optional<ApiError> error = exchange.key->Count(state_.context.clock.NowNs());
+  HttpResponse response;
+  if (!error.has_value()) {
+    const bool ok = co_await OnThread(Worker(exchange, kListingBytes), [&] {
+      response = AnswerGet(state_, exchange.match, *exchange.key);
+    });
+    if (!ok) error = HttpError(500, "internal_error", "The server failed.");
+  }
+  if (error.has_value()) response = ErrorResponse(*error);
+  co_return co_await Respond(exchange, std::move(response));
+}
+
+ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
+  const std::string& tenant = exchange.key->rights().tenant;
+  const uint64_t owner =
+      tenant.empty() ? reinterpret_cast<uintptr_t>(this) : std::hash<std::string>()(tenant);
+  return [this, owner, bytes](std::function<void()> work) {
+    state_.run_on_worker(owner, bytes, std::move(work));
+  };
 }
 
 Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
@@ -252,7 +277,7 @@ Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exch
   if (body_bytes <= state_.options.inline_body_bytes_max) {
     make_plan();
   } else {
-    ok = co_await OnThread(state_.run_on_worker, make_plan);
+    ok = co_await OnThread(Worker(exchange, body_bytes), make_plan);
   }
   if (!ok) co_return HttpError(500, "internal_error", "The server failed.");
   co_return std::move(*plan);

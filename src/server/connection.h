@@ -63,11 +63,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);
   Awaitable<bool> AnswerOnLoader(Exchange& exchange);
+  Awaitable<bool> AnswerListing(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
   Awaitable<void> Linger();
 
   // Has `run` run `work` and waits for it. False if it ended by an exception.
   Awaitable<bool> OnThread(const ServerState::Runner& run, std::function<void()> work);
+  // A worker for what is worth `bytes`, in turns with other tenants and, without one, connections.
+  ServerState::Runner Worker(const Exchange& exchange, int64_t bytes);
   // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
   // comes back from here, or from what waits here, must look at all it waits for again.
   Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);

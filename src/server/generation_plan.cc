@@ -86,8 +86,23 @@ std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vo
   return InvalidRequestError(message.substr(0, message.find(' ')), message);
 }
 
+// A text that cannot fit, whatever its tokens are, costs nobody the time of tokenising it.
+std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std::string& param,
+                                         const std::string& text) {
+  const int64_t context_tokens = context.generator.limits().context_tokens_max;
+  const int64_t tokens_min = context.tokenizer.TextTokensMin(text);
+  if (tokens_min <= context_tokens) return std::nullopt;
+  ApiError error = InvalidRequestError(
+      param, "This model's maximum context length is " + std::to_string(context_tokens) +
+                 " tokens. However, a prompt of " + std::to_string(text.size()) +
+                 " bytes has at least " + std::to_string(tokens_min) + " tokens.");
+  error.code = "context_length_exceeded";
+  return error;
+}
+
 ApiResult<TokenIds> EncodePrompt(const ServerContext& context, const std::string& param,
                                  const std::string& text, bool add_special_tokens) {
+  if (auto error = CheckPromptBytes(context, param, text)) return *error;
   Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens);
   if (!tokens.ok()) return InvalidRequestError(param, tokens.status().message());
   if (tokens->empty()) return InvalidRequestError(param, "'" + param + "' must not be empty");

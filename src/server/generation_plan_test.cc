@@ -70,6 +70,22 @@ TEST_F(GenerationPlanTest, AnAnswerOfNoGivenLengthHasAsManyTokensAsItsLogprobsMa
   for (const Request& request : plan->requests) EXPECT_EQ(request.sampling.tokens_max, 50);
 }
 
+// The demo's longest token has 16 bytes or so; a mebibyte of spaces would take it a second.
+TEST_F(GenerationPlanTest, ATextThatCannotFitIsNotTokenised) {
+  const std::string spaces(size_t{1} << 20, ' ');
+  const auto refused = Plan(R"({"model":"demo","prompt":")" + spaces + R"("})");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, "context_length_exceeded");
+  EXPECT_NE(refused.error().message.find("bytes has at least"), std::string::npos)
+      << refused.error().message;
+  const auto chat =
+      Plan(R"({"model":"demo","messages":[{"role":"user","content":")" + spaces + R"("}]})", true);
+  ASSERT_FALSE(chat.ok());
+  EXPECT_EQ(chat.error().param, "messages");
+  EXPECT_NE(chat.error().message.find("bytes has at least"), std::string::npos);
+  EXPECT_TRUE(Plan(R"({"model":"demo","prompt":")" + spaces.substr(0, 900) + R"("})").ok());
+}
+
 TEST_F(GenerationPlanTest, ToolsThatAreNotToBeCalledAreShownInTheirOwnOrder) {
   const std::string messages = R"("model":"demo","messages":[{"role":"user","content":"hi"}])";
   const std::string tools =

@@ -37,6 +37,8 @@ bool MethodAllowed(Route route, std::string_view method);
 inline bool IsGeneration(Route route) {
   return route == Route::kCompletions || route == Route::kChatCompletions;
 }
+// Reads the list of models, which may be long.
+inline bool IsListing(Route route) { return route == Route::kModels || route == Route::kModel; }
 // Changes which adapters there are.
 inline bool IsAdmin(Route route) {
   return route == Route::kLoadAdapter || route == Route::kUnloadAdapter;

@@ -24,6 +24,7 @@
 
 #include "base/log.h"
 #include "server/connection.h"
+#include "server/work_queue.h"
 
 namespace graft {
 namespace {
@@ -103,7 +104,7 @@ class HttpServer::Impl {
   asio::strand<asio::io_context::executor_type> accept_strand_;
   tcp::acceptor acceptor_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
-  std::optional<asio::thread_pool> workers_;
+  std::optional<WorkQueue> workers_;
   std::optional<asio::thread_pool> loader_;
   std::vector<std::thread> threads_;
   uint16_t port_ = 0;
@@ -123,9 +124,9 @@ Status HttpServer::Impl::Start() {
   if (!options.admin_key.empty()) RETURN_IF_ERROR(state_.keys.SetAdminKey(options.admin_key));
   RETURN_IF_ERROR(LoadTls(options, &tls_));
   RETURN_IF_ERROR(Listen());
-  workers_.emplace(static_cast<size_t>(options.threads_max));
-  state_.run_on_worker = [this](std::function<void()> work) {
-    asio::post(*workers_, std::move(work));
+  workers_.emplace(options.threads_max);
+  state_.run_on_worker = [this](uint64_t owner, int64_t bytes, std::function<void()> work) {
+    workers_->Run(owner, bytes, std::move(work));
   };
   loader_.emplace(1);
   state_.run_on_loader = [this](std::function<void()> work) {
@@ -244,7 +245,7 @@ void HttpServer::Impl::Shutdown(std::chrono::milliseconds deadline) {
     // Only a load can outlast this, and it is waited for.
     ForEachConnection([](Connection& connection) { connection.Kill(); });
   }
-  workers_->join();
+  workers_.reset();
   loader_->join();
   work_.reset();
   io_.stop();

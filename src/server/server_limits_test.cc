@@ -250,7 +250,9 @@ TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
   const RawResponse refused = client.Post("/v1/completions", kCompletion, slow);
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.headers.at("retry-after"), "30");
-  EXPECT_EQ(client.Get("/v1/models", slow).status, 200);
+  EXPECT_EQ(client.Get("/v1/models", slow).status, 429) << "lists are requests, too";
+  EXPECT_EQ(client.Get("/v1/models/nobody", slow).status, 429);
+  EXPECT_EQ(client.Get("/health", slow).status, 200);
   test.clock.AdvanceSeconds(30);
   EXPECT_EQ(client.Post("/v1/completions", kCompletion, slow).status, 200);
 
@@ -261,6 +263,7 @@ TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
               std::to_string(std::string(kEndless).size()) + "\r\n\r\n" + kEndless);
     ASSERT_TRUE(test.generator.WaitForRunning(1));
     EXPECT_EQ(client.Post("/v1/completions", kCompletion, one).status, 429);
+    EXPECT_EQ(client.Get("/v1/models", one).status, 200) << "a list holds no place";
   }
   EXPECT_TRUE(test.generator.WaitForRunning(0));
   test.generator.set_hold(false);
@@ -291,6 +294,22 @@ TEST(ServerKeysTest, LongBodiesDoNotWaitForLoads) {
   EXPECT_EQ(client.Post("/v1/completions", body.dump(), admin).status, 200);
   folder.unlock();
   for (const auto& waiting : loads) EXPECT_EQ(waiting->Receive().status, 200);
+}
+
+// With one thread for sockets: it is not the one that looks through the adapters.
+TEST(ServerKeysTest, NobodyWaitsForAListOfModels) {
+  ServerOptions options;
+  options.threads_max = 1;
+  TestServer test(options);
+  std::unique_lock list(test.catalog.slow_list);
+  RawClient lists(test.port());
+  lists.Send("GET /v1/models HTTP/1.1\r\nHost: test\r\n\r\n");
+  RawClient client(test.port());
+  ASSERT_TRUE(test.catalog.WaitForList());
+  EXPECT_EQ(client.Get("/health").status, 200);
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);
+  list.unlock();
+  EXPECT_EQ(lists.Receive().json()["data"].size(), 4u);
 }
 
 TEST(ServerKeysTest, AdaptersAreLoadedByAdminsOnly) {

@@ -57,10 +57,12 @@ struct ServerState {
   ApiKeys keys;  // filled before the threads start
   HttpMetrics metrics;
   const int64_t start_time;  // Unix seconds; the base model's `created`
-  // Run work on a thread that may take its time: a long body's, or a load's or unload's. Those take
-  // turns, and reading a folder may take long, which no request for text is to wait for.
+  // Run work on a thread that may take its time: a long body's, in turns with other clients' by its
+  // bytes (WorkQueue::Run), or a load's or unload's. Those take turns, and reading a folder may
+  // take long, which no request for text is to wait for.
   using Runner = std::function<void(std::function<void()>)>;
-  Runner run_on_worker;
+  using WorkRunner = std::function<void(uint64_t owner, int64_t bytes, std::function<void()>)>;
+  WorkRunner run_on_worker;
   Runner run_on_loader;
   std::atomic<bool> draining{false};
   std::atomic<RequestId> next_request_id{1};

@@ -206,7 +206,17 @@ FakeCatalog::FakeCatalog() {
   }
 }
 
+bool FakeCatalog::WaitForList() const {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!list_began_ && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return list_began_;
+}
+
 std::vector<AdapterInfo> FakeCatalog::ListAfter(const std::string& name, size_t infos_max) const {
+  list_began_ = true;
+  const std::lock_guard wait(slow_list);
   std::lock_guard lock(mutex_);
   std::vector<AdapterInfo> list;
   for (auto it = adapters_.upper_bound(name); it != adapters_.end() && list.size() < infos_max;

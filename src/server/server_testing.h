@@ -99,10 +99,14 @@ class FakeCatalog : public AdapterCatalog {
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
-  // Whoever loads "good/slow" holds it meanwhile.
+  // Whoever loads "good/slow" holds it meanwhile, and whoever lists adapters the other one.
   std::mutex slow_folder;
+  mutable std::mutex slow_list;
+  // Whether anybody began to list while anybody had patience.
+  bool WaitForList() const;
 
  private:
+  mutable std::atomic<bool> list_began_ = false;
   mutable std::mutex mutex_;
   std::map<std::string, AdapterInfo> adapters_;
 };
