@@ -153,3 +153,17 @@ def test_a_second_signal_waits_for_nobody():
         assert server.process.poll() is None, "it waits for 64 answers of 1000 tokens"
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 128 + signal.SIGTERM
+
+
+def test_adapters_that_cannot_be_looked_into_are_refused_and_not_passed_over(tmp_path):
+    shutil.copytree(DEMO / "adapters" / "austen", tmp_path / "folder" / "austen")
+    looping = tmp_path / "folder" / "looping"
+    looping.mkdir()
+    (looping / "adapter_config.json").symlink_to("adapter_config.json")
+    (tmp_path / "folder" / "outside").symlink_to(DEMO / "adapters" / "wells")
+    command = ["--model", DEMO / "base", "--adapters", tmp_path / "folder"]
+    listed = run("adapters", "list", *command).stdout
+    assert len(listed.splitlines()) == 4 and listed.count("refused: ") == 2, listed
+    verified = run("adapters", "verify", *command)
+    assert verified.returncode == 1 and "2 of 3 adapters cannot be served" in verified.stderr
+    assert "1 of 3" in run("adapters", "verify", *command, "--adapters-root", DEMO / "adapters").stderr

@@ -1,25 +1,23 @@
 // graft adapters: list, inspect and verify PEFT folders without serving them.
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "engine/adapter_folders.h"
 #include "executor/adapter_backend.h"
 #include "runtime/runtime.h"
 
 namespace graft {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct AdaptersOptions {
   std::string model;
   std::string adapters;
+  std::vector<std::string> roots;
   std::optional<DType> dtype;      // none: the checkpoint's
   std::vector<std::string> paths;  // of inspect and verify
 };
@@ -40,17 +38,12 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   return target;
 }
 
-// The sub-folders of --adapters that hold an adapter, sorted.
-Result<std::vector<std::string>> FindAdapters(const std::string& dir) {
-  if (dir.empty()) return InvalidArgumentError("which adapters? --adapters DIR, or their folders");
-  std::error_code error;
-  std::vector<std::string> paths;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
-    if (FileExists(entry.path() / "adapter_config.json")) paths.push_back(entry.path());
+// What a server would list, or refuse to.
+Result<AdapterFolders::Found> FindAdapters(const AdaptersOptions& options) {
+  if (options.adapters.empty()) {
+    return InvalidArgumentError("which adapters? --adapters DIR, or their folders");
   }
-  if (error) return NotFoundError("cannot list " + dir + ": " + error.message());
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  return AdapterFolders(options.adapters, options.roots).Find();
 }
 
 std::string RankRange(const OrderedJson& modules) {
@@ -66,10 +59,9 @@ std::string RankRange(const OrderedJson& modules) {
 
 Status RunList(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
-  ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindAdapters(options.adapters));
+  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
   std::printf("%-24s %-7s %8s %-12s  %s\n", "name", "rank", "MiB", "hash", "modules");
-  for (const std::string& path : paths) {
-    const std::string name = fs::path(path).filename();
+  for (const auto& [name, path, stamp, bytes] : found.folders) {
     const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
     if (!facts.ok()) {
       std::printf("%-24s refused: %s\n", name.c_str(), facts.status().message().c_str());
@@ -82,6 +74,9 @@ Status RunList(const AdaptersOptions& options) {
     std::printf("%-24s %-7s %8.1f %-12s  %s\n", name.c_str(),
                 RankRange((*facts)["modules"]).c_str(), (*facts)["bytes"].get<double>() / (1 << 20),
                 (*facts)["hash"].get<std::string>().substr(0, 12).c_str(), modules.c_str());
+  }
+  for (const auto& [name, why] : found.refused) {
+    std::printf("%-24s refused: %s\n", name.c_str(), why.message().c_str());
   }
   return OkStatus();
 }
@@ -98,19 +93,25 @@ Status RunInspect(const AdaptersOptions& options) {
 Status RunVerify(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
   std::vector<std::string> paths = options.paths;
+  size_t num_refused = 0;
   if (paths.empty()) {
-    ASSIGN_OR_RETURN(paths, FindAdapters(options.adapters));
+    ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
+    for (const AdapterFolders::Folder& folder : found.folders) paths.push_back(folder.path);
+    num_refused = found.refused.size();
+    for (const auto& [name, why] : found.refused) {
+      std::printf("%s: %s\n", name.c_str(), why.message().c_str());
+    }
   }
-  int num_refused = 0;
+  const size_t num_adapters = paths.size() + num_refused;
   for (const std::string& path : paths) {
     const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
-    num_refused += !facts.ok();
+    num_refused += facts.ok() ? 0 : 1;
     std::printf("%s: %s\n", path.c_str(),
                 facts.ok() ? "ok, self-test passed" : facts.status().message().c_str());
   }
   if (num_refused == 0) return OkStatus();
   return FailedPreconditionError(std::to_string(num_refused) + " of " +
-                                 std::to_string(paths.size()) + " adapters cannot be served");
+                                 std::to_string(num_adapters) + " adapters cannot be served");
 }
 
 Command Action(const std::string& name, const std::string& help,
@@ -129,6 +130,7 @@ Command Action(const std::string& name, const std::string& help,
 Command AdaptersCommand() {
   const auto options = std::make_shared<AdaptersOptions>();  // lives as long as the command
   const Option folder{"adapters", Text(options->adapters), "folder of PEFT folders"};
+  const Option roots = AdaptersRootOptionRow(options->roots);
   Option paths{.name = "paths",
                .target = Texts(options->paths),
                .help = "PEFT folders",
@@ -136,14 +138,14 @@ Command AdaptersCommand() {
   const Command verify = Action("verify",
                                 "Load each adapter, run its self-test, and say why it is refused.\n"
                                 "  graft adapters verify --model DIR --adapters DIR",
-                                options, {paths, folder}, RunVerify);
+                                options, {paths, folder, roots}, RunVerify);
   paths.is_required = true;
   return {.name = "adapters",
           .help = "Look at PEFT adapters without serving them.",
           .subcommands = {Action("list",
                                  "A line for each adapter of a folder.\n"
                                  "  graft adapters list --model DIR --adapters DIR",
-                                 options, {folder}, RunList),
+                                 options, {folder, roots}, RunList),
                           Action("inspect",
                                  "Everything about an adapter, as JSON.\n"
                                  "  graft adapters inspect --model DIR ADAPTER_DIR",

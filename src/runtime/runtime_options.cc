@@ -34,9 +34,7 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
       "Adapters",
       {{"adapters", Text(o.adapters),
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
-       {"adapters-root", Texts(o.adapters_roots),
-        "a further folder that links of adapters may lead into, a hub's cache for example; may be "
-        "repeated"},
+       AdaptersRootOptionRow(o.adapters_roots),
        AdaptersMaxOptionRow(o.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},
@@ -73,6 +71,13 @@ Option ContextOptionRow(int& context_tokens_max) {
 
 Option SequencesOptionRow(int& sequences_max) {
   return {"sequences-max", Number(sequences_max, Between(1, 2048)), "sequences in one batch"};
+}
+
+Option AdaptersRootOptionRow(std::vector<std::string>& roots) {
+  return {
+      "adapters-root", Texts(roots),
+      "a further folder that links of adapters may lead into, a hub's cache for example; may be "
+      "repeated"};
 }
 
 Option AdaptersMaxOptionRow(int& adapters_max) {

@@ -103,6 +103,7 @@ std::vector<Option> StepOptionRows(RuntimeOptions& options);
 Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int& context_tokens_max);
 Option SequencesOptionRow(int& sequences_max);
+Option AdaptersRootOptionRow(std::vector<std::string>& roots);
 Option AdaptersMaxOptionRow(int& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
 Option AdapterShareOptionRow(double& adapter_share);
