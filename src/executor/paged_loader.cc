@@ -1,6 +1,7 @@
 #include "executor/paged_loader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,17 +22,27 @@ prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
 
 PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
                          LoraStore& loras, const Device& device, Metrics& metrics,
-                         int32_t copies_at_once)
+                         int32_t copies_at_once, const FetchLimits& limits)
     : backend_(backend),
       loras_(loras),
       device_(device),
+      limits_(limits),
       arrivals_(device, config.num_layers, loras.adapters_max()),
       copier_(config, pool, loras, device, copies_at_once),
       fetch_seconds_(LoadSeconds(metrics, "fetch")),
       copy_seconds_(LoadSeconds(metrics, "copy")),
       copied_bytes_(metrics.Counter("graft_adapter_copied_bytes_total",
-                                    "Bytes of adapters copied to the device")) {
-  fetching_ = std::thread([this] { FetchFolders(); });
+                                    "Bytes of adapters copied to the device")),
+      hanging_gauge_(metrics.Gauge("graft_adapter_fetches_hanging",
+                                   "Fetches that were given up and whose storage has not answered "
+                                   "yet")) {
+  CHECK(limits.threads > 0 && limits.threads_more >= 0);
+  CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
+  {
+    const std::lock_guard lock(mutex_);
+    for (int32_t i = 0; i < limits.threads; ++i) AddReader();
+  }
+  watching_ = std::thread([this] { WatchReadings(); });
   copying_ = std::thread([this] {
     UseDevice(device_);
     CopyInTurns();
@@ -43,11 +54,19 @@ PagedLoader::~PagedLoader() {
     const std::lock_guard lock(mutex_);
     CHECK_EQ(num_under_way_, 0) << "orders outlive their engine";
     stopping_ = true;
-    fetches_.came.notify_one();
+    fetches_.came.notify_all();
+    watched_changed_.notify_one();
     copies_wanted_.came.notify_one();
   }
-  fetching_.join();
+  // Nobody adds readers any more.
+  watching_.join();
+  for (std::thread& reader : readers_) reader.join();
   copying_.join();
+}
+
+// Under the lock.
+void PagedLoader::AddReader() {
+  readers_.emplace_back([this] { FetchFolders(); });
 }
 
 void PagedLoader::FetchFolders() {
@@ -55,13 +74,110 @@ void PagedLoader::FetchFolders() {
   for (;;) {
     fetches_.came.wait(lock, [this] { return stopping_ || !fetches_.orders.empty(); });
     if (fetches_.orders.empty()) return;
-    const FetchJob job = std::move(fetches_.orders.front());
+    FetchJob job = std::move(fetches_.orders.front());
     fetches_.orders.pop_front();
-    lock.unlock();
-    std::optional<LoadEvent> event = ServeFetch(job);
-    lock.lock();
-    if (event.has_value()) Announce(std::move(*event));
+    job.since_ns = SteadyClock::Get().NowNs();
+    const auto reading = readings_.insert(readings_.end(), {.job = std::move(job)});
+    watched_changed_.notify_one();
+    Read(*reading, lock);
+    readings_.erase(reading);
   }
+}
+
+void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
+  const FetchJob& job = reading.job;
+  const FetchOrder& order = job.order;
+  lock.unlock();
+  Result<HostStore::Held> held = backend_.Fetch(order.path, order.hash);
+  fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
+  lock.lock();
+  reading.is_done = true;
+  if (reading.is_given_up) {
+    hanging_gauge_.Decrement();
+    lock.unlock();
+    held = UnavailableError("nobody waits for it");  // let go outside the lock
+    lock.lock();
+    return;
+  }
+  if (!held.ok()) return Announce(EventOf(job, held.status()));
+  lock.unlock();
+  if (job.copy.has_value()) {
+    arrivals_.Begin(job.copy->slot, std::move(*held));
+    lock.lock();
+    copies_wanted_.orders.push_back(*job.copy);
+    copies_wanted_.came.notify_one();
+    return;
+  }
+  LoadEvent event = EventOf(job, OkStatus());
+  event.facts = (*held)->facts;
+  if (order.hash.empty() && on_read_) on_read_(order.key, event.facts);
+  lock.lock();
+  held_[order.content] = std::move(*held);
+  Announce(std::move(event));
+}
+
+LoadEvent PagedLoader::EventOf(const FetchJob& job, Status status) {
+  LoadEvent event;
+  event.kind = job.copy.has_value() ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
+  event.content = job.order.content;
+  event.status = std::move(status);
+  return event;
+}
+
+void PagedLoader::WatchReadings() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const int64_t wait_ns = GiveUpLate(SteadyClock::Get().NowNs());
+    if (wait_ns == INT64_MAX) {
+      watched_changed_.wait(lock);
+    } else {
+      watched_changed_.wait_for(lock, std::chrono::nanoseconds(wait_ns));
+    }
+  }
+}
+
+int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
+  int64_t next_ns = INT64_MAX;
+  const auto is_late = [&](const FetchJob& job, int64_t limit_ns) {
+    const int64_t left_ns = job.since_ns + limit_ns - now_ns;
+    if (left_ns > 0) next_ns = std::min(next_ns, left_ns);
+    return left_ns <= 0;
+  };
+  const auto give_up = [&](const FetchJob& job) {
+    Announce(EventOf(
+        job, UnavailableError(job.order.path + " could not be read for " +
+                              std::to_string(limits_.give_up_ns / 1'000'000'000) +
+                              " s: its storage does not answer; try again later, or load the "
+                              "adapter from a folder elsewhere")));
+  };
+  const auto threads_max = static_cast<size_t>(limits_.threads + limits_.threads_more);
+  for (Reading& reading : readings_) {
+    if (reading.is_done || reading.is_given_up) continue;
+    if (!reading.is_slow && readers_.size() < threads_max &&
+        is_late(reading.job, limits_.slow_ns)) {
+      MakePlaceFor(reading);
+    }
+    if (!is_late(reading.job, limits_.give_up_ns)) continue;
+    reading.is_given_up = true;
+    hanging_gauge_.Increment();
+    give_up(reading.job);
+  }
+  // Where all threads hang.
+  while (!fetches_.orders.empty() && is_late(fetches_.orders.front(), limits_.give_up_ns)) {
+    give_up(fetches_.orders.front());
+    fetches_.orders.pop_front();
+  }
+  return next_ns;
+}
+
+void PagedLoader::MakePlaceFor(Reading& reading) {
+  reading.is_slow = true;
+  AddReader();
+  if (reading.job.copy.has_value()) return;
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kSlow;
+  event.content = reading.job.order.content;
+  Push(std::move(event));
 }
 
 // Who is ordered while others are copied takes turns with them from the next layer on.
@@ -98,6 +214,10 @@ void PagedLoader::FinishCopy(const CopiedAdapter& copied) {
 // Under the lock: the engine that it wakes takes the event, and may be gone right after.
 void PagedLoader::Announce(LoadEvent event) {
   --num_under_way_;
+  Push(std::move(event));
+}
+
+void PagedLoader::Push(LoadEvent event) {
   events_.push_back(std::move(event));
   event_came_.notify_one();
   if (waker_) waker_();
@@ -105,9 +225,28 @@ void PagedLoader::Announce(LoadEvent event) {
 
 void PagedLoader::Fetch(FetchOrder order) {
   const std::lock_guard lock(mutex_);
+  OrderFetch({.order = std::move(order)});
+}
+
+// Under the lock. A thread more for a folder that has one already would hang, too.
+void PagedLoader::OrderFetch(FetchJob job) {
   ++num_under_way_;
-  fetches_.orders.push_back({std::move(order), std::nullopt});
+  if (HangsAt(job.order.path)) {
+    return Announce(EventOf(
+        job, UnavailableError(job.order.path + " still cannot be read: its storage does not "
+                                               "answer; try again later, or load the adapter "
+                                               "from a folder elsewhere")));
+  }
+  job.since_ns = SteadyClock::Get().NowNs();
+  fetches_.orders.push_back(std::move(job));
   fetches_.came.notify_one();
+  watched_changed_.notify_one();  // it may find all threads hanging
+}
+
+bool PagedLoader::HangsAt(const std::string& path) const {
+  return std::any_of(readings_.begin(), readings_.end(), [&path](const Reading& reading) {
+    return reading.is_given_up && reading.job.order.path == path;
+  });
 }
 
 bool PagedLoader::Copy(CopyOrder order) {
@@ -115,15 +254,14 @@ bool PagedLoader::Copy(CopyOrder order) {
   const bool in_host = static_cast<bool>(held);
   if (in_host) arrivals_.Begin(order.slot, std::move(held));
   const std::lock_guard lock(mutex_);
-  ++num_under_way_;
   if (in_host) {
+    ++num_under_way_;
     copies_wanted_.orders.push_back(std::move(order));
     copies_wanted_.came.notify_one();
   } else {
-    // By way of the other thread: copies behind it do not wait for its folder.
+    // By way of another thread: copies behind it do not wait for its folder.
     FetchOrder source = order.source;
-    fetches_.orders.push_back({std::move(source), std::move(order)});
-    fetches_.came.notify_one();
+    OrderFetch({.order = std::move(source), .copy = std::move(order)});
   }
   return in_host;
 }
@@ -164,30 +302,6 @@ void PagedLoader::WaitForEvent() {
 void PagedLoader::SetWaker(std::function<void()> waker) {
   const std::lock_guard lock(mutex_);
   waker_ = std::move(waker);
-}
-
-std::optional<LoadEvent> PagedLoader::ServeFetch(const FetchJob& job) {
-  const FetchOrder& order = job.order;
-  LoadEvent event;
-  event.kind = job.copy.has_value() ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
-  event.content = order.content;
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
-  Result<HostStore::Held> held = backend_.Fetch(order.path, order.hash);
-  fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
-  event.status = held.status();
-  if (!held.ok()) return event;
-  if (job.copy.has_value()) {
-    arrivals_.Begin(job.copy->slot, std::move(*held));
-    const std::lock_guard lock(mutex_);
-    copies_wanted_.orders.push_back(*job.copy);
-    copies_wanted_.came.notify_one();
-    return std::nullopt;
-  }
-  event.facts = (*held)->facts;
-  if (order.hash.empty() && on_read_) on_read_(order.key, event.facts);
-  const std::lock_guard lock(mutex_);
-  held_[order.content] = std::move(*held);
-  return event;
 }
 
 }  // namespace graft

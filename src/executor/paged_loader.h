@@ -1,14 +1,17 @@
-// PagedLoader: adapters from folders into the host's memory on one thread, and from there into
+// PagedLoader: adapters from folders into the host's memory on a few threads, and from there into
 // pages of the device on another, with a stream of its own, so that a copy never waits for a disk
 // nor a step for either. Rows are copied layer by layer, so that a step may begin before they all
-// are there. Orders are begun in order of arrival. Its interface is the engine
-// thread's; it outlives the engine.
+// are there. Orders are begun in order of arrival. A folder whose storage does not answer holds up
+// its own requests alone: a fetch that takes long gets a thread more in its place, and is given up
+// in the end; its thread stays with it until the storage answers, which the destructor waits for.
+// Its interface is the engine thread's; it outlives the engine.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -26,16 +29,27 @@
 
 namespace graft {
 
+struct FetchLimits {
+  int32_t threads = 2;        // that read folders
+  int32_t threads_more = 16;  // in the place of those whose folders hang
+  // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place.
+  int64_t slow_ns = 2'000'000'000;
+  // After this, or so long in line, it has failed, and so do further ones of its folder at once
+  // until the storage has answered.
+  int64_t give_up_ns = 120'000'000'000;
+};
+
 class PagedLoader : public AdapterLoader {
  public:
   // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`; so many
   // are copied at once, in turns.
   PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
-              LoraStore& loras, const Device& device, Metrics& metrics, int32_t copies_at_once);
+              LoraStore& loras, const Device& device, Metrics& metrics, int32_t copies_at_once,
+              const FetchLimits& limits = {});
   ~PagedLoader() override;
 
-  // Told, on the loader's thread and before the engine is, what came out of a folder whose hash was
-  // not known. Before the first order.
+  // Told, on the loader's threads and before the engine is, what came out of a folder whose hash
+  // was not known. Before the first order.
   void SetOnRead(std::function<void(const std::string& key, const AdapterFacts&)> on_read) {
     on_read_ = std::move(on_read);
   }
@@ -70,28 +84,51 @@ class PagedLoader : public AdapterLoader {
   struct FetchJob {
     FetchOrder order;
     std::optional<CopyOrder> copy;
+    int64_t since_ns = 0;  // in line, or with a thread
   };
+  // One with a thread.
+  struct Reading {
+    FetchJob job;
+    bool is_slow = false;
+    bool is_done = false;  // it will not be given up any more
+    bool is_given_up = false;
+  };
+  using Readings = std::list<Reading>;
 
+  void AddReader();
   void FetchFolders();
-  // No event where the copy is to follow.
-  std::optional<LoadEvent> ServeFetch(const FetchJob& job);
+  // The lock is held at both ends, not between.
+  void Read(Reading& reading, std::unique_lock<std::mutex>& lock);
+  void WatchReadings();
+  // Gives up what has taken too long. When to look again, in nanoseconds from then on.
+  int64_t GiveUpLate(int64_t now_ns);
+  void MakePlaceFor(Reading& reading);
+  void OrderFetch(FetchJob job);
+  bool HangsAt(const std::string& path) const;
+  static LoadEvent EventOf(const FetchJob& job, Status status);
   void CopyInTurns();
   void FinishCopy(const CopiedAdapter& copied);
   HostStore::Held TakeHeld(const FetchOrder& source);
   void Announce(LoadEvent event);
+  void Push(LoadEvent event);
 
   LoraAdapterBackend& backend_;
   LoraStore& loras_;
   const Device device_;
+  const FetchLimits limits_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
   AdapterArrivals arrivals_;
   AdapterCopier copier_;  // the copying thread's
   prometheus::Histogram& fetch_seconds_;
   prometheus::Histogram& copy_seconds_;
   prometheus::Counter& copied_bytes_;
+  prometheus::Gauge& hanging_gauge_;
 
   std::mutex mutex_;
   Queue<FetchJob> fetches_;
+  Readings readings_;                 // those given up too, until their storage answers
+  std::vector<std::thread> readers_;  // with those that hang
+  std::condition_variable watched_changed_;
   Queue<CopyOrder> copies_wanted_;                     // in the host's memory, their arrivals begun
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
@@ -100,7 +137,7 @@ class PagedLoader : public AdapterLoader {
   int32_t num_under_way_ = 0;
   std::function<void()> waker_;
   bool stopping_ = false;
-  std::thread fetching_;
+  std::thread watching_;
   std::thread copying_;
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <semaphore>
 
 #include "model/adapter_test_util.h"
@@ -249,6 +250,109 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_FALSE(loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()}));
   loader.WaitForEvent();
   EXPECT_FALSE(loader.TakeEvents()[0].status.ok());
+}
+
+// A backend one of whose folders lies on storage that does not answer until it is told to.
+class HangingBackend : public LoraAdapterBackend {
+ public:
+  using LoraAdapterBackend::LoraAdapterBackend;
+  Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override {
+    const bool hangs = path.find("hangs") != std::string::npos;
+    if (hangs) {
+      ++num_hanging;
+      answers.acquire();
+    }
+    return LoraAdapterBackend::Fetch(path, hash);
+  }
+  std::atomic<int> num_hanging = 0;
+  std::counting_semaphore<> answers{0};
+};
+
+constexpr int64_t kLongNs = int64_t{1} << 60;
+
+TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  const std::string good = Folder("good", kSome, 2);
+  HangingBackend backend(model_, DType::kF32, store_);
+  // With a second thread from the start, and with one that is added once the first is slow.
+  for (const FetchLimits& limits :
+       {FetchLimits{2, 0, kLongNs, kLongNs}, FetchLimits{1, 1, 1'000'000, kLongNs}}) {
+    SCOPED_TRACE(limits.threads);
+    loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
+                                            device_.stream().device, metrics_, 1, limits);
+    loader_->Fetch({0, hangs, "", "hangs"});
+    bool is_slow = false;
+    for (int32_t content = 1; content < 5; ++content) {
+      loader_->Fetch({content, good, "", "good"});
+      for (bool is_fetched = false; !is_fetched;) {
+        loader_->WaitForEvent();
+        for (const LoadEvent& event : loader_->TakeEvents()) {
+          EXPECT_EQ(event.status.ToString(), "OK");
+          is_slow |= event.kind == LoadEvent::Kind::kSlow && event.content == 0;
+          is_fetched |= event.kind == LoadEvent::Kind::kFetched && event.content == content;
+        }
+      }
+      loader_->Drop(content);
+    }
+    EXPECT_EQ(is_slow, limits.threads == 1) << "nobody else would have been read";
+    backend.answers.release();
+    LoadEvent event = Next();
+    while (event.kind != LoadEvent::Kind::kFetched) event = Next();
+    EXPECT_EQ(event.content, 0);
+    EXPECT_EQ(event.status.ToString(), "OK");
+    loader_.reset();
+  }
+}
+
+TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  HangingBackend backend(model_, DType::kF32, store_);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, FetchLimits{1, 1, kLongNs, 200'000'000});
+  const auto fetch = [&](int32_t content, const std::string& path) {
+    loader_->Fetch({content, path, "", path});
+    LoadEvent event = Next();
+    EXPECT_EQ(event.kind, LoadEvent::Kind::kFetched);
+    EXPECT_EQ(event.content, content);
+    return event.status;
+  };
+  const Status given_up = fetch(0, hangs);
+  EXPECT_EQ(given_up.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(given_up.message(), HasSubstr("does not answer"));
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
+  // No thread more is lost to the folder; who stands in line for the one that hangs is given up,
+  // too.
+  EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
+  EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
+  EXPECT_EQ(backend.num_hanging, 1);
+  EXPECT_EQ(fetch(1, Folder("elsewhere", kSome, 2)).code(), StatusCode::kUnavailable);
+  // Once the storage has answered, it is read like any other.
+  backend.answers.release(1000);
+  Status status = fetch(0, hangs);
+  while (!status.ok()) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    status = fetch(0, hangs);
+  }
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 0"), std::string::npos);
+  loader_.reset();
+}
+
+// Pages and slot of its copy are free then: what the storage brings later goes nowhere.
+TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  HostStore none(0, metrics_);
+  HangingBackend backend(model_, DType::kF32, none);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, FetchLimits{1, 1, kLongNs, 200'000'000});
+  const AdapterFacts facts = backend_.Read(hangs).value();
+  const PackedRows pages = *packer_->Pack(facts.rows);
+  EXPECT_FALSE(loader_->Copy({{0, hangs, facts.hash, ""}, 2, pages.extents()}));
+  const LoadEvent event = Next();
+  EXPECT_EQ(event.kind, LoadEvent::Kind::kCopied);
+  EXPECT_EQ(event.status.code(), StatusCode::kUnavailable);
+  backend.answers.release();
+  loader_.reset();  // waits for it
+  EXPECT_EQ(loras_->num_loaded(), 0);
 }
 
 TEST_P(PagedLoaderTest, WakesTheEngine) {
