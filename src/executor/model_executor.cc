@@ -1,6 +1,7 @@
 #include "executor/model_executor.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -31,7 +32,9 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       samplers_(limits.sequences_max),
       steps_{RunningStep(stream.device, transformer.limits().logits_rows_max),
              RunningStep(stream.device, transformer.limits().logits_rows_max),
-             RunningStep(stream.device, transformer.limits().logits_rows_max)} {
+             RunningStep(stream.device, transformer.limits().logits_rows_max)},
+      prompt_batches_{PromptBatch(stream.device, transformer.limits().logits_rows_max),
+                      PromptBatch(stream.device, transformer.limits().logits_rows_max)} {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
   CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);
   const int32_t rows_max = transformer.limits().logits_rows_max;
@@ -246,37 +249,55 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
   }
 }
 
+// In batches of as many rows as there are logits for. The device works on the next one while the
+// host reads what came of one, and stands still for none.
 void ModelExecutor::AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result) {
   const PlannedSequence& planned = step.plan->sequences[idx];
-  const int32_t row_begin = batch_.first_row(idx);
   const SequenceSampler& sampler = samplers_[planned.sequence_slot];
-  const std::vector<int32_t>& prompt = sampler.prompt_tokens();
+  const std::span<const int32_t> prompt = sampler.prompt_tokens();
   const auto num_prompt = static_cast<int32_t>(prompt.size());
   // Row i predicts the token at the position after it.
   const int32_t num_rows =
       std::min(planned.num_tokens, std::max(num_prompt - 1 - planned.position_begin, 0));
   const int32_t rows_max = transformer_.limits().logits_rows_max;
-  for (int32_t done = 0; done < num_rows;) {
-    const int32_t count = std::min(rows_max, num_rows - done);
-    logit_rows_.resize(count);
-    for (int32_t i = 0; i < count; ++i) logit_rows_[i] = row_begin + done + i;
-    const std::span<SampledToken> sampled = step.ResetSampled(count);
-    TokenLogprobsArgs args;
-    args.logits = transformer_.Logits(logit_rows_, stream_);
-    args.vocab_size = limits_.vocab_size;
-    args.tokens = prompt.data() + planned.position_begin + done + 1;
-    args.num_top = std::max(sampler.num_logprobs(), 0);
-    args.out = sampled.data();
-    args.num_rows = count;
-    args.scratch = &sampling_scratch_;
-    TokenLogprobs(args, stream_);
-    Synchronize(stream_);
-    for (const SampledToken& row : sampled) {
-      result->not_finite |= row.not_finite;
-      result->prompt_logprobs.push_back({row.token, row.logprob});
-      result->prompt_top_logprobs.push_back(TopLogprobs(row));
-    }
-    done += count;
+  const PromptBatch* last = nullptr;
+  size_t turn = 0;
+  for (int32_t done = 0; done < num_rows; done += rows_max) {
+    PromptBatch& batch = prompt_batches_[turn++ % prompt_batches_.size()];
+    batch.num_rows = std::min(rows_max, num_rows - done);
+    LaunchPromptLogprobs(batch_.first_row(idx) + done,
+                         prompt.subspan(planned.position_begin + done + 1, batch.num_rows),
+                         std::max(sampler.num_logprobs(), 0), &batch);
+    if (last != nullptr) TakePromptLogprobs(*last, result);
+    last = &batch;
+  }
+  if (last != nullptr) TakePromptLogprobs(*last, result);
+}
+
+void ModelExecutor::LaunchPromptLogprobs(int32_t row_begin, std::span<const int32_t> tokens,
+                                         int32_t num_top, PromptBatch* batch) {
+  const std::span<int32_t> rows(batch->rows.as<int32_t>(), tokens.size());
+  std::iota(rows.begin(), rows.end(), row_begin);
+  std::fill_n(batch->sampled.as<SampledToken>(), tokens.size(), SampledToken{});
+  TokenLogprobsArgs args;
+  args.logits = transformer_.Logits(rows, stream_);
+  args.vocab_size = limits_.vocab_size;
+  args.tokens = tokens.data();
+  args.num_top = num_top;
+  args.out = batch->sampled.as<SampledToken>();
+  args.num_rows = static_cast<int32_t>(tokens.size());
+  args.scratch = &sampling_scratch_;
+  TokenLogprobs(args, stream_);
+  batch->done.Record(stream_);
+}
+
+void ModelExecutor::TakePromptLogprobs(const PromptBatch& batch, SequenceResult* result) {
+  batch.done.Wait();
+  for (const SampledToken& row :
+       std::span(batch.sampled.as<SampledToken>(), static_cast<size_t>(batch.num_rows))) {
+    result->not_finite |= row.not_finite;
+    result->prompt_logprobs.push_back({row.token, row.logprob});
+    result->prompt_top_logprobs.push_back(TopLogprobs(row));
   }
 }
 

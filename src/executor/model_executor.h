@@ -72,6 +72,18 @@ class ModelExecutor : public Executor {
     PinnedBuffer sampled;     // SampledToken [logits rows]
   };
 
+  // Rows of a prompt whose log-probabilities the device forms while the host reads those before.
+  struct PromptBatch {
+    PromptBatch(const Device& device, int32_t rows_max)
+        : rows(rows_max * int64_t{sizeof(int32_t)}),
+          sampled(rows_max * int64_t{sizeof(SampledToken)}),
+          done(device) {}
+    PinnedBuffer rows;     // int32_t [logits rows]: of the step
+    PinnedBuffer sampled;  // SampledToken [logits rows]
+    int32_t num_rows = 0;
+    StreamEvent done;
+  };
+
   RunningStep& AddStep(const StepPlan& plan);
   RunningStep& first_step();
   // Of the device before `step`, the first that was begun; -1 where nobody knows.
@@ -85,6 +97,9 @@ class ModelExecutor : public Executor {
   LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
   void AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result);
+  void LaunchPromptLogprobs(int32_t row_begin, std::span<const int32_t> tokens, int32_t num_top,
+                            PromptBatch* batch);
+  static void TakePromptLogprobs(const PromptBatch& batch, SequenceResult* result);
 
   Transformer& transformer_;
   const LoraStore* const loras_;
@@ -104,8 +119,8 @@ class ModelExecutor : public Executor {
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;
   SamplingScratch sampling_scratch_;
-  Buffer drawn_tokens_;  // of the step launched last, on a GPU
-  std::vector<int32_t> logit_rows_;
+  Buffer drawn_tokens_;                        // of the step launched last, on a GPU
+  std::array<PromptBatch, 2> prompt_batches_;  // taking turns
 };
 
 }  // namespace graft

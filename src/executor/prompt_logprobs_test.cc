@@ -1,0 +1,122 @@
+// Log-probabilities of a prompt that is longer than the rows for which there are logits at once:
+// the same bits as with logits for all of it, on the CPU and on a GPU.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "executor/model_executor.h"
+#include "model/test_session.h"
+#include "model/test_util.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kPromptTokens = 100;
+
+class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind, DType>> {
+ protected:
+  void SetUp() override {
+    if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
+    const std::string dir = testing::SourcePath("demo/base");
+    config_ = *LoadModelConfig(dir);
+    weights_ = std::move(*LoadWeights(dir, config_, std::get<1>(GetParam()), device_.stream()));
+  }
+
+  // Two sequences, each a whole prompt, in one step; the first in two chunks.
+  std::vector<SequenceResult> Run(int32_t logits_rows_max) {
+    KvPool pool(
+        MakeKvLayout(config_, 128, KvDType(std::get<1>(GetParam()), device_.stream().device)), 2,
+        device_.stream().device);
+    Transformer transformer(config_, weights_, pool,
+                            TransformerLimits{.step_tokens_max = 2 * kPromptTokens,
+                                              .logits_rows_max = logits_rows_max,
+                                              .sequences_max = 2,
+                                              .context_tokens_max = 128},
+                            device_.stream());
+    ExecutorLimits limits;
+    limits.sequences_max = 2;
+    limits.step_tokens_max = 2 * kPromptTokens;
+    limits.context_tokens_max = 128;
+    limits.num_pages = 2;
+    limits.page_tokens = 128;
+    limits.vocab_size = config_.vocab_size;
+    ModelExecutor executor(transformer, nullptr, limits, device_.stream());
+    std::vector<SequenceResult> results;
+    for (const int32_t begin : {0, 37}) {
+      StepPlan plan;
+      plan.step_id = static_cast<uint64_t>(begin);
+      Add(0, begin, begin == 0 ? 37 : kPromptTokens - 37, &plan);
+      if (begin == 0) Add(1, 0, kPromptTokens, &plan);
+      for (SequenceResult& result : executor.Run(plan).sequences) {
+        results.push_back(std::move(result));
+      }
+    }
+    return results;
+  }
+
+  void Add(int32_t slot, int32_t begin, int32_t num_tokens, StepPlan* plan) const {
+    std::vector<int32_t> prompt;
+    for (int32_t i = 0; i < kPromptTokens; ++i) {
+      prompt.push_back((1 + slot + i * 977) % config_.vocab_size);
+    }
+    if (begin == 0) {
+      plan->starts.push_back(
+          {.sequence_slot = slot, .sampling = {.num_logprobs = 3}, .prompt_tokens = prompt});
+    }
+    plan->sequences.push_back({.sequence_slot = slot,
+                               .token_begin = static_cast<int32_t>(plan->tokens.size()),
+                               .num_tokens = num_tokens,
+                               .num_prompt_rows = num_tokens,
+                               .position_begin = begin,
+                               .page_begin = static_cast<int32_t>(plan->pages.size()),
+                               .num_pages = 1,
+                               .samples = begin + num_tokens == kPromptTokens,
+                               .prompt_logprobs = true});
+    plan->pages.push_back(slot);
+    plan->tokens.insert(plan->tokens.end(), prompt.begin() + begin,
+                        prompt.begin() + begin + num_tokens);
+  }
+
+  testing::TestDevice device_{std::get<0>(GetParam())};
+  ModelConfig config_;
+  ModelWeights weights_;
+};
+
+TEST_P(PromptLogprobsTest, ManyBatchesGiveTheBitsOfOne) {
+  const std::vector<SequenceResult> whole = Run(2 * kPromptTokens);
+  ASSERT_EQ(whole.size(), 3u);
+  EXPECT_EQ(whole[0].prompt_logprobs.size(), 37u);
+  EXPECT_EQ(whole[1].prompt_logprobs.size(), size_t{kPromptTokens} - 1);
+  EXPECT_EQ(whole[2].prompt_logprobs.size(), size_t{kPromptTokens} - 37 - 1);
+  for (const int32_t rows_max : {2, 7, 50, 99}) {
+    SCOPED_TRACE(rows_max);
+    const std::vector<SequenceResult> parts = Run(rows_max);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      ASSERT_EQ(parts[i].prompt_logprobs.size(), whole[i].prompt_logprobs.size());
+      EXPECT_EQ(parts[i].token, whole[i].token);
+      for (size_t row = 0; row < whole[i].prompt_logprobs.size(); ++row) {
+        EXPECT_EQ(parts[i].prompt_logprobs[row].token, whole[i].prompt_logprobs[row].token);
+        EXPECT_EQ(parts[i].prompt_logprobs[row].logprob, whole[i].prompt_logprobs[row].logprob);
+        ASSERT_EQ(parts[i].prompt_top_logprobs[row].size(), 3u);
+        for (size_t top = 0; top < 3; ++top) {
+          EXPECT_EQ(parts[i].prompt_top_logprobs[row][top].token,
+                    whole[i].prompt_top_logprobs[row][top].token);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PromptLogprobsTest,
+                         ::testing::Values(std::tuple(DeviceKind::kCpu, DType::kF32),
+                                           std::tuple(DeviceKind::kCuda, DType::kBF16)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) == DeviceKind::kCpu ? std::string("cpu")
+                                                                              : std::string("cuda");
+                         });
+
+}  // namespace
+}  // namespace graft
