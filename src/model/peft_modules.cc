@@ -308,6 +308,24 @@ Status CheckUnserved(const TargetRules& rules) {
   return OkStatus();
 }
 
+// Why a config that asks for something adapts nothing.
+Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
+  std::string outside;
+  for (const int64_t layer : config.layers_to_transform) {
+    if (layer < 0 || layer >= num_layers) outside += " " + std::to_string(layer);
+    if (outside.size() > 80) break;
+  }
+  if (!outside.empty()) {
+    return InvalidArgumentError(
+        "\"layers_to_transform\" names" + outside + ", but this model has layers 0 to " +
+        std::to_string(num_layers - 1) + " only, and no projection is adapted");
+  }
+  return InvalidArgumentError(
+      "\"target_modules\" (with exclude_modules and layers_to_transform) matches no projection of "
+      "this model's " +
+      std::to_string(num_layers) + " layers");
+}
+
 }  // namespace
 
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config, int32_t num_layers) {
@@ -329,12 +347,7 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config, int
       targets.push_back(target);
     }
   }
-  if (targets.empty()) {
-    return InvalidArgumentError(
-        "\"target_modules\" (with exclude_modules and layers_to_transform) matches no projection "
-        "of this model's " +
-        std::to_string(num_layers) + " layers");
-  }
+  if (targets.empty()) return NoTargetError(config, num_layers);
   return targets;
 }
 

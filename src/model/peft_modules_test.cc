@@ -161,6 +161,8 @@ TEST(PeftModulesTest, LayersToTransform) {
   EXPECT_EQ(Layers(R"("layers_to_transform": [])").size(), 12u);
   EXPECT_THAT(Layers(R"("layers_to_transform": [1, 12, 400])"), ElementsAre(1));
   EXPECT_THAT(Refusal(R"("layers_to_transform": [12])"), HasSubstr("no projection"));
+  EXPECT_THAT(Refusal(R"("layers_to_transform": [99, -1])"),
+              AllOf(HasSubstr("layers_to_transform"), HasSubstr("99 -1"), HasSubstr("0 to 11")));
   EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": "layers")"), ElementsAre(3));
   EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": ["h", "lay\\w+"])"),
               ElementsAre(3));

@@ -18,6 +18,9 @@ namespace {
 // Elements per task when tensors are scanned or drawn.
 constexpr int64_t kGrain = int64_t{1} << 16;
 
+constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
+constexpr char kHeadName[] = "lm_head.weight";
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -31,6 +34,8 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // Of a tensor that a model may or may not come with.
+  virtual bool Has(const std::string& name) const = 0;
   void Release() { live_.clear(); }
 
  protected:
@@ -95,6 +100,7 @@ class FileSource : public TensorSource {
     }
     return tensor;
   }
+  bool Has(const std::string& name) const override { return files_.Contains(name); }
 
   bool used(const std::string& name) const { return used_.contains(name); }
 
@@ -130,6 +136,8 @@ class RandomSource : public TensorSource {
     view.data = data;
     return view;
   }
+  // Only what must be there.
+  bool Has(const std::string&) const override { return false; }
 
  private:
   // Four elements per draw, 16 bits each; begin is a multiple of 4.
@@ -162,12 +170,20 @@ class Builder {
   Result<ModelWeights> Build() {
     ModelWeights weights;
     weights.dtype = dtype_;
-    const int64_t vocab = config_.vocab_size;
-    const int64_t hidden = config_.hidden_size;
+    const std::vector<int64_t> table_shape = {config_.vocab_size, config_.hidden_size};
+    const std::vector<int64_t> hidden = {config_.hidden_size};
+    // Files that hold a shared table once may hold it under either name.
+    const bool only_head =
+        config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
     ASSIGN_OR_RETURN(Buffer embedding,
-                     PlainOnHost({{"model.embed_tokens.weight", {vocab, hidden}}}, dtype_));
+                     PlainOnHost({{only_head ? kHeadName : kEmbeddingName, table_shape}}, dtype_));
     if (config_.tied_embeddings) {
-      const TensorView table{embedding.data(), dtype_, {vocab, hidden}};
+      TensorView table{embedding.data(), dtype_, table_shape};
+      Buffer other_head;
+      if (!only_head && source_.Has(kHeadName)) {
+        ASSIGN_OR_RETURN(other_head, OtherHead(table));
+        if (other_head.data() != nullptr) table.data = other_head.data();
+      }
       weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
     }
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
@@ -176,9 +192,9 @@ class Builder {
       RETURN_IF_ERROR(
           BuildLayer("model.layers." + std::to_string(layer) + ".", weights.layers.back()));
     }
-    ASSIGN_OR_RETURN(weights.final_norm, Plain({{"model.norm.weight", {hidden}}}, DType::kF32));
+    ASSIGN_OR_RETURN(weights.final_norm, Plain({{"model.norm.weight", hidden}}, DType::kF32));
     if (!config_.tied_embeddings) {
-      ASSIGN_OR_RETURN(weights.lm_head, Matrix({{"lm_head.weight", {vocab, hidden}}}));
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({{kHeadName, table_shape}}));
     }
     return weights;
   }
@@ -188,6 +204,23 @@ class Builder {
     std::string name;
     std::vector<int64_t> shape;
   };
+
+  // The file's lm_head of a model with tied embeddings, in the serving dtype; empty where it is the
+  // table itself. One that differs is what the model computes with, as transformers 5 has it.
+  Result<Buffer> OtherHead(const TensorView& table) {
+    ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({{kHeadName, table.shape}}));
+    Buffer head(table.bytes());
+    ConvertElements(heads[0].dtype, heads[0].data, dtype_, head.data(), table.num_elements());
+    source_.Release();
+    if (std::memcmp(head.data(), table.data, static_cast<size_t>(table.bytes())) == 0) {
+      return Buffer();
+    }
+    LOG_WARN(
+        "config.json says tie_word_embeddings, but the files' {} differs from {}: both are used as "
+        "they are",
+        kHeadName, kEmbeddingName);
+    return head;
+  }
 
   Status BuildLayer(const std::string& prefix, LayerWeights& layer) {
     const int64_t hidden = config_.hidden_size;
@@ -289,8 +322,6 @@ Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
     if (source.used(name)) continue;
     // A table of frequencies that old checkpoints carry; computed here.
     if (name.ends_with("rotary_emb.inv_freq")) continue;
-    // Saved although tied; HF does not read it either.
-    if (config.tied_embeddings && name == "lm_head.weight") continue;
     const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
                          name.starts_with("model.embed_tokens.") || name.starts_with("lm_head.");
     if (is_ours) {

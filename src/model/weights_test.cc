@@ -152,15 +152,59 @@ TEST_F(LoadWeightsTest, BiasesThatTheConfigWantsMustBeThere) {
   EXPECT_THAT(Refusal(), HasSubstr("mlp.gate_proj.bias"));
 }
 
+// The logits of the first hidden dimension alone: column 0 of the head.
+float HeadElement(const ModelWeights& weights, int32_t token, Stream& stream) {
+  std::vector<float> x(64, 0.0f), y(256);
+  x[0] = 1.0f;
+  Gemm({.x = x.data(),
+        .x_stride = 64,
+        .m = 1,
+        .weight = &weights.lm_head,
+        .y = y.data(),
+        .y_stride = 256,
+        .x_is_fp32 = true},
+       stream);
+  return y[token];
+}
+
 TEST_F(LoadWeightsTest, TiedEmbeddings) {
   config_.tied_embeddings = true;
-  const Result<ModelWeights> with_head = Load();  // saved although tied: not read
-  ASSERT_TRUE(with_head.ok()) << with_head.status().ToString();
-  EXPECT_EQ(with_head->lm_head.n(), 256);
-  Find("lm_head.weight").name = "x";
+  TestTensor& head = Find("lm_head.weight");
+  head.data = Find("model.embed_tokens.weight").data;
+  const ModelWeights with_head = std::move(*Load());  // saved although tied: the same table
+  EXPECT_EQ(HeadElement(with_head, 3, stream_), with_head.embedding.as<float>()[3 * 64]);
+  head.name = "x";
   EXPECT_TRUE(Load().ok());
   config_.tied_embeddings = false;
   EXPECT_THAT(Refusal(), HasSubstr("lm_head.weight"));
+}
+
+// Safetensors drops one of two names of a tensor, and either may be it.
+TEST_F(LoadWeightsTest, TiedEmbeddingsUnderTheHeadsNameAlone) {
+  const ModelWeights apart = std::move(*Load());
+  TestTensor& table = Find("model.embed_tokens.weight");
+  table.name = "x";
+  config_.tied_embeddings = true;
+  const Result<ModelWeights> tied = Load();
+  ASSERT_TRUE(tied.ok()) << tied.status().ToString();
+  EXPECT_EQ(tied->embedding.as<float>()[3 * 64], HeadElement(apart, 3, stream_));
+  EXPECT_EQ(HeadElement(*tied, 3, stream_), HeadElement(apart, 3, stream_));
+  config_.tied_embeddings = false;
+  EXPECT_THAT(Refusal(), HasSubstr("model.embed_tokens.weight"));
+}
+
+// As transformers 5 has it: what the file says of lm_head wins over tie_word_embeddings.
+TEST_F(LoadWeightsTest, TiedEmbeddingsBesideAnotherHead) {
+  const ModelWeights apart = std::move(*Load());
+  config_.tied_embeddings = true;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Result<ModelWeights> tied = Load(dtype);
+    ASSERT_TRUE(tied.ok()) << tied.status().ToString();
+    EXPECT_NE(HeadElement(apart, 3, stream_), apart.embedding.as<float>()[3 * 64]);
+    EXPECT_EQ(HeadElement(*tied, 3, stream_), HeadElement(apart, 3, stream_));
+  }
+  Find("lm_head.weight").shape = {64, 256};
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("lm_head.weight"), HasSubstr("[64, 256]")));
 }
 
 TEST_F(LoadWeightsTest, Fp16IsNotServed) {
