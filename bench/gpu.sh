@@ -7,10 +7,10 @@
 # PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-tests=(tensor_test small_copy_test embedding_test rms_norm_test rope_test kv_write_test rope_kv_write_test silu_mul_test
+tests=(tensor_test small_copy_test embedding_test soft_cap_test rms_norm_test rope_test kv_write_test rope_kv_write_test gated_activation_test
   sampling_test gemm_test lora_test lora_merge_test lora_padded_test attention_test host_exchange_test transformer_test
   config_bounds_test golden_test executor_test model_executor_test adapter_backend_test cpu_assist_test)
-op_benches=(silu_mul_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
+op_benches=(gated_activation_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
 out=${OUT:-build/gpu-results}
@@ -68,7 +68,7 @@ if [[ $parts == *" sanitizer "* ]]; then
     sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 1)
     wanted="SUMMARY: 0 " beside "$tool-engine" "${sanitizer[@]}" "${engine[@]}"
     # Not host_exchange_test: its kernels wait for flags of the host, which a tool that runs kernels one by one keeps back.
-    for test in gemm_test attention_test sampling_test lora_test rms_norm_test rope_kv_write_test silu_mul_test \
+    for test in gemm_test attention_test sampling_test lora_test rms_norm_test rope_kv_write_test gated_activation_test \
       lora_merge_test lora_padded_test small_copy_test embedding_test rope_test kv_write_test; do
       wanted="SUMMARY: 0 " beside "$tool-$test" "${sanitizer[@]}" "$programs/$test" \
         --gtest_filter="-*Death*:${left_out[$tool-$test]:-}"

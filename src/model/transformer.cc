@@ -6,11 +6,11 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora_padded/lora_padded.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
-#include "kernels/silu_mul/silu_mul.h"
 #include "model/merged_weights.h"
 
 namespace graft {
@@ -314,6 +314,7 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                .k_norm_weight = weights.k_norm.as<float>(),
                .norm_epsilon = config_.rms_norm_epsilon,
                .positions = batch.positions.data(),
+               .rotary_dim = config_.head_dim,
                .cos = rope_.cos(),
                .sin = rope_.sin(),
                .layout = pool_.layout(),
@@ -444,12 +445,12 @@ void Transformer::Activate(const Projection& projection, const GemmArgs::RowRang
                            const Step& step) {
   const int64_t n = projection.weight.n() / 2;
   char* const out = static_cast<char*>(projection.activated);
-  SiluMul({.gate_up = projection.y + rows.begin * projection.weight.n(),
-           .out = out + rows.begin * n * DTypeBytes(activation_dtype_),
-           .out_dtype = activation_dtype_,
-           .num_tokens = rows.end - rows.begin,
-           .n = n},
-          step.stream);
+  GatedActivation({.gate_up = projection.y + rows.begin * projection.weight.n(),
+                   .out = out + rows.begin * n * DTypeBytes(activation_dtype_),
+                   .out_dtype = activation_dtype_,
+                   .num_tokens = rows.end - rows.begin,
+                   .n = n},
+                  step.stream);
 }
 
 void Transformer::RunLora(const graft::Launch& launch, LoraArgs args, const Step& step) {

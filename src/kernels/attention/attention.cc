@@ -69,6 +69,7 @@ void CheckShapes(const AttentionArgs& args) {
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK_GE(args.window, 0);
+  CHECK_GE(args.score_cap, 0.0f);
   CHECK_GE(args.q_stride, int64_t{args.num_heads} * layout.head_dim);
 }
 

@@ -1,7 +1,7 @@
 // Causal attention over paged keys and values, prefill chunks and decode rows in one launch, with
-// grouped query heads and an optional sliding window. Online softmax in float, keys taken in a
-// fixed order, so that a row's result does not depend on its batch or on how its prompt was
-// chunked.
+// grouped query heads, an optional sliding window and an optional cap on scores. Online softmax in
+// float, keys taken in a fixed order, so that a row's result does not depend on its batch or on how
+// its prompt was chunked.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,9 @@ struct AttentionArgs {
   int64_t q_stride = 0;
   void* out = nullptr;  // [rows, num_heads * head_dim] contiguous, of out_dtype
   DType out_dtype = DType::kF32;
-  float scale = 0.0f;  // 1 / sqrt(head_dim)
-  int32_t window = 0;  // 0: full; w: a row at position p sees (p - w, p]
+  float scale = 0.0f;      // of scores: 1 / sqrt(head_dim), as most models have it
+  float score_cap = 0.0f;  // 0: none; c: scaled scores s become c tanh(s / c)
+  int32_t window = 0;      // 0: full; w: a row at position p sees (p - w, p]
 
   // For GPUs: what ListAttentionSplits made of the arrays, with this window, and how many they are.
   // Room for AttentionSplitsMax.

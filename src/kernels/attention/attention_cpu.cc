@@ -407,10 +407,23 @@ class TileRunner {
                                            scratch_.outputs + first * padded_dim_, padded_dim_);
   }
 
+  // c tanh(s / c) = c - 2 c / (1 + e^(2 s / c)), within a few last places of c: what a weight's
+  // exponent cares about.
+  void CapScores(float* scores) const {
+    const Vec cap = Vec::Set(args_.score_cap);
+    const Vec to_exponent = Vec::Set(2.0f / args_.score_cap);
+    const Vec one = Vec::Set(1.0f);
+    for (int i = 0; i < kBlock; i += kLanes) {
+      const Vec exp = Exp(Vec::Load(scores + i) * to_exponent);
+      (cap - (cap + cap) / (one + exp)).Store(scores + i);
+    }
+  }
+
   // The online softmax: scores of one query become weights exp(score - maximum), zero where masked,
   // and what was summed under a smaller maximum shrinks.
   __attribute__((noinline)) void Weigh(int query, Span visible) {
     float* scores = scratch_.scores + query * kBlock;
+    if (args_.score_cap > 0.0f) CapScores(scores);
     for (int i = 0; i < visible.begin; ++i) scores[i] = -__builtin_inff();
     for (int i = visible.end; i < kBlock; ++i) scores[i] = -__builtin_inff();
     const float before = scratch_.maxima[query];

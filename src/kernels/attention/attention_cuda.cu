@@ -88,6 +88,9 @@ __global__ void __launch_bounds__(kPlainWarps * 32)
         score = __fmaf_rn(q[d], WidenElement(keys[offset + d]), score);
       }
       score = __fmul_rn(score, args.scale);
+      if (args.score_cap > 0.0f) {
+        score = __fmul_rn(args.score_cap, tanhf(__fdiv_rn(score, args.score_cap)));
+      }
     }
     AddTile(keys + layout.KeyElements(), head_dim, score, offset, state);
   }
@@ -109,7 +112,14 @@ Params MakeParams(const AttentionArgs& args) {
       int64_t{args.num_heads} * args.layout.head_dim * DTypeBytes(args.out_dtype);
   Params params = {};
   params.args = args;
-  params.scale_log2 = static_cast<float>(static_cast<double>(args.scale) * 1.4426950408889634);
+  constexpr double kLog2E = 1.4426950408889634;
+  params.scale_log2 = static_cast<float>(static_cast<double>(args.scale) * kLog2E);
+  if (args.score_cap > 0.0f) {
+    params.cap_log2 = static_cast<float>(static_cast<double>(args.score_cap) * kLog2E);
+    params.cap_exponent = static_cast<float>(2.0 * static_cast<double>(args.scale) * kLog2E /
+                                             static_cast<double>(args.score_cap));
+    params.scale_log2 = 1.0f;  // capped scores are scaled already
+  }
   params.group = args.num_heads / args.layout.num_kv_heads;
   params.group_inverse =
       params.group == 1 ? 0 : static_cast<uint32_t>((uint64_t{1} << 32) / params.group + 1);

@@ -19,12 +19,13 @@ constexpr int kWarpsMax = kDim > 128 ? 2 : 4;
 template <int kDim>
 constexpr int kBlocksPerMultiprocessor = kDim > 64 ? 1 : 2;
 
-// A kernel. kWarps: of a block. kDraws: there may be more items than warps.
-template <int kDimOf, int kWarpsOf, bool kDrawsOf>
+// A kernel. kWarps: of a block. kDraws: there may be more items than warps. kCaps: scores.
+template <int kDimOf, int kWarpsOf, bool kDrawsOf, bool kCapsOf>
 struct DecodeShape {
   static constexpr int kDim = kDimOf;
   static constexpr int kWarps = kWarpsOf;
   static constexpr bool kDraws = kDrawsOf;
+  static constexpr bool kCaps = kCapsOf;
   // Of a warp's ring: the keys or the values of a tile, in turn. An odd number, so that values
   // follow where keys were.
   static constexpr int kSlots = (3 * kWarpsMax<kDim> / kWarps - 1) | 1;
@@ -297,6 +298,7 @@ __global__ void __launch_bounds__(Shape::kWarps * 32)
       __syncwarp();
       loader.LoadValues(slot);
       slot = after(slot);
+      if constexpr (Shape::kCaps) CapScores(params.cap_log2, params.cap_exponent, scores);
       if (!visible.All(tile * kTileTokens)) Mask(tile * kTileTokens, visible, scores);
       WeighScores<T>(params.scale_log2, scores, state, weights);
       wait();
@@ -394,7 +396,7 @@ void LaunchOf(const Params& params, int64_t num_blocks, cudaStream_t stream) {
   CUDA_CHECK(cudaGetLastError());
 }
 
-template <typename T, int kDim, int kQueryTiles>
+template <typename T, int kDim, int kQueryTiles, bool kCaps>
 void Launch(const Params& params, cudaStream_t stream) {
   constexpr int kWarps = kWarpsMax<kDim>;
   const AttentionArgs& args = params.args;
@@ -405,25 +407,29 @@ void Launch(const Params& params, cudaStream_t stream) {
   // Kernels of their own where every warp has one item at most: drawing is code that a lone
   // sequence's step would have to fetch for nothing.
   if (items_max == num_blocks) {
-    LaunchOf<T, DecodeShape<kDim, 1, false>, kQueryTiles>(params, num_blocks, stream);
+    LaunchOf<T, DecodeShape<kDim, 1, false, kCaps>, kQueryTiles>(params, num_blocks, stream);
   } else if (items_max <= num_blocks * kWarps) {
-    LaunchOf<T, DecodeShape<kDim, kWarps, false>, kQueryTiles>(params, num_blocks, stream);
+    LaunchOf<T, DecodeShape<kDim, kWarps, false, kCaps>, kQueryTiles>(params, num_blocks, stream);
   } else {
-    LaunchOf<T, DecodeShape<kDim, kWarps, true>, kQueryTiles>(params, num_blocks, stream);
+    LaunchOf<T, DecodeShape<kDim, kWarps, true, kCaps>, kQueryTiles>(params, num_blocks, stream);
   }
 }
 
 template <typename T, int kDim>
 void LaunchDim(const Params& params, cudaStream_t stream) {
   if constexpr (kDim <= 128) {  // registers hold no more
-    if (params.group > 8) return Launch<T, kDim, 2>(params, stream);
+    if (params.group > 8) return Launch<T, kDim, 2, false>(params, stream);
   }
-  Launch<T, kDim, 1>(params, stream);
+  Launch<T, kDim, 1, false>(params, stream);
 }
 
 template <typename T>
 void LaunchDType(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
+  if (params.args.score_cap > 0.0f) {  // fewer kernels: the bits are the same in all
+    return head_dim <= 128 ? Launch<T, 128, 1, true>(params, stream)
+                           : Launch<T, 256, 1, true>(params, stream);
+  }
   if (head_dim <= 64) return LaunchDim<T, 64>(params, stream);
   if (head_dim <= 128) return LaunchDim<T, 128>(params, stream);
   return LaunchDim<T, 256>(params, stream);

@@ -194,8 +194,8 @@ class FinishedSplits {
   bool is_empty_ = true;
 };
 
-// One item. All of `shared` is free. Returns the next item, in thread 0.
-template <typename T, int kDim>
+// One item. All of `shared` is free. Returns the next item, in thread 0. kCaps: scores.
+template <typename T, int kDim, bool kCaps>
 __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& item,
                                        unsigned char* shared,
                                        FinishedSplits<kDim, kColumns<kDim>>& finished) {
@@ -249,6 +249,7 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
     float scores[kKeyTiles][kQueryTiles][4];
     uint32_t weights[kKeyTiles][kQueryTiles][2];
     MultiplyKeys<T, kDim>(keys, queries, scores);
+    if constexpr (kCaps) CapScores(params.cap_log2, params.cap_exponent, scores);
     if (!visible.All(begin)) Mask(begin, visible, scores);
     WeighScores<T>(params.scale_log2, scores, state, weights);
     MultiplyValues<T>(keys + kTileBytes<kDim>, weights, state);
@@ -272,7 +273,7 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
   return next;
 }
 
-template <typename T, int kDim>
+template <typename T, int kDim, bool kCaps>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kDim>)
     PrefillKernel(const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -288,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kDim>)
   int item_idx = static_cast<int>(blockIdx.x);
   while (item_idx < num_items) {
     const int next =
-        RunItem<T, kDim>(params, FindItem<kDim>(params, begins, item_idx), shared, finished);
+        RunItem<T, kDim, kCaps>(params, FindItem<kDim>(params, begins, item_idx), shared, finished);
     if (threadIdx.x == 0) next_item = next;
     __syncthreads();
     item_idx = next_item;
@@ -304,9 +305,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kDim>)
   }
 }
 
-template <typename T, int kDim>
+template <typename T, int kDim, bool kCaps>
 void Launch(const Params& params, cudaStream_t stream) {
-  const auto kernel = PrefillKernel<T, kDim>;
+  const auto kernel = PrefillKernel<T, kDim, kCaps>;
   const AttentionArgs& args = params.args;
   const int64_t bytes = kSharedBytes<kDim> + (args.num_sequences + 1) * int64_t{sizeof(int32_t)};
   static const bool is_set = [&] {
@@ -328,9 +329,13 @@ void Launch(const Params& params, cudaStream_t stream) {
 template <typename T>
 void LaunchDType(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
-  if (head_dim <= 64) return Launch<T, 64>(params, stream);
-  if (head_dim <= 128) return Launch<T, 128>(params, stream);
-  return Launch<T, 256>(params, stream);
+  if (params.args.score_cap > 0.0f) {
+    return head_dim <= 128 ? Launch<T, 128, true>(params, stream)
+                           : Launch<T, 256, true>(params, stream);
+  }
+  if (head_dim <= 64) return Launch<T, 64, false>(params, stream);
+  if (head_dim <= 128) return Launch<T, 128, false>(params, stream);
+  return Launch<T, 256, false>(params, stream);
 }
 
 }  // namespace

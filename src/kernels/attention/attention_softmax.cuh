@@ -182,6 +182,27 @@ __device__ __forceinline__ void Mask(int tile_begin, const Visible<kQueryTiles>&
   }
 }
 
+// Products of queries and keys become capped scores, whose exponential is one of 2: with
+// cap = c log2(e) and exponent = 2 log2(e) scale / c, c tanh(scale s / c) times log2(e).
+template <int kQueryTiles>
+__device__ __forceinline__ void CapScores(float cap, float exponent,
+                                          float (&scores)[kKeyTiles][kQueryTiles][4]) {
+#pragma unroll
+  for (int k = 0; k < kKeyTiles; ++k) {
+#pragma unroll
+    for (int n = 0; n < kQueryTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float reciprocal;
+        asm("rcp.approx.ftz.f32 %0, %1;"
+            : "=f"(reciprocal)
+            : "f"(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[k][n][i], exponent)))));
+        scores[k][n][i] = __fmaf_rn(-2.0f * cap, reciprocal, cap);
+      }
+    }
+  }
+}
+
 // One step of the online softmax: scores become weights, rounded to T as the tensor cores take
 // them; what the state holds is scaled to the new maxima.
 template <typename T, int kDim, int kQueryTiles>

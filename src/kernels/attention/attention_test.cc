@@ -36,6 +36,7 @@ struct Case {
   int32_t page_tokens = 16;
   int32_t window = 0;
   std::vector<Sequence> sequences;
+  float score_cap = 0.0f;
 };
 
 // Keys and values of each sequence in pages of a pool in which everything else is NaN, so that
@@ -133,6 +134,7 @@ class Problem {
                .out = out,
                .out_dtype = out_dtype,
                .scale = Scale(),
+               .score_cap = case_.score_cap,
                .window = case_.window,
                .splits = splits_.data(),
                .num_splits = num_splits_.data(),
@@ -157,7 +159,9 @@ class Problem {
       for (int32_t d = 0; d < case_.head_dim; ++d) {
         score += double{q[d]} * ToFloat(pool_[KeyOffset(sequence, p, kv_head) + d]);
       }
-      weights.push_back(score * Scale());
+      const double cap = case_.score_cap;
+      score *= Scale();
+      weights.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
       maximum = std::max(maximum, weights.back());
     }
     double sum = 0.0;
@@ -263,6 +267,15 @@ std::vector<Case> Cases() {
       {"window 64", 4, 2, 16, 16, 64, {{300, 1}, {200, 200}, {129, 65}}},
       {"long", 4, 2, 64, 16, 0, {{1100, 1}, {0, 0}, {1030, 70}, {513, 1}, {512, 1}, {600, 600}}},
       {"long, window 600", 2, 1, 128, 16, 600, {{1300, 1}, {1290, 9}}},
+      {"head_dim 96", 4, 2, 96, 16, 0, {{1100, 1}, {600, 70}, {130, 130}, {1, 1}}},
+      {"head_dim 96, window", 6, 2, 96, 8, 50, {{600, 1}, {90, 70}}},
+      {"head_dim 256, long", 4, 2, 256, 16, 0, {{1100, 1}, {540, 40}}},
+      {"cap", 4, 2, 64, 16, 0, {{1100, 1}, {70, 70}, {600, 20}}, 1.5f},
+      {"cap, one key head", 20, 1, 40, 5, 0, {{66, 1}, {80, 30}}, 2.0f},
+      {"cap, head_dim 128, window", 4, 2, 128, 16, 40, {{130, 1}, {200, 90}}, 50.0f},
+      {"cap, head_dim 256", 4, 2, 256, 32, 0, {{600, 1}, {100, 66}}, 3.0f},
+      {"cap, head_dim 256, window", 2, 1, 256, 16, 70, {{300, 1}, {130, 130}}, 30.0f},
+      {"cap, odd head_dim", 2, 1, 17, 16, 0, {{70, 3}, {5, 1}}, 1.0f},
       {"window wider than all", 2, 1, 16, 16, std::numeric_limits<int32_t>::max(), {{99, 50}}},
   };
 }
@@ -407,6 +420,7 @@ void ExpectSameBitsInAnyChunk(const Case& alone_case, const Case& mixed_case,
 TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
   const std::vector<Sequence> neighbours = {{150, 1}, {40, 40}, {66, 3}};
   for (Case alone : {Case{"full", 4, 2, 32, 16, 0, {{150, 150}}},
+                     Case{"cap", 4, 2, 96, 16, 0, {{150, 150}}, 1.5f},
                      Case{"window", 4, 1, 40, 4, 70, {{150, 150}}}}) {
     Case mixed = alone;
     mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
@@ -427,6 +441,10 @@ TEST(AttentionTest, GpuRowsDoNotDependOnChunksAcrossSplits) {
                      Case{"groups of 16", 32, 2, 64, 16, 0, {{1050, 1050}}},
                      Case{"groups of 20", 20, 1, 40, 5, 0, {{600, 600}}},
                      Case{"head_dim 256", 4, 2, 256, 32, 0, {{1050, 1050}}},
+                     Case{"head_dim 96", 4, 4, 96, 16, 0, {{1100, 1100}}},
+                     Case{"cap", 8, 2, 128, 16, 0, {{1100, 1100}}, 2.0f},
+                     Case{"cap, groups of 20", 20, 1, 40, 5, 0, {{600, 600}}, 2.0f},
+                     Case{"cap, head_dim 256, window", 4, 2, 256, 16, 600, {{1100, 1100}}, 2.0f},
                      Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}}) {
     Case mixed = alone;
     mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
@@ -506,8 +524,8 @@ TEST(AttentionTest, RowsDoNotDependOnPageSizeNorThreads) {
 }
 
 // Large scores: the softmax is one position's, no overflow on the way.
-TEST(AttentionTest, HugeScoresStayFinite) {
-  Problem<float> problem(Case{"", 1, 1, 16, 16, 0, {{130, 3}}});
+void ExpectHugeScoresStayFinite(float score_cap) {
+  Problem<float> problem(Case{"", 1, 1, 16, 16, 0, {{130, 3}}, score_cap});
   for (int64_t row = 0; row < 3; ++row) {
     for (int32_t d = 0; d < 16; ++d) problem.q_row(row)[d] *= 1e6f;
   }
@@ -522,6 +540,11 @@ TEST(AttentionTest, HugeScoresStayFinite) {
       }
     }
   });
+}
+
+TEST(AttentionTest, HugeScoresStayFinite) {
+  ExpectHugeScoresStayFinite(0.0f);
+  ExpectHugeScoresStayFinite(50.0f);
 }
 
 // NaN in a query must reach its output, where sampling finds it, and no other row.

@@ -12,6 +12,8 @@ namespace graft::attention {
 struct Params {
   AttentionArgs args;
   float scale_log2;        // to scores whose exponential is one of 2
+  float cap_log2;          // on those; 0: none
+  float cap_exponent;      // see CapScores
   int32_t group;           // query heads of a key head
   uint32_t group_inverse;  // 2^32 / group, rounded up; unused where group is 1
   int32_t window;          // a very large number for all

@@ -9,9 +9,15 @@ struct NamedBench {
 };
 
 constexpr NamedBench kBenches[] = {
-    {"gemm", BenchGemm},           {"lora", BenchLora},        {"lora_merge", BenchLoraMerge},
-    {"attention", BenchAttention}, {"rms_norm", BenchRmsNorm}, {"rope", BenchRope},
-    {"kv_write", BenchKvWrite},    {"silu_mul", BenchSiluMul}, {"embedding", BenchEmbedding},
+    {"gemm", BenchGemm},
+    {"lora", BenchLora},
+    {"lora_merge", BenchLoraMerge},
+    {"attention", BenchAttention},
+    {"rms_norm", BenchRmsNorm},
+    {"rope", BenchRope},
+    {"kv_write", BenchKvWrite},
+    {"gated_activation", BenchGatedActivation},
+    {"embedding", BenchEmbedding},
     {"sampling", BenchSampling},
 };
 

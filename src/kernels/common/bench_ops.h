@@ -14,6 +14,6 @@ void BenchLoraMerge(OpBench& bench);
 void BenchRmsNorm(OpBench& bench);
 void BenchRope(OpBench& bench);
 void BenchSampling(OpBench& bench);
-void BenchSiluMul(OpBench& bench);
+void BenchGatedActivation(OpBench& bench);
 
 }  // namespace graft

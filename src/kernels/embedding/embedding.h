@@ -1,6 +1,6 @@
-// Embedding: out[i] = table[tokens[i]], widened to float. On a GPU, where nobody has seen the
-// tokens before (the step before may have drawn them), the row of one outside of the vocabulary is
-// zeros.
+// Embedding: out[i] = table[tokens[i]] * scale, widened to float. On a GPU, where nobody has seen
+// the tokens before (the step before may have drawn them), the row of one outside of the vocabulary
+// is zeros.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct EmbeddingArgs {
   float* out = nullptr;             // [num_tokens, n]
   int64_t num_tokens = 0;
   int64_t n = 0;
+  float scale = 1.0f;
 };
 
 void Embedding(const EmbeddingArgs& args, Stream& stream);

@@ -7,13 +7,14 @@ namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {
 
 template <typename T>
-void WidenRow(const T* row, int64_t n, float* out) {
+void WidenRow(const T* row, float scale, int64_t n, float* out) {
   constexpr int kLanes = Vec::kLanes;
+  const Vec factor = Vec::Set(scale);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Vec::Load(row + i).Store(out + i);
+  for (; i + kLanes <= n; i += kLanes) (Vec::Load(row + i) * factor).Store(out + i);
   if (i < n) {
     const int left = static_cast<int>(n - i);
-    Vec::LoadPartial(row + i, left).StorePartial(out + i, left);
+    (Vec::LoadPartial(row + i, left) * factor).StorePartial(out + i, left);
   }
 }
 
@@ -23,7 +24,7 @@ void GatherRows(const EmbeddingArgs& args, Stream& stream) {
   const int64_t bytes_per_row = args.n * (sizeof(float) + sizeof(T));
   ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      WidenRow(table + args.tokens[i] * args.n, args.n, args.out + i * args.n);
+      WidenRow(table + args.tokens[i] * args.n, args.scale, args.n, args.out + i * args.n);
     }
   });
 }

@@ -24,6 +24,8 @@ __global__ void __launch_bounds__(kThreads) EmbeddingKernel(EmbeddingArgs args) 
   if (token >= 0 && token < args.vocab_size) {
     LoadRun<kVectors>(static_cast<const T*>(args.table) + token * args.n + begin, count, values);
   }
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) values[i] = __fmul_rn(values[i], args.scale);
   StoreRun<kVectors>(values, count, args.out + row * args.n + begin);
 }
 

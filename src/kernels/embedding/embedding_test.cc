@@ -25,7 +25,7 @@ const Case kCases[] = {{0, 8, 0},  {1, 1, 1},  {5, 15, 1},   {2, 16, 0},
 constexpr int32_t kVocab = 23;
 
 template <typename T>
-void ExpectMatchesReference(const Case& c) {
+void ExpectMatchesReference(const Case& c, float scale) {
   SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
   const auto table = Input<T>::Normal(kVocab * c.n, 1, c.misalign);
   Shared<int32_t> tokens{std::vector<int32_t>(c.num_tokens)};
@@ -39,21 +39,24 @@ void ExpectMatchesReference(const Case& c) {
                .tokens = tokens.data(),
                .out = out.data(),
                .num_tokens = c.num_tokens,
-               .n = c.n},
+               .n = c.n,
+               .scale = scale},
               stream);
     Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
     for (int64_t i = 0; i < out.size(); ++i) {
-      ASSERT_EQ(out[i], ToFloat(table[tokens[i / c.n] * c.n + i % c.n])) << i;
+      ASSERT_EQ(out[i], ToFloat(table[tokens[i / c.n] * c.n + i % c.n]) * scale) << i;
     }
   });
 }
 
 TEST(EmbeddingTest, MatchesReference) {
   for (const Case& c : kCases) {
-    ExpectMatchesReference<float>(c);
-    ExpectMatchesReference<Bfloat16>(c);
-    ExpectMatchesReference<Float16>(c);
+    for (const float scale : {1.0f, 55.5f}) {
+      ExpectMatchesReference<float>(c, scale);
+      ExpectMatchesReference<Bfloat16>(c, scale);
+      ExpectMatchesReference<Float16>(c, scale);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // Gemm on a GPU: the projections of Llama-2 7B, a step's GEMMs in one graph as decoding runs them,
 // prefill, LoRA beside them, and how fast weights come from the host. Arguments: nothing for all of
-// it, "lora" for LoRA alone, "silu" for gate_up and silu_mul alone, "step" for a step's GEMMs
-// alone; "tiles" for every tile of Hopper's kernel too.
+// it, "lora" for LoRA alone, "silu" for gate_up and gated_activation alone, "step" for a step's
+// GEMMs alone; "tiles" for every tile of Hopper's kernel too.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "kernels/common/cuda_bench.cuh"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
-#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
@@ -72,13 +72,13 @@ struct Model {
 
 constexpr size_t kGateUp = 2;  // of kShapes
 
-void SiluMulOf(Model& model, int64_t m, Stream& stream) {
-  SiluMul({.gate_up = model.y.as<float>(),
-           .out = model.activated.data(),
-           .out_dtype = DType::kBF16,
-           .num_tokens = m,
-           .n = kShapes[kGateUp].n / 2},
-          stream);
+void GatedActivationOf(Model& model, int64_t m, Stream& stream) {
+  GatedActivation({.gate_up = model.y.as<float>(),
+                   .out = model.activated.data(),
+                   .out_dtype = DType::kBF16,
+                   .num_tokens = m,
+                   .n = kShapes[kGateUp].n / 2},
+                  stream);
 }
 
 __global__ void ReferenceKernel(const uint16_t* x, const uint16_t* w, int64_t n, int64_t k,
@@ -272,18 +272,18 @@ void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Str
         if (in_one) gemm.activated = model.activated.data();
         LoraShrink(lora, stream);
         Gemm(gemm, stream);
-        if (!in_one) SiluMulOf(model, m, stream);
+        if (!in_one) GatedActivationOf(model, m, stream);
       });
     };
-    std::printf("  ... with shrink and silu_mul: apart %7.2f, in one %7.2f us\n",
+    std::printf("  ... with shrink and gated_activation: apart %7.2f, in one %7.2f us\n",
                 time_activated(false), time_activated(true));
   }
 }
 
-// gate_up and silu_mul, apart and in one.
+// gate_up and gated_activation, apart and in one.
 void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
   const auto& weights = model.weights[kGateUp];
-  const auto time = [&](bool silu_mul, const GemmTile* fused) {
+  const auto time = [&](bool gated_activation, const GemmTile* fused) {
     return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
       GemmArgs gemm = model.Args(weights[static_cast<size_t>(layer)], m);
       if (fused != nullptr) {
@@ -292,15 +292,15 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
       } else {
         Gemm(gemm, stream);
       }
-      if (silu_mul) SiluMulOf(model, m, stream);
+      if (gated_activation) GatedActivationOf(model, m, stream);
     });
   };
   const double plain = time(false, nullptr);
   const double apart = time(true, nullptr);
   const auto report = [&](const GemmTile& tile) {
-    std::printf("gate_up m %4lld: alone %7.2f, then silu_mul %7.2f, in one %7.2f us, tile %s\n",
-                static_cast<long long>(m), plain, apart, time(false, &tile),
-                tile.ToString().c_str());
+    std::printf(
+        "gate_up m %4lld: alone %7.2f, then gated_activation %7.2f, in one %7.2f us, tile %s\n",
+        static_cast<long long>(m), plain, apart, time(false, &tile), tile.ToString().c_str());
   };
   const Shape& shape = kShapes[kGateUp];
   report(ChooseHopperGemmTile(m, shape.n, shape.k, {.activates = true}, stream.device));

@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
-#include "kernels/silu_mul/silu_mul.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -199,12 +199,12 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
 }
 
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
-  SiluMul({.gate_up = args.y,
-           .out = args.activated,
-           .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
-           .num_tokens = args.m,
-           .n = n / 2},
-          stream);
+  GatedActivation({.gate_up = args.y,
+                   .out = args.activated,
+                   .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
+                   .num_tokens = args.m,
+                   .n = n / 2},
+                  stream);
 }
 
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {

@@ -69,9 +69,9 @@ struct GemmArgs {
   // Adds Lora(*lora_after) too, after all of the above: of these rows, this x and this y. Where
   // lora_after->beside has what it takes Hopper computes it while the product runs.
   const LoraArgs* lora_after = nullptr;
-  // [m, n / 2] of x's type, or null: SiluMul of y, its left half the gate's and its right half
-  // up's, in SiluMul's bits. y is scratch then, its rows without gaps, and Hopper touches none but
-  // kept_rows where everything else happens in the GEMM's kernel too.
+  // [m, n / 2] of x's type, or null: GatedActivation of y, its left half the gate's and its right
+  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
+  // touches none but kept_rows where everything else happens in the GEMM's kernel too.
   void* activated = nullptr;
   // Beside activated: rows of y that are wanted, too, because more is to be added to them.
   struct RowRange {

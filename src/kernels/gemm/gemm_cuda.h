@@ -34,7 +34,7 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args);
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
 bool GemmCudaRunsLoraBeside(const Device& device);
 
-// args.activated of args.y's n columns, by the op SiluMul.
+// args.activated of args.y's n columns, by the op GatedActivation.
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream);
 
 // What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone. The

@@ -1,7 +1,7 @@
 // SwiGLU's middle in the epilogue of Hopper's GEMM: silu(gate) * up instead of y. A tile has the
 // gate's columns and up's of the same numbers: the copy engine fetches both, so that W and its bias
 // lie as ever and every call chooses anew. The sums of a pair are those that y would have got: the
-// bits are SiluMul's.
+// bits are GatedActivation's.
 //
 // The left half of a tile's columns are the gate's, the right half up's, from a map of W as [2,
 // n / 2, k]: a pair lies in one thread, half of its registers apart, or, where one warpgroup
@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "kernels/common/cuda_tma.cuh"
-#include "kernels/silu_mul/silu_mul_cuda.cuh"
+#include "kernels/gated_activation/gated_activation_cuda.cuh"
 #include "tensor/dtype.h"
 
 namespace graft {

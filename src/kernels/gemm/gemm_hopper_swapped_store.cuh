@@ -4,7 +4,7 @@
 //
 // With an activation a warp's rows of W are eight of the gate's and the eight of up's that belong
 // to them (the copy engine fetches them so, from a map of W as [n / 16, 2, 8, k]): a pair lies in
-// one thread, and has SiluMul's bits.
+// one thread, and has GatedActivation's bits.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
-#include "kernels/silu_mul/silu_mul.h"
 #include "tensor/buffer.h"
 
 namespace graft {
@@ -174,12 +174,12 @@ class Problem {
 
  private:
   void Silu(const Input<float>& gate_up, Output<T>& out, Stream& stream) const {
-    SiluMul({.gate_up = gate_up.data(),
-             .out = out.data(),
-             .out_dtype = DTypeOf<T>(),
-             .num_tokens = case_.num_rows,
-             .n = out.size() / case_.num_rows},
-            stream);
+    GatedActivation({.gate_up = gate_up.data(),
+                     .out = out.data(),
+                     .out_dtype = DTypeOf<T>(),
+                     .num_tokens = case_.num_rows,
+                     .n = out.size() / case_.num_rows},
+                    stream);
   }
   void MakeX(Stream& stream) { Silu(before_x_, x_, stream); }
   void Activate(Result& result, Stream& stream) const {

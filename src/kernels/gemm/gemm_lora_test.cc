@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/lora/lora.h"
-#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
@@ -450,8 +450,8 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
   });
 }
 
-// SiluMul of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can; and y itself in
-// the rows that are kept, in those of a tile alone.
+// GatedActivation of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can; and y
+// itself in the rows that are kept, in those of a tile alone.
 template <typename T>
 void CheckActivated(Case c, bool on_cpu) {
   c.accumulate = false;
@@ -460,12 +460,12 @@ void CheckActivated(Case c, bool on_cpu) {
     typename Problem<T>::Batch batch(problem, 0, c.num_rows);
     Gemm(batch.gemm, stream);
     Input<T> expected(c.num_rows * c.n / 2);
-    SiluMul({.gate_up = batch.y.data(),
-             .out = expected.data(),
-             .out_dtype = DTypeOf<T>(),
-             .num_tokens = c.num_rows,
-             .n = c.n / 2},
-            stream);
+    GatedActivation({.gate_up = batch.y.data(),
+                     .out = expected.data(),
+                     .out_dtype = DTypeOf<T>(),
+                     .num_tokens = c.num_rows,
+                     .n = c.n / 2},
+                    stream);
     Synchronize(stream);
     const std::vector<float> y(batch.y.data(), batch.y.data() + batch.y.size());
     const auto expect_same = [&](GemmArgs::RowRange kept, bool leaves_others, const auto& compute) {
@@ -511,7 +511,7 @@ void CheckActivated(Case c, bool on_cpu) {
   }
 }
 
-TEST(GemmLoraTest, ActivatedHasSiluMulsBits) {
+TEST(GemmLoraTest, ActivatedHasGatedActivationsBits) {
   for (const Case& c : Cases()) {
     if (c.n % 2 != 0) continue;
     SCOPED_TRACE(c.name);

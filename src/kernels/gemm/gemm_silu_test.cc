@@ -1,4 +1,4 @@
-// Gemm with SwiGLU's middle: SiluMul of y, bit for bit, in one kernel or in two.
+// Gemm with SwiGLU's middle: GatedActivation of y, bit for bit, in one kernel or in two.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft {
 namespace {
@@ -19,8 +19,8 @@ using testing::ForFirstGpu;
 using testing::Input;
 using testing::Output;
 
-// Of gate and up of `n` columns each: compute(args) must write to args.activated what SiluMul makes
-// of y, and nothing around it.
+// Of gate and up of `n` columns each: compute(args) must write to args.activated what
+// GatedActivation makes of y, and nothing around it.
 template <typename T>
 class Activated {
  public:
@@ -38,12 +38,12 @@ class Activated {
     weight_ = GemmWeight::Pack(views, DTypeOf<T>(), stream);
     Input<float> y(m * 2 * n);
     Gemm(Args(m, y.data()), stream);
-    SiluMul({.gate_up = y.data(),
-             .out = expected_.data(),
-             .out_dtype = DTypeOf<T>(),
-             .num_tokens = m,
-             .n = n},
-            stream);
+    GatedActivation({.gate_up = y.data(),
+                     .out = expected_.data(),
+                     .out_dtype = DTypeOf<T>(),
+                     .num_tokens = m,
+                     .n = n},
+                    stream);
     Synchronize(stream);
   }
 
@@ -113,7 +113,7 @@ void CheckActivated() {
   }
 }
 
-TEST(GemmSiluTest, ActivatedHasSiluMulsBits) {
+TEST(GemmSiluTest, ActivatedHasGatedActivationsBits) {
   CheckActivated<float>();
   CheckActivated<Bfloat16>();
   CheckActivated<Float16>();

@@ -18,6 +18,10 @@ void CheckArgs(const RmsNormArgs& args) {
   CHECK(args.x != nullptr && args.weight != nullptr && args.out != nullptr);
   CHECK_GE(args.x_stride, args.num_heads * args.n);
   CHECK_GE(args.out_stride, args.num_heads * args.n);
+  if (args.accumulate) {
+    CHECK(args.out_dtype == DType::kF32) << "sums are fp32";
+    CHECK(args.out != args.x) << "accumulate in place";
+  }
   if (args.out == args.x) {
     CHECK(args.out_dtype == DType::kF32) << "in place the elements keep their size";
     CHECK_EQ(args.out_stride, args.x_stride);

@@ -1,5 +1,6 @@
 // RMSNorm: out = x / sqrt(mean(x^2) + epsilon) * weight, over the last dimension. Serves the hidden
-// state (num_heads 1) and Qwen3's per-head q and k (num_heads vectors per token, side by side).
+// state (num_heads 1), per-head q and k (num_heads vectors per token, side by side), and what a
+// block adds to the residual stream where the model normalises that (out += ...).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct RmsNormArgs {
   void* out = nullptr;            // as x, of out_dtype, tokens out_stride apart; may be x itself
   int64_t out_stride = 0;
   DType out_dtype = DType::kF32;
+  bool accumulate = false;  // added to out, which is fp32 and not x
   int64_t num_tokens = 0;
   int32_t num_heads = 1;
   int64_t n = 0;

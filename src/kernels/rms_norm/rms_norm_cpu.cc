@@ -26,23 +26,25 @@ float SumOfSquares(const float* x, int64_t n) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])).Sum();
 }
 
-template <typename T>
+// kAdd: to what is there.
+template <bool kAdd, typename T>
 void NormalizeVector(const float* x, const float* weight, float epsilon, int64_t n, T* out) {
   constexpr int kLanes = Vec::kLanes;
   const float mean = SumOfSquares(x, n) / static_cast<float>(n);
   const Vec inverse = Vec::Set(1.0f / __builtin_sqrtf(mean + epsilon));
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    (Vec::Load(x + i) * inverse * Vec::Load(weight + i)).Store(out + i);
+    const Vec normed = Vec::Load(x + i) * inverse * Vec::Load(weight + i);
+    (kAdd ? Vec::Load(out + i) + normed : normed).Store(out + i);
   }
   if (i < n) {
     const int left = static_cast<int>(n - i);
-    (Vec::LoadPartial(x + i, left) * inverse * Vec::LoadPartial(weight + i, left))
-        .StorePartial(out + i, left);
+    const Vec normed = Vec::LoadPartial(x + i, left) * inverse * Vec::LoadPartial(weight + i, left);
+    (kAdd ? Vec::LoadPartial(out + i, left) + normed : normed).StorePartial(out + i, left);
   }
 }
 
-template <typename T>
+template <typename T, bool kAdd = false>
 void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
   const int64_t bytes_per_row = args.num_heads * args.n * (sizeof(float) + sizeof(T));
   ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
@@ -50,7 +52,8 @@ void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
       const float* x = args.x + token * args.x_stride;
       T* out = static_cast<T*>(args.out) + token * args.out_stride;
       for (int32_t head = 0; head < args.num_heads; ++head) {
-        NormalizeVector(x + head * args.n, args.weight, args.epsilon, args.n, out + head * args.n);
+        NormalizeVector<kAdd>(x + head * args.n, args.weight, args.epsilon, args.n,
+                              out + head * args.n);
       }
     }
   });
@@ -61,6 +64,7 @@ void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
 void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   switch (args.out_dtype) {
     case DType::kF32:
+      if (args.accumulate) return NormalizeRows<float, true>(args, stream);
       return NormalizeRows<float>(args, stream);
     case DType::kBF16:
       return NormalizeRows<Bfloat16>(args, stream);

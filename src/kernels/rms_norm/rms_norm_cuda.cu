@@ -19,9 +19,21 @@ constexpr int kWarpsPerBlock = 4;
 constexpr int kThreadsMax = 512;
 constexpr int64_t kWarpElementsMax = 256;
 
+template <bool kVectors, bool kAdd, typename T>
+__device__ __forceinline__ void StoreOrAdd(float (&values)[kWidth], int64_t count, T* out) {
+  if constexpr (kAdd) {
+    float before[kWidth];
+    LoadRun<kVectors>(out, count, before);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[i] = __fadd_rn(before[i], values[i]);
+  }
+  StoreRun<kVectors>(values, count, out);
+}
+
 // One vector by `num_threads` threads of which this is number `thread`: a warp, or a block (with
-// `shared`). Threads of an `active` false group join the reductions and write nothing.
-template <typename T, bool kVectors, bool kBlock, int kRunsKept>
+// `shared`). Threads of an `active` false group join the reductions and write nothing. kAdd: to
+// what `out` holds.
+template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd>
 __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
                                                 int num_threads, int thread, float* shared) {
   const bool active = vector < args.num_tokens * args.num_heads;
@@ -65,7 +77,7 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
     const int64_t begin = first + run * stride;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) kept[run][i] = kept[run][i] * inverse * weights[run][i];
-    StoreRun<kVectors>(kept[run], n - begin, out + begin);
+    StoreOrAdd<kVectors, kAdd>(kept[run], n - begin, out + begin);
   }
   for (int64_t begin = first + kRunsKept * stride; begin < n; begin += stride) {
     float values[kWidth], weight[kWidth];
@@ -73,54 +85,53 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
     LoadRun<kVectors>(args.weight + begin, n - begin, weight);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) values[i] = values[i] * inverse * weight[i];
-    StoreRun<kVectors>(values, n - begin, out + begin);
+    StoreOrAdd<kVectors, kAdd>(values, n - begin, out + begin);
   }
 }
 
-template <typename T, bool kVectors, int kRuns>
+template <typename T, bool kVectors, int kRuns, bool kAdd>
 __global__ void __launch_bounds__(kThreadsMax) NormalizeByBlock(RmsNormArgs args) {
   __shared__ float sums[kThreadsMax / kWarpThreads];
   LetNextStart();
-  NormalizeVector<T, kVectors, true, kRuns>(args, blockIdx.x, static_cast<int>(blockDim.x),
-                                            static_cast<int>(threadIdx.x), sums);
+  NormalizeVector<T, kVectors, true, kRuns, kAdd>(args, blockIdx.x, static_cast<int>(blockDim.x),
+                                                  static_cast<int>(threadIdx.x), sums);
 }
 
-template <typename T, bool kVectors>
+template <typename T, bool kVectors, bool kAdd>
 __global__ void __launch_bounds__(kWarpsPerBlock* kWarpThreads) NormalizeByWarp(RmsNormArgs args) {
   const int64_t vector = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
   LetNextStart();
-  NormalizeVector<T, kVectors, false, kFewRuns>(
+  NormalizeVector<T, kVectors, false, kFewRuns, kAdd>(
       args, vector, kWarpThreads, static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
+}
+
+template <typename T, bool kVectors, bool kAdd>
+void Launch(const RmsNormArgs& args, Stream& stream) {
+  const int64_t num_vectors = args.num_tokens * args.num_heads;
+  if (args.n <= kWarpElementsMax) {
+    LaunchKernel(NormalizeByWarp<T, kVectors, kAdd>,
+                 static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
+                 kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
+    return;
+  }
+  const int64_t threads_wanted = CeilDiv(CeilDiv(args.n, 2 * kWidth), kWarpThreads) * kWarpThreads;
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(threads_wanted, kThreadsMax));
+  const auto kernel = args.n <= int64_t{threads} * kFewRuns * kWidth
+                          ? NormalizeByBlock<T, kVectors, kFewRuns, kAdd>
+                          : NormalizeByBlock<T, kVectors, kManyRuns, kAdd>;
+  LaunchKernel(kernel, static_cast<unsigned>(num_vectors), threads, 0, CudaStreamOf(stream), args);
 }
 
 }  // namespace
 
 void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
-  const int64_t num_vectors = args.num_tokens * args.num_heads;
-  if (num_vectors == 0) return;
+  if (args.num_tokens == 0) return;
   const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.out) &&
                        IsVectorAligned(args.weight) && IsVectorAligned(args.x_stride * 4) &&
                        args.out_stride % kWidth == 0 && args.n % kWidth == 0;
-  const int64_t threads_wanted = CeilDiv(CeilDiv(args.n, 2 * kWidth), kWarpThreads) * kWarpThreads;
-  const auto threads = static_cast<unsigned>(std::min<int64_t>(threads_wanted, kThreadsMax));
-  DispatchDType(args.out_dtype, [&]<typename T>() {
-    DispatchVectors(vectors, [&]<bool kVectors>() {
-      if (args.n <= kWarpElementsMax) {
-        LaunchKernel(NormalizeByWarp<T, kVectors>,
-                     static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
-                     kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
-      } else {
-        const auto launch = [&](auto kernel) {
-          LaunchKernel(kernel, static_cast<unsigned>(num_vectors), threads, 0, CudaStreamOf(stream),
-                       args);
-        };
-        if (args.n <= int64_t{threads} * kFewRuns * kWidth) {
-          launch(NormalizeByBlock<T, kVectors, kFewRuns>);
-        } else {
-          launch(NormalizeByBlock<T, kVectors, kManyRuns>);
-        }
-      }
-    });
+  DispatchVectors(vectors, [&]<bool kVectors>() {
+    if (args.accumulate) return Launch<float, kVectors, true>(args, stream);
+    DispatchDType(args.out_dtype, [&]<typename T>() { Launch<T, kVectors, false>(args, stream); });
   });
 }
 

@@ -114,6 +114,39 @@ TEST(RmsNormTest, InPlaceEqualsOutOfPlace) {
   });
 }
 
+// The very bits of adding what the op writes otherwise.
+TEST(RmsNormTest, AccumulateAddsToTheOutput) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
+    const int64_t stride = c.num_heads * c.n + c.gap;
+    const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign, 3.0);
+    const auto weight = Input<float>::Normal(c.n, 2, c.misalign);
+    const auto before = Input<float>::Normal(c.num_tokens * stride, 3, c.misalign);
+    ForEachDevice([&](Stream& stream) {
+      Output<float> apart(c.num_tokens * stride, c.misalign);
+      Output<float> added(before, c.misalign);
+      RmsNormArgs args{.x = x.data(),
+                       .x_stride = stride,
+                       .weight = weight.data(),
+                       .out = apart.data(),
+                       .out_stride = stride,
+                       .num_tokens = c.num_tokens,
+                       .num_heads = c.num_heads,
+                       .n = c.n};
+      RmsNorm(args, stream);
+      args.out = added.data();
+      args.accumulate = true;
+      RmsNorm(args, stream);
+      Synchronize(stream);
+      EXPECT_TRUE(added.GuardsIntact());
+      for (int64_t i = 0; i < added.size(); ++i) {
+        const bool is_gap = i % stride >= c.num_heads * c.n;
+        ASSERT_EQ(added[i], is_gap ? before[i] : before[i] + apart[i]) << i;
+      }
+    });
+  }
+}
+
 TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
   Shared<float> x{std::vector<float>(3 * 20, 0.0f)};
   for (int i = 40; i < 60; ++i) x[i] = 1.0f;
@@ -183,6 +216,10 @@ TEST(RmsNormDeathTest, RefusesBadShapes) {
   args.x_stride = 8;
   args.out_dtype = DType::kBF16;
   EXPECT_DEATH(RmsNorm(args, stream), "in place");
+  args.accumulate = true;
+  EXPECT_DEATH(RmsNorm(args, stream), "sums are fp32");
+  args.out_dtype = DType::kF32;
+  EXPECT_DEATH(RmsNorm(args, stream), "accumulate in place");
   args.out = nullptr;
   EXPECT_DEATH(RmsNorm(args, stream), "out");
 }

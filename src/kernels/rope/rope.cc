@@ -13,7 +13,9 @@ void CheckArgs(const RopeArgs& args, const Stream& stream) {
   CHECK_GE(args.num_tokens, 0);
   CHECK_GT(args.num_heads, 0);
   CHECK_GT(args.head_dim, 0);
-  CHECK_EQ(args.head_dim % 2, 0) << "halves are rotated against each other";
+  CHECK(args.rotary_dim > 0 && args.rotary_dim <= args.head_dim)
+      << "rotary_dim " << args.rotary_dim << " of " << args.head_dim;
+  CHECK_EQ(args.rotary_dim % 2, 0) << "halves are rotated against each other";
   if (args.num_tokens == 0) return;
   CHECK(args.x != nullptr && args.positions != nullptr);
   CHECK(args.cos != nullptr && args.sin != nullptr);

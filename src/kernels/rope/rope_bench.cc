@@ -31,6 +31,7 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& b
                     .num_tokens = num_tokens,
                     .num_heads = num_heads,
                     .head_dim = head_dim,
+                    .rotary_dim = head_dim,
                     .positions = device_positions.as<int32_t>(),
                     .cos = cos.as<float>(),
                     .sin = sin.as<float>()},

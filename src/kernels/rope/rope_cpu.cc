@@ -35,7 +35,7 @@ void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
 }  // namespace
 
 void Rope(const RopeArgs& args, Stream& stream) {
-  const int32_t half = args.head_dim / 2;
+  const int32_t half = args.rotary_dim / 2;
   const int64_t bytes_per_row = int64_t{2} * args.num_heads * args.head_dim * sizeof(float);
   ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {

@@ -1,4 +1,4 @@
-// A thread per four dimensions of a head's first half and their partners in the second.
+// A thread per four rotating dimensions of a head's first half and their partners in the second.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/rope/rope.h"
@@ -14,7 +14,7 @@ template <bool kVectors>
 __global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args) {
   const int64_t token = blockIdx.x;
   const int in_token = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
-  const int half = args.head_dim / 2;
+  const int half = args.rotary_dim / 2;
   const int runs_per_head = (half + kWidth - 1) / kWidth;
   const int begin = in_token % runs_per_head * kWidth;
   float* x =
@@ -39,9 +39,10 @@ __global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args) {
 
 void RopeCuda(const RopeArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
-  const int half = args.head_dim / 2;
+  const int half = args.rotary_dim / 2;
   const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.x_stride * 4) &&
-                       IsVectorAligned(args.cos) && IsVectorAligned(args.sin) && half % kWidth == 0;
+                       IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
+                       half % kWidth == 0 && args.head_dim % kWidth == 0;
   const int64_t runs_per_token = args.num_heads * CeilDiv(half, kWidth);
   const dim3 grid(static_cast<unsigned>(args.num_tokens),
                   static_cast<unsigned>(CeilDiv(runs_per_token, kThreads)));

@@ -21,13 +21,16 @@ struct Case {
   int64_t num_tokens;
   int32_t num_heads;
   int32_t head_dim;
+  int32_t rotary_dim;
   int64_t gap;
   int64_t misalign;
 };
 
 const Case kCases[] = {
-    {0, 1, 8, 0, 0},  {1, 1, 2, 0, 0},  {3, 2, 6, 1, 1},    {2, 3, 32, 4, 0},  {5, 1, 34, 0, 3},
-    {4, 5, 64, 8, 1}, {2, 2, 80, 0, 0}, {3, 36, 128, 9, 1}, {2, 1, 256, 0, 2}, {33, 9, 66, 5, 1},
+    {0, 1, 8, 8, 0, 0},     {1, 1, 2, 2, 0, 0},    {3, 2, 6, 6, 1, 1},    {2, 3, 32, 32, 4, 0},
+    {5, 1, 34, 34, 0, 3},   {4, 5, 64, 64, 8, 1},  {2, 2, 80, 80, 0, 0},  {3, 36, 128, 128, 9, 1},
+    {2, 1, 256, 256, 0, 2}, {33, 9, 66, 66, 5, 1}, {3, 4, 128, 96, 0, 0}, {5, 2, 32, 24, 3, 1},
+    {2, 3, 96, 96, 0, 0},   {4, 2, 7, 4, 0, 0},
 };
 
 constexpr int32_t kPositionsMax = 50;
@@ -38,7 +41,7 @@ TEST(RopeTest, MatchesReference) {
                  std::to_string(c.head_dim));
     const int64_t row = int64_t{c.num_heads} * c.head_dim;
     const int64_t stride = row + c.gap;
-    const int32_t half = c.head_dim / 2;
+    const int32_t half = c.rotary_dim / 2;
     const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign);
     const auto cos = Input<float>::Normal(int64_t{kPositionsMax} * half, 2, c.misalign);
     const auto sin = Input<float>::Normal(int64_t{kPositionsMax} * half, 3, c.misalign);
@@ -54,6 +57,7 @@ TEST(RopeTest, MatchesReference) {
             .num_tokens = c.num_tokens,
             .num_heads = c.num_heads,
             .head_dim = c.head_dim,
+            .rotary_dim = c.rotary_dim,
             .positions = positions.data(),
             .cos = cos.data(),
             .sin = sin.data()},
@@ -67,6 +71,10 @@ TEST(RopeTest, MatchesReference) {
           continue;
         }
         const int64_t d = in_row % c.head_dim;
+        if (d >= c.rotary_dim) {
+          ASSERT_EQ(out[i], x[i]) << "dimension " << d;
+          continue;
+        }
         const int64_t angle = int64_t{positions[i / stride]} * half + d % half;
         Reference expected;
         expected.Add(x.At(i) * cos.At(angle));
@@ -93,6 +101,7 @@ TEST(RopeTest, RotationKeepsLength) {
           .num_tokens = 1,
           .num_heads = 1,
           .head_dim = kDim,
+          .rotary_dim = kDim,
           .positions = position.data(),
           .cos = cos.data(),
           .sin = sin.data()},
@@ -117,6 +126,7 @@ TEST(RopeDeathTest, RefusesBadShapes) {
                 .num_tokens = 1,
                 .num_heads = 2,
                 .head_dim = 8,
+                .rotary_dim = 8,
                 .positions = &position,
                 .cos = table.data(),
                 .sin = table.data()};
@@ -124,9 +134,11 @@ TEST(RopeDeathTest, RefusesBadShapes) {
   args.x_stride = 15;
   EXPECT_DEATH(Rope(args, stream), "x_stride");
   args.x_stride = 16;
-  args.head_dim = 7;
+  args.rotary_dim = 7;
   EXPECT_DEATH(Rope(args, stream), "halves");
-  args.head_dim = 8;
+  args.rotary_dim = 10;
+  EXPECT_DEATH(Rope(args, stream), "rotary_dim 10 of 8");
+  args.rotary_dim = 8;
   position = -1;
   EXPECT_DEATH(Rope(args, stream), "positions");
 }

@@ -18,6 +18,9 @@ void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
   CHECK(args.num_q_heads > 0 && layout.num_kv_heads > 0 && layout.page_tokens > 0);
   CHECK_GT(layout.head_dim, 0);
   CHECK_EQ(layout.head_dim % 2, 0) << "halves are rotated against each other";
+  CHECK(args.rotary_dim > 0 && args.rotary_dim <= layout.head_dim &&
+        (args.rotary_dim == layout.head_dim || args.rotary_dim % 8 == 0))
+      << "rotary_dim " << args.rotary_dim << " of " << layout.head_dim;
   CHECK(stream.device.is_cpu() || layout.head_dim <= kAttentionHeadDimMax) << layout.head_dim;
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
@@ -55,6 +58,7 @@ void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
         .num_tokens = args.num_rows,
         .num_heads = args.num_q_heads + num_kv_heads,
         .head_dim = args.layout.head_dim,
+        .rotary_dim = args.rotary_dim,
         .positions = args.positions,
         .cos = args.cos,
         .sin = args.sin},

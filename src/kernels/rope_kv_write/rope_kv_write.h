@@ -1,5 +1,5 @@
 // What stands between the qkv projection and attention, in one launch on a GPU: RMSNorm of every
-// query and key head where the model has one (Qwen3), rotation of queries and keys in place, keys
+// query and key head where the model has one, rotation of queries and keys in place, keys
 // and values to their pages. On the CPU it is RmsNorm, Rope and KvWrite one after the other.
 #pragma once
 
@@ -23,9 +23,12 @@ struct RopeKvWriteArgs {
   const float* k_norm_weight = nullptr;
   float norm_epsilon = 1e-5f;
   const int32_t* positions = nullptr;  // [num_rows]
-  const float* cos = nullptr;          // [positions_max, head_dim / 2]
-  const float* sin = nullptr;          // likewise
-  KvLayout layout;  // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
+  // The first dimensions of a head, which rotate: even, and where others stay behind them, a
+  // multiple of 8.
+  int32_t rotary_dim = 0;
+  const float* cos = nullptr;  // [positions_max, rotary_dim / 2]
+  const float* sin = nullptr;  // likewise
+  KvLayout layout;             // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
   int32_t layer = 0;
   void* pool = nullptr;
   const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere

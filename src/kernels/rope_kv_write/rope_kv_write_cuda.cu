@@ -14,7 +14,9 @@ constexpr int kWidth = 4;
 constexpr int kLanes = 16;  // per head
 constexpr int kHeadsPerBlock = kThreads / kLanes;
 
-// Dimensions begin + i of a lane's run of the first half, and their partners in the second.
+// A head's dimensions are taken in pairs of a lower and an upper one. The lower ones of a lane's
+// run are consecutive, the upper ones are their partners: of the rotating part, in its second half;
+// of what stays, likewise.
 struct HeadRun {
   float low[kWidth];
   float high[kWidth];
@@ -36,16 +38,31 @@ struct RowNumbers {
   int32_t slot;
 };
 
-// Starts at a lane's run `run` of the first half; the number of its dimensions that exist.
+// Where a run lies in the head, and the number of its pairs that exist.
 struct RunRange {
-  int begin;
+  int low;
+  int high;
   int count;
+  bool rotates;
 };
 
-__device__ __forceinline__ RunRange RangeOf(int lane, int run, int half) {
-  const int begin = (run * kLanes + lane) * kWidth;
-  return {begin, half - begin};
-}
+// How a head falls into runs. The rotating part is whole runs where anything stays behind it.
+struct HeadShape {
+  int head_dim;
+  int rotary_dim;
+
+  __device__ __forceinline__ explicit HeadShape(const RopeKvWriteArgs& args)
+      : head_dim(args.layout.head_dim), rotary_dim(args.rotary_dim) {}
+
+  __device__ __forceinline__ RunRange RangeOf(int lane, int run) const {
+    const int half = rotary_dim / 2;
+    const int begin = (run * kLanes + lane) * kWidth;
+    if (begin < half || half == head_dim / 2) return {begin, begin + half, half - begin, true};
+    const int kept_half = head_dim / 2 - half;
+    const int in_kept = begin - half;
+    return {rotary_dim + in_kept, rotary_dim + kept_half + in_kept, kept_half - in_kept, false};
+  }
+};
 
 // The sums' order depends on head_dim alone.
 template <bool kVectors, int kRuns>
@@ -81,26 +98,26 @@ __device__ __forceinline__ void WriteToPage(const RopeKvWriteArgs& args, const P
   const KvLayout& layout = args.layout;
   if (numbers.page < 0) return;
   const int kv_head = place.head - args.num_q_heads - (place.is_value ? layout.num_kv_heads : 0);
-  const int half = layout.head_dim / 2;
+  const HeadShape shape(args);
   T* out = static_cast<T*>(args.pool) +
            layout.KeyOffset(numbers.page, args.layer, kv_head, numbers.slot) +
            (place.is_value ? layout.KeyElements() : 0);
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
-    const RunRange range = RangeOf(place.lane, run, half);
-    StoreRun<kVectors>(x[run].low, range.count, out + range.begin);
-    StoreRun<kVectors>(x[run].high, range.count, out + half + range.begin);
+    const RunRange range = shape.RangeOf(place.lane, run);
+    StoreRun<kVectors>(x[run].low, range.count, out + range.low);
+    StoreRun<kVectors>(x[run].high, range.count, out + range.high);
   }
 }
 
 template <bool kVectors, int kRuns>
-__device__ __forceinline__ void LoadHead(const float* from, int lane, int half,
+__device__ __forceinline__ void LoadHead(const float* from, int lane, const HeadShape& shape,
                                          HeadRun (&out)[kRuns]) {
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
-    const RunRange range = RangeOf(lane, run, half);
-    LoadRun<kVectors>(from + range.begin, range.count, out[run].low);
-    LoadRun<kVectors>(from + half + range.begin, range.count, out[run].high);
+    const RunRange range = shape.RangeOf(lane, run);
+    LoadRun<kVectors>(from + range.low, range.count, out[run].low);
+    LoadRun<kVectors>(from + range.high, range.count, out[run].high);
   }
 }
 
@@ -113,28 +130,31 @@ struct Angles {
 template <bool kVectors, int kRuns>
 __device__ __forceinline__ void LoadAngles(const RopeKvWriteArgs& args, int lane, int32_t position,
                                            Angles (&angles)[kRuns]) {
-  const int half = args.layout.head_dim / 2;
-  const int64_t first = int64_t{position} * half;
+  const HeadShape shape(args);
+  const int64_t first = int64_t{position} * (args.rotary_dim / 2);
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
-    const RunRange range = RangeOf(lane, run, half);
-    LoadRun<kVectors>(args.cos + first + range.begin, range.count, angles[run].cos);
-    LoadRun<kVectors>(args.sin + first + range.begin, range.count, angles[run].sin);
+    const RunRange range = shape.RangeOf(lane, run);
+    if (!range.rotates) continue;
+    LoadRun<kVectors>(args.cos + first + range.low, range.count, angles[run].cos);
+    LoadRun<kVectors>(args.sin + first + range.low, range.count, angles[run].sin);
   }
 }
 
 template <bool kVectors, int kRuns>
-__device__ __forceinline__ void RotateHead(const Angles (&angles)[kRuns], int lane, int half,
-                                           HeadRun (&x)[kRuns], float* out) {
+__device__ __forceinline__ void RotateHead(const Angles (&angles)[kRuns], int lane,
+                                           const HeadShape& shape, HeadRun (&x)[kRuns],
+                                           float* out) {
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
-    const RunRange range = RangeOf(lane, run, half);
+    const RunRange range = shape.RangeOf(lane, run);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      RotatePair(angles[run].cos[i], angles[run].sin[i], &x[run].low[i], &x[run].high[i]);
+      if (range.rotates)
+        RotatePair(angles[run].cos[i], angles[run].sin[i], &x[run].low[i], &x[run].high[i]);
     }
-    StoreRun<kVectors>(x[run].low, range.count, out + range.begin);
-    StoreRun<kVectors>(x[run].high, range.count, out + half + range.begin);
+    StoreRun<kVectors>(x[run].low, range.count, out + range.low);
+    StoreRun<kVectors>(x[run].high, range.count, out + range.high);
   }
 }
 
@@ -142,7 +162,7 @@ template <typename T, bool kVectors, int kRuns>
 __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs args) {
   const KvLayout& layout = args.layout;
   const int num_heads = args.num_q_heads + 2 * layout.num_kv_heads;
-  const int half = layout.head_dim / 2;
+  const HeadShape shape(args);
   const int head = static_cast<int>(blockIdx.y * kHeadsPerBlock + threadIdx.x / kLanes);
   const Place place = {.row = blockIdx.x,
                        .head = head,
@@ -154,7 +174,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   LetNextStart();
   HeadRun weights[kRuns];
   if (normalizes) {
-    LoadHead<kVectors>(place.is_key ? args.k_norm_weight : args.q_norm_weight, place.lane, half,
+    LoadHead<kVectors>(place.is_key ? args.k_norm_weight : args.q_norm_weight, place.lane, shape,
                        weights);
   }
   // What the step's batch says does not change while it runs.
@@ -168,7 +188,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
 
   float* data = args.qkv + place.row * args.row_stride + int64_t{head} * layout.head_dim;
   HeadRun x[kRuns] = {};
-  if (active) LoadHead<kVectors>(data, place.lane, half, x);
+  if (active) LoadHead<kVectors>(data, place.lane, shape, x);
   if (normalizes) {
     // Both halves of a warp sum, whatever they hold: shuffles want all lanes.
     HeadRun normed[kRuns];
@@ -179,7 +199,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     for (int run = 0; run < kRuns; ++run) x[run] = place.is_value ? x[run] : normed[run];
   }
   if (!active) return;
-  if (!place.is_value) RotateHead<kVectors>(angles, place.lane, half, x, data);
+  if (!place.is_value) RotateHead<kVectors>(angles, place.lane, shape, x, data);
   if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
 }
 
@@ -189,10 +209,11 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
   if (args.num_rows == 0) return;
   const KvLayout& layout = args.layout;
   const int64_t half = layout.head_dim / 2;
-  const bool vectors = half % kWidth == 0 && IsVectorAligned(args.qkv) &&
-                       args.row_stride % kWidth == 0 && IsVectorAligned(args.cos) &&
-                       IsVectorAligned(args.sin) && IsVectorAligned(args.pool) &&
-                       IsVectorAligned(args.q_norm_weight) && IsVectorAligned(args.k_norm_weight);
+  const bool vectors = half % kWidth == 0 && args.rotary_dim / 2 % kWidth == 0 &&
+                       IsVectorAligned(args.qkv) && args.row_stride % kWidth == 0 &&
+                       IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
+                       IsVectorAligned(args.pool) && IsVectorAligned(args.q_norm_weight) &&
+                       IsVectorAligned(args.k_norm_weight);
   const int64_t num_heads = args.num_q_heads + int64_t{2} * layout.num_kv_heads;
   const dim3 grid(static_cast<unsigned>(args.num_rows),
                   static_cast<unsigned>(CeilDiv(num_heads, kHeadsPerBlock)));

@@ -28,12 +28,16 @@ struct Case {
   int32_t page_tokens;
   int64_t gap;
   int64_t misalign;
+  int32_t rotary_dim = 0;  // 0: all of them
+  int32_t rotates() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 };
 
 const Case kCases[] = {
-    {0, 1, 1, 8, 4, 0, 0},    {1, 1, 1, 2, 1, 0, 1},    {5, 4, 2, 18, 4, 3, 1},
-    {3, 8, 8, 64, 16, 0, 0},  {9, 5, 1, 80, 3, 16, 0},  {4, 32, 8, 128, 16, 0, 0},
-    {70, 4, 4, 66, 16, 1, 3}, {2, 3, 1, 256, 64, 0, 0}, {2, 3, 1, 256, 64, 1, 1}};
+    {0, 1, 1, 8, 4, 0, 0},        {1, 1, 1, 2, 1, 0, 1},      {5, 4, 2, 18, 4, 3, 1},
+    {3, 8, 8, 64, 16, 0, 0},      {9, 5, 1, 80, 3, 16, 0},    {4, 32, 8, 128, 16, 0, 0},
+    {70, 4, 4, 66, 16, 1, 3},     {2, 3, 1, 256, 64, 0, 0},   {2, 3, 1, 256, 64, 1, 1},
+    {3, 4, 2, 128, 16, 0, 0, 96}, {5, 2, 1, 32, 4, 3, 1, 24}, {2, 3, 3, 256, 16, 0, 0, 64},
+    {7, 2, 1, 18, 4, 1, 0, 16},   {3, 6, 2, 96, 16, 0, 0}};
 
 constexpr int32_t kLayers = 2;
 constexpr int32_t kPositionsMax = 50;
@@ -50,8 +54,8 @@ struct Operands {
         num_pages(c.num_rows / c.page_tokens + 2),
         stride(int64_t{c.num_q_heads + 2 * c.num_kv_heads} * c.head_dim + c.gap),
         qkv(Input<float>::Normal(c.num_rows * stride, 1, c.misalign)),
-        cos(Input<float>::Normal(kPositionsMax * c.head_dim / 2, 2, c.misalign)),
-        sin(Input<float>::Normal(kPositionsMax * c.head_dim / 2, 3, c.misalign)),
+        cos(Input<float>::Normal(kPositionsMax * c.rotates() / 2, 2, c.misalign)),
+        sin(Input<float>::Normal(kPositionsMax * c.rotates() / 2, 3, c.misalign)),
         q_weight(Input<float>::Normal(c.head_dim, 4, c.misalign)),
         k_weight(Input<float>::Normal(c.head_dim, 5, c.misalign)),
         positions(std::vector<int32_t>(c.num_rows)),
@@ -96,6 +100,7 @@ void RunApart(const Case& c, const Operands<T>& operands, bool normalizes, float
         .num_tokens = c.num_rows,
         .num_heads = c.num_q_heads + c.num_kv_heads,
         .head_dim = c.head_dim,
+        .rotary_dim = c.rotates(),
         .positions = operands.positions.data(),
         .cos = operands.cos.data(),
         .sin = operands.sin.data()},
@@ -128,6 +133,7 @@ void ExpectSameAsApart(const Case& c, bool normalizes) {
                  .k_norm_weight = normalizes ? operands.k_weight.data() : nullptr,
                  .norm_epsilon = 1e-3f,
                  .positions = operands.positions.data(),
+                 .rotary_dim = c.rotates(),
                  .cos = operands.cos.data(),
                  .sin = operands.sin.data(),
                  .layout = operands.layout,
@@ -174,6 +180,7 @@ TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
                        .num_rows = 1,
                        .num_q_heads = 1,
                        .positions = &position,
+                       .rotary_dim = 8,
                        .cos = table.data(),
                        .sin = table.data(),
                        .layout = {.num_layers = 1,
@@ -191,6 +198,8 @@ TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
   args.q_norm_weight = table.data();
   EXPECT_DEATH(RopeKvWrite(args, stream), "k_norm_weight");
   args.q_norm_weight = nullptr;
+  args.rotary_dim = 6;
+  EXPECT_DEATH(RopeKvWrite(args, stream), "rotary_dim 6 of 8");
   args.layout.head_dim = 7;
   EXPECT_DEATH(RopeKvWrite(args, stream), "halves");
 }

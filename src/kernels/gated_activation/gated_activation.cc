@@ -1,15 +1,15 @@
-#include "kernels/silu_mul/silu_mul.h"
+#include "kernels/gated_activation/gated_activation.h"
 
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
 
 namespace graft {
 
-GRAFT_OP(SiluMul, SiluMulArgs)
+GRAFT_OP(GatedActivation, GatedActivationArgs)
 
 namespace {
 
-void CheckArgs(const SiluMulArgs& args) {
+void CheckArgs(const GatedActivationArgs& args) {
   CHECK_GE(args.num_tokens, 0);
   CHECK_GT(args.n, 0);
   if (args.num_tokens == 0) return;
@@ -18,9 +18,9 @@ void CheckArgs(const SiluMulArgs& args) {
 
 }  // namespace
 
-void SiluMul(const SiluMulArgs& args, Stream& stream) {
+void GatedActivation(const GatedActivationArgs& args, Stream& stream) {
   CheckArgs(args);
-  SiluMulOnDevice(args, stream);
+  GatedActivationOnDevice(args, stream);
 }
 
 }  // namespace graft

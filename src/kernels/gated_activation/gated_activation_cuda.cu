@@ -2,8 +2,8 @@
 // are 192 blocks, more than the card has multiprocessors, and all of them resident at once.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
-#include "kernels/silu_mul/silu_mul.h"
-#include "kernels/silu_mul/silu_mul_cuda.cuh"
+#include "kernels/gated_activation/gated_activation.h"
+#include "kernels/gated_activation/gated_activation_cuda.cuh"
 
 namespace graft {
 namespace {
@@ -12,8 +12,8 @@ constexpr int kThreads = 256;
 constexpr int kWidth = 8;
 constexpr int kBlockElements = kThreads * kWidth;
 
-template <typename T, bool kVectors>
-__global__ void __launch_bounds__(kThreads) SiluMulKernel(SiluMulArgs args) {
+template <typename T, bool kVectors, Activation kActivation>
+__global__ void __launch_bounds__(kThreads) GatedActivationKernel(GatedActivationArgs args) {
   const int64_t row = blockIdx.x;
   const int64_t begin = int64_t{blockIdx.y} * kBlockElements + threadIdx.x * kWidth;
   LetNextStart();
@@ -25,13 +25,16 @@ __global__ void __launch_bounds__(kThreads) SiluMulKernel(SiluMulArgs args) {
   LoadRun<kVectors>(gates, count, gate);
   LoadRun<kVectors>(gates + args.n, count, up);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) up[i] = SiluTimes(gate[i], up[i]);
+  for (int i = 0; i < kWidth; ++i) {
+    up[i] = kActivation == Activation::kSilu ? SiluTimes(gate[i], up[i])
+                                             : GeluTanhTimes(gate[i], up[i]);
+  }
   StoreRun<kVectors>(up, count, static_cast<T*>(args.out) + row * args.n + begin);
 }
 
 }  // namespace
 
-void SiluMulCuda(const SiluMulArgs& args, Stream& stream) {
+void GatedActivationCuda(const GatedActivationArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
   const bool vectors =
       IsVectorAligned(args.gate_up) && IsVectorAligned(args.out) && args.n % kWidth == 0;
@@ -39,7 +42,10 @@ void SiluMulCuda(const SiluMulArgs& args, Stream& stream) {
                   static_cast<unsigned>(CeilDiv(args.n, kBlockElements)));
   DispatchDType(args.out_dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      LaunchKernel(SiluMulKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
+      const auto kernel = args.activation == Activation::kSilu
+                              ? GatedActivationKernel<T, kVectors, Activation::kSilu>
+                              : GatedActivationKernel<T, kVectors, Activation::kGeluTanh>;
+      LaunchKernel(kernel, grid, kThreads, 0, CudaStreamOf(stream), args);
     });
   });
 }

@@ -1,12 +1,12 @@
 // The small ops around the matrix products, at the shapes of Llama-2-7B (and a Qwen3-like q/k
-// norm), decode and prefill: embedding, rms_norm, rope, kv_write, rope_kv_write, silu_mul.
+// norm), decode and prefill: embedding, rms_norm, rope, kv_write, rope_kv_write, gated_activation.
 #include "kernels/common/cuda_bench.cuh"
 #include "kernels/embedding/embedding.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
-#include "kernels/silu_mul/silu_mul.h"
 
 namespace graft::cuda_bench {
 namespace {
@@ -68,19 +68,19 @@ void BenchRmsNorm(int64_t rows, int32_t num_heads, int64_t n, Stream& stream) {
   });
 }
 
-void BenchSiluMul(int64_t rows, Stream& stream) {
+void BenchGatedActivation(int64_t rows, Stream& stream) {
   const int64_t elements = rows * kIntermediate;
   const int64_t bytes = elements * 10;
   const int64_t copies = NumColdCopies(bytes);
   const Buffer gate_up = RandomFloats(copies * elements * 2, stream.device);
   Buffer out(copies * elements * 2, stream.device);
-  Report(Rows("silu_mul 11008 to bf16", rows), bytes, stream, [&](int64_t copy) {
-    SiluMul({.gate_up = gate_up.as<float>() + copy * elements * 2,
-             .out = out.as<Bfloat16>() + copy * elements,
-             .out_dtype = DType::kBF16,
-             .num_tokens = rows,
-             .n = kIntermediate},
-            stream);
+  Report(Rows("gated_activation 11008 to bf16", rows), bytes, stream, [&](int64_t copy) {
+    GatedActivation({.gate_up = gate_up.as<float>() + copy * elements * 2,
+                     .out = out.as<Bfloat16>() + copy * elements,
+                     .out_dtype = DType::kBF16,
+                     .num_tokens = rows,
+                     .n = kIntermediate},
+                    stream);
   });
 }
 
@@ -107,6 +107,7 @@ void BenchQkv(int64_t rows, Stream& stream) {
                  .num_tokens = rows,
                  .num_heads = 2 * kHeads,
                  .head_dim = kHeadDim,
+                 .rotary_dim = kHeadDim,
                  .positions = positions.as<int32_t>(),
                  .cos = angles.as<float>(),
                  .sin = angles.as<float>()},
@@ -136,6 +137,7 @@ void BenchQkv(int64_t rows, Stream& stream) {
                           .q_norm_weight = norm,
                           .k_norm_weight = norm,
                           .positions = positions.as<int32_t>(),
+                          .rotary_dim = kHeadDim,
                           .cos = angles.as<float>(),
                           .sin = angles.as<float>(),
                           .layout = layout,
@@ -154,7 +156,7 @@ void Run() {
     BenchEmbedding(rows, stream.get());
     BenchRmsNorm(rows, 1, kHidden, stream.get());
     BenchRmsNorm(rows, kHeads, kHeadDim, stream.get());
-    BenchSiluMul(rows, stream.get());
+    BenchGatedActivation(rows, stream.get());
     BenchQkv(rows, stream.get());
   }
 }

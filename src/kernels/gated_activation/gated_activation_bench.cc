@@ -3,7 +3,7 @@
 
 #include "kernels/common/bench_data.h"
 #include "kernels/common/bench_ops.h"
-#include "kernels/silu_mul/silu_mul.h"
+#include "kernels/gated_activation/gated_activation.h"
 
 namespace graft {
 namespace {
@@ -18,18 +18,18 @@ void RunCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
                 std::string(DTypeName(out_dtype)),
             {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
               const int64_t copy = run % num_copies * elements;
-              SiluMul({.gate_up = gate_up.as<float>() + copy * 2,
-                       .out = out.as<char>() + copy * DTypeBytes(out_dtype),
-                       .out_dtype = out_dtype,
-                       .num_tokens = num_tokens,
-                       .n = n},
-                      bench.stream());
+              GatedActivation({.gate_up = gate_up.as<float>() + copy * 2,
+                               .out = out.as<char>() + copy * DTypeBytes(out_dtype),
+                               .out_dtype = out_dtype,
+                               .num_tokens = num_tokens,
+                               .n = n},
+                              bench.stream());
             });
 }
 
 }  // namespace
 
-void BenchSiluMul(OpBench& bench) {
+void BenchGatedActivation(OpBench& bench) {
   if (!bench.is_cpu()) {
     for (const int64_t rows : {1, 32, 128, 2048}) RunCase(rows, 11008, DType::kBF16, bench);
     return;

@@ -1,0 +1,24 @@
+// A gated MLP's middle of one element, for every kernel that computes it: the bits are the same in
+// all.
+#pragma once
+
+namespace graft {
+
+// gate / (1 + e^exponent) up. The reciprocal is off by at most one in the last place: a sixth of
+// the instructions of dividing.
+__device__ __forceinline__ float SigmoidTimes(float gate, float exponent, float up) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(__fadd_rn(1.0f, expf(exponent))));
+  return __fmul_rn(__fmul_rn(gate, reciprocal), up);
+}
+
+__device__ __forceinline__ float SiluTimes(float gate, float up) {
+  return SigmoidTimes(gate, -gate, up);
+}
+
+__device__ __forceinline__ float GeluTanhTimes(float gate, float up) {
+  const float factor = __fmaf_rn(__fmul_rn(gate, gate), 0.044715f, 1.0f);
+  return SigmoidTimes(gate, __fmul_rn(__fmul_rn(-gate, factor), 1.5957691216f), up);
+}
+
+}  // namespace graft
