@@ -45,13 +45,6 @@ Status OpenError(int error_number, const std::string& path) {
   return SystemError(error_number, "cannot open " + path);
 }
 
-// In words that name the file alone, as whoever is told may know it by another folder.
-Status ReadError(const Status& status, const std::string& path) {
-  if (status.code() == StatusCode::kNotFound) return OpenError(ENOENT, path);
-  if (status.code() != StatusCode::kPermissionDenied) return status;
-  return PermissionDeniedError(path + " leads out of the folders that may be read from");
-}
-
 Result<std::string> ReadOpened(int fd, const std::string& path, int64_t bytes_max) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return SystemError(errno, "cannot look at " + path);
@@ -166,9 +159,7 @@ Result<std::string> FileJail::Read(const std::string& path, int64_t bytes_max) c
   // A link that is put in place of a name after it was resolved is not followed: another look.
   constexpr int kLooksMax = 3;
   for (int look = 0; look < kLooksMax; ++look) {
-    const Result<std::string> resolved = Resolve(path);
-    if (!resolved.ok()) return ReadError(resolved.status(), path);
-    const std::string& inside = *resolved;
+    ASSIGN_OR_RETURN(const std::string inside, Resolve(path));
     for (const std::string& root : roots_) {
       std::error_code error;
       const fs::path base = fs::canonical(root, error);

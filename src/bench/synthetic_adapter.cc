@@ -1,8 +1,10 @@
 #include "bench/synthetic_adapter.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/random.h"
@@ -24,13 +26,27 @@ struct Layout {
   }
 };
 
+// The checkpoint's projections that hold any of the modules.
+std::vector<StoredProjection> ProjectionsOf(const ModelConfig& model,
+                                            std::span<const LoraModule> modules) {
+  std::vector<StoredProjection> projections;
+  for (const StoredProjection& projection : StoredProjections(model)) {
+    const bool is_asked = std::ranges::any_of(modules, [&](LoraModule module) {
+      return StoredProjectionOf(model, module).first == projection.first;
+    });
+    if (is_asked) projections.push_back(projection);
+  }
+  return projections;
+}
+
 Layout LayOut(const ModelConfig& model, int32_t rank, std::span<const LoraModule> modules) {
   Layout layout;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const LoraModule module : modules) {
-      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
-      layout.Add(LoraTensorName(layer, module, LoraSide::kA), rank, shape.in);
-      layout.Add(LoraTensorName(layer, module, LoraSide::kB), shape.out, rank);
+    for (const StoredProjection& projection : ProjectionsOf(model, modules)) {
+      const LoraModule module = projection.first;
+      const LoraModuleShape shape = ShapeOfStoredProjection(model, projection);
+      layout.Add(LoraTensorName(model, layer, module, LoraSide::kA), rank, shape.in);
+      layout.Add(LoraTensorName(model, layer, module, LoraSide::kB), shape.out, rank);
     }
   }
   return layout;
@@ -60,7 +76,9 @@ std::string MakeFile(const Layout& layout, uint64_t seed) {
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
                                          uint64_t seed, std::span<const LoraModule> modules) {
   Json names = Json::array();
-  for (const LoraModule module : modules) names.push_back(LoraModuleName(module));
+  for (const StoredProjection& projection : ProjectionsOf(model, modules)) {
+    names.push_back(projection.name);
+  }
   const Json config = {
       {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", names}};
   ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(config.dump()));

@@ -76,6 +76,8 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   std::map<LoraModule, ModuleFacts> modules;
   std::set<int32_t> layers;
   for (const LoraTarget& target : adapter.weights.targets()) {
+    // Of stacked modules the first stands for all.
+    if (StoredProjectionOf(config, target.module).first != target.module) continue;
     ModuleFacts& facts = modules[target.module];
     facts.ranks.insert(target.rank);
     facts.scales.insert(target.scale);
@@ -94,7 +96,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
        {{"first", *layers.begin()}, {"last", *layers.rbegin()}, {"count", layers.size()}}},
       {"modules", OrderedJson::object()}};
   for (const auto& [module, facts] : modules) {
-    json["modules"][std::string(LoraModuleName(module))] = {
+    json["modules"][std::string(StoredProjectionOf(config, module).name)] = {
         {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
   }
   return json;

@@ -173,6 +173,12 @@ TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
       InspectAdapter(SourcePath("demo/adapters/carroll"), demo, DType::kF32);
   ASSERT_TRUE(carroll.ok());
   EXPECT_EQ((*carroll)["layers"], OrderedJson::parse(R"({"first": 4, "last": 11, "count": 8})"));
+  const std::string phi = SourcePath("tests/goldens/phi3-longrope");
+  const Result<OrderedJson> fused =
+      InspectAdapter(phi + "/adapter", *LoadModelConfig(phi), DType::kF32);
+  ASSERT_TRUE(fused.ok()) << fused.status().ToString();
+  EXPECT_EQ((*fused)["modules"].size(), 4u);
+  EXPECT_EQ((*fused)["modules"]["qkv_proj"]["ranks"], OrderedJson({6}));
   // Refused as a load would be: an adapter of the demo model on another base.
   EXPECT_THAT(InspectAdapter(path, model_, DType::kF32).status().message(),
               AllOf(HasSubstr(path), HasSubstr("another base")));

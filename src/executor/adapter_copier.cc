@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// Where in the pool's memory a source's bytes lie; asked for ascending places.
+// Where in the pool's memory a source's bytes lie; fast for places that ascend.
 class SourceMap {
  public:
   SourceMap(const std::vector<PageExtent>& extents, KvPool& pool)
@@ -19,6 +19,8 @@ class SourceMap {
 
   // The address of source byte `begin`, and in *bytes how many follow there.
   char* Find(int64_t begin, int64_t* bytes) {
+    // Mostly what is asked for ascends; modules of a stacked projection go back to their rows of A.
+    if (begin < extents_[next_].source_begin) next_ = 0;
     while (begin >= extents_[next_].source_begin + extents_[next_].bytes) ++next_;
     const PageExtent& extent = extents_[next_];
     const int64_t offset = begin - extent.source_begin;

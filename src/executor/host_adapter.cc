@@ -32,13 +32,17 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
     to.a_row_bytes = LoraRowBytes(shape.in, weights.dtype());
     to.b_begin = static_cast<const char*>(from.b_rows[0]) - begin;
     to.b_row_bytes = LoraRowBytes(shape.out, weights.dtype());
-    CHECK_EQ(to.a_begin, adapter.weight_bytes) << "rows are not one after the other";
-    CHECK_EQ(to.b_begin, to.a_begin + to.rank * to.a_row_bytes);
+    // Modules of a stacked projection share the rows of A, which lie where the first one has them.
+    const bool shares_a = to.a_begin < adapter.weight_bytes;
+    const int64_t a_end = to.a_begin + to.rank * to.a_row_bytes;
+    CHECK_GE(to.a_begin, shares_a ? 0 : adapter.weight_bytes);
+    CHECK_EQ(to.b_begin, shares_a ? adapter.weight_bytes : a_end)
+        << "rows are not one after the other";
     adapter.weight_bytes = to.b_begin + to.rank * to.b_row_bytes;
     // Targets ascend: a layer without any ends where the one before it does.
     std::fill(adapter.layer_ends.begin() + target.layer, adapter.layer_ends.end(),
               adapter.weight_bytes);
-    AddRows(to.a_row_bytes, to.rank, &adapter.weight_rows);
+    if (!shares_a) AddRows(to.a_row_bytes, to.rank, &adapter.weight_rows);
     AddRows(to.b_row_bytes, to.rank, &adapter.weight_rows);
   }
   CHECK_EQ(adapter.weight_bytes, weights.buffer().bytes());

@@ -17,6 +17,8 @@ using ::testing::HasSubstr;
 
 class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
  protected:
+  explicit PagedLoaderTest(const ModelConfig& model = testing::OddModel()) : model_(model) {}
+
   void SetUp() override {
     if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
     const Device device = device_.stream().device;
@@ -94,7 +96,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
 
   static constexpr int32_t kPages = 120;
   testing::TestDevice device_{GetParam()};
-  const ModelConfig model_ = testing::OddModel();
+  const ModelConfig model_;
   const testing::TempDir dir_;
   Metrics metrics_;
   HostStore store_{int64_t{4} << 20, metrics_};
@@ -368,6 +370,30 @@ TEST_P(PagedLoaderTest, WakesTheEngine) {
   EXPECT_EQ(num_wakes, 5);
   loader_->WaitForEvent();  // nothing is under way: returns
 }
+
+class FusedPagedLoaderTest : public PagedLoaderTest {
+ protected:
+  FusedPagedLoaderTest() : PagedLoaderTest(testing::FusedOddModel()) {}
+};
+
+// Modules of a stacked projection find the rows of A that they share, whichever page those are in.
+TEST_P(FusedPagedLoaderTest, FillsPagesWithSharedRows) {
+  const std::string path = Folder("a", kAll, 1);
+  const LoadEvent fetched = Fetch(0, path);
+  ASSERT_TRUE(fetched.status.ok()) << fetched.status.ToString();
+  const PackedRows pages = Place(0, 2, path, fetched.facts);
+  EXPECT_GT(pages.extents().size(), 10u);
+  ExpectServes(2, kAll, 1);
+  const auto table = Download<LoraMatrix>(
+      loras_->matrices(1, LoraModule::kQ) + 2 * loras_->matrices_stride(), kLoraModules);
+  EXPECT_EQ(Download<const void*>(table[0].a_rows, 6), Download<const void*>(table[2].a_rows, 6));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, FusedPagedLoaderTest,
+                         ::testing::Values(DeviceKind::kCpu, DeviceKind::kCuda),
+                         [](const auto& info) {
+                           return info.param == DeviceKind::kCpu ? "cpu" : "cuda";
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagedLoaderTest,
                          ::testing::Values(DeviceKind::kCpu, DeviceKind::kCuda),

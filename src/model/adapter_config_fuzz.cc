@@ -24,7 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(config->rank >= 1 && config->rank <= graft::kLoraRankMax);
   CHECK(std::isfinite(config->alpha));
-  const auto targets = graft::ResolveLoraTargets(*config, kLayers);
+  graft::ModelConfig model;
+  model.num_layers = kLayers;
+  const auto targets = graft::ResolveLoraTargets(*config, model);
   if (!targets.ok()) return 0;
   CHECK(!targets->empty());
   int previous = -1;

@@ -31,7 +31,15 @@ inline ModelConfig OddModel() {
   config.num_kv_heads = 1;
   config.head_dim = 10;
   config.context_tokens_max = 16;
-  config.layer_windows = {0, 0, 0};
+  config.SetPlainLayers();
+  return config;
+}
+
+// The same with q, k, v and gate, up stacked, as Phi-3's checkpoints have them.
+inline ModelConfig FusedOddModel() {
+  ModelConfig config = OddModel();
+  config.architecture = Architecture::kPhi3;
+  config.fused_projections = true;
   return config;
 }
 
@@ -63,14 +71,16 @@ inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const Mod
                                                uint64_t seed = 1) {
   Random random(seed);
   std::vector<TestTensor> tensors;
-  const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model.num_layers);
+  const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model);
   for (const LoraTarget& target : targets) {
-    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    const StoredProjection& projection = StoredProjectionOf(model, target.module);
+    if (projection.first != target.module) continue;
+    const LoraModuleShape shape = ShapeOfStoredProjection(model, projection);
     for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
       const std::vector<int64_t> dims = side == LoraSide::kA
                                             ? std::vector<int64_t>{target.rank, shape.in}
                                             : std::vector<int64_t>{shape.out, target.rank};
-      tensors.push_back({LoraTensorName(target.layer, target.module, side), dtype, dims,
+      tensors.push_back({LoraTensorName(model, target.layer, target.module, side), dtype, dims,
                          RandomElements(dtype, dims[0] * dims[1], random)});
     }
   }

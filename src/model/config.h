@@ -11,16 +11,17 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "tensor/dtype.h"
 
 namespace graft {
 
-enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3 };
 
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kLongRope };
 
 struct RopeConfig {
   double theta = 10000.0;
@@ -30,7 +31,27 @@ struct RopeConfig {
   // under original_tokens / high_freq_factor stay, those between are blended.
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  int32_t original_tokens = 0;
+  int32_t original_tokens = 0;  // kLlama3 and kLongRope
+  // kLongRope: what each wavelength is multiplied by, [rotary dimensions / 2]: the short ones where
+  // no position reaches original_tokens, else the long ones. Sines and cosines are multiplied by
+  // attention_factor either way.
+  std::vector<double> short_factors;
+  std::vector<double> long_factors;
+  double attention_factor = 1.0;
+};
+
+// What one layer computes, whatever the architecture is called:
+//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
+struct LayerSpec {
+  int32_t window = 0;            // sliding window in tokens, 0: full attention
+  int32_t rope = 0;              // which of ModelConfig::ropes turns its queries and keys
+  float attention_scale = 1.0f;  // of q k^T
+  float score_cap = 0.0f;        // AttentionArgs::score_cap
+  bool qk_norm = false;          // RMSNorm over each head of q and k, before RoPE
+  bool output_norms = false;     // RMSNorm of what attention and MLP return
+  Activation activation = Activation::kSilu;
+
+  bool operator==(const LayerSpec&) const = default;
 };
 
 struct ModelConfig {
@@ -44,6 +65,7 @@ struct ModelConfig {
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_heads
   int32_t head_dim = 0;      // even
+  int32_t rotary_dim = 0;    // the first dimensions of a head, which RoPE turns; 0: all
   int32_t context_tokens_max = 0;
 
   float rms_norm_epsilon = 1e-6f;
@@ -51,9 +73,12 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;                // RMSNorm over each head of q and k, before RoPE
-  std::vector<int32_t> layer_windows;  // [num_layers] sliding window in tokens, 0: full attention
-  RopeConfig rope;
+  bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
+  bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
+  bool fused_projections = false;  // the checkpoint has q, k, v and gate, up stacked
+  float logit_cap = 0.0f;          // 0: none; c: logits x become c tanh(x / c)
+  std::vector<LayerSpec> layers;   // [num_layers]
+  std::vector<RopeConfig> ropes = {{}};
 
   std::optional<DType> dtype;  // what the config says the checkpoint holds
   std::optional<int32_t> bos_token_id;
@@ -62,6 +87,10 @@ struct ModelConfig {
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
+  int32_t widest_window() const;  // of any layer; 0: all attend fully
+  int32_t num_rotary() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
+  // num_layers layers of grouped full attention and SwiGLU.
+  void SetPlainLayers();
   // Weights and biases, each tensor counted once.
   int64_t num_parameters() const;
 };

@@ -173,16 +173,41 @@ TEST_P(GoldenTest, LogitsOfMergedAdapter) {
   EXPECT_EQ(session.Step({{4, tokens, 1}}, TableOf(model.loras)), adapter);
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, GoldenTest,
-                         ::testing::Combine(::testing::Values("llama", "llama-linear-rope",
-                                                              "llama3-rope", "mistral-window",
-                                                              "qwen2", "qwen3"),
-                                            ::testing::ValuesIn(kArithmetics)),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + "_" + NameOf(std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Architectures, GoldenTest,
+    ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
+                                         "mistral-window", "qwen2", "qwen3", "gemma2", "gemma3",
+                                         "phi3-longrope", "phi3-partial-rotary"),
+                       ::testing::ValuesIn(kArithmetics)),
+    [](const auto& info) {
+      std::string name = std::get<0>(info.param);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name + "_" + NameOf(std::get<1>(info.param));
+    });
+
+// longrope's short factors hold where no position of the server's context needs the long ones; HF
+// takes them for a sequence that is as short.
+TEST(LongRopeTest, ShortContexts) {
+  const std::string dir = SourcePath("tests/goldens/phi3-longrope");
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    TestDevice device(kind);
+    if (!device.exists()) continue;
+    Model model(dir, DType::kF32, device.stream(), 1);
+    const int32_t context = model.config.ropes[0].original_tokens;
+    const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+    std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
+    tokens.resize(static_cast<size_t>(context));
+    const std::vector<float> expected = Values<float>(golden, "logits_short");
+    const auto largest = [&](int32_t context_tokens_max) {
+      ModelConfig config = model.config;
+      config.context_tokens_max = context_tokens_max;
+      TestSession session(config, model.weights, device.stream());
+      return Compare(session.Step({{0, tokens, -1}}), expected).Quantile(1.0);
+    };
+    EXPECT_LT(largest(context), 1e-4);
+    EXPECT_GT(largest(context + 1), 1e-2);
+  }
+}
 
 // One entry of demo/golden.json.
 struct Expected {

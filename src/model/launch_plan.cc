@@ -43,8 +43,9 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
   }
   if (assisted) plan.Add(LaunchKind::kAssistFinish);
   if (is_activated) {
-    const bool y_is_whole = plan.launches().size() == num_until_product;
-    plan.keeps_drawn = !y_is_whole && fuses && !assisted;
+    const bool y_is_whole =
+        plan.launches().size() == num_until_product && conditions.fuses_activation;
+    plan.keeps_drawn = !y_is_whole && fuses && !assisted && conditions.fuses_activation;
     plan.activates = y_is_whole || plan.keeps_drawn;
     if (!y_is_whole) plan.Add(LaunchKind::kActivate);
   }

@@ -85,11 +85,12 @@ LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
 // What of a step its launches depend on.
 struct LaunchConditions {
   bool on_gpu = false;
-  bool pads_lora = false;    // TransformerLimits::padded_rank_max
-  bool can_beside = false;   // Transformer::CanRunLoraBeside holds for its rows
-  bool assisted = false;     // LoraAssist computes for adapters under way
-  bool has_drawn = false;    // segments of drawn rows; where assisted, settled ones
-  bool has_prompts = false;  // segments of prompts' rows, likewise
+  bool pads_lora = false;        // TransformerLimits::padded_rank_max
+  bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
+  bool assisted = false;         // LoraAssist computes for adapters under way
+  bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
+  bool has_drawn = false;        // segments of drawn rows; where assisted, settled ones
+  bool has_prompts = false;      // segments of prompts' rows, likewise
   LoraBesideScope beside_scope = LoraBesideScope::kNone;
 };
 

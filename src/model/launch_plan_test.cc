@@ -256,6 +256,29 @@ TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   EXPECT_EQ(Texts(after), (std::vector<std::string>{"product", "assist-finish", "shrink:drawn"}));
 }
 
+// GeGLU: no product's kernel does it, so that a launch of its own does, for all rows.
+TEST(LaunchPlanTest, OtherActivationsStayApart) {
+  for (const bool on_gpu : {false, true}) {
+    for (const bool has_drawn : {false, true}) {
+      for (const bool has_prompts : {false, true}) {
+        const LaunchConditions conditions{.on_gpu = on_gpu,
+                                          .can_beside = on_gpu,
+                                          .fuses_activation = false,
+                                          .has_drawn = has_drawn,
+                                          .has_prompts = has_prompts,
+                                          .beside_scope = LoraBesideScope::kAll};
+        const LaunchPlan plan = PlanLaunches(conditions);
+        const ProductPlan& gate_up = plan.of(LayerProduct::kGateUp);
+        EXPECT_FALSE(gate_up.activates || gate_up.keeps_drawn);
+        EXPECT_EQ(Texts(gate_up).back(), "activate:all");
+        LaunchConditions fused = conditions;
+        fused.fuses_activation = true;
+        EXPECT_EQ(Planned(conditions, LayerProduct::kDown), Planned(fused, LayerProduct::kDown));
+      }
+    }
+  }
+}
+
 // Where a plan was linked before something was put between its launches, linking again says so.
 TEST(LaunchPlanTest, LinkingAgainForgets) {
   ProductPlan plan;

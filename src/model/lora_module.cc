@@ -9,27 +9,55 @@ namespace {
 
 constexpr std::string_view kLayersPrefix = "model.layers.";
 
+constexpr std::array<StoredProjection, kLoraModules> kApart = {{{"q_proj", LoraModule::kQ},
+                                                                {"k_proj", LoraModule::kK},
+                                                                {"v_proj", LoraModule::kV},
+                                                                {"o_proj", LoraModule::kO},
+                                                                {"gate_proj", LoraModule::kGate},
+                                                                {"up_proj", LoraModule::kUp},
+                                                                {"down_proj", LoraModule::kDown}}};
+constexpr std::array<StoredProjection, 4> kFused = {{{"qkv_proj", LoraModule::kQ, 3},
+                                                     {"o_proj", LoraModule::kO},
+                                                     {"gate_up_proj", LoraModule::kGate, 2},
+                                                     {"down_proj", LoraModule::kDown}}};
+
 // Below "model.layers.N.".
-constexpr std::array<std::string_view, kLoraModules> kTails = {
-    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+std::string_view BlockOf(LoraModule module) {
+  return module <= LoraModule::kO ? "self_attn." : "mlp.";
+}
 
 }  // namespace
 
 std::string_view LoraModuleName(LoraModule module) {
-  const std::string_view tail = kTails[static_cast<size_t>(module)];
-  return tail.substr(tail.find('.') + 1);
+  return kApart[static_cast<size_t>(module)].name;
 }
 
-std::string LoraModulePath(int32_t layer, LoraModule module) {
+std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
+  if (config.fused_projections) return kFused;
+  return kApart;
+}
+
+const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module) {
+  for (const StoredProjection& projection : StoredProjections(config)) {
+    if (static_cast<int>(module) < static_cast<int>(projection.first) + projection.num_modules) {
+      return projection;
+    }
+  }
+  CHECK(false) << "no such module: " << static_cast<int>(module);
+  __builtin_unreachable();
+}
+
+std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module) {
   std::string path(kLayersPrefix);
   path += std::to_string(layer);
   path += '.';
-  path += kTails[static_cast<size_t>(module)];
+  path += BlockOf(module);
+  path += StoredProjectionOf(config, module).name;
   return path;
 }
 
-std::optional<LoraModuleAddress> ParseLoraModulePath(std::string_view path) {
+std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
+                                                     std::string_view path) {
   if (!path.starts_with(kLayersPrefix)) return std::nullopt;
   path.remove_prefix(kLayersPrefix.size());
   int32_t layer = -1;
@@ -41,8 +69,11 @@ std::optional<LoraModuleAddress> ParseLoraModulePath(std::string_view path) {
   path.remove_prefix(digits.size());
   if (path.empty() || path.front() != '.') return std::nullopt;
   path.remove_prefix(1);
-  for (const LoraModule module : kAllLoraModules) {
-    if (path == kTails[static_cast<size_t>(module)]) return LoraModuleAddress{layer, module};
+  for (const StoredProjection& projection : StoredProjections(config)) {
+    const std::string_view block = BlockOf(projection.first);
+    if (path.starts_with(block) && path.substr(block.size()) == projection.name) {
+      return LoraModuleAddress{layer, projection.first};
+    }
   }
   return std::nullopt;
 }
@@ -64,6 +95,16 @@ LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module) 
   }
   CHECK(false) << "no such module: " << static_cast<int>(module);
   __builtin_unreachable();
+}
+
+LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,
+                                        const StoredProjection& projection) {
+  LoraModuleShape shape = ShapeOfLoraModule(config, projection.first);
+  for (int i = 1; i < projection.num_modules; ++i) {
+    const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+    shape.out += ShapeOfLoraModule(config, module).out;
+  }
+  return shape;
 }
 
 }  // namespace graft

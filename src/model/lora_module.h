@@ -1,11 +1,12 @@
 // The seven projections of a layer that an adapter may change, in the order in which they stand
-// everywhere (matrix tables, pages, files of ours), and their names in an HF checkpoint. Plain
-// data.
+// everywhere (matrix tables, pages), and the projections of an HF checkpoint, which are these seven
+// or stack some of them. Plain data.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,16 +24,32 @@ inline constexpr std::array<LoraModule, kLoraModules> kAllLoraModules = {
 // "q_proj".
 std::string_view LoraModuleName(LoraModule module);
 
-// "model.layers.3.self_attn.q_proj": the path that PEFT's rules are matched against.
-std::string LoraModulePath(int32_t layer, LoraModule module);
+// A projection as the checkpoint has it: its name there, and the modules that its rows are, in
+// order.
+struct StoredProjection {
+  std::string_view name;  // "qkv_proj"
+  LoraModule first = LoraModule::kQ;
+  int num_modules = 1;
+};
+
+// A layer's projections as checkpoints of the model have them: the seven, or with
+// ModelConfig::fused_projections four.
+std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
+// The one that holds the module.
+const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
+
+// "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module: what
+// PEFT's rules are matched against.
+std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module);
 
 struct LoraModuleAddress {
   int32_t layer = 0;
-  LoraModule module = LoraModule::kQ;
+  LoraModule module = LoraModule::kQ;  // the projection's first
 };
 
 // The inverse of LoraModulePath; empty where the path is none of ours.
-std::optional<LoraModuleAddress> ParseLoraModulePath(std::string_view path);
+std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
+                                                     std::string_view path);
 
 // The projection's weight is [out, in].
 struct LoraModuleShape {
@@ -40,5 +57,8 @@ struct LoraModuleShape {
   int64_t out = 0;
 };
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module);
+// Of all its modules together.
+LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,
+                                        const StoredProjection& projection);
 
 }  // namespace graft

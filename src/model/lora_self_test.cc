@@ -126,7 +126,7 @@ Reference MergedRow(const LoraTensors& tensors, const LoraTarget& target, int64_
 
 Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const ModelConfig& model,
                    const LoraWeights& weights, Stream& stream) {
-  const std::string path = LoraModulePath(target.layer, target.module);
+  const std::string path = LoraModulePath(model, target.layer, target.module);
   const LoraMatrix& matrix = weights.matrix(target.layer, target.module);
   if (matrix.rank != target.rank) {
     return InternalError("self-test of " + path + ": loaded with rank " +
@@ -158,8 +158,7 @@ Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const M
 Status SelfTestLora(const SafetensorsFile& file, const PeftConfig& peft, const ModelConfig& model,
                     const LoraWeights& weights) {
   // Ranks and scales come from the config anew, not from the weights that are on trial.
-  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets,
-                   ResolveLoraTargets(peft, model.num_layers));
+  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
   if (targets.size() != weights.targets().size()) {
     return InternalError("self-test: loaded " + std::to_string(weights.targets().size()) +
                          " modules, the config targets " + std::to_string(targets.size()));

@@ -97,7 +97,7 @@ TEST(SelfTestLoraTest, CatchesATransposedB) {
   for (const std::string from : {"F32", "BF16"}) {
     const std::vector<TestTensor> tensors = LoraTestTensors(peft, model, from);
     std::vector<TestTensor> transposed = tensors;
-    TransposeB(transposed, LoraTensorName(0, LoraModule::kV, LoraSide::kB));
+    TransposeB(transposed, LoraTensorName(OddModel(), 0, LoraModule::kV, LoraSide::kB));
     for (const DType to : {DType::kF32, DType::kBF16}) {
       EXPECT_THAT(Try(transposed, peft, tensors, peft, model, to).ToString(),
                   HasSubstr("self-test of model.layers.0.self_attn.v_proj: output 0 is"));
@@ -108,7 +108,8 @@ TEST(SelfTestLoraTest, CatchesATransposedB) {
 TEST(SelfTestLoraTest, CatchesRowsOfAOutOfOrder) {
   const std::vector<TestTensor> tensors = LoraTestTensors(Peft(), OddModel());
   std::vector<TestTensor> swapped = tensors;
-  std::string& a = FindTensor(swapped, LoraTensorName(2, LoraModule::kV, LoraSide::kA)).data;
+  std::string& a =
+      FindTensor(swapped, LoraTensorName(OddModel(), 2, LoraModule::kV, LoraSide::kA)).data;
   std::rotate(a.begin(), a.begin() + 21 * 4, a.end());
   EXPECT_THAT(Try(swapped, Peft(), tensors, Peft(), OddModel(), DType::kF32).ToString(),
               HasSubstr("self-test of model.layers.2.self_attn.v_proj"));

@@ -35,7 +35,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 }
 
 // Why a tensor that is neither A nor B of a projection cannot be applied.
-std::string ForeignReason(std::string_view name) {
+std::string ForeignReason(const ModelConfig& model, std::string_view name) {
   const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
   if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
   if (has("embed_tokens") || has("lora_embedding_")) {
@@ -45,7 +45,7 @@ std::string ForeignReason(std::string_view name) {
   if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
   if (name.ends_with(".bias")) return "is a bias, which is not applied";
   return "is not lora_A or lora_B of a projection of this model (expected names like \"" +
-         LoraTensorName(0, LoraModule::kQ, LoraSide::kA) + "\")";
+         LoraTensorName(model, 0, LoraModule::kQ, LoraSide::kA) + "\")";
 }
 
 struct TensorAddress {
@@ -53,13 +53,13 @@ struct TensorAddress {
   LoraSide side;
 };
 
-std::optional<TensorAddress> ParseTensorName(std::string_view name) {
+std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
   for (const Ending& ending : kEndings) {
     if (!name.ends_with(ending.text)) continue;
     const std::string_view path = name.substr(0, name.size() - ending.text.size());
-    const std::optional<LoraModuleAddress> module = ParseLoraModulePath(path);
+    const std::optional<LoraModuleAddress> module = ParseLoraModulePath(model, path);
     if (module.has_value()) return TensorAddress{*module, ending.side};
   }
   return std::nullopt;
@@ -68,26 +68,27 @@ std::optional<TensorAddress> ParseTensorName(std::string_view name) {
 // The names of the file's tensors by module, as far as they belong to the adapter.
 class TensorIndex {
  public:
-  TensorIndex(std::span<const LoraTarget> targets, int32_t num_layers)
-      : num_layers_(num_layers),
-        is_target_(static_cast<size_t>(num_layers) * kLoraModules),
+  TensorIndex(std::span<const LoraTarget> targets, const ModelConfig& model)
+      : model_(model),
+        is_target_(static_cast<size_t>(model.num_layers) * kLoraModules),
         names_(is_target_.size()) {
     for (const LoraTarget& target : targets) is_target_[At(target.layer, target.module)] = true;
   }
 
   Status Add(const std::string& name) {
-    const std::optional<TensorAddress> address = ParseTensorName(name);
+    const std::optional<TensorAddress> address = ParseTensorName(model_, name);
     if (!address.has_value()) {
-      return UnimplementedError("tensor \"" + name + "\" " + ForeignReason(name));
+      return UnimplementedError("tensor \"" + name + "\" " + ForeignReason(model_, name));
     }
     const auto [layer, module] = address->module;
-    if (layer >= num_layers_) {
+    if (layer >= model_.num_layers) {
       return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
-                                  ", but this model has " + std::to_string(num_layers_) +
+                                  ", but this model has " + std::to_string(model_.num_layers) +
                                   " layers: the adapter was made for another base");
     }
     if (!is_target_[At(layer, module)]) {
-      return InvalidArgumentError("tensor \"" + name + "\" is of " + LoraModulePath(layer, module) +
+      return InvalidArgumentError("tensor \"" + name + "\" is of " +
+                                  LoraModulePath(model_, layer, module) +
                                   ", which adapter_config.json does not target");
     }
     std::string& slot = names_[At(layer, module)][static_cast<size_t>(address->side)];
@@ -100,18 +101,20 @@ class TensorIndex {
   }
 
   Result<std::string> Find(const LoraTarget& target, LoraSide side) const {
-    const std::string& name = names_[At(target.layer, target.module)][static_cast<size_t>(side)];
+    const LoraModule first = StoredProjectionOf(model_, target.module).first;
+    const std::string& name = names_[At(target.layer, first)][static_cast<size_t>(side)];
     if (!name.empty()) return name;
-    return InvalidArgumentError("tensor \"" + LoraTensorName(target.layer, target.module, side) +
+    return InvalidArgumentError("tensor \"" +
+                                LoraTensorName(model_, target.layer, target.module, side) +
                                 "\" is missing: adapter_config.json targets " +
-                                LoraModulePath(target.layer, target.module));
+                                LoraModulePath(model_, target.layer, target.module));
   }
 
  private:
   static size_t At(int32_t layer, LoraModule module) {
     return static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module);
   }
-  int32_t num_layers_;
+  const ModelConfig& model_;
   std::vector<bool> is_target_;
   std::vector<std::array<std::string, 2>> names_;
 };
@@ -119,15 +122,17 @@ class TensorIndex {
 Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
                   const LoraTarget& target, LoraSide side, const PeftConfig& peft,
                   const ModelConfig& model) {
-  const LoraModuleShape module = ShapeOfLoraModule(model, target.module);
+  const LoraModuleShape module =
+      ShapeOfStoredProjection(model, StoredProjectionOf(model, target.module));
   const bool is_a = side == LoraSide::kA;
   const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
                                            : std::vector<int64_t>{module.out, target.rank};
   if (shape == wanted) return OkStatus();
   std::string message = "tensor \"" + name + "\" has shape " + ShapeText(shape) + ", but " +
-                        LoraModulePath(target.layer, target.module) + " of this model, weight " +
-                        ShapeText({module.out, module.in}) + ", with rank " +
-                        std::to_string(target.rank) + " takes " + ShapeText(wanted);
+                        LoraModulePath(model, target.layer, target.module) +
+                        " of this model, weight " + ShapeText({module.out, module.in}) +
+                        ", with rank " + std::to_string(target.rank) + " takes " +
+                        ShapeText(wanted);
   const size_t rank_dim = is_a ? 0 : 1;
   if (shape.size() != 2) {
     message += ": it is not a matrix";
@@ -139,6 +144,17 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
     if (!model.name_or_path.empty()) message += "; this one is '" + model.name_or_path + "'";
   }
   return InvalidArgumentError(message);
+}
+
+// Of the projection's B only the module's rows.
+void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
+  const StoredProjection& projection = StoredProjectionOf(model, target.module);
+  for (int m = static_cast<int>(projection.first); m < static_cast<int>(target.module); ++m) {
+    tensors.b_row += ShapeOfLoraModule(model, static_cast<LoraModule>(m)).out;
+  }
+  tensors.b.shape[0] = ShapeOfLoraModule(model, target.module).out;
+  tensors.b.data = static_cast<const char*>(tensors.b.data) +
+                   tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
 }
 
 template <typename T>
@@ -199,7 +215,7 @@ bool DispatchCopy(DType from, DType to, const Function& function) {
 }
 
 // The first value that has no finite counterpart in the served dtype.
-Status NotFiniteError(const LoraTarget& target, LoraSide side, const TensorView& tensor,
+Status NotFiniteError(const std::string& name, int64_t first_row, const TensorView& tensor,
                       DType dtype) {
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     const float value = DispatchDType(
@@ -212,11 +228,10 @@ Status NotFiniteError(const LoraTarget& target, LoraSide side, const TensorView&
       what = std::to_string(value) + ", too large for " + std::string(DTypeName(dtype)) + ",";
     }
     const int64_t columns = tensor.shape[1];
-    return InvalidArgumentError("tensor \"" + LoraTensorName(target.layer, target.module, side) +
-                                "\" holds " + what + " at " +
-                                ShapeText({i / columns, i % columns}));
+    return InvalidArgumentError("tensor \"" + name + "\" holds " + what + " at " +
+                                ShapeText({first_row + i / columns, i % columns}));
   }
-  CHECK(false) << "no such value in " << LoraTensorName(target.layer, target.module, side);
+  CHECK(false) << "no such value in " << name;
   __builtin_unreachable();
 }
 
@@ -226,8 +241,9 @@ int64_t LoraRowBytes(int64_t elements, DType dtype) {
   return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
-std::string LoraTensorName(int32_t layer, LoraModule module, LoraSide side) {
-  return std::string(kPrefix) + LoraModulePath(layer, module) +
+std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule module,
+                           LoraSide side) {
+  return std::string(kPrefix) + LoraModulePath(model, layer, module) +
          (side == LoraSide::kA ? ".lora_A.weight" : ".lora_B.weight");
 }
 
@@ -235,7 +251,7 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
                                                   std::span<const LoraTarget> targets,
                                                   const PeftConfig& peft,
                                                   const ModelConfig& model) {
-  TensorIndex index(targets, model.num_layers);
+  TensorIndex index(targets, model);
   for (const auto& [name, entry] : file.entries()) RETURN_IF_ERROR(index.Add(name));
   std::vector<LoraTensors> matched;
   matched.reserve(targets.size());
@@ -247,6 +263,7 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
       RETURN_IF_ERROR(CheckShape(name, tensor.shape, target, side, peft, model));
       (side == LoraSide::kA ? tensors.a : tensors.b) = std::move(tensor);
     }
+    TakeSlice(target, model, tensors);
     matched.push_back(std::move(tensors));
   }
   return matched;
@@ -256,60 +273,71 @@ Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftCon
                                       const ModelConfig& model, DType dtype) {
   LoraWeights weights;
   weights.dtype_ = dtype;
-  ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model.num_layers));
+  ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, weights.targets_, peft, model));
   weights.LayOut(model);
-  RETURN_IF_ERROR(weights.Fill(tensors));
+  RETURN_IF_ERROR(weights.Fill(model, tensors));
   return weights;
 }
 
 // Every shape is known to be the file's own by now: the buffer is about as large as the file.
 void LoraWeights::LayOut(const ModelConfig& model) {
+  const auto owns_a = [&](const LoraTarget& target) {
+    return StoredProjectionOf(model, target.module).first == target.module;
+  };
   int64_t bytes = 0;
   size_t num_rows = 0;
   for (const LoraTarget& target : targets_) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    bytes += target.rank * (LoraRowBytes(shape.in, dtype_) + LoraRowBytes(shape.out, dtype_));
-    num_rows += 2 * static_cast<size_t>(target.rank);
+    bytes += target.rank * LoraRowBytes(shape.out, dtype_);
+    if (owns_a(target)) bytes += target.rank * LoraRowBytes(shape.in, dtype_);
+    num_rows += (owns_a(target) ? 2 : 1) * static_cast<size_t>(target.rank);
     rank_max_ = std::max(rank_max_, target.rank);
   }
   buffer_ = Buffer(bytes);
   rows_.reserve(num_rows);  // so that pointers into it hold
   matrices_.resize(static_cast<size_t>(model.num_layers) * kLoraModules);
-  const char* next = buffer_.as<char>();
+  char* next = buffer_.as<char>();
+  const auto lay_rows = [&](int32_t rank, int64_t row_bytes) {
+    const void* const* const first = rows_.data() + rows_.size();
+    for (int32_t j = 0; j < rank; ++j, next += row_bytes) rows_.push_back(next);
+    return first;
+  };
   for (const LoraTarget& target : targets_) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    LoraMatrix& matrix = matrices_[static_cast<size_t>(target.layer) * kLoraModules +
-                                   static_cast<size_t>(target.module)];
+    LoraMatrix* const layer = &matrices_[static_cast<size_t>(target.layer) * kLoraModules];
+    LoraMatrix& matrix = layer[static_cast<size_t>(target.module)];
     matrix.rank = target.rank;
     matrix.scale = target.scale;
-    matrix.a_rows = rows_.data() + rows_.size();
-    for (int32_t j = 0; j < target.rank; ++j, next += LoraRowBytes(shape.in, dtype_)) {
-      rows_.push_back(next);
-    }
-    matrix.b_rows = rows_.data() + rows_.size();
-    for (int32_t j = 0; j < target.rank; ++j, next += LoraRowBytes(shape.out, dtype_)) {
-      rows_.push_back(next);
-    }
+    const LoraModule first = StoredProjectionOf(model, target.module).first;
+    matrix.a_rows = owns_a(target) ? lay_rows(target.rank, LoraRowBytes(shape.in, dtype_))
+                                   : layer[static_cast<size_t>(first)].a_rows;
+    matrix.b_rows = lay_rows(target.rank, LoraRowBytes(shape.out, dtype_));
   }
   CHECK_EQ(next - buffer_.as<char>(), bytes);
+  CHECK_EQ(rows_.size(), num_rows);
 }
 
-Status LoraWeights::Fill(std::span<const LoraTensors> tensors) {
+Status LoraWeights::Fill(const ModelConfig& model, std::span<const LoraTensors> tensors) {
   for (size_t t = 0; t < targets_.size(); ++t) {
     const LoraTarget& target = targets_[t];
     const LoraMatrix& to = matrix(target.layer, target.module);
     const TensorView& a = tensors[t].a;
     const TensorView& b = tensors[t].b;
-    const bool a_finite = DispatchCopy(a.dtype, dtype_, [&]<typename From, typename To>() {
-      return CopyRows<From, To>(a, to.a_rows);
-    });
-    if (!a_finite) return NotFiniteError(target, LoraSide::kA, a, dtype_);
+    const auto name = [&](LoraSide side) {
+      return LoraTensorName(model, target.layer, target.module, side);
+    };
+    const bool shares_a = StoredProjectionOf(model, target.module).first != target.module;
+    const bool a_finite =
+        shares_a || DispatchCopy(a.dtype, dtype_, [&]<typename From, typename To>() {
+          return CopyRows<From, To>(a, to.a_rows);
+        });
+    if (!a_finite) return NotFiniteError(name(LoraSide::kA), 0, a, dtype_);
     const bool b_finite = DispatchCopy(b.dtype, dtype_, [&]<typename From, typename To>() {
       return TransposeRows<From, To>(b, to.b_rows);
     });
-    if (!b_finite) return NotFiniteError(target, LoraSide::kB, b, dtype_);
+    if (!b_finite) return NotFiniteError(name(LoraSide::kB), tensors[t].b_row, b, dtype_);
   }
   return OkStatus();
 }

@@ -1,5 +1,7 @@
 // One adapter's matrices in the layout the kernels read: per module A as rows [rank][in] and B^T as
-// rows [rank][out], every row aligned to 64 bytes, all in one buffer, in the served dtype. Reading
+// rows [rank][out], every row aligned to 64 bytes, all in one buffer, in the served dtype. Modules
+// that the checkpoint stacks in one projection have one A, whose rows they share, and their own
+// slices of its B. Reading
 // is strict: each tensor of the file must be A or B of a module that the config targets, in exactly
 // the shape that the config and the model give, with finite values. Movable: pointers stay valid.
 // Immutable once made, any thread.
@@ -23,14 +25,16 @@ namespace graft {
 
 enum class LoraSide : uint8_t { kA, kB };
 
-// The name that PEFT gives a tensor:
+// The name that PEFT gives a tensor of the projection that holds the module:
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
-std::string LoraTensorName(int32_t layer, LoraModule module, LoraSide side);
+std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule module,
+                           LoraSide side);
 
-// Both tensors of one module as the file holds them: A [rank, in], B [out, rank].
+// Both matrices of one module as the file holds them: A [rank, in], B [out, rank].
 struct LoraTensors {
   TensorView a;
   TensorView b;
+  int64_t b_row = 0;  // of the file's tensor, where B begins
 };
 
 // The file's tensors, matched with the config's targets and checked for shape against the model;
@@ -65,7 +69,7 @@ class LoraWeights {
  private:
   LoraWeights() = default;
   void LayOut(const ModelConfig& model);
-  Status Fill(std::span<const LoraTensors> tensors);
+  Status Fill(const ModelConfig& model, std::span<const LoraTensors> tensors);
 
   DType dtype_ = DType::kF32;
   int32_t rank_max_ = 0;

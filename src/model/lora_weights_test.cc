@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
+#include "model/lora_self_test.h"
 #include "model/lora_store.h"
 #include "tensor/stream.h"
 
@@ -82,9 +83,9 @@ TEST(LoraWeightsTest, HoldsTheFilesValuesFromAnyDtypeToAny) {
         ASSERT_EQ(matrix.rank, target.rank);
         ASSERT_EQ(matrix.scale, target.scale);
         const TensorView a =
-            *file.Tensor(LoraTensorName(target.layer, target.module, LoraSide::kA));
+            *file.Tensor(LoraTensorName(model, target.layer, target.module, LoraSide::kA));
         const TensorView b =
-            *file.Tensor(LoraTensorName(target.layer, target.module, LoraSide::kB));
+            *file.Tensor(LoraTensorName(model, target.layer, target.module, LoraSide::kB));
         const int64_t in = a.shape[1];
         for (int64_t j = 0; j < target.rank; ++j) {
           ASSERT_EQ(reinterpret_cast<uintptr_t>(matrix.a_rows[j]) % 64, 0u);
@@ -130,7 +131,7 @@ TEST(LoraWeightsTest, KernelsComputeTheAdapter) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const LoraWeights weights = *LoraWeights::Load(file, peft, model, dtype);
     for (const LoraTarget& target : weights.targets()) {
-      SCOPED_TRACE(LoraModulePath(target.layer, target.module));
+      SCOPED_TRACE(LoraModulePath(model, target.layer, target.module));
       const auto [in, out] = ShapeOfLoraModule(model, target.module);
       Random random(9);
       std::vector<float> x(kRows * in), y(kRows * out), h(kRows * target.rank);
@@ -156,8 +157,10 @@ TEST(LoraWeightsTest, KernelsComputeTheAdapter) {
       LoraShrink(args, stream);
       LoraExpand(args, stream);
 
-      const TensorView a = *file.Tensor(LoraTensorName(target.layer, target.module, LoraSide::kA));
-      const TensorView b = *file.Tensor(LoraTensorName(target.layer, target.module, LoraSide::kB));
+      const TensorView a =
+          *file.Tensor(LoraTensorName(model, target.layer, target.module, LoraSide::kA));
+      const TensorView b =
+          *file.Tensor(LoraTensorName(model, target.layer, target.module, LoraSide::kB));
       const double alpha = target.module == LoraModule::kO ? -3.0 : 7.0;
       for (int64_t row = 0; row < kRows; ++row) {
         std::vector<double> ax(target.rank, 0.0);
@@ -448,6 +451,60 @@ TEST(LoraStoreDeathTest, SlotsAndModelsAreChecked) {
   deeper.num_layers = 4;
   LoraStore other(deeper, 1);
   EXPECT_DEATH(other.Set(0, OddWeights("")), "an adapter of another model");
+}
+
+// Stacked projections: one A, whose rows their modules share, and a slice of B each.
+TEST(LoraWeightsTest, FusedProjectionsAreSliced) {
+  const ModelConfig model = testing::FusedOddModel();
+  const PeftConfig peft =
+      Peft(R"("target_modules": ["qkv_proj", "gate_up_proj", "down_proj"], "r": 3)");
+  const SafetensorsFile file = FileOf(LoraTestTensors(peft, model));
+  const Result<LoraWeights> weights = LoraWeights::Load(file, peft, model, DType::kF32);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  EXPECT_EQ(weights->targets().size(), 18u);
+  EXPECT_EQ(weights->matrix(1, LoraModule::kO).rank, 0);
+  const TensorView a = *file.Tensor(LoraTensorName(model, 1, LoraModule::kK, LoraSide::kA));
+  const TensorView b = *file.Tensor(LoraTensorName(model, 1, LoraModule::kK, LoraSide::kB));
+  EXPECT_THAT(b.shape, ::testing::ElementsAre(50, 3));
+  int64_t row = 0;
+  for (const LoraModule module : {LoraModule::kQ, LoraModule::kK, LoraModule::kV}) {
+    const LoraMatrix& matrix = weights->matrix(1, module);
+    EXPECT_EQ(matrix.a_rows, weights->matrix(1, LoraModule::kQ).a_rows);
+    EXPECT_EQ(matrix.rank, 3);
+    for (int64_t j = 0; j < 3; ++j) {
+      EXPECT_EQ(FloatAt(matrix.a_rows[j], DType::kF32, 20), FloatAt(a, j * 21 + 20));
+      const int64_t out = ShapeOfLoraModule(model, module).out;
+      for (int64_t o = 0; o < out; ++o) {
+        ASSERT_EQ(FloatAt(matrix.b_rows[j], DType::kF32, o), FloatAt(b, (row + o) * 3 + j));
+      }
+    }
+    row += ShapeOfLoraModule(model, module).out;
+  }
+  // Rows of A and B^T in 64-byte units: qkv 128 + 128 + 64 + 64, gate_up 128 + 192 + 192, down 192
+  // + 128.
+  EXPECT_EQ(weights->buffer().bytes(), 3 * 3 * (384 + 512 + 320));
+  EXPECT_TRUE(SelfTestLora(file, peft, model, *weights).ok());
+}
+
+TEST(LoraWeightsTest, FusedProjectionsAreRefusedByTheirNames) {
+  const ModelConfig model = testing::FusedOddModel();
+  const PeftConfig peft = Peft(R"("target_modules": ["qkv_proj"])");
+  std::vector<TestTensor> tensors = LoraTestTensors(peft, model);
+  const auto refusal = [&] {
+    const Result<LoraWeights> weights =
+        LoraWeights::Load(FileOf(tensors), peft, model, DType::kF32);
+    return weights.ok() ? "accepted" : weights.status().ToString();
+  };
+  EXPECT_EQ(refusal(), "accepted");
+  TestTensor& b = FindTensor(tensors, LoraTensorName(model, 0, LoraModule::kQ, LoraSide::kB));
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(b.data.data() + (45 * 4 + 2) * 4, &infinity, 4);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("qkv_proj.lora_B"), HasSubstr("[45, 2]")));
+  b.shape = {30, 4};
+  b.data.resize(30 * 4 * 4);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("qkv_proj"), HasSubstr("[50, 4]")));
+  b.name = "x";
+  EXPECT_THAT(refusal(), HasSubstr("qkv_proj"));
 }
 
 }  // namespace

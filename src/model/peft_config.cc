@@ -245,8 +245,7 @@ Result<std::vector<std::string>> ReadNames(std::string_view key, const OrderedJs
 Status ReadTargets(const OrderedJson& json, PeftConfig* config) {
   const OrderedJson& value = Value(json, "target_modules");
   if (value.is_null()) {
-    // What PEFT picks for every architecture served here.
-    config->target_modules = ModuleNames{{"q_proj", "v_proj"}};
+    config->target_modules = DefaultTargets{};
     return OkStatus();
   }
   if (value.is_array()) {
@@ -308,7 +307,8 @@ Status ReadLayers(const OrderedJson& json, PeftConfig* config) {
     return Malformed("layers_pattern", pattern, "expected a name, a list of names or null");
   }
   // PEFT refuses these pairs, too.
-  const bool by_name = std::holds_alternative<ModuleNames>(config->target_modules);
+  const bool by_name = std::holds_alternative<ModuleNames>(config->target_modules) ||
+                       std::holds_alternative<DefaultTargets>(config->target_modules);
   if (!by_name && !layers.is_null()) {
     return Malformed("layers_to_transform", layers,
                      "cannot be used when target_modules is a string");

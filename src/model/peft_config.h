@@ -30,6 +30,8 @@ struct ModuleRegex {
 };
 // "all-linear": every projection but the output layer.
 struct AllLinear {};
+// Not given: what PEFT takes for the architecture.
+struct DefaultTargets {};
 
 struct PeftConfig {
   std::string base_model;    // base_model_name_or_path, may be ""
@@ -42,7 +44,7 @@ struct PeftConfig {
   std::vector<std::pair<std::string, int32_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
 
-  std::variant<ModuleNames, ModuleRegex, AllLinear> target_modules;
+  std::variant<ModuleNames, ModuleRegex, AllLinear, DefaultTargets> target_modules;
   std::variant<ModuleNames, ModuleRegex> exclude_modules;  // no names: none
   std::vector<int64_t> layers_to_transform;                // empty: all
   std::vector<std::string> layers_pattern;                 // regexes; empty: any

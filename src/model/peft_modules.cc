@@ -46,30 +46,39 @@ bool AnyNameMatches(const std::vector<std::string>& names, std::string_view path
 // A set of module paths: names or a regex, compiled.
 class ModuleSet {
  public:
-  static Result<ModuleSet> Make(const ModuleNames& names, uint64_t) {
+  static Result<ModuleSet> Make(const ModelConfig&, const ModuleNames& names, uint64_t) {
     ModuleSet set;
     set.names_ = names.names;
     return set;
   }
-  static Result<ModuleSet> Make(const ModuleRegex& regex, uint64_t num_paths) {
+  static Result<ModuleSet> Make(const ModelConfig&, const ModuleRegex& regex, uint64_t num_paths) {
     ModuleSet set;
     ASSIGN_OR_RETURN(set.regex_, PythonRegex::Compile(regex.pattern, StepsPerMatch(num_paths)));
     return set;
   }
-  static Result<ModuleSet> Make(const AllLinear&, uint64_t) {
+  static Result<ModuleSet> Make(const ModelConfig& model, const AllLinear&, uint64_t) {
     ModuleSet set;
-    set.all_ = true;
+    set.all_of_ = &model;
+    return set;
+  }
+  static Result<ModuleSet> Make(const ModelConfig& model, const DefaultTargets&, uint64_t) {
+    if (model.fused_projections) {
+      return InvalidArgumentError("is not given, and PEFT has no default for " +
+                                  std::string(ArchitectureName(model.architecture)));
+    }
+    ModuleSet set;
+    set.names_ = {"q_proj", "v_proj"};
     return set;
   }
 
   Result<bool> Contains(std::string_view path) const {
     if (regex_.has_value()) return regex_->FullMatch(path);
-    if (all_) return ParseLoraModulePath(path).has_value();
+    if (all_of_ != nullptr) return ParseLoraModulePath(*all_of_, path).has_value();
     return AnyNameMatches(names_, path);
   }
 
  private:
-  bool all_ = false;
+  const ModelConfig* all_of_ = nullptr;  // every projection of this model
   std::vector<std::string> names_;
   std::optional<PythonRegex> regex_;
 };
@@ -212,24 +221,36 @@ class LayerFilter {
   std::vector<PythonRegex> patterns_;
 };
 
+// "q_proj, k_proj, ... and down_proj".
+std::string ProjectionNames(const ModelConfig& model) {
+  std::string names;
+  const std::span<const StoredProjection> all = StoredProjections(model);
+  for (const StoredProjection& projection : all) {
+    if (!names.empty()) names += &projection == &all.back() ? " and " : ", ";
+    names += projection.name;
+  }
+  return names;
+}
+
 // Every name of target_modules must mean something: what a config asks for is never ignored.
-Status CheckNames(const ModuleNames& targets, int32_t num_layers) {
+Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
   std::vector<std::string> paths;
-  for (int32_t layer = 0; layer < num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) paths.push_back(LoraModulePath(layer, module));
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const StoredProjection& projection : StoredProjections(model)) {
+      paths.push_back(LoraModulePath(model, layer, projection.first));
+    }
   }
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
     if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
-                                "\", which is not adapted here: only the seven projections of a "
-                                "layer (q, k, v, o, gate, up, down) are");
+                                "\", which is not adapted here: only the projections of a layer (" +
+                                ProjectionNames(model) + ") are");
     }
     if (std::any_of(paths.begin(), paths.end(), names_path)) continue;
     return InvalidArgumentError(
         "\"target_modules\" names \"" + name + "\", but this model's layers 0 to " +
-        std::to_string(num_layers - 1) +
-        " have q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj only");
+        std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
   }
   return OkStatus();
 }
@@ -237,11 +258,11 @@ Status CheckNames(const ModuleNames& targets, int32_t num_layers) {
 // All rules of a config, compiled.
 class TargetRules {
  public:
-  static Result<TargetRules> Make(const PeftConfig& config, int32_t num_layers) {
-    const uint64_t num_paths = static_cast<uint64_t>(num_layers) * kLoraModules;
+  static Result<TargetRules> Make(const PeftConfig& config, const ModelConfig& model) {
+    const uint64_t num_paths = static_cast<uint64_t>(model.num_layers) * kLoraModules;
     TargetRules rules;
     rules.config_ = &config;
-    const auto make_set = [num_paths](const auto& set) { return ModuleSet::Make(set, num_paths); };
+    const auto make_set = [&](const auto& set) { return ModuleSet::Make(model, set, num_paths); };
     Result<ModuleSet> targets = std::visit(make_set, config.target_modules);
     if (!targets.ok()) return targets.status().WithContext("\"target_modules\"");
     rules.targets_ = std::move(targets).value();
@@ -328,26 +349,30 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 
 }  // namespace
 
-Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config, int32_t num_layers) {
-  CHECK_GT(num_layers, 0);
+Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
+                                                   const ModelConfig& model) {
+  CHECK_GT(model.num_layers, 0);
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
-    RETURN_IF_ERROR(CheckNames(*names, num_layers));
+    RETURN_IF_ERROR(CheckNames(*names, model));
   }
-  ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, num_layers));
+  ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
   RETURN_IF_ERROR(CheckUnserved(rules));
   std::vector<LoraTarget> targets;
-  for (int32_t layer = 0; layer < num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
-      const std::string path = LoraModulePath(layer, module);
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const StoredProjection& projection : StoredProjections(model)) {
+      const std::string path = LoraModulePath(model, layer, projection.first);
       ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
       if (!targeted) continue;
       ASSIGN_OR_RETURN(const bool kept, rules.KeepsLayer(path, layer));
       if (!kept) continue;
-      ASSIGN_OR_RETURN(const LoraTarget target, rules.MakeTarget(path, {layer, module}));
-      targets.push_back(target);
+      ASSIGN_OR_RETURN(LoraTarget target, rules.MakeTarget(path, {layer, projection.first}));
+      for (int i = 0; i < projection.num_modules; ++i) {
+        target.module = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+        targets.push_back(target);
+      }
     }
   }
-  if (targets.empty()) return NoTargetError(config, num_layers);
+  if (targets.empty()) return NoTargetError(config, model.num_layers);
   return targets;
 }
 

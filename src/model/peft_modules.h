@@ -19,7 +19,9 @@ struct LoraTarget {
   float scale = 0.0f;  // alpha / rank, or alpha / sqrt(rank)
 };
 
-// Ascending by layer, then module; never empty.
-Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config, int32_t num_layers);
+// Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
+// each, of one rank and scale.
+Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
+                                                   const ModelConfig& model);
 
 }  // namespace graft

@@ -23,14 +23,28 @@ using testing::SourcePath;
 
 constexpr int32_t kLayers = 12;
 
+ModelConfig ModelOf(int32_t num_layers) {
+  ModelConfig model;
+  model.num_layers = num_layers;
+  return model;
+}
+
+ModelConfig FusedModelOf(int32_t num_layers) {
+  ModelConfig model = ModelOf(num_layers);
+  model.architecture = Architecture::kPhi3;
+  model.fused_projections = true;
+  return model;
+}
+
 std::vector<LoraTarget> Targets(std::string_view extra, int32_t num_layers = kLayers) {
-  const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(Peft(extra), num_layers);
+  const Result<std::vector<LoraTarget>> targets =
+      ResolveLoraTargets(Peft(extra), ModelOf(num_layers));
   CHECK(targets.ok()) << targets.status().ToString();
   return *targets;
 }
 
-std::string Refusal(std::string_view extra) {
-  const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(Peft(extra), kLayers);
+std::string Refusal(std::string_view extra, const ModelConfig& model = ModelOf(kLayers)) {
+  const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(Peft(extra), model);
   return targets.ok() ? "accepted" : targets.status().ToString();
 }
 
@@ -60,22 +74,23 @@ LoraTarget At(const std::vector<LoraTarget>& targets, int32_t layer, LoraModule 
 }
 
 TEST(LoraModuleTest, PathsRoundTrip) {
+  const ModelConfig model = ModelOf(kLayers);
   for (const int32_t layer : {0, 7, 10, 1023}) {
     for (const LoraModule module : kAllLoraModules) {
-      const auto address = ParseLoraModulePath(LoraModulePath(layer, module));
+      const auto address = ParseLoraModulePath(model, LoraModulePath(model, layer, module));
       ASSERT_TRUE(address.has_value());
       EXPECT_EQ(address->layer, layer);
       EXPECT_EQ(address->module, module);
     }
   }
-  EXPECT_EQ(LoraModulePath(3, LoraModule::kQ), "model.layers.3.self_attn.q_proj");
-  EXPECT_EQ(LoraModulePath(0, LoraModule::kDown), "model.layers.0.mlp.down_proj");
+  EXPECT_EQ(LoraModulePath(model, 3, LoraModule::kQ), "model.layers.3.self_attn.q_proj");
+  EXPECT_EQ(LoraModulePath(model, 0, LoraModule::kDown), "model.layers.0.mlp.down_proj");
   for (const std::string path :
        {"", "model.layers.", "model.layers.x.self_attn.q_proj", "model.layers.-1.self_attn.q_proj",
         "model.layers.03.self_attn.q_proj", "model.layers.3self_attn.q_proj",
         "model.layers.3.mlp.q_proj", "model.layers.3.self_attn.q_proj.x", "model.layers.3.",
         "model.layers.99999999999.self_attn.q_proj", "layers.3.self_attn.q_proj"}) {
-    EXPECT_FALSE(ParseLoraModulePath(path).has_value()) << path;
+    EXPECT_FALSE(ParseLoraModulePath(model, path).has_value()) << path;
   }
 }
 
@@ -305,7 +320,7 @@ TEST(PeftModulesTest, DemoAdapters) {
     const std::string path = SourcePath("demo/adapters/" + name + "/adapter_config.json");
     const Result<PeftConfig> config = ParsePeftConfig(*ReadFile(path));
     ASSERT_TRUE(config.ok()) << config.status().ToString();
-    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, kLayers);
+    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, ModelOf(kLayers));
     ASSERT_TRUE(targets.ok()) << targets.status().ToString();
     std::string modules;
     std::set<int32_t> layers;
@@ -321,7 +336,7 @@ TEST(PeftModulesTest, DemoAdapters) {
       if (name == "burroughs" && target.module == LoraModule::kQ && target.layer == 0) {
         rank = 4, scale = 4.0;
       }
-      EXPECT_EQ(target.rank, rank) << LoraModulePath(target.layer, target.module);
+      EXPECT_EQ(target.rank, rank) << LoraModuleName(target.module);
       EXPECT_FLOAT_EQ(target.scale, static_cast<float>(scale));
     }
     EXPECT_EQ(modules, expected.modules);
@@ -330,24 +345,53 @@ TEST(PeftModulesTest, DemoAdapters) {
   }
 }
 
-// All goldens' adapters have the same patterns; Qwen2's is rank-stabilized.
+// Phi-3's checkpoints stack q, k, v and gate, up: PEFT adapts the stacks.
+TEST(PeftModulesTest, FusedProjections) {
+  const ModelConfig model = FusedModelOf(3);
+  EXPECT_EQ(LoraModulePath(model, 1, LoraModule::kV), "model.layers.1.self_attn.qkv_proj");
+  EXPECT_EQ(LoraModulePath(model, 1, LoraModule::kUp), "model.layers.1.mlp.gate_up_proj");
+  EXPECT_FALSE(ParseLoraModulePath(model, "model.layers.1.self_attn.q_proj").has_value());
+  const auto targets = ResolveLoraTargets(
+      Peft(R"("target_modules": ["qkv_proj", "down_proj"], "rank_pattern": {"qkv_proj": 6})"),
+      model);
+  ASSERT_TRUE(targets.ok()) << targets.status().ToString();
+  ASSERT_EQ(targets->size(), 12u);
+  for (int i = 0; i < 4; ++i) {
+    const LoraModule modules[] = {LoraModule::kQ, LoraModule::kK, LoraModule::kV,
+                                  LoraModule::kDown};
+    EXPECT_EQ((*targets)[4 + i].layer, 1);
+    EXPECT_EQ((*targets)[4 + i].module, modules[i]);
+    EXPECT_EQ((*targets)[4 + i].rank, i == 3 ? 4 : 6);
+  }
+  EXPECT_EQ(ResolveLoraTargets(Peft(R"("target_modules": "all-linear")"), model)->size(), 21u);
+  EXPECT_EQ(ResolveLoraTargets(Peft(R"("target_modules": ".*(gate_up|o)_proj")"), model)->size(),
+            9u);
+  EXPECT_THAT(
+      Refusal(R"("target_modules": ["q_proj"])", model),
+      AllOf(HasSubstr("q_proj"), HasSubstr("qkv_proj, o_proj, gate_up_proj and down_proj")));
+  EXPECT_THAT(Refusal(R"("target_modules": null)", model),
+              AllOf(HasSubstr("target_modules"), HasSubstr("Phi3ForCausalLM")));
+}
+
+// These goldens' adapters have the same patterns; two are rank-stabilized.
 TEST(PeftModulesTest, GoldenAdapters) {
-  for (const std::string name :
-       {"llama", "llama-linear-rope", "llama3-rope", "mistral-window", "qwen2", "qwen3"}) {
+  for (const std::string name : {"llama", "llama-linear-rope", "llama3-rope", "mistral-window",
+                                 "qwen2", "qwen3", "gemma2", "gemma3"}) {
     SCOPED_TRACE(name);
     const std::string path = SourcePath("tests/goldens/" + name + "/adapter/adapter_config.json");
     const Result<PeftConfig> config = ParsePeftConfig(*ReadFile(path));
     ASSERT_TRUE(config.ok()) << config.status().ToString();
-    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, 2);
+    const Result<std::vector<LoraTarget>> targets = ResolveLoraTargets(*config, ModelOf(2));
     ASSERT_TRUE(targets.ok()) << targets.status().ToString();
     ASSERT_EQ(targets->size(), 14u);
     for (const LoraTarget& target : *targets) {
       const bool is_v = target.module == LoraModule::kV;
+      const bool is_rank_stabilized = name == "qwen2" || name == "gemma3";
       const int32_t rank = is_v ? 4 : target.module == LoraModule::kDown ? 12 : 8;
       const double alpha = is_v ? 3.0 : 16.0;
       EXPECT_EQ(target.rank, rank);
       EXPECT_FLOAT_EQ(target.scale,
-                      static_cast<float>(alpha / (name == "qwen2" ? std::sqrt(rank) : rank)));
+                      static_cast<float>(alpha / (is_rank_stabilized ? std::sqrt(rank) : rank)));
     }
   }
 }

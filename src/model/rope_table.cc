@@ -22,10 +22,13 @@ double Llama3Frequency(double frequency, const RopeConfig& rope) {
 
 }  // namespace
 
-std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim) {
+std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
+                                   int32_t num_positions) {
+  const std::vector<double>& stretches =
+      num_positions > rope.original_tokens ? rope.long_factors : rope.short_factors;
   std::vector<float> frequencies;
-  for (int32_t i = 0; i < head_dim / 2; ++i) {
-    double frequency = std::pow(rope.theta, -2.0 * i / head_dim);
+  for (int32_t i = 0; i < rotary_dim / 2; ++i) {
+    double frequency = std::pow(rope.theta, -2.0 * i / rotary_dim);
     switch (rope.scaling) {
       case RopeScaling::kNone:
         break;
@@ -35,20 +38,24 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim) {
       case RopeScaling::kLlama3:
         frequency = Llama3Frequency(frequency, rope);
         break;
+      case RopeScaling::kLongRope:
+        frequency /= stretches[static_cast<size_t>(i)];
+        break;
     }
     frequencies.push_back(static_cast<float>(frequency));
   }
   return frequencies;
 }
 
-RopeTable::RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_positions,
+RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions,
                      Stream& stream)
     : num_positions_(num_positions) {
-  const std::vector<float> frequencies = RopeFrequencies(rope, head_dim);
+  const std::vector<float> frequencies = RopeFrequencies(rope, rotary_dim, num_positions);
   const auto half = static_cast<int64_t>(frequencies.size());
   const int64_t bytes = num_positions * half * int64_t{sizeof(float)};
   cos_ = Buffer(bytes);
   sin_ = Buffer(bytes);
+  const auto factor = static_cast<float>(rope.attention_factor);
   float* cos = cos_.as<float>();
   float* sin = sin_.as<float>();
   stream.cpu_threads->ParallelFor(num_positions, 64, [&](int64_t begin, int64_t end) {
@@ -57,13 +64,24 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_posit
         // The angle in float, as HF has it: models are trained with these very angles, and at
         // position 100,000 the exact ones are some 1e-3 away.
         const float angle = static_cast<float>(position) * frequencies[i];
-        cos[position * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-        sin[position * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+        cos[position * half + i] =
+            factor * static_cast<float>(std::cos(static_cast<double>(angle)));
+        sin[position * half + i] =
+            factor * static_cast<float>(std::sin(static_cast<double>(angle)));
       }
     }
   });
   cos_ = MoveToDevice(std::move(cos_), stream);
   sin_ = MoveToDevice(std::move(sin_), stream);
+}
+
+std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
+                                      Stream& stream) {
+  std::vector<RopeTable> tables;
+  for (const RopeConfig& rope : config.ropes) {
+    tables.emplace_back(rope, config.num_rotary(), num_positions, stream);
+  }
+  return tables;
 }
 
 }  // namespace graft

@@ -1,4 +1,5 @@
-// Cosines and sines of every position's rotary angles, as HF computes them. Immutable; any thread.
+// Cosines and sines of every position's rotary angles, as HF computes them (longrope's times its
+// attention factor). Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,20 @@
 
 namespace graft {
 
-// The head_dim / 2 angular frequencies (radians per position) after scaling. llama3: Llama 3.1's
+// The rotary_dim / 2 angular frequencies (radians per position) after scaling. llama3: Llama 3.1's
 // smooth interpolation between the frequencies it keeps and those it divides by the factor.
-std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim);
+// longrope: those of contexts of up to num_positions; chosen once for all sequences, since keys
+// that were turned by one set cannot be read by another.
+std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
+                                   int32_t num_positions);
 
 class RopeTable {
  public:
   // For positions [0, num_positions).
-  RopeTable(const RopeConfig& rope, int32_t head_dim, int32_t num_positions, Stream& stream);
+  RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions, Stream& stream);
 
   int32_t num_positions() const { return num_positions_; }
-  const float* cos() const { return cos_.as<float>(); }  // [num_positions, head_dim / 2]
+  const float* cos() const { return cos_.as<float>(); }  // [num_positions, rotary_dim / 2]
   const float* sin() const { return sin_.as<float>(); }
 
  private:
@@ -28,5 +32,9 @@ class RopeTable {
   Buffer cos_;
   Buffer sin_;
 };
+
+// One of each of the model's ropes.
+std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
+                                      Stream& stream);
 
 }  // namespace graft

@@ -9,7 +9,7 @@ namespace {
 
 TEST(RopeTableTest, PlainAndLinear) {
   RopeConfig rope{.theta = 10000.0};
-  const std::vector<float> plain = RopeFrequencies(rope, 8);
+  const std::vector<float> plain = RopeFrequencies(rope, 8, 4096);
   ASSERT_EQ(plain.size(), 4u);
   EXPECT_EQ(plain[0], 1.0f);
   EXPECT_FLOAT_EQ(plain[1], 0.1f);
@@ -17,7 +17,7 @@ TEST(RopeTableTest, PlainAndLinear) {
   EXPECT_FLOAT_EQ(plain[3], 0.001f);
   rope.scaling = RopeScaling::kLinear;
   rope.factor = 4.0;
-  const std::vector<float> linear = RopeFrequencies(rope, 8);
+  const std::vector<float> linear = RopeFrequencies(rope, 8, 4096);
   for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(linear[i], plain[i] / 4.0f);
 }
 
@@ -25,13 +25,13 @@ TEST(RopeTableTest, PlainAndLinear) {
 // blend between the two falls without a jump.
 TEST(RopeTableTest, Llama3) {
   RopeConfig rope{.theta = 500000.0};
-  const std::vector<float> plain = RopeFrequencies(rope, 128);
+  const std::vector<float> plain = RopeFrequencies(rope, 128, 4096);
   rope.scaling = RopeScaling::kLlama3;
   rope.factor = 8.0;
   rope.low_freq_factor = 1.0;
   rope.high_freq_factor = 4.0;
   rope.original_tokens = 8192;
-  const std::vector<float> scaled = RopeFrequencies(rope, 128);
+  const std::vector<float> scaled = RopeFrequencies(rope, 128, 4096);
   int num_kept = 0;
   int num_blended = 0;
   int num_divided = 0;
@@ -65,7 +65,7 @@ TEST(RopeTableTest, CosinesAndSines) {
   const RopeConfig rope{.theta = 10000.0};
   const RopeTable table(rope, 16, 1000, stream);
   EXPECT_EQ(table.num_positions(), 1000);
-  const std::vector<float> frequencies = RopeFrequencies(rope, 16);
+  const std::vector<float> frequencies = RopeFrequencies(rope, 16, 4096);
   for (const int position : {0, 1, 63, 64, 500, 999}) {
     for (int i = 0; i < 8; ++i) {
       const double angle = position * std::pow(10000.0, -2.0 * i / 16.0);
@@ -73,6 +73,23 @@ TEST(RopeTableTest, CosinesAndSines) {
       EXPECT_NEAR(static_cast<double>(table.sin()[position * 8 + i]), std::sin(angle), 1e-4);
     }
   }
+}
+
+// Phi-3: one set of factors up to the original context, another for every position of a longer one.
+TEST(RopeTableTest, LongRope) {
+  RopeConfig rope{.theta = 10000.0, .scaling = RopeScaling::kLongRope, .original_tokens = 16};
+  rope.short_factors = {1.0, 2.0};
+  rope.long_factors = {4.0, 8.0};
+  rope.attention_factor = 1.25;
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 4, 16)[0], 1.0f);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 4, 16)[1], 0.005f);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 4, 17)[0], 0.25f);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 4, 17)[1], 0.00125f);
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const RopeTable table(rope, 4, 17, stream);
+  EXPECT_FLOAT_EQ(table.cos()[0], 1.25f);
+  EXPECT_FLOAT_EQ(table.sin()[3 * 2], 1.25f * std::sin(0.75f));
 }
 
 }  // namespace

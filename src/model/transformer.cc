@@ -11,6 +11,7 @@
 #include "kernels/lora_padded/lora_padded.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
+#include "kernels/soft_cap/soft_cap.h"
 #include "model/merged_weights.h"
 
 namespace graft {
@@ -29,7 +30,7 @@ ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimit
   const int64_t context_pages = (limits.context_tokens_max + page_tokens - 1) / page_tokens;
   batch.num_pages = batch.num_sequences * context_pages;
   batch.kv_tokens = limits.context_tokens_max;
-  batch.window = std::ranges::max(config.layer_windows);
+  batch.window = config.widest_window();
   batch.cuts_segments = limits.padded_rank_max == 0;
   return batch;
 }
@@ -124,6 +125,7 @@ struct Transformer::Projection {
   LoraModule first;
   std::span<const int64_t> slice_n;  // columns of each module in y
   void* activated = nullptr;         // see GemmArgs::activated
+  Activation activation = Activation::kSilu;
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
@@ -134,14 +136,17 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       limits_(limits),
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
       traits_(TraitsOf(stream.device)),
-      rope_(config.rope, config.head_dim, limits.context_tokens_max, stream),
+      ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
       upload_(BatchLimits(config, limits, pool.layout().page_tokens), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
-  CHECK_EQ(config.layer_windows.size(), static_cast<size_t>(config.num_layers));
-  const int32_t window = std::ranges::max(config.layer_windows);
-  CHECK(std::ranges::all_of(config.layer_windows, [&](int32_t of_layer) {
-    return of_layer == 0 || of_layer == window;
-  })) << "layers with windows of several lengths";
+  CHECK_EQ(config.layers.size(), static_cast<size_t>(config.num_layers));
+  const int32_t window = config.widest_window();
+  bool norms_outputs = false;
+  for (const LayerSpec& layer : config.layers) {
+    CHECK(layer.window == 0 || layer.window == window) << "layers with windows of several lengths";
+    CHECK_LT(static_cast<size_t>(layer.rope), ropes_.size());
+    norms_outputs = norms_outputs || layer.output_norms;
+  }
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
         pool.layout().head_dim == config.head_dim &&
@@ -156,6 +161,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   };
   hidden_ = matrix(rows, hidden, DType::kF32);
   normed_ = matrix(rows, hidden, activation_dtype_);
+  if (norms_outputs) branch_ = matrix(rows, hidden, DType::kF32);
   qkv_ = matrix(rows, config.qkv_size(), DType::kF32);
   attended_ = matrix(rows, config.q_size(), activation_dtype_);
   gate_up_ = matrix(rows, int64_t{2} * config.intermediate_size, DType::kF32);
@@ -236,7 +242,8 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
                .tokens = batch.tokens.data(),
                .out = hidden_.as<float>(),
                .num_tokens = step.num_rows(),
-               .n = config_.hidden_size},
+               .n = config_.hidden_size,
+               .scale = EmbeddingScale(config_, weights_.dtype)},
               stream);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       step.assisted = batch.assist != nullptr && batch.assist->TakesLayer(layer);
@@ -255,18 +262,25 @@ StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
   return timer_.get();
 }
 
-// hidden += Attention(RMSNorm(hidden)); hidden += Mlp(RMSNorm(hidden))
+// As LayerSpec has it.
 void Transformer::Layer(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
   Norm(hidden_.as<float>(), weights.attention_norm, step);
   Attention(layer, step);
+  AddBranch(config_.layers[layer], weights.attention_output_norm, step);
   Norm(hidden_.as<float>(), weights.mlp_norm, step);
   Mlp(layer, step);
+  AddBranch(config_.layers[layer], weights.mlp_output_norm, step);
 }
 
 const LayerProjections& Transformer::Projections(int32_t layer, const Step& step) const {
   if (step.batch.merged != nullptr) return step.batch.merged->layer(layer);
   return weights_.layers[layer];
+}
+
+Transformer::Target Transformer::TargetOf(const LayerSpec& spec) {
+  if (spec.output_norms) return {branch_.as<float>(), false};
+  return {hidden_.as<float>(), true};
 }
 
 void Transformer::Attention(int32_t layer, const Step& step) {
@@ -280,7 +294,8 @@ void Transformer::Attention(int32_t layer, const Step& step) {
            LoraModule::kQ, qkv_n},
           layer, step);
   AttendPages(layer, step);
-  Project({attended_.data(), projections.o, weights.o_bias, hidden_.as<float>(), true,
+  const Target target = TargetOf(config_.layers[layer]);
+  Project({attended_.data(), projections.o, weights.o_bias, target.y, target.accumulates,
            LayerProduct::kO, LoraModule::kO, o_n},
           layer, step);
 }
@@ -292,9 +307,11 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
   const int64_t down_n[] = {config_.hidden_size};
 
   Project({normed_.data(), projections.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
-           LayerProduct::kGateUp, LoraModule::kGate, gate_up_n, activated_.data()},
+           LayerProduct::kGateUp, LoraModule::kGate, gate_up_n, activated_.data(),
+           config_.layers[layer].activation},
           layer, step);
-  Project({activated_.data(), projections.down, weights.down_bias, hidden_.as<float>(), true,
+  const Target target = TargetOf(config_.layers[layer]);
+  Project({activated_.data(), projections.down, weights.down_bias, target.y, target.accumulates,
            LayerProduct::kDown, LoraModule::kDown, down_n},
           layer, step);
 }
@@ -305,6 +322,7 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
   const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
   const DeviceBatch& batch = step.batch;
   const LayerWeights& weights = weights_.layers[layer];
+  const LayerSpec& spec = config_.layers[layer];
   float* q = qkv_.as<float>();
   RopeKvWrite({.qkv = q,
                .row_stride = config_.qkv_size(),
@@ -314,17 +332,16 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                .k_norm_weight = weights.k_norm.as<float>(),
                .norm_epsilon = config_.rms_norm_epsilon,
                .positions = batch.positions.data(),
-               .rotary_dim = config_.head_dim,
-               .cos = rope_.cos(),
-               .sin = rope_.sin(),
+               .rotary_dim = config_.num_rotary(),
+               .cos = ropes_[spec.rope].cos(),
+               .sin = ropes_[spec.rope].sin(),
                .layout = pool_.layout(),
                .layer = layer,
                .pool = pool_.data(),
                .row_page = batch.row_page.data(),
                .row_slot = batch.row_slot.data()},
               step.stream);
-  const int32_t window = config_.layer_windows[layer];
-  const DeviceBatch::Splits& splits = window > 0 ? batch.window_splits : batch.full_splits;
+  const DeviceBatch::Splits& splits = spec.window > 0 ? batch.window_splits : batch.full_splits;
   graft::Attention({.layout = pool_.layout(),
                     .layer = layer,
                     .pool = pool_.data(),
@@ -338,8 +355,9 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .q_stride = config_.qkv_size(),
                     .out = attended_.data(),
                     .out_dtype = activation_dtype_,
-                    .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                    .window = window,
+                    .scale = spec.attention_scale,
+                    .score_cap = spec.score_cap,
+                    .window = spec.window,
                     .splits = splits.splits,
                     .num_splits = splits.count,
                     .rows_max = static_cast<int32_t>(step.num_rows()),
@@ -364,6 +382,20 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
           step.stream);
 }
 
+void Transformer::AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step) {
+  if (!spec.output_norms) return;
+  RmsNorm({.x = branch_.as<float>(),
+           .x_stride = config_.hidden_size,
+           .weight = weight.as<float>(),
+           .out = hidden_.data(),
+           .out_stride = config_.hidden_size,
+           .accumulate = true,
+           .num_tokens = step.num_rows(),
+           .n = config_.hidden_size,
+           .epsilon = config_.rms_norm_epsilon},
+          step.stream);
+}
+
 LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
                                bool assisted) const {
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
@@ -372,6 +404,9 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
        .pads_lora = limits_.padded_rank_max > 0,
        .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
        .assisted = assisted,
+       .fuses_activation = std::ranges::all_of(
+           config_.layers,
+           [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; }),
        .has_drawn = has(assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
        .has_prompts = has(assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
        .beside_scope = batch.lora_beside});
@@ -445,7 +480,8 @@ void Transformer::Activate(const Projection& projection, const GemmArgs::RowRang
                            const Step& step) {
   const int64_t n = projection.weight.n() / 2;
   char* const out = static_cast<char*>(projection.activated);
-  GatedActivation({.gate_up = projection.y + rows.begin * projection.weight.n(),
+  GatedActivation({.activation = projection.activation,
+                   .gate_up = projection.y + rows.begin * projection.weight.n(),
                    .out = out + rows.begin * n * DTypeBytes(activation_dtype_),
                    .out_dtype = activation_dtype_,
                    .num_tokens = rows.end - rows.begin,
@@ -546,6 +582,9 @@ void Transformer::RunLogits(std::span<const int32_t> rows, const Step& step) {
         .y_stride = config_.vocab_size,
         .x_is_fp32 = activation_dtype_ == DType::kF32},
        stream);
+  if (config_.logit_cap == 0.0f) return;
+  SoftCap({.x = logits_.as<float>(), .n = num_rows * config_.vocab_size, .cap = config_.logit_cap},
+          stream);
 }
 
 }  // namespace graft

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/lora/lora.h"
 #include "model/config.h"
@@ -89,6 +90,14 @@ class Transformer {
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);
+  // Where attention and MLP write: to the residual stream, adding, or where the layer norms what
+  // they return to `branch_`, which AddBranch adds: hidden += RMSNorm(branch).
+  struct Target {
+    float* y;
+    bool accumulates;
+  };
+  Target TargetOf(const LayerSpec& spec);
+  void AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
   // by side in y: the plan's launches.
@@ -111,7 +120,7 @@ class Transformer {
   const TransformerLimits limits_;
   const DType activation_dtype_;
   const DeviceTraits traits_;
-  const RopeTable rope_;
+  const std::vector<RopeTable> ropes_;
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
   int32_t num_rows_ = 0;                // of the last step
@@ -122,6 +131,7 @@ class Transformer {
   // costs up to 0.1 of a log-probability (docs/models.md).
   Buffer hidden_;        // fp32 [step_tokens_max, hidden]
   Buffer normed_;        // [step_tokens_max, hidden]
+  Buffer branch_;        // fp32 [step_tokens_max, hidden] where LayerSpec::output_norms, else empty
   Buffer qkv_;           // fp32 [step_tokens_max, q + k + v]
   Buffer attended_;      // [step_tokens_max, q]
   Buffer gate_up_;       // fp32 [step_tokens_max, 2 intermediate]

@@ -28,8 +28,9 @@ ModelConfig OddConfig() {
   config.qkv_bias = true;
   config.o_bias = true;
   config.mlp_bias = true;
-  config.qk_norm = true;
-  config.layer_windows = {0, 9, 0};
+  config.SetPlainLayers();
+  for (LayerSpec& layer : config.layers) layer.qk_norm = true;
+  config.layers[1].window = 9;
   return config;
 }
 
@@ -44,7 +45,43 @@ ModelConfig EvenConfig() {
   config.num_kv_heads = 2;
   config.head_dim = 64;
   config.context_tokens_max = 200;
-  config.layer_windows = {0, 9, 0};
+  config.SetPlainLayers();
+  config.layers[1].window = 9;
+  return config;
+}
+
+// All that Gemma's layers have, with two ropes; and heads of which a part rotates.
+ModelConfig SandwichConfig() {
+  ModelConfig config = OddConfig();
+  config.head_dim = 20;
+  config.rotary_dim = 8;
+  config.scales_embeddings = true;
+  config.norms_add_one = true;
+  config.logit_cap = 2.0f;
+  config.ropes = {RopeConfig{}, RopeConfig{.theta = 100.0}};
+  config.SetPlainLayers();
+  for (LayerSpec& layer : config.layers) {
+    layer.score_cap = 1.5f;
+    layer.output_norms = true;
+    layer.activation = Activation::kGeluTanh;
+  }
+  config.layers[1].window = 9;
+  config.layers[1].rope = 1;
+  return config;
+}
+
+// The same for tensor cores, with heads of 96.
+ModelConfig EvenSandwichConfig() {
+  ModelConfig config = EvenConfig();
+  const ModelConfig sandwich = SandwichConfig();
+  config.head_dim = 96;
+  config.rotary_dim = 64;
+  config.scales_embeddings = true;
+  config.norms_add_one = true;
+  config.logit_cap = sandwich.logit_cap;
+  config.ropes = sandwich.ropes;
+  config.layers = sandwich.layers;
+  for (LayerSpec& layer : config.layers) layer.attention_scale = 0.1f;
   return config;
 }
 
@@ -219,13 +256,43 @@ TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
   EXPECT_NE(Alone(tokens, 30, 1), base);
   EXPECT_NE(Alone(tokens, 30, 1), Alone(tokens, 30, 0));
   ModelConfig without = config_;
-  without.layer_windows = {0, 0, 0};
+  without.layers[1].window = 0;
   TestSession session(without, weights_, device_.stream());
   const Logits full = session.Step({{0, tokens, -1}});
   for (size_t row = 0; row < 30; ++row) {
     // Within the window nothing changes; past it something does.
     EXPECT_EQ(full[row] == base[row], row < 9) << row;
   }
+}
+
+// Each part of a LayerSpec changes the answer.
+TEST(TransformerSpecTest, EveryPartMatters) {
+  ThreadPool threads(2);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const ModelConfig config = SandwichConfig();
+  const ModelWeights weights = RandomWeights(config, DType::kF32, 11, stream);
+  const std::vector<int32_t> tokens = RandomTokens(20, 7, config.vocab_size);
+  const auto logits = [&](const ModelConfig& changed) {
+    TestSession session(changed, weights, stream);
+    return session.Step({{0, tokens, -1}});
+  };
+  const Logits expected = logits(config);
+  for (const std::vector<float>& row : expected) {
+    for (const float logit : row) EXPECT_LE(std::abs(logit), 2.0f);
+  }
+  const auto expect_other = [&](const char* what, const auto& change) {
+    ModelConfig changed = config;
+    change(changed);
+    EXPECT_NE(logits(changed), expected) << what;
+  };
+  expect_other("score_cap", [](ModelConfig& c) { c.layers[0].score_cap = 0.01f; });
+  expect_other("scale", [](ModelConfig& c) { c.layers[0].attention_scale *= 2.0f; });
+  expect_other("rope", [](ModelConfig& c) { c.layers[1].rope = 0; });
+  expect_other("rotary_dim", [](ModelConfig& c) { c.rotary_dim = 16; });
+  expect_other("output_norms", [](ModelConfig& c) { c.layers[2].output_norms = false; });
+  expect_other("activation", [](ModelConfig& c) { c.layers[2].activation = Activation::kSilu; });
+  expect_other("logit_cap", [](ModelConfig& c) { c.logit_cap = 0.0f; });
+  expect_other("embeddings", [](ModelConfig& c) { c.scales_embeddings = false; });
 }
 
 TEST_P(TransformerTest, LogitsOfFurtherRows) {
@@ -262,12 +329,17 @@ TEST_P(TransformerTest, NothingToDo) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, TransformerTest,
-    ::testing::Values(TestCase{"odd_cpu_fp32", OddConfig, DeviceKind::kCpu, DType::kF32},
-                      TestCase{"odd_cpu_bf16", OddConfig, DeviceKind::kCpu, DType::kBF16},
-                      TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
-                      TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
-                      TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},
-                      TestCase{"even_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16}),
+    ::testing::Values(
+        TestCase{"odd_cpu_fp32", OddConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"odd_cpu_bf16", OddConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"sandwich_cpu_fp32", SandwichConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"sandwich_cpu_bf16", SandwichConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"sandwich_cuda_fp32", SandwichConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"sandwich_cuda_bf16", EvenSandwichConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"even_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

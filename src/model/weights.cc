@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string_view>
@@ -110,12 +111,14 @@ class FileSource : public TensorSource {
   std::set<std::string> used_;
 };
 
-// Norms are ones; everything else is uniform with the standard deviation 0.02 that HF starts from.
-// Uniform, because a benchmark cares that numbers stay in range, and it costs a tenth of normal.
+// Norms do nothing; everything else is uniform with the standard deviation 0.02 that HF starts
+// from. Uniform, because a benchmark cares that numbers stay in range, and it costs a tenth of
+// normal.
 class RandomSource : public TensorSource {
  public:
-  RandomSource(DType dtype, uint64_t seed, Stream& stream)
-      : dtype_(dtype), seed_(seed), stream_(stream) {}
+  // `norm`: the value of norms' weights.
+  RandomSource(DType dtype, uint64_t seed, float norm, Stream& stream)
+      : dtype_(dtype), seed_(seed), norm_(norm), stream_(stream) {}
 
   Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
     TensorView view{nullptr, dtype_, shape};
@@ -126,7 +129,7 @@ class RandomSource : public TensorSource {
       T* out = static_cast<T*>(data);
       const auto fill = [&](int64_t begin, int64_t end) {
         if (is_norm) {
-          std::fill(out + begin, out + end, FromFloat<T>(1.0f));
+          std::fill(out + begin, out + end, FromFloat<T>(norm_));
         } else {
           Draw(tensor_seed, begin, end, out);
         }
@@ -156,6 +159,7 @@ class RandomSource : public TensorSource {
 
   const DType dtype_;
   const uint64_t seed_;
+  const float norm_;
   Stream& stream_;
   uint64_t num_tensors_ = 0;
 };
@@ -171,7 +175,6 @@ class Builder {
     ModelWeights weights;
     weights.dtype = dtype_;
     const std::vector<int64_t> table_shape = {config_.vocab_size, config_.hidden_size};
-    const std::vector<int64_t> hidden = {config_.hidden_size};
     // Files that hold a shared table once may hold it under either name.
     const bool only_head =
         config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
@@ -189,10 +192,12 @@ class Builder {
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       weights.layers.emplace_back();
-      RETURN_IF_ERROR(
-          BuildLayer("model.layers." + std::to_string(layer) + ".", weights.layers.back()));
+      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      RETURN_IF_ERROR(BuildProjections(prefix, weights.layers.back()));
+      RETURN_IF_ERROR(BuildNorms(prefix, config_.layers[layer], weights.layers.back()));
+      RETURN_IF_ERROR(BuildBiases(prefix, weights.layers.back()));
     }
-    ASSIGN_OR_RETURN(weights.final_norm, Plain({{"model.norm.weight", hidden}}, DType::kF32));
+    ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
     if (!config_.tied_embeddings) {
       ASSIGN_OR_RETURN(weights.lm_head, Matrix({{kHeadName, table_shape}}));
     }
@@ -222,28 +227,56 @@ class Builder {
     return head;
   }
 
-  Status BuildLayer(const std::string& prefix, LayerWeights& layer) {
+  Status BuildProjections(const std::string& prefix, LayerWeights& layer) {
     const int64_t hidden = config_.hidden_size;
     const int64_t intermediate = config_.intermediate_size;
     const int64_t q = config_.q_size();
     const int64_t kv = config_.kv_size();
     const std::string attention = prefix + "self_attn.";
     const std::string mlp = prefix + "mlp.";
-    ASSIGN_OR_RETURN(layer.attention_norm,
-                     Plain({{prefix + "input_layernorm.weight", {hidden}}}, DType::kF32));
-    ASSIGN_OR_RETURN(layer.qkv, Matrix({{attention + "q_proj.weight", {q, hidden}},
-                                        {attention + "k_proj.weight", {kv, hidden}},
-                                        {attention + "v_proj.weight", {kv, hidden}}}));
+    std::vector<Part> qkv = {{attention + "q_proj.weight", {q, hidden}},
+                             {attention + "k_proj.weight", {kv, hidden}},
+                             {attention + "v_proj.weight", {kv, hidden}}};
+    std::vector<Part> gate_up = {{mlp + "gate_proj.weight", {intermediate, hidden}},
+                                 {mlp + "up_proj.weight", {intermediate, hidden}}};
+    if (config_.fused_projections) {
+      qkv = {{attention + "qkv_proj.weight", {q + 2 * kv, hidden}}};
+      gate_up = {{mlp + "gate_up_proj.weight", {2 * intermediate, hidden}}};
+    }
+    ASSIGN_OR_RETURN(layer.qkv, Matrix(qkv));
     ASSIGN_OR_RETURN(layer.o, Matrix({{attention + "o_proj.weight", {hidden, q}}}));
-    ASSIGN_OR_RETURN(layer.mlp_norm,
-                     Plain({{prefix + "post_attention_layernorm.weight", {hidden}}}, DType::kF32));
-    ASSIGN_OR_RETURN(layer.gate_up, Matrix({{mlp + "gate_proj.weight", {intermediate, hidden}},
-                                            {mlp + "up_proj.weight", {intermediate, hidden}}}));
+    ASSIGN_OR_RETURN(layer.gate_up, Matrix(gate_up));
     ASSIGN_OR_RETURN(layer.down, Matrix({{mlp + "down_proj.weight", {hidden, intermediate}}}));
+    return OkStatus();
+  }
+
+  Status BuildNorms(const std::string& prefix, const LayerSpec& spec, LayerWeights& layer) {
+    const int64_t hidden = config_.hidden_size;
+    ASSIGN_OR_RETURN(layer.attention_norm, Norm(prefix + "input_layernorm", hidden));
+    if (spec.output_norms) {
+      ASSIGN_OR_RETURN(layer.attention_output_norm,
+                       Norm(prefix + "post_attention_layernorm", hidden));
+      ASSIGN_OR_RETURN(layer.mlp_norm, Norm(prefix + "pre_feedforward_layernorm", hidden));
+      ASSIGN_OR_RETURN(layer.mlp_output_norm, Norm(prefix + "post_feedforward_layernorm", hidden));
+    } else {
+      ASSIGN_OR_RETURN(layer.mlp_norm, Norm(prefix + "post_attention_layernorm", hidden));
+    }
+    if (spec.qk_norm) {
+      ASSIGN_OR_RETURN(layer.q_norm, Norm(prefix + "self_attn.q_norm", config_.head_dim));
+      ASSIGN_OR_RETURN(layer.k_norm, Norm(prefix + "self_attn.k_norm", config_.head_dim));
+    }
+    return OkStatus();
+  }
+
+  Status BuildBiases(const std::string& prefix, LayerWeights& layer) {
+    const int64_t hidden = config_.hidden_size;
+    const int64_t intermediate = config_.intermediate_size;
+    const std::string attention = prefix + "self_attn.";
+    const std::string mlp = prefix + "mlp.";
     if (config_.qkv_bias) {
-      ASSIGN_OR_RETURN(layer.qkv_bias, Plain({{attention + "q_proj.bias", {q}},
-                                              {attention + "k_proj.bias", {kv}},
-                                              {attention + "v_proj.bias", {kv}}},
+      ASSIGN_OR_RETURN(layer.qkv_bias, Plain({{attention + "q_proj.bias", {config_.q_size()}},
+                                              {attention + "k_proj.bias", {config_.kv_size()}},
+                                              {attention + "v_proj.bias", {config_.kv_size()}}},
                                              DType::kF32));
     }
     if (config_.o_bias) {
@@ -255,12 +288,16 @@ class Builder {
                                                  DType::kF32));
       ASSIGN_OR_RETURN(layer.down_bias, Plain({{mlp + "down_proj.bias", {hidden}}}, DType::kF32));
     }
-    if (config_.qk_norm) {
-      const std::vector<int64_t> head = {config_.head_dim};
-      ASSIGN_OR_RETURN(layer.q_norm, Plain({{attention + "q_norm.weight", head}}, DType::kF32));
-      ASSIGN_OR_RETURN(layer.k_norm, Plain({{attention + "k_norm.weight", head}}, DType::kF32));
-    }
     return OkStatus();
+  }
+
+  // What a norm multiplies by, of `n` dimensions.
+  Result<Buffer> Norm(const std::string& module, int64_t n) {
+    ASSIGN_OR_RETURN(Buffer buffer, PlainOnHost({{module + ".weight", {n}}}, DType::kF32));
+    if (config_.norms_add_one) {
+      for (int64_t i = 0; i < n; ++i) buffer.as<float>()[i] += 1.0f;
+    }
+    return MoveToDevice(std::move(buffer), stream_);
   }
 
   // The parts stacked and packed for GEMM.
@@ -347,12 +384,19 @@ int64_t ModelWeights::bytes() const {
       total += weight->bytes();
     }
     for (const Buffer* buffer :
-         {&layer.attention_norm, &layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.o_bias,
-          &layer.mlp_norm, &layer.gate_up_bias, &layer.down_bias}) {
+         {&layer.attention_norm, &layer.attention_output_norm, &layer.qkv_bias, &layer.q_norm,
+          &layer.k_norm, &layer.o_bias, &layer.mlp_norm, &layer.mlp_output_norm,
+          &layer.gate_up_bias, &layer.down_bias}) {
       total += buffer->bytes();
     }
   }
   return total;
+}
+
+float EmbeddingScale(const ModelConfig& config, DType dtype) {
+  if (!config.scales_embeddings) return 1.0f;
+  const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return DispatchDType(dtype, [&]<typename T>() { return ToFloat(FromFloat<T>(scale)); });
 }
 
 DType ServingDType(const ModelConfig& config, std::optional<DType> asked, const Device& device) {
@@ -377,7 +421,7 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
 ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
                            const LoadProgress& progress) {
   CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "the CPU serves fp32 and bf16";
-  RandomSource source(dtype, seed, stream);
+  RandomSource source(dtype, seed, config.norms_add_one ? 0.0f : 1.0f, stream);
   Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
   CHECK(weights.ok()) << weights.status().ToString();
   return std::move(*weights);

@@ -25,14 +25,17 @@ struct LayerProjections {
   GemmWeight down;     // [hidden, intermediate]
 };
 
-// Biases and q/k norms that the architecture does not have are empty: data() is null.
+// Biases and norms that the architecture does not have are empty: data() is null.
 struct LayerWeights : LayerProjections {
-  Buffer attention_norm;  // fp32 [hidden]; HF's input_layernorm
-  Buffer qkv_bias;        // fp32
-  Buffer q_norm;          // fp32 [head_dim]
+  Buffer attention_norm;         // fp32 [hidden]; HF's input_layernorm
+  Buffer attention_output_norm;  // fp32 [hidden], where LayerSpec::output_norms
+  Buffer qkv_bias;               // fp32
+  Buffer q_norm;                 // fp32 [head_dim]
   Buffer k_norm;
   Buffer o_bias;
-  Buffer mlp_norm;  // fp32 [hidden]; HF's post_attention_layernorm
+  // fp32 [hidden]; HF's post_attention_layernorm, or pre_feedforward_layernorm with output norms
+  Buffer mlp_norm;
+  Buffer mlp_output_norm;  // as attention's
   Buffer gate_up_bias;
   Buffer down_bias;
 };
@@ -52,6 +55,10 @@ struct ModelWeights {
 // for all others (fp32 is right there, but slow).
 DType ServingDType(const ModelConfig& config, std::optional<DType> asked,
                    const Device& device = {});
+
+// What the embedding's rows are multiplied by: 1, or sqrt(hidden_size) in the serving dtype's bits,
+// as HF rounds it.
+float EmbeddingScale(const ModelConfig& config, DType dtype);
 
 // Called with parameters done and in total, on the loading thread.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;

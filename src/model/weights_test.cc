@@ -222,6 +222,36 @@ TEST(ServingDTypeTest, FollowsTheCheckpointUnlessAsked) {
   EXPECT_EQ(ServingDType(config, DType::kBF16), DType::kBF16);
 }
 
+// Gemma 2's sqrt(3072) in bf16 is 55.5, and its norms are kept less one.
+TEST(GemmaWeightsTest, EmbeddingScaleAndNorms) {
+  ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/gemma2"));
+  config.hidden_size = 3072;
+  EXPECT_EQ(EmbeddingScale(config, DType::kF32), std::sqrt(3072.0f));
+  EXPECT_EQ(EmbeddingScale(config, DType::kBF16), 55.5f);
+  config.scales_embeddings = false;
+  EXPECT_EQ(EmbeddingScale(config, DType::kBF16), 1.0f);
+
+  ThreadPool threads(1);
+  Stream stream{Device{}, &threads};
+  const std::string dir = SourcePath("tests/goldens/gemma2");
+  const ModelWeights weights =
+      std::move(*LoadWeights(dir, *LoadModelConfig(dir), DType::kF32, stream));
+  const SafetensorsFile file = *SafetensorsFile::Open(dir + "/model.safetensors");
+  const auto expect_one_more = [&](const Buffer& norm, const std::string& name) {
+    const TensorView tensor = *file.Tensor(name);
+    std::vector<float> values(64);
+    ConvertElements(tensor.dtype, tensor.data, DType::kF32, values.data(), 64);
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(norm.as<float>()[i], 1.0f + values[i]) << name;
+  };
+  const std::string layer = "model.layers.1.";
+  expect_one_more(weights.layers[1].attention_norm, layer + "input_layernorm.weight");
+  expect_one_more(weights.layers[1].attention_output_norm,
+                  layer + "post_attention_layernorm.weight");
+  expect_one_more(weights.layers[1].mlp_norm, layer + "pre_feedforward_layernorm.weight");
+  expect_one_more(weights.layers[1].mlp_output_norm, layer + "post_feedforward_layernorm.weight");
+  expect_one_more(weights.final_norm, "model.norm.weight");
+}
+
 TEST(RandomWeightsTest, SpreadAndIndependenceOfThreads) {
   ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/qwen3"));
   config.vocab_size = 2001;  // more than one task, and a tail

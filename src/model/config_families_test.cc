@@ -1,0 +1,225 @@
+// Configs of Gemma and Phi-3, and of the kinds of models that are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/file.h"
+#include "model/config.h"
+#include "model/test_util.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::SourcePath;
+
+Json Family(const std::string& name, const std::string& model_type) {
+  return Json{{"architectures", {name}},  {"model_type", model_type},      {"vocab_size", 100},
+              {"hidden_size", 64},        {"intermediate_size", 96},       {"num_hidden_layers", 4},
+              {"num_attention_heads", 4}, {"max_position_embeddings", 128}};
+}
+Json Gemma2() { return Family("Gemma2ForCausalLM", "gemma2"); }
+Json Gemma3() { return Family("Gemma3ForCausalLM", "gemma3_text"); }
+Json Phi3() { return Family("Phi3ForCausalLM", "phi3"); }
+
+Json With(Json json, const Json& changes) {
+  json.update(changes);
+  return json;
+}
+
+ModelConfig Parsed(const Json& json) {
+  const Result<ModelConfig> config = ParseModelConfig(json);
+  CHECK(config.ok()) << config.status().ToString();
+  return *config;
+}
+
+std::string FamilyRefusal(const Json& json) {
+  const Result<ModelConfig> config = ParseModelConfig(json);
+  return config.ok() ? "accepted" : config.status().ToString();
+}
+
+std::vector<int32_t> Windows(const ModelConfig& config) {
+  std::vector<int32_t> windows;
+  for (const LayerSpec& layer : config.layers) windows.push_back(layer.window);
+  return windows;
+}
+
+std::vector<int32_t> Ropes(const ModelConfig& config) {
+  std::vector<int32_t> ropes;
+  for (const LayerSpec& layer : config.layers) ropes.push_back(layer.rope);
+  return ropes;
+}
+
+TEST(GemmaConfigTest, Gemma2Defaults) {
+  const ModelConfig config = Parsed(Gemma2());
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
+  EXPECT_TRUE(config.tied_embeddings && config.scales_embeddings && config.norms_add_one);
+  EXPECT_FALSE(config.fused_projections || config.qkv_bias);
+  EXPECT_EQ(config.logit_cap, 30.0f);
+  EXPECT_THAT(config.layers[1], (LayerSpec{.attention_scale = 1.0f / 16.0f,
+                                           .score_cap = 50.0f,
+                                           .output_norms = true,
+                                           .activation = Activation::kGeluTanh}));
+  EXPECT_THAT(Windows(config), ElementsAre(4096, 0, 4096, 0));
+  EXPECT_EQ(config.ropes.size(), 1u);
+  EXPECT_EQ(config.ropes[0].theta, 10000.0);
+}
+
+TEST(GemmaConfigTest, Gemma2Fields) {
+  const ModelConfig config = Parsed(With(Gemma2(), {{"attn_logit_softcapping", nullptr},
+                                                    {"final_logit_softcapping", 20.0},
+                                                    {"query_pre_attn_scalar", 144},
+                                                    {"attention_bias", true},
+                                                    {"sliding_window", 8},
+                                                    {"hidden_act", "gelu_pytorch_tanh"},
+                                                    {"cache_implementation", "hybrid"},
+                                                    {"tie_word_embeddings", false}}));
+  EXPECT_EQ(config.layers[0].score_cap, 0.0f);
+  EXPECT_EQ(config.logit_cap, 20.0f);
+  EXPECT_FLOAT_EQ(config.layers[0].attention_scale, 1.0f / 12.0f);
+  EXPECT_TRUE(config.qkv_bias && config.o_bias);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_THAT(Windows(config), ElementsAre(8, 0, 8, 0));
+  for (const Json& wrong : {Json{{"hidden_activation", "gelu"}}, Json{{"hidden_act", "silu"}},
+                            Json{{"use_bidirectional_attention", true}}}) {
+    EXPECT_THAT(FamilyRefusal(With(Gemma2(), wrong)),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+  }
+  EXPECT_THAT(FamilyRefusal(With(Gemma2(), {{"attn_logit_softcapping", -1.0}})),
+              HasSubstr("attn_logit_softcapping"));
+  EXPECT_THAT(FamilyRefusal(With(Gemma2(), {{"sliding_window", nullptr}})),
+              HasSubstr("sliding_window gives no size"));
+}
+
+TEST(GemmaConfigTest, Gemma3TwoRopes) {
+  const ModelConfig plain = Parsed(With(Gemma3(), {{"num_hidden_layers", 7}}));
+  EXPECT_THAT(Windows(plain), ElementsAre(4096, 4096, 4096, 4096, 4096, 0, 4096));
+  EXPECT_THAT(Ropes(plain), ElementsAre(1, 1, 1, 1, 1, 0, 1));
+  EXPECT_EQ(plain.ropes[0].theta, 1e6);
+  EXPECT_EQ(plain.ropes[1].theta, 1e4);
+  EXPECT_TRUE(plain.layers[0].qk_norm && plain.layers[0].output_norms);
+  EXPECT_EQ(plain.layers[0].score_cap, 0.0f);
+  EXPECT_EQ(plain.logit_cap, 0.0f);
+
+  // As published, and as transformers 5 writes it.
+  const ModelConfig older =
+      Parsed(With(Gemma3(), {{"sliding_window_pattern", 2},
+                             {"sliding_window", 16},
+                             {"rope_theta", 2e6},
+                             {"rope_local_base_freq", 3e4},
+                             {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}));
+  const ModelConfig newer = Parsed(
+      With(Gemma3(),
+           {{"_sliding_window_pattern", 2},
+            {"sliding_window", 16},
+            {"rope_parameters",
+             {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 3e4}}}}}}));
+  for (const ModelConfig& config : {older, newer}) {
+    EXPECT_THAT(Windows(config), ElementsAre(16, 0, 16, 0));
+    EXPECT_THAT(Ropes(config), ElementsAre(1, 0, 1, 0));
+    ASSERT_EQ(config.ropes.size(), 2u);
+    EXPECT_EQ(config.ropes[0].scaling, RopeScaling::kLinear);
+    EXPECT_EQ(config.ropes[0].factor, 8.0);
+    EXPECT_EQ(config.ropes[0].theta, 2e6);
+    EXPECT_EQ(config.ropes[1].scaling, RopeScaling::kNone);
+    EXPECT_EQ(config.ropes[1].theta, 3e4);
+  }
+  EXPECT_THAT(FamilyRefusal(With(Gemma3(), {{"rope_parameters", {{"rope_theta", 1e4}}}})),
+              HasSubstr("rope_parameters.rope_theta"));
+}
+
+Json LongRope(int n) {
+  return {{"type", "longrope"},
+          {"short_factor", std::vector<double>(n, 1.0)},
+          {"long_factor", std::vector<double>(n, 4.0)}};
+}
+
+TEST(PhiConfigTest, LongRope) {
+  const ModelConfig config = Parsed(
+      With(Phi3(), {{"rope_scaling", LongRope(8)}, {"original_max_position_embeddings", 32}}));
+  EXPECT_TRUE(config.fused_projections);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-5f);
+  EXPECT_THAT(Windows(config), Each(0));
+  const RopeConfig& rope = config.ropes[0];
+  EXPECT_EQ(rope.scaling, RopeScaling::kLongRope);
+  EXPECT_EQ(rope.original_tokens, 32);
+  EXPECT_THAT(rope.long_factors, ElementsAre(4, 4, 4, 4, 4, 4, 4, 4));
+  EXPECT_DOUBLE_EQ(rope.attention_factor, std::sqrt(1.0 + std::log(4.0) / std::log(32.0)));
+  EXPECT_EQ(Parsed(With(Phi3(), {{"rope_scaling", LongRope(8)}})).ropes[0].attention_factor, 1.0)
+      << "a context of 128 is below the original 4096";
+  const auto refusal = [](const Json& changes) {
+    return FamilyRefusal(With(Phi3(), {{"rope_scaling", With(LongRope(8), changes)}}));
+  };
+  EXPECT_THAT(refusal({{"short_factor", {1.0, 2.0}}}), HasSubstr("a list of 8 numbers"));
+  EXPECT_THAT(refusal({{"long_factor", nullptr}}), HasSubstr("long_factor is missing"));
+  EXPECT_THAT(refusal({{"original_max_position_embeddings", 64}}), HasSubstr("4096"));
+  EXPECT_THAT(refusal({{"short_mscale", 1.2}}), HasSubstr("short_mscale"));
+  EXPECT_THAT(refusal({{"type", "linear"}}), HasSubstr("rope_type"));
+  EXPECT_THAT(FamilyRefusal(With(Phi3(), {{"attention_bias", true}})), HasSubstr("attention_bias"));
+}
+
+TEST(PhiConfigTest, PartialRotaryAndWindow) {
+  const Json rope = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  const Json newer = With(Phi3(), {{"rope_parameters", rope}, {"sliding_window", 9}});
+  EXPECT_EQ(Parsed(newer).num_rotary(), 8);
+  EXPECT_THAT(Windows(Parsed(newer)), ElementsAre(9, 9, 9, 9));
+  EXPECT_EQ(Parsed(With(Phi3(), {{"partial_rotary_factor", 0.5}})).num_rotary(), 8);
+  EXPECT_EQ(Parsed(Phi3()).num_rotary(), 16);
+  EXPECT_THAT(FamilyRefusal(With(Phi3(), {{"partial_rotary_factor", 0.4}})),
+              AllOf(HasSubstr("partial_rotary_factor"), HasSubstr("multiple of 8")));
+  EXPECT_THAT(FamilyRefusal(With(Phi3(), {{"partial_rotary_factor", 1.5}})),
+              HasSubstr("partial_rotary_factor"));
+}
+
+TEST(PhiConfigTest, Published) {
+  const std::string path = SourcePath("../shared/conformance/model_configs/phi-4-mini.config.json");
+  if (!FileExists(path)) GTEST_SKIP() << "no ../shared/conformance beside the repository";
+  const ModelConfig config = Parsed(*ParseJsonFile(path));
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.num_rotary(), 96);
+  EXPECT_EQ(config.ropes[0].long_factors.size(), 48u);
+  EXPECT_DOUBLE_EQ(config.ropes[0].attention_factor,
+                   std::sqrt(1.0 + std::log(32.0) / std::log(4096.0)));
+  EXPECT_EQ(config.layers[0].window, 262144);
+  EXPECT_EQ(config.num_parameters(), 3836021760);
+}
+
+TEST(RefusedKindsTest, AreNamedWithTheirReason) {
+  const std::pair<const char*, const char*> kinds[] = {
+      {"Qwen3MoeForCausalLM", "mixture of experts"},
+      {"MixtralForCausalLM", "mixture of experts"},
+      {"PhiMoEForCausalLM", "mixture of experts"},
+      {"DeepseekV3ForCausalLM", "mixture of experts"},
+      {"GptOssForCausalLM", "mixture of experts"},
+      {"Gemma3ForConditionalGeneration", "images"},
+      {"PaliGemmaForConditionalGeneration", "images"},
+      {"Phi3VForCausalLM", "images"},
+      {"Qwen2_5_VLForConditionalGeneration", "images"},
+      {"LlavaForConditionalGeneration", "images"},
+      {"Qwen3NextForCausalLM", "not all attention"},
+      {"JambaForCausalLM", "not all attention"},
+      {"Mamba2ForCausalLM", "not all attention"},
+      {"RecurrentGemmaForCausalLM", "not all attention"},
+      {"GraniteMoeHybridForCausalLM", "not all attention"},
+      {"GPT2LMHeadModel", "is not supported; supported: LlamaForCausalLM"},
+      {"GemmaForCausalLM", "is not supported; supported: LlamaForCausalLM"},
+  };
+  for (const auto& [name, why] : kinds) {
+    EXPECT_THAT(FamilyRefusal(Family(name, "x")),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(name), HasSubstr(why),
+                      HasSubstr("Gemma2ForCausalLM")));
+  }
+  Json by_type = Family("x", "qwen3_next");
+  by_type.erase("architectures");
+  EXPECT_THAT(FamilyRefusal(by_type), HasSubstr("not all attention"));
+}
+
+}  // namespace
+}  // namespace graft

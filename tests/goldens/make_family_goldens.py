@@ -1,0 +1,169 @@
+"""Writes the goldens of Gemma 2, Gemma 3 and Phi-3 beside this file. Needs PyTorch (a CPU suffices),
+transformers and PEFT; README.md says which versions made what is here.
+
+usage: make_family_goldens.py
+"""
+
+import copy
+import pathlib
+
+import peft
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+NUM_TOKENS = 24
+
+SMALL = {
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+APART = {
+    "r": 8,
+    "lora_alpha": 16,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+    "rank_pattern": {"v_proj": 4, "down_proj": 12},
+    "alpha_pattern": {"v_proj": 3},
+}
+FUSED = {
+    "r": 8,
+    "lora_alpha": 16,
+    "target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "rank_pattern": {"qkv_proj": 6, "down_proj": 12},
+    "alpha_pattern": {"qkv_proj": 5},
+}
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6],
+    "long_factor": [1.1, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0],
+}
+
+# Folder: config class, what differs from SMALL, adapter. Caps and windows are so small that 24
+# tokens of random weights feel them.
+GOLDENS = {
+    "gemma2": (
+        transformers.Gemma2Config,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 24,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": 8,
+            "attn_logit_softcapping": 3.0,
+            "final_logit_softcapping": 2.0,
+        },
+        APART,
+    ),
+    "gemma3": (
+        transformers.Gemma3TextConfig,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 32,
+            "query_pre_attn_scalar": 40,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        APART | {"use_rslora": True},
+    ),
+    "phi3-longrope": (
+        transformers.Phi3Config,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": LONG_ROPE,
+        },
+        FUSED,
+    ),
+    "phi3-partial-rotary": (
+        transformers.Phi3Config,
+        {
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "sliding_window": 8,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+            },
+        },
+        FUSED,
+    ),
+}
+
+
+def fill(model):
+    """Random parameters that bf16 holds exactly, larger than an initialisation's."""
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            values = parameter.data + 0.2 * torch.randn_like(parameter)
+        elif "embed" in name:
+            values = torch.randn_like(parameter) / 4
+        else:
+            values = torch.randn_like(parameter) * 1.5 / parameter.shape[-1] ** 0.5
+        parameter.data = values.bfloat16().float()
+
+
+def make(name, config_class, options, lora):
+    torch.manual_seed(sum(name.encode()))
+    folder = HERE / name
+    config = config_class(**(SMALL | options), dtype="bfloat16")
+    config._name_or_path = f"graft-golden-{name}"
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager", dtype=torch.float32
+    ).eval()
+    fill(model)
+    copy.deepcopy(model).bfloat16().save_pretrained(folder)  # the model's own angles stay fp32
+
+    input_ids = torch.randint(3, SMALL["vocab_size"], (1, NUM_TOKENS))
+    golden = {"input_ids": input_ids[0].int()}
+    golden["logits_base"] = model(input_ids).logits[0]
+    short = getattr(config, "original_max_position_embeddings", NUM_TOKENS)
+    if short < NUM_TOKENS:  # a context in which longrope's short factors hold
+        golden["logits_short"] = model(input_ids[:, :short]).logits[0]
+
+    adapted = peft.get_peft_model(
+        model, peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **lora)
+    ).eval()
+    for key, parameter in adapted.named_parameters():
+        if "lora_" in key:
+            scale = 0.7 if "lora_A" in key else 0.4
+            values = torch.randn_like(parameter) * scale / parameter.shape[-1] ** 0.5
+            parameter.data = values.bfloat16().float()
+    golden["logits_adapter"] = adapted(input_ids).logits[0]
+    adapted.peft_config["default"].base_model_name_or_path = config._name_or_path
+    adapted.save_pretrained(folder / "adapter")
+    (folder / "adapter" / "README.md").unlink(missing_ok=True)
+    tensors = peft.get_peft_model_state_dict(adapted)
+    save_file(
+        {key: value.bfloat16().contiguous() for key, value in tensors.items()},
+        folder / "adapter" / "adapter_model.safetensors",
+    )
+    save_file({key: value.contiguous() for key, value in golden.items()}, folder / "golden.safetensors")
+    for key in golden:
+        if key != "input_ids":
+            print(name, key, "rms", golden[key].pow(2).mean().sqrt().item())
+
+
+def main():
+    with torch.no_grad():
+        for name, parts in GOLDENS.items():
+            make(name, *parts)
+
+
+if __name__ == "__main__":
+    main()
