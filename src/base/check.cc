@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/server_log.h"
+
 namespace graft::internal {
 
 CheckFailure::CheckFailure(const char* file, int line, const char* expression) {
@@ -10,6 +12,7 @@ CheckFailure::CheckFailure(const char* file, int line, const char* expression) {
 }
 
 CheckFailure::~CheckFailure() {
+  ServerLog::Flush(std::chrono::milliseconds(200));  // what led here
   std::fprintf(stderr, "%s\n", stream_.str().c_str());
   std::fflush(stderr);
   std::abort();

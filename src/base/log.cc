@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "base/log_format.h"
+
 namespace graft {
 
 Status InitLog(const std::string& level) {
@@ -14,7 +16,7 @@ Status InitLog(const std::string& level) {
   }
   auto logger = std::make_shared<spdlog::logger>(
       "graft", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  logger->set_formatter(MakeLogFormatter(LogFormat::kText));
   logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));
   return OkStatus();

@@ -1,0 +1,55 @@
+// The log of a process that serves: its lines are text or JSON and leave by a thread of their own,
+// so that whoever logs never waits for whoever reads. When nobody reads, the oldest lines that wait
+// are dropped, and counted. LOG_INFO and the like write to it. Thread-safe but for its begin and
+// end, which belong to the main thread.
+#pragma once
+
+#include <spdlog/common.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/log_format.h"
+#include "base/status.h"
+
+namespace graft {
+
+struct ServerLogOptions {
+  std::string level = "info";  // as InitLog's
+  LogFormat format = LogFormat::kText;
+  int descriptor = 2;  // where lines go
+  size_t lines_waiting_max = 8192;
+  std::chrono::milliseconds end_limit{1000};
+};
+
+// From Begin until it goes, the process's log is this one. One at a time. Its end writes what
+// waits, for `end_limit` at most if nobody reads; later lines are written at once or dropped.
+class ServerLog {
+ public:
+  static Result<std::unique_ptr<ServerLog>> Begin(const ServerLogOptions& options);
+  ~ServerLog();
+  ServerLog(const ServerLog&) = delete;
+  ServerLog& operator=(const ServerLog&) = delete;
+
+  // Waits until what was logged before is written, for no longer than `limit`. Without a ServerLog
+  // nothing waits.
+  static void Flush(std::chrono::milliseconds limit);
+  // Lines, since the process began.
+  static int64_t num_dropped();
+
+ private:
+  explicit ServerLog(std::chrono::milliseconds end_limit) : end_limit_(end_limit) {}
+
+  const std::chrono::milliseconds end_limit_;
+};
+
+// A line with fields: "what name=value name=\"a value\"", or members of the JSON object. Values are
+// strings and numbers.
+void LogFields(spdlog::level::level_enum level, std::string_view what, const OrderedJson& fields);
+
+}  // namespace graft
