@@ -69,7 +69,7 @@ std::string MakeHttpRequest(const LoadRequest& request, const std::string& base_
                      {"stream", true},
                      {"stream_options", {{"include_usage", true}}}};
   const std::string text = body.dump();
-  return "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
+  return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
          "Content-Type: application/json\r\nContent-Length: " +
          std::to_string(text.size()) + "\r\n\r\n" + text;
 }

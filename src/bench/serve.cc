@@ -238,6 +238,7 @@ Status ServeBench::StartServer() {
   }
   ServerOptions server;
   server.port = 0;
+  server.logs_requests = false;
   server_ = std::make_unique<HttpServer>(ServerContext{.generator = lora_->engine(),
                                                        .catalog = lora_->catalog(),
                                                        .tokenizer = *tokenizer_,

@@ -79,58 +79,64 @@ ApiKey::Rights ReadRights(FieldReader& reader) {
 }  // namespace
 
 ApiKey::Lease::~Lease() {
-  if (key_ == nullptr) return;
-  std::lock_guard lock(key_->mutex_);
-  --key_->num_running_;
+  if (meter_ == nullptr) return;
+  std::lock_guard lock(meter_->mutex);
+  --meter_->num_running;
 }
 
 ApiKey::ApiKey(Rights rights, int64_t now_ns)
-    : rights_(std::move(rights)),
-      bucket_requests_(rights_.requests_per_minute),
-      bucket_time_ns_(now_ns) {}
+    : rights_(std::move(rights)), meter_(std::make_shared<Meter>()) {
+  meter_->bucket_requests = rights_.requests_per_minute;
+  meter_->bucket_time_ns = now_ns;
+}
+
+ApiKey::ApiKey(Rights rights, const ApiKey& former)
+    : rights_(std::move(rights)), meter_(former.meter_) {}
 
 bool ApiKey::Allows(const std::string& model) const {
   return rights_.all_models || rights_.models.count(model) != 0;
 }
 
 ApiResult<ApiKey::Lease> ApiKey::Admit(int64_t now_ns) {
-  std::lock_guard lock(mutex_);
+  Meter& meter = *meter_;
+  std::lock_guard lock(meter.mutex);
   const int32_t concurrent_max = rights_.requests_concurrent_max;
-  if (concurrent_max > 0 && num_running_ >= concurrent_max) {
+  if (concurrent_max > 0 && meter.num_running >= concurrent_max) {
     return RateError(
-        "This key has " + std::to_string(num_running_) + " requests running, its limit.", 1);
+        "This key has " + std::to_string(meter.num_running) + " requests running, its limit.", 1);
   }
   if (auto error = TakeFromBucket(now_ns)) return *error;
-  ++num_running_;
-  return Lease(this);
+  ++meter.num_running;
+  return Lease(meter_);
 }
 
 std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(meter_->mutex);
   return TakeFromBucket(now_ns);
 }
 
 std::optional<ApiError> ApiKey::TakeFromBucket(int64_t now_ns) {
   const double per_minute = rights_.requests_per_minute;
   if (per_minute <= 0) return std::nullopt;
+  Meter& meter = *meter_;
   const double per_second = per_minute / 60;
-  bucket_requests_ += NsToSeconds(now_ns - bucket_time_ns_) * per_second;
-  bucket_requests_ = std::min(bucket_requests_, per_minute);
-  bucket_time_ns_ = now_ns;
-  if (bucket_requests_ < 1) {
-    const int wait_s = static_cast<int>(std::ceil((1 - bucket_requests_) / per_second));
+  meter.bucket_requests += NsToSeconds(now_ns - meter.bucket_time_ns) * per_second;
+  meter.bucket_requests = std::min(meter.bucket_requests, per_minute);
+  meter.bucket_time_ns = now_ns;
+  if (meter.bucket_requests < 1) {
+    const int wait_s = static_cast<int>(std::ceil((1 - meter.bucket_requests) / per_second));
     return RateError("This key's limit is " + std::to_string(rights_.requests_per_minute) +
                          " requests a minute; try again in " + std::to_string(wait_s) + " s.",
                      std::max(wait_s, 1));
   }
-  bucket_requests_ -= 1;
+  meter.bucket_requests -= 1;
   return std::nullopt;
 }
 
-ApiKeys::ApiKeys(const Clock& clock) : clock_(clock) {
+ApiKeys::ApiKeys(const Clock& clock) : clock_(clock), table_(std::make_shared<Table>()) {
   ApiKey::Rights everybody;
   everybody.all_models = true;
-  anonymous_ = std::make_unique<ApiKey>(std::move(everybody), clock_.NowNs());
+  anonymous_ = std::make_shared<ApiKey>(std::move(everybody), clock_.NowNs());
 }
 
 Status ApiKeys::LoadFile(const std::string& path) {
@@ -144,43 +150,69 @@ Status ApiKeys::Load(const Json& list) {
     return InvalidArgumentError(
         "the keys file must be a JSON list of at least one {\"key\", \"tenant\", \"adapters\"}");
   }
-  for (size_t i = 0; i < list.size(); ++i) RETURN_IF_ERROR(AddEntry(list[i], i));
-  required_ = true;
+  const std::shared_ptr<const Table> former = table();
+  auto next = std::make_shared<Table>();
+  for (size_t i = 0; i < list.size(); ++i) {
+    RETURN_IF_ERROR(AddEntry(list[i], i, *former, next.get()));
+  }
+  next->required = true;
+  RETURN_IF_ERROR(AddAdminKey(*former, next.get()));
+  Put(std::move(next));
   return OkStatus();
 }
 
-Status ApiKeys::AddEntry(const Json& entry, size_t idx) {
+void ApiKeys::Put(std::shared_ptr<const Table> table) {
+  std::lock_guard lock(mutex_);
+  table_ = std::move(table);
+}
+
+Status ApiKeys::AddEntry(const Json& entry, size_t idx, const Table& former, Table* table) const {
   FieldReader reader(entry, "keys[" + std::to_string(idx) + "].");
   const std::string digest = ReadDigest(reader);
   ApiKey::Rights rights = ReadRights(reader);
   if (const auto error = reader.Finish()) return InvalidArgumentError(error->message);
-  return Add(digest, std::move(rights)).WithContext("keys[" + std::to_string(idx) + "]");
+  return Add(digest, std::move(rights), former, table)
+      .WithContext("keys[" + std::to_string(idx) + "]");
 }
 
 Status ApiKeys::SetAdminKey(std::string_view key) {
+  admin_digest_ = DigestOf(key);
+  auto next = std::make_shared<Table>(*table());
+  RETURN_IF_ERROR(AddAdminKey(*next, next.get()));
+  Put(std::move(next));
+  return OkStatus();
+}
+
+Status ApiKeys::AddAdminKey(const Table& former, Table* table) const {
+  if (admin_digest_.empty()) return OkStatus();
   ApiKey::Rights rights;
   rights.tenant = "admin";
   rights.all_models = true;
   rights.admin = true;
-  return Add(DigestOf(key), std::move(rights)).WithContext("the admin key");
+  return Add(admin_digest_, std::move(rights), former, table).WithContext("the admin key");
 }
 
-Status ApiKeys::Add(const std::string& digest, ApiKey::Rights rights) {
-  has_admin_ = has_admin_ || rights.admin;
-  auto key = std::make_unique<ApiKey>(std::move(rights), clock_.NowNs());
-  if (keys_.emplace(digest, std::move(key)).second) return OkStatus();
-  return InvalidArgumentError("the same key is given twice");
+Status ApiKeys::Add(const std::string& digest, ApiKey::Rights rights, const Table& former,
+                    Table* table) const {
+  if (table->keys.count(digest) != 0) return InvalidArgumentError("the same key is given twice");
+  table->has_admin = table->has_admin || rights.admin;
+  const auto it = former.keys.find(digest);
+  table->keys[digest] = it == former.keys.end()
+                            ? std::make_shared<ApiKey>(std::move(rights), clock_.NowNs())
+                            : std::make_shared<ApiKey>(std::move(rights), *it->second);
+  return OkStatus();
 }
 
 // Looked up by digest: how long that takes depends on SHA-256 of what was presented, from which
 // nothing about a stored key can be learnt byte by byte.
-ApiResult<ApiKey*> ApiKeys::Authenticate(std::string_view authorization) const {
+ApiResult<std::shared_ptr<ApiKey>> ApiKeys::Authenticate(std::string_view authorization) const {
+  const std::shared_ptr<const Table> current = table();
   const std::string_view key = BearerKey(authorization);
   if (!key.empty() && key.size() <= kKeyBytesMax) {
-    const auto it = keys_.find(DigestOf(key));
-    if (it != keys_.end()) return it->second.get();
+    const auto it = current->keys.find(DigestOf(key));
+    if (it != current->keys.end()) return it->second;
   }
-  if (!required_) return anonymous_.get();
+  if (!current->required) return anonymous_;
   return HttpError(401, "invalid_api_key",
                    key.empty() ? "No API key was given: send 'Authorization: Bearer <key>'."
                                : "The API key is not valid.");

@@ -1,5 +1,5 @@
 // Who may ask for what: the keys file's entries, found by the hash of the presented key, and each
-// one's request rate and concurrency. Thread-safe.
+// one's request rate and concurrency. Thread-safe; keys can be loaded again while requests run.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,33 @@ class ApiKey {
     int32_t requests_concurrent_max = 0;  // 0: no limit
   };
 
+  // What the key has used of its limits.
+  struct Meter {
+    std::mutex mutex;
+    double bucket_requests = 0;
+    int64_t bucket_time_ns = 0;
+    int32_t num_running = 0;
+  };
+
   // A request's share of the concurrency limit, given back when it goes.
   class Lease {
    public:
     Lease() = default;
-    explicit Lease(ApiKey* key) : key_(key) {}
-    Lease(Lease&& other) noexcept : key_(std::exchange(other.key_, nullptr)) {}
+    explicit Lease(std::shared_ptr<Meter> meter) : meter_(std::move(meter)) {}
+    Lease(Lease&& other) noexcept = default;
     Lease& operator=(Lease&& other) noexcept {
-      std::swap(key_, other.key_);
+      std::swap(meter_, other.meter_);
       return *this;
     }
     ~Lease();
 
    private:
-    ApiKey* key_ = nullptr;
+    std::shared_ptr<Meter> meter_;  // shared: a reload may drop the key while its requests run
   };
 
   ApiKey(Rights rights, int64_t now_ns);
+  // The same key with other rights: what `former` has used counts on.
+  ApiKey(Rights rights, const ApiKey& former);
 
   const Rights& rights() const { return rights_; }
   bool Allows(const std::string& model) const;
@@ -61,10 +71,7 @@ class ApiKey {
   std::optional<ApiError> TakeFromBucket(int64_t now_ns);  // under the lock
 
   const Rights rights_;
-  std::mutex mutex_;
-  double bucket_requests_;
-  int64_t bucket_time_ns_;
-  int32_t num_running_ = 0;
+  const std::shared_ptr<Meter> meter_;
 };
 
 class ApiKeys {
@@ -73,29 +80,44 @@ class ApiKeys {
   explicit ApiKeys(const Clock& clock);
 
   // The keys file: a JSON list of {"key" or "key_sha256", "tenant", "adapters", "admin",
-  // "requests_per_minute", "requests_concurrent_max"}. Errors name the entry and the field.
+  // "requests_per_minute", "requests_concurrent_max"}. Errors name the entry and the field. Loading
+  // again puts these keys in the place of the former file's, and an error leaves those in force.
+  // Who has a key in both keeps its count of requests.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
   // One more key, which may do everything. It does not close the server to those without a key.
   Status SetAdminKey(std::string_view key);
 
   // Whether a request needs a key at all.
-  bool required() const { return required_; }
-  bool has_admin() const { return has_admin_; }
+  bool required() const { return table()->required; }
+  bool has_admin() const { return table()->has_admin; }
 
   // The caller behind an Authorization header's value, or 401. Without keys in force a missing
-  // header gives the anonymous caller.
-  ApiResult<ApiKey*> Authenticate(std::string_view authorization) const;
+  // header gives the anonymous caller. Shared: the caller may outlive its key's entry in the file.
+  ApiResult<std::shared_ptr<ApiKey>> Authenticate(std::string_view authorization) const;
 
  private:
-  Status AddEntry(const Json& entry, size_t idx);
-  Status Add(const std::string& digest, ApiKey::Rights rights);
+  struct Table {
+    std::unordered_map<std::string, std::shared_ptr<ApiKey>> keys;  // by SHA-256, hexadecimal
+    bool required = false;
+    bool has_admin = false;
+  };
+
+  std::shared_ptr<const Table> table() const {
+    std::lock_guard lock(mutex_);
+    return table_;
+  }
+  void Put(std::shared_ptr<const Table> table);
+  Status AddEntry(const Json& entry, size_t idx, const Table& former, Table* table) const;
+  Status AddAdminKey(const Table& former, Table* table) const;
+  Status Add(const std::string& digest, ApiKey::Rights rights, const Table& former,
+             Table* table) const;
 
   const Clock& clock_;
-  std::unique_ptr<ApiKey> anonymous_;
-  std::unordered_map<std::string, std::unique_ptr<ApiKey>> keys_;  // by SHA-256, hexadecimal
-  bool required_ = false;
-  bool has_admin_ = false;
+  std::shared_ptr<ApiKey> anonymous_;
+  std::string admin_digest_;  // "": none; set before other threads come
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Table> table_;  // readers keep the one they began with
 };
 
 }  // namespace graft

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/body_budget.h"
+
 #include "base/sha256.h"
 #include "server/server_testing.h"
 
@@ -87,7 +89,7 @@ TEST(ApiKeysTest, TheRateComesBackWithTime) {
   ManualClock clock;
   ApiKeys keys(clock);
   ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
-  ApiKey* alpha = *keys.Authenticate("Bearer alpha");
+  const std::shared_ptr<ApiKey> alpha = *keys.Authenticate("Bearer alpha");
   EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
   EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
   const auto refused = alpha->Admit(clock.NowNs());
@@ -109,7 +111,7 @@ TEST(ApiKeysTest, ALeaseIsGivenBack) {
   ManualClock clock;
   ApiKeys keys(clock);
   ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
-  ApiKey* beta = *keys.Authenticate("Bearer beta");
+  const std::shared_ptr<ApiKey> beta = *keys.Authenticate("Bearer beta");
   {
     auto lease = beta->Admit(0);
     ASSERT_TRUE(lease.ok());
@@ -117,6 +119,53 @@ TEST(ApiKeysTest, ALeaseIsGivenBack) {
     EXPECT_EQ(beta->Admit(0).error().http_status, 429);
   }
   EXPECT_TRUE(beta->Admit(0).ok());
+}
+
+TEST(ApiKeysTest, LoadingAgainKeepsWhatWasUsed) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.SetAdminKey("root").ok());
+  const std::string begin = R"([{"key":"k","tenant":"t","adapters":["*"],)";
+  ASSERT_TRUE(keys.Load(Json::parse(begin + R"("requests_concurrent_max":1}])")).ok());
+  auto running = (*keys.Authenticate("Bearer k"))->Admit(0);
+  ASSERT_TRUE(running.ok());
+  // Bad files change nothing.
+  EXPECT_FALSE(keys.Load(Json::parse("[{}]")).ok());
+  EXPECT_FALSE(keys.Load(Json::parse(R"([{"key":"root","tenant":"t","adapters":["*"]}])")).ok());
+  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(0).ok());
+  ASSERT_TRUE(keys.Load(Json::parse(begin + R"("requests_concurrent_max":2},
+      {"key":"new","tenant":"u","adapters":["*"]}])"))
+                  .ok());
+  EXPECT_EQ((*keys.Authenticate("Bearer new"))->rights().tenant, "u");
+  EXPECT_TRUE((*keys.Authenticate("Bearer root"))->rights().admin);
+  auto second = (*keys.Authenticate("Bearer k"))->Admit(0);
+  EXPECT_TRUE(second.ok());
+  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(0).ok());
+  // A key that is gone opens nothing; what runs with it gives its place back all the same.
+  ASSERT_TRUE(keys.Load(Json::parse(R"([{"key":"new","tenant":"u","adapters":["*"]}])")).ok());
+  EXPECT_EQ(keys.Authenticate("Bearer k").error().http_status, 401);
+}
+
+TEST(BodyBudgetTest, LeasesAddUpAndComeBack) {
+  BodyBudget budget(1 << 20);
+  BodyLease first;
+  EXPECT_TRUE(first.Grow(&budget, kUncountedBodyBytes));
+  EXPECT_EQ(budget.bytes(), 0);
+  EXPECT_TRUE(first.Grow(&budget, 600'000));
+  EXPECT_TRUE(first.Grow(&budget, 700'000));
+  {
+    BodyLease second;
+    EXPECT_TRUE(second.Grow(&budget, 300'000));
+    EXPECT_FALSE(second.Grow(&budget, 400'000));
+    EXPECT_EQ(budget.bytes(), 1'000'000);
+    EXPECT_FALSE(budget.TakeRelease(1'000'000)) << "bodies are held";
+  }
+  EXPECT_EQ(budget.bytes(), 700'000);
+  first.Clear();
+  EXPECT_EQ(budget.bytes(), 0);
+  EXPECT_FALSE(budget.TakeRelease(1'000'001));
+  EXPECT_TRUE(budget.TakeRelease(1'000'000));
+  EXPECT_FALSE(budget.TakeRelease(1'000'000)) << "once";
 }
 
 }  // namespace

@@ -1,37 +1,43 @@
 #include "server/connection.h"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <utility>
 
 #include "base/log.h"
+#include "base/server_log.h"
 #include "server/endpoints.h"
+#include "server/host_check.h"
+#include "server/request_log.h"
 
 namespace graft {
 namespace {
 
 namespace asio = boost::asio;
 
-// Pipelined bytes beyond this wait in the kernel.
-constexpr size_t kInputBytesMax = 64 << 10;
-// How long a client is given to read the last answer before its connection goes.
-constexpr std::chrono::milliseconds kLingerTime{2000};
+// After so many bytes of bodies the allocator is asked to give back what it keeps of them.
+constexpr int64_t kReleaseBytesMin = 16 << 20;
+
+void ReleaseMemory() { malloc_trim(0); }
 
 }  // namespace
 
 struct Connection::Exchange {
   HttpRequest* request = nullptr;
   RouteMatch match;
-  ApiKey* key = nullptr;
-  std::string id;
+  std::shared_ptr<ApiKey> key;
+  ApiKey::Lease place;  // among the key's requests
+  BodyLease body_lease;
+  RequestRecord record;  // for the log
   int64_t start_ns = 0;
   bool keep_alive = false;
   bool head_sent = false;
-  int status = 0;  // of the answer, once it has one
   bool first_token_recorded = false;
 };
 
@@ -70,15 +76,31 @@ void Connection::Kill() {
   });
 }
 
+void Connection::SetIdle(bool idle) {
+  if (idle == (idle_ticket_ != 0)) return;
+  if (idle) {
+    idle_ticket_ = state_.idle.Add(weak_from_this());
+  } else {
+    state_.idle.Remove(std::exchange(idle_ticket_, 0));
+  }
+}
+
 Connection::Awaitable<void> Connection::Run() {
   try {
+    SetIdle(true);
     bool open = co_await Handshake();
     if (open) ReadMore();
-    while (open) open = co_await ServeNext();
+    while (open) {
+      open = co_await ServeNext();
+      if (state_.body_budget.TakeRelease(kReleaseBytesMin)) {
+        state_.run_on_worker(/*owner=*/0, /*bytes=*/1, ReleaseMemory);
+      }
+    }
     if (!aborted_) co_await Linger();
   } catch (const std::exception& exception) {
     LOG_ERROR("connection: {}", exception.what());
   }
+  SetIdle(false);
   socket_->Close();
 }
 
@@ -105,13 +127,15 @@ Connection::Awaitable<bool> Connection::Handshake() {
 
 Connection::Awaitable<bool> Connection::ServeNext() {
   HttpParser parser(state_.options.parser_limits);
+  SetIdle(true);
   const bool has_head = co_await ReadHead(parser);
+  SetIdle(false);
   if (!has_head) co_return false;
 
   Exchange exchange;
   exchange.request = &parser.request();
   exchange.match = MatchRoute(parser.request().path);
-  exchange.id = RandomName("req_");
+  exchange.record.id = RequestIdFor(parser.request().request_id);
   exchange.start_ns = state_.context.clock.NowNs();
   state_.requests.Add();
   state_.metrics.RequestStarted();
@@ -120,15 +144,17 @@ Connection::Awaitable<bool> Connection::ServeNext() {
   try {
     keep = co_await ServeRequest(exchange, parser);
   } catch (const std::exception& exception) {
-    LOG_ERROR("request {} {}: {}", exchange.id, RouteName(exchange.match.route), exception.what());
+    LOG_ERROR("request {} {}: {}", exchange.record.id, RouteName(exchange.match.route),
+              exception.what());
     threw = true;
   }
   if (threw) {
     keep = false;
     exchange.keep_alive = false;
-    ApiError error = HttpError(500, "internal_error",
-                               "The server failed; its log has more under " + exchange.id + ".");
-    if (!exchange.head_sent) co_await Respond(exchange, ErrorResponse(error));
+    ApiError error =
+        HttpError(500, "internal_error",
+                  "The server failed; its log has more under " + exchange.record.id + ".");
+    if (!exchange.head_sent) co_await RespondError(exchange, error);
   }
   RecordEnd(exchange);
   state_.requests.Remove();
@@ -154,9 +180,9 @@ Connection::Awaitable<bool> Connection::ReadHead(HttpParser& parser) {
     if (started) {
       Exchange exchange;
       exchange.request = &parser.request();
-      exchange.id = RandomName("req_");
-      co_await Respond(
-          exchange, ErrorResponse(HttpError(408, "timeout", "The request's head took too long.")));
+      exchange.record.id = RequestIdFor("");
+      co_await RespondError(exchange,
+                            HttpError(408, "timeout", "The request's head took too long."));
     }
     co_return false;
   }
@@ -170,29 +196,59 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
   exchange.keep_alive = can_keep && parser.done();
   if (parser.error().has_value()) {
     exchange.keep_alive = false;
-    co_return co_await Respond(exchange, ErrorResponse(*parser.error()));
+    co_return co_await RespondError(exchange, *parser.error());
+  }
+  if (std::optional<ApiError> error = CheckHost(exchange); error.has_value()) {
+    co_return co_await RespondError(exchange, *error);
   }
   if (exchange.request->method == "OPTIONS") {
-    co_return co_await Respond(exchange, OptionsResponse(state_, exchange.match));
+    co_return co_await Respond(exchange,
+                               OptionsResponse(state_, exchange.match, *exchange.request));
   }
   std::optional<ApiError> error =
       CheckHead(state_, exchange.match, *exchange.request, &exchange.key);
   if (!error.has_value() && IsGeneration(exchange.match.route) && state_.draining) {
     error = DrainingError();
   }
-  if (error.has_value()) {
-    HttpResponse response = ErrorResponse(*error);
-    if (error->http_status == 405) {
-      response.headers.emplace_back("Allow", RouteMethod(exchange.match.route));
-    }
-    co_return co_await Respond(exchange, std::move(response));
-  }
-  if (!parser.done()) {
+  // Before the body: who is over a limit cannot make the server keep bytes.
+  if (!error.has_value() && IsGeneration(exchange.match.route)) error = Admit(exchange);
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
+  // What asks for nothing by its body is answered without it, and the connection ends after that.
+  const bool takes_body = RouteMethod(exchange.match.route) == std::string_view("POST");
+  if (takes_body && !parser.done()) {
     const bool has_body = co_await ReadBody(exchange, parser);
     if (!has_body) co_return false;
     exchange.keep_alive = can_keep;
   }
   co_return co_await Answer(exchange);
+}
+
+std::optional<ApiError> Connection::CheckHost(const Exchange& exchange) const {
+  // Probes ask by whatever address they have, and learn nothing.
+  const Route route = exchange.match.route;
+  if (route == Route::kHealth || route == Route::kReady) return std::nullopt;
+  const std::string& host = exchange.request->host;
+  if (IsServedHost(state_.served_hosts, host)) return std::nullopt;
+  return HttpError(403, "host_not_allowed",
+                   "This server does not answer to the host '" + host.substr(0, 200) +
+                       "'; ask by an address it has, or start it with --allowed-hosts.");
+}
+
+std::optional<ApiError> Connection::Admit(Exchange& exchange) {
+  ApiResult<ApiKey::Lease> place = exchange.key->Admit(state_.context.clock.NowNs());
+  if (!place.ok()) return place.error();
+  exchange.place = std::move(*place);
+  return std::nullopt;
+}
+
+std::optional<ApiError> Connection::HoldBody(Exchange& exchange, const HttpParser& parser) {
+  if (exchange.body_lease.Grow(&state_.body_budget, parser.body_bytes())) return std::nullopt;
+  ApiError error =
+      HttpError(503, "overloaded",
+                "The server holds as many bytes of request bodies as it may (" +
+                    std::to_string(state_.body_budget.bytes_max()) + "); try again in a moment.");
+  error.retry_after_s = 1;
+  return error;
 }
 
 // False if it was answered with an error, or the client has gone.
@@ -205,8 +261,9 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
   while (true) {
     parser.Feed(&input_);
     ReadMore();
-    if (parser.done()) co_return true;
     std::optional<ApiError> error = parser.error();
+    if (!error.has_value()) error = HoldBody(exchange, parser);
+    if (!error.has_value() && parser.done()) co_return true;
     if (aborted_) error = DrainingError();
     if (!error.has_value()) {
       if (ended_) {
@@ -217,7 +274,7 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
       if (in_time) continue;
       error = HttpError(408, "timeout", "The request's body took too long.");
     }
-    co_await Respond(exchange, ErrorResponse(*error));
+    co_await RespondError(exchange, *error);
     co_return false;
   }
 }
@@ -228,6 +285,9 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsListing(exchange.match.route)) co_return co_await AnswerListing(exchange);
   static const ApiKey nobody({}, 0);
   const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
+  if (exchange.match.route == Route::kMetrics) {
+    state_.metrics.Sample(state_.body_budget.bytes(), ServerLog::num_dropped());
+  }
   HttpResponse response = AnswerGet(state_, exchange.match, key);
   co_return co_await Respond(exchange, std::move(response));
 }
@@ -243,7 +303,7 @@ Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
     });
     if (!ok) error = HttpError(500, "internal_error", "The server failed.");
   }
-  if (error.has_value()) response = ErrorResponse(*error);
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
   co_return co_await Respond(exchange, std::move(response));
 }
 
@@ -261,7 +321,10 @@ Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
   const bool ok = co_await OnThread(state_.run_on_loader, [&] {
     response = AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
   });
-  if (!ok) response = ErrorResponse(HttpError(500, "internal_error", "The server failed."));
+  if (!ok) {
+    const ApiError error = HttpError(500, "internal_error", "The server failed.");
+    co_return co_await RespondError(exchange, error);
+  }
   co_return co_await Respond(exchange, std::move(response));
 }
 
@@ -284,16 +347,24 @@ Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exch
 }
 
 Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
-  ApiResult<ApiKey::Lease> lease = exchange.key->Admit(state_.context.clock.NowNs());
-  if (!lease.ok()) co_return co_await Respond(exchange, ErrorResponse(lease.error()));
   ApiResult<GenerationPlan> plan = co_await Plan(exchange);
-  if (!plan.ok()) co_return co_await Respond(exchange, ErrorResponse(plan.error()));
+  if (!plan.ok()) co_return co_await RespondError(exchange, plan.error());
   exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
+  exchange.body_lease.Clear();
   GenerationSession session(state_.context, std::move(*plan));
   const std::optional<ApiError> error = session.Submit(&state_.next_request_id, MakeWaker());
-  if (error.has_value()) co_return co_await Respond(exchange, ErrorResponse(*error));
-  if (session.stream()) co_return co_await AnswerStream(exchange, session);
-  co_return co_await AnswerWhole(exchange, session);
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
+  exchange.record.model = session.model();
+  bool keep = false;
+  if (session.stream()) {
+    keep = co_await AnswerStream(exchange, session);
+  } else {
+    keep = co_await AnswerWhole(exchange, session);
+  }
+  const ResponseUsage usage = session.SumUsage();
+  exchange.record.prompt_tokens = usage.prompt_tokens;
+  exchange.record.output_tokens = usage.output_tokens;
+  co_return keep;
 }
 
 Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
@@ -315,8 +386,8 @@ Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
     }
   }
   if (!error.has_value()) error = session.error();
-  HttpResponse response =
-      error.has_value() ? ErrorResponse(*error) : HttpResponse{.body = session.Body()};
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
+  HttpResponse response{.body = session.Body()};
   co_return co_await Respond(exchange, std::move(response));
 }
 
@@ -333,9 +404,10 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
     const bool late = SteadyTime::now() >= deadline;
     if (late) error = HttpError(504, "timeout", "The request took too long.");
     if (aborted_) error = DrainingError();
+    if (error.has_value()) exchange.record.error = error->message;
     // Before the first token a failure still has a status of its own.
     if (error.has_value() && !exchange.head_sent) {
-      co_return co_await Respond(exchange, ErrorResponse(*error));
+      co_return co_await RespondError(exchange, *error);
     }
     const bool cut_off = !session.done() && (aborted_ || late);
     if (ended_ && !session.done()) {
@@ -365,7 +437,7 @@ Connection::Awaitable<bool> Connection::SendEvents(Exchange& exchange, std::stri
   const bool chunked = !exchange.request->is_http_1_0;
   std::string data;
   if (!exchange.head_sent) {
-    exchange.status = 200;
+    exchange.record.status = 200;
     exchange.head_sent = true;
     HttpHeadOptions head = HeadOptions(exchange);
     head.is_stream = true;
@@ -384,13 +456,22 @@ Connection::Awaitable<bool> Connection::SendEvents(Exchange& exchange, std::stri
 HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {
   return {.keep_alive = exchange.keep_alive,
           .is_http_1_0 = exchange.request->is_http_1_0,
-          .request_id = exchange.id,
+          .request_id = exchange.record.id,
           .cors_origin = state_.options.cors_allow_origin};
+}
+
+Connection::Awaitable<bool> Connection::RespondError(Exchange& exchange, const ApiError& error) {
+  exchange.record.error = error.message;
+  HttpResponse response = ErrorResponse(error);
+  if (error.http_status == 405) {
+    response.headers.emplace_back("Allow", RouteMethod(exchange.match.route));
+  }
+  co_return co_await Respond(exchange, std::move(response));
 }
 
 Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse response) {
   if (aborted_ || state_.draining) exchange.keep_alive = false;
-  exchange.status = response.status;
+  exchange.record.status = response.status;
   exchange.head_sent = true;
   std::string data = FormatHead(response, HeadOptions(exchange));
   if (exchange.request->method != "HEAD") data += response.body;
@@ -398,13 +479,18 @@ Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse
   co_return sent&& exchange.keep_alive;
 }
 
-void Connection::RecordEnd(const Exchange& exchange) {
-  const double seconds = NsToSeconds(state_.context.clock.NowNs() - exchange.start_ns);
+void Connection::RecordEnd(Exchange& exchange) {
+  RequestRecord& record = exchange.record;
+  record.seconds = NsToSeconds(state_.context.clock.NowNs() - exchange.start_ns);
   // nginx's number for a client that left without an answer.
-  const int status = exchange.status == 0 ? 499 : exchange.status;
-  state_.metrics.RequestEnded(exchange.match.route, status, seconds);
-  LOG_DEBUG("{} {} {} {:.1f} ms", exchange.id, RouteName(exchange.match.route), status,
-            seconds * 1e3);
+  if (record.status == 0) record.status = 499;
+  state_.metrics.RequestEnded(exchange.match.route, record.status, record.seconds);
+  if (!state_.options.logs_requests) return;
+  record.method = exchange.request->method;
+  record.path = exchange.request->path;
+  record.route = exchange.match.route;
+  if (exchange.key != nullptr) record.tenant = exchange.key->rights().tenant;
+  LogRequest(record);
 }
 
 void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& session) {
@@ -412,115 +498,6 @@ void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& s
   exchange.first_token_recorded = true;
   state_.metrics.FirstToken(exchange.match.route,
                             NsToSeconds(session.first_event_ns() - session.arrival_ns()));
-}
-
-// Lets the client read what was sent: closing while bytes of it are unread would reset the
-// connection and lose the answer on its way.
-Connection::Awaitable<void> Connection::Linger() {
-  if (ended_) co_return;
-  const auto deadline = SteadyTime::now() + kLingerTime;
-  auto shut = std::make_shared<bool>(false);
-  socket_->AsyncShutdown([self = shared_from_this(), shut] {
-    *shut = true;
-    self->Notify();
-  });
-  while (!*shut || !ended_) {
-    input_.clear();
-    ReadMore();
-    const bool in_time = co_await WaitUntil(deadline);
-    if (!in_time || aborted_) co_return;
-  }
-}
-
-Connection::Awaitable<bool> Connection::OnThread(const ServerState::Runner& run,
-                                                 std::function<void()> work) {
-  struct Task {
-    bool done = false;
-    bool ok = true;
-  };
-  auto task = std::make_shared<Task>();
-  run([self = shared_from_this(), task, work = std::move(work)] {
-    bool ok = true;
-    try {
-      work();
-    } catch (const std::exception& exception) {
-      LOG_ERROR("a request's work failed: {}", exception.what());
-      ok = false;
-    }
-    asio::post(self->strand_, [self, task, ok] {
-      task->done = true;
-      task->ok = ok;
-      self->Notify();
-    });
-  });
-  while (!task->done) co_await WaitUntil(SteadyTime::time_point::max());
-  co_return task->ok;
-}
-
-Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadline) {
-  if (!notified_) {
-    timer_.expires_at(deadline);
-    boost::system::error_code cancelled;
-    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-  }
-  notified_ = false;
-  co_return SteadyTime::now() < deadline;
-}
-
-Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end) {
-  if (!write_ok_) co_return false;
-  const auto deadline = SteadyTime::now() + state_.options.write_timeout;
-  write_buffer_ = std::move(data);
-  writing_ = true;
-  socket_->AsyncWrite(write_buffer_, [self = shared_from_this()](bool ok) {
-    self->writing_ = false;
-    self->write_ok_ = self->write_ok_ && ok;
-    self->Notify();
-  });
-  while (writing_) {
-    const bool in_time = co_await WaitUntil(deadline);
-    if (!writing_) break;
-    if (in_time && !(stop_at_end && ended_)) continue;
-    // The buffer stays until the callback has run; nothing is sent after this.
-    write_ok_ = false;
-    ended_ = true;
-    socket_->Close();
-    co_return false;
-  }
-  co_return write_ok_;
-}
-
-void Connection::ReadMore() {
-  if (reading_ || ended_ || input_.size() >= kInputBytesMax) return;
-  reading_ = true;
-  socket_->AsyncReadSome(read_buffer_.data(), read_buffer_.size(),
-                         [self = shared_from_this()](size_t bytes) { self->OnRead(bytes); });
-}
-
-void Connection::OnRead(size_t bytes) {
-  reading_ = false;
-  if (bytes == 0) {
-    ended_ = true;
-  } else {
-    input_.append(read_buffer_.data(), bytes);
-    ReadMore();
-  }
-  Notify();
-}
-
-void Connection::Notify() {
-  notified_ = true;
-  timer_.cancel();
-}
-
-std::function<void()> Connection::MakeWaker() {
-  return [self = shared_from_this()] {
-    if (self->wake_posted_.exchange(true)) return;  // one wake-up looks at every stream
-    asio::post(self->strand_, [self] {
-      self->wake_posted_ = false;
-      self->Notify();
-    });
-  };
 }
 
 }  // namespace graft

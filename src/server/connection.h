@@ -15,6 +15,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Exchange;
 
   Awaitable<void> Run();
+  // Whether it waits for a request, or for the rest of one's head, and can be ended without loss.
+  void SetIdle(bool idle);
   // Each says whether the connection can go on.
   Awaitable<bool> Handshake();
   Awaitable<bool> ServeNext();
@@ -65,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> AnswerOnLoader(Exchange& exchange);
   Awaitable<bool> AnswerListing(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
+  Awaitable<bool> RespondError(Exchange& exchange, const ApiError& error);
   Awaitable<void> Linger();
 
   // Has `run` run `work` and waits for it. False if it ended by an exception.
@@ -74,12 +78,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
   // comes back from here, or from what waits here, must look at all it waits for again.
   Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);
-  // Sends `data`. False if the client is gone, or does not read for the write timeout; with
+  // Sends `data`. False if the client is gone, or takes nothing for the write timeout; with
   // `stop_at_end` also once it has ended its side.
   Awaitable<bool> Write(std::string data, bool stop_at_end);
 
+  std::optional<ApiError> CheckHost(const Exchange& exchange) const;
+  // Takes a place among the requests of the key, or says why there is none.
+  std::optional<ApiError> Admit(Exchange& exchange);
+  // Accounts for what the body has grown to.
+  std::optional<ApiError> HoldBody(Exchange& exchange, const HttpParser& parser);
   HttpHeadOptions HeadOptions(const Exchange& exchange) const;
-  void RecordEnd(const Exchange& exchange);
+  void RecordEnd(Exchange& exchange);
   void RecordFirstToken(Exchange& exchange, const GenerationSession& session);
   void ReadMore();
   void OnRead(size_t bytes);
@@ -97,8 +106,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 8192> read_buffer_;
   std::string input_;  // read and not yet parsed
   bool reading_ = false;
-  bool ended_ = false;    // the client sends no more, or is gone
-  bool aborted_ = false;  // the server ends
+  bool ended_ = false;        // the client sends no more, or is gone
+  bool aborted_ = false;      // the server ends
+  uint64_t idle_ticket_ = 0;  // of state_.idle; 0: not on that list
 
   std::string write_buffer_;
   bool writing_ = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/cors.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
 
@@ -32,9 +33,12 @@ std::optional<ApiError> CheckBodyHeaders(const HttpRequest& request) {
   for (const char c : media_type) {
     if (c != ' ' && c != '\t') lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   }
-  if (!lower.empty() && lower != "application/json") {
+  // Nothing but JSON, and no body without a word on it: what a page of any site may send without
+  // asking first (no type, a form's, text) never reaches an endpoint.
+  if (lower != "application/json") {
     return HttpError(415, "unsupported_media_type",
-                     "Send the body with 'Content-Type: application/json', not '" + lower + "'.");
+                     "Send the body with 'Content-Type: application/json'" +
+                         (lower.empty() ? "." : ", not '" + lower.substr(0, 200) + "'."));
   }
   if (!request.content_encoding.empty() && request.content_encoding != "identity") {
     return HttpError(415, "unsupported_media_type",
@@ -163,7 +167,7 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
 }  // namespace
 
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
-                                  const HttpRequest& request, ApiKey** key) {
+                                  const HttpRequest& request, std::shared_ptr<ApiKey>* key) {
   if (match.route == Route::kUnknown) {
     return HttpError(404, "unknown_url",
                      "Unknown URL: " + request.method.substr(0, 20) + " " +
@@ -178,7 +182,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                          RouteMethod(match.route) + ".");
   }
   // Also where no key is needed: it tells whose the request is.
-  ApiResult<ApiKey*> caller = state.keys.Authenticate(request.authorization);
+  ApiResult<std::shared_ptr<ApiKey>> caller = state.keys.Authenticate(request.authorization);
   if (NeedsKey(state, match.route)) {
     if (!caller.ok()) return caller.error();
     *key = *caller;
@@ -190,7 +194,8 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
   return std::nullopt;
 }
 
-HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match) {
+HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
+                             const HttpRequest& request) {
   if (match.route == Route::kUnknown) {
     return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
   }
@@ -200,13 +205,8 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match) 
   response.headers.emplace_back("Allow", methods);
   if (!state.options.cors_allow_origin.empty()) {
     response.headers.emplace_back("Access-Control-Allow-Methods", methods);
-    // What the OpenAI client for browsers sends besides has a common start and changing ends, and
-    // "*" does not cover Authorization.
-    response.headers.emplace_back(
-        "Access-Control-Allow-Headers",
-        "Authorization, Content-Type, X-Stainless-Lang, X-Stainless-Package-Version, "
-        "X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime, X-Stainless-Runtime-Version, "
-        "X-Stainless-Retry-Count, X-Stainless-Timeout");
+    response.headers.emplace_back("Access-Control-Allow-Headers",
+                                  CorsAllowedHeaders(request.cors_request_headers));
     response.headers.emplace_back("Access-Control-Max-Age", "86400");
   }
   return response;

@@ -13,10 +13,11 @@ namespace graft {
 // Whether a request of this head may go on, before its body is read: known route, right method,
 // key, rights, media type. On success `*key` is whose request it is.
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
-                                  const HttpRequest& request, ApiKey** key);
+                                  const HttpRequest& request, std::shared_ptr<ApiKey>* key);
 
 // OPTIONS of any route.
-HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match);
+HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
+                             const HttpRequest& request);
 
 // /health, /ready, /metrics, /v1/models.
 HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key);

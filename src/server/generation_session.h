@@ -31,6 +31,9 @@ class GenerationSession {
   void Poll();
 
   bool stream() const { return is_stream_; }
+  const std::string& model() const { return model_; }
+  // Of all choices, so far.
+  ResponseUsage SumUsage() const;
   // The first token of any choice has come, or a failure.
   bool started() const;
   // Nothing more will come: every choice is over in the engine too, or one has failed.
@@ -62,7 +65,6 @@ class GenerationSession {
   ApiError DescribeFailure(const Status& status) const;
   void Cancel(RunningChoice& running);
   void CancelAll();
-  ResponseUsage SumUsage() const;
 
   const ServerContext& context_;
   const bool is_stream_;

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "server/cors.h"
+
 namespace graft {
 namespace {
 
@@ -71,6 +73,8 @@ const char* HttpStatusText(int status) {
       return "Request Header Fields Too Large";
     case 500:
       return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
     case 504:
@@ -103,6 +107,7 @@ std::string FormatHead(const HttpResponse& response, const HttpHeadOptions& opti
   }
   if (!options.cors_origin.empty()) {
     AppendHeader("Access-Control-Allow-Origin", options.cors_origin, &head);
+    AppendHeader("Access-Control-Expose-Headers", kCorsExposedHeaders, &head);
     if (options.cors_origin != "*") AppendHeader("Vary", "Origin", &head);
   }
   for (const auto& [name, value] : response.headers) AppendHeader(name, value, &head);

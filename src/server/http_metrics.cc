@@ -19,10 +19,25 @@ HttpMetrics::HttpMetrics(Metrics& metrics)
       connections_(metrics.Gauge("graft_http_connections", "Open connections.")),
       connections_refused_(metrics.Counter("graft_http_connections_refused_total",
                                            "Connections refused because there were too many.")),
+      idle_closed_(metrics.Counter("graft_http_idle_closed_total",
+                                   "Waiting connections closed to make room for new ones.")),
       in_flight_(metrics.Gauge("graft_http_requests_in_flight",
                                "Requests being read, worked on or answered.")),
       clients_gone_(metrics.Counter("graft_http_clients_gone_total",
-                                    "Requests whose client left before the answer's end.")) {}
+                                    "Requests whose client left before the answer's end.")),
+      write_timeouts_(metrics.Counter("graft_http_write_timeouts_total",
+                                      "Connections cut because the client did not read.")),
+      body_bytes_(metrics.Gauge("graft_http_body_bytes",
+                                "Bytes of request bodies over 64 KiB that are held.")),
+      log_lines_dropped_(metrics.Counter("graft_log_lines_dropped_total",
+                                         "Lines of the log that nobody read in time.")) {}
+
+void HttpMetrics::Sample(int64_t body_bytes, int64_t log_lines_dropped) {
+  std::lock_guard lock(sample_mutex_);
+  body_bytes_.Set(static_cast<double>(body_bytes));
+  const double more = static_cast<double>(log_lines_dropped) - log_lines_dropped_.Value();
+  if (more > 0) log_lines_dropped_.Increment(more);
+}
 
 void HttpMetrics::RequestEnded(Route route, int status, double seconds) {
   in_flight_.Decrement();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "base/metrics.h"
 #include "server/routes.h"
@@ -15,10 +16,15 @@ class HttpMetrics {
   void ConnectionOpened() { connections_.Increment(); }
   void ConnectionClosed() { connections_.Decrement(); }
   void ConnectionRefused() { connections_refused_.Increment(); }
+  void IdleConnectionClosed() { idle_closed_.Increment(); }
+  // A client that did not read its answer was cut off.
+  void WriteTimedOut() { write_timeouts_.Increment(); }
   void RequestStarted() { in_flight_.Increment(); }
   void RequestEnded(Route route, int status, double seconds);
   // The client went away before its answer was complete.
   void ClientGone() { clients_gone_.Increment(); }
+  // What is read off when somebody asks for the metrics.
+  void Sample(int64_t body_bytes, int64_t log_lines_dropped);
   // From arrival to the first token, of generation requests.
   void FirstToken(Route route, double seconds);
 
@@ -26,8 +32,13 @@ class HttpMetrics {
   Metrics& metrics_;
   prometheus::Gauge& connections_;
   prometheus::Counter& connections_refused_;
+  prometheus::Counter& idle_closed_;
   prometheus::Gauge& in_flight_;
   prometheus::Counter& clients_gone_;
+  prometheus::Counter& write_timeouts_;
+  prometheus::Gauge& body_bytes_;
+  std::mutex sample_mutex_;
+  prometheus::Counter& log_lines_dropped_;
 };
 
 }  // namespace graft

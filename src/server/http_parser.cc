@@ -1,29 +1,70 @@
 #include "server/http_parser.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <exception>
+#include <string_view>
 
 namespace graft {
 namespace {
 
 namespace http = boost::beast::http;
 
+// Where the host of "http://host/path" begins; npos for "/path".
+size_t AuthorityBegin(const std::string& target) {
+  const size_t scheme = target.starts_with('/') ? std::string::npos : target.find("://");
+  return scheme == std::string::npos ? scheme : scheme + 3;
+}
+
 // "http://host/path?query" and "/path?query" to "/path".
 std::string PathOf(std::string target) {
-  const size_t scheme = target.find("://");
-  if (!target.starts_with('/') && scheme != std::string::npos) {
-    const size_t slash = target.find('/', scheme + 3);
+  const size_t host = AuthorityBegin(target);
+  if (host != std::string::npos) {
+    const size_t slash = target.find('/', host);
     target = slash == std::string::npos ? "/" : target.substr(slash);
   }
   return target.substr(0, target.find_first_of("?#"));
 }
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return lower;
+}
+
+// A string that grows with what comes. Beast's own makes room for all that the head announces.
+struct GrowingBody {
+  using value_type = std::string;
+
+  class reader {
+   public:
+    template <bool kIsRequest, class Fields>
+    reader(http::header<kIsRequest, Fields>&, std::string& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>&, boost::system::error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::system::error_code& error) {
+      const size_t before = body_.size();
+      for (const boost::asio::const_buffer buffer : boost::beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+      }
+      error = {};
+      return body_.size() - before;
+    }
+    void finish(boost::system::error_code& error) { error = {}; }
+
+   private:
+    std::string& body_;
+  };
+};
+
 }  // namespace
 
 struct HttpParser::State {
-  http::request_parser<http::string_body> parser;
+  http::request_parser<GrowingBody> parser;
 };
 
 HttpParser::HttpParser(const HttpParserLimits& limits)
@@ -37,6 +78,10 @@ HttpParser::~HttpParser() = default;
 bool HttpParser::head_done() const { return head_taken_; }
 
 bool HttpParser::done() const { return head_taken_ && state_->parser.is_done(); }
+
+int64_t HttpParser::body_bytes() const {
+  return static_cast<int64_t>(std::max(state_->parser.get().body().size(), request_.body.size()));
+}
 
 void HttpParser::Feed(std::string* input) {
   if (error_.has_value()) return;
@@ -89,11 +134,39 @@ void HttpParser::TakeHead() {
   request_.authorization = field(http::field::authorization);
   request_.content_type = field(http::field::content_type);
   request_.content_encoding = field(http::field::content_encoding);
-  request_.expect = field(http::field::expect);
+  request_.expect = LowerCase(head[http::field::expect]);
+  request_.request_id = std::string(head["X-Request-Id"]);
+  request_.cors_request_headers = field(http::field::access_control_request_headers);
+  const std::string target(head.target());
+  const size_t host = AuthorityBegin(target);
+  request_.host = host == std::string::npos
+                      ? field(http::field::host)
+                      : target.substr(host, target.find_first_of("/?#", host) - host);
   request_.keep_alive = head.keep_alive();
   request_.is_http_1_0 = head.version() < 11;
   head_taken_ = true;
   if (head.version() != 10 && head.version() != 11) FailSyntax("only HTTP/1.0 and HTTP/1.1");
+  if (!error_.has_value()) CheckFraming();
+}
+
+void HttpParser::CheckFraming() {
+  const auto& head = state_->parser.get();
+  const size_t num_hosts = head.count(http::field::host);
+  if (num_hosts > 1) return FailSyntax("it has more than one Host");
+  if (num_hosts == 0 && !request_.is_http_1_0) return FailSyntax("HTTP/1.1 needs a Host");
+  const size_t num_codings = head.count(http::field::transfer_encoding);
+  if (num_codings == 0) return;
+  if (request_.is_http_1_0) return FailSyntax("HTTP/1.0 has no Transfer-Encoding");
+  if (head.count(http::field::content_length) != 0) {
+    return FailSyntax("it has both Transfer-Encoding and Content-Length");
+  }
+  const std::string coding = LowerCase(head[http::field::transfer_encoding]);
+  if (num_codings == 1 && coding == "chunked") return;
+  if (num_codings > 1 || !coding.ends_with("chunked") || coding.find(',') == std::string::npos) {
+    return FailSyntax("its Transfer-Encoding is not 'chunked'");
+  }
+  error_ = HttpError(501, "unsupported_transfer_encoding",
+                     "Transfer-Encoding can only be 'chunked': send the body as it is.");
 }
 
 void HttpParser::FailSyntax(const std::string& message) {

@@ -32,6 +32,8 @@ class HttpParser {
   bool head_done() const;
   bool done() const;
   const std::optional<ApiError>& error() const { return error_; }
+  // Of the body, so far; what its head announces takes no memory.
+  int64_t body_bytes() const;
 
   // Valid once head_done(); the body once done().
   HttpRequest& request() { return request_; }
@@ -40,6 +42,8 @@ class HttpParser {
   struct State;
 
   void TakeHead();
+  // Refuses heads whose bounds another program might read in another way than we do.
+  void CheckFraming();
   void FailSyntax(const std::string& message);
 
   const HttpParserLimits limits_;

@@ -1,5 +1,5 @@
 // The HTTP front end: OpenAI's endpoints over HTTP/1.1, with or without TLS. Owns its threads;
-// every public method may be called from any one thread that is not one of them.
+// every public method may be called from any one thread that is not one of them, Reload from any.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,10 @@ class HttpServer {
 
   // Reads keys and certificates, binds, and starts the threads. The error says what to change.
   Status Start();
+
+  // Reads the keys file and the certificate anew, between Start and Shutdown. Requests and
+  // connections that there are go on as they began. With an error what was in force stays so.
+  Status Reload();
 
   // Where it listens, after Start.
   uint16_t port() const;

@@ -1,10 +1,6 @@
 // A real server and the clients nobody wants: slow, gone, greedy, without a key, or there when it
-// ends. And TLS.
+// ends.
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/rsa.h>
-#include <openssl/x509.h>
 
 #include <thread>
 
@@ -22,8 +18,8 @@ constexpr char kEndlessStream[] =
 
 std::string PostText(const std::string& path, const std::string& body,
                      const std::string& headers = "") {
-  return "POST " + path + " HTTP/1.1\r\n" + headers +
-         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+         headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 ServerOptions WithKeys(const std::string& keys) {
@@ -37,15 +33,15 @@ TEST(ServerLimitsTest, HugeBodiesAreRefusedUnread) {
   options.parser_limits.body_bytes_max = 1000;
   TestServer test(options);
   RawClient client(test.port());
-  client.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n");
+  client.Send(kPostCompletion + "Content-Length: 1000000000\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 413);
   EXPECT_TRUE(client.WaitForEnd());
   RawClient chunked(test.port());
-  chunked.Send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" +
+  chunked.Send(kPostCompletion + "Transfer-Encoding: chunked\r\n\r\n1000\r\n" +
                std::string(4096, 'x'));
   EXPECT_EQ(chunked.Receive().status, 413);
   RawClient head(test.port());
-  head.Send("GET /health HTTP/1.1\r\nX: " + std::string(100000, 'x'));
+  head.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(100000, 'x'));
   EXPECT_EQ(head.Receive().status, 431);
   RawClient garbage(test.port());
   garbage.Send(std::string("\x16\x03\x01\x02\x00\x01\x00", 7) + "\r\n\r\n");
@@ -65,7 +61,7 @@ TEST(ServerLimitsTest, SlowClientsAreNotWaitedFor) {
   options.body_timeout = milliseconds(200);
   TestServer test(options);
   RawClient loris(test.port());
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n";
+  const std::string head = kPostCompletion + "Content-Length: 50\r\n";
   for (int i = 0; i < 8; ++i) {
     loris.Send(head.substr(i, 1));
     std::this_thread::sleep_for(milliseconds(40));
@@ -112,7 +108,7 @@ TEST(ServerLimitsTest, AClientThatLeavesTheQueueIsCancelled) {
 TEST(ServerLimitsTest, AHalfClosedClientGetsShortAnswers) {
   TestServer test;
   RawClient client(test.port());
-  client.Send("GET /health HTTP/1.1\r\n\r\n");
+  client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   client.HalfClose();
   EXPECT_EQ(client.Receive().status, 200);
   EXPECT_TRUE(client.WaitForEnd());
@@ -149,7 +145,34 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   EXPECT_TRUE(test.generator.WaitForRunning(0));
   EXPECT_GT(test.generator.num_cancelled(), 0);
   RawClient other(test.port());
-  EXPECT_EQ(other.Get("/health").status, 200);
+  const std::string page = other.Get("/metrics").body;
+  EXPECT_NE(page.find("\ngraft_http_write_timeouts_total 1\n"), std::string::npos) << page;
+}
+
+TEST(ServerLimitsTest, AClientThatReadsSlowlyIsNotDropped) {
+  ServerOptions options;
+  options.write_timeout = milliseconds(1000);
+  TestServer test(options);
+  // One write of more than the sockets' buffers hold.
+  constexpr size_t kHelpBytes = 32 << 20;
+  test.metrics.Counter("long_total", std::string(kHelpBytes, 'x'));
+  RawClient client(test.port());
+  client.SetReceiveBuffer(256 << 10);
+  client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  size_t bytes = 0;
+  const auto slow_until = std::chrono::steady_clock::now() + 3 * options.write_timeout;
+  for (std::string more; !(more = client.ReceiveSome()).empty();) {
+    bytes += more.size();
+    if (std::chrono::steady_clock::now() < slow_until) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  EXPECT_GT(bytes, kHelpBytes);
+  EXPECT_EQ(test.metrics
+                .Counter("graft_http_write_timeouts_total",
+                         "Connections cut because the client did not read.")
+                .Value(),
+            0);
 }
 
 TEST(ServerLimitsTest, RequestsHaveATimeLimit) {
@@ -167,14 +190,16 @@ TEST(ServerLimitsTest, ConnectionsAreLimited) {
   ServerOptions options;
   options.connections_max = 2;
   TestServer test(options);
-  RawClient first(test.port());
+  test.generator.set_hold(true);
+  auto first = std::make_unique<RawClient>(test.port());
   RawClient second(test.port());
-  EXPECT_EQ(first.Get("/health").status, 200);
-  EXPECT_EQ(second.Get("/health").status, 200);
+  first->Send(PostText("/v1/completions", kEndless));
+  second.Send(PostText("/v1/completions", kEndless));
+  ASSERT_TRUE(test.generator.WaitForRunning(2));
   RawClient third(test.port());
   EXPECT_EQ(third.Receive().status, 503);
   EXPECT_TRUE(third.WaitForEnd());
-  first.Reset();
+  first.reset();
   // A place comes free a moment later.
   bool served = false;
   for (int i = 0; i < 100 && !served; ++i) {
@@ -183,6 +208,29 @@ TEST(ServerLimitsTest, ConnectionsAreLimited) {
     if (!served) std::this_thread::sleep_for(milliseconds(20));
   }
   EXPECT_TRUE(served);
+}
+
+TEST(ServerLimitsTest, WaitingConnectionsMakeRoomTheLongestWaitingFirst) {
+  ServerOptions options;
+  options.connections_max = 3;
+  TestServer test(options);
+  test.generator.set_hold(true);
+  RawClient busy(test.port());
+  busy.Send(PostText("/v1/completions", kCompletion));
+  ASSERT_TRUE(test.generator.WaitForRunning(1));
+  RawClient silent(test.port());
+  RawClient idle(test.port());
+  EXPECT_EQ(idle.Get("/health").status, 200);
+  RawClient first_more(test.port());
+  EXPECT_EQ(first_more.Get("/health").status, 200);
+  EXPECT_TRUE(silent.WaitForEnd());
+  RawClient second_more(test.port());
+  EXPECT_EQ(second_more.Get("/health").status, 200);
+  EXPECT_TRUE(idle.WaitForEnd());
+  const std::string page = second_more.Get("/metrics").body;
+  EXPECT_NE(page.find("\ngraft_http_idle_closed_total 2\n"), std::string::npos) << page;
+  test.generator.set_hold(false);
+  EXPECT_EQ(busy.Receive().status, 200);
 }
 
 TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
@@ -227,9 +275,32 @@ TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
 TEST(ServerKeysTest, AWrongKeyCannotMakeTheServerReadABody) {
   TestServer test(WithKeys(R"([{"key":"k","tenant":"t","adapters":["*"]}])"));
   RawClient client(test.port());
-  client.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+  client.Send(kPostCompletion + "Content-Length: 1000000\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 401);
   EXPECT_TRUE(client.WaitForEnd());
+}
+
+TEST(ServerKeysTest, KeysAreReadAnew) {
+  ServerOptions options = WithKeys(R"([{"key":"old","tenant":"a","adapters":["*"]}])");
+  TestServer test(options);
+  test.generator.set_hold(true);
+  const std::string old_key = "Authorization: Bearer old\r\n";
+  const std::string new_key = "Authorization: Bearer new\r\n";
+  RawClient client(test.port());
+  EXPECT_EQ(client.Get("/v1/models", new_key).status, 401);
+  RawClient running(test.port());
+  running.Send(PostText("/v1/completions", kCompletion, old_key));
+  ASSERT_TRUE(test.generator.WaitForRunning(1));
+  WriteTempFile("keys.json", "[{}]");
+  const Status bad = test.server->Reload();
+  EXPECT_NE(bad.message().find("keys[0]"), std::string::npos) << bad.ToString();
+  EXPECT_EQ(client.Get("/v1/models", old_key).status, 200) << "what was in force stays so";
+  WriteTempFile("keys.json", R"([{"key":"new","tenant":"b","adapters":["*"]}])");
+  EXPECT_TRUE(test.server->Reload().ok());
+  EXPECT_EQ(client.Get("/v1/models", new_key).status, 200);
+  EXPECT_EQ(client.Get("/v1/models", old_key).status, 401);
+  test.generator.set_hold(false);
+  EXPECT_EQ(running.Receive().status, 200) << "it began with a key that was good";
 }
 
 TEST(ServerKeysTest, BadKeyFilesStopTheStart) {
@@ -259,7 +330,7 @@ TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
   test.generator.set_hold(true);
   {
     RawClient busy(test.port());
-    busy.Send("POST /v1/completions HTTP/1.1\r\n" + one + "Content-Length: " +
+    busy.Send(kPostCompletion + one + "Content-Length: " +
               std::to_string(std::string(kEndless).size()) + "\r\n\r\n" + kEndless);
     ASSERT_TRUE(test.generator.WaitForRunning(1));
     EXPECT_EQ(client.Post("/v1/completions", kCompletion, one).status, 429);
@@ -458,7 +529,7 @@ TEST(ServerShutdownTest, TheDeadlineCutsRequestsOff) {
   RawClient whole(test.port());
   whole.Send(PostText("/v1/completions", kEndless));
   RawClient half_sent(test.port());
-  half_sent.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{");
+  half_sent.Send(kPostCompletion + "Content-Length: 50\r\n\r\n{");
   ASSERT_TRUE(test.generator.WaitForRunning(2));
   std::thread shutdown([&] { test.server->Shutdown(milliseconds(100)); });
   const RawResponse streamed = stream.Receive();
@@ -486,88 +557,6 @@ TEST(ServerShutdownTest, AServerThatNeverStartedEndsQuietly) {
                      .base_model = "demo"},
                     taken);
   EXPECT_EQ(second.Start().code(), StatusCode::kUnavailable);
-}
-
-// A fresh self-signed certificate and its key, as PEM files.
-std::pair<std::string, std::string> MakeCertificate() {
-  EVP_PKEY* key = EVP_RSA_gen(2048);
-  X509* certificate = X509_new();
-  ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
-  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
-  X509_set_pubkey(certificate, key);
-  X509_NAME* name = X509_get_subject_name(certificate);
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
-  X509_set_issuer_name(certificate, name);
-  X509_sign(certificate, key, EVP_sha256());
-  const auto pem = [](auto&& write) {
-    BIO* memory = BIO_new(BIO_s_mem());
-    write(memory);
-    char* data = nullptr;
-    const long bytes = BIO_get_mem_data(memory, &data);
-    std::string text(data, static_cast<size_t>(bytes));
-    BIO_free(memory);
-    return text;
-  };
-  const std::string key_pem = pem(
-      [&](BIO* out) { PEM_write_bio_PrivateKey(out, key, nullptr, nullptr, 0, nullptr, nullptr); });
-  const std::string certificate_pem = pem([&](BIO* out) { PEM_write_bio_X509(out, certificate); });
-  X509_free(certificate);
-  EVP_PKEY_free(key);
-  return {WriteTempFile("cert.pem", certificate_pem), WriteTempFile("key.pem", key_pem)};
-}
-
-TEST(ServerTlsTest, ServesOverTls) {
-  ServerOptions options;
-  std::tie(options.tls_cert_file, options.tls_key_file) = MakeCertificate();
-  options.handshake_timeout = milliseconds(300);
-  TestServer test(options);
-  ASSERT_TRUE(test.start_status.ok()) << test.start_status.ToString();
-  {
-    RawClient client(test.port(), /*tls=*/true);
-    ASSERT_TRUE(client.connected());
-    EXPECT_EQ(client.Get("/health").status, 200);
-    const RawResponse stream = client.Post(
-        "/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":50,"stream":true})");
-    EXPECT_EQ(stream.events().back(), "[DONE]");
-    // A plain error that closes the connection is read whole.
-    client.Send("nonsense\r\n\r\n");
-    EXPECT_EQ(client.Receive().status, 400);
-    EXPECT_TRUE(client.WaitForEnd());
-  }
-  {
-    // One that goes away in the middle.
-    test.generator.set_tick(milliseconds(2));
-    RawClient client(test.port(), /*tls=*/true);
-    client.Send(PostText("/v1/completions", kEndlessStream));
-    ASSERT_TRUE(test.generator.WaitForRunning(1));
-    client.Reset();
-    EXPECT_TRUE(test.generator.WaitForRunning(0));
-  }
-  RawClient plain(test.port());
-  plain.Send("GET /health HTTP/1.1\r\n\r\n");
-  EXPECT_TRUE(plain.WaitForEnd());
-  RawClient silent(test.port());
-  EXPECT_TRUE(silent.WaitForEnd());
-  RawClient again(test.port(), /*tls=*/true);
-  EXPECT_EQ(again.Get("/health").status, 200);
-}
-
-TEST(ServerTlsTest, BadFilesStopTheStart) {
-  const auto [cert_file, key_file] = MakeCertificate();
-  ServerOptions only_cert;
-  only_cert.tls_cert_file = cert_file;
-  EXPECT_FALSE(TestServer(only_cert).start_status.ok());
-  ServerOptions wrong_key;
-  wrong_key.tls_cert_file = cert_file;
-  wrong_key.tls_key_file = cert_file;
-  EXPECT_FALSE(TestServer(wrong_key).start_status.ok());
-  ServerOptions missing;
-  missing.tls_cert_file = "/nonexistent/cert.pem";
-  missing.tls_key_file = key_file;
-  EXPECT_NE(TestServer(missing).start_status.message().find("/nonexistent/cert.pem"),
-            std::string::npos);
 }
 
 }  // namespace

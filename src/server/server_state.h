@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "request/request.h"
 #include "server/api_keys.h"
+#include "server/body_budget.h"
 #include "server/http_metrics.h"
+#include "server/idle_connections.h"
 #include "server/server_context.h"
 #include "server/server_options.h"
 
@@ -49,12 +53,15 @@ struct ServerState {
       : context(std::move(server_context)),
         options(std::move(server_options)),
         keys(context.clock),
+        body_budget(options.body_bytes_total_max),
         metrics(context.metrics),
         start_time(UnixTimeSeconds()) {}
 
   const ServerContext context;
   const ServerOptions options;
-  ApiKeys keys;  // filled before the threads start
+  ApiKeys keys;
+  std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start
+  BodyBudget body_budget;
   HttpMetrics metrics;
   const int64_t start_time;  // Unix seconds; the base model's `created`
   // Run work on a thread that may take its time: a long body's, in turns with other clients' by its
@@ -66,6 +73,7 @@ struct ServerState {
   Runner run_on_loader;
   std::atomic<bool> draining{false};
   std::atomic<RequestId> next_request_id{1};
+  IdleConnections idle;
   InFlightCounter requests;
   InFlightCounter connections;
 };

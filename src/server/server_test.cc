@@ -345,22 +345,23 @@ TEST(ServerTest, RoutesAndMethods) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
   EXPECT_EQ(client.Post("/health", "").status, 405);
-  client.Send("HEAD /health HTTP/1.1\r\n\r\n");
+  client.Send("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const RawResponse head = client.Receive(/*head_only=*/true);
   EXPECT_EQ(head.status, 200);
   EXPECT_NE(head.headers.at("content-length"), "0");
-  client.Send("OPTIONS /v1/completions HTTP/1.1\r\n\r\n");
+  client.Send("OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const RawResponse options = client.Receive();
   EXPECT_EQ(options.status, 204);
   EXPECT_EQ(options.headers.at("allow"), "POST, OPTIONS");
   EXPECT_EQ(options.headers.count("access-control-allow-origin"), 0u);
-  client.Send("BREW /health HTTP/1.1\r\n\r\n");
+  client.Send("BREW /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 405);
-  client.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+  client.Send(kPostCompletion + "Content-Length: 0\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 400);
   EXPECT_EQ(client.Post("/v1/completions", "a=b", "Content-Encoding: gzip\r\n").status, 415);
   client.Send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+      "application/x-www-form-urlencoded\r\n"
       "Content-Length: 3\r\n\r\na=b");
   EXPECT_EQ(client.Receive().status, 415);
 }
@@ -371,7 +372,9 @@ TEST(ServerTest, CorsWhereAskedFor) {
   TestServer test(options);
   RawClient client(test.port());
   EXPECT_EQ(client.Get("/health").headers.at("access-control-allow-origin"), "https://app.example");
-  client.Send("OPTIONS /v1/chat/completions HTTP/1.1\r\nOrigin: https://app.example\r\n\r\n");
+  client.Send(
+      "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+      "https://app.example\r\n\r\n");
   EXPECT_NE(client.Receive().headers.at("access-control-allow-headers").find("Authorization"),
             std::string::npos);
 }
@@ -406,7 +409,7 @@ TEST(ServerTest, ReadySaysWhyNot) {
 TEST(ServerTest, ChunkedBodiesAndContinue) {
   TestServer test;
   RawClient client(test.port());
-  client.Send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.Send(kPostCompletion + "Transfer-Encoding: chunked\r\n\r\n");
   const std::string body = kCompletion;
   for (size_t i = 0; i < body.size(); i += 7) {
     const std::string part = body.substr(i, 7);
@@ -414,7 +417,7 @@ TEST(ServerTest, ChunkedBodiesAndContinue) {
   }
   client.Send("0\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 200);
-  client.Send("POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+  client.Send(kPostCompletion + "Expect: 100-continue\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 100);
   client.Send(body);
@@ -428,8 +431,7 @@ TEST(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
   for (int i = 0; i < 20; ++i) {
     const Json body = {{"model", "demo"}, {"prompt", "x"}, {"max_tokens", i + 1}};
     const std::string text = body.dump();
-    all += "POST /v1/completions HTTP/1.1\r\nContent-Length: " + std::to_string(text.size()) +
-           "\r\n\r\n" + text;
+    all += kPostCompletion + "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text;
   }
   client.Send(all);
   for (int i = 0; i < 20; ++i) {
@@ -441,8 +443,10 @@ TEST(ServerTest, HttpOneZeroStreamsUntilTheEnd) {
   TestServer test;
   RawClient client(test.port());
   const std::string body = R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})";
-  client.Send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
-              "\r\n\r\n" + body);
+  client.Send(
+      "POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nContent-Type: "
+      "application/json\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   const RawResponse response = client.Receive();
   EXPECT_EQ(response.headers.count("transfer-encoding"), 0u);
   EXPECT_EQ(response.events().back(), "[DONE]");
@@ -458,8 +462,8 @@ TEST(ServerTest, ManyStreamsAtOnce) {
     const Json body = {
         {"model", "demo"}, {"prompt", "x"}, {"max_tokens", 20 + i}, {"stream", true}};
     const std::string text = body.dump();
-    clients.back()->Send("POST /v1/completions HTTP/1.1\r\nContent-Length: " +
-                         std::to_string(text.size()) + "\r\n\r\n" + text);
+    clients.back()->Send(kPostCompletion + "Content-Length: " + std::to_string(text.size()) +
+                         "\r\n\r\n" + text);
   }
   for (int i = 0; i < kClients; ++i) {
     std::string text;

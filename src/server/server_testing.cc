@@ -422,13 +422,13 @@ void RawClient::SetReceiveBuffer(int bytes) {
 }
 
 RawResponse RawClient::Get(const std::string& path, const std::string& headers) {
-  Send("GET " + path + " HTTP/1.1\r\nHost: test\r\n" + headers + "\r\n");
+  Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
   return Receive();
 }
 
 RawResponse RawClient::Post(const std::string& path, const std::string& body,
                             const std::string& headers) {
-  Send("POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
+  Send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
        "Content-Length: " + std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body);
   return Receive();
 }

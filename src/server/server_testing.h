@@ -131,6 +131,10 @@ struct RawResponse {
   std::vector<std::string> events() const;
 };
 
+// The begin of a head that a client's completion may have; more headers and "\r\n" follow.
+inline const std::string kPostCompletion =
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+
 // A socket that says exactly what it is told to. One thread.
 class RawClient {
  public:

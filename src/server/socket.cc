@@ -1,9 +1,11 @@
 #include "server/socket.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
-#include <boost/asio/write.hpp>
 #include <utility>
 
 namespace graft {
@@ -25,9 +27,22 @@ class StreamSocket : public Socket {
         [done = std::move(done)](error_code error, size_t got) { done(error ? 0 : got); });
   }
 
+  // By parts, each as much as the kernel has room for.
   void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) override {
-    asio::async_write(stream_, asio::buffer(data.data(), data.size()),
-                      [done = std::move(done)](error_code error, size_t) { done(!error); });
+    stream_.async_write_some(
+        asio::buffer(data.data(), data.size()),
+        [this, data, done = std::move(done)](error_code error, size_t bytes) mutable {
+          handed_over_ += bytes;
+          if (error || bytes == data.size()) return done(!error);
+          AsyncWrite(data.substr(bytes), std::move(done));
+        });
+  }
+
+  WriteProgress progress() override {
+    int unacknowledged = 0;
+    const int descriptor = stream_.lowest_layer().native_handle();
+    if (::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0) unacknowledged = 0;
+    return {.handed_over = handed_over_, .unacknowledged = unacknowledged};
   }
 
   void Close() override {
@@ -37,6 +52,7 @@ class StreamSocket : public Socket {
 
  protected:
   Stream stream_;
+  uint64_t handed_over_ = 0;
 };
 
 class PlainSocket : public StreamSocket<TcpSocket> {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -13,6 +14,14 @@ class context;
 }  // namespace boost::asio::ssl
 
 namespace graft {
+
+// How far the bytes of a connection have come.
+struct WriteProgress {
+  uint64_t handed_over = 0;    // bytes that the kernel has had from us
+  int64_t unacknowledged = 0;  // of what it sends, the bytes that the peer has not taken yet
+
+  bool operator==(const WriteProgress&) const = default;
+};
 
 class Socket {
  public:
@@ -25,6 +34,8 @@ class Socket {
                              std::function<void(size_t bytes)> done) = 0;
   // All of `data`, which must stay where it is until then. One at a time.
   virtual void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) = 0;
+  // Changes whenever the peer has taken some of what was written, down to its kernel's word for it.
+  virtual WriteProgress progress() = 0;
   // Says that no more will be sent. With TLS the read that runs ends.
   virtual void AsyncShutdown(std::function<void()> done) = 0;
   // Ends everything that runs.

@@ -1,0 +1,153 @@
+// Taking connections when descriptors are short or handlers fail, and how many are taken.
+#include "server/acceptor.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "server/descriptors.h"
+#include "server/server_testing.h"
+
+namespace graft {
+namespace {
+
+int OpenSocket() { return ::socket(AF_INET, SOCK_STREAM, 0); }
+
+bool Connect(int descriptor, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return ::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// What the other side says before it closes.
+std::string ReadAll(int descriptor) {
+  std::string all;
+  char data[64];
+  for (ssize_t bytes; (bytes = ::recv(descriptor, data, sizeof(data), 0)) > 0;) {
+    all.append(data, static_cast<size_t>(bytes));
+  }
+  return all;
+}
+
+// An acceptor whose handlers say one word and close.
+class AcceptorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    acceptor_ = std::make_unique<Acceptor>(
+        io_, Acceptor::Handlers{.adopt =
+                                    [this](Acceptor::Socket socket, const auto&) {
+                                      if (num_failures_-- > 0) throw std::bad_alloc();
+                                      boost::asio::write(socket, boost::asio::buffer("yes", 3));
+                                    },
+                                .refuse =
+                                    [](Acceptor::Socket socket) {
+                                      boost::asio::write(socket, boost::asio::buffer("no", 2));
+                                    }});
+    ASSERT_TRUE(acceptor_->Listen("127.0.0.1", 0).ok());
+    acceptor_->Start();
+  }
+  void TearDown() override {
+    acceptor_->Close();
+    if (thread_.joinable()) thread_.join();
+  }
+  void RunThread() {
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  boost::asio::io_context io_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::atomic<int> num_failures_{0};
+  std::thread thread_;
+};
+
+TEST_F(AcceptorTest, AFailureOfAHandlerEndsOneConnection) {
+  num_failures_ = 2;
+  RunThread();
+  for (const char* answer : {"", "", "yes", "yes"}) {
+    const int client = OpenSocket();
+    ASSERT_TRUE(Connect(client, acceptor_->port()));
+    EXPECT_EQ(ReadAll(client), answer);
+    ::close(client);
+  }
+}
+
+TEST_F(AcceptorTest, WithoutADescriptorNewcomersAreTold) {
+  const int first = OpenSocket();
+  const int second = OpenSocket();
+  const int third = OpenSocket();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = ::dup(first);
+  ::close(lowest_free);
+  rlimit none_free = before;
+  none_free.rlim_cur = static_cast<rlim_t>(lowest_free);
+  RunThread();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none_free), 0);
+  ASSERT_TRUE(Connect(first, acceptor_->port()));
+  EXPECT_EQ(ReadAll(first), "no");
+  ASSERT_TRUE(Connect(second, acceptor_->port()));
+  EXPECT_EQ(ReadAll(second), "no");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(Connect(third, acceptor_->port()));
+  EXPECT_EQ(ReadAll(third), "yes");
+  for (const int descriptor : {first, second, third}) ::close(descriptor);
+}
+
+TEST(DescriptorsTest, ConnectionsLeaveRoomForFiles) {
+  EXPECT_EQ(ConnectionsThatFit(100, 1024, 20).value(), 100);
+  EXPECT_EQ(ConnectionsThatFit(8192, 1024, 20).value(), 1024 - 20 - kDescriptorsReserved);
+  const auto none = ConnectionsThatFit(8192, 84, 20);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("ulimit -n"), std::string::npos);
+  EXPECT_EQ(ConnectionsThatFit(8192, 85, 20).value(), 1);
+}
+
+TEST(DescriptorsTest, TheSoftLimitIsRaised) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int64_t num_open = CountDescriptors();
+  EXPECT_GE(num_open, 3);
+  const int one_more = ::dup(0);
+  EXPECT_EQ(CountDescriptors(), num_open + 1);
+  ::close(one_more);
+  rlimit low = before;
+  low.rlim_cur = 100;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  TestServer test;
+  EXPECT_TRUE(test.start_status.ok()) << test.start_status.ToString();
+  rlimit after{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(before.rlim_max, 1 << 20));
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(ServerOptionsTest, ThreadsFitTheMachine) {
+  EXPECT_EQ(DefaultHttpThreads(0), 2);
+  EXPECT_EQ(DefaultHttpThreads(2), 2);
+  EXPECT_EQ(DefaultHttpThreads(32), 4);
+  EXPECT_EQ(DefaultHttpThreads(256), 8);
+  for (const int32_t threads : {0, -1, 257, 100000}) {
+    ServerOptions options;
+    options.threads_max = threads;
+    const Status status = TestServer(options).start_status;
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << threads;
+    EXPECT_NE(status.message().find("1 to 256"), std::string::npos) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace graft

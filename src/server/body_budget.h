@@ -1,0 +1,80 @@
+// How many bytes of request bodies all connections together may hold, so that no number of clients
+// takes the machine's memory. Thread-safe; a lease belongs to one request.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "base/check.h"
+
+namespace graft {
+
+// A body up to here needs no lease: connections_max bounds what such bodies take together, and the
+// small requests of everybody go on while large ones have used the budget up.
+inline constexpr int64_t kUncountedBodyBytes = 64 << 10;
+
+class BodyBudget {
+ public:
+  explicit BodyBudget(int64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  int64_t bytes_max() const { return bytes_max_; }
+  int64_t bytes() const { return bytes_; }
+
+  // Whether memory that bodies have left may be handed back to the system: none is held, and
+  // `bytes_min` or more were since the last time this was true.
+  bool TakeRelease(int64_t bytes_min) {
+    if (bytes_ != 0 || peak_bytes_ < bytes_min) return false;
+    return peak_bytes_.exchange(0) >= bytes_min;
+  }
+
+ private:
+  friend class BodyLease;
+
+  bool Take(int64_t bytes) {
+    const int64_t now = bytes_.fetch_add(bytes) + bytes;
+    if (now > bytes_max_) {
+      bytes_ -= bytes;
+      return false;
+    }
+    int64_t peak = peak_bytes_;
+    while (peak < now && !peak_bytes_.compare_exchange_weak(peak, now)) {
+    }
+    return true;
+  }
+  void Return(int64_t bytes) { bytes_ -= bytes; }
+
+  const int64_t bytes_max_;
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> peak_bytes_{0};
+};
+
+// What one request's body has taken of the budget, given back when it goes.
+class BodyLease {
+ public:
+  BodyLease() = default;
+  BodyLease(const BodyLease&) = delete;
+  BodyLease& operator=(const BodyLease&) = delete;
+  ~BodyLease() { Clear(); }
+
+  // The body has so many bytes now. False if the budget has no room for that.
+  bool Grow(BodyBudget* budget, int64_t body_bytes) {
+    const int64_t more = body_bytes - bytes_;
+    if (body_bytes <= kUncountedBodyBytes || more <= 0) return true;
+    CHECK(budget_ == nullptr || budget_ == budget) << "a lease is of one budget";
+    if (!budget->Take(more)) return false;
+    budget_ = budget;
+    bytes_ = body_bytes;
+    return true;
+  }
+  void Clear() {
+    if (budget_ != nullptr) budget_->Return(std::exchange(bytes_, 0));
+    budget_ = nullptr;
+  }
+
+ private:
+  BodyBudget* budget_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace graft

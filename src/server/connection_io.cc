@@ -1,0 +1,144 @@
+// A connection's bytes and bells: everything that is the same whatever is asked.
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "server/connection.h"
+
+namespace graft {
+namespace {
+
+namespace asio = boost::asio;
+
+// Pipelined bytes beyond this wait in the kernel.
+constexpr size_t kInputBytesMax = 64 << 10;
+// How long a client is given to read the last answer before its connection goes.
+constexpr std::chrono::milliseconds kLingerTime{2000};
+
+}  // namespace
+
+// Lets the client read what was sent: closing while bytes of it are unread would reset the
+// connection and lose the answer on its way.
+Connection::Awaitable<void> Connection::Linger() {
+  if (ended_) co_return;
+  const auto deadline = SteadyTime::now() + kLingerTime;
+  auto shut = std::make_shared<bool>(false);
+  socket_->AsyncShutdown([self = shared_from_this(), shut] {
+    *shut = true;
+    self->Notify();
+  });
+  while (!*shut || !ended_) {
+    input_.clear();
+    ReadMore();
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time || aborted_) co_return;
+  }
+}
+
+Connection::Awaitable<bool> Connection::OnThread(const ServerState::Runner& run,
+                                                 std::function<void()> work) {
+  struct Task {
+    bool done = false;
+    bool ok = true;
+  };
+  auto task = std::make_shared<Task>();
+  run([self = shared_from_this(), task, work = std::move(work)] {
+    bool ok = true;
+    try {
+      work();
+    } catch (const std::exception& exception) {
+      LOG_ERROR("a request's work failed: {}", exception.what());
+      ok = false;
+    }
+    asio::post(self->strand_, [self, task, ok] {
+      task->done = true;
+      task->ok = ok;
+      self->Notify();
+    });
+  });
+  while (!task->done) co_await WaitUntil(SteadyTime::time_point::max());
+  co_return task->ok;
+}
+
+Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadline) {
+  if (!notified_) {
+    timer_.expires_at(deadline);
+    boost::system::error_code cancelled;
+    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+  notified_ = false;
+  co_return SteadyTime::now() < deadline;
+}
+
+Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end) {
+  if (!write_ok_) co_return false;
+  const auto give_up = SteadyTime::now() + state_.options.request_timeout;
+  auto deadline = SteadyTime::now() + state_.options.write_timeout;
+  WriteProgress seen = socket_->progress();
+  write_buffer_ = std::move(data);
+  writing_ = true;
+  socket_->AsyncWrite(write_buffer_, [self = shared_from_this()](bool ok) {
+    self->writing_ = false;
+    self->write_ok_ = self->write_ok_ && ok;
+    self->Notify();
+  });
+  while (writing_) {
+    const bool in_time = co_await WaitUntil(std::min(deadline, give_up));
+    if (!writing_) break;
+    if (!(stop_at_end && ended_)) {
+      if (in_time) continue;
+      const WriteProgress now = socket_->progress();
+      if (now != seen && SteadyTime::now() < give_up) {
+        seen = now;
+        deadline = SteadyTime::now() + state_.options.write_timeout;
+        continue;
+      }
+      state_.metrics.WriteTimedOut();
+    }
+    // The buffer stays until the callback has run; nothing is sent after this.
+    write_ok_ = false;
+    ended_ = true;
+    socket_->Close();
+    co_return false;
+  }
+  co_return write_ok_;
+}
+
+void Connection::ReadMore() {
+  if (reading_ || ended_ || input_.size() >= kInputBytesMax) return;
+  reading_ = true;
+  socket_->AsyncReadSome(read_buffer_.data(), read_buffer_.size(),
+                         [self = shared_from_this()](size_t bytes) { self->OnRead(bytes); });
+}
+
+void Connection::OnRead(size_t bytes) {
+  reading_ = false;
+  if (bytes == 0) {
+    ended_ = true;
+  } else {
+    input_.append(read_buffer_.data(), bytes);
+    ReadMore();
+  }
+  Notify();
+}
+
+void Connection::Notify() {
+  notified_ = true;
+  timer_.cancel();
+}
+
+std::function<void()> Connection::MakeWaker() {
+  return [self = shared_from_this()] {
+    if (self->wake_posted_.exchange(true)) return;  // one wake-up looks at every stream
+    asio::post(self->strand_, [self] {
+      self->wake_posted_ = false;
+      self->Notify();
+    });
+  };
+}
+
+}  // namespace graft

@@ -1,0 +1,51 @@
+#include "server/request_log.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "base/server_log.h"
+#include "server/generation_plan.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kIdBytesMax = 128;
+constexpr size_t kTextBytesMax = 300;
+
+bool IsIdChar(char c) {
+  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return is_letter || (c >= '0' && c <= '9') ||
+         std::string_view("._:/+=@-").find(c) != std::string_view::npos;
+}
+
+spdlog::level::level_enum LevelOf(const RequestRecord& record) {
+  if (record.status == 500) return spdlog::level::err;
+  const bool is_probe = record.route == Route::kHealth || record.route == Route::kReady ||
+                        record.route == Route::kMetrics;
+  return is_probe && record.status < 400 ? spdlog::level::debug : spdlog::level::info;
+}
+
+}  // namespace
+
+void LogRequest(const RequestRecord& record) {
+  OrderedJson fields = {{"id", record.id},
+                        {"method", record.method.substr(0, kTextBytesMax)},
+                        {"path", record.path.substr(0, kTextBytesMax)},
+                        {"status", record.status},
+                        {"ms", std::round(record.seconds * 1e4) / 10}};
+  if (!record.tenant.empty()) fields["tenant"] = record.tenant;
+  if (!record.model.empty()) fields["model"] = record.model;
+  if (record.prompt_tokens >= 0) fields["prompt_tokens"] = record.prompt_tokens;
+  if (record.output_tokens >= 0) fields["output_tokens"] = record.output_tokens;
+  if (!record.error.empty()) fields["error"] = record.error.substr(0, kTextBytesMax);
+  LogFields(LevelOf(record), "request", fields);
+}
+
+std::string RequestIdFor(const std::string& given) {
+  const bool is_good = !given.empty() && given.size() <= kIdBytesMax &&
+                       std::all_of(given.begin(), given.end(), IsIdChar);
+  return is_good ? given : RandomName("req_");
+}
+
+}  // namespace graft

@@ -1,0 +1,32 @@
+// One line of the log for every request, under the id that its answer has. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "server/routes.h"
+
+namespace graft {
+
+struct RequestRecord {
+  std::string id;
+  std::string method;
+  std::string path;  // as sent, without its query
+  Route route = Route::kUnknown;
+  int status = 0;  // 499: the client left before its answer
+  double seconds = 0;
+  std::string tenant;          // "": nobody's key
+  std::string model;           // "": none was found
+  int64_t prompt_tokens = -1;  // -1: nothing was generated
+  int64_t output_tokens = -1;
+  std::string error;  // what the client was told, or would have been
+};
+
+// At level info; failures of the server at error, and probes that went well at debug.
+void LogRequest(const RequestRecord& record);
+
+// The id that a client gave its request if it has 1 to 128 letters, digits and "._:/+=@-", else a
+// new one.
+std::string RequestIdFor(const std::string& given);
+
+}  // namespace graft
