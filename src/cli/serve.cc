@@ -7,7 +7,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/server_log.h"
 #include "cli/commands.h"
+#include "cli/service_notify.h"
 #include "cli/stop_signals.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
@@ -22,10 +24,15 @@ enum class GenerationConfig : uint8_t {
 constexpr OptionWord<GenerationConfig> kGenerationConfigWords[] = {
     {GenerationConfig::kAuto, "auto"}, {GenerationConfig::kNone, "none"}};
 
+constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
+                                                     {LogFormat::kJson, "json"}};
+
 struct ServeOptions {
   RuntimeOptions runtime;
   ServerOptions server;
   int drain_seconds = 30;
+  int64_t bodies_mib = 512;
+  LogFormat log_format = LogFormat::kText;
   GenerationConfig generation_config = GenerationConfig::kAuto;
   bool quiet = false;
 };
@@ -62,10 +69,24 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
 }
 
+// On SIGHUP. A mistake in a file is said, and what was in force stays so.
+void Reload(HttpServer& server) {
+  NotifyService(ReloadingState());
+  const Status status = server.Reload();
+  if (status.ok()) {
+    LOG_INFO("keys and certificates are read anew");
+  } else {
+    LOG_ERROR("reading keys and certificates anew: {}; the former ones stay in force",
+              status.message());
+  }
+  NotifyService("READY=1");
+}
+
 Status RunServe(const ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
-  StopSignals signals;
+  StopSignals signals;  // before the log's thread
+  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
+                                                     .format = options.log_format}));
   const bool quiet = options.quiet || options.runtime.log_level != "info";
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
@@ -84,6 +105,8 @@ Status RunServe(const ServeOptions& options) {
   }
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   const bool has_template = chat_template.ok() && chat_template->has_value();
+  ServerOptions server_options = options.server;
+  server_options.body_bytes_total_max = options.bodies_mib << 20;
   HttpServer server({.generator = runtime->engine(),
                      .catalog = runtime->catalog(),
                      .tokenizer = *tokenizer,
@@ -94,13 +117,17 @@ Status RunServe(const ServeOptions& options) {
                      .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
                      .defaults = std::move(defaults),
                      .ready = {}},
-                    options.server);
+                    std::move(server_options));
   signals.BeginServing();
   runtime->engine().Start();
   RETURN_IF_ERROR(server.Start());
   LogStart(options, *model, *runtime, server.port(), begin_ns);
+  signals.OnReload([&server] { Reload(server); });
+  NotifyService("READY=1");
 
   const int signal = signals.Wait();
+  signals.OnReload({});
+  NotifyService("STOPPING=1");
   LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
            options.drain_seconds);
   server.Shutdown(std::chrono::seconds(options.drain_seconds));
@@ -115,7 +142,9 @@ OptionGroup ServerOptionGroup(ServeOptions& options) {
       "Server",
       {{"host", Text(server.host), "address to listen on"},
        {"port", Number(server.port), "0: any free one"},
-       {"http-threads", Number(server.threads_max, Between(1, 1024)), "threads for sockets"},
+       {"http-threads", Number(server.threads_max, Between(1, 256)),
+        "threads for sockets, and as many for long bodies",
+        "an eighth of the machine's threads, 2 to 8"},
        {"api-keys", Text(server.api_keys_file),
         "JSON file of keys: tenant, adapters, rates (docs/http-api.md)"},
        {"admin-key", Text(server.admin_key), "key that may load and unload adapters"},
@@ -123,6 +152,11 @@ OptionGroup ServerOptionGroup(ServeOptions& options) {
        {"tls-key", Text(server.tls_key_file), "PEM private key"},
        {"cors-allow-origin", Text(server.cors_allow_origin),
         "* or one origin whose pages may call"},
+       {"allowed-hosts", Texts(server.allowed_hosts),
+        "a name that a Host header may have, * for any; may be repeated",
+        "any; this machine's own names if it alone reaches the server and no key is needed"},
+       {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
+        "MiB of all requests' bodies together"},
        {"connections-max", Number(server.connections_max, AtLeast(1)), "open connections"},
        {"metrics-need-admin", Switch(server.metrics_need_admin), "/metrics asks for the admin key"},
        {"generation-config", OneOf(options.generation_config, kGenerationConfigWords),
@@ -130,6 +164,8 @@ OptionGroup ServerOptionGroup(ServeOptions& options) {
         "OpenAI's defaults"},
        {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
         "after SIGTERM, for requests in flight"},
+       {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},
+       {"request-log", Boolean(server.logs_requests), "a line of the log for each request"},
        {"quiet", Switch(options.quiet), "no progress bars"}}};
 }
 

@@ -8,20 +8,26 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
+#include "base/server_log.h"
 
 namespace graft {
 namespace {
 
 // Who signals a process and its group, as timeout(1) does, means it once.
 constexpr std::chrono::seconds kOneAndTheSame{1};
+constexpr std::chrono::milliseconds kFlushTime{500};
 
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGUSR2);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signals;
@@ -30,6 +36,7 @@ sigset_t BlockSignals() {
 // As a shell tells of a process that a signal ended.
 [[noreturn]] void EndAtOnce(int signal, const char* why) {
   LOG_WARN("{}: {}", strsignal(signal), why);
+  ServerLog::Flush(kFlushTime);
   std::_Exit(128 + signal);
 }
 
@@ -42,10 +49,23 @@ struct StopSignals::State {
   int received = 0;
   std::chrono::steady_clock::time_point received_at;
 
+  std::mutex reload_mutex;  // held while one runs
+  std::function<void()> reload;
+
+  void TakeOther(int signal) {
+    const std::lock_guard lock(reload_mutex);
+    if (signal == SIGHUP && reload) return reload();
+    LOG_INFO("{}: nothing to do", strsignal(signal));
+  }
+
   void Run(const sigset_t& signals) {
     for (;;) {
       int signal = 0;
       if (sigwait(&signals, &signal) != 0) continue;
+      if (signal != SIGTERM && signal != SIGINT) {
+        TakeOther(signal);
+        continue;
+      }
       const std::lock_guard lock(mutex);
       if (!is_serving) EndAtOnce(signal, "stopped before serving");
       const auto now = std::chrono::steady_clock::now();
@@ -68,6 +88,11 @@ StopSignals::StopSignals() : state_(std::make_shared<State>()) {
 void StopSignals::BeginServing() {
   const std::lock_guard lock(state_->mutex);
   state_->is_serving = true;
+}
+
+void StopSignals::OnReload(std::function<void()> reload) {
+  const std::lock_guard lock(state_->reload_mutex);
+  state_->reload = std::move(reload);
 }
 
 int StopSignals::Wait() {

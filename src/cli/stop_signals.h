@@ -1,18 +1,23 @@
-// SIGTERM and SIGINT, taken by a thread of its own: while a server starts they end the process;
-// while it serves, the first is a request to finish and the second ends the process after all.
+// The process's signals, taken by a thread of its own. SIGTERM and SIGINT: while a server starts
+// they end the process; while it serves, the first is a request to finish and the second ends the
+// process after all. SIGHUP: what can be read anew is. SIGUSR1 and SIGUSR2 do nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 namespace graft {
 
 class StopSignals {
  public:
-  // To be made before any other thread: those that start later leave both signals to it.
+  // To be made before any other thread: those that start later leave these signals to it.
   StopSignals();
 
   // There is something to finish from here on.
   void BeginServing();
+  // What SIGHUP asks for from here on, on the signals' thread; nothing if empty. Returns when no
+  // former one runs any more.
+  void OnReload(std::function<void()> reload);
   // Until the first signal since BeginServing, which it returns.
   int Wait();
 
