@@ -34,6 +34,16 @@ size_t SkipSpaceRight(std::string_view text, size_t pos) {
   return pos;
 }
 
+// <|...|>, also with the wide bars of some models, whose files do not call such tokens special.
+bool LooksLikeControl(std::string_view content) {
+  for (const std::string_view bar : {"|", "\xEF\xBD\x9C"}) {
+    const std::string open = "<" + std::string(bar);
+    const std::string close = std::string(bar) + ">";
+    if (content.starts_with(open) && content.ends_with(close)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void TokenTrie::Insert(std::string_view key, int32_t value) {
@@ -41,10 +51,8 @@ void TokenTrie::Insert(std::string_view key, int32_t value) {
   for (size_t i = 0; i < key.size(); ++i) {
     const auto byte = static_cast<unsigned char>(key[i]);
     auto& children = nodes_[node].children;
-    const auto child = std::find_if(children.begin(), children.end(),
-                                    [&](const auto& entry) { return entry.first == byte; });
-    if (child != children.end()) {
-      node = child->second;
+    if (const int32_t child = Child(node, byte); child != 0) {
+      node = child;
       continue;
     }
     const auto added = static_cast<int32_t>(nodes_.size());
@@ -56,19 +64,11 @@ void TokenTrie::Insert(std::string_view key, int32_t value) {
   if (nodes_[node].value < 0) nodes_[node].value = value;
 }
 
-std::optional<TokenTrie::Match> TokenTrie::LongestAt(std::string_view text, size_t pos) const {
-  std::optional<Match> longest;
-  int32_t node = roots_[static_cast<unsigned char>(text[pos])];
-  for (size_t i = pos + 1; node != 0; ++i) {
-    if (nodes_[node].value >= 0) longest = Match{nodes_[node].value, i - pos};
-    if (i == text.size()) break;
-    const auto& children = nodes_[node].children;
-    const auto child = std::find_if(children.begin(), children.end(), [&](const auto& entry) {
-      return entry.first == static_cast<unsigned char>(text[i]);
-    });
-    node = child == children.end() ? 0 : child->second;
-  }
-  return longest;
+int32_t TokenTrie::Child(int32_t node, unsigned char byte) const {
+  const auto& children = nodes_[node].children;
+  const auto child = std::find_if(children.begin(), children.end(),
+                                  [&](const auto& entry) { return entry.first == byte; });
+  return child == children.end() ? 0 : child->second;
 }
 
 Result<AddedTokens> AddedTokens::Build(std::vector<AddedToken> tokens,
@@ -78,6 +78,8 @@ Result<AddedTokens> AddedTokens::Build(std::vector<AddedToken> tokens,
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
     AddedToken& token = added.tokens_[i];
     token.decoded = token.content;
+    token.control = token.special || LooksLikeControl(token.content);
+    if (token.control && token.normalized) added.has_normalized_control_ = true;
     added.by_id_.try_emplace(token.id, i);
     added.by_content_.try_emplace(token.content, i);
     added.id_end_ = std::max(added.id_end_, token.id + 1);
@@ -91,12 +93,19 @@ Result<AddedTokens> AddedTokens::Build(std::vector<AddedToken> tokens,
   return added;
 }
 
-std::vector<AddedTokens::Part> AddedTokens::Split(std::string_view text, bool normalized) const {
+std::vector<AddedTokens::Part> AddedTokens::Split(std::string_view text, bool normalized,
+                                                  std::span<const TextRange> untrusted) const {
   const TokenTrie& trie = normalized ? normalized_ : original_;
   std::vector<Part> parts;
   size_t done = 0;
   for (size_t pos = 0; pos < text.size();) {
-    const std::optional<TokenTrie::Match> match = trie.LongestAt(text, pos);
+    // A shorter token may be trusted where the longest is not.
+    const auto accepts = [&](int32_t value, size_t bytes) {
+      if (untrusted.empty() || !tokens_[value].control) return true;
+      while (!untrusted.empty() && untrusted.front().end <= pos) untrusted = untrusted.subspan(1);
+      return untrusted.empty() || untrusted.front().begin >= pos + bytes;
+    };
+    const std::optional<TokenTrie::Match> match = trie.LongestAt(text, pos, accepts);
     if (!match.has_value()) {
       ++pos;
       continue;

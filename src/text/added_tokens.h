@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 
 #include "base/status.h"
 #include "text/normalizer.h"
+#include "text/text_range.h"
 
 namespace graft {
 
@@ -24,6 +26,8 @@ struct AddedToken {
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space on its left with it
   bool rstrip = false;
+  // A special token, or one that is written like one: <|...|>. Build finds out.
+  bool control = false;
 };
 
 // Byte trie that finds the longest of its keys at a position.
@@ -35,9 +39,24 @@ class TokenTrie {
     int32_t value;
     size_t bytes;
   };
-  std::optional<Match> LongestAt(std::string_view text, size_t pos) const;
+  // Of those only for which accepts(value, bytes) holds.
+  template <typename Accepts>
+  std::optional<Match> LongestAt(std::string_view text, size_t pos, Accepts accepts) const {
+    std::optional<Match> longest;
+    int32_t node = roots_[static_cast<unsigned char>(text[pos])];
+    for (size_t i = pos + 1; node != 0; ++i) {
+      const int32_t value = nodes_[node].value;
+      if (value >= 0 && accepts(value, i - pos)) longest = Match{value, i - pos};
+      if (i == text.size()) break;
+      node = Child(node, static_cast<unsigned char>(text[i]));
+    }
+    return longest;
+  }
 
  private:
+  // 0: none.
+  int32_t Child(int32_t node, unsigned char byte) const;
+
   struct Node {
     std::vector<std::pair<unsigned char, int32_t>> children;
     int32_t value = -1;
@@ -57,8 +76,13 @@ class AddedTokens {
     const AddedToken* token;  // nullptr: plain text
   };
   // The parts of `text` from left to right, by the tokens that are looked for in the original text
-  // (`normalized` false) or in a normalized part of it (true). None is empty but of tokens.
-  std::vector<Part> Split(std::string_view text, bool normalized) const;
+  // (`normalized` false) or in a normalized part of it (true). None is empty but of tokens. No
+  // control token is found where it overlaps one of the `untrusted` ranges.
+  std::vector<Part> Split(std::string_view text, bool normalized,
+                          std::span<const TextRange> untrusted = {}) const;
+
+  // Whether control tokens are looked for in normalized text.
+  bool has_normalized_control() const { return has_normalized_control_; }
 
   const AddedToken* Find(int32_t id) const;
   const AddedToken* Find(std::string_view content) const;
@@ -72,6 +96,7 @@ class AddedTokens {
   TokenTrie original_;
   TokenTrie normalized_;
   int32_t id_end_ = 0;
+  bool has_normalized_control_ = false;
 };
 
 }  // namespace graft

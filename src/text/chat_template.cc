@@ -1,5 +1,6 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,54 +15,86 @@ namespace {
 using jinja::Heap;
 using jinja::Value;
 
-// Strings stay where they are in `json`, which outlives the rendering.
-Result<Value> FromJson(Heap& heap, const OrderedJson& json, int depth) {
-  if (depth > jinja::kValueDepthMax) {
-    return InvalidArgumentError("messages nested deeper than " +
-                                std::to_string(jinja::kValueDepthMax) + " levels");
-  }
-  switch (json.type()) {
-    case OrderedJson::value_t::null:
-      return Value::None();
-    case OrderedJson::value_t::boolean:
-      return Value::Bool(json.get<bool>());
-    case OrderedJson::value_t::number_integer:
-      return Value::Int(json.get<int64_t>());
-    case OrderedJson::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-        return Value::Float(json.get<double>());
-      }
-      return Value::Int(json.get<int64_t>());
-    case OrderedJson::value_t::number_float:
-      return Value::Float(json.get<double>());
-    case OrderedJson::value_t::string: {
-      const std::string& text = json.get_ref<const std::string&>();
-      if (!IsValidUtf8(text)) return InvalidArgumentError("a message is not UTF-8");
-      return Value::String(text);
-    }
-    case OrderedJson::value_t::array: {
-      std::vector<Value> items;
-      items.reserve(json.size());
-      for (const OrderedJson& item : json) {
-        ASSIGN_OR_RETURN(const Value value, FromJson(heap, item, depth + 1));
-        items.push_back(value);
-      }
-      return heap.List(std::move(items));
-    }
-    case OrderedJson::value_t::object: {
-      std::vector<std::pair<Value, Value>> entries;
-      entries.reserve(json.size());
-      for (auto it = json.begin(); it != json.end(); ++it) {
-        if (!IsValidUtf8(it.key())) return InvalidArgumentError("a message is not UTF-8");
-        ASSIGN_OR_RETURN(const Value value, FromJson(heap, it.value(), depth + 1));
-        entries.emplace_back(Value::String(it.key()), value);
-      }
-      return heap.NewDict(std::move(entries));
-    }
-    default:
-      return InvalidArgumentError("messages hold a value that is no JSON");
-  }
+// A word of ASCII letters, digits, hyphens and underscores spells no special token and no part of
+// one that a template does not mean to spell.
+bool IsPlainWord(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
 }
+
+// Turns a context into values. Strings stay where they are in the JSON, which outlives the
+// rendering.
+class ContextReader {
+ public:
+  // `marks`: all strings become untrusted, but for plain words as keys and as "role", which
+  // templates make tokens of.
+  ContextReader(Heap* heap, bool marks) : heap_(*heap), marks_(marks) {}
+
+  Result<Value> Read(const OrderedJson& json, bool trusted, int depth = 0) {
+    if (depth > jinja::kValueDepthMax) {
+      return InvalidArgumentError("messages nested deeper than " +
+                                  std::to_string(jinja::kValueDepthMax) + " levels");
+    }
+    switch (json.type()) {
+      case OrderedJson::value_t::null:
+        return Value::None();
+      case OrderedJson::value_t::boolean:
+        return Value::Bool(json.get<bool>());
+      case OrderedJson::value_t::number_integer:
+        return Value::Int(json.get<int64_t>());
+      case OrderedJson::value_t::number_unsigned:
+        if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+          return Value::Float(json.get<double>());
+        }
+        return Value::Int(json.get<int64_t>());
+      case OrderedJson::value_t::number_float:
+        return Value::Float(json.get<double>());
+      case OrderedJson::value_t::string:
+        return ReadString(json.get_ref<const std::string&>(), trusted);
+      case OrderedJson::value_t::array:
+        return ReadArray(json, trusted, depth);
+      case OrderedJson::value_t::object:
+        return ReadObject(json, trusted, depth);
+      default:
+        return InvalidArgumentError("messages hold a value that is no JSON");
+    }
+  }
+
+ private:
+  Result<Value> ReadString(const std::string& text, bool trusted) {
+    if (!IsValidUtf8(text)) return InvalidArgumentError("a message is not UTF-8");
+    if (marks_ && !trusted) heap_.origins().Mark(text);
+    return Value::String(text);
+  }
+
+  Result<Value> ReadArray(const OrderedJson& json, bool trusted, int depth) {
+    std::vector<Value> items;
+    items.reserve(json.size());
+    for (const OrderedJson& item : json) {
+      ASSIGN_OR_RETURN(const Value value, Read(item, trusted, depth + 1));
+      items.push_back(value);
+    }
+    return heap_.List(std::move(items));
+  }
+
+  Result<Value> ReadObject(const OrderedJson& json, bool trusted, int depth) {
+    std::vector<std::pair<Value, Value>> entries;
+    entries.reserve(json.size());
+    for (auto it = json.begin(); it != json.end(); ++it) {
+      ASSIGN_OR_RETURN(const Value key, ReadString(it.key(), trusted || IsPlainWord(it.key())));
+      const bool is_plain_role = it.key() == "role" && it.value().is_string() &&
+                                 IsPlainWord(it.value().get_ref<const std::string&>());
+      ASSIGN_OR_RETURN(const Value value, Read(it.value(), trusted || is_plain_role, depth + 1));
+      entries.emplace_back(key, value);
+    }
+    return heap_.NewDict(std::move(entries));
+  }
+
+  Heap& heap_;
+  const bool marks_;
+};
 
 // The default among the named templates of a tokenizer_config.json.
 Result<std::optional<std::string>> DefaultSource(const Json& field) {
@@ -126,21 +159,24 @@ Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_
   return std::optional<ChatTemplate>(std::move(parsed).value());
 }
 
-Result<std::string> ChatTemplate::Render(const OrderedJson& context,
-                                         const RenderOptions& options) const {
+Result<std::string> ChatTemplate::Render(const OrderedJson& context, const RenderOptions& options,
+                                         TextRanges* untrusted) const {
   if (!context.is_object()) return InvalidArgumentError("a chat template renders a JSON object");
   jinja::Limits limits;
   limits.work = options.work_max;
   Heap heap(limits);
   std::vector<std::pair<std::string_view, Value>> variables;
+  ContextReader reader(&heap, untrusted != nullptr);
   for (auto it = context.begin(); it != context.end(); ++it) {
-    ASSIGN_OR_RETURN(const Value value, FromJson(heap, it.value(), 0));
+    const bool trusted = it.key() == "bos_token" || it.key() == "eos_token";
+    ASSIGN_OR_RETURN(const Value value, reader.Read(it.value(), trusted));
     variables.emplace_back(it.key(), value);
   }
   jinja::Interpreter interpreter(&heap, options.now.value_or(UnixTimeSeconds()));
-  Result<std::string> text = interpreter.Run(tree_->block, std::move(variables));
+  Result<jinja::TextBuilder> text = interpreter.Run(tree_->block, std::move(variables));
   if (!text.ok()) return text.status().WithContext("chat template");
-  return text;
+  if (untrusted != nullptr) *untrusted = text->TakeUntrusted();
+  return text->TakeText();
 }
 
 }  // namespace graft

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/text_range.h"
 
 namespace graft {
 
@@ -39,7 +40,12 @@ class ChatTemplate {
   // tools, ... (an object). kInvalidArgument where the template refuses the messages
   // (raise_exception) or cannot work with them, kUnimplemented for a method that Graft does not
   // have, kResourceExhausted past the limits on work, memory and output.
-  Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {}) const;
+  //
+  // `*untrusted` (where asked for) becomes the ranges of the text that stem from the context, other
+  // than its bos_token, its eos_token and roles that are plain words: whoever wrote the messages
+  // wrote them. Where a filter mixes both so that they cannot be told apart, all is untrusted.
+  Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {},
+                             TextRanges* untrusted = nullptr) const;
 
  private:
   struct Tree;

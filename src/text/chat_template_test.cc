@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "text/text_test_util.h"
 
 namespace graft {
 namespace {
@@ -21,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-std::string SourceDir() { return std::getenv("GRAFT_SOURCE_DIR"); }
 
 OrderedJson ReadJson(const std::string& path) {
   const Result<std::string> text = ReadFile(path);

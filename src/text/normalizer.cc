@@ -141,13 +141,56 @@ bool Normalizer::MakesByteLevel() const {
   return !steps_.empty() && steps_.back().kind == Kind::kByteLevel;
 }
 
+bool Normalizer::StripsStart(const Step& step, std::string_view text) {
+  size_t pos = 0;
+  return step.kind == Kind::kStrip && step.left && !text.empty() &&
+         IsUnicodeWhitespace(NextCodePoint(text, &pos));
+}
+
 Status Normalizer::Apply(std::string* text, bool* starts_later) const {
   for (const Step& step : steps_) {
-    const bool strips = step.kind == Kind::kStrip && step.left && !text->empty();
-    size_t pos = 0;
-    const bool strips_now = strips && IsUnicodeWhitespace(NextCodePoint(*text, &pos));
-    if (strips_now && starts_later != nullptr) *starts_later = true;
+    if (StripsStart(step, *text) && starts_later != nullptr) *starts_later = true;
     RETURN_IF_ERROR(ApplyStep(step, text));
+  }
+  return OkStatus();
+}
+
+Status Normalizer::ApplyMarked(std::string* text, TextRanges* marked, bool* starts_later) const {
+  for (const Step& step : steps_) {
+    if (StripsStart(step, *text)) *starts_later = true;
+    RETURN_IF_ERROR(ApplyStepMarked(step, text, marked));
+  }
+  return OkStatus();
+}
+
+// The step over the marked ranges and over what lies between them, one by one, tells where they
+// went, if the pieces join to what the step makes of the whole.
+Status Normalizer::ApplyStepMarked(const Step& step, std::string* text, TextRanges* marked) {
+  const std::string before = *text;
+  RETURN_IF_ERROR(ApplyStep(step, text));
+  std::string joined;
+  TextRanges moved;
+  size_t done = 0;
+  const auto add = [&](size_t end, bool is_marked) {
+    std::string piece = before.substr(done, end - done);
+    const size_t begin = joined.size();
+    // What comes before the text comes before its first piece alone.
+    if (step.kind != Kind::kPrepend || done == 0) RETURN_IF_ERROR(ApplyStep(step, &piece));
+    joined += piece;
+    done = end;
+    if (is_marked) AppendRange({begin, joined.size()}, &moved);
+    return OkStatus();
+  };
+  for (const TextRange& range : *marked) {
+    if (range.begin > done) RETURN_IF_ERROR(add(range.begin, false));
+    RETURN_IF_ERROR(add(range.end, true));
+  }
+  if (done < before.size()) RETURN_IF_ERROR(add(before.size(), false));
+  marked->clear();
+  if (joined == *text) {
+    *marked = std::move(moved);
+  } else {
+    AppendRange({0, text->size()}, marked);
   }
   return OkStatus();
 }

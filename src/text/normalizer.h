@@ -22,6 +22,10 @@ class Normalizer {
   // of the original text was stripped off: what is left does not stand at the start any more.
   Status Apply(std::string* text, bool* starts_later = nullptr) const;
 
+  // The same where some ranges of the text are marked: `*marked` becomes what was made of them, or
+  // all of the text where that cannot be told.
+  Status ApplyMarked(std::string* text, TextRanges* marked, bool* starts_later) const;
+
   // How many bytes of a text (`ascii`: of one that is all ASCII) can become one byte at most;
   // nothing where there is no bound.
   std::optional<size_t> ShrinkMax(bool ascii) const;
@@ -41,6 +45,9 @@ class Normalizer {
   Status AddSteps(const Json& json);
   static Result<Step> ParseStep(const Json& json, const std::string& type);
   static Status ApplyStep(const Step& step, std::string* text);
+  static Status ApplyStepMarked(const Step& step, std::string* text, TextRanges* marked);
+  // Whether the step takes white space off the start of this text.
+  static bool StripsStart(const Step& step, std::string_view text);
 
   std::vector<Step> steps_;
 };

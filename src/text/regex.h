@@ -9,14 +9,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/text_range.h"
 
 namespace graft {
-
-// A half-open range of bytes of the text that was searched.
-struct TextRange {
-  size_t begin;
-  size_t end;
-};
 
 class Regex {
  public:

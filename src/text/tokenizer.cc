@@ -8,23 +8,44 @@
 
 namespace graft {
 
-Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
-                                               bool add_special_tokens) const {
+namespace {
+
+// What of the ranges lies in [begin, end), counted from there.
+TextRanges RangesWithin(std::span<const TextRange> ranges, size_t begin, size_t end) {
+  TextRanges within;
+  auto range = std::upper_bound(ranges.begin(), ranges.end(), begin,
+                                [](size_t pos, const TextRange& r) { return pos < r.end; });
+  for (; range != ranges.end() && range->begin < end; ++range) {
+    AppendRange({std::max(range->begin, begin) - begin, std::min(range->end, end) - begin},
+                &within);
+  }
+  return within;
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, bool add_special_tokens,
+                                               std::span<const TextRange> untrusted) const {
   if (text.size() > kTextBytesMax) {
     return ResourceExhaustedError("text of " + std::to_string(text.size()) +
                                   " bytes, the limit is " + std::to_string(kTextBytesMax));
   }
   if (!IsValidUtf8(text)) return InvalidArgumentError("text is not valid UTF-8");
+  const AddedTokens& added = parts_.added_tokens;
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (add_special_tokens) ids = parts_.prefix_ids;
-  for (const AddedTokens::Part& part : parts_.added_tokens.Split(text, /*normalized=*/false)) {
+  for (const AddedTokens::Part& part : added.Split(text, /*normalized=*/false, untrusted)) {
     if (part.token != nullptr) {
       ids.push_back(part.token->id);
       continue;
     }
-    RETURN_IF_ERROR(
-        EncodePlain(text.substr(part.begin, part.end - part.begin), part.begin == 0, &ids));
+    TextRanges part_untrusted;
+    if (added.has_normalized_control()) {
+      part_untrusted = RangesWithin(untrusted, part.begin, part.end);
+    }
+    RETURN_IF_ERROR(EncodePlain(text.substr(part.begin, part.end - part.begin), part.begin == 0,
+                                std::move(part_untrusted), &ids));
   }
   if (add_special_tokens) {
     ids.insert(ids.end(), parts_.suffix_ids.begin(), parts_.suffix_ids.end());
@@ -34,19 +55,22 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
 
 // A text between added tokens: normalized, searched for the added tokens that are looked for in
 // normalized text, cut into words, tokenized.
-Status Tokenizer::EncodePlain(std::string_view text, bool at_start,
+Status Tokenizer::EncodePlain(std::string_view text, bool at_start, TextRanges untrusted,
                               std::vector<int32_t>* ids) const {
   std::string normalized;
   if (!parts_.normalizer.empty()) {
     normalized = text;
     bool starts_later = false;
-    RETURN_IF_ERROR(parts_.normalizer.Apply(&normalized, &starts_later));
+    RETURN_IF_ERROR(untrusted.empty()
+                        ? parts_.normalizer.Apply(&normalized, &starts_later)
+                        : parts_.normalizer.ApplyMarked(&normalized, &untrusted, &starts_later));
     text = normalized;
     at_start = at_start && !starts_later;
   }
   TextArena arena;
   std::vector<Word> words;
-  for (const AddedTokens::Part& part : parts_.added_tokens.Split(text, /*normalized=*/true)) {
+  for (const AddedTokens::Part& part :
+       parts_.added_tokens.Split(text, /*normalized=*/true, untrusted)) {
     if (part.token != nullptr) {
       ids->push_back(part.token->id);
       continue;

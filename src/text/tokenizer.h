@@ -15,6 +15,7 @@
 #include "text/decoder.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/text_range.h"
 #include "text/token_count.h"
 #include "text/token_model.h"
 
@@ -47,9 +48,11 @@ class Tokenizer {
   explicit Tokenizer(TokenizerParts parts)
       : parts_(std::move(parts)), count_bound_(TokenCountBound::Of(parts_)) {}
 
-  // Special tokens that the text spells out become their ids. kInvalidArgument where the text is
-  // not UTF-8, kResourceExhausted where it is too long or drives a split regex past its limit.
-  Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
+  // Special tokens that the text spells out become their ids, but not where they overlap one of the
+  // `untrusted` ranges: there they are text as any other. kInvalidArgument where the text is not
+  // UTF-8, kResourceExhausted where it is too long or drives a split regex past its limit.
+  Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
+                                      std::span<const TextRange> untrusted = {}) const;
 
   // The fewest tokens that Encode can make of `text`, told without tokenizing it: its bytes over
   // those of the longest token, as far as normalizers and added tokens allow. 0 where they may drop
@@ -75,7 +78,8 @@ class Tokenizer {
   const Decoder& decoder() const { return parts_.decoder; }
 
  private:
-  Status EncodePlain(std::string_view text, bool at_start, std::vector<int32_t>* ids) const;
+  Status EncodePlain(std::string_view text, bool at_start, TextRanges untrusted,
+                     std::vector<int32_t>* ids) const;
 
   TokenizerParts parts_;
   TokenCountBound count_bound_;

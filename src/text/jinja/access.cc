@@ -119,9 +119,9 @@ Result<Value> SliceText(Heap& heap, std::string_view text, const Value& begin, c
     return Value::String(text.substr(first, bytes));
   }
   ASSIGN_OR_RETURN(const std::vector<Value> characters, Iterate(heap, Value::String(text)));
-  std::string out;
-  ForSlice(range, [&](size_t i) { out += characters[i].text(); });
-  return heap.String(std::move(out));
+  TextBuilder out = heap.NewText();
+  ForSlice(range, [&](size_t i) { out.Append(characters[i].text()); });
+  return heap.Text(std::move(out));
 }
 
 }  // namespace
@@ -279,7 +279,7 @@ Result<Value> Repeat(Heap& heap, const Value& value, int64_t count) {
     std::string out;
     out.reserve(text.size() * static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) out += text;
-    return heap.String(std::move(out));
+    return heap.Derived(std::move(out), text);
   }
   const std::vector<Value>& items = value.sequence().items;
   RETURN_IF_ERROR(
@@ -294,10 +294,11 @@ Result<Value> Repeat(Heap& heap, const Value& value, int64_t count) {
 Result<Value> Concatenate(Heap& heap, const Value& a, const Value& b) {
   if (a.is_string()) {
     heap.ChargeBytes(a.text().size() + b.text().size());
-    std::string text;
-    text.reserve(a.text().size() + b.text().size());
-    text.append(a.text()).append(b.text());
-    return heap.String(std::move(text));
+    TextBuilder text = heap.NewText();
+    text.Reserve(a.text().size() + b.text().size());
+    text.Append(a.text());
+    text.Append(b.text());
+    return heap.Text(std::move(text));
   }
   std::vector<Value> items = a.sequence().items;
   const std::vector<Value>& more = b.sequence().items;

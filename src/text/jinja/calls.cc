@@ -152,7 +152,7 @@ Result<Value> Interpreter::CallStrftime(const Arguments& arguments) {
   }
   // 0 also stands for an empty result, which only an empty format or e.g. "%p" can have.
   const size_t bytes = std::strftime(buffer, sizeof(buffer), std::string(format).c_str(), &local);
-  return heap_.String(std::string(buffer, bytes));
+  return heap_.Derived(std::string(buffer, bytes), format);
 }
 
 Result<Value> Interpreter::CallGlobal(std::string_view name, const Arguments& arguments) {
@@ -169,8 +169,8 @@ Result<Value> Interpreter::CallGlobal(std::string_view name, const Arguments& ar
   CHECK(name == "raise_exception") << name;
   ASSIGN_OR_RETURN(const Bound bound, Bound::Make(name, {"message"}, arguments));
   ASSIGN_OR_RETURN(const Value message, bound.Required(0));
-  ASSIGN_OR_RETURN(std::string text, ToText(heap_, message));
-  return InvalidArgumentError("the template refuses these messages: " + text);
+  ASSIGN_OR_RETURN(const Value text, ToText(heap_, message));
+  return InvalidArgumentError("the template refuses these messages: " + std::string(text.text()));
 }
 
 }  // namespace graft::jinja

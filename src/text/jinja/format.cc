@@ -54,18 +54,16 @@ Result<Value> Lay(Heap& heap, const Layout& layout, std::string_view sign, std::
   const int64_t length = CountCodePoints(sign) + CountCodePoints(body);
   const int64_t padding = std::max<int64_t>(layout.width - length, 0);
   const int64_t left = align == '<' ? 0 : align == '^' ? padding / 2 : padding;
-  const auto repeat = [&](int64_t count) {
-    std::string out;
-    for (int64_t i = 0; i < count; ++i) out += layout.fill;
-    return out;
+  TextBuilder out = heap.NewText();
+  const auto fill = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out.AppendTrusted(layout.fill);
   };
-  std::string out;
-  if (align == '=') {
-    out = std::string(sign) + repeat(padding) + std::string(body);
-  } else {
-    out = repeat(left) + std::string(sign) + std::string(body) + repeat(padding - left);
-  }
-  return heap.String(std::move(out));
+  if (align != '=') fill(left);
+  out.AppendTrusted(sign);
+  if (align == '=') fill(padding);
+  out.Append(body);
+  if (align != '=') fill(padding - left);
+  return heap.Text(std::move(out));
 }
 
 std::string_view SignText(const Layout& layout, bool negative) {
@@ -144,6 +142,12 @@ Result<int64_t> ReadNumber(std::string_view text, size_t* pos, int64_t max) {
   return value;
 }
 
+// What an untrusted format has made of its values is untrusted all over.
+Value FormattedBy(Heap& heap, std::string_view format, TextBuilder out) {
+  if (heap.origins().IsUntrusted(format)) out.MarkAll();
+  return heap.Text(std::move(out));
+}
+
 class PercentFormatter {
  public:
   PercentFormatter(Heap& heap, std::string_view text, const Value& values)
@@ -158,22 +162,22 @@ class PercentFormatter {
   }
 
   Result<Value> Run() {
-    std::string out;
+    TextBuilder out = heap_.NewText();
     size_t pos = 0;
     while (pos < text_.size()) {
       const size_t percent = std::min(text_.find('%', pos), text_.size());
-      out += text_.substr(pos, percent - pos);
+      out.Append(text_.substr(pos, percent - pos));
       pos = percent + 1;
       if (percent == text_.size()) break;
       RETURN_IF_ERROR(heap_.Fits(static_cast<double>(out.size())));
       if (!heap_.Charge(1)) return heap_.status();
       ASSIGN_OR_RETURN(const Value piece, ReadOne(&pos));
-      out += piece.text();
+      out.Append(piece.text());
     }
     if (next_ < rest_.size() && values_.kind() != Kind::kDict) {
       return TypeError("not all arguments were used by the format '" + std::string(text_) + "'");
     }
-    return heap_.String(std::move(out));
+    return FormattedBy(heap_, text_, std::move(out));
   }
 
  private:
@@ -240,9 +244,8 @@ class PercentFormatter {
     if (type == 's' || type == 'r') {
       layout.fill = " ";
       if (layout.align == '\0') layout.align = '>';
-      ASSIGN_OR_RETURN(const std::string text,
-                       type == 's' ? ToText(heap_, value) : ToRepr(heap_, value));
-      return LayText(heap_, layout, text);
+      ASSIGN_OR_RETURN(const Value text, type == 's' ? ToText(heap_, value) : ToRepr(heap_, value));
+      return LayText(heap_, layout, text.text());
     }
     if (type == 'c') return ConvertCharacter(layout, value);
     if (value.is_undefined()) return UndefinedError(value);
@@ -291,12 +294,12 @@ class BraceFormatter {
       : heap_(heap), text_(text), arguments_(arguments) {}
 
   Result<Value> Run() {
-    std::string out;
+    TextBuilder out = heap_.NewText();
     for (size_t pos = 0; pos < text_.size();) {
       const char c = text_[pos];
       const bool doubled = pos + 1 < text_.size() && text_[pos + 1] == c;
       if ((c == '{' || c == '}') && doubled) {
-        out += c;
+        out.Append(text_.substr(pos, 1));
         pos += 2;
       } else if (c == '{') {
         const size_t close = text_.find('}', pos);
@@ -304,16 +307,17 @@ class BraceFormatter {
         RETURN_IF_ERROR(heap_.Fits(static_cast<double>(out.size())));
         if (!heap_.Charge(1)) return heap_.status();
         ASSIGN_OR_RETURN(const Value piece, Field(text_.substr(pos + 1, close - pos - 1)));
-        out += piece.text();
+        out.Append(piece.text());
         pos = close + 1;
       } else if (c == '}') {
         return BadFormat(text_);
       } else {
-        out += c;
-        ++pos;
+        const size_t end = std::min(text_.find_first_of("{}", pos), text_.size());
+        out.Append(text_.substr(pos, end - pos));
+        pos = end;
       }
     }
-    return heap_.String(std::move(out));
+    return FormattedBy(heap_, text_, std::move(out));
   }
 
  private:
@@ -335,9 +339,7 @@ class BraceFormatter {
     }
     ASSIGN_OR_RETURN(Value value, Lookup(name));
     if (conversion != '\0') {
-      ASSIGN_OR_RETURN(std::string text,
-                       conversion == 'r' ? ToRepr(heap_, value) : ToText(heap_, value));
-      value = heap_.String(std::move(text));
+      ASSIGN_OR_RETURN(value, conversion == 'r' ? ToRepr(heap_, value) : ToText(heap_, value));
     }
     return Convert(spec, value);
   }
@@ -420,10 +422,7 @@ class BraceFormatter {
   }
 
   Result<Value> Convert(std::string_view spec, const Value& value) {
-    if (spec.empty()) {
-      ASSIGN_OR_RETURN(std::string text, ToText(heap_, value));
-      return heap_.String(std::move(text));
-    }
+    if (spec.empty()) return ToText(heap_, value);
     ASSIGN_OR_RETURN(Layout layout, ReadSpec(spec));
     const bool wants_float = IsOneOf(layout.type, "fFeEgG%");
     if (value.is_number() && (wants_float || value.kind() == Kind::kFloat)) {

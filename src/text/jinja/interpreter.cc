@@ -42,7 +42,7 @@ const Value* FindVariable(const Scope* scope, std::string_view name) {
 
 }  // namespace
 
-Result<std::string> Interpreter::Run(const Block& block,
+Result<TextBuilder> Interpreter::Run(const Block& block,
                                      std::vector<std::pair<std::string_view, Value>> variables) {
   Scope* scope = heap_.NewScope(nullptr);
   scope->variables = std::move(variables);
@@ -65,7 +65,9 @@ Status Interpreter::RunStatement(const Stmt& stmt, Scope* scope) {
   RETURN_IF_ERROR(nesting.status());
   switch (stmt.kind) {
     case StmtKind::kText:
-      return EmitText(stmt.text);
+      RETURN_IF_ERROR(ChargeOutput(stmt.text.size()));
+      out_.AppendTrusted(stmt.text);
+      return OkStatus();
     case StmtKind::kOutput: {
       ASSIGN_OR_RETURN(const Value value, Evaluate(*stmt.expr, scope));
       return Emit(value);
@@ -175,27 +177,25 @@ Status Interpreter::RunCallBlock(const Stmt& stmt, Scope* scope) {
 }
 
 Status Interpreter::Emit(const Value& value) {
-  if (value.is_string()) return EmitText(value.text());
-  ASSIGN_OR_RETURN(const std::string text, ToText(heap_, value));
-  return EmitText(text);
-}
-
-Status Interpreter::EmitText(std::string_view text) {
-  heap_.ChargeBytes(text.size());
-  if (out_.size() + text.size() > heap_.limits().output_bytes) {
-    return ResourceExhaustedError("the rendered text is longer than " +
-                                  std::to_string(heap_.limits().output_bytes) + " bytes");
-  }
-  out_ += text;
+  ASSIGN_OR_RETURN(const Value text, ToText(heap_, value));
+  RETURN_IF_ERROR(ChargeOutput(text.text().size()));
+  out_.Append(text.text());
   return OkStatus();
 }
 
+Status Interpreter::ChargeOutput(size_t bytes) {
+  heap_.ChargeBytes(bytes);
+  if (out_.size() + bytes <= heap_.limits().output_bytes) return OkStatus();
+  return ResourceExhaustedError("the rendered text is longer than " +
+                                std::to_string(heap_.limits().output_bytes) + " bytes");
+}
+
 Result<Value> Interpreter::Capture(const Block& block, Scope* scope) {
-  std::string outer = std::exchange(out_, std::string());
+  TextBuilder outer = std::exchange(out_, heap_.NewText());
   const Status status = RunBlock(block, heap_.NewScope(scope));
-  std::string text = std::exchange(out_, std::move(outer));
+  TextBuilder text = std::exchange(out_, std::move(outer));
   RETURN_IF_ERROR(status);
-  return heap_.String(std::move(text));
+  return heap_.Text(std::move(text));
 }
 
 Result<Value> Interpreter::CaptureFiltered(const Stmt& stmt, Scope* scope) {
@@ -356,14 +356,14 @@ Result<Value> Interpreter::EvaluateBinary(const Expr& expr, Scope* scope) {
 }
 
 Result<Value> Interpreter::EvaluateConcat(const Expr& expr, Scope* scope) {
-  std::string out;
+  TextBuilder out = heap_.NewText();
   for (const ExprPtr& child : expr.children) {
     ASSIGN_OR_RETURN(const Value value, Evaluate(*child, scope));
-    ASSIGN_OR_RETURN(const std::string text, ToText(heap_, value));
-    out += text;
+    ASSIGN_OR_RETURN(const Value text, ToText(heap_, value));
+    out.Append(text.text());
   }
   heap_.ChargeBytes(out.size());
-  return heap_.String(std::move(out));
+  return heap_.Text(std::move(out));
 }
 
 Result<Value> Interpreter::EvaluateCompare(const Expr& expr, Scope* scope) {

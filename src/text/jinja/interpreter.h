@@ -15,10 +15,11 @@ namespace graft::jinja {
 class Interpreter {
  public:
   // `now`: Unix seconds for strftime_now, told in the machine's time zone.
-  Interpreter(Heap* heap, int64_t now) : heap_(*heap), now_(now) {}
+  Interpreter(Heap* heap, int64_t now) : heap_(*heap), now_(now), out_(heap->NewText()) {}
 
-  // The text that `block` gives with `variables` as its outermost names. Failures name the line.
-  Result<std::string> Run(const Block& block,
+  // The text that `block` gives with `variables` as its outermost names, with its untrusted ranges.
+  // Failures name the line.
+  Result<TextBuilder> Run(const Block& block,
                           std::vector<std::pair<std::string_view, Value>> variables);
 
  private:
@@ -31,7 +32,8 @@ class Interpreter {
   Status RunWith(const Stmt& stmt, Scope* scope);
   Status RunCallBlock(const Stmt& stmt, Scope* scope);
   Status Emit(const Value& value);
-  Status EmitText(std::string_view text);
+  // A failure if the output cannot grow by so many bytes.
+  Status ChargeOutput(size_t bytes);
   // The text of `block`, run in a scope of its own, instead of its output.
   Result<Value> Capture(const Block& block, Scope* scope);
   // The same, sent through the filters of a set or filter block.
@@ -64,7 +66,7 @@ class Interpreter {
 
   Heap& heap_;
   const int64_t now_;
-  std::string out_;
+  TextBuilder out_;
   Flow flow_ = Flow::kNext;
   int line_ = 1;    // of what runs, for errors
   Value captured_;  // what kCaptured stands for

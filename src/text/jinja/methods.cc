@@ -21,7 +21,7 @@ Result<Value> NewTexts(Heap& heap, const std::vector<std::string_view>& pieces, 
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> Mapped(Heap& heap, std::string_view text, const Bound&) {
-  return heap.String(kMap(text));
+  return heap.Derived(kMap(text), text);
 }
 
 template <bool (*kPredicate)(std::string_view)>
@@ -207,7 +207,10 @@ Result<Value> ZeroFill(Heap& heap, std::string_view text, const Bound& bound) {
   ASSIGN_OR_RETURN(const Value filled,
                    PadText(heap, text.substr(has_sign ? 1 : 0), padding, 0, "0"));
   if (!has_sign) return filled;
-  return heap.String(text[0] + std::string(filled.text()));
+  TextBuilder out = heap.NewText();
+  out.Append(text.substr(0, 1));
+  out.Append(filled.text());
+  return heap.Text(std::move(out));
 }
 
 Result<Value> RemovePrefix(Heap&, std::string_view text, const Bound& bound) {
@@ -241,7 +244,7 @@ Result<Value> ExpandTabs(Heap& heap, std::string_view text, const Bound& bound) 
     if ((c & 0xC0) != 0x80) ++column;
     if (c == '\n' || c == '\r') column = 0;
   }
-  return heap.String(std::move(out));
+  return heap.Derived(std::move(out), text);
 }
 
 Result<Value> Format(Heap& heap, std::string_view text, const Bound& bound) {
@@ -444,62 +447,58 @@ Result<Value> ReplaceText(Heap& heap, std::string_view text, std::string_view ol
                           std::string_view new_text, int64_t count) {
   heap.ChargeBytes(text.size());
   const auto may_replace = [&](int64_t done) { return count < 0 || done < count; };
-  std::string out;
+  TextBuilder out = heap.NewText();
   int64_t done = 0;
   if (old_text.empty()) {
     // Before every code point, and at the end.
     size_t begin = 0;
     while (may_replace(done)) {
-      out += new_text;
+      out.Append(new_text);
       ++done;
       RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
       if (begin >= text.size()) break;
       const size_t bytes = ByteOffset(text.substr(begin), 1);
-      out += text.substr(begin, bytes);
+      out.Append(text.substr(begin, bytes));
       begin += bytes;
     }
-    out += text.substr(begin);
-    return heap.String(std::move(out));
+    out.Append(text.substr(begin));
+    return heap.Text(std::move(out));
   }
   size_t begin = 0;
   for (size_t at = text.find(old_text); at != std::string_view::npos && may_replace(done);
        at = text.find(old_text, begin)) {
-    out += text.substr(begin, at - begin);
-    out += new_text;
+    out.Append(text.substr(begin, at - begin));
+    out.Append(new_text);
     begin = at + old_text.size();
     ++done;
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }
   if (done == 0) return Value::String(text);
-  out += text.substr(begin);
-  return heap.String(std::move(out));
+  out.Append(text.substr(begin));
+  return heap.Text(std::move(out));
 }
 
 Result<Value> PadText(Heap& heap, std::string_view text, int64_t left, int64_t right,
                       std::string_view fill) {
   RETURN_IF_ERROR(heap.Fits((static_cast<double>(left) + static_cast<double>(right)) *
                             static_cast<double>(fill.size())));
-  std::string out;
-  for (int64_t i = 0; i < left; ++i) out += fill;
-  out += text;
-  for (int64_t i = 0; i < right; ++i) out += fill;
-  return heap.String(std::move(out));
+  TextBuilder out = heap.NewText();
+  for (int64_t i = 0; i < left; ++i) out.Append(fill);
+  out.Append(text);
+  for (int64_t i = 0; i < right; ++i) out.Append(fill);
+  return heap.Text(std::move(out));
 }
 
 Result<Value> JoinTexts(Heap& heap, std::string_view separator, const std::vector<Value>& items) {
-  std::string out;
+  TextBuilder out = heap.NewText();
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) out += separator;
-    if (items[i].is_string()) {
-      out += items[i].text();
-    } else {
-      ASSIGN_OR_RETURN(const std::string text, ToText(heap, items[i]));
-      out += text;
-    }
+    if (i > 0) out.Append(separator);
+    ASSIGN_OR_RETURN(const Value text, ToText(heap, items[i]));
+    out.Append(text.text());
     if (!heap.Charge(1)) return heap.status();
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }
-  return heap.String(std::move(out));
+  return heap.Text(std::move(out));
 }
 
 }  // namespace graft::jinja

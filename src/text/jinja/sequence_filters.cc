@@ -56,7 +56,7 @@ class AttributePath {
 // Strings compare without case unless told otherwise.
 Value FoldCase(Heap& heap, const Value& value, bool case_sensitive) {
   if (case_sensitive || !value.is_string()) return value;
-  return heap.String(ToLower(value.text()));
+  return heap.Derived(ToLower(value.text()), value.text());
 }
 
 // (key, item) pairs in the order of their keys; equal ones stay as they were.
@@ -124,8 +124,8 @@ Result<Value> Join(Heap& heap, const Value& input, const Bound& bound) {
   for (Value& item : items) {
     ASSIGN_OR_RETURN(item, path.Get(heap, item));
   }
-  ASSIGN_OR_RETURN(const std::string separator, ToText(heap, bound.Or(0, Value::String(""))));
-  return JoinTexts(heap, separator, items);
+  ASSIGN_OR_RETURN(const Value separator, ToText(heap, bound.Or(0, Value::String(""))));
+  return JoinTexts(heap, separator.text(), items);
 }
 
 Result<Value> Sort(Heap& heap, const Value& input, const Bound& bound) {

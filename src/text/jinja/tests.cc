@@ -59,8 +59,8 @@ Result<bool> IsIterable(Heap&, const Value& input, const Bound&) {
 
 template <bool (*kPredicate)(std::string_view)>
 Result<bool> TextTest(Heap& heap, const Value& input, const Bound&) {
-  ASSIGN_OR_RETURN(const std::string text, ToText(heap, input));
-  return kPredicate(text);
+  ASSIGN_OR_RETURN(const Value text, ToText(heap, input));
+  return kPredicate(text.text());
 }
 
 Result<bool> EqualTest(Heap& heap, const Value& input, const Bound& bound) {

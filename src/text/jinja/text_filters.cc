@@ -25,14 +25,14 @@ Result<std::string_view> InputText(Heap& heap, const Value& input) {
     heap.ChargeBytes(input.text().size());
     return input.text();
   }
-  ASSIGN_OR_RETURN(std::string text, ToText(heap, input));
-  return heap.String(std::move(text)).text();
+  ASSIGN_OR_RETURN(const Value text, ToText(heap, input));
+  return text.text();
 }
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> Mapped(Heap& heap, const Value& input, const Bound&) {
   ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
-  return heap.String(kMap(text));
+  return heap.Derived(kMap(text), text);
 }
 
 Result<Value> StringFilter(Heap& heap, const Value& input, const Bound&) {
@@ -67,7 +67,7 @@ Result<Value> Title(Heap& heap, const Value& input, const Bound&) {
     out += ToUpper(part.substr(0, first)) + ToLower(part.substr(first));
     begin = end;
   }
-  return heap.String(std::move(out));
+  return heap.Derived(std::move(out), text);
 }
 
 Result<Value> Replace(Heap& heap, const Value& input, const Bound& bound) {
@@ -119,36 +119,51 @@ Result<Value> Escape(Heap& heap, const Value& input, const Bound&) {
         out += c;
     }
   }
-  return heap.String(std::move(out));
+  return heap.Derived(std::move(out), text);
+}
+
+// The lines of `text`, which stay where their origin is known by.
+Result<std::vector<std::string_view>> LinesToIndent(Heap& heap, std::string_view text,
+                                                    bool at_newlines_alone) {
+  if (!at_newlines_alone) {
+    TextBuilder with_end = heap.NewText();
+    with_end.Append(text);
+    with_end.AppendTrusted("\n");
+    return SplitLines(heap.Text(std::move(with_end)).text(), false);
+  }
+  std::vector<std::string_view> lines;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    RETURN_IF_ERROR(heap.Fits(static_cast<double>(lines.size() * sizeof(lines[0]))));
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  lines.push_back(text);
+  return lines;
 }
 
 Result<Value> Indent(Heap& heap, const Value& input, const Bound& bound) {
   ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
-  std::string indentation;
-  if (bound.Or(0, Value::None()).is_string()) {
-    indentation = bound.Or(0, Value::None()).text();
-  } else {
+  Value indentation = bound.Or(0, Value::None());
+  if (!indentation.is_string()) {
     ASSIGN_OR_RETURN(const int64_t width, bound.IntOr(0, 4));
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(width)));
-    indentation.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
+    indentation =
+        heap.TemplateText(std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '));
   }
   const bool first = bound.TruthOr(1, false);
   const bool blank = bound.TruthOr(2, false);
-  std::string out = first ? indentation : "";
-  if (blank) {
-    // As Jinja has it: after every newline, whatever follows.
-    ASSIGN_OR_RETURN(const Value all, ReplaceText(heap, text, "\n", "\n" + indentation, -1));
-    return heap.String(out + std::string(all.text()));
-  }
-  // Jinja splits "text\n" as Python's splitlines does, so that other line ends become "\n" too.
-  const std::string with_end = std::string(text) + "\n";
-  const std::vector<std::string_view> lines = SplitLines(with_end, false);
+  // Jinja splits "text\n" as Python's splitlines does, so that other line ends become "\n" too;
+  // with `blank` it replaces every "\n", whatever follows.
+  ASSIGN_OR_RETURN(const std::vector<std::string_view> lines, LinesToIndent(heap, text, blank));
+  TextBuilder out = heap.NewText();
+  if (first) out.Append(indentation.text());
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out += lines[i].empty() ? "\n" : "\n" + indentation;
-    out += lines[i];
+    if (i > 0) out.AppendTrusted("\n");
+    if (i > 0 && (blank || !lines[i].empty())) out.Append(indentation.text());
+    out.Append(lines[i]);
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }
-  return heap.String(std::move(out));
+  return heap.Text(std::move(out));
 }
 
 Result<Value> Center(Heap& heap, const Value& input, const Bound& bound) {
@@ -171,7 +186,10 @@ Result<Value> Truncate(Heap& heap, const Value& input, const Bound& bound) {
   if (CountCodePoints(text) - leeway <= length) return Value::String(text);
   std::string_view kept = text.substr(0, ByteOffset(text, length - end_length));
   if (!bound.TruthOr(1, false)) kept = kept.substr(0, kept.rfind(' '));
-  return heap.String(std::string(kept) + std::string(end));
+  TextBuilder out = heap.NewText();
+  out.Append(kept);
+  out.Append(end);
+  return heap.Text(std::move(out));
 }
 
 Result<Value> WordCount(Heap& heap, const Value& input, const Bound&) {
@@ -322,8 +340,7 @@ Result<Value> ToJsonFilter(Heap& heap, const Value& input, const Bound& bound) {
     style.item_separator = pair[0].text();
     style.key_separator = pair[1].text();
   }
-  ASSIGN_OR_RETURN(std::string text, ToJson(heap, input, style));
-  return heap.String(std::move(text));
+  return ToJson(heap, input, style);
 }
 
 // "%s and %s" | format(a, b)

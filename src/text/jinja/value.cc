@@ -91,13 +91,29 @@ bool Heap::Charge(uint64_t work) {
   return false;
 }
 
-Value Heap::String(std::string text) {
+Value Heap::TemplateText(std::string text) {
   Spend(sizeof(std::string) + text.size());
   return Value::String(strings_.emplace_back(std::move(text)));
 }
 
+Value Heap::Text(TextBuilder text) {
+  TextRanges untrusted = text.TakeUntrusted();
+  const Value value = TemplateText(text.TakeText());
+  if (untrusted.empty()) return value;
+  Spend(untrusted.size() * sizeof(TextRange));
+  origins_.Mark(value.text(), std::move(untrusted));
+  return value;
+}
+
+Value Heap::Derived(std::string text, std::string_view source) {
+  const bool untrusted = origins_.IsUntrusted(source);
+  const Value value = TemplateText(std::move(text));
+  if (untrusted) origins_.Mark(value.text());
+  return value;
+}
+
 Value Heap::Undefined(std::string message) {
-  return Value::Undefined(Missing::kMessage, String(std::move(message)).text());
+  return Value::Undefined(Missing::kMessage, TemplateText(std::move(message)).text());
 }
 
 Value Heap::NewSequence(Flavor flavor, std::vector<Value> items) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/jinja/origin.h"
 
 namespace graft::jinja {
 
@@ -168,7 +169,14 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  Value String(std::string text);
+  // A text of the template's own making, none of which comes from outside.
+  Value TemplateText(std::string text);
+  // A text whose pieces keep their origins; NewText begins one.
+  Value Text(TextBuilder text);
+  TextBuilder NewText() const { return TextBuilder(&origins_); }
+  // A text that was made of `source` so that nobody knows which byte came from which: if any is
+  // untrusted, all are.
+  Value Derived(std::string text, std::string_view source);
   Value Undefined(std::string message);
   Value NewSequence(Flavor flavor, std::vector<Value> items);
   Value List(std::vector<Value> items) { return NewSequence(Flavor::kList, std::move(items)); }
@@ -185,6 +193,7 @@ class Heap {
   // A failure if a value of that many bytes could not be made.
   Status Fits(double bytes) const;
   const Status& status() const { return status_; }
+  Origins& origins() { return origins_; }
   const Limits& limits() const { return limits_; }
 
  private:
@@ -196,6 +205,7 @@ class Heap {
   uint64_t spent_work_ = 0;
   int depth_ = 0;
   Status status_;
+  Origins origins_;
   std::deque<std::string> strings_;
   std::deque<Sequence> sequences_;
   std::deque<Dict> dicts_;

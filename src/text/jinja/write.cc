@@ -31,6 +31,9 @@ class ReprWriter {
  public:
   ReprWriter(Heap& heap, std::string* out) : heap_(heap), out_(*out) {}
 
+  // Whether something untrusted was written.
+  bool untrusted() const { return untrusted_; }
+
   Status Write(const Value& value, int depth = 0) {
     RETURN_IF_ERROR(Enter(heap_, out_, depth));
     switch (value.kind()) {
@@ -51,6 +54,7 @@ class ReprWriter {
         return OkStatus();
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
+        untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text());
         out_ += QuoteText(value.text());
         return OkStatus();
       case Kind::kSequence:
@@ -118,6 +122,7 @@ class ReprWriter {
 
   Heap& heap_;
   std::string& out_;
+  bool untrusted_ = false;
 };
 
 void AppendJsonString(std::string_view text, bool ensure_ascii, std::string* out) {
@@ -155,6 +160,8 @@ class JsonWriter {
   JsonWriter(Heap& heap, const JsonStyle& style, std::string* out)
       : heap_(heap), style_(style), out_(*out) {}
 
+  bool untrusted() const { return untrusted_; }
+
   Status Write(const Value& value, int depth = 0) {
     RETURN_IF_ERROR(Enter(heap_, out_, depth));
     switch (value.kind()) {
@@ -172,7 +179,7 @@ class JsonWriter {
         return OkStatus();
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
-        AppendJsonString(value.text(), style_.ensure_ascii, &out_);
+        WriteString(value.text());
         return OkStatus();
       case Kind::kSequence:
         if (value.sequence().flavor == Flavor::kList || value.sequence().flavor == Flavor::kTuple) {
@@ -190,6 +197,11 @@ class JsonWriter {
   }
 
  private:
+  void WriteString(std::string_view text) {
+    untrusted_ = untrusted_ || heap_.origins().IsUntrusted(text);
+    AppendJsonString(text, style_.ensure_ascii, &out_);
+  }
+
   static std::string Float(double value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -250,7 +262,7 @@ class JsonWriter {
 
   Status WriteKey(const Value& key) {
     if (key.is_string()) {
-      AppendJsonString(key.text(), style_.ensure_ascii, &out_);
+      WriteString(key.text());
       return OkStatus();
     }
     std::string text;
@@ -263,6 +275,7 @@ class JsonWriter {
   Heap& heap_;
   const JsonStyle& style_;
   std::string& out_;
+  bool untrusted_ = false;
 };
 
 }  // namespace
@@ -316,24 +329,34 @@ std::string QuoteText(std::string_view text) {
   return out;
 }
 
-Result<std::string> ToText(Heap& heap, const Value& value) {
-  if (value.is_string()) return std::string(value.text());
-  if (value.is_undefined()) return std::string();
+namespace {
+
+Value Written(Heap& heap, std::string text, bool untrusted) {
+  const Value value = heap.TemplateText(std::move(text));
+  if (untrusted) heap.origins().Mark(value.text());
+  return value;
+}
+
+}  // namespace
+
+Result<Value> ToText(Heap& heap, const Value& value) {
+  if (value.is_string()) return value;
+  if (value.is_undefined()) return Value::String("");
   return ToRepr(heap, value);
 }
 
-Result<std::string> ToRepr(Heap& heap, const Value& value) {
+Result<Value> ToRepr(Heap& heap, const Value& value) {
   std::string out;
   ReprWriter writer(heap, &out);
   RETURN_IF_ERROR(writer.Write(value));
-  return out;
+  return Written(heap, std::move(out), writer.untrusted());
 }
 
-Result<std::string> ToJson(Heap& heap, const Value& value, const JsonStyle& style) {
+Result<Value> ToJson(Heap& heap, const Value& value, const JsonStyle& style) {
   std::string out;
   JsonWriter writer(heap, style, &out);
   RETURN_IF_ERROR(writer.Write(value));
-  return out;
+  return Written(heap, std::move(out), writer.untrusted());
 }
 
 }  // namespace graft::jinja

@@ -14,10 +14,12 @@ std::string FloatText(double value);
 // repr(str)
 std::string QuoteText(std::string_view text);
 
+// Each gives a string. What is not a string itself is untrusted if it holds anything untrusted.
+
 // str(value); kUnimplemented for what Python writes with an address in memory.
-Result<std::string> ToText(Heap& heap, const Value& value);
+Result<Value> ToText(Heap& heap, const Value& value);
 // repr(value)
-Result<std::string> ToRepr(Heap& heap, const Value& value);
+Result<Value> ToRepr(Heap& heap, const Value& value);
 
 // The arguments of Hugging Face's `tojson`, which are json.dumps's and not Jinja's own: no HTML
 // escapes, keys in their order.
@@ -29,6 +31,6 @@ struct JsonStyle {
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-Result<std::string> ToJson(Heap& heap, const Value& value, const JsonStyle& style);
+Result<Value> ToJson(Heap& heap, const Value& value, const JsonStyle& style);
 
 }  // namespace graft::jinja
