@@ -22,9 +22,8 @@ Value LoopAttribute(Heap& heap, const Value& value, std::string_view name) {
   if (name == "first") return Value::Bool(index0 == 0);
   if (name == "last") return Value::Bool(index0 + 1 == length);
   if (name == "length") return Value::Int(length);
-  // Depth is about recursive loops alone, which Graft has not.
-  if (name == "depth") return Value::Int(1);
-  if (name == "depth0") return Value::Int(0);
+  if (name == "depth") return Value::Int(loop.depth0 + 1);
+  if (name == "depth0") return Value::Int(loop.depth0);
   if (name == "previtem") {
     if (index0 == 0) return heap.Undefined("there is no previous item");
     return (*loop.items)[loop.index0 - 1];
@@ -45,9 +44,15 @@ bool ResolveIndex(int64_t index, size_t size, size_t* out) {
   return true;
 }
 
-bool IsIndexable(const Value& value) {
+// What `+` and `*` work on, besides strings.
+bool IsListOrTuple(const Value& value) {
   return value.kind() == Kind::kSequence &&
          (value.sequence().flavor == Flavor::kList || value.sequence().flavor == Flavor::kTuple);
+}
+
+bool IsIndexable(const Value& value) {
+  return IsListOrTuple(value) ||
+         (value.kind() == Kind::kSequence && value.sequence().flavor == Flavor::kRange);
 }
 
 Value MissingItem(Heap& heap, const Value& value, const Value& key) {
@@ -137,6 +142,11 @@ Result<Value> GetAttribute(Heap& heap, const Value& value, std::string_view name
     const Value* entry = FindEntry(value.dict(), name);
     return entry != nullptr ? *entry : Value::Undefined(Missing::kAttribute, name);
   }
+  if (value.kind() == Kind::kSequence && value.sequence().is_group) {
+    if (name == "grouper") return value.sequence().items[0];
+    if (name == "list") return value.sequence().items[1];
+  }
+  if (IsCycler(value) && name == "current") return CurrentOf(value.callable());
   const Value method = FindMethod(heap, value, name);
   if (!method.is_undefined() || method.missing() == Missing::kUnsafe) return method;
   if (value.kind() != Kind::kDict) return Value::Undefined(Missing::kAttribute, name);
@@ -185,6 +195,16 @@ Result<Value> GetSlice(Heap& heap, const Value& value, const Value& begin, const
   ASSIGN_OR_RETURN(const SliceRange range,
                    MakeSlice(static_cast<int64_t>(items.size()), begin, end, step));
   heap.Charge(items.size() / 4);
+  if (value.sequence().flavor == Flavor::kRange) {
+    const RangeBounds& bounds = value.sequence().bounds;
+    const auto clamped = [](__int128 number) {
+      return static_cast<int64_t>(std::clamp<__int128>(number, INT64_MIN, INT64_MAX));
+    };
+    const __int128 stride = bounds.step;
+    return heap.NewRange({clamped(bounds.start + range.begin * stride),
+                          clamped(bounds.start + range.end * stride),
+                          clamped(range.step * stride)});
+  }
   std::vector<Value> slice;
   ForSlice(range, [&](size_t i) { slice.push_back(items[i]); });
   return heap.NewSequence(value.sequence().flavor, std::move(slice));
@@ -317,12 +337,12 @@ Result<Value> Binary(Heap& heap, BinaryOp op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return FloatBinary(op, a.number(), b.number());
   if (op == BinaryOp::kAdd) {
     const bool alike =
-        IsIndexable(a) && IsIndexable(b) && a.sequence().flavor == b.sequence().flavor;
+        IsListOrTuple(a) && IsListOrTuple(b) && a.sequence().flavor == b.sequence().flavor;
     if ((a.is_string() && b.is_string()) || alike) return Concatenate(heap, a, b);
   }
   if (op == BinaryOp::kMultiply) {
-    if ((a.is_string() || IsIndexable(a)) && b.is_integral()) return Repeat(heap, a, b.integer());
-    if ((b.is_string() || IsIndexable(b)) && a.is_integral()) return Repeat(heap, b, a.integer());
+    if ((a.is_string() || IsListOrTuple(a)) && b.is_integral()) return Repeat(heap, a, b.integer());
+    if ((b.is_string() || IsListOrTuple(b)) && a.is_integral()) return Repeat(heap, b, a.integer());
   }
   return TypeError("'" + std::string(OpText(op)) + "' does not work between '" +
                    std::string(TypeName(a)) + "' and '" + std::string(TypeName(b)) + "'");

@@ -106,6 +106,7 @@ enum class StmtKind : uint8_t {
   kMacro,        // text is the name; parameters, body
   kCall,         // expr is the call; parameters and body make its caller
   kWith,         // assignments, body
+  kNamedBlock,   // {% block text %}: body
   kGeneration,   // body
   kBreak,
   kContinue,
@@ -135,6 +136,8 @@ struct Stmt {
   bool uses_varargs = false;
   bool uses_kwargs = false;
   bool uses_caller = false;
+  bool recursive = false;  // of kFor
+  bool scoped = false;     // of kNamedBlock
 };
 
 }  // namespace graft::jinja

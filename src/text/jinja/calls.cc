@@ -22,16 +22,13 @@ Result<Value> CallRange(Heap& heap, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t step, bound.IntOr(2, 1));
   if (!bound.Has(1)) stop = std::exchange(start, 0);
   if (step == 0) return InvalidArgumentError("'range' needs a step that is not zero");
-  std::vector<Value> items;
-  for (__int128 value = start; step > 0 ? value < stop : value > stop; value += step) {
-    if (static_cast<int64_t>(items.size()) >= kRangeMax) {
-      return ResourceExhaustedError("'range' gives at most " + std::to_string(kRangeMax) +
-                                    " numbers");
-    }
-    items.push_back(Value::Int(static_cast<int64_t>(value)));
+  const __int128 span = step > 0 ? __int128{stop} - start : __int128{start} - stop;
+  const __int128 stride = step > 0 ? __int128{step} : -__int128{step};
+  if (span > stride * kRangeMax) {
+    return ResourceExhaustedError("'range' gives at most " + std::to_string(kRangeMax) +
+                                  " numbers");
   }
-  heap.Charge(items.size());
-  return heap.List(std::move(items));
+  return heap.NewRange({start, stop, step});
 }
 
 // dict(mapping, **more), which is also how a namespace starts.
@@ -59,6 +56,13 @@ Result<Dict*> CallDict(Heap& heap, std::string_view name, const Arguments& argum
   return dict;
 }
 
+Value NewTurns(Heap& heap, CallableKind kind, const Value& self) {
+  Callable callable;
+  callable.kind = kind;
+  callable.self = self;
+  return Value::Of(heap.NewCallable(callable));
+}
+
 void SetParameter(Scope* scope, std::string_view name, const Value& value) {
   scope->variables.emplace_back(name, value);
 }
@@ -67,10 +71,11 @@ void SetParameter(Scope* scope, std::string_view name, const Value& value) {
 
 Result<Value> Interpreter::Call(const Value& callee, const Arguments& arguments) {
   if (callee.is_undefined()) return UndefinedError(callee);
-  if (callee.kind() != Kind::kCallable) {
+  if (callee.kind() == Kind::kLoop) return CallLoop(callee.loop(), arguments);
+  if (callee.kind() != Kind::kCallable || IsCycler(callee)) {
     return TypeError("a value of type '" + std::string(TypeName(callee)) + "' cannot be called");
   }
-  const Callable& callable = callee.callable();
+  Callable& callable = callee.callable();
   switch (callable.kind) {
     case CallableKind::kGlobal:
       return CallGlobal(callable.name, arguments);
@@ -78,8 +83,27 @@ Result<Value> Interpreter::Call(const Value& callee, const Arguments& arguments)
       return CallMethod(heap_, callable.self, callable.name, arguments);
     case CallableKind::kMacro:
       return CallMacro(callable, arguments);
+    case CallableKind::kJoiner:
+      RETURN_IF_ERROR(Bound::Make("joiner", {}, arguments).status());
+      return callable.turns++ == 0 ? Value::String("") : callable.self;
+    case CallableKind::kCycler:
+      break;
   }
   return Value();
+}
+
+// loop(items): the loop's text over items of theirs, one level deeper.
+Result<Value> Interpreter::CallLoop(const Loop& loop, const Arguments& arguments) {
+  if (!loop.stmt->recursive) {
+    return TypeError("a loop that is called needs the word 'recursive' in its {% for %}");
+  }
+  ASSIGN_OR_RETURN(const Bound bound, Bound::Make("loop", {"iterable"}, arguments));
+  ASSIGN_OR_RETURN(const Value iterable, bound.Required(0));
+  const Nesting nesting(&heap_);
+  RETURN_IF_ERROR(nesting.status());
+  const Stmt& stmt = *loop.stmt;
+  ASSIGN_OR_RETURN(std::vector<Value> items, ForItems(stmt, iterable, loop.scope));
+  return Capture([&] { return RunTurns(stmt, std::move(items), loop.scope, loop.depth0 + 1); });
 }
 
 Status Interpreter::BindMacro(const Stmt& macro, const Arguments& arguments, Scope* scope) {
@@ -131,10 +155,13 @@ Status Interpreter::BindMacro(const Stmt& macro, const Arguments& arguments, Sco
 }
 
 Result<Value> Interpreter::CallMacro(const Callable& callable, const Arguments& arguments) {
+  // What calls itself needs the stack of several frames for a level of its own.
+  const Nesting nesting(&heap_);
+  RETURN_IF_ERROR(nesting.status());
   const Stmt& macro = *callable.macro;
   Scope* scope = heap_.NewScope(callable.closure);
   RETURN_IF_ERROR(BindMacro(macro, arguments, scope));
-  return Capture(macro.body, scope);
+  return Capture([&] { return RunBlock(macro.body, heap_.NewScope(scope)); });
 }
 
 Result<Value> Interpreter::CallStrftime(const Arguments& arguments) {
@@ -161,6 +188,17 @@ Result<Value> Interpreter::CallGlobal(std::string_view name, const Arguments& ar
   if (name == "dict") {
     ASSIGN_OR_RETURN(Dict * dict, CallDict(heap_, name, arguments));
     return Value::Of(dict);
+  }
+  if (name == "joiner") {
+    ASSIGN_OR_RETURN(const Bound bound, Bound::Make(name, {"sep"}, arguments));
+    return NewTurns(heap_, CallableKind::kJoiner, bound.Or(0, Value::String(", ")));
+  }
+  if (name == "cycler") {
+    if (arguments.positional.empty() || !arguments.keyword.empty()) {
+      return TypeError("'cycler' takes one value or more, without names");
+    }
+    return NewTurns(heap_, CallableKind::kCycler,
+                    heap_.NewSequence(Flavor::kTuple, arguments.positional));
   }
   if (name == "namespace") {
     ASSIGN_OR_RETURN(Dict * attributes, CallDict(heap_, name, arguments));

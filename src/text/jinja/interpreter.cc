@@ -12,9 +12,9 @@
 namespace graft::jinja {
 namespace {
 
-constexpr std::string_view kGlobals[] = {"raise_exception", "strftime_now", "namespace", "range",
-                                         "dict"};
-constexpr std::string_view kUnsupportedGlobals[] = {"cycler", "joiner", "lipsum"};
+constexpr std::string_view kGlobals[] = {
+    "raise_exception", "strftime_now", "namespace", "range", "dict", "joiner", "cycler"};
+constexpr std::string_view kUnsupportedGlobals[] = {"lipsum", "self"};
 
 template <size_t N>
 bool IsOneOf(std::string_view name, const std::string_view (&names)[N]) {
@@ -44,9 +44,9 @@ const Value* FindVariable(const Scope* scope, std::string_view name) {
 
 Result<TextBuilder> Interpreter::Run(const Block& block,
                                      std::vector<std::pair<std::string_view, Value>> variables) {
-  Scope* scope = heap_.NewScope(nullptr);
-  scope->variables = std::move(variables);
-  const Status status = RunBlock(block, scope);
+  root_ = heap_.NewScope(nullptr);
+  root_->variables = std::move(variables);
+  const Status status = RunBlock(block, root_);
   if (!status.ok()) return status.WithContext("line " + std::to_string(line_));
   return std::move(out_);
 }
@@ -101,6 +101,9 @@ Status Interpreter::RunStatement(const Stmt& stmt, Scope* scope) {
       return RunCallBlock(stmt, scope);
     case StmtKind::kWith:
       return RunWith(stmt, scope);
+    case StmtKind::kNamedBlock:
+      // It sees the outermost names, and those around it only if it says so.
+      return RunBlock(stmt.body, heap_.NewScope(stmt.scoped ? scope : root_));
     case StmtKind::kGeneration:
       return RunBlock(stmt.body, heap_.NewScope(scope));
     case StmtKind::kBreak:
@@ -121,8 +124,8 @@ Status Interpreter::RunIf(const Stmt& stmt, Scope* scope) {
   return RunBlock(stmt.otherwise, scope);
 }
 
-Result<std::vector<Value>> Interpreter::ForItems(const Stmt& stmt, Scope* scope) {
-  ASSIGN_OR_RETURN(const Value iterable, Evaluate(*stmt.expr, scope));
+Result<std::vector<Value>> Interpreter::ForItems(const Stmt& stmt, const Value& iterable,
+                                                 Scope* scope) {
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap_, iterable));
   if (stmt.condition == nullptr) return items;
   std::vector<Value> kept;
@@ -136,10 +139,15 @@ Result<std::vector<Value>> Interpreter::ForItems(const Stmt& stmt, Scope* scope)
 }
 
 Status Interpreter::RunFor(const Stmt& stmt, Scope* scope) {
-  ASSIGN_OR_RETURN(std::vector<Value> items, ForItems(stmt, scope));
+  ASSIGN_OR_RETURN(const Value iterable, Evaluate(*stmt.expr, scope));
+  ASSIGN_OR_RETURN(std::vector<Value> items, ForItems(stmt, iterable, scope));
+  return RunTurns(stmt, std::move(items), scope, 0);
+}
+
+Status Interpreter::RunTurns(const Stmt& stmt, std::vector<Value> items, Scope* scope, int depth0) {
   if (items.empty()) return RunBlock(stmt.otherwise, heap_.NewScope(scope));
   const Value sequence = heap_.List(std::move(items));
-  Loop* loop = heap_.NewLoop(sequence);
+  Loop* loop = heap_.NewLoop(sequence, stmt, scope, depth0);
   for (; loop->index0 < loop->items->size(); ++loop->index0) {
     // A scope per turn: what one turn sets, the next does not see.
     Scope* turn = heap_.NewScope(scope);
@@ -190,16 +198,9 @@ Status Interpreter::ChargeOutput(size_t bytes) {
                                 std::to_string(heap_.limits().output_bytes) + " bytes");
 }
 
-Result<Value> Interpreter::Capture(const Block& block, Scope* scope) {
-  TextBuilder outer = std::exchange(out_, heap_.NewText());
-  const Status status = RunBlock(block, heap_.NewScope(scope));
-  TextBuilder text = std::exchange(out_, std::move(outer));
-  RETURN_IF_ERROR(status);
-  return heap_.Text(std::move(text));
-}
-
 Result<Value> Interpreter::CaptureFiltered(const Stmt& stmt, Scope* scope) {
-  ASSIGN_OR_RETURN(const Value text, Capture(stmt.body, scope));
+  ASSIGN_OR_RETURN(const Value text,
+                   Capture([&] { return RunBlock(stmt.body, heap_.NewScope(scope)); }));
   const Value outer = std::exchange(captured_, text);
   Result<Value> filtered = Evaluate(*stmt.expr, scope);
   captured_ = outer;

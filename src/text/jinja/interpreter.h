@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -34,11 +35,20 @@ class Interpreter {
   Status Emit(const Value& value);
   // A failure if the output cannot grow by so many bytes.
   Status ChargeOutput(size_t bytes);
-  // The text of `block`, run in a scope of its own, instead of its output.
-  Result<Value> Capture(const Block& block, Scope* scope);
+  // The text that `run` puts out, instead of its output.
+  template <typename Run>
+  Result<Value> Capture(Run run) {
+    TextBuilder outer = std::exchange(out_, heap_.NewText());
+    const Status status = run();
+    TextBuilder text = std::exchange(out_, std::move(outer));
+    RETURN_IF_ERROR(status);
+    return heap_.Text(std::move(text));
+  }
   // The same, sent through the filters of a set or filter block.
   Result<Value> CaptureFiltered(const Stmt& stmt, Scope* scope);
-  Result<std::vector<Value>> ForItems(const Stmt& stmt, Scope* scope);
+  Result<std::vector<Value>> ForItems(const Stmt& stmt, const Value& iterable, Scope* scope);
+  // The turns of a loop over `items`, or what stands for none.
+  Status RunTurns(const Stmt& stmt, std::vector<Value> items, Scope* scope, int depth0);
   Status Assign(const Target& target, const Value& value, Scope* scope);
 
   Result<Value> Evaluate(const Expr& expr, Scope* scope);
@@ -59,6 +69,7 @@ class Interpreter {
   Status SpreadArgument(const ArgumentExpr& expr, const Value& value, Arguments* arguments);
 
   Result<Value> Call(const Value& callee, const Arguments& arguments);
+  Result<Value> CallLoop(const Loop& loop, const Arguments& arguments);
   Result<Value> CallMacro(const Callable& callable, const Arguments& arguments);
   Status BindMacro(const Stmt& macro, const Arguments& arguments, Scope* scope);
   Result<Value> CallGlobal(std::string_view name, const Arguments& arguments);
@@ -67,6 +78,7 @@ class Interpreter {
   Heap& heap_;
   const int64_t now_;
   TextBuilder out_;
+  Scope* root_ = nullptr;  // of the outermost names
   Flow flow_ = Flow::kNext;
   int line_ = 1;    // of what runs, for errors
   Value captured_;  // what kCaptured stands for

@@ -376,6 +376,18 @@ Result<Value> CallLoopMethod(Heap& heap, Loop& loop, std::string_view name,
   return Value::Bool(changed);
 }
 
+Result<Value> CallCyclerMethod(Callable& cycler, std::string_view name,
+                               const Arguments& arguments) {
+  RETURN_IF_ERROR(Bound::Make(name, {}, arguments).status());
+  if (name == "reset") {
+    cycler.turns = 0;
+    return Value::None();
+  }
+  const Value current = CurrentOf(cycler);
+  ++cycler.turns;
+  return current;
+}
+
 bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -393,7 +405,9 @@ MethodKind Classify(const Value& self, std::string_view name) {
       }
       return has(IsOneOf(name, {"copy", "fromkeys", "get", "items", "keys", "values"}));
     case Kind::kSequence:
-      if (self.sequence().flavor == Flavor::kTuple) return has(IsOneOf(name, {"count", "index"}));
+      if (self.sequence().flavor == Flavor::kTuple || self.sequence().flavor == Flavor::kRange) {
+        return has(IsOneOf(name, {"count", "index"}));
+      }
       if (self.sequence().flavor != Flavor::kList) return MethodKind::kNone;
       if (IsOneOf(name,
                   {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"})) {
@@ -402,6 +416,8 @@ MethodKind Classify(const Value& self, std::string_view name) {
       return has(IsOneOf(name, {"copy", "count", "index"}));
     case Kind::kLoop:
       return has(IsOneOf(name, {"changed", "cycle"}));
+    case Kind::kCallable:
+      return has(IsCycler(self) && IsOneOf(name, {"next", "reset"}));
     default:
       return MethodKind::kNone;
   }
@@ -428,6 +444,7 @@ Value FindMethod(Heap& heap, const Value& self, std::string_view name) {
 Result<Value> CallMethod(Heap& heap, const Value& self, std::string_view name,
                          const Arguments& arguments) {
   if (self.kind() == Kind::kLoop) return CallLoopMethod(heap, self.loop(), name, arguments);
+  if (IsCycler(self)) return CallCyclerMethod(self.callable(), name, arguments);
   if (self.kind() == Kind::kSequence) return CallSequenceMethod(heap, self, name, arguments);
   if (self.kind() == Kind::kDict && name != "fromkeys") {
     return CallDictMethod(heap, self, name, arguments);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <utility>
 
 #include "text/jinja/expression_parser.h"
@@ -90,6 +91,7 @@ class Parser : public ExpressionParser {
     if (tag == "call") return ParseCall(stmt);
     if (tag == "with") return ParseWith(stmt);
     if (tag == "filter") return ParseFilterBlock(stmt);
+    if (tag == "block") return ParseNamedBlock(stmt);
     if (tag == "generation") {
       stmt->kind = StmtKind::kGeneration;
       return ParseBody(stmt->line, "endgeneration", &stmt->body);
@@ -101,7 +103,7 @@ class Parser : public ExpressionParser {
     }
     static constexpr std::string_view kClosers[] = {
         "endif",   "else",    "elif",      "endfor",        "endset", "endmacro",
-        "endcall", "endwith", "endfilter", "endgeneration", "endraw"};
+        "endcall", "endwith", "endfilter", "endgeneration", "endraw", "endblock"};
     if (std::find(std::begin(kClosers), std::end(kClosers), tag) != std::end(kClosers)) {
       return Fail(stmt->line, "{% " + tag + " %} belongs to no open block");
     }
@@ -132,7 +134,7 @@ class Parser : public ExpressionParser {
     if (SkipName("if")) {
       ASSIGN_OR_RETURN(stmt->condition, ParseExpression());
     }
-    if (Current().IsName("recursive")) return Unsupported(stmt->line, "a recursive for loop");
+    stmt->recursive = SkipName("recursive");
     RETURN_IF_ERROR(ExpectBlockEnd());
     ++loops_;
     Result<Block> body = ParseBlock(stmt->line, {"else", "endfor"});
@@ -166,6 +168,25 @@ class Parser : public ExpressionParser {
     stmt->kind = StmtKind::kFilterBlock;
     ASSIGN_OR_RETURN(stmt->expr, ParseFilters(NewCaptured(stmt->line), true));
     return ParseBody(stmt->line, "endfilter", &stmt->body);
+  }
+
+  // Without inheritance a block is what stands in it.
+  Status ParseNamedBlock(Stmt* stmt) {
+    stmt->kind = StmtKind::kNamedBlock;
+    ASSIGN_OR_RETURN(stmt->text, TakeName("the name of a block"));
+    if (!block_names_.insert(stmt->text).second) {
+      return Fail(stmt->line, "the block '" + stmt->text + "' is defined twice");
+    }
+    stmt->scoped = SkipName("scoped");
+    if (Current().IsName("required")) return Unsupported(stmt->line, "a required block");
+    const int outer_loops = std::exchange(loops_, 0);
+    RETURN_IF_ERROR(ExpectBlockEnd());
+    ASSIGN_OR_RETURN(stmt->body, ParseBlock(stmt->line, {"endblock"}));
+    loops_ = outer_loops;
+    Take();
+    Take();
+    SkipName(stmt->text);
+    return ExpectBlockEnd();
   }
 
   // A body that runs later, elsewhere: no loop around it, and it may name the extra arguments.
@@ -214,6 +235,7 @@ class Parser : public ExpressionParser {
   }
 
   int loops_ = 0;
+  std::set<std::string> block_names_;
 };
 
 }  // namespace

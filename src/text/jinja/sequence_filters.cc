@@ -42,9 +42,11 @@ class AttributePath {
     }
   }
 
-  Result<Value> Get(Heap& heap, Value item) const {
+  // `fallback`, if it is not None, stands for a part that is missing.
+  Result<Value> Get(Heap& heap, Value item, const Value& fallback = Value::None()) const {
     for (const Value& part : parts_) {
       ASSIGN_OR_RETURN(item, GetItem(heap, item, part));
+      if (item.is_undefined() && !fallback.is_none()) item = fallback;
     }
     return item;
   }
@@ -196,6 +198,36 @@ Result<Value> Unique(Heap& heap, const Value& input, const Bound& bound) {
   return Iterator(heap, std::move(unique));
 }
 
+// (key, items) pairs in the order of their keys.
+Result<Value> GroupBy(Heap& heap, const Value& input, const Bound& bound) {
+  ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(heap, input));
+  ASSIGN_OR_RETURN(const Value attribute, bound.Required(0));
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Make(attribute));
+  const Value fallback = bound.Or(1, Value::None());
+  const bool case_sensitive = bound.TruthOr(2, false);
+  Keyed keyed;
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(const Value key, path.Get(heap, item, fallback));
+    keyed.emplace_back(FoldCase(heap, key, case_sensitive), item);
+  }
+  RETURN_IF_ERROR(SortKeyed(heap, false, &keyed));
+  std::vector<Value> groups;
+  for (size_t i = 0; i < keyed.size(); ++i) {
+    if (i > 0) {
+      ASSIGN_OR_RETURN(const bool same, Equal(heap, keyed[i].first, keyed[i - 1].first));
+      if (same) {
+        groups.back().sequence().items[1].sequence().items.push_back(keyed[i].second);
+        continue;
+      }
+    }
+    // Without regard to case, the first item's own spelling.
+    ASSIGN_OR_RETURN(const Value key, path.Get(heap, keyed[i].second, fallback));
+    groups.push_back(heap.NewSequence(Flavor::kTuple, {key, heap.List({keyed[i].second})}));
+    groups.back().sequence().is_group = true;
+  }
+  return heap.List(std::move(groups));
+}
+
 template <bool kLargest>
 Result<Value> Extreme(Heap& heap, const Value& input, const Bound& bound) {
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(heap, input));
@@ -298,6 +330,7 @@ Result<Value> MapAttribute(Heap& heap, std::vector<Value> items, const Arguments
 }
 
 Result<Value> Map(Heap& heap, const Value& input, const Bound& bound) {
+  if (!Truth(input)) return Iterator(heap, {});  // none and undefined, too
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap, input));
   const Arguments& arguments = bound.all();
   if (arguments.positional.empty()) return MapAttribute(heap, std::move(items), arguments);
@@ -318,6 +351,7 @@ Result<Value> Map(Heap& heap, const Value& input, const Bound& bound) {
 // true.
 template <bool kByAttribute, bool kWanted>
 Result<Value> Select(Heap& heap, const Value& input, const Bound& bound) {
+  if (!Truth(input)) return Iterator(heap, {});
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(heap, input));
   const Arguments& arguments = bound.all();
   size_t used = 0;
@@ -354,6 +388,7 @@ const FilterSpec kSequenceFilters[] = {
     {"batch", Batch, {"linecount", "fill_with"}},
     {"dictsort", DictSort, {"case_sensitive", "by", "reverse"}},
     {"first", First},
+    {"groupby", GroupBy, {"attribute", "default", "case_sensitive"}},
     {"items", Items},
     {"join", Join, {"d", "attribute"}},
     {"last", Last},

@@ -17,6 +17,10 @@ Result<bool> IsKind(Heap&, const Value& input, const Bound&) {
   return input.kind() == kKind;
 }
 
+Result<bool> IsCallable(Heap&, const Value& input, const Bound&) {
+  return input.kind() == Kind::kCallable && !IsCycler(input);
+}
+
 Result<bool> IsDefined(Heap&, const Value& input, const Bound&) { return !input.is_undefined(); }
 Result<bool> IsUndefined(Heap&, const Value& input, const Bound&) { return input.is_undefined(); }
 Result<bool> IsNumberTest(Heap&, const Value& input, const Bound&) { return input.is_number(); }
@@ -38,7 +42,8 @@ Result<bool> IsSequence(Heap&, const Value& input, const Bound&) {
     case Kind::kDict:
       return true;
     case Kind::kSequence:
-      return input.sequence().flavor == Flavor::kList || input.sequence().flavor == Flavor::kTuple;
+      return input.sequence().flavor == Flavor::kList ||
+             input.sequence().flavor == Flavor::kTuple || input.sequence().flavor == Flavor::kRange;
     default:
       return false;
   }
@@ -130,7 +135,7 @@ constexpr TestSpec kTests[] = {
     {"boolean", IsKind<Kind::kBool>},
     {"integer", IsKind<Kind::kInt>},
     {"float", IsKind<Kind::kFloat>},
-    {"callable", IsKind<Kind::kCallable>},
+    {"callable", IsCallable},
     {"number", IsNumberTest},
     {"true", IsTrue},
     {"false", IsFalse},

@@ -68,6 +68,11 @@ Value Value::Of(Callable* callable) {
   return result;
 }
 
+Value CurrentOf(const Callable& cycler) {
+  const std::vector<Value>& items = cycler.self.sequence().items;
+  return items[cycler.turns % items.size()];
+}
+
 void Heap::Spend(size_t bytes) {
   spent_bytes_ += bytes;
   if (spent_bytes_ > limits_.memory_bytes && status_.ok()) status_ = Fits(0);
@@ -118,7 +123,21 @@ Value Heap::Undefined(std::string message) {
 
 Value Heap::NewSequence(Flavor flavor, std::vector<Value> items) {
   Spend(sizeof(Sequence) + items.size() * sizeof(Value));
-  return Value::Of(&sequences_.emplace_back(Sequence{flavor, std::move(items), 0}));
+  return Value::Of(&sequences_.emplace_back(Sequence{.flavor = flavor, .items = std::move(items)}));
+}
+
+Value Heap::NewRange(const RangeBounds& bounds) {
+  std::vector<Value> items;
+  const auto inside = [&](__int128 value) {
+    return bounds.step > 0 ? value < bounds.stop : value > bounds.stop;
+  };
+  for (__int128 value = bounds.start; inside(value); value += bounds.step) {
+    items.push_back(Value::Int(static_cast<int64_t>(value)));
+  }
+  Charge(items.size());
+  const Value range = NewSequence(Flavor::kRange, std::move(items));
+  range.sequence().bounds = bounds;
+  return range;
 }
 
 Value Heap::NewDict(std::vector<std::pair<Value, Value>> entries) {
@@ -143,9 +162,14 @@ Scope* Heap::NewScope(Scope* parent) {
   return &scopes_.emplace_back(Scope{parent, {}});
 }
 
-Loop* Heap::NewLoop(const Value& sequence) {
+Loop* Heap::NewLoop(const Value& sequence, const Stmt& stmt, Scope* scope, int depth0) {
   Spend(sizeof(Loop));
-  return &loops_.emplace_back(Loop{&sequence.sequence().items, 0, {}});
+  return &loops_.emplace_back(Loop{.items = &sequence.sequence().items,
+                                   .index0 = 0,
+                                   .last_changed = {},
+                                   .stmt = &stmt,
+                                   .scope = scope,
+                                   .depth0 = depth0});
 }
 
 Status Nesting::status() const {
@@ -176,6 +200,8 @@ std::string_view TypeName(const Value& value) {
           return "list";
         case Flavor::kTuple:
           return "tuple";
+        case Flavor::kRange:
+          return "range";
         case Flavor::kIterator:
           return "generator";
         case Flavor::kKeysView:
@@ -193,7 +219,16 @@ std::string_view TypeName(const Value& value) {
     case Kind::kLoop:
       return "LoopContext";
     case Kind::kCallable:
-      return value.callable().kind == CallableKind::kMacro ? "Macro" : "function";
+      switch (value.callable().kind) {
+        case CallableKind::kMacro:
+          return "Macro";
+        case CallableKind::kJoiner:
+          return "Joiner";
+        case CallableKind::kCycler:
+          return "Cycler";
+        default:
+          return "function";
+      }
   }
   return "object";
 }
@@ -261,8 +296,8 @@ bool IsView(Flavor flavor) { return flavor == Flavor::kKeysView || flavor == Fla
 
 Result<bool> EqualSequences(Heap& heap, const Sequence& a, const Sequence& b, int depth) {
   if (&a == &b) return true;
-  const bool comparable =
-      a.flavor == Flavor::kList || a.flavor == Flavor::kTuple || IsView(a.flavor);
+  const bool comparable = a.flavor == Flavor::kList || a.flavor == Flavor::kTuple ||
+                          a.flavor == Flavor::kRange || IsView(a.flavor);
   if (a.flavor != b.flavor || !comparable || a.items.size() != b.items.size()) return false;
   for (size_t i = 0; i < a.items.size(); ++i) {
     ASSIGN_OR_RETURN(const bool equal, Equal(heap, a.items[i], b.items[i], depth + 1));

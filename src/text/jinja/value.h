@@ -20,6 +20,8 @@ struct Sequence;
 struct Dict;
 struct Loop;
 struct Callable;
+struct Scope;
+struct Stmt;
 
 enum class Kind : uint8_t {
   kUndefined,
@@ -100,16 +102,26 @@ class Value {
 enum class Flavor : uint8_t {
   kList,
   kTuple,
+  kRange,
   kIterator,  // a generator: always true, no length, can be walked once
   kKeysView,
   kItemsView,
   kValuesView,
 };
 
+// What range() was called with.
+struct RangeBounds {
+  int64_t start = 0;
+  int64_t stop = 0;
+  int64_t step = 1;
+};
+
 struct Sequence {
   Flavor flavor = Flavor::kList;
   std::vector<Value> items;
-  size_t next = 0;  // of kIterator: items before it are consumed
+  size_t next = 0;          // of kIterator: items before it are consumed
+  RangeBounds bounds = {};  // of kRange
+  bool is_group = false;    // of kTuple: one of groupby's, with .grouper and .list
 };
 
 // In order of insertion. Keys are str, int, float, bool or None.
@@ -122,9 +134,11 @@ struct Loop {
   const std::vector<Value>* items = nullptr;  // of a Sequence of the same Heap
   size_t index0 = 0;
   std::optional<std::vector<Value>> last_changed;
+  // What `loop(items)` of a recursive loop runs again, in the scope around the loop.
+  const Stmt* stmt = nullptr;
+  Scope* scope = nullptr;
+  int depth0 = 0;
 };
-
-struct Stmt;
 
 // The variables of one block; inner ones hide outer ones of the same name.
 struct Scope {
@@ -132,14 +146,17 @@ struct Scope {
   std::vector<std::pair<std::string_view, Value>> variables;
 };
 
-enum class CallableKind : uint8_t { kGlobal, kMethod, kMacro };
+// A joiner gives nothing at its first call, its separator at every later one. A cycler is no
+// callable to templates: it has the methods next and reset, and current.
+enum class CallableKind : uint8_t { kGlobal, kMethod, kMacro, kJoiner, kCycler };
 
 struct Callable {
   CallableKind kind = CallableKind::kGlobal;
   std::string_view name;
-  Value self;                   // of kMethod
+  Value self;                   // of kMethod; of kJoiner the separator, of kCycler a tuple
   const Stmt* macro = nullptr;  // of kMacro
   Scope* closure = nullptr;     // of kMacro
+  size_t turns = 0;             // of kJoiner and kCycler: how often it was used
 };
 
 struct Argument {
@@ -151,6 +168,12 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<Argument> keyword;
 };
+
+inline bool IsCycler(const Value& value) {
+  return value.kind() == Kind::kCallable && value.callable().kind == CallableKind::kCycler;
+}
+// What a cycler's next will give.
+Value CurrentOf(const Callable& cycler);
 
 // What one rendering may spend. Past any of them it ends with kResourceExhausted.
 struct Limits {
@@ -179,13 +202,15 @@ class Heap {
   Value Derived(std::string text, std::string_view source);
   Value Undefined(std::string message);
   Value NewSequence(Flavor flavor, std::vector<Value> items);
+  // The numbers of a range, of which there are not too many.
+  Value NewRange(const RangeBounds& bounds);
   Value List(std::vector<Value> items) { return NewSequence(Flavor::kList, std::move(items)); }
   Value NewDict(std::vector<std::pair<Value, Value>> entries);
   Dict* NewEntries();
   Callable* NewCallable(Callable callable);
   Scope* NewScope(Scope* parent);
   // Over the items of `sequence`, a value of this heap.
-  Loop* NewLoop(const Value& sequence);
+  Loop* NewLoop(const Value& sequence, const Stmt& stmt, Scope* scope, int depth0);
 
   // False, and a failing status(), once the work is used up.
   bool Charge(uint64_t work);

@@ -84,6 +84,12 @@ class ReprWriter {
     if (sequence.flavor == Flavor::kIterator) {
       return UnimplementedError("a generator cannot be printed; add '| list'");
     }
+    if (sequence.flavor == Flavor::kRange) {
+      const auto& [start, stop, step] = sequence.bounds;
+      out_ += "range(" + std::to_string(start) + ", " + std::to_string(stop);
+      out_ += step == 1 ? ")" : ", " + std::to_string(step) + ")";
+      return OkStatus();
+    }
     if (sequence.flavor == Flavor::kTuple) {
       open = "(";
       close = sequence.items.size() == 1 ? ",)" : ")";
