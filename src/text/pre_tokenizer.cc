@@ -31,13 +31,6 @@ Result<PreTokenizer> PreTokenizer::Parse(const Json& json) {
   return pre_tokenizer;
 }
 
-PreTokenizer PreTokenizer::MetaspaceFirst() {
-  PreTokenizer pre_tokenizer;
-  pre_tokenizer.steps_.push_back(
-      {.kind = Kind::kMetaspace, .replacement = kMetaspace, .prepend = PrependScheme::kFirst});
-  return pre_tokenizer;
-}
-
 Status PreTokenizer::AddSteps(const Json& json) {
   ASSIGN_OR_RETURN(const std::string type, TypeOf(json, "pre-tokenizer"));
   if (type == "Sequence") {

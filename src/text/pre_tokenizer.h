@@ -19,9 +19,6 @@ class PreTokenizer {
   PreTokenizer() = default;  // one word
   // `json` may be null. kUnimplemented names a type that is not supported.
   static Result<PreTokenizer> Parse(const Json& json);
-  // Metaspace that prepends to the start of the text only and does not split: what HF makes of a
-  // sentencepiece model.
-  static PreTokenizer MetaspaceFirst();
 
   // Cuts `words` in place; new text lives in `arena`.
   Status Apply(std::vector<Word>* words, TextArena* arena) const;

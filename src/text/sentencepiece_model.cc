@@ -158,9 +158,15 @@ Result<TokenizerParts> ParseSentencePieceModel(std::string bytes, const Tokenize
   RETURN_IF_ERROR(model->Load(bytes));
   const bool adds_prefix = model->AddsDummyPrefix();
   TokenizerParts parts;
-  if (adds_prefix && !config.legacy) {
-    // Only the start of the text gets its space, not what follows a special token.
-    parts.pre_tokenizer = PreTokenizer::MetaspaceFirst();
+  const bool rebuilds = config.rules == TokenizerRules::kTransformers5;
+  if (adds_prefix && (rebuilds || !config.legacy.value_or(true))) {
+    // The space is put before by Metaspace: before the start of the text alone, or, of old, before
+    // what follows a special token, too.
+    const std::string scheme = rebuilds ? config.PrependScheme() : "first";
+    ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse({{"type", "Metaspace"},
+                                                               {"replacement", kMetaspace},
+                                                               {"prepend_scheme", scheme},
+                                                               {"split", false}}));
     RETURN_IF_ERROR(model->Load(bytes.append(kNoDummyPrefix)));
   }
   parts.bos_token = config.bos_token.empty() ? model->BosToken() : config.bos_token;

@@ -110,6 +110,24 @@ int32_t Tokenizer::vocab_size() const {
   return std::max(parts_.model->size(), parts_.added_tokens.id_end());
 }
 
+std::string Tokenizer::TokensBeyond(int32_t model_vocab_size) const {
+  constexpr int32_t kNamedMax = 5;
+  std::string names;
+  int32_t num_beyond = 0;
+  for (int32_t id = model_vocab_size; id < vocab_size(); ++id) {
+    const std::string_view text = TokenText(id);
+    if (text.empty()) continue;
+    ++num_beyond;
+    if (num_beyond > kNamedMax) continue;
+    names += (num_beyond > 1 ? ", '" : "'") + std::string(text) + "' (" + std::to_string(id) + ")";
+  }
+  if (num_beyond == 0) return "";
+  if (num_beyond > kNamedMax) names += ", ...";
+  return "the tokenizer has " + std::to_string(num_beyond) +
+         " tokens that the model's vocabulary of " + std::to_string(model_vocab_size) +
+         " has not: " + names + "; prompts with them are refused";
+}
+
 std::string_view Tokenizer::TokenText(int32_t id) const {
   const AddedToken* added = parts_.added_tokens.Find(id);
   return added != nullptr ? added->decoded : parts_.model->Token(id);

@@ -18,6 +18,7 @@
 #include "text/text_range.h"
 #include "text/token_count.h"
 #include "text/token_model.h"
+#include "text/tokenizer_config.h"
 
 namespace graft {
 
@@ -39,12 +40,15 @@ class Tokenizer {
   // Longer texts are refused by Encode.
   static constexpr size_t kTextBytesMax = size_t{256} << 20;
 
-  // Reads tokenizer.json, else tokenizer.model, with tokenizer_config.json and
-  // special_tokens_map.json where they are. kUnimplemented names a component that is not supported.
-  static Result<std::unique_ptr<Tokenizer>> Load(const std::string& model_dir);
+  // Reads tokenizer.json, else tokenizer.model (sentencepiece's or tiktoken's), else vocab.json and
+  // merges.txt, with tokenizer_config.json and special_tokens_map.json where they are.
+  // kUnimplemented names a component that is not supported.
+  static Result<std::unique_ptr<Tokenizer>> Load(const std::string& model_dir,
+                                                 TokenizerRules rules = TokenizerRules::kFile);
   // The same from the texts of tokenizer.json and tokenizer_config.json ("": none).
   static Result<std::unique_ptr<Tokenizer>> Parse(std::string_view tokenizer_json,
-                                                  std::string_view config_json);
+                                                  std::string_view config_json,
+                                                  TokenizerRules rules = TokenizerRules::kFile);
   explicit Tokenizer(TokenizerParts parts)
       : parts_(std::move(parts)), count_bound_(TokenCountBound::Of(parts_)) {}
 
@@ -70,6 +74,9 @@ class Tokenizer {
   std::optional<int32_t> TokenId(std::string_view token) const;
   // One past the largest id.
   int32_t vocab_size() const;
+  // Names the tokens that a model of so many embeddings does not have; "" where there are none. A
+  // text with one of them cannot be served.
+  std::string TokensBeyond(int32_t model_vocab_size) const;
   const std::string& bos_token() const { return parts_.bos_token; }  // "" where there is none
   const std::string& eos_token() const { return parts_.eos_token; }
 

@@ -98,12 +98,14 @@ Status TokenizerConfig::Merge(const Json& json) {
   FillFrom(json, "bos_token", &bos_token);
   FillFrom(json, "eos_token", &eos_token);
   FillFrom(json, "unk_token", &unk_token);
+  FillFrom(json, "pad_token", &pad_token);
   RETURN_IF_ERROR(FillFrom(json, "add_bos_token", &add_bos_token));
   RETURN_IF_ERROR(FillFrom(json, "add_eos_token", &add_eos_token));
   if (tokenizer_class.empty()) {
     ASSIGN_OR_RETURN(tokenizer_class, StringField(json, "tokenizer_class", ""));
   }
-  ASSIGN_OR_RETURN(legacy, BoolField(json, "legacy", legacy));
+  RETURN_IF_ERROR(FillFrom(json, "legacy", &legacy));
+  RETURN_IF_ERROR(FillFrom(json, "add_prefix_space", &add_prefix_space));
   CollectTokens(json, "additional_special_tokens", &special_tokens);
   CollectTokens(json, "extra_special_tokens", &special_tokens);
   return CollectAddedTokens(json, &added_tokens);
@@ -113,6 +115,16 @@ bool TokenizerConfig::IsLlamaFamily() const {
   return tokenizer_class.starts_with("LlamaTokenizer") ||
          tokenizer_class.starts_with("CodeLlamaTokenizer") ||
          tokenizer_class.starts_with("GemmaTokenizer");
+}
+
+bool TokenizerConfig::RebuildsLlama() const {
+  return rules == TokenizerRules::kTransformers5 &&
+         (tokenizer_class == "LlamaTokenizer" || tokenizer_class == "LlamaTokenizerFast");
+}
+
+std::string TokenizerConfig::PrependScheme() const {
+  if (!add_prefix_space.value_or(true)) return "never";
+  return legacy.value_or(false) ? "always" : "first";
 }
 
 Result<TokenizerConfig> LoadTokenizerConfig(const std::string& model_dir) {

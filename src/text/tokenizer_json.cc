@@ -6,7 +6,6 @@
 #include "text/bpe_model.h"
 #include "text/json_field.h"
 #include "text/post_processor.h"
-#include "text/tokenizer_json_reader.h"
 
 namespace graft {
 namespace {
@@ -81,6 +80,29 @@ Status ApplyLlamaConfig(const TokenizerConfig& config, TokenizerParts* parts) {
   return OkStatus();
 }
 
+// What transformers 5 makes of a LlamaTokenizer: it takes the vocabulary and the merges of the
+// file, and has its own mind about the rest.
+void RebuildLlama(const TokenizerConfig& config, Json* rest) {
+  const bool adds_space = config.add_prefix_space.value_or(true);
+  const Json to_space = {
+      {"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}};
+  Json decoders = {to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  if (adds_space) {
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  (*rest)["normalizer"] = nullptr;
+  (*rest)["pre_tokenizer"] = {{"type", "Metaspace"},
+                              {"replacement", "\u2581"},
+                              {"prepend_scheme", config.PrependScheme()},
+                              {"split", false}};
+  (*rest)["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+  Json& model = (*rest)["model"];
+  if (!model.is_object()) return;  // refused later, by name
+  model["fuse_unk"] = true;
+  model["byte_fallback"] = true;
+  model["ignore_merges"] = false;
+}
+
 }  // namespace
 
 Result<AddedTokens> JoinAddedTokens(std::vector<AddedToken> tokens, const TokenizerConfig& config,
@@ -107,6 +129,11 @@ Result<AddedTokens> JoinAddedTokens(std::vector<AddedToken> tokens, const Tokeni
 
 Result<TokenizerParts> ParseTokenizerJson(std::string_view text, const TokenizerConfig& config) {
   ASSIGN_OR_RETURN(TokenizerJson file, ReadTokenizerJson(text));
+  return BuildTokenizer(std::move(file), config);
+}
+
+Result<TokenizerParts> BuildTokenizer(TokenizerJson file, const TokenizerConfig& config) {
+  if (config.RebuildsLlama()) RebuildLlama(config, &file.rest);
   const auto section = [&](const char* key) { return file.rest.value(key, Json()); };
   TokenizerParts parts;
   ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(section("normalizer")));
