@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/tokenizer_rules.h"
 #include "runtime/runtime.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
@@ -21,6 +22,7 @@ struct GenerateOptions {
   std::string prompt;
   std::vector<std::string> stops;
   SamplingParams sampling;
+  TokenizerRules tokenizer_rules = TokenizerRules::kFile;
   bool quiet = false;
 
   GenerateOptions() {
@@ -85,7 +87,10 @@ Status RunGenerate(const GenerateOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet));
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  ASSIGN_OR_RETURN(const auto tokenizer,
+                   Tokenizer::Load(options.runtime.model, options.tokenizer_rules));
+  const std::string beyond = tokenizer->TokensBeyond(model->config.vocab_size);
+  if (!beyond.empty()) LOG_WARN("{}", beyond);
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(options.quiet);
@@ -136,6 +141,8 @@ Command GenerateCommand() {
         {"repetition-penalty", Number(sampling.repetition_penalty, Above(0)), "1: off"},
         {"stop", Texts(options->stops), "end before this text; may be repeated"},
         {"ignore-eos", Switch(sampling.ignore_eos), "go on past the model's own end"},
+        {"tokenizer-rules", OneOf(options->tokenizer_rules, kTokenizerRulesWords),
+         kTokenizerRulesHelp},
         {"quiet", Switch(options->quiet), "no progress bars"}}}};
   for (OptionGroup& group : RuntimeOptionGroups(options->runtime)) {
     groups.push_back(std::move(group));

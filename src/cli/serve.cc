@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/service_notify.h"
 #include "cli/stop_signals.h"
+#include "cli/tokenizer_rules.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
 
@@ -34,6 +35,8 @@ struct ServeOptions {
   int64_t bodies_mib = 512;
   LogFormat log_format = LogFormat::kText;
   GenerationConfig generation_config = GenerationConfig::kAuto;
+  TokenizerRules tokenizer_rules = TokenizerRules::kFile;
+  bool special_tokens_in_content = false;
   bool quiet = false;
 };
 
@@ -89,11 +92,14 @@ Status RunServe(const ServeOptions& options) {
                                                      .format = options.log_format}));
   const bool quiet = options.quiet || options.runtime.log_level != "info";
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  ASSIGN_OR_RETURN(const auto tokenizer,
+                   Tokenizer::Load(options.runtime.model, options.tokenizer_rules));
+  const std::string beyond = tokenizer->TokensBeyond(model->config.vocab_size);
+  if (!beyond.empty()) LOG_WARN("{}", beyond);
   const Result<std::optional<ChatTemplate>> chat_template =
       ChatTemplate::Load(options.runtime.model);
   if (!chat_template.ok()) {
-    LOG_WARN("chat is not served: {}", chat_template.status().message());
+    LOG_WARN("chat is not served: {}: {}", options.runtime.model, chat_template.status().message());
   }
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
@@ -111,6 +117,8 @@ Status RunServe(const ServeOptions& options) {
                      .catalog = runtime->catalog(),
                      .tokenizer = *tokenizer,
                      .chat_template = has_template ? &**chat_template : nullptr,
+                     .chat_template_error = chat_template.status().message(),
+                     .special_tokens_in_content = options.special_tokens_in_content,
                      .metrics = runtime->metrics(),
                      .clock = SteadyClock::Get(),
                      .base_model = model->name,
@@ -162,6 +170,11 @@ OptionGroup ServerOptionGroup(ServeOptions& options) {
        {"generation-config", OneOf(options.generation_config, kGenerationConfigWords),
         "auto: the model's generation_config.json says how to draw where a request does not; none: "
         "OpenAI's defaults"},
+       {"tokenizer-rules", OneOf(options.tokenizer_rules, kTokenizerRulesWords),
+        kTokenizerRulesHelp},
+       {"special-tokens-in-content", Switch(options.special_tokens_in_content),
+        "special tokens that messages spell out are special tokens, with which they can forge "
+        "turns"},
        {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
         "after SIGTERM, for requests in flight"},
        {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},

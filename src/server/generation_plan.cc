@@ -101,9 +101,10 @@ std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std
 }
 
 ApiResult<TokenIds> EncodePrompt(const ServerContext& context, const std::string& param,
-                                 const std::string& text, bool add_special_tokens) {
+                                 const std::string& text, bool add_special_tokens,
+                                 const TextRanges& untrusted = {}) {
   if (auto error = CheckPromptBytes(context, param, text)) return *error;
-  Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens);
+  Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens, untrusted);
   if (!tokens.ok()) return InvalidRequestError(param, tokens.status().message());
   if (tokens->empty()) return InvalidRequestError(param, "'" + param + "' must not be empty");
   return std::move(*tokens);
@@ -211,22 +212,47 @@ OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request, 
   return values;
 }
 
+struct RenderedChat {
+  std::string text;
+  TextRanges untrusted;  // what the client wrote, where that may spell no special tokens
+};
+
 // `tools` as the client sent them, or null.
+ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request,
+                                   OrderedJson tools) {
+  if (context.chat_template == nullptr) {
+    const std::string& error = context.chat_template_error;
+    return InvalidRequestError(
+        "messages", (error.empty() ? "This model has no chat template"
+                                   : "This model's chat template cannot be used: " + error) +
+                        "; use /v1/completions.");
+  }
+  RenderedChat chat;
+  const OrderedJson values = TemplateContext(context, request, std::move(tools));
+  Result<std::string> text = context.chat_template->Render(
+      values, {}, context.special_tokens_in_content ? nullptr : &chat.untrusted);
+  // Whatever the template minds, it is these messages.
+  if (!text.ok()) return InvalidRequestError("messages", text.status().message());
+  if (text->empty()) {
+    return InvalidRequestError("messages",
+                               "The model's chat template makes an empty text of these messages; "
+                               "it may know other roles than theirs. Use /v1/completions.");
+  }
+  chat.text = std::move(*text);
+  return chat;
+}
+
 ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
                                    const ApiKey& key, ChatRequest parsed, OrderedJson tools) {
   Request request;
   ChoiceOptions choice;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
   if (!plan.ok()) return plan;
-  if (context.chat_template == nullptr) {
-    return InvalidRequestError("messages", "This model has no chat template; use /v1/completions.");
-  }
-  const Result<std::string> prompt =
-      context.chat_template->Render(TemplateContext(context, &parsed, std::move(tools)));
-  // Whatever the template minds, it is these messages.
-  if (!prompt.ok()) return InvalidRequestError("messages", prompt.status().message());
-  ApiResult<TokenIds> tokens = EncodePrompt(context, "messages", prompt.value(),
-                                            parsed.params.add_special_tokens.value_or(false));
+  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed, std::move(tools));
+  if (!prompt.ok()) return prompt.error();
+  ApiResult<TokenIds> tokens =
+      EncodePrompt(context, "messages", prompt->text,
+                   parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
   if (!tokens.ok()) return tokens.error();
   if (auto error = AddPrompt(context, parsed.params, "messages", std::move(*tokens), choice,
                              request, &*plan)) {

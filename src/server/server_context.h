@@ -21,6 +21,11 @@ struct ServerContext {
   AdapterCatalog& catalog;
   const Tokenizer& tokenizer;
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
+  // Why the model's template cannot be used, for clients; "" where it has none or it can.
+  std::string chat_template_error = {};
+  // Whether special tokens that a message's text spells out are special tokens, with which whoever
+  // writes the text can write turns of others.
+  bool special_tokens_in_content = false;
   Metrics& metrics;
   const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
   std::string base_model;  // the name that clients give for no adapter

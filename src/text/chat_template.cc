@@ -123,7 +123,7 @@ Result<std::optional<std::string>> ReadSource(const std::string& model_dir, std:
   const auto field = config.find("chat_template");
   if (!config.is_object() || field == config.end()) return std::optional<std::string>();
   Result<std::optional<std::string>> source = DefaultSource(*field);
-  if (!source.ok()) return source.status().WithContext(*path);
+  if (!source.ok()) return source.status().WithContext("tokenizer_config.json");
   return source;
 }
 
@@ -155,7 +155,8 @@ Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_
   ASSIGN_OR_RETURN(const std::optional<std::string> source, ReadSource(model_dir, &path));
   if (!source.has_value()) return std::optional<ChatTemplate>();
   Result<ChatTemplate> parsed = Parse(*source);
-  if (!parsed.ok()) return parsed.status().WithContext(path);
+  // Clients may hear this: the file's name, not its folder.
+  if (!parsed.ok()) return parsed.status().WithContext(path.substr(model_dir.size() + 1));
   return std::optional<ChatTemplate>(std::move(parsed).value());
 }
 

@@ -155,6 +155,8 @@ TEST_F(FolderTest, RefusesWhatItCannotReadByItsPath) {
   }
   Write("chat_template.jinja", "{% include 'x' %}");
   EXPECT_EQ(ChatTemplate::Load(folder_).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(ChatTemplate::Load(folder_).status().message(),
+            "chat_template.jinja: chat template: line 1: the tag 'include' is not supported");
   Write("chat_template.jinja", std::string(kChatTemplateBytesMax + 1, ' '));
   EXPECT_EQ(ChatTemplate::Load(folder_).status().code(), StatusCode::kResourceExhausted);
 }
