@@ -125,8 +125,8 @@ def test_a_bench_beyond_the_memory_says_what_to_lower(tmp_path, changes, args, w
 def test_bench_serve_needs_no_folder_beside_it(tmp_path):
     done = subprocess.run([binary(), "bench", "serve", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
                            "--batch", "2", "--adapters", "2", "--prompt-tokens", "4", "--output-tokens", "4",
-                           "--context-tokens-max", "64", "--rounds", "1", "--skip-single", "--skip-base-rows"], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=300)
+                           "--context-tokens-max", "64", "--rounds", "1", "--skip-single", "--skip-base-rows"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "base_http" in done.stdout
 

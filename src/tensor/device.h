@@ -21,12 +21,9 @@ struct Device {
   std::string ToString() const;  // "cpu", "cuda:0"
 };
 
-// Usable CUDA devices: 0 without the backend, a driver or a card.
+// CUDA devices that the driver shows, whether kernels run on them or not (device_choice.h): 0
+// without the backend, a driver or a card.
 int NumCudaDevices();
-
-// "auto" (cuda:0 where there is one, else the CPU), "cpu", "cuda" or "cuda:N". kUnimplemented where
-// the binary has no backend for it, kNotFound where the machine has no such device.
-Result<Device> ParseDevice(const std::string& text);
 
 // For people: "NVIDIA H200, compute capability 9.0, 139 GiB", "CPU".
 std::string DescribeDevice(const Device& device);
