@@ -67,7 +67,8 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   CHECK_EQ(tokens.size(), static_cast<size_t>(page_tokens_));
   const int32_t parent = idx == 0 ? OpenRoot(key) : pages.page(idx - 1);
   CHECK(idx == 0 || nodes_[static_cast<size_t>(parent)].used) << "page " << idx - 1 << " missing";
-  const int32_t known = FindChild(parent, tokens);
+  int32_t& bucket = buckets_[BucketOf(parent, tokens)];
+  const int32_t known = FindChildIn(bucket, parent, tokens);
   if (known != kNone) {
     // Also keeps the rule that whoever references a node references its parent.
     if (known != pages.page(idx)) pages.Replace(idx, pool_.Share(known));
@@ -77,7 +78,6 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   pool_.Keep(page);
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + static_cast<ptrdiff_t>(page) * page_tokens_);
-  int32_t& bucket = buckets_[BucketOf(parent, tokens)];
   nodes_[static_cast<size_t>(page)] = {.parent = parent,
                                        .num_children = 0,
                                        .next_in_bucket = bucket,
@@ -109,8 +109,9 @@ size_t PrefixTree::BucketOf(int32_t parent, std::span<const int32_t> tokens) con
   return KeyedHash(hash_key_, parent, tokens) & (buckets_.size() - 1);
 }
 
-int32_t PrefixTree::FindChild(int32_t parent, std::span<const int32_t> tokens) const {
-  int32_t page = buckets_[BucketOf(parent, tokens)];
+int32_t PrefixTree::FindChildIn(int32_t bucket_head, int32_t parent,
+                                std::span<const int32_t> tokens) const {
+  int32_t page = bucket_head;
   for (; page != kNone; page = nodes_[static_cast<size_t>(page)].next_in_bucket) {
     if (nodes_[static_cast<size_t>(page)].parent == parent &&
         std::ranges::equal(TokensOf(page), tokens)) {

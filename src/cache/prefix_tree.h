@@ -91,7 +91,10 @@ class PrefixTree {
 
   std::span<const int32_t> TokensOf(int32_t page) const;
   size_t BucketOf(int32_t parent, std::span<const int32_t> tokens) const;
-  int32_t FindChild(int32_t parent, std::span<const int32_t> tokens) const;
+  int32_t FindChild(int32_t parent, std::span<const int32_t> tokens) const {
+    return FindChildIn(buckets_[BucketOf(parent, tokens)], parent, tokens);
+  }
+  int32_t FindChildIn(int32_t bucket_head, int32_t parent, std::span<const int32_t> tokens) const;
   int32_t& NumChildren(int32_t parent);
   int32_t OpenRoot(const PrefixKey& key);
   void CloseRootIfEmpty(int32_t root);
