@@ -43,9 +43,9 @@ struct Sequence {
   int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
   int32_t num_planned = 0;                // rows in the plan being made or run
   bool waited_for_adapter = false;        // beside steps in which it could have run
-  PrefixMatch prefix_match;               // what was found last for it, while it waits
   FinishReason finish_reason = FinishReason::kNone;
   Status status;
+  PrefixMatch prefix_match;  // what was found last for it, while it waits
 
   // What the client is told.
   int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run
