@@ -1,0 +1,86 @@
+// The tiles that Hopper's GEMM kernel is compiled for, and who launches each kind.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace graft::hopper {
+
+constexpr GemmTile Straight(int groups, int columns, int boxes, int blocks) {
+  return {groups, columns, boxes, blocks, blocks > 1, false};
+}
+// Pairs of blocks: what weighs more in a stage is shared.
+constexpr GemmTile Swapped(int groups, int rows) {
+  return {groups, rows, 1, 2, groups * 64 >= rows, true};
+}
+
+inline constexpr GemmTile kTiles[] = {
+    // A few rows of x: fine steps of columns, so that a shape's tiles come out even.
+    Straight(1, 16, 2, 1),
+    Straight(1, 32, 2, 1),
+    Straight(1, 32, 4, 1),
+    Straight(1, 40, 2, 1),
+    Straight(1, 40, 4, 1),
+    Straight(1, 48, 2, 1),
+    Straight(1, 64, 2, 1),
+    Straight(1, 80, 2, 1),
+    Straight(1, 96, 2, 1),
+    Straight(1, 120, 1, 1),
+    Straight(1, 128, 1, 1),
+    Straight(1, 176, 1, 1),
+    Straight(1, 208, 1, 1),
+    Straight(1, 224, 1, 1),
+    Straight(1, 248, 1, 1),
+    Straight(1, 64, 2, 2),
+    // A prompt or two: clusters of up to five that bring W once to all of x's tiles of 64 rows, ...
+    Straight(1, 128, 1, 3),
+    Straight(1, 192, 1, 3),
+    Straight(1, 224, 1, 3),
+    Straight(1, 160, 1, 4),
+    Straight(1, 256, 1, 4),
+    Straight(1, 192, 1, 5),
+    // ... and swapped tiles, of which few rows are padding.
+    Swapped(1, 176),
+    Swapped(1, 208),
+    Swapped(2, 112),
+    Swapped(2, 144),
+    Swapped(2, 192),
+    Swapped(3, 80),
+    Swapped(3, 96),
+    Swapped(3, 112),
+    Swapped(3, 128),
+    Swapped(3, 144),
+    Swapped(3, 160),
+    Swapped(3, 176),
+    // Many.
+    Straight(2, 64, 2, 1),
+    Straight(2, 96, 2, 1),
+    Straight(2, 128, 1, 1),
+    Straight(2, 176, 1, 1),
+    Straight(2, 256, 1, 1),
+    Straight(2, 192, 1, 2),
+    Straight(2, 224, 1, 2),
+    Straight(2, 256, 1, 2),
+};
+inline constexpr size_t kNumTiles = std::size(kTiles);
+// Those before it are compiled in one file, those behind in another.
+inline constexpr size_t kTilesSplit = kNumTiles / 2;
+
+using Launcher = void (*)(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream);
+
+// The launcher of kTiles[tile], on this side of kTilesSplit or that: gemm_hopper_*.cu.
+Launcher LowTileBf16(size_t tile);
+Launcher HighTileBf16(size_t tile);
+Launcher LowTileF16(size_t tile);
+Launcher HighTileF16(size_t tile);
+Launcher LowTileBf16Lora(size_t tile);
+Launcher HighTileBf16Lora(size_t tile);
+
+// Where x is no operand for the copy engine.
+Launcher CopyingBf16();
+Launcher CopyingF16();
+Launcher CopyingBf16Lora();
+
+}  // namespace graft::hopper
