@@ -7,9 +7,9 @@
 # PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-tests=(tensor_test small_copy_test embedding_test soft_cap_test rms_norm_test rope_test kv_write_test rope_kv_write_test gated_activation_test
-  sampling_test gemm_test lora_test lora_merge_test lora_padded_test attention_test host_exchange_test transformer_test
-  config_bounds_test golden_test executor_test model_executor_test adapter_backend_test cpu_assist_test)
+ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation soft_cap lora_merge small_copy embedding rope kv_write
+  lora_padded host_exchange)
+tests=(tensor_test kernels_test model_test executor_test cpu_assist_test)
 op_benches=(gated_activation_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
@@ -33,6 +33,10 @@ check() {
   echo "$ended  $name ($((SECONDS - begin)) s)" >>"$out/summary"
   [ $ended = passed ] || { echo "== $name"; tail -25 "$out/$name.log"; }
 }
+# suites FILE...: what a filter takes for the tests of these files.
+suites() {
+  grep -ohE '^TEST(_[FP])?\(\w+' -- "$@" | sed 's/.*(//; s#.*#&.*:*/&.*#' | sort -u | paste -sd:
+}
 # beside NAME COMMAND...: the same, while others run.
 beside() {
   while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
@@ -42,11 +46,21 @@ beside() {
 # The CPU's halves of the case tables are `make test`'s.
 export GRAFT_TEST_DEVICES=gpu
 if [[ $parts == *" tests "* ]]; then
-  for test in "${tests[@]}"; do beside "$test" "$programs/$test" --gtest_filter='-*Death*'; done
+  for test in "${tests[@]}"; do
+    [ "$test" = kernels_test ] || beside "$test" "$programs/$test" --gtest_filter='-*Death*'
+  done
+  for op in "${ops[@]}"; do
+    beside "kernels_test-$op" "$programs/kernels_test" --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
+  done
   # What lesser cards are given, as far as this one can show it.
   for family in ampere ada; do
-    for test in lora_test lora_padded_test attention_test transformer_test config_bounds_test golden_test; do
-      beside "$family-$test" env GRAFT_GPU_FAMILY=$family "$programs/$test" --gtest_filter='-*Death*'
+    for op in lora lora_padded attention; do
+      beside "$family-$op" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
+        --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
+    done
+    for test in transformer config_bounds golden; do
+      beside "$family-$test" env GRAFT_GPU_FAMILY=$family "$programs/model_test" \
+        --gtest_filter="$(suites src/model/${test}_test.cc):-*Death*"
     done
   done
   wait
@@ -57,21 +71,21 @@ if [[ $parts == *" sanitizer "* ]]; then
   # Left out: tests that launch, a hundred or a thousand times, what others have launched. racecheck takes
   # up to 350 times as long as the test alone; of the GEMM's tiles it has *EachTileOnce.
   declare -A left_out=(
-    [memcheck-attention_test]='*AcrossSplits'
-    [memcheck-gemm_test]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
-    [memcheck-sampling_test]='*DrawsFollowTheDistribution'
-    [racecheck-attention_test]='*AcrossSplits'
-    [racecheck-gemm_test]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
-    [racecheck-lora_test]='*RowsDoNotDepend*'
-    [racecheck-sampling_test]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
+    [memcheck-attention]='*AcrossSplits'
+    [memcheck-gemm]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
+    [memcheck-sampling]='*DrawsFollowTheDistribution'
+    [racecheck-attention]='*AcrossSplits'
+    [racecheck-gemm]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
+    [racecheck-lora]='*RowsDoNotDepend*'
+    [racecheck-sampling]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
   for tool in racecheck memcheck; do
     sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 1)
     wanted="SUMMARY: 0 " beside "$tool-engine" "${sanitizer[@]}" "${engine[@]}"
-    # Not host_exchange_test: its kernels wait for flags of the host, which a tool that runs kernels one by one keeps back.
-    for test in gemm_test attention_test sampling_test lora_test rms_norm_test rope_kv_write_test gated_activation_test \
-      lora_merge_test lora_padded_test small_copy_test embedding_test rope_test kv_write_test; do
-      wanted="SUMMARY: 0 " beside "$tool-$test" "${sanitizer[@]}" "$programs/$test" \
-        --gtest_filter="-*Death*:${left_out[$tool-$test]:-}"
+    # Not host_exchange: its kernels wait for flags of the host, which a tool that runs kernels one by one keeps back.
+    for op in "${ops[@]}"; do
+      [ "$op" != host_exchange ] || continue
+      wanted="SUMMARY: 0 " beside "$tool-$op" "${sanitizer[@]}" "$programs/kernels_test" \
+        --gtest_filter="$(suites src/kernels/$op/*):-*Death*:${left_out[$tool-$op]:-}"
     done
   done
   wait

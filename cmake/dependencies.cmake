@@ -15,6 +15,8 @@ pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
 if(GRAFT_BUILD_TESTS)
   find_package(GTest REQUIRED)
+endif()
+if(GRAFT_BUILD_BENCHES)
   # Only gemm_onednn_bench links oneDNN (docs/kernels.md says why the product does not). Debian's
   # dnnl-config.cmake asks for OpenCL headers, which only its GPU backend needs.
   find_library(DNNL_LIBRARY dnnl)

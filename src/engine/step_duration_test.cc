@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace graft {
-namespace {
+namespace step_duration_test {
 
 constexpr int64_t kMs = 1'000'000;
 
@@ -52,5 +52,5 @@ TEST_F(StepDurationTest, AStepShorterThanDecodingTeachesNothing) {
   EXPECT_EQ(Expect(104), 12 * kMs + 100 * 20'000);
 }
 
-}  // namespace
+}  // namespace step_duration_test
 }  // namespace graft

@@ -25,7 +25,7 @@
 #include "model/test_util.h"
 
 namespace graft {
-namespace {
+namespace model_executor_test {
 
 using testing::SourcePath;
 using testing::TestDevice;
@@ -637,5 +637,5 @@ INSTANTIATE_TEST_SUITE_P(Devices, ModelExecutorTest,
                                   std::string(DTypeName(std::get<1>(info.param)));
                          });
 
-}  // namespace
+}  // namespace model_executor_test
 }  // namespace graft

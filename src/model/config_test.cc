@@ -7,7 +7,7 @@
 #include "model/test_util.h"
 
 namespace graft {
-namespace {
+namespace model_config_test {
 
 using ::testing::_;
 using ::testing::AllOf;
@@ -545,5 +545,5 @@ TEST(ModelConfigTest, GenerationConfigReplacesEos) {
   EXPECT_THAT(LoadModelConfig(dir.path()).status().message(), HasSubstr("config.json"));
 }
 
-}  // namespace
+}  // namespace model_config_test
 }  // namespace graft

@@ -25,7 +25,7 @@ constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
                                {".lora_A.default.weight", LoraSide::kA},
                                {".lora_B.default.weight", LoraSide::kB}};
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
+std::string SizesText(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text += ", ";
@@ -128,11 +128,11 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
   const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
                                            : std::vector<int64_t>{module.out, target.rank};
   if (shape == wanted) return OkStatus();
-  std::string message = "tensor \"" + name + "\" has shape " + ShapeText(shape) + ", but " +
+  std::string message = "tensor \"" + name + "\" has shape " + SizesText(shape) + ", but " +
                         LoraModulePath(model, target.layer, target.module) +
-                        " of this model, weight " + ShapeText({module.out, module.in}) +
+                        " of this model, weight " + SizesText({module.out, module.in}) +
                         ", with rank " + std::to_string(target.rank) + " takes " +
-                        ShapeText(wanted);
+                        SizesText(wanted);
   const size_t rank_dim = is_a ? 0 : 1;
   if (shape.size() != 2) {
     message += ": it is not a matrix";
@@ -229,7 +229,7 @@ Status NotFiniteError(const std::string& name, int64_t first_row, const TensorVi
     }
     const int64_t columns = tensor.shape[1];
     return InvalidArgumentError("tensor \"" + name + "\" holds " + what + " at " +
-                                ShapeText({first_row + i / columns, i % columns}));
+                                SizesText({first_row + i / columns, i % columns}));
   }
   CHECK(false) << "no such value in " << name;
   __builtin_unreachable();

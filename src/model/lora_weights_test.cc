@@ -18,7 +18,7 @@
 #include "tensor/stream.h"
 
 namespace graft {
-namespace {
+namespace lora_weights_test {
 
 using ::testing::AllOf;
 using testing::BytesOf;
@@ -507,5 +507,5 @@ TEST(LoraWeightsTest, FusedProjectionsAreRefusedByTheirNames) {
   EXPECT_THAT(refusal(), HasSubstr("qkv_proj"));
 }
 
-}  // namespace
+}  // namespace lora_weights_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 #include "model/adapter_test_util.h"
 
 namespace graft {
-namespace {
+namespace peft_config_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -339,5 +339,5 @@ TEST(PeftConfigTest, PublishedConfigs) {
   EXPECT_EQ(num_files, cases.size());
 }
 
-}  // namespace
+}  // namespace peft_config_test
 }  // namespace graft

@@ -12,7 +12,7 @@
 #include "model/python_regex.h"
 
 namespace graft {
-namespace {
+namespace peft_modules_test {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -396,5 +396,5 @@ TEST(PeftModulesTest, GoldenAdapters) {
   }
 }
 
-}  // namespace
+}  // namespace peft_modules_test
 }  // namespace graft

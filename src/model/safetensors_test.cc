@@ -8,7 +8,7 @@
 #include "model/test_util.h"
 
 namespace graft {
-namespace {
+namespace safetensors_test {
 
 using ::testing::AllOf;
 using testing::BytesOf;
@@ -266,5 +266,5 @@ TEST_F(SafetensorsSetTest, Refusals) {
   EXPECT_THAT(SafetensorsSet::Open(dir_.path()).status().message(), HasSubstr("index.json"));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace graft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/log.h"
@@ -179,7 +180,11 @@ int ChooseAssistWorkers(int asked) {
   return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
 }
 
-std::vector<std::string> AssistWorkerCommand() { return {"/proc/self/exe", "assist-worker"}; }
+std::vector<std::string> AssistWorkerCommand() {
+  // A launcher that brings its own loader names itself: /proc/self/exe is that loader then.
+  const char* launcher = std::getenv("GRAFT_LAUNCHER");
+  return {launcher == nullptr ? "/proc/self/exe" : launcher, "assist-worker"};
+}
 
 Result<Device> PickDevice(const DeviceChoice& choice) {
   ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(choice, ListCudaCards()));

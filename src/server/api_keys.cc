@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/sha256.h"
 #include "server/field_reader.h"
@@ -12,7 +11,6 @@ namespace {
 
 constexpr size_t kKeyBytesMax = 1024;
 constexpr size_t kModelsMax = 100000;
-constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 std::string DigestOf(std::string_view key) {
   Sha256 hash;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@
 #include "server/api_error.h"
 
 namespace graft {
+
+// The end of a range that has none of its own.
+inline constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 // The JSON type's name as an error shows it: "a string", "a number", ...
 const char* JsonTypeName(const Json& json);

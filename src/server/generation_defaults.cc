@@ -1,7 +1,5 @@
 #include "server/generation_defaults.h"
 
-#include <limits>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "request/generator.h"
@@ -9,8 +7,6 @@
 
 namespace graft {
 namespace {
-
-constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 // Its other fields say how to search, which tokens end a text (the model's config has those) or
 // where it comes from.

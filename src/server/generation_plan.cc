@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <utility>
 
 #include "base/nearest_names.h"
@@ -16,7 +15,6 @@ namespace {
 using TokenIds = std::vector<int32_t>;
 
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
-constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 ApiError ContextLengthError(const std::string& param, int64_t context_tokens, int64_t prompt_tokens,
                             int64_t output_tokens) {

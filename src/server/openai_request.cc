@@ -10,7 +10,6 @@ namespace {
 
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kPathBytesMax = 4096;
-constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 void ReadLogitBias(FieldReader& reader, size_t items_max, SamplingParams* sampling) {
   const Json* json = reader.Take("logit_bias");

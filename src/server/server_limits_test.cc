@@ -7,7 +7,7 @@
 #include "server/server_testing.h"
 
 namespace graft {
-namespace {
+namespace server_limits_test {
 
 using std::chrono::milliseconds;
 
@@ -559,5 +559,5 @@ TEST(ServerShutdownTest, AServerThatNeverStartedEndsQuietly) {
   EXPECT_EQ(second.Start().code(), StatusCode::kUnavailable);
 }
 
-}  // namespace
+}  // namespace server_limits_test
 }  // namespace graft

@@ -17,14 +17,14 @@ uint64_t PairKey(int32_t left, int32_t right) {
 // Fibonacci hashing: the product's upper half depends on all bits of the key.
 size_t PairHash(uint64_t pair) { return (pair * 0x9E3779B97F4A7C15) >> 32; }
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kBpeMetaspace = "\xE2\x96\x81";  // U+2581
 
 // Where the piece of `text` that begins at `begin` ends: before a U+2581 that follows something
 // else.
 size_t EndBeforeMetaspace(std::string_view text, size_t begin) {
   size_t pos = begin;
-  while (text.substr(pos).starts_with(kMetaspace)) pos += kMetaspace.size();
-  return std::min(text.find(kMetaspace, pos), text.size());
+  while (text.substr(pos).starts_with(kBpeMetaspace)) pos += kBpeMetaspace.size();
+  return std::min(text.find(kBpeMetaspace, pos), text.size());
 }
 
 std::string ByteToken(int byte) {
@@ -103,10 +103,10 @@ void BpeModel::IndexCodePoints() {
 bool BpeModel::NoMergeCrossesIntoMetaspace(
     const std::vector<std::pair<std::string, std::string>>& merges) const {
   const auto stays_out = [](const auto& merge) {
-    return !merge.second.starts_with(kMetaspace) || merge.first.ends_with(kMetaspace);
+    return !merge.second.starts_with(kBpeMetaspace) || merge.first.ends_with(kBpeMetaspace);
   };
   // Where unknown characters leave nothing behind, what stood on both sides of them may merge.
-  return unk_id_ != kNone && TokenId(kMetaspace).has_value() &&
+  return unk_id_ != kNone && TokenId(kBpeMetaspace).has_value() &&
          std::all_of(merges.begin(), merges.end(), stays_out);
 }
 

@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-constexpr const char* kSupported =
+constexpr const char* kSupportedDecoders =
     "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, Sequence";
 constexpr const char* kMetaspaceCharacter = "\xE2\x96\x81";  // U+2581
 
@@ -95,7 +95,7 @@ Result<Decoder::Step> Decoder::ParseStep(const Json& json, const std::string& ty
     if (fused_ && !one_code_point) return after_fuse;
     return step;
   }
-  return UnsupportedComponent("decoder", type, kSupported);
+  return UnsupportedComponent("decoder", type, kSupportedDecoders);
 }
 
 Result<Decoder::Step> Decoder::ParseStrip(const Json& json) {

@@ -7,7 +7,7 @@
 #include "text/utf8.h"
 
 namespace graft {
-namespace {
+namespace detokenizer_test {
 
 using Ids = std::vector<int32_t>;
 
@@ -85,5 +85,5 @@ TEST(DetokenizerTest, SkipsSpecialTokensOnlyIfAsked) {
   EXPECT_EQ(keeping.Push(0), "<s>");
 }
 
-}  // namespace
+}  // namespace detokenizer_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 namespace graft {
 namespace {
 
-constexpr const char* kSupported =
+constexpr const char* kSupportedNormalizers =
     "NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, StripAccents, ByteLevel, Sequence";
 
 const std::map<std::string, NormalForm>& FormsByName() {
@@ -100,7 +100,7 @@ Result<Normalizer::Step> Normalizer::ParseStep(const Json& json, const std::stri
     ASSIGN_OR_RETURN(step.pattern, Pattern::Parse(json.value("pattern", Json())));
     return step;
   }
-  return UnsupportedComponent("normalizer", type, kSupported);
+  return UnsupportedComponent("normalizer", type, kSupportedNormalizers);
 }
 
 std::optional<size_t> Normalizer::ShrinkMax(bool ascii) const {

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-constexpr const char* kSupported =
+constexpr const char* kSupportedPostProcessors =
     "TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing, Sequence";
 
 Result<int32_t> ParseId(const Json& json) {
@@ -58,7 +58,7 @@ Result<PostProcessor> PostProcessor::Parse(const Json& json) {
       post.Wrap(inner.prefix_ids, inner.suffix_ids);
     }
   } else {
-    return UnsupportedComponent("post-processor", type, kSupported);
+    return UnsupportedComponent("post-processor", type, kSupportedPostProcessors);
   }
   if (!status.ok()) return status.WithContext("post-processor " + type);
   return post;

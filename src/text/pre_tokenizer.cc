@@ -10,7 +10,7 @@
 namespace graft {
 namespace {
 
-constexpr const char* kSupported =
+constexpr const char* kSupportedPreTokenizers =
     "Split, ByteLevel, Metaspace, Whitespace, WhitespaceSplit, Digits, Punctuation, "
     "CharDelimiterSplit, BertPreTokenizer, Sequence";
 
@@ -126,7 +126,7 @@ Result<PreTokenizer::Step> PreTokenizer::ParseCharacterStep(const Json& json,
     size_t pos = 0;
     step.delimiter = NextCodePoint(delimiter, &pos);
   } else {
-    return UnsupportedComponent("pre-tokenizer", type, kSupported);
+    return UnsupportedComponent("pre-tokenizer", type, kSupportedPreTokenizers);
   }
   return step;
 }

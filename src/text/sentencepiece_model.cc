@@ -11,7 +11,7 @@ namespace {
 // overrides the file's: protobuf joins messages that come twice, and the last value of a field
 // wins.
 constexpr std::string_view kNoDummyPrefix("\x1A\x02\x18\x00", 4);
-constexpr const char* kMetaspace = "\xE2\x96\x81";  // U+2581
+constexpr const char* kPieceMetaspace = "\xE2\x96\x81";  // U+2581
 
 // Reads a protobuf message field by field; only of the kinds that a ModelProto has.
 class ProtoReader {
@@ -131,7 +131,7 @@ class SentencePieceModel : public TokenModel {
   bool AddsDummyPrefix() const {
     std::vector<std::string> pieces;
     const bool encoded = processor_.Encode("a", &pieces).ok();
-    return encoded && !pieces.empty() && pieces.front().starts_with(kMetaspace);
+    return encoded && !pieces.empty() && pieces.front().starts_with(kPieceMetaspace);
   }
 
   std::vector<AddedToken> SpecialTokens() const {
@@ -164,7 +164,7 @@ Result<TokenizerParts> ParseSentencePieceModel(std::string bytes, const Tokenize
     // what follows a special token, too.
     const std::string scheme = rebuilds ? config.PrependScheme() : "first";
     ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse({{"type", "Metaspace"},
-                                                               {"replacement", kMetaspace},
+                                                               {"replacement", kPieceMetaspace},
                                                                {"prepend_scheme", scheme},
                                                                {"split", false}}));
     RETURN_IF_ERROR(model->Load(bytes.append(kNoDummyPrefix)));

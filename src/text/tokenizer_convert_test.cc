@@ -11,7 +11,7 @@
 #include "text/text_test_util.h"
 
 namespace graft {
-namespace {
+namespace tokenizer_convert_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -178,5 +178,5 @@ TEST_F(TokenizerConvertTest, TokensBeyondTheModelAreNamed) {
   EXPECT_THAT(tokenizer->TokensBeyond(0), HasSubstr(", ...;"));
 }
 
-}  // namespace
+}  // namespace tokenizer_convert_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 #include "text/text_test_util.h"
 
 namespace graft {
-namespace {
+namespace untrusted_text_test {
 
 using Ids = std::vector<int32_t>;
 
@@ -246,5 +246,5 @@ TEST(UntrustedTextTest, HonestChatsAreTokenizedAsBefore) {
   EXPECT_GE(num_equal, 200);
 }
 
-}  // namespace
+}  // namespace untrusted_text_test
 }  // namespace graft

@@ -16,7 +16,7 @@
 namespace graft {
 namespace {
 
-struct Case {
+struct AttentionCase {
   const char* name;
   int32_t num_heads;
   int32_t num_kv_heads;
@@ -28,7 +28,7 @@ struct Case {
   int32_t kv_tokens_min = 0;  // see SequenceLengths
 };
 
-const Case kCpuCases[] = {
+const AttentionCase kCpuCases[] = {
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 128},
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 512},
     {"decode 32/4 heads of 64", 32, 4, 64, DType::kBF16, 8, 1, 2000},
@@ -40,7 +40,7 @@ const Case kCpuCases[] = {
     {"prefill 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 512, 512},
     {"chunk of 64, 32/4 heads of 64", 32, 4, 64, DType::kBF16, 1, 64, 2000},
 };
-const Case kGpuCases[] = {
+const AttentionCase kGpuCases[] = {
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 8, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 512},
@@ -53,9 +53,9 @@ const Case kGpuCases[] = {
     {"prefill 32/8 heads of 128", 32, 8, 128, DType::kBF16, 1, 2048, 2048},
     {"chunk of 512, 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 512, 2048},
 };
-constexpr int32_t kPageTokens = 16;
+constexpr int32_t kAttentionPageTokens = 16;
 
-std::string NameOf(const Case& c) {
+std::string NameOf(const AttentionCase& c) {
   const std::string least = c.kv_tokens_min > 0 ? std::to_string(c.kv_tokens_min) + " to " : "";
   return std::string(c.name) + ", " + std::to_string(c.num_sequences) + " x context " + least +
          std::to_string(c.kv_tokens) + ", " + std::string(DTypeName(c.dtype));
@@ -63,8 +63,8 @@ std::string NameOf(const Case& c) {
 
 // ListAttentionSplits for the device.
 struct Splits {
-  Splits(const Case& c, std::span<const int32_t> row_begin, std::span<const int32_t> page_begin,
-         std::span<const int32_t> kv_tokens, Stream& stream) {
+  Splits(const AttentionCase& c, std::span<const int32_t> row_begin,
+         std::span<const int32_t> page_begin, std::span<const int32_t> kv_tokens, Stream& stream) {
     std::vector<AttentionSplit> list;
     ListAttentionSplits(row_begin, page_begin, kv_tokens, 0, list);
     count = BenchArray(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream);
@@ -76,7 +76,7 @@ struct Splits {
   Buffer count;
 };
 
-void RunCase(const Case& c, OpBench& bench) {
+void RunAttentionCase(const AttentionCase& c, OpBench& bench) {
   Stream& stream = bench.stream();
   Random random(1);
   const std::vector<int32_t> kv_tokens =
@@ -87,9 +87,9 @@ void RunCase(const Case& c, OpBench& bench) {
   const KvLayout layout{.num_layers = static_cast<int32_t>(bench.num_copies(kv_bytes)),
                         .num_kv_heads = c.num_kv_heads,
                         .head_dim = c.head_dim,
-                        .page_tokens = kPageTokens,
+                        .page_tokens = kAttentionPageTokens,
                         .dtype = c.dtype};
-  const int32_t sequence_pages = (c.kv_tokens + kPageTokens - 1) / kPageTokens;
+  const int32_t sequence_pages = (c.kv_tokens + kAttentionPageTokens - 1) / kAttentionPageTokens;
   std::vector<int32_t> pages(c.num_sequences * sequence_pages);
   std::iota(pages.begin(), pages.end(), 0);
   Shuffle(pages, random);
@@ -150,9 +150,9 @@ void RunCase(const Case& c, OpBench& bench) {
 
 void BenchAttention(OpBench& bench) {
   if (bench.is_cpu()) {
-    for (const Case& c : kCpuCases) RunCase(c, bench);
+    for (const AttentionCase& c : kCpuCases) RunAttentionCase(c, bench);
   } else {
-    for (const Case& c : kGpuCases) RunCase(c, bench);
+    for (const AttentionCase& c : kGpuCases) RunAttentionCase(c, bench);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "tensor/cuda_graph.h"
 
 namespace graft {
-namespace {
+namespace attention_test {
 
 using testing::BitEqual;
 using testing::ForEachDevice;
@@ -609,5 +609,5 @@ TEST(AttentionDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(Attention(args, stream), "head_dim");
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 #include "tensor/cuda_memory.h"
 
 namespace graft {
-namespace {
+namespace bench_test {
 
 const OpBenchOptions kQuick{.seconds_per_case = 0.001, .rotate_bytes = 1 << 20};
 
@@ -102,5 +102,5 @@ TEST(BenchTest, AFilterThatNamesNoOpRunsNothing) {
   EXPECT_TRUE(BenchOps("no such op", stream, kQuick).empty());
 }
 
-}  // namespace
+}  // namespace bench_test
 }  // namespace graft

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace graft {
-namespace {
+namespace launch_ledger_test {
 
 constexpr int kStreams[2] = {};
 constexpr int kOperands[2] = {};
@@ -39,5 +39,5 @@ TEST(LaunchLedgerTest, AProductThatIsAwaited) {
   EXPECT_DEATH(ledger.ExpectAwaited(kStream, kX), "awaits a product");
 }
 
-}  // namespace
+}  // namespace launch_ledger_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 namespace graft {
 namespace {
 
-void RunCase(int64_t num_tokens, int32_t vocab_size, int64_t n, OpBench& bench) {
+void RunEmbeddingCase(int64_t num_tokens, int32_t vocab_size, int64_t n, OpBench& bench) {
   const int64_t bytes = num_tokens * n * 6;
   const int64_t num_copies = bench.num_copies(bytes);
   const Buffer table = BenchBuffer(DType::kBF16, vocab_size * n, bench.stream());
@@ -38,10 +38,10 @@ void RunCase(int64_t num_tokens, int32_t vocab_size, int64_t n, OpBench& bench) 
 
 void BenchEmbedding(OpBench& bench) {
   if (bench.is_cpu()) {
-    RunCase(8, 32000, 2048, bench);
-    RunCase(512, 32000, 2048, bench);
+    RunEmbeddingCase(8, 32000, 2048, bench);
+    RunEmbeddingCase(512, 32000, 2048, bench);
   } else {
-    for (const int64_t rows : {1, 32, 2048}) RunCase(rows, 32000, 4096, bench);
+    for (const int64_t rows : {1, 32, 2048}) RunEmbeddingCase(rows, 32000, 4096, bench);
   }
 }
 

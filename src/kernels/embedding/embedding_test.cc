@@ -7,7 +7,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace embedding_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -103,5 +103,5 @@ TEST(EmbeddingDeathTest, RefusesTokensOutsideOfTheVocabulary) {
   EXPECT_DEATH(Embedding(args, stream), "out");
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace graft

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-void RunCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
+void RunSiluMulCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
   const int64_t elements = num_tokens * n;
   const int64_t bytes = elements * (8 + DTypeBytes(out_dtype));
   const int64_t num_copies = bench.num_copies(bytes);
@@ -31,12 +31,12 @@ void RunCase(int64_t num_tokens, int64_t n, DType out_dtype, OpBench& bench) {
 
 void BenchGatedActivation(OpBench& bench) {
   if (!bench.is_cpu()) {
-    for (const int64_t rows : {1, 32, 128, 2048}) RunCase(rows, 11008, DType::kBF16, bench);
+    for (const int64_t rows : {1, 32, 128, 2048}) RunSiluMulCase(rows, 11008, DType::kBF16, bench);
     return;
   }
-  RunCase(8, 5632, DType::kBF16, bench);
-  RunCase(512, 5632, DType::kBF16, bench);
-  RunCase(512, 11008, DType::kF32, bench);
+  RunSiluMulCase(8, 5632, DType::kBF16, bench);
+  RunSiluMulCase(512, 5632, DType::kBF16, bench);
+  RunSiluMulCase(512, 11008, DType::kF32, bench);
 }
 
 }  // namespace graft

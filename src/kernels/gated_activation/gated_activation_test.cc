@@ -9,7 +9,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace gated_activation_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -110,5 +110,5 @@ TEST(GatedActivationDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(GatedActivation(args, stream), "gate_up");
 }
 
-}  // namespace
+}  // namespace gated_activation_test
 }  // namespace graft

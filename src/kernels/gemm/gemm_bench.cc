@@ -13,27 +13,27 @@ namespace {
 
 constexpr int64_t kVocabulary = 32000;
 
-struct Shape {
+struct GemmShape {
   const char* name;
   int64_t k;
   int64_t n;
 };
 
-constexpr Shape kTinyLlama[] = {
+constexpr GemmShape kTinyLlama[] = {
     {"qkv", 2048, 2560},
     {"o", 2048, 2048},
     {"gate_up", 2048, 11264},
     {"down", 5632, 2048},
     {"lm_head", 2048, kVocabulary},
 };
-constexpr Shape kLlama7B[] = {
+constexpr GemmShape kLlama7B[] = {
     {"qkv", 4096, 12288},           {"o", 4096, 4096},
     {"gate_up", 4096, 22016},       {"down", 11008, 4096},
     {"lm_head", 4096, kVocabulary},
 };
 
-void BenchShape(OpBench& bench, const Shape& shape, DType dtype,
-                std::span<const int64_t> row_counts) {
+void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
+                    std::span<const int64_t> row_counts) {
   const int64_t n = shape.n, k = shape.k;
   const int64_t weight_bytes = n * k * DTypeBytes(dtype);
   const int64_t num_copies = bench.num_copies(weight_bytes);
@@ -73,12 +73,12 @@ void BenchShape(OpBench& bench, const Shape& shape, DType dtype,
 void BenchGemm(OpBench& bench) {
   if (!bench.is_cpu()) {
     constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
-    for (const Shape& shape : kLlama7B) BenchShape(bench, shape, DType::kBF16, kRows);
+    for (const GemmShape& shape : kLlama7B) BenchGemmShape(bench, shape, DType::kBF16, kRows);
     return;
   }
   constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    for (const Shape& shape : kTinyLlama) BenchShape(bench, shape, dtype, kRows);
+    for (const GemmShape& shape : kTinyLlama) BenchGemmShape(bench, shape, dtype, kRows);
   }
 }
 

@@ -15,7 +15,7 @@
 #include "tensor/buffer.h"
 
 namespace graft {
-namespace {
+namespace gemm_lora_after_test {
 
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
@@ -321,5 +321,5 @@ TEST(GemmLoraAfterTest, FillsTheCard) {
   }
 }
 
-}  // namespace
+}  // namespace gemm_lora_after_test
 }  // namespace graft

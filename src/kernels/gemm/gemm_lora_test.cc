@@ -16,7 +16,7 @@
 #include "kernels/lora/lora.h"
 
 namespace graft {
-namespace {
+namespace gemm_lora_test {
 
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
@@ -555,5 +555,5 @@ TEST(GemmLoraTest, BadRowsStayAlone) {
   });
 }
 
-}  // namespace
+}  // namespace gemm_lora_test
 }  // namespace graft

@@ -12,7 +12,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 
 namespace graft {
-namespace {
+namespace gemm_silu_test {
 
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
@@ -151,5 +151,5 @@ TEST(GemmSiluTest, TilesDoNotChangeActivated) {
   CheckActivatedTiles<Float16>(1016, 392, batches);
 }
 
-}  // namespace
+}  // namespace gemm_silu_test
 }  // namespace graft

@@ -10,7 +10,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 
 namespace graft {
-namespace {
+namespace gemm_test {
 
 using testing::ForEachCpu;
 using testing::ForEachDevice;
@@ -491,5 +491,5 @@ TEST(GemmTest, RandomWeightsAreTheSameOnEveryDevice) {
   });
 }
 
-}  // namespace
+}  // namespace gemm_test
 }  // namespace graft

@@ -9,7 +9,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace host_exchange_test {
 
 using testing::BitEqual;
 using testing::ForEachDevice;
@@ -212,5 +212,5 @@ TEST(HostExchangeDeathTest, RefusesBadRows) {
   EXPECT_DEATH(HostWait({.num_flags = kHostFlagsMax + 1}, stream), "num_flags");
 }
 
-}  // namespace
+}  // namespace host_exchange_test
 }  // namespace graft

@@ -10,25 +10,26 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kPageTokens = 16;
+constexpr int32_t kKvWritePageTokens = 16;
 
-void RunCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, OpBench& bench) {
+void RunKvWriteCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, OpBench& bench) {
   const int64_t row = int64_t{num_kv_heads} * head_dim;
   const int64_t bytes = int64_t{2} * num_rows * row * (4 + 2);
   const int64_t num_copies = bench.num_copies(bytes);
   const KvLayout layout{.num_layers = 1,
                         .num_kv_heads = num_kv_heads,
                         .head_dim = head_dim,
-                        .page_tokens = kPageTokens,
+                        .page_tokens = kKvWritePageTokens,
                         .dtype = DType::kBF16};
-  const auto num_pages = static_cast<int32_t>((num_copies * num_rows) / kPageTokens + num_rows);
+  const auto num_pages =
+      static_cast<int32_t>((num_copies * num_rows) / kKvWritePageTokens + num_rows);
   Buffer pool = BenchBuffer(DType::kBF16, num_pages * layout.PageElements(), bench.stream());
   const Buffer kv = BenchBuffer(DType::kF32, num_copies * num_rows * row * 2, bench.stream());
   Random random(1);
   std::vector<int32_t> pages(num_copies * num_rows), slots(pages.size());
   for (size_t i = 0; i < pages.size(); ++i) {
     pages[i] = static_cast<int32_t>(random.Below(num_pages));
-    slots[i] = static_cast<int32_t>(random.Below(kPageTokens));
+    slots[i] = static_cast<int32_t>(random.Below(kKvWritePageTokens));
   }
   const Buffer device_pages = BenchArray(pages, bench.stream());
   const Buffer device_slots = BenchArray(slots, bench.stream());
@@ -52,11 +53,11 @@ void RunCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, OpBench& 
 
 void BenchKvWrite(OpBench& bench) {
   if (bench.is_cpu()) {
-    RunCase(8, 4, 64, bench);
-    RunCase(512, 4, 64, bench);
-    RunCase(512, 8, 128, bench);
+    RunKvWriteCase(8, 4, 64, bench);
+    RunKvWriteCase(512, 4, 64, bench);
+    RunKvWriteCase(512, 8, 128, bench);
   } else {
-    for (const int32_t rows : {1, 32, 2048}) RunCase(rows, 32, 128, bench);
+    for (const int32_t rows : {1, 32, 2048}) RunKvWriteCase(rows, 32, 128, bench);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace kv_write_test {
 
 using testing::BitEqual;
 using testing::ForEachDevice;
@@ -123,5 +123,5 @@ TEST(KvWriteDeathTest, RefusesBadPlaces) {
   EXPECT_DEATH(KvWrite(args, stream), "row_stride");
 }
 
-}  // namespace
+}  // namespace kv_write_test
 }  // namespace graft

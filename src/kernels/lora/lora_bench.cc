@@ -52,7 +52,7 @@ std::vector<int32_t> RowsPerAdapter(Law law, int32_t rows) {
   return result;
 }
 
-struct Shape {
+struct LoraShape {
   int32_t num_slices;
   int64_t k;
   int64_t n;  // of each slice
@@ -65,7 +65,7 @@ struct Shape {
 // turn.
 class AdapterTables {
  public:
-  AdapterTables(const Shape& shape, std::span<const int32_t> ranks, const Bfloat16* values,
+  AdapterTables(const LoraShape& shape, std::span<const int32_t> ranks, const Bfloat16* values,
                 int64_t count, const Stream& stream) {
     std::vector<const void*> pointers;
     for (int64_t i = 0; i < count * shape.num_slices; ++i) {
@@ -96,7 +96,8 @@ class AdapterTables {
 class Operands {
  public:
   // Adapters have these ranks in turn.
-  Operands(const Shape& shape, const std::vector<int32_t>& ranks, int32_t rows_max, OpBench& bench)
+  Operands(const LoraShape& shape, const std::vector<int32_t>& ranks, int32_t rows_max,
+           OpBench& bench)
       : shape_(shape),
         rank_max_(*std::ranges::max_element(ranks)),
         adapter_bytes_(shape.RankBytes() * std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) /
@@ -112,7 +113,7 @@ class Operands {
         y_(BenchBuffer(DType::kF32, num_rows_ * shape.y_stride(), bench.stream())),
         tables_(shape, ranks, adapters_.as<Bfloat16>(), count_, bench.stream()) {}
 
-  const Shape& shape() const { return shape_; }
+  const LoraShape& shape() const { return shape_; }
   int32_t rank_max() const { return rank_max_; }
   int64_t adapter_bytes() const { return adapter_bytes_; }  // the mean
   // x and y of one row; y is read and written.
@@ -132,7 +133,7 @@ class Operands {
   }
 
  private:
-  const Shape shape_;
+  const LoraShape shape_;
   const int32_t rank_max_;
   const int64_t adapter_bytes_;
   const int64_t rotate_bytes_;
@@ -158,7 +159,7 @@ class Batch {
       num_runs_ = std::min(num_runs_, operands.rotate_bytes() / run_bytes + 2);
     }
     PlaceTables(rows_per_adapter, stream);
-    const Shape& shape = operands.shape();
+    const LoraShape& shape = operands.shape();
     h_ = Buffer(
         LoraScratchFloats(stream.device, shape.num_slices * num_rows, operands.rank_max()) * 4,
         stream.device);
@@ -233,7 +234,7 @@ class Batch {
 
   OpBenchWork Work(const char* law, const char* method) const {
     const double rows = args_.num_rows;
-    const Shape& shape = operands_.shape();
+    const LoraShape& shape = operands_.shape();
     return {
         .bytes = static_cast<double>(num_adapters_ * operands_.adapter_bytes()) +
                  rows * static_cast<double>(shape.k * 2 + shape.y_stride() * 8),
@@ -333,7 +334,7 @@ void BenchMixedRanks(OpBench& bench) {
 
 struct Launch {
   const char* name;
-  Shape shape;
+  LoraShape shape;
 };
 
 void BenchLaunches(OpBench& bench, const char* model, std::span<const Launch> launches,

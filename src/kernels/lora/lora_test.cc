@@ -11,7 +11,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace lora_test {
 
 using testing::ForEachCpu;
 using testing::ForFirstGpu;
@@ -369,5 +369,5 @@ TEST(LoraTest, RowsDoNotDependOnTheirBatch) {
   CheckRowInvariance<Bfloat16, float>(1024, {1024, 517});
 }
 
-}  // namespace
+}  // namespace lora_test
 }  // namespace graft

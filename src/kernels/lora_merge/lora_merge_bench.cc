@@ -12,13 +12,13 @@
 namespace graft {
 namespace {
 
-struct Shape {
+struct LoraMergeShape {
   const char* name;
   int64_t k;
   std::vector<int64_t> n;  // of each slice
 };
 
-void BenchShape(OpBench& bench, const Shape& shape, int32_t rank) {
+void BenchLoraMergeShape(OpBench& bench, const LoraMergeShape& shape, int32_t rank) {
   Stream& stream = bench.stream();
   const auto num_slices = static_cast<int32_t>(shape.n.size());
   int64_t n = 0;
@@ -67,17 +67,17 @@ void BenchShape(OpBench& bench, const Shape& shape, int32_t rank) {
 }  // namespace
 
 void BenchLoraMerge(OpBench& bench) {
-  const Shape tiny_llama[] = {{"qkv", 2048, {2048, 256, 256}},
-                              {"o", 2048, {2048}},
-                              {"gate_up", 2048, {5632, 5632}},
-                              {"down", 5632, {2048}}};
-  const Shape llama_7b[] = {{"qkv", 4096, {4096, 4096, 4096}},
-                            {"o", 4096, {4096}},
-                            {"gate_up", 4096, {11008, 11008}},
-                            {"down", 11008, {4096}}};
+  const LoraMergeShape tiny_llama[] = {{"qkv", 2048, {2048, 256, 256}},
+                                       {"o", 2048, {2048}},
+                                       {"gate_up", 2048, {5632, 5632}},
+                                       {"down", 5632, {2048}}};
+  const LoraMergeShape llama_7b[] = {{"qkv", 4096, {4096, 4096, 4096}},
+                                     {"o", 4096, {4096}},
+                                     {"gate_up", 4096, {11008, 11008}},
+                                     {"down", 11008, {4096}}};
   for (const int32_t rank : {16, 64}) {
-    for (const Shape& shape : bench.is_cpu() ? tiny_llama : llama_7b) {
-      BenchShape(bench, shape, rank);
+    for (const LoraMergeShape& shape : bench.is_cpu() ? tiny_llama : llama_7b) {
+      BenchLoraMergeShape(bench, shape, rank);
     }
   }
 }

@@ -12,7 +12,7 @@
 #include "kernels/gemm/gemm_layout.h"
 
 namespace graft {
-namespace {
+namespace lora_merge_test {
 
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
@@ -197,5 +197,5 @@ TEST(LoraMergeDeathTest, RefusesOtherShapes) {
   EXPECT_DEATH(LoraMerge({&base, &merged, &none, 1, {3}}, stream), "");
 }
 
-}  // namespace
+}  // namespace lora_merge_test
 }  // namespace graft

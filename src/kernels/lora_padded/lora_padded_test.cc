@@ -9,7 +9,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace lora_padded_test {
 
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
@@ -142,5 +142,5 @@ TEST(LoraPaddedTest, IsLora) {
   }
 }
 
-}  // namespace
+}  // namespace lora_padded_test
 }  // namespace graft

@@ -8,7 +8,8 @@
 namespace graft {
 namespace {
 
-void RunCase(int64_t num_tokens, int32_t num_heads, int64_t n, DType out_dtype, OpBench& bench) {
+void RunRmsNormCase(int64_t num_tokens, int32_t num_heads, int64_t n, DType out_dtype,
+                    OpBench& bench) {
   const int64_t elements = num_tokens * num_heads * n;
   const int64_t bytes = elements * (4 + DTypeBytes(out_dtype));
   const int64_t num_copies = bench.num_copies(bytes);
@@ -36,14 +37,15 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int64_t n, DType out_dtype, 
 
 void BenchRmsNorm(OpBench& bench) {
   if (!bench.is_cpu()) {
-    for (const int64_t rows : {1, 32, 128, 2048}) RunCase(rows, 1, 4096, DType::kBF16, bench);
-    RunCase(32, 40, 128, DType::kF32, bench);
+    for (const int64_t rows : {1, 32, 128, 2048})
+      RunRmsNormCase(rows, 1, 4096, DType::kBF16, bench);
+    RunRmsNormCase(32, 40, 128, DType::kF32, bench);
     return;
   }
-  RunCase(8, 1, 2048, DType::kBF16, bench);
-  RunCase(512, 1, 2048, DType::kBF16, bench);
-  RunCase(512, 1, 4096, DType::kF32, bench);
-  RunCase(512, 40, 128, DType::kF32, bench);
+  RunRmsNormCase(8, 1, 2048, DType::kBF16, bench);
+  RunRmsNormCase(512, 1, 2048, DType::kBF16, bench);
+  RunRmsNormCase(512, 1, 4096, DType::kF32, bench);
+  RunRmsNormCase(512, 40, 128, DType::kF32, bench);
 }
 
 }  // namespace graft

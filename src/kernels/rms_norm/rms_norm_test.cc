@@ -10,7 +10,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace rms_norm_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -224,5 +224,5 @@ TEST(RmsNormDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(RmsNorm(args, stream), "out");
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace graft

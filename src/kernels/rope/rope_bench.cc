@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kPositions = 2048;
 
-void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& bench) {
+void RunRopeCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& bench) {
   const int64_t elements = num_tokens * num_heads * head_dim;
   const int64_t bytes = elements * 8;
   const int64_t num_copies = bench.num_copies(bytes);
@@ -43,12 +43,12 @@ void RunCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBench& b
 
 void BenchRope(OpBench& bench) {
   if (!bench.is_cpu()) {
-    for (const int64_t rows : {1, 32, 2048}) RunCase(rows, 64, 128, bench);
+    for (const int64_t rows : {1, 32, 2048}) RunRopeCase(rows, 64, 128, bench);
     return;
   }
-  RunCase(8, 36, 64, bench);
-  RunCase(512, 36, 64, bench);
-  RunCase(512, 64, 128, bench);
+  RunRopeCase(8, 36, 64, bench);
+  RunRopeCase(512, 36, 64, bench);
+  RunRopeCase(512, 64, 128, bench);
 }
 
 }  // namespace graft

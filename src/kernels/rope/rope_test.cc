@@ -8,7 +8,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace rope_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -143,5 +143,5 @@ TEST(RopeDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(Rope(args, stream), "positions");
 }
 
-}  // namespace
+}  // namespace rope_test
 }  // namespace graft

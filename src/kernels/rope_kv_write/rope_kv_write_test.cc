@@ -13,7 +13,7 @@
 #include "kernels/rope/rope.h"
 
 namespace graft {
-namespace {
+namespace rope_kv_write_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -204,5 +204,5 @@ TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(RopeKvWrite(args, stream), "halves");
 }
 
-}  // namespace
+}  // namespace rope_kv_write_test
 }  // namespace graft

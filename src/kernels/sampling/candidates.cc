@@ -12,7 +12,7 @@
 namespace graft {
 namespace {
 
-constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // A temperature so small that its inverse would overflow draws among the equals of the maximum, as
 // this one does.
@@ -151,7 +151,7 @@ void Candidates::Clear() {
 
 void GatherLargest(const ScannedRow& row, int32_t k, RowScratch& scratch, Candidates* out) {
   // k blocks whose maxima reach the bound hold k logits that do.
-  float bound = kNegativeInfinity;
+  float bound = kMinusInfinity;
   const int32_t num_blocks = NumScanBlocks(row.n);
   if (k <= num_blocks) {
     scratch.selection.assign(row.maxima, row.maxima + num_blocks);
@@ -196,7 +196,7 @@ void FilterRow(const ScannedRow& row, const SamplingRow& settings, Stream& strea
     const double bound = std::max(row.maximum + exponent_min / inverse_temperature,
                                   double{std::numeric_limits<float>::lowest()});
     // One step down, should narrowing have rounded up.
-    GatherAtLeast(row, std::nextafter(static_cast<float>(bound), kNegativeInfinity), out);
+    GatherAtLeast(row, std::nextafter(static_cast<float>(bound), kMinusInfinity), out);
   }
   const auto num_candidates = static_cast<int32_t>(out->tokens.size());
   out->weights.resize(num_candidates);

@@ -14,7 +14,7 @@
 #include "kernels/sampling/row_scan.h"
 
 namespace graft {
-namespace {
+namespace candidates_test {
 
 using testing::ForEachCpu;
 
@@ -283,5 +283,5 @@ TEST(CandidatesTest, GatherLargestHoldsTheLargest) {
   }
 }
 
-}  // namespace
+}  // namespace candidates_test
 }  // namespace graft

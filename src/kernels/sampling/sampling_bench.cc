@@ -13,12 +13,12 @@
 namespace graft {
 namespace {
 
-struct Case {
+struct SamplingCase {
   const char* name;
   SamplingRow settings;
 };
 
-const Case kCases[] = {
+const SamplingCase kCases[] = {
     {"greedy", {}},
     {"greedy, 5 logprobs", {.num_logprobs = 5}},
     {"temperature", {.temperature = 0.8f}},
@@ -28,7 +28,7 @@ const Case kCases[] = {
     {"min_p 0.05", {.temperature = 0.8f, .min_p = 0.05f}},
 };
 
-void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench) {
+void RunSamplingCase(const SamplingCase& c, int32_t num_rows, int32_t vocab_size, OpBench& bench) {
   const int64_t n = int64_t{num_rows} * vocab_size;
   const int64_t num_copies = bench.num_copies(n * 4);
   Buffer numbers(num_copies * n * 4);
@@ -63,10 +63,10 @@ void RunCase(const Case& c, int32_t num_rows, int32_t vocab_size, OpBench& bench
 }  // namespace
 
 void BenchSampling(OpBench& bench) {
-  for (const Case& c : kCases) RunCase(c, bench.is_cpu() ? 8 : 32, 32000, bench);
-  RunCase(kCases[0], 1, 32000, bench);
-  RunCase(kCases[0], 8, 151936, bench);
-  RunCase(kCases[4], 8, 151936, bench);
+  for (const SamplingCase& c : kCases) RunSamplingCase(c, bench.is_cpu() ? 8 : 32, 32000, bench);
+  RunSamplingCase(kCases[0], 1, 32000, bench);
+  RunSamplingCase(kCases[0], 8, 151936, bench);
+  RunSamplingCase(kCases[4], 8, 151936, bench);
 }
 
 }  // namespace graft

@@ -12,7 +12,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace sampling_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -484,5 +484,5 @@ TEST(SamplingDeathTest, RefusesBadSettings) {
   EXPECT_DEATH(SampleOne(logits, {.num_banned = 1}, stream), "banned");
 }
 
-}  // namespace
+}  // namespace sampling_test
 }  // namespace graft

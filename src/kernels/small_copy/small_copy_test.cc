@@ -10,7 +10,7 @@
 #include "tensor/cuda_memory.h"
 
 namespace graft {
-namespace {
+namespace small_copy_test {
 
 using testing::ForEachDevice;
 using testing::Output;
@@ -65,5 +65,5 @@ TEST(SmallCopyTest, ReadsTheHostsMemoryAnew) {
   });
 }
 
-}  // namespace
+}  // namespace small_copy_test
 }  // namespace graft

@@ -9,7 +9,7 @@
 #include "kernels/common/test_util.h"
 
 namespace graft {
-namespace {
+namespace soft_cap_test {
 
 using testing::ForEachDevice;
 using testing::Input;
@@ -80,5 +80,5 @@ TEST(SoftCapDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(SoftCap({.n = 1, .cap = 1.0f}, stream), "x");
 }
 
-}  // namespace
+}  // namespace soft_cap_test
 }  // namespace graft
