@@ -1,42 +1,70 @@
 # The front door. `make demo` and `make test` install what is missing, say what they do, and skip what is
 # already done on the next run.
-.PHONY: help demo serve test build install format bench clean
+.PHONY: help demo serve test test-all build install format lint bench dist deb build-report clean
+
+# CUDA_ARCHITECTURES=90a builds for that GPU, whatever this machine shows; CUDA=OFF builds without.
+settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") $(if $(CUDA),-DGRAFT_CUDA=$(CUDA))
+# What the demo does not run is not compiled for it, until `make build` was asked for once.
+bench := $(if $(wildcard build/release/with-bench),,-DGRAFT_BENCH=OFF)
 
 help:
-	@echo "make demo    build, serve the bundled model with its eight adapters, one batch, answers side by side"
-	@echo "make serve   the same server, kept up on port $(or $(PORT),8000)"
-	@echo "make test    build and run every check (what CI runs)"
-	@echo "make build   the release binary, build/release/graft"
-	@echo "make bench   the figures of docs/benchmarks.md on this machine"
-	@echo "make format  clang-format every source file"
-	@echo "make clean   remove build/"
+	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side"
+	@echo "make serve         the same server, kept up on port $(or $(PORT),8000)"
+	@echo "make test          build and run the checks (what CI runs); docs/checks.md says which"
+	@echo "make test-all      those and the long ones: at most an hour"
+	@echo "make build         the release binary, build/release/graft"
+	@echo "make bench         the figures of docs/benchmarks.md on this machine"
+	@echo "make dist          an archive that runs on other machines, build/graft-VERSION-ARCH.tar.zst"
+	@echo "make deb           a Debian package"
+	@echo "make build-report  what took how long in the last build; BUILD=dev names its folder"
+	@echo "make format        clang-format every source file"
+	@echo "make clean         remove build/"
+	@echo "CUDA_ARCHITECTURES=90a builds demo, serve and build for that GPU, seen or not; CUDA=OFF for the CPU alone"
 
 install:
 	@tools/install.sh build
 
-build: install | build/.dir
-	@echo "== building the release binary (build/release/graft)"
-	@test -f build/release/build.ninja || cmake --preset release > build/release-configure.log 2>&1 || (cat build/release-configure.log; exit 1)
-	@cmake --build --preset release --target graft
+build: install
+	@mkdir -p build/release && touch build/release/with-bench
+	@tools/build.sh release graft $(settings)
 
-demo: build
+demo: install
+	@tools/build.sh release graft $(settings) $(bench)
 	@python3 tools/demo.py
 
-serve: build
+serve: install
+	@tools/build.sh release graft $(settings) $(bench)
 	@exec build/release/graft serve --model demo/base --adapters demo/adapters --port $(or $(PORT),8000)
 
 test:
 	@tools/install.sh test
 	@python3 tools/run_tests.py $(STAGES)
 
+test-all:
+	@tools/install.sh test-all
+	@python3 tools/run_tests.py --all $(STAGES)
+
+lint:
+	@tools/install.sh test-all
+	@python3 tools/run_tests.py lint
+
 bench: build
 	@bench/cpu.sh
 
+dist:
+	@tools/install.sh dist
+	@tools/dist.sh
+
+deb:
+	@tools/install.sh dist
+	@tools/deb.sh
+
+build-report:
+	@python3 tools/build_report.py build/$(or $(BUILD),release)
+
 format:
-	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' | xargs clang-format -i
+	@tools/install.sh test
+	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' | xargs build/venv/bin/clang-format -i
 
 clean:
 	rm -rf build
-
-build/.dir:
-	@mkdir -p build && touch $@

@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
-# Installs what is missing: `install.sh build` for the release binary, `install.sh test` for every check.
-# Debian 12. A second run finds everything there and does nothing.
+# Installs what is missing on Debian 12. A second run finds everything there and does nothing.
+#   install.sh build      for the release binary
+#   install.sh test       for `make test`: and a linker that is quick, and Python clients with clang-format
+#   install.sh test-all   for every check: and clang, its tools and libraries to compare with
+#   install.sh dist       for the archive and the package
 set -euo pipefail
 cd "$(dirname "$0")/.."
+what=${1:-build}
 
-build_packages=(
+packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
-test_packages=(
-  clang clang-format clang-tidy libclang-rt-14-dev libdnnl-dev libgtest-dev libgmock-dev openssl python3-venv
-)
+case $what in test | test-all) packages+=(libgtest-dev libgmock-dev mold openssl python3-venv) ;; esac
+case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
+case $what in test-all) packages+=(clang clang-tidy libclang-rt-14-dev libdnnl-dev) ;; esac
 
-packages=("${build_packages[@]}")
-[ "${1:-build}" = test ] && packages+=("${test_packages[@]}")
-
+installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
 missing=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  grep -qxF "$package" <<<"$installed" || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
   echo "== installing ${missing[*]}"
@@ -27,15 +29,20 @@ if [ ${#missing[@]} -gt 0 ]; then
     command -v sudo >/dev/null || { echo "not root and no sudo: install these packages first" >&2; exit 1; }
     sudo=(sudo)
   fi
+  # Without writing each file through to the disk: a machine that fails meanwhile installs once more.
   "${sudo[@]}" apt-get update -qq
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    "${missing[@]}" > /dev/null
+    -o Dpkg::Options::=--force-unsafe-io "${missing[@]}" > /dev/null
 fi
 
-if [ "${1:-build}" = test ] && ! cmp -s tests/requirements.txt build/venv/requirements.txt; then
-  echo "== installing the Python clients that the whole-program tests use (build/venv)"
-  rm -rf build/venv
-  python3 -m venv build/venv
-  build/venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
-  cp tests/requirements.txt build/venv/requirements.txt
-fi
+case $what in
+  test | test-all)
+    if ! cmp -s tests/requirements.txt build/venv/requirements.txt; then
+      echo "== installing the Python clients that the whole-program tests use, and clang-format (build/venv)"
+      rm -rf build/venv
+      python3 -m venv build/venv
+      build/venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+      cp tests/requirements.txt build/venv/requirements.txt
+    fi
+    ;;
+esac

@@ -122,6 +122,31 @@ def check_types(path, text, types):
         types.setdefault(name, path)
 
 
+# Constants and types that stand at the start of a line; functions may share a name by their arguments.
+FILE_LOCAL = re.compile(r"(?:struct|class|enum(?: class)?|union) (\w+).*\{|using (\w+) =|"
+                        r"(?:static |inline )*(?:constexpr|const) [^=({]*?(\w+)(?:\[\w*\])*(?: =|\{)")
+
+
+def check_file_local(path, text, names):
+    """Files of a folder are compiled together (cmake/graft.cmake): what each keeps in an anonymous namespace
+    has a name of its own there. A file that needs the same one gives its namespace a name."""
+    inside = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line == "namespace {":
+            inside = True
+        elif line == "}  // namespace":
+            inside = False
+        found = FILE_LOCAL.match(line) if inside else None
+        if not found:
+            continue
+        name = next(filter(None, found.groups()))
+        kind = "test" if path.endswith("_test.cc") else "source"
+        other = names.setdefault((path.split("/")[1], kind, name), path)
+        if other != path:
+            report(path, number, f"{other} has a {name} of its own, too, and is compiled with this file; "
+                                 "rename one of them")
+
+
 def check_words(path, text):
     for number, line in enumerate(text.split("\n"), 1):
         if UNFINISHED.search(line):
@@ -134,6 +159,7 @@ def main():
     layers = read_layers()
     check_layers(layers)
     types = {}
+    file_local = {}
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                            capture_output=True, check=True).stdout.split("\n")
     for path in sorted(filter(None, files)):
@@ -150,6 +176,9 @@ def main():
             check_source(path, text, layers)
         if is_source and path.endswith((".h", ".cuh")):
             check_types(path, text, types)
+        # CUDA's and the CPU kernels' are compiled one by one; no_ files stand in for others.
+        if is_source and path.endswith(".cc") and not re.search(r"(_cpu|_fuzz|onednn_bench|/no_\w+)\.cc$", path):
+            check_file_local(path, text, file_local)
         if is_source or is_text:
             check_words(path, text)
     for problem in problems:

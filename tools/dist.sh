@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# dist.sh: builds the dist preset and packs build/dist/graft-VERSION-linux-ARCH.tar.zst: the program for every
+# GPU architecture, stripped, with all libraries (loader and C library, too), the demo model and the
+# license. Then starts it once from an empty folder: a server, one completion. graft.tar beside it is the
+# same, for packaging/Containerfile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools/build.sh dist graft
+version=$(build/dist/graft --version)
+version=${version##* }
+name=graft-$version-linux-$(uname -m)
+stage=build/dist/stage/graft
+rm -rf build/dist/stage
+mkdir -p "$stage/bin" "$stage/lib"
+
+for program in graft; do
+  strip -o "$stage/lib/$program" "build/dist/$program"
+  cp packaging/launcher.sh "$stage/bin/$program"
+  # "libx.so => /lib/libx.so (address)", and the loader, which has no arrow.
+  ldd "build/dist/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | xargs -I{} cp -Lu {} "$stage/lib/"
+  loader=$(ldd "build/dist/$program" | awk '$2 != "=>" && $1 ~ /^\// {print $1}')
+  cp -Lu "$loader" "$stage/lib/ld-linux.so"
+done
+# What the C library opens by name: conversions of host names.
+for library in libnss_dns.so.2 libnss_files.so.2 libresolv.so.2; do
+  found=$(ldconfig -p | awk -v name="$library" '$1 == name {print $NF; exit}')
+  [ -z "$found" ] || cp -Lu "$found" "$stage/lib/"
+done
+cp -r demo "$stage/demo"
+cp LICENSE README.md packaging/graft.service packaging/graft.yaml "$stage/"
+tar -C build/dist/stage --owner=0 --group=0 --sort=name -cf build/dist/graft.tar graft
+zstd -q -f -T0 -15 build/dist/graft.tar -o "build/dist/$name.tar.zst"
+echo "== build/dist/$name.tar.zst: $(du -h "build/dist/$name.tar.zst" | cut -f1)"
+
+empty=$(mktemp -d)
+trap 'rm -rf "$empty"' EXIT
+zstd -q -d -c "build/dist/$name.tar.zst" | tar -C "$empty" -xf -
+# Nothing of this machine may be needed but what the archive brings.
+outside=$("$empty/graft/lib/ld-linux.so" --library-path "$empty/graft/lib" --list "$empty/graft/lib/graft" |
+  awk -v own="$empty/" '$2 == "=>" && index($3, own) != 1' | grep -v linux-vdso || true)
+[ -z "$outside" ] || { echo "libraries from outside the archive: $outside" >&2; exit 1; }
+cd "$empty"
+python3 "$OLDPWD/tools/try_program.py" graft/bin/graft graft/demo
