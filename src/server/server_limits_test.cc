@@ -374,7 +374,7 @@ TEST(ServerKeysTest, NobodyWaitsForAListOfModels) {
   TestServer test(options);
   std::unique_lock list(test.catalog.slow_list);
   RawClient lists(test.port());
-  lists.Send("GET /v1/models HTTP/1.1\r\nHost: test\r\n\r\n");
+  lists.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
   RawClient client(test.port());
   ASSERT_TRUE(test.catalog.WaitForList());
   EXPECT_EQ(client.Get("/health").status, 200);

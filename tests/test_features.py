@@ -1,0 +1,213 @@
+"""docs/features.md, cell by cell: what it says works does, with the answers of a server with default settings, and what
+it says is refused is refused in those words."""
+
+import asyncio
+import functools
+import json
+import math
+import shutil
+import struct
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import ADMIN_KEY, ROOT, Server
+
+PAGE = (ROOT / "docs" / "features.md").read_text()
+PROMPT = "It was a dark and stormy night, and"
+MODELS = ["base", "austen", "lovecraft", "wells"]
+
+
+def table(heading):
+    """The rows of the first table under a heading, as {(row's name, column's name): cell}."""
+    lines = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    columns = rows[0][1:]
+    return {(row[0], column): cell for row in rows[2:] for column, cell in zip(columns, row[1:], strict=True)}
+
+
+def flags(name):
+    return name.strip("`").split()
+
+
+def complete(server, model="austen", **kwargs):
+    kwargs = {"prompt": PROMPT, "max_tokens": 12, "temperature": 0, **kwargs}
+    return server.client().completions.create(model=model, **kwargs)
+
+
+def mixed_batch(server):
+    async def run():
+        async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0, timeout=120) as client:
+            return await asyncio.gather(*(client.completions.create(model=model, prompt=PROMPT, max_tokens=12,
+                                                                    temperature=0) for model in MODELS * 2))
+    return [reply.choices[0].text for reply in asyncio.run(run())]
+
+
+def streaming(server):
+    return "".join(chunk.choices[0].text for chunk in complete(server, stream=True))
+
+
+def logprobs(server):
+    found = complete(server, "lovecraft", logprobs=3).choices[0].logprobs
+    return found.tokens + found.token_logprobs
+
+
+def prompt_logprobs(server):
+    return complete(server, "wells", max_tokens=0, echo=True, logprobs=0).choices[0].logprobs.token_logprobs
+
+
+def n_and_seeds(server):
+    return [choice.text for choice in complete(server, n=3, temperature=1, seed=7).choices]
+
+
+def penalties(server):
+    return complete(server, presence_penalty=1.5, frequency_penalty=0.5, logit_bias={"5": -100}).choices[0].text
+
+
+def stop(server):
+    whole = complete(server).choices[0].text
+    mark = whole[len(whole) // 2:len(whole) // 2 + 2]
+    reply = complete(server, stop=[mark]).choices[0]
+    assert reply.finish_reason == "stop" and mark not in reply.text
+    return reply.text
+
+
+def prefix_cache(server):
+    prompt = PROMPT * 8
+    first = complete(server, prompt=prompt)
+    second = complete(server, prompt=prompt)
+    assert second.usage.prompt_tokens_details.cached_tokens > 0
+    assert first.choices[0].text == second.choices[0].text
+    return second.choices[0].text
+
+
+def ask_admin(server, path, **body):
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.status
+
+
+def load_and_unload(server):
+    assert ask_admin(server, "/v1/load_lora_adapter", lora_name="again", lora_path="doyle") == 200
+    text = complete(server, "again").choices[0].text
+    assert ask_admin(server, "/v1/unload_lora_adapter", lora_name="again") == 200
+    with pytest.raises(openai.NotFoundError):
+        complete(server, "again")
+    return text
+
+
+REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logprobs,
+            "prompt logprobs": prompt_logprobs, "n and seeds": n_and_seeds, "penalties": penalties, "stop": stop,
+            "prefix cache": prefix_cache, "load and unload": load_and_unload}
+
+
+def alike(ours, theirs):
+    """Equal, log-probabilities within rounding (merged and padded adapters sum in another order)."""
+    if isinstance(ours, list):
+        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if isinstance(ours, float):
+        return math.isclose(ours, theirs, abs_tol=1e-3)
+    return ours == theirs
+
+
+@pytest.fixture(scope="module")
+def expected(server):
+    return functools.cache(lambda request: REQUESTS[request](server))
+
+
+@functools.cache
+def settings():
+    found = {}
+    for (setting, request), cell in table("Settings and requests").items():
+        found.setdefault(setting, []).append((request, cell))
+    return found
+
+
+@pytest.mark.parametrize("setting", settings())
+def test_settings_and_requests(setting, expected):
+    with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY, *flags(setting)) as server:
+        for request, cell in settings()[setting]:
+            assert cell == "works", f"{request}: no cell of this table is refused today; extend this test"
+            assert alike(REQUESTS[request](server), expected(request)), request
+
+
+def assert_refused(cell, *args, **kwargs):
+    words = cell.removeprefix("refused:").strip()
+    with pytest.raises(RuntimeError) as failure:
+        Server(*args, **kwargs).start()
+    assert words in str(failure.value)
+
+
+@pytest.mark.parametrize(("row", "column"), table("Settings together"))
+def test_settings_together(row, column, expected):
+    cell = table("Settings together")[row, column]
+    args = ["--dtype", "fp32", "--read-at-start-gib", "0", *flags(row), *flags(column)]
+    if cell.startswith("refused"):
+        return assert_refused(cell, *args)
+    assert cell == "works"
+    with Server(*args) as server:
+        assert mixed_batch(server) == expected("mixed batch")
+
+
+def read_golden(path):
+    """input_ids and logits of a golden.safetensors; every tensor there is fp32 or int64."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        kind, width = {"F32": ("f", 4), "I64": ("q", 8), "I32": ("i", 4)}[entry["dtype"]]
+        flat = struct.unpack(f"<{(end - begin) // width}{kind}", data[8 + size + begin:8 + size + end])
+        columns = entry["shape"][-1]
+        tensors[name] = flat if len(entry["shape"]) == 1 else [flat[i:i + columns] for i in range(0, len(flat), columns)]
+    return tensors
+
+
+def log_softmax(row):
+    largest = max(row)
+    total = math.log(sum(math.exp(value - largest) for value in row)) + largest
+    return [value - total for value in row]
+
+
+def byte_tokenizer(vocab_size):
+    """A tokenizer.json whose token i stands for the i-th of `vocab_size` one-letter words: goldens have none."""
+    vocab = {chr(0x4E00 + token): token for token in range(vocab_size)}
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+            "decoder": None, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
+
+
+def golden_server(tmp_path, name, dtype):
+    """The golden model as a folder that can be served, its adapter under the name "adapter"."""
+    source = ROOT / "tests" / "goldens" / name
+    model, adapters = tmp_path / "model", tmp_path / "adapters"
+    shutil.copytree(source, model, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
+    shutil.copytree(source / "adapter", adapters / "adapter")
+    vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
+    (model / "tokenizer.json").write_text(json.dumps(byte_tokenizer(vocab_size)))
+    return Server("--dtype", dtype, "--model-name", "base", model=model, adapters=adapters)
+
+
+@pytest.mark.parametrize(("name", "dtype"), table("Models and dtypes"))
+def test_models_and_dtypes(name, dtype, tmp_path):
+    cell = table("Models and dtypes")[name, dtype]
+    server = golden_server(tmp_path, name, dtype)
+    if cell.startswith("refused"):
+        with pytest.raises(RuntimeError) as failure:
+            server.start()
+        assert cell.removeprefix("refused:").strip() in str(failure.value)
+        return
+    assert cell == "works"
+    golden = read_golden(ROOT / "tests" / "goldens" / name / "golden.safetensors")
+    ids = list(golden["input_ids"])
+    with server:
+        for model, logits in (("base", golden["logits_base"]), ("adapter", golden["logits_adapter"])):
+            reply = complete(server, model, prompt=ids, max_tokens=0, echo=True, logprobs=0)
+            ours = reply.choices[0].logprobs.token_logprobs
+            theirs = [log_softmax(row)[token] for row, token in zip(logits, ids[1:])]
+            worst = max(abs(a - b) for a, b in zip(ours[1:], theirs, strict=True))
+            assert worst < {"fp32": 1e-3, "bf16": 0.12}[dtype], (model, worst)
