@@ -1,11 +1,11 @@
 # The front door. `make demo` and `make test` install what is missing, say what they do, and skip what is
 # already done on the next run.
-.PHONY: help demo serve test test-all build install format lint bench dist deb build-report clean
+.PHONY: help demo serve test test-all build install install-demo format lint bench dist deb build-report clean
 
 # CUDA_ARCHITECTURES=90a builds for that GPU, whatever this machine shows; CUDA=OFF builds without.
 settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") $(if $(CUDA),-DGRAFT_CUDA=$(CUDA))
 # What the demo does not run is not compiled for it, until `make build` was asked for once.
-bench := $(if $(wildcard build/release/with-bench),,-DGRAFT_BENCH=OFF)
+parts := $(if $(wildcard build/release/with-all),,-DGRAFT_BENCH=OFF -DGRAFT_CLUSTER=OFF)
 
 help:
 	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side"
@@ -24,16 +24,19 @@ help:
 install:
 	@tools/install.sh build
 
+install-demo:
+	@tools/install.sh demo
+
 build: install
-	@mkdir -p build/release && touch build/release/with-bench
+	@mkdir -p build/release && touch build/release/with-all
 	@tools/build.sh release graft $(settings)
 
-demo: install
-	@tools/build.sh release graft $(settings) $(bench)
+demo: install-demo
+	@tools/build.sh release graft $(settings) $(parts)
 	@python3 tools/demo.py
 
-serve: install
-	@tools/build.sh release graft $(settings) $(bench)
+serve: install-demo
+	@tools/build.sh release graft $(settings) $(parts)
 	@exec build/release/graft serve --model demo/base --adapters demo/adapters --port $(or $(PORT),8000)
 
 test:

@@ -21,3 +21,18 @@ if(GRAFT_BUILD_BENCHES)
   # dnnl-config.cmake asks for OpenCL headers, which only its GPU backend needs.
   find_library(DNNL_LIBRARY dnnl)
 endif()
+# Several machines: gRPC and what its messages are made of. A server by itself needs neither, and
+# -DGRAFT_CLUSTER=OFF does without.
+if(NOT DEFINED GRAFT_CLUSTER)
+  find_package(Protobuf QUIET)
+  find_package(gRPC CONFIG QUIET)
+  set(GRAFT_CLUSTER OFF)
+  if(Protobuf_FOUND AND gRPC_FOUND)
+    set(GRAFT_CLUSTER ON)
+  endif()
+endif()
+if(GRAFT_CLUSTER)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC CONFIG REQUIRED)
+  include(cmake/protos.cmake)
+endif()

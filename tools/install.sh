@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12. A second run finds everything there and does nothing.
-#   install.sh build      for the release binary
+#   install.sh demo       for the release binary that serves by itself
+#   install.sh build      and what several machines need: gRPC
 #   install.sh test       for `make test`: and a linker that is quick, and Python clients with clang-format
 #   install.sh test-all   for every check: and clang, its tools and libraries to compare with
 #   install.sh dist       for the archive and the package
@@ -13,6 +14,10 @@ packages=(
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
+case $what in build | test | test-all)
+  # What it needs of protobuf libgrpc++-dev only recommends.
+  packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
+esac
 case $what in test | test-all) packages+=(libgtest-dev libgmock-dev mold openssl python3-venv) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
 case $what in test-all) packages+=(clang clang-tidy libclang-rt-14-dev libdnnl-dev) ;; esac

@@ -1,0 +1,37 @@
+# graft_protos(NAME [GRPC] PROTOS files): a static library of what protoc makes of a folder's .proto files,
+# included as "FOLDER/STEM.pb.h"; GRPC: and of its services, "FOLDER/STEM.grpc.pb.h". The generated code is
+# neither ours to warn about nor to instrument.
+function(graft_protos name)
+  cmake_parse_arguments(ARG "GRPC" "" "PROTOS" ${ARGN})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+  set(root ${CMAKE_CURRENT_BINARY_DIR}/protos)
+  file(MAKE_DIRECTORY ${root})
+  set(outputs)
+  foreach(proto ${ARG_PROTOS})
+    get_filename_component(stem ${proto} NAME_WE)
+    set(made ${root}/${folder}/${stem}.pb.cc ${root}/${folder}/${stem}.pb.h)
+    set(command protobuf::protoc --cpp_out=${root} -I${PROJECT_SOURCE_DIR}/src)
+    if(ARG_GRPC)
+      list(APPEND made ${root}/${folder}/${stem}.grpc.pb.cc ${root}/${folder}/${stem}.grpc.pb.h)
+      list(APPEND command --grpc_out=${root} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>)
+    endif()
+    file(GLOB imports CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.proto)
+    add_custom_command(OUTPUT ${made} COMMAND ${command} ${CMAKE_CURRENT_SOURCE_DIR}/${proto}
+      DEPENDS ${imports} VERBATIM)
+    list(APPEND outputs ${made})
+  endforeach()
+  add_library(${name} STATIC ${outputs})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${name} SYSTEM PUBLIC ${root})
+  target_compile_options(${name} PRIVATE -O1 -w)
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf Threads::Threads)
+  if(ARG_GRPC)
+    target_link_libraries(${name} PUBLIC gRPC::grpc++)
+  endif()
+endfunction()
+
+# graft_cluster_part(NAME SOURCES ... DEPS ...): a library that goes into libgraft_cluster.so.
+function(graft_cluster_part name)
+  graft_library(${name} ${ARGN})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
