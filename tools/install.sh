@@ -18,7 +18,7 @@ case $what in build | test | test-all)
   # What it needs of protobuf libgrpc++-dev only recommends.
   packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
 esac
-case $what in test | test-all) packages+=(libgtest-dev libgmock-dev mold openssl python3-venv) ;; esac
+case $what in test | test-all) packages+=(libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
 case $what in test-all) packages+=(clang clang-tidy libclang-rt-14-dev libdnnl-dev) ;; esac
 

@@ -1,0 +1,356 @@
+#include "cluster/etcd_client.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/file.h"
+#include "cluster/etcd.grpc.pb.h"
+#include "cluster/etcd_channel.h"
+
+namespace graft {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+constexpr int64_t kCertificateBytesMax = 1 << 20;
+
+// etcd itself ends connections of clients that ask more often than every 5 s whether it is there.
+constexpr int kKeepaliveMs = 6000;
+constexpr int kKeepaliveTimeoutMs = 3000;
+
+// For a channel that failed and is about to try again.
+constexpr milliseconds kReconnectPatience(300);
+
+grpc::ChannelArguments EtcdChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(-1);  // all keys of a prefix come in one message
+  return arguments;
+}
+
+Result<std::string> ReadPem(const std::string& path) {
+  if (path.empty()) return std::string();
+  return ReadFile(path, kCertificateBytesMax);
+}
+
+Result<std::shared_ptr<grpc::ChannelCredentials>> EtcdCredentials(const EtcdOptions& options) {
+  if (options.ca_file.empty()) {
+    if (!options.cert_file.empty() || !options.key_file.empty()) {
+      return InvalidArgumentError(
+          "etcd: a certificate was given without the CA that etcd's own is checked with");
+    }
+    return grpc::InsecureChannelCredentials();
+  }
+  if (options.cert_file.empty() != options.key_file.empty()) {
+    return InvalidArgumentError("etcd: a certificate and its key must be given together");
+  }
+  grpc::SslCredentialsOptions tls;
+  ASSIGN_OR_RETURN(tls.pem_root_certs, ReadPem(options.ca_file));
+  ASSIGN_OR_RETURN(tls.pem_cert_chain, ReadPem(options.cert_file));
+  ASSIGN_OR_RETURN(tls.pem_private_key, ReadPem(options.key_file));
+  return grpc::SslCredentials(tls);
+}
+
+// "host:port" of an endpoint, which may be a URL.
+Result<std::string> EtcdAddress(std::string endpoint, bool tls) {
+  const std::string given = endpoint;
+  for (const std::string scheme : {"http://", "https://"}) {
+    if (endpoint.rfind(scheme, 0) != 0) continue;
+    if ((scheme == "https://") != tls) {
+      return InvalidArgumentError("etcd's endpoint " + given +
+                                  (tls ? " is not https, though a CA was given"
+                                       : " is https: give the CA that its certificate is from"));
+    }
+    endpoint.erase(0, scheme.size());
+  }
+  while (!endpoint.empty() && endpoint.back() == '/') endpoint.pop_back();
+  const size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == endpoint.size()) {
+    return InvalidArgumentError("etcd's endpoint '" + given + "' is not host:port");
+  }
+  return endpoint;
+}
+
+bool IsConnectionFault(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+// One try: `call` gets the channel and a context with its deadline. True: done, whatever came out.
+using EtcdCall =
+    std::function<grpc::Status(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
+
+// Tries until one endpoint has answered. `repeatable`: asking twice changes nothing.
+Status CallEtcd(EtcdClient::Impl& impl, const std::string& what, bool repeatable,
+                const EtcdCall& call) {
+  const EtcdDeadline deadline = system_clock::now() + milliseconds(impl.options.deadline_ms);
+  const milliseconds share(impl.options.deadline_ms / static_cast<int>(impl.channels.size()));
+  bool renewed_token = false;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, impl.Connect(deadline));
+    grpc::ClientContext context;
+    context.set_deadline(std::min(deadline, system_clock::now() + share));
+    RETURN_IF_ERROR(impl.Prepare(channel, &context));
+    const grpc::Status status = call(channel, &context);
+    if (status.ok()) return OkStatus();
+    const bool stale_token = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
+    if (stale_token && !renewed_token && !impl.options.user.empty()) {
+      renewed_token = true;
+      impl.ForgetToken();
+      continue;
+    }
+    if (!IsConnectionFault(status)) return impl.Explain(status, what);
+    impl.Leave(channel);
+    if (!repeatable || system_clock::now() >= deadline) return impl.Explain(status, what);
+  }
+}
+
+etcdserverpb::Compare ToProto(const EtcdCompare& compare) {
+  etcdserverpb::Compare proto;
+  proto.set_key(compare.key);
+  switch (compare.target) {
+    case EtcdCompare::Target::kVersion:
+      proto.set_target(etcdserverpb::Compare::VERSION);
+      proto.set_version(compare.number);
+      break;
+    case EtcdCompare::Target::kCreateRevision:
+      proto.set_target(etcdserverpb::Compare::CREATE);
+      proto.set_create_revision(compare.number);
+      break;
+    case EtcdCompare::Target::kModRevision:
+      proto.set_target(etcdserverpb::Compare::MOD);
+      proto.set_mod_revision(compare.number);
+      break;
+    case EtcdCompare::Target::kValue:
+      proto.set_target(etcdserverpb::Compare::VALUE);
+      proto.set_value(compare.value);
+      break;
+  }
+  return proto;
+}
+
+etcdserverpb::RequestOp ToProto(const EtcdOperation& operation) {
+  using Kind = EtcdOperation::Kind;
+  etcdserverpb::RequestOp proto;
+  switch (operation.kind) {
+    case Kind::kGet:
+    case Kind::kGetPrefix: {
+      auto* range = proto.mutable_request_range();
+      range->set_key(operation.key);
+      if (operation.kind == Kind::kGetPrefix) range->set_range_end(EtcdPrefixEnd(operation.key));
+      break;
+    }
+    case Kind::kPut: {
+      auto* put = proto.mutable_request_put();
+      put->set_key(operation.key);
+      put->set_value(operation.value);
+      put->set_lease(operation.lease);
+      break;
+    }
+    case Kind::kDelete:
+    case Kind::kDeletePrefix: {
+      auto* range = proto.mutable_request_delete_range();
+      range->set_key(operation.key);
+      if (operation.kind == Kind::kDeletePrefix) range->set_range_end(EtcdPrefixEnd(operation.key));
+      break;
+    }
+  }
+  return proto;
+}
+
+bool OnlyReads(const std::vector<EtcdOperation>& operations) {
+  return std::all_of(operations.begin(), operations.end(), [](const EtcdOperation& operation) {
+    return operation.kind == EtcdOperation::Kind::kGet ||
+           operation.kind == EtcdOperation::Kind::kGetPrefix;
+  });
+}
+
+EtcdOutcome ToOutcome(const etcdserverpb::TxnResponse& response) {
+  EtcdOutcome outcome;
+  outcome.succeeded = response.succeeded();
+  outcome.revision = response.header().revision();
+  for (const etcdserverpb::ResponseOp& operation : response.responses()) {
+    std::vector<EtcdKeyValue> found;
+    for (const etcdserverpb::KeyValue& item : operation.response_range().kvs()) {
+      found.push_back(
+          {item.key(), item.value(), item.create_revision(), item.mod_revision(), item.lease()});
+    }
+    outcome.found.push_back(std::move(found));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+std::string EtcdPrefixEnd(const std::string& prefix) {
+  std::string end = prefix;
+  while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
+  if (end.empty()) return std::string(1, '\0');  // etcd's word for: to the last key
+  ++end.back();
+  return end;
+}
+
+Result<std::shared_ptr<grpc::Channel>> EtcdClient::Impl::Connect(EtcdDeadline deadline) {
+  const milliseconds share(options.deadline_ms / static_cast<int>(channels.size()));
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const std::shared_ptr<grpc::Channel> channel = channels[current % channels.size()];
+    const EtcdDeadline turn = std::min(deadline, system_clock::now() + share);
+    const EtcdDeadline patience = std::min(turn, system_clock::now() + kReconnectPatience);
+    grpc_connectivity_state state = channel->GetState(true);
+    while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_SHUTDOWN) {
+      // A channel makes progress only while somebody waits for it, so one that failed before is
+      // waited for, too.
+      const bool failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
+      if (!channel->WaitForStateChange(state, failed ? patience : turn)) break;
+      state = channel->GetState(true);
+      if (system_clock::now() >= patience && state == GRPC_CHANNEL_TRANSIENT_FAILURE) break;
+    }
+    if (state == GRPC_CHANNEL_READY) return channel;
+    Leave(channel);
+  }
+  return UnavailableError(name + " does not answer: is it running, and reachable from here?" +
+                          (options.ca_file.empty() ? "" : " Do its certificate and the CA match?"));
+}
+
+void EtcdClient::Impl::Leave(const std::shared_ptr<grpc::Channel>& failed) {
+  size_t idx = current;
+  if (channels[idx % channels.size()] == failed) current.compare_exchange_strong(idx, idx + 1);
+}
+
+Status EtcdClient::Impl::Prepare(const std::shared_ptr<grpc::Channel>& channel,
+                                 grpc::ClientContext* context) {
+  if (options.user.empty()) return OkStatus();
+  std::lock_guard lock(token_mutex);
+  if (token.empty()) {
+    grpc::ClientContext login;
+    login.set_deadline(system_clock::now() + milliseconds(options.deadline_ms));
+    etcdserverpb::AuthenticateRequest request;
+    request.set_name(options.user);
+    request.set_password(options.password);
+    etcdserverpb::AuthenticateResponse response;
+    const grpc::Status status =
+        etcdserverpb::Auth::NewStub(channel)->Authenticate(&login, request, &response);
+    if (!status.ok()) return Explain(status, "cannot sign in as '" + options.user + "'");
+    token = response.token();
+  }
+  context->AddMetadata("token", token);
+  return OkStatus();
+}
+
+void EtcdClient::Impl::ForgetToken() {
+  std::lock_guard lock(token_mutex);
+  token.clear();
+}
+
+Status EtcdClient::Impl::Explain(const grpc::Status& status, const std::string& what) const {
+  const std::string message = name + ": " + what + ": " + status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return DeadlineExceededError(message + "; whether it was done is not known");
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::PERMISSION_DENIED:
+      return Status(static_cast<StatusCode>(status.error_code()),
+                    message + "; check etcd's user, its password and its role");
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return ResourceExhaustedError(message + "; is etcd's space spent (`etcdctl alarm list`)?");
+    default:
+      return Status(static_cast<StatusCode>(status.error_code()), message);
+  }
+}
+
+EtcdClient::EtcdClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EtcdClient::~EtcdClient() = default;
+
+Result<std::unique_ptr<EtcdClient>> EtcdClient::Make(const EtcdOptions& options) {
+  if (options.endpoints.empty()) return InvalidArgumentError("etcd: no endpoint was given");
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  impl->name = "etcd at ";
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   EtcdCredentials(options));
+  for (const std::string& endpoint : options.endpoints) {
+    ASSIGN_OR_RETURN(const std::string address, EtcdAddress(endpoint, !options.ca_file.empty()));
+    impl->name += (impl->channels.empty() ? "" : ", ") + address;
+    impl->channels.push_back(
+        grpc::CreateCustomChannel(address, credentials, EtcdChannelArguments()));
+  }
+  return std::unique_ptr<EtcdClient>(new EtcdClient(std::move(impl)));
+}
+
+const std::string& EtcdClient::name() const { return impl_->name; }
+
+Result<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transaction) {
+  etcdserverpb::TxnRequest request;
+  for (const EtcdCompare& compare : transaction.compares) {
+    *request.add_compare() = ToProto(compare);
+  }
+  for (const EtcdOperation& operation : transaction.then) {
+    *request.add_success() = ToProto(operation);
+  }
+  for (const EtcdOperation& operation : transaction.otherwise) {
+    *request.add_failure() = ToProto(operation);
+  }
+  const bool reads = OnlyReads(transaction.then) && OnlyReads(transaction.otherwise);
+  etcdserverpb::TxnResponse response;
+  RETURN_IF_ERROR(CallEtcd(*impl_, reads ? "reading" : "a change", reads,
+                           [&](const auto& channel, grpc::ClientContext* context) {
+                             return etcdserverpb::KV::NewStub(channel)->Txn(context, request,
+                                                                            &response);
+                           }));
+  return ToOutcome(response);
+}
+
+Result<EtcdOutcome> EtcdClient::ReadPrefix(const std::string& prefix) {
+  return Commit({.then = {EtcdOperation::GetPrefix(prefix)}});
+}
+
+Result<EtcdLeaseGrant> EtcdClient::GrantLease(int64_t ttl_s) {
+  etcdserverpb::LeaseGrantRequest request;
+  request.set_ttl(ttl_s);
+  etcdserverpb::LeaseGrantResponse response;
+  // One that nobody heard of ends by itself.
+  RETURN_IF_ERROR(
+      CallEtcd(*impl_, "a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+        return etcdserverpb::Lease::NewStub(channel)->LeaseGrant(context, request, &response);
+      }));
+  return EtcdLeaseGrant{response.id(), response.ttl()};
+}
+
+Result<int64_t> EtcdClient::RenewLease(int64_t id) {
+  etcdserverpb::LeaseKeepAliveRequest request;
+  request.set_id(id);
+  etcdserverpb::LeaseKeepAliveResponse response;
+  RETURN_IF_ERROR(CallEtcd(
+      *impl_, "renewing a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+        const auto stub = etcdserverpb::Lease::NewStub(channel);
+        const auto stream = stub->LeaseKeepAlive(context);
+        const bool answered = stream->Write(request) && stream->Read(&response);
+        // etcd does not end the stream when we do: it is cancelled once it has answered.
+        if (answered) context->TryCancel();
+        const grpc::Status status = stream->Finish();
+        return answered ? grpc::Status::OK : status;
+      }));
+  return response.ttl();
+}
+
+Status EtcdClient::RevokeLease(int64_t id) {
+  etcdserverpb::LeaseRevokeRequest request;
+  request.set_id(id);
+  etcdserverpb::LeaseRevokeResponse response;
+  const Status status = CallEtcd(
+      *impl_, "ending a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+        return etcdserverpb::Lease::NewStub(channel)->LeaseRevoke(context, request, &response);
+      });
+  return status.code() == StatusCode::kNotFound ? OkStatus() : status;
+}
+
+}  // namespace graft

@@ -1,0 +1,129 @@
+// EtcdClient: what Graft asks of etcd, the cluster's memory: keys, transactions, leases. Calls
+// block for `deadline_ms` at most and try the other endpoints where one does not answer.
+// Thread-safe.
+//
+// Failures: kUnavailable: nothing was changed, for no endpoint could be reached. kDeadlineExceeded:
+// the connection broke, or the time ran out, while etcd had the call: whether a change was made is
+// not known. kUnauthenticated and kPermissionDenied say what to check. All name the endpoints.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+struct EtcdOptions {
+  std::vector<std::string> endpoints;  // "host:port", with or without "http://" or "https://"
+  std::string ca_file;                 // PEM; not empty: TLS
+  std::string cert_file, key_file;     // ours, if etcd asks for one
+  std::string user, password;          // "": without
+  int deadline_ms = 3000;              // of one call, all endpoints together
+};
+
+struct EtcdKeyValue {
+  std::string key;
+  std::string value;
+  int64_t create_revision = 0;
+  int64_t mod_revision = 0;
+  int64_t lease = 0;  // 0: none
+};
+
+// One condition of a transaction. Revisions and versions of a key that is not there are 0.
+struct EtcdCompare {
+  enum class Target { kVersion, kCreateRevision, kModRevision, kValue };
+  std::string key;
+  Target target = Target::kModRevision;
+  int64_t number = 0;
+  std::string value;  // for kValue, of a key that is there
+
+  static EtcdCompare Absent(std::string key) { return {std::move(key)}; }
+  static EtcdCompare ModRevision(std::string key, int64_t revision) {
+    return {std::move(key), Target::kModRevision, revision};
+  }
+  static EtcdCompare CreateRevision(std::string key, int64_t revision) {
+    return {std::move(key), Target::kCreateRevision, revision};
+  }
+  static EtcdCompare Value(std::string key, std::string value) {
+    return {std::move(key), Target::kValue, 0, std::move(value)};
+  }
+};
+
+struct EtcdOperation {
+  enum class Kind { kGet, kGetPrefix, kPut, kDelete, kDeletePrefix };
+  Kind kind = Kind::kGet;
+  std::string key;  // or the prefix
+  std::string value;
+  int64_t lease = 0;
+
+  static EtcdOperation Get(std::string key) { return {Kind::kGet, std::move(key)}; }
+  static EtcdOperation GetPrefix(std::string prefix) {
+    return {Kind::kGetPrefix, std::move(prefix)};
+  }
+  static EtcdOperation Put(std::string key, std::string value, int64_t lease = 0) {
+    return {Kind::kPut, std::move(key), std::move(value), lease};
+  }
+  static EtcdOperation Delete(std::string key) { return {Kind::kDelete, std::move(key)}; }
+  static EtcdOperation DeletePrefix(std::string prefix) {
+    return {Kind::kDeletePrefix, std::move(prefix)};
+  }
+};
+
+// If all compares hold, `then` is done, else `otherwise`; in one revision or not at all. etcd takes
+// kEtcdOperationsMax operations at most, and compares as many.
+inline constexpr size_t kEtcdOperationsMax = 128;
+struct EtcdTransaction {
+  std::vector<EtcdCompare> compares;
+  std::vector<EtcdOperation> then;
+  std::vector<EtcdOperation> otherwise;
+};
+
+struct EtcdOutcome {
+  bool succeeded = false;  // the compares held
+  int64_t revision = 0;    // of the store afterwards
+  // One per operation that was done: what a get found; empty for other operations.
+  std::vector<std::vector<EtcdKeyValue>> found;
+};
+
+struct EtcdLeaseGrant {
+  int64_t id = 0;
+  int64_t ttl_s = 0;
+};
+
+class EtcdClient {
+ public:
+  // Checks the options and reads the certificates' files; connects when first used.
+  static Result<std::unique_ptr<EtcdClient>> Make(const EtcdOptions& options);
+  ~EtcdClient();
+
+  // A transaction that only reads is asked for again elsewhere when a connection breaks.
+  Result<EtcdOutcome> Commit(const EtcdTransaction& transaction);
+  // All keys with this prefix, sorted.
+  Result<EtcdOutcome> ReadPrefix(const std::string& prefix);
+
+  // etcd may grant a longer time than asked for.
+  Result<EtcdLeaseGrant> GrantLease(int64_t ttl_s);
+  // The seconds that it has from now on; 0: there is no such lease any more.
+  Result<int64_t> RenewLease(int64_t id);
+  // Ends it, and the keys under it go. It may be gone already.
+  Status RevokeLease(int64_t id);
+
+  // Of the messages and logs: "etcd at a:1, b:2".
+  const std::string& name() const;
+
+  struct Impl;  // the channels; for EtcdWatch
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit EtcdClient(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// The end of the range of keys that begin with `prefix`, as etcd wants it.
+std::string EtcdPrefixEnd(const std::string& prefix);
+
+}  // namespace graft

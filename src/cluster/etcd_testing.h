@@ -1,0 +1,49 @@
+// A real etcd for tests: a process on a free port with a folder of its own. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/etcd_client.h"
+
+namespace graft {
+
+class TestEtcd {
+ public:
+  // Starts at once; `flags` besides those for its place.
+  explicit TestEtcd(std::vector<std::string> flags = {}, bool tls = false);
+  ~TestEtcd();
+
+  EtcdOptions Options() const;
+  std::unique_ptr<EtcdClient> Client() const;
+  const std::string& folder() const { return folder_; }
+
+  // SIGKILL; the folder stays.
+  void Kill();
+  // SIGSTOP and SIGCONT.
+  void Pause();
+  void Resume();
+  // On the same port, with the data that it had or without; waits until it answers.
+  void Start(bool keep_data = true);
+
+ private:
+  std::vector<std::string> Arguments() const;
+
+  const std::vector<std::string> flags_;
+  const bool tls_;
+  std::string folder_;
+  int port_ = 0;
+  int peer_port_ = 0;
+  pid_t pid_ = -1;
+};
+
+// Looks again and again; false: it did not come true within `limit`.
+bool Eventually(const std::function<bool()>& holds,
+                std::chrono::milliseconds limit = std::chrono::seconds(20));
+
+}  // namespace graft
