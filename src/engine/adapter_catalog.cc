@@ -31,7 +31,7 @@ bool IsNameByte(char c) {
 }  // namespace
 
 EngineAdapterCatalog::EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend,
-                                           AdapterRegistry& registry, AdapterFolders folders,
+                                           SqliteRegistry& registry, AdapterFolders folders,
                                            std::string base_name)
     : table_(table),
       backend_(backend),
@@ -251,7 +251,7 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
   entry.bytes = info.bytes;
   entry.tenant = info.tenant;
   entry.loaded_at = info.loaded_at;
-  return registry_.Upsert(entry);
+  return registry_.Put(entry, /*replace=*/true);
 }
 
 Status EngineAdapterCatalog::Unload(const std::string& name) {

@@ -17,7 +17,7 @@
 #include "base/nearest_names.h"
 #include "cache/adapter_table.h"
 #include "engine/adapter_folders.h"
-#include "registry/adapter_registry.h"
+#include "registry/sqlite_registry.h"
 #include "request/adapter_catalog.h"
 #include "step/adapter_loader.h"
 
@@ -27,7 +27,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
  public:
   // Everything is borrowed. What may be loaded is said by `folders`. No adapter may be called
   // `base_name`.
-  EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend, AdapterRegistry& registry,
+  EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend, SqliteRegistry& registry,
                        AdapterFolders folders, std::string base_name);
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
@@ -96,7 +96,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   AdapterTable& table_;
   AdapterBackend& backend_;
-  AdapterRegistry& registry_;
+  SqliteRegistry& registry_;
   const AdapterFolders folders_;
   const std::string base_name_;
 

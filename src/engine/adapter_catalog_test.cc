@@ -58,7 +58,7 @@ class AdapterCatalogTest : public testing::Test {
   void SetUp() override {
     root_ = fs::temp_directory_path() / ("graft_catalog_" + std::to_string(getpid())) / "adapters";
     fs::create_directories(root_);
-    registry_ = *AdapterRegistry::Open(":memory:");
+    registry_ = *SqliteRegistry::Open(":memory:");
     catalog_ = Make();
   }
   void TearDown() override { fs::remove_all(root_.parent_path()); }
@@ -87,7 +87,7 @@ class AdapterCatalogTest : public testing::Test {
   fs::path root_;
   FakeBackend backend_;
   AdapterTable table_{3};
-  std::unique_ptr<AdapterRegistry> registry_;
+  std::unique_ptr<SqliteRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;
 };
 
@@ -209,7 +209,7 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
 TEST_F(AdapterCatalogTest, WhoseLoadItWasSurvivesARestart) {
   const auto restart = [this] {
     catalog_.reset();
-    registry_ = *AdapterRegistry::Open(root_.parent_path() / "registry.db");
+    registry_ = *SqliteRegistry::Open(root_.parent_path() / "registry.db");
     catalog_ = Make();
     ASSERT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 0);
     ASSERT_TRUE(catalog_->LoadFolder(0).ok());

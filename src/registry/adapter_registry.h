@@ -1,15 +1,12 @@
-// AdapterRegistry: the table of adapters that survives a restart, in SQLite. A name is unique; a
-// hash may stand under several names. Every change is one transaction in the write-ahead log: after
-// a kill the table is as the last finished change left it. Thread-safe.
+// AdapterRegistry: which adapters are served under which names, beyond the life of a process. A
+// name is unique; a hash may stand under several names. Every change is made in one piece or not at
+// all. One server's registry is a file (sqlite_registry.h), a cluster's is in etcd. Thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "base/metrics.h"
 #include "base/status.h"
 
 namespace graft {
@@ -27,60 +24,22 @@ struct RegistryEntry {
   bool operator==(const RegistryEntry&) const = default;
 };
 
-// What was found in a PEFT folder when it was read, good as long as its files have this stamp.
-struct RegistryFolder {
-  std::string path;
-  std::string stamp;  // sizes and times of change
-  std::string hash;
-  std::string base_model;
-  int32_t rank_max = 0;
-  int64_t bytes = 0;
-
-  bool operator==(const RegistryFolder&) const = default;
-};
-
 class AdapterRegistry {
  public:
-  // `path`, or ":memory:" for one that is forgotten. kDataLoss for a file that is no registry,
-  // kFailedPrecondition for one of a later version, kNotFound where its folder is not there. A disk
-  // that is full or may not be written is no failure: what the file remembers can be read, what
-  // changes is forgotten at the end, and unwritable() says why.
-  static Result<std::unique_ptr<AdapterRegistry>> Open(const std::string& path);
-  ~AdapterRegistry();
+  virtual ~AdapterRegistry() = default;
 
-  // OK: changes are remembered.
-  const Status& unwritable() const { return unwritable_; }
+  // Failures name no path; those that pass do so by their codes (base/fault.h).
 
-  // Failures of these name no path; those that pass do so by their codes (base/fault.h).
-
-  // Inserts, or replaces the entry of that name.
-  Status Upsert(const RegistryEntry& entry);
+  // Inserts the entry. Where its name has other content: kAlreadyExists, unless it is to `replace`
+  // that. The same content under the same name is its last loader's from now on.
+  virtual Status Put(const RegistryEntry& entry, bool replace) = 0;
   // kNotFound.
-  Status Remove(const std::string& name);
+  virtual Status Remove(const std::string& name) = 0;
   // Sorted by name.
-  Result<std::vector<RegistryEntry>> List() const;
-
-  // Inserts, or replaces what was known of that path.
-  Status RememberFolder(const RegistryFolder& folder);
-  // Those of these paths that it knows, all or none.
-  Status ForgetFolders(const std::vector<std::string>& paths);
-  // Sorted by path.
-  Result<std::vector<RegistryFolder>> ListFolders() const;
-
- private:
-  struct Database;
-  explicit AdapterRegistry(std::unique_ptr<Database> database);
-  static Result<std::unique_ptr<AdapterRegistry>> OpenForMemory(const std::string& path,
-                                                                Status unwritable);
-  Status Recall(const std::string& path);
-
-  Status unwritable_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<Database> database_;
+  virtual Result<std::vector<RegistryEntry>> List() const = 0;
 };
 
-// What a server has: the file, or one that is forgotten for "". The log and the gauge
-// graft_registry_remembers tell whether changes will survive the process.
-Result<std::unique_ptr<AdapterRegistry>> OpenRegistry(const std::string& path, Metrics& metrics);
+// Why Put refuses: the name has the content `hash` already.
+Status NameIsTaken(const std::string& name, const std::string& hash);
 
 }  // namespace graft

@@ -22,7 +22,7 @@
 #include "model/merged_weights.h"
 #include "model/transformer.h"
 #include "model/weights.h"
-#include "registry/adapter_registry.h"
+#include "registry/sqlite_registry.h"
 #include "runtime/runtime_options.h"
 #include "tensor/cuda_memory.h"
 #include "text/chat_template.h"
@@ -110,7 +110,7 @@ class Runtime {
   std::unique_ptr<CpuAssist> assist_;  // of a cold start that may use it
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<AdapterTable> adapter_table_;
-  std::unique_ptr<AdapterRegistry> registry_;
+  std::unique_ptr<SqliteRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;
   std::unique_ptr<Engine> engine_;
 };

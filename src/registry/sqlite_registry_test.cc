@@ -1,4 +1,4 @@
-#include "registry/adapter_registry.h"
+#include "registry/sqlite_registry.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,23 +10,16 @@
 #include <fstream>
 #include <thread>
 
+#include "registry/adapter_registry_suite.h"
+
 namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
 
-RegistryEntry Entry(const std::string& name, const std::string& hash) {
-  return {.name = name,
-          .hash = hash,
-          .path = "/a/" + name,
-          .base_model = "base",
-          .rank_max = 16,
-          .bytes = int64_t{5} << 32,
-          .tenant = "t",
-          .loaded_at = 1700000000};
-}
+using registry_suite::Entry;
 
-class AdapterRegistryTest : public testing::Test {
+class SqliteRegistryTest : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("graft_registry_" + std::to_string(getpid()));
@@ -39,66 +32,54 @@ class AdapterRegistryTest : public testing::Test {
   fs::path path_;
 };
 
-TEST_F(AdapterRegistryTest, KeepsReplacesAndRemoves) {
-  auto registry = *AdapterRegistry::Open(":memory:");
-  const RegistryEntry quoted = Entry("it's; DROP TABLE adapter; --", "h1");
-  EXPECT_TRUE(registry->Upsert(quoted).ok());
-  EXPECT_TRUE(registry->Upsert(Entry("a", "h2")).ok());
-  EXPECT_TRUE(registry->Upsert(Entry("a", "h3")).ok());
-  EXPECT_EQ(*registry->List(), (std::vector<RegistryEntry>{Entry("a", "h3"), quoted}));
-  EXPECT_TRUE(registry->Remove(quoted.name).ok());
-  EXPECT_EQ(registry->Remove(quoted.name).code(), StatusCode::kNotFound);
-  EXPECT_EQ(registry->List()->size(), 1u);
-}
-
-TEST_F(AdapterRegistryTest, SurvivesAKilledProcess) {
+TEST_F(SqliteRegistryTest, SurvivesAKilledProcess) {
   const pid_t child = fork();
   if (child == 0) {
-    auto registry = AdapterRegistry::Open(path_);
-    if (!registry.ok() || !(*registry)->Upsert(Entry("a", "h")).ok()) _exit(1);
+    auto registry = SqliteRegistry::Open(path_);
+    if (!registry.ok() || !(*registry)->Put(Entry("a", "h"), true).ok()) _exit(1);
     kill(getpid(), SIGKILL);
   }
   int state = 0;
   waitpid(child, &state, 0);
   ASSERT_TRUE(WIFSIGNALED(state));
-  EXPECT_EQ(*(*AdapterRegistry::Open(path_))->List(), std::vector<RegistryEntry>{Entry("a", "h")});
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{Entry("a", "h")});
 }
 
-TEST_F(AdapterRegistryTest, RemembersFoldersBesideNames) {
+TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   const RegistryFolder first = {"/a/x", "10:20", "h1", "base", 8, int64_t{5} << 32};
   const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7};
   {
-    auto registry = *AdapterRegistry::Open(path_);
+    auto registry = *SqliteRegistry::Open(path_);
     EXPECT_TRUE(registry->RememberFolder({"/a/x", "old", "h0", "", 1, 1}).ok());
     EXPECT_TRUE(registry->RememberFolder(second).ok());
     EXPECT_TRUE(registry->RememberFolder(first).ok());
   }
-  auto registry = *AdapterRegistry::Open(path_);
+  auto registry = *SqliteRegistry::Open(path_);
   EXPECT_EQ(*registry->ListFolders(), (std::vector<RegistryFolder>{first, second}));
   EXPECT_TRUE(registry->List()->empty());
   EXPECT_TRUE(registry->ForgetFolders({"/a/x", "/a/z", "/a/'"}).ok());
   EXPECT_EQ(*registry->ListFolders(), std::vector<RegistryFolder>{second});
 }
 
-TEST_F(AdapterRegistryTest, SaysWhatToDoAboutABrokenFile) {
+TEST_F(SqliteRegistryTest, SaysWhatToDoAboutABrokenFile) {
   std::ofstream(path_) << std::string(8192, 'x');
-  const Status broken = AdapterRegistry::Open(path_).status();
+  const Status broken = SqliteRegistry::Open(path_).status();
   EXPECT_EQ(broken.code(), StatusCode::kDataLoss);
   EXPECT_NE(broken.message().find("move the file away"), std::string::npos);
-  EXPECT_EQ(AdapterRegistry::Open(folder_ / "no" / "where.db").status().code(),
+  EXPECT_EQ(SqliteRegistry::Open(folder_ / "no" / "where.db").status().code(),
             StatusCode::kNotFound);
 }
 
 // A disk without room: in a process of its own, since the limit is the process's.
-TEST_F(AdapterRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
-  ASSERT_TRUE((*AdapterRegistry::Open(path_))->Upsert(Entry("a", "h")).ok());
+TEST_F(SqliteRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
+  ASSERT_TRUE((*SqliteRegistry::Open(path_))->Put(Entry("a", "h"), true).ok());
   const std::string fresh = folder_ / "fresh.db";
   const auto use = [](const std::string& path, size_t num_known) {
-    const auto registry = AdapterRegistry::Open(path);
+    const auto registry = SqliteRegistry::Open(path);
     if (!registry.ok() || (*registry)->unwritable().ok()) return false;
     const std::string& why = (*registry)->unwritable().message();
     return why.find(path) != std::string::npos && (*registry)->List()->size() == num_known &&
-           (*registry)->Upsert(Entry("b", "h")).ok() &&
+           (*registry)->Put(Entry("b", "h"), true).ok() &&
            (*registry)->List()->size() == num_known + 1;
   };
   const pid_t child = fork();
@@ -112,21 +93,21 @@ TEST_F(AdapterRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
   waitpid(child, &state, 0);
   EXPECT_TRUE(WIFEXITED(state));
   EXPECT_EQ(WEXITSTATUS(state), 0);
-  const auto later = AdapterRegistry::Open(path_);
+  const auto later = SqliteRegistry::Open(path_);
   EXPECT_TRUE((*later)->unwritable().ok());
   EXPECT_EQ(*(*later)->List(), std::vector<RegistryEntry>{Entry("a", "h")});
 }
 
 // Clients hear why a load was not remembered, and not where the file is.
-TEST_F(AdapterRegistryTest, AFullDiskLaterOnPassesAndNamesNoPath) {
+TEST_F(SqliteRegistryTest, AFullDiskLaterOnPassesAndNamesNoPath) {
   const pid_t child = fork();
   if (child == 0) {
-    auto registry = AdapterRegistry::Open(path_);
+    auto registry = SqliteRegistry::Open(path_);
     if (!registry.ok()) _exit(1);
     signal(SIGXFSZ, SIG_IGN);
     const rlimit none{0, 0};
     setrlimit(RLIMIT_FSIZE, &none);
-    const Status status = (*registry)->Upsert(Entry("a", "h"));
+    const Status status = (*registry)->Put(Entry("a", "h"), true);
     if (status.code() != StatusCode::kUnavailable) _exit(2);
     _exit(status.message().find("registry.db") == std::string::npos ? 0 : 3);
   }
@@ -136,7 +117,7 @@ TEST_F(AdapterRegistryTest, AFullDiskLaterOnPassesAndNamesNoPath) {
   EXPECT_EQ(WEXITSTATUS(state), 0);
 }
 
-TEST_F(AdapterRegistryTest, AMetricTellsWhetherItRemembers) {
+TEST_F(SqliteRegistryTest, AMetricTellsWhetherItRemembers) {
   Metrics metrics;
   ASSERT_TRUE(OpenRegistry("", metrics).ok());
   EXPECT_NE(metrics.Render().find("graft_registry_remembers 0"), std::string::npos);
@@ -144,12 +125,12 @@ TEST_F(AdapterRegistryTest, AMetricTellsWhetherItRemembers) {
   EXPECT_NE(metrics.Render().find("graft_registry_remembers 1"), std::string::npos);
 }
 
-TEST_F(AdapterRegistryTest, TwoProcessesTakeTurns) {
-  auto first = *AdapterRegistry::Open(path_);
-  auto second = *AdapterRegistry::Open(path_);
-  const auto write = [](AdapterRegistry& registry, const std::string& prefix) {
+TEST_F(SqliteRegistryTest, TwoProcessesTakeTurns) {
+  auto first = *SqliteRegistry::Open(path_);
+  auto second = *SqliteRegistry::Open(path_);
+  const auto write = [](SqliteRegistry& registry, const std::string& prefix) {
     for (int i = 0; i < 25; ++i) {
-      EXPECT_TRUE(registry.Upsert(Entry(prefix + std::to_string(i), "h")).ok());
+      EXPECT_TRUE(registry.Put(Entry(prefix + std::to_string(i), "h"), true).ok());
     }
   };
   std::thread thread([&] { write(*first, "a"); });
@@ -157,6 +138,11 @@ TEST_F(AdapterRegistryTest, TwoProcessesTakeTurns) {
   thread.join();
   EXPECT_EQ(first->List()->size(), 50u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, AdapterRegistrySuite, testing::Values([] {
+                           return std::unique_ptr<AdapterRegistry>(
+                               *SqliteRegistry::Open(":memory:"));
+                         }));
 
 }  // namespace
 }  // namespace graft

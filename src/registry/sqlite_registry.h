@@ -1,0 +1,72 @@
+// SqliteRegistry: one server's AdapterRegistry, which survives a restart, and what was found in the
+// folders that it read. Every change is one transaction in the write-ahead log: after a kill the
+// file is as the last finished change left it. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "registry/adapter_registry.h"
+
+namespace graft {
+
+// What was found in a PEFT folder when it was read, good as long as its files have this stamp.
+struct RegistryFolder {
+  std::string path;
+  std::string stamp;  // sizes and times of change
+  std::string hash;
+  std::string base_model;
+  int32_t rank_max = 0;
+  int64_t bytes = 0;
+
+  bool operator==(const RegistryFolder&) const = default;
+};
+
+class SqliteRegistry : public AdapterRegistry {
+ public:
+  // `path`, or ":memory:" for one that is forgotten. kDataLoss for a file that is no registry,
+  // kFailedPrecondition for one of a later version, kNotFound where its folder is not there. A disk
+  // that is full or may not be written is no failure: what the file remembers can be read, what
+  // changes is forgotten at the end, and unwritable() says why.
+  static Result<std::unique_ptr<SqliteRegistry>> Open(const std::string& path);
+  ~SqliteRegistry() override;
+
+  // OK: changes are remembered.
+  const Status& unwritable() const { return unwritable_; }
+
+  Status Put(const RegistryEntry& entry, bool replace) override;
+  Status Remove(const std::string& name) override;
+  Result<std::vector<RegistryEntry>> List() const override;
+
+  // Inserts, or replaces what was known of that path.
+  Status RememberFolder(const RegistryFolder& folder);
+  // Those of these paths that it knows, all or none.
+  Status ForgetFolders(const std::vector<std::string>& paths);
+  // Sorted by path.
+  Result<std::vector<RegistryFolder>> ListFolders() const;
+
+ private:
+  struct Database;
+  explicit SqliteRegistry(std::unique_ptr<Database> database);
+  static Result<std::unique_ptr<SqliteRegistry>> OpenForMemory(const std::string& path,
+                                                               Status unwritable);
+  Status Recall(const std::string& path);
+  // Want mutex_ held.
+  Status CheckName(const RegistryEntry& entry) const;
+  Status Upsert(const RegistryEntry& entry);
+
+  Status unwritable_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+};
+
+// What a server has: the file, or one that is forgotten for "". The log and the gauge
+// graft_registry_remembers tell whether changes will survive the process.
+Result<std::unique_ptr<SqliteRegistry>> OpenRegistry(const std::string& path, Metrics& metrics);
+
+}  // namespace graft
