@@ -43,23 +43,35 @@ beside() {
   check "$@" &
 }
 
+# shards OP: attention's tests of long prompts take minutes one after the other.
+shards() { [ "$1" = attention ] && echo 8 || echo 1; }
+# sharded NAME PARTS COMMAND...: a test program in so many parts beside each other.
+sharded() {
+  local name=$1 parts=$2 part
+  shift 2
+  for ((part = 0; part < parts; part++)); do
+    beside "$name-$part" env GTEST_TOTAL_SHARDS="$parts" GTEST_SHARD_INDEX="$part" "$@"
+  done
+}
+
 # The CPU's halves of the case tables are `make test`'s.
 export GRAFT_TEST_DEVICES=gpu
 if [[ $parts == *" tests "* ]]; then
   for test in "${tests[@]}"; do
-    [ "$test" = kernels_test ] || beside "$test" "$programs/$test" --gtest_filter='-*Death*'
+    [ "$test" = kernels_test ] || sharded "$test" 4 "$programs/$test" --gtest_filter='-*Death*'
   done
   for op in "${ops[@]}"; do
-    beside "kernels_test-$op" "$programs/kernels_test" --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
+    sharded "kernels_test-$op" "$(shards "$op")" "$programs/kernels_test" \
+      --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
   done
   # What lesser cards are given, as far as this one can show it.
   for family in ampere ada; do
     for op in lora lora_padded attention; do
-      beside "$family-$op" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
+      sharded "$family-$op" "$(shards "$op")" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
         --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
     done
     for test in transformer config_bounds golden; do
-      beside "$family-$test" env GRAFT_GPU_FAMILY=$family "$programs/model_test" \
+      sharded "$family-$test" 2 env GRAFT_GPU_FAMILY=$family "$programs/model_test" \
         --gtest_filter="$(suites src/model/${test}_test.cc):-*Death*"
     done
   done
@@ -71,10 +83,10 @@ if [[ $parts == *" sanitizer "* ]]; then
   # Left out: tests that launch, a hundred or a thousand times, what others have launched. racecheck takes
   # up to 350 times as long as the test alone; of the GEMM's tiles it has *EachTileOnce.
   declare -A left_out=(
-    [memcheck-attention]='*AcrossSplits'
+    [memcheck-attention]='*AcrossSplits*'
     [memcheck-gemm]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
     [memcheck-sampling]='*DrawsFollowTheDistribution'
-    [racecheck-attention]='*AcrossSplits'
+    [racecheck-attention]='*AcrossSplits*'
     [racecheck-gemm]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
     [racecheck-lora]='*RowsDoNotDepend*'
     [racecheck-sampling]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')

@@ -38,6 +38,7 @@ struct Case {
   std::vector<Sequence> sequences;
   float score_cap = 0.0f;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 // Keys and values of each sequence in pages of a pool in which everything else is NaN, so that
 // whatever the op reads without need shows. Pages are dealt out in a scrambled order; those wholly
@@ -433,27 +434,33 @@ TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
 }
 
 // On tensor cores decode and prefill are different kernels; prompts of several splits.
-TEST(AttentionTest, GpuRowsDoNotDependOnChunksAcrossSplits) {
+class AttentionAcrossSplitsTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionAcrossSplitsTest, GpuRowsDoNotDependOnChunks) {
   const std::vector<Sequence> neighbours = {{1500, 1}, {40, 40}, {900, 70}, {0, 0}};
-  for (Case alone : {Case{"no grouping", 2, 2, 128, 16, 0, {{1100, 1100}}},
-                     Case{"blocks of several warps", 32, 32, 128, 16, 0, {{600, 600}}},
-                     Case{"groups of 4", 8, 2, 128, 16, 0, {{1100, 1100}}},
-                     Case{"groups of 16", 32, 2, 64, 16, 0, {{1050, 1050}}},
-                     Case{"groups of 20", 20, 1, 40, 5, 0, {{600, 600}}},
-                     Case{"head_dim 256", 4, 2, 256, 32, 0, {{1050, 1050}}},
-                     Case{"head_dim 96", 4, 4, 96, 16, 0, {{1100, 1100}}},
-                     Case{"cap", 8, 2, 128, 16, 0, {{1100, 1100}}, 2.0f},
-                     Case{"cap, groups of 20", 20, 1, 40, 5, 0, {{600, 600}}, 2.0f},
-                     Case{"cap, head_dim 256, window", 4, 2, 256, 16, 600, {{1100, 1100}}, 2.0f},
-                     Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}}) {
-    Case mixed = alone;
-    mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
-    ForFirstGpu([&](Stream& stream) {
-      ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream);
-      ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream);
-    });
-  }
+  const Case& alone = GetParam();
+  Case mixed = alone;
+  mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
+  ForFirstGpu([&](Stream& stream) {
+    ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream);
+    ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream);
+  });
 }
+
+// One test per case: each launches thousands of kernels, and they may run side by side.
+INSTANTIATE_TEST_SUITE_P(
+    Cases, AttentionAcrossSplitsTest,
+    ::testing::Values(Case{"no grouping", 2, 2, 128, 16, 0, {{1100, 1100}}},
+                      Case{"blocks of several warps", 32, 32, 128, 16, 0, {{600, 600}}},
+                      Case{"groups of 4", 8, 2, 128, 16, 0, {{1100, 1100}}},
+                      Case{"groups of 16", 32, 2, 64, 16, 0, {{1050, 1050}}},
+                      Case{"groups of 20", 20, 1, 40, 5, 0, {{600, 600}}},
+                      Case{"head_dim 256", 4, 2, 256, 32, 0, {{1050, 1050}}},
+                      Case{"head_dim 96", 4, 4, 96, 16, 0, {{1100, 1100}}},
+                      Case{"cap", 8, 2, 128, 16, 0, {{1100, 1100}}, 2.0f},
+                      Case{"cap, groups of 20", 20, 1, 40, 5, 0, {{600, 600}}, 2.0f},
+                      Case{"cap, head_dim 256, window", 4, 2, 256, 16, 600, {{1100, 1100}}, 2.0f},
+                      Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}));
 
 // Warps draw what is left after their first: of one launch and of the next.
 TEST(AttentionTest, GpuDecodesMoreThanRunsAtOnce) {
