@@ -1,10 +1,12 @@
 #include "base/log.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
 
 #include "base/log_format.h"
+#include "base/spdlog_level.h"
 
 namespace graft {
 
@@ -20,6 +22,14 @@ Status InitLog(const std::string& level) {
   logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));
   return OkStatus();
+}
+
+void internal::WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
+  spdlog::logger& logger = *spdlog::default_logger_raw();
+  const spdlog::level::level_enum spdlog_level = SpdlogLevel(level);
+  if (!logger.should_log(spdlog_level)) return;
+  const std::string text = fmt::vformat(format, args);
+  logger.log(spdlog_level, spdlog::string_view_t(text));
 }
 
 }  // namespace graft

@@ -3,11 +3,13 @@
 // functions; any thread.
 #pragma once
 
-#include <spdlog/formatter.h>
-
 #include <memory>
 #include <string>
 #include <string_view>
+
+namespace spdlog {
+class formatter;
+}  // namespace spdlog
 
 namespace graft {
 

@@ -80,7 +80,7 @@ TEST_F(ServerLogTest, TextLinesStayOne) {
   LOG_DEBUG("not this");
   LOG_WARN("name '{}'", "x\n2026-01-01 info forged");
   LogFields(
-      spdlog::level::info, "request",
+      LogLevel::kInfo, "request",
       {{"path", "/v1/a b"}, {"status", 200}, {"ms", 1.5}, {"who", "a\n\"b\""}, {"id", "r-1"}});
   log_.reset();
   const std::string text = Read();
@@ -95,7 +95,7 @@ TEST_F(ServerLogTest, TextLinesStayOne) {
 TEST_F(ServerLogTest, JsonLinesAreObjects) {
   Begin({.level = "info", .format = LogFormat::kJson});
   LOG_ERROR("\x1b[31m \"{}\" \xff\u202e", "a\nb");
-  LogFields(spdlog::level::info, "request", {{"path", "/x\n"}, {"status", 404}});
+  LogFields(LogLevel::kInfo, "request", {{"path", "/x\n"}, {"status", 404}});
   ServerLog::Flush(std::chrono::minutes(1));
   const std::string text = Read();
   const size_t end = text.find('\n');

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <spdlog/async.h>
+#include <spdlog/formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/spdlog_level.h"
 
 namespace graft {
 namespace {
@@ -185,7 +188,8 @@ int64_t ServerLog::num_dropped() {
   return count;
 }
 
-void LogFields(spdlog::level::level_enum level, std::string_view what, const OrderedJson& fields) {
+void LogFields(LogLevel log_level, std::string_view what, const OrderedJson& fields) {
+  const spdlog::level::level_enum level = SpdlogLevel(log_level);
   spdlog::logger& logger = *spdlog::default_logger_raw();
   if (!logger.should_log(level)) return;
   const State& state = TheLog();

@@ -4,8 +4,6 @@
 // end, which belong to the main thread.
 #pragma once
 
-#include <spdlog/common.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +12,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/log_format.h"
 #include "base/status.h"
 
@@ -50,6 +49,6 @@ class ServerLog {
 
 // A line with fields: "what name=value name=\"a value\"", or members of the JSON object. Values are
 // strings and numbers.
-void LogFields(spdlog::level::level_enum level, std::string_view what, const OrderedJson& fields);
+void LogFields(LogLevel level, std::string_view what, const OrderedJson& fields);
 
 }  // namespace graft

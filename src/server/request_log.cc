@@ -19,11 +19,11 @@ bool IsIdChar(char c) {
          std::string_view("._:/+=@-").find(c) != std::string_view::npos;
 }
 
-spdlog::level::level_enum LevelOf(const RequestRecord& record) {
-  if (record.status == 500) return spdlog::level::err;
+LogLevel LevelOf(const RequestRecord& record) {
+  if (record.status == 500) return LogLevel::kError;
   const bool is_probe = record.route == Route::kHealth || record.route == Route::kReady ||
                         record.route == Route::kMetrics;
-  return is_probe && record.status < 400 ? spdlog::level::debug : spdlog::level::info;
+  return is_probe && record.status < 400 ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
 }  // namespace
