@@ -115,6 +115,9 @@ Status CallEtcd(EtcdClient::Impl& impl, const std::string& what, bool repeatable
 etcdserverpb::Compare ToProto(const EtcdCompare& compare) {
   etcdserverpb::Compare proto;
   proto.set_key(compare.key);
+  if (compare.relation == EtcdCompare::Relation::kGreater) {
+    proto.set_result(etcdserverpb::Compare::GREATER);
+  }
   switch (compare.target) {
     case EtcdCompare::Target::kVersion:
       proto.set_target(etcdserverpb::Compare::VERSION);

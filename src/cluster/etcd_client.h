@@ -35,12 +35,17 @@ struct EtcdKeyValue {
 // One condition of a transaction. Revisions and versions of a key that is not there are 0.
 struct EtcdCompare {
   enum class Target { kVersion, kCreateRevision, kModRevision, kValue };
+  enum class Relation { kEqual, kGreater };
   std::string key;
   Target target = Target::kModRevision;
   int64_t number = 0;
   std::string value;  // for kValue, of a key that is there
+  Relation relation = Relation::kEqual;
 
   static EtcdCompare Absent(std::string key) { return {std::move(key)}; }
+  static EtcdCompare Present(std::string key) {
+    return {std::move(key), Target::kVersion, 0, "", Relation::kGreater};
+  }
   static EtcdCompare ModRevision(std::string key, int64_t revision) {
     return {std::move(key), Target::kModRevision, revision};
   }

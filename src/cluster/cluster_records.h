@@ -1,0 +1,86 @@
+// What the cluster's records in etcd say, and their text: JSON, of which a reader skips fields that
+// it does not know, so that two versions share one cluster. Plain data; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "registry/adapter_registry.h"
+
+namespace graft {
+
+// Bytes of a record's text that are written at most.
+inline constexpr size_t kRecordBytesMax = 64 << 10;
+// Of which adapters a runner tells that they are resident, at most.
+inline constexpr size_t kResidentToldMax = 256;
+
+// Whose etcd this is. Never changed: every change of the others holds only while it is there.
+struct ClusterRecord {
+  std::string id;  // random
+  std::string base_name;
+  int64_t made_at = 0;  // Unix seconds
+
+  bool operator==(const ClusterRecord&) const = default;
+};
+
+// A runner as it last told of itself.
+struct RunnerRecord {
+  std::string id;
+  std::string address;        // host:port
+  std::string arithmetic_id;  // runners of one id give the same bits
+  std::string base_id;        // of the weights
+  int32_t protocol = 0;
+  int32_t capacity_requests = 0;  // at the same time
+  int32_t running_requests = 0;
+  int32_t waiting_requests = 0;
+  int64_t pages = 0;
+  int64_t free_pages = 0;
+  bool draining = false;              // takes no new requests
+  std::vector<std::string> resident;  // hashes; the first kResidentToldMax are told
+  std::string prefix_digest;          // of the prefixes that it has cached; hexadecimal digits
+
+  bool operator==(const RunnerRecord&) const = default;
+};
+
+struct FrontendRecord {
+  std::string id;
+  std::string address;
+  std::map<std::string, double> demand;  // by key's digest: requests a minute that were asked for
+
+  bool operator==(const FrontendRecord&) const = default;
+};
+
+// What a name leads to, or led to.
+struct AdapterVersion {
+  int64_t version = 0;  // of the name, counted from 1
+  RegistryEntry entry;
+
+  bool operator==(const AdapterVersion&) const = default;
+};
+
+struct TenantRecord {
+  std::string name;
+  double weight = 1;  // its share of a full runner, relative to others
+
+  bool operator==(const TenantRecord&) const = default;
+};
+
+// One that does not fit kRecordBytesMax tells less: of residents and of prefixes.
+std::string EncodeRecord(const RunnerRecord& runner);
+std::string EncodeRecord(const ClusterRecord& cluster);
+std::string EncodeRecord(const FrontendRecord& frontend);
+std::string EncodeRecord(const AdapterVersion& adapter);
+std::string EncodeRecord(const TenantRecord& tenant);
+
+// kDataLoss for what is no such record.
+Result<ClusterRecord> DecodeClusterRecord(const std::string& text);
+Result<RunnerRecord> DecodeRunnerRecord(const std::string& text);
+Result<FrontendRecord> DecodeFrontendRecord(const std::string& text);
+Result<AdapterVersion> DecodeAdapterVersion(const std::string& text);
+Result<TenantRecord> DecodeTenantRecord(const std::string& text);
+
+}  // namespace graft

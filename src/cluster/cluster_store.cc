@@ -1,0 +1,183 @@
+#include "cluster/cluster_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "cluster/cluster_keys.h"
+
+namespace graft {
+namespace {
+
+std::string RandomHex(int num_words) {
+  std::string text;
+  for (int i = 0; i < num_words; ++i) {
+    char digits[20];
+    std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(RandomSeed()));
+    text += digits;
+  }
+  return text;
+}
+
+int64_t UnixTimeNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string AuditText(const AuditLine& line) {
+  return DumpJson({{"by", line.by},
+                   {"change", line.change},
+                   {"subject", line.subject},
+                   {"tenant", line.tenant}});
+}
+
+// Sorted by time; two of one nanosecond differ in the rest.
+EtcdOperation AuditPut(const AuditLine& line) {
+  char time[24];
+  std::snprintf(time, sizeof(time), "%020lld", static_cast<long long>(UnixTimeNs()));
+  return EtcdOperation::Put(std::string(kAuditPrefix) + time + "-" + RandomHex(1), AuditText(line));
+}
+
+void LogAudit(const AuditLine& line) {
+  LOG_INFO("audit: {} of '{}' by {}{}", line.change, line.subject, line.by,
+           line.tenant.empty() ? "" : " for tenant '" + line.tenant + "'");
+}
+
+}  // namespace
+
+ClusterStore::ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text)
+    : client_(client), cluster_(std::move(cluster)), text_(std::move(text)) {}
+
+Result<std::unique_ptr<ClusterStore>> ClusterStore::Open(EtcdClient& client) {
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome,
+                   client.Commit({.then = {EtcdOperation::Get(ClusterKey())}}));
+  if (outcome.found[0].empty()) {
+    return FailedPreconditionError(
+        client.name() +
+        " has no cluster: `graft cluster init` makes a new one; if it had one, `graft cluster "
+        "restore` writes back what a frontend last knew");
+  }
+  return FromRecord(client, outcome.found[0][0].value);
+}
+
+Result<std::unique_ptr<ClusterStore>> ClusterStore::FromRecord(EtcdClient& client,
+                                                               const std::string& text) {
+  ASSIGN_OR_RETURN(ClusterRecord cluster, DecodeClusterRecord(text));
+  return std::unique_ptr<ClusterStore>(new ClusterStore(client, std::move(cluster), text));
+}
+
+Result<ClusterRecord> ClusterStore::Init(EtcdClient& client, const std::string& base_name,
+                                         const std::string& by) {
+  const ClusterRecord cluster = {RandomHex(2), base_name, UnixTimeSeconds()};
+  const AuditLine line = {by, "init", cluster.id, ""};
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome,
+                   client.Commit({.compares = {EtcdCompare::Absent(ClusterKey())},
+                                  .then = {EtcdOperation::Put(ClusterKey(), EncodeRecord(cluster)),
+                                           AuditPut(line)}}));
+  if (!outcome.succeeded) {
+    return AlreadyExistsError(client.name() + " has a cluster already: start its servers");
+  }
+  LogAudit(line);
+  return cluster;
+}
+
+Status ClusterStore::Restore(EtcdClient& client, const std::map<std::string, std::string>& records,
+                             const std::string& by) {
+  const auto cluster = records.find(ClusterKey());
+  if (cluster == records.end()) {
+    return InvalidArgumentError("the view knows no cluster: it was never connected to one");
+  }
+  ASSIGN_OR_RETURN(const ClusterRecord record, DecodeClusterRecord(cluster->second));
+  const AuditLine line = {by, "restore", record.id, ""};
+  const EtcdCompare absent = EtcdCompare::Absent(ClusterKey());
+  EtcdTransaction transaction;
+  const auto commit = [&]() -> Status {
+    transaction.compares = {absent};
+    ASSIGN_OR_RETURN(const EtcdOutcome outcome, client.Commit(transaction));
+    transaction = {};
+    if (outcome.succeeded) return OkStatus();
+    return AlreadyExistsError(client.name() +
+                              " has a cluster, which a view must not overwrite: nothing is lost");
+  };
+  for (const auto& [key, text] : records) {
+    if (key == ClusterKey()) continue;
+    transaction.then.push_back(EtcdOperation::Put(key, text));
+    if (transaction.then.size() == kEtcdOperationsMax) RETURN_IF_ERROR(commit());
+  }
+  RETURN_IF_ERROR(commit());
+  transaction.then = {EtcdOperation::Put(ClusterKey(), cluster->second), AuditPut(line)};
+  RETURN_IF_ERROR(commit());
+  LogAudit(line);
+  return OkStatus();
+}
+
+EtcdCompare ClusterStore::Guard() const { return EtcdCompare::Value(ClusterKey(), text_); }
+
+std::string ClusterStore::GuardFailure() const {
+  return "it does not have cluster " + cluster_.id +
+         " any more, so nothing that it says is followed and nothing is written to it; if it came "
+         "back empty, `graft cluster restore` writes back what was last known";
+}
+
+Result<EtcdOutcome> ClusterStore::Commit(EtcdTransaction transaction) {
+  transaction.compares.insert(transaction.compares.begin(), Guard());
+  transaction.otherwise.push_back(EtcdOperation::Get(ClusterKey()));
+  ASSIGN_OR_RETURN(EtcdOutcome outcome, client_.Commit(transaction));
+  if (outcome.succeeded) return outcome;
+  const std::vector<EtcdKeyValue>& cluster = outcome.found.back();
+  if (cluster.empty() || cluster[0].value != text_) {
+    return FailedPreconditionError(client_.name() + ": " + GuardFailure());
+  }
+  outcome.found.pop_back();
+  return outcome;
+}
+
+Result<EtcdOutcome> ClusterStore::Change(EtcdTransaction transaction, const AuditLine& line) {
+  const EtcdOperation put = AuditPut(line);
+  transaction.compares.push_back(EtcdCompare::Absent(put.key));
+  transaction.then.push_back(put);
+  Result<EtcdOutcome> outcome = Commit(std::move(transaction));
+  if (outcome.status().code() == StatusCode::kDeadlineExceeded) {
+    // The line's key is taken, if it is free: then the change cannot be made late, either.
+    AuditLine undone = line;
+    undone.change += " (broke off, not made)";
+    const Result<EtcdOutcome> look =
+        Commit({.compares = {EtcdCompare::Absent(put.key)},
+                .then = {EtcdOperation::Put(put.key, AuditText(undone))},
+                .otherwise = {EtcdOperation::Get(put.key)}});
+    if (!look.ok()) return outcome.status();
+    if (look->succeeded) {
+      return UnavailableError(client_.name() + " broke off, and nothing was changed: try again");
+    }
+    outcome = EtcdOutcome{.succeeded = true, .revision = look->found[0][0].mod_revision};
+  }
+  if (outcome.ok() && outcome->succeeded) LogAudit(line);
+  return outcome;
+}
+
+Result<std::vector<AuditEntry>> ClusterStore::ReadAudit(size_t lines_max) {
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome, client_.ReadPrefix(std::string(kAuditPrefix)));
+  const std::vector<EtcdKeyValue>& found = outcome.found[0];
+  std::vector<AuditEntry> entries;
+  for (size_t i = found.size() - std::min(found.size(), lines_max); i < found.size(); ++i) {
+    const Result<Json> json = ParseJson(found[i].value);
+    if (!json.ok() || !json->is_object()) continue;
+    AuditEntry entry;
+    entry.unix_ns = std::atoll(found[i].key.c_str() + kAuditPrefix.size());
+    const auto read = [&](const char* field) {
+      const auto it = json->find(field);
+      return it != json->end() && it->is_string() ? it->get<std::string>() : std::string();
+    };
+    entry.line = {read("by"), read("change"), read("subject"), read("tenant")};
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace graft

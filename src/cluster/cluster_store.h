@@ -1,0 +1,69 @@
+// ClusterStore: changes of a cluster's records. Every change holds only while etcd has this
+// cluster's own record: an etcd that came back empty, or is another cluster's, takes none. Every
+// change leaves a line in the audit log, in the same transaction and in the process's log.
+// Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/cluster_records.h"
+#include "cluster/etcd_client.h"
+
+namespace graft {
+
+struct AuditLine {
+  std::string by;      // a frontend, an operator at a terminal, the leader
+  std::string change;  // "load", "unload", "roll back", ...
+  std::string subject;
+  std::string tenant;  // whose request it was, if anybody's
+};
+
+struct AuditEntry {
+  int64_t unix_ns = 0;
+  AuditLine line;
+};
+
+class ClusterStore {
+ public:
+  // The cluster that etcd has. kFailedPrecondition, saying how to make or restore one, if none.
+  static Result<std::unique_ptr<ClusterStore>> Open(EtcdClient& client);
+  // Makes one in an etcd that has none; kAlreadyExists. Its id is drawn.
+  static Result<ClusterRecord> Init(EtcdClient& client, const std::string& base_name,
+                                    const std::string& by);
+  // Writes the records of a view (see ClusterView::Records) into an etcd that has no cluster;
+  // kAlreadyExists. The cluster's own record comes last: half of it is none.
+  static Status Restore(EtcdClient& client, const std::map<std::string, std::string>& records,
+                        const std::string& by);
+  // As Open would have made it, while etcd cannot be asked: `text` is the record's.
+  static Result<std::unique_ptr<ClusterStore>> FromRecord(EtcdClient& client,
+                                                          const std::string& text);
+
+  const ClusterRecord& cluster() const { return cluster_; }
+  // Holds while etcd is this cluster's, and what is said where it does not.
+  EtcdCompare Guard() const;
+  std::string GuardFailure() const;
+
+  // EtcdClient::Commit under the guard. kFailedPrecondition: it is not this cluster's etcd.
+  Result<EtcdOutcome> Commit(EtcdTransaction transaction);
+  // The same with a line in the audit log. Whether it was made is found out by that line where the
+  // connection broke meanwhile.
+  Result<EtcdOutcome> Change(EtcdTransaction transaction, const AuditLine& line);
+
+  // The newest last, `lines_max` at most.
+  Result<std::vector<AuditEntry>> ReadAudit(size_t lines_max);
+
+  EtcdClient& client() { return client_; }
+
+ private:
+  ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text);
+
+  EtcdClient& client_;
+  const ClusterRecord cluster_;
+  const std::string text_;  // of the record in etcd, byte for byte
+};
+
+}  // namespace graft

@@ -1,0 +1,243 @@
+#include "cluster/cluster_view.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cluster/cluster_keys.h"
+
+namespace graft {
+namespace {
+
+constexpr int kViewFormat = 1;
+
+// Keys that stand only while their owner lives.
+bool IsOfTheLiving(const std::string& key) {
+  return HasPrefix(key, kRunnersPrefix) || HasPrefix(key, kFrontendsPrefix) || key == LeaderKey() ||
+         key == SlicesKey();
+}
+
+// The value, or the former one with a warning.
+template <typename T>
+bool TakeRecord(Result<T> read, const std::string& key, T* out) {
+  if (!read.ok()) {
+    LOG_WARN("etcd's record {} is not followed: {}", key, read.status().message());
+    return false;
+  }
+  *out = std::move(read).value();
+  return true;
+}
+
+std::map<std::string, double> ReadShares(const Json& json) {
+  std::map<std::string, double> shares;
+  if (!json.is_object()) return shares;
+  for (const auto& [digest, requests] : json.items()) {
+    if (requests.is_number()) shares[digest] = requests.get<double>();
+  }
+  return shares;
+}
+
+}  // namespace
+
+Json ClusterView::KeysList() const {
+  Json list = Json::array();
+  for (const auto& [digest, entry] : registry->keys) list.push_back(entry);
+  return list;
+}
+
+void ClusterMirror::SetAll(const std::vector<EtcdKeyValue>& items, int64_t revision,
+                           bool set_back) {
+  std::set<std::string> there;
+  for (const EtcdKeyValue& item : items) there.insert(item.key);
+  std::vector<std::string> gone;
+  unheard_.clear();
+  for (const auto& [key, text] : records_) {
+    if (there.contains(key)) continue;
+    const bool may_come_back = HasPrefix(key, kRunnersPrefix) || HasPrefix(key, kFrontendsPrefix);
+    if (set_back && may_come_back) {
+      unheard_[key] = true;
+    } else {
+      gone.push_back(key);
+    }
+  }
+  std::vector<EtcdChange> changes;
+  for (const std::string& key : gone) changes.push_back({{key}, true});
+  for (const EtcdKeyValue& item : items) {
+    const auto known = records_.find(item.key);
+    if (known == records_.end() || known->second != item.value) changes.push_back({item, false});
+  }
+  Apply(changes, revision);
+}
+
+void ClusterMirror::Apply(const std::vector<EtcdChange>& changes, int64_t revision) {
+  revision_ = revision;
+  next_registry_ = nullptr;
+  for (const EtcdChange& change : changes) {
+    unheard_.erase(change.item.key);
+    if (change.deleted) {
+      Erase(change.item.key);
+    } else {
+      Put(change.item.key, change.item.value);
+    }
+  }
+  if (next_registry_ != nullptr) registry_ = std::move(next_registry_);
+}
+
+bool ClusterMirror::LetGo() {
+  const std::map<std::string, bool> unheard = std::exchange(unheard_, {});
+  for (const auto& [key, value] : unheard) Erase(key);
+  return !unheard.empty();
+}
+
+void ClusterMirror::Put(const std::string& key, const std::string& text) {
+  records_[key] = text;
+  const auto registry = [this]() -> RegistryView& {
+    if (next_registry_ == nullptr) next_registry_ = std::make_shared<RegistryView>(*registry_);
+    return *next_registry_;
+  };
+  if (HasPrefix(key, kRunnersPrefix)) {
+    TakeRecord(DecodeRunnerRecord(text), key, &runners_[NameInKey(key, kRunnersPrefix)]);
+  } else if (HasPrefix(key, kFrontendsPrefix)) {
+    TakeRecord(DecodeFrontendRecord(text), key, &frontends_[NameInKey(key, kFrontendsPrefix)]);
+  } else if (HasPrefix(key, kAdaptersPrefix)) {
+    AdapterVersion adapter;
+    if (TakeRecord(DecodeAdapterVersion(text), key, &adapter)) {
+      registry().adapters[NameInKey(key, kAdaptersPrefix)] = std::move(adapter);
+    }
+  } else if (HasPrefix(key, kTenantsPrefix)) {
+    TenantRecord tenant;
+    if (TakeRecord(DecodeTenantRecord(text), key, &tenant)) {
+      registry().tenants[NameInKey(key, kTenantsPrefix)] = std::move(tenant);
+    }
+  } else if (HasPrefix(key, kApiKeysPrefix)) {
+    Json entry;
+    if (TakeRecord(ParseJson(text), key, &entry)) {
+      registry().keys[NameInKey(key, kApiKeysPrefix)] = std::move(entry);
+    }
+  } else if (key == LeaderKey()) {
+    leader_.leader_id = text;
+  } else if (key == WantedKey() || key == SlicesKey()) {
+    Json json;
+    if (!TakeRecord(ParseJson(text), key, &json) || !json.is_object()) return;
+    EraseLeaders(key);
+    for (const auto& [name, value] : json.items()) {
+      if (key == SlicesKey()) leader_.slices[name] = ReadShares(value);
+      if (key == WantedKey() && value.is_number_integer()) leader_.wanted[name] = value.get<int>();
+    }
+  }
+}
+
+void ClusterMirror::EraseLeaders(const std::string& key) {
+  if (key == LeaderKey()) leader_.leader_id.clear();
+  if (key == WantedKey()) leader_.wanted.clear();
+  if (key == SlicesKey()) leader_.slices.clear();
+}
+
+void ClusterMirror::Erase(const std::string& key) {
+  records_.erase(key);
+  EraseLeaders(key);
+  runners_.erase(HasPrefix(key, kRunnersPrefix) ? NameInKey(key, kRunnersPrefix) : "");
+  frontends_.erase(HasPrefix(key, kFrontendsPrefix) ? NameInKey(key, kFrontendsPrefix) : "");
+  const bool registered = HasPrefix(key, kAdaptersPrefix) || HasPrefix(key, kTenantsPrefix) ||
+                          HasPrefix(key, kApiKeysPrefix);
+  if (!registered) return;
+  if (next_registry_ == nullptr) next_registry_ = std::make_shared<RegistryView>(*registry_);
+  if (HasPrefix(key, kAdaptersPrefix)) {
+    next_registry_->adapters.erase(NameInKey(key, kAdaptersPrefix));
+  } else if (HasPrefix(key, kTenantsPrefix)) {
+    next_registry_->tenants.erase(NameInKey(key, kTenantsPrefix));
+  } else {
+    next_registry_->keys.erase(NameInKey(key, kApiKeysPrefix));
+  }
+}
+
+std::shared_ptr<const ClusterView> ClusterMirror::View(const Status& away) const {
+  auto view = std::make_shared<ClusterView>();
+  view->revision = revision_;
+  view->registry = registry_;
+  view->leader = leader_;
+  view->away = away;
+  // One whose first record could not be read has no id.
+  for (const auto& [id, runner] : runners_) {
+    if (!runner.id.empty()) view->runners[id] = runner;
+  }
+  for (const auto& [id, frontend] : frontends_) {
+    if (!frontend.id.empty()) view->frontends[id] = frontend;
+  }
+  return view;
+}
+
+std::string ClusterMirror::ClusterText() const {
+  const auto it = records_.find(ClusterKey());
+  return it == records_.end() ? "" : it->second;
+}
+
+std::map<std::string, std::string> ClusterMirror::LastingRecords() const {
+  std::map<std::string, std::string> lasting;
+  for (const auto& [key, text] : records_) {
+    if (!IsOfTheLiving(key)) lasting[key] = text;
+  }
+  return lasting;
+}
+
+std::string ClusterMirror::Encode() const {
+  return DumpJson({{"format", kViewFormat}, {"revision", revision_}, {"records", records_}});
+}
+
+Result<ClusterMirror> ClusterMirror::Decode(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  const Status broken = DataLossError("this is no view of a cluster; remove the file");
+  if (!json.is_object() || !json.contains("records") || !json["records"].is_object()) return broken;
+  const auto revision = json.find("revision");
+  if (revision == json.end() || !revision->is_number_integer()) return broken;
+  if (json.value("format", Json()) != kViewFormat) {
+    return FailedPreconditionError("another version of Graft wrote this view; remove the file");
+  }
+  std::vector<EtcdChange> changes;
+  for (const auto& [key, value] : json["records"].items()) {
+    if (!value.is_string()) return broken;
+    changes.push_back({{key, value.get<std::string>()}, false});
+  }
+  ClusterMirror mirror;
+  mirror.Apply(changes, revision->get<int64_t>());
+  return mirror;
+}
+
+Result<ClusterMirror> ReadViewFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  Result<ClusterMirror> mirror = ClusterMirror::Decode(text);
+  if (!mirror.ok()) return mirror.status().WithContext(path);
+  return mirror;
+}
+
+Status WriteViewFile(const std::string& path, const ClusterMirror& mirror) {
+  const std::string text = mirror.Encode();
+  const std::string fresh = path + ".new";
+  // Keys' digests are nobody else's business.
+  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError(errno, "cannot write " + fresh);
+  size_t written = 0;
+  ssize_t last = 0;
+  while (written < text.size() && last >= 0) {
+    last = write(fd, text.data() + written, text.size() - written);
+    if (last > 0) written += static_cast<size_t>(last);
+  }
+  const bool failed = last < 0 || fsync(fd) != 0;
+  const int error_number = errno;
+  close(fd);
+  if (failed) return SystemError(error_number, "cannot write " + fresh);
+  if (rename(fresh.c_str(), path.c_str()) != 0) {
+    return SystemError(errno, "cannot write " + path);
+  }
+  return OkStatus();
+}
+
+}  // namespace graft

@@ -1,0 +1,89 @@
+// ClusterView: what one process knows of its cluster, as of one revision of etcd. A value: whoever
+// has one keeps it as it is. It can be written to a file and read back, for the time that etcd is
+// away. Built by ClusterMirror on one thread; read by any.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "cluster/cluster_records.h"
+#include "cluster/etcd_watch.h"
+
+namespace graft {
+
+// What changes seldom, and may be much.
+struct RegistryView {
+  std::map<std::string, AdapterVersion> adapters;  // by name
+  std::map<std::string, TenantRecord> tenants;     // by name
+  std::map<std::string, Json> keys;                // a keys file's entries, by digest
+};
+
+// What the leader has decided.
+struct LeaderView {
+  std::string leader_id;                  // "": none
+  std::map<std::string, int32_t> wanted;  // copies, by adapter's hash; others: as they come
+  // Requests a minute that each frontend may let through, by its id and the key's digest.
+  std::map<std::string, std::map<std::string, double>> slices;
+};
+
+struct ClusterView {
+  int64_t revision = 0;
+  std::map<std::string, RunnerRecord> runners;      // by id
+  std::map<std::string, FrontendRecord> frontends;  // by id
+  std::shared_ptr<const RegistryView> registry =
+      std::make_shared<RegistryView>();  // shared by views
+  LeaderView leader;
+  Status away;  // why etcd is not heard; OK: it is
+
+  // As ApiKeys takes it.
+  Json KeysList() const;
+};
+
+// The records behind a view: applies what EtcdWatch tells, and makes views of it. A record that
+// cannot be read leaves the former one of its key in force, with a warning. One thread.
+class ClusterMirror {
+ public:
+  // Where etcd was set back, runners and frontends that it does not know stay until LetGo: they
+  // have not had the time to come back.
+  void SetAll(const std::vector<EtcdKeyValue>& items, int64_t revision, bool set_back);
+  void Apply(const std::vector<EtcdChange>& changes, int64_t revision);
+  // Those that have stayed since the last SetAll without being heard. True: there were some.
+  bool LetGo();
+
+  // With `away` as given.
+  std::shared_ptr<const ClusterView> View(const Status& away) const;
+  // The cluster's own record, "" if none is known.
+  std::string ClusterText() const;
+  // What ClusterStore::Restore writes back: all that nobody's life keeps.
+  std::map<std::string, std::string> LastingRecords() const;
+
+  // The file's text, and what it says; kDataLoss for what is no such file.
+  std::string Encode() const;
+  static Result<ClusterMirror> Decode(const std::string& text);
+
+ private:
+  void Put(const std::string& key, const std::string& text);
+  void Erase(const std::string& key);
+  void EraseLeaders(const std::string& key);
+
+  int64_t revision_ = 0;
+  std::map<std::string, std::string> records_;  // as they are in etcd, by key
+  std::map<std::string, bool> unheard_;         // keys that LetGo erases
+  std::map<std::string, RunnerRecord> runners_;
+  std::map<std::string, FrontendRecord> frontends_;
+  std::shared_ptr<const RegistryView> registry_ = std::make_shared<RegistryView>();
+  std::shared_ptr<RegistryView> next_registry_;  // while changes are applied to it
+  LeaderView leader_;
+};
+
+// Reads what ClusterWatcher wrote. kNotFound.
+Result<ClusterMirror> ReadViewFile(const std::string& path);
+// In the place of what was there, in one piece also when the machine fails meanwhile.
+Status WriteViewFile(const std::string& path, const ClusterMirror& mirror);
+
+}  // namespace graft

@@ -1,0 +1,161 @@
+#include "cluster/cluster_watcher.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cluster/cluster_keys.h"
+
+namespace graft {
+namespace {
+
+// Between two writings of the view.
+constexpr std::chrono::milliseconds kSaveInterval(500);
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr std::chrono::seconds kFirstViewPatience(10);
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client, Options options,
+                                                              OnView on_view) {
+  ClusterMirror mirror;
+  std::string known;
+  if (!options.view_file.empty() && FileExists(options.view_file)) {
+    ASSIGN_OR_RETURN(mirror, ReadViewFile(options.view_file));
+    known = mirror.ClusterText();
+  }
+  Result<std::unique_ptr<ClusterStore>> store = ClusterStore::Open(client);
+  Status away;
+  if (!store.ok()) {
+    // Without a cluster it may be one that lost its data: who serves goes on, who starts waits for
+    // whoever knows.
+    const bool silent = store.status().code() != StatusCode::kFailedPrecondition;
+    if (known.empty() || !silent) return store.status();
+    away = store.status();
+    store = ClusterStore::FromRecord(client, known);
+    if (!store.ok()) return store.status();
+  } else if (!known.empty() && (*store)->Guard().value != known) {
+    return FailedPreconditionError(client.name() + " has another cluster than the view in " +
+                                   options.view_file + ": remove that file to join it");
+  }
+  std::unique_ptr<ClusterWatcher> watcher(new ClusterWatcher(
+      client, std::move(options), std::move(on_view), std::move(*store), std::move(mirror), away));
+  if (!away.ok()) {
+    LOG_WARN("starting with the cluster as it was last known: {}", away.message());
+    return watcher;
+  }
+  std::unique_lock lock(watcher->mutex_);
+  if (!watcher->wake_.wait_for(lock, kFirstViewPatience, [&] { return watcher->heard_; })) {
+    const Status why = watcher->away_;
+    lock.unlock();
+    return why.ok() ? UnavailableError(client.name() + " does not answer") : why;
+  }
+  lock.unlock();
+  return watcher;
+}
+
+ClusterWatcher::ClusterWatcher(EtcdClient& client, Options options, OnView on_view,
+                               std::unique_ptr<ClusterStore> store, ClusterMirror mirror,
+                               Status away)
+    : options_(std::move(options)),
+      on_view_(std::move(on_view)),
+      store_(std::move(store)),
+      mirror_(std::move(mirror)),
+      away_(std::move(away)),
+      view_(mirror_.View(away_)) {
+  watch_ = std::make_unique<EtcdWatch>(client, std::string(kClusterRoot), store_->Guard(),
+                                       store_->GuardFailure(), *this);
+  thread_ = std::thread([this] { Run(); });
+}
+
+ClusterWatcher::~ClusterWatcher() {
+  watch_.reset();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::shared_ptr<const ClusterView> ClusterWatcher::view() const {
+  std::lock_guard lock(mutex_);
+  return view_;
+}
+
+void ClusterWatcher::Publish(std::unique_lock<std::mutex> lock) {
+  view_ = mirror_.View(away_);
+  const std::shared_ptr<const ClusterView> view = view_;
+  lock.unlock();
+  wake_.notify_all();
+  if (on_view_) on_view_(view);
+}
+
+void ClusterWatcher::OnAll(const std::vector<EtcdKeyValue>& items, int64_t revision,
+                           bool set_back) {
+  std::unique_lock lock(mutex_);
+  // What was read from the disk may be of before etcd was set back.
+  set_back = set_back || (!heard_ && revision < view_->revision);
+  mirror_.SetAll(items, revision, set_back);
+  if (set_back) {
+    LOG_WARN("etcd was set back; runners have {} ms to come back", options_.come_back_ms);
+    let_go_at_ns_ = SteadyClock::Get().NowNs() + options_.come_back_ms * kNsPerMs;
+  }
+  heard_ = true;
+  unsaved_ = true;
+  if (!away_.ok()) LOG_INFO("etcd is heard again");
+  away_ = OkStatus();
+  Publish(std::move(lock));
+}
+
+void ClusterWatcher::OnChanges(const std::vector<EtcdChange>& changes, int64_t revision) {
+  std::unique_lock lock(mutex_);
+  mirror_.Apply(changes, revision);
+  unsaved_ = true;
+  Publish(std::move(lock));
+}
+
+void ClusterWatcher::OnAway(const Status& why) {
+  std::unique_lock lock(mutex_);
+  LOG_WARN("the cluster stays as it was last known: {}", why.message());
+  away_ = why;
+  Publish(std::move(lock));
+}
+
+void ClusterWatcher::OnBack() {
+  std::unique_lock lock(mutex_);
+  LOG_INFO("etcd is heard again");
+  away_ = OkStatus();
+  Publish(std::move(lock));
+}
+
+void ClusterWatcher::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, kSaveInterval, [this] { return stopping_; });
+    if (let_go_at_ns_ != 0 && SteadyClock::Get().NowNs() >= let_go_at_ns_) {
+      let_go_at_ns_ = 0;
+      if (mirror_.LetGo()) {
+        unsaved_ = true;
+        Publish(std::move(lock));
+        lock = std::unique_lock(mutex_);
+      }
+    }
+    if (unsaved_) Save(lock);
+  }
+}
+
+void ClusterWatcher::Save(std::unique_lock<std::mutex>& lock) {
+  unsaved_ = false;
+  if (options_.view_file.empty()) return;
+  const ClusterMirror mirror = mirror_;
+  lock.unlock();
+  const Status saved = WriteViewFile(options_.view_file, mirror);
+  lock.lock();
+  if (saved.ok()) return;
+  LOG_WARN("a start while etcd is away would not know the cluster: {}", saved.message());
+}
+
+}  // namespace graft

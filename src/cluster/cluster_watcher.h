@@ -1,0 +1,68 @@
+// ClusterWatcher: a process's view of its cluster, kept up to date by a watch of etcd, and kept on
+// disk for a start while etcd is away. Nothing that etcd does not say, or that another etcd says,
+// takes anything out of the view. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "cluster/cluster_store.h"
+#include "cluster/cluster_view.h"
+#include "cluster/etcd_watch.h"
+
+namespace graft {
+
+class ClusterWatcher : public EtcdListener {
+ public:
+  struct Options {
+    std::string view_file;          // "": none
+    int64_t come_back_ms = 10'000;  // for runners, once etcd was set back
+  };
+  // Runs on a thread of this class's after each change.
+  using OnView = std::function<void(const std::shared_ptr<const ClusterView>&)>;
+
+  // Connects to the cluster that etcd has; while etcd is away, to that of the view on disk. Fails
+  // where neither is there, where etcd has no cluster, or where it is another than the view's.
+  // Returns once there is a view. `client` must outlive it.
+  static Result<std::unique_ptr<ClusterWatcher>> Start(EtcdClient& client, Options options,
+                                                       OnView on_view = {});
+  ~ClusterWatcher() override;
+
+  std::shared_ptr<const ClusterView> view() const;
+  ClusterStore& store() { return *store_; }
+
+ private:
+  ClusterWatcher(EtcdClient& client, Options options, OnView on_view,
+                 std::unique_ptr<ClusterStore> store, ClusterMirror mirror, Status away);
+
+  void OnAll(const std::vector<EtcdKeyValue>& items, int64_t revision, bool set_back) override;
+  void OnChanges(const std::vector<EtcdChange>& changes, int64_t revision) override;
+  void OnAway(const Status& why) override;
+  void OnBack() override;
+
+  void Publish(std::unique_lock<std::mutex> lock);
+  void Run();
+  void Save(std::unique_lock<std::mutex>& lock);
+
+  const Options options_;
+  const OnView on_view_;
+  const std::unique_ptr<ClusterStore> store_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  bool heard_ = false;  // etcd has told all once
+  bool unsaved_ = false;
+  int64_t let_go_at_ns_ = 0;  // 0: nobody is waited for
+  ClusterMirror mirror_;
+  Status away_;
+  std::shared_ptr<const ClusterView> view_;
+  std::unique_ptr<EtcdWatch> watch_;
+  std::thread thread_;  // writes the view, and lets go of who does not come back
+};
+
+}  // namespace graft

@@ -1,0 +1,180 @@
+// A cluster's view against a real etcd that is killed, stopped and emptied.
+#include "cluster/cluster_watcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "cluster/cluster_keys.h"
+#include "cluster/etcd_registry.h"
+#include "cluster/etcd_testing.h"
+#include "cluster/presence.h"
+
+namespace graft {
+namespace {
+
+using testing::HasSubstr;
+
+RunnerRecord Runner(const std::string& id) {
+  RunnerRecord runner;
+  runner.id = id;
+  runner.address = "127.0.0.1:1";
+  return runner;
+}
+
+class ClusterWatcherTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(ClusterStore::Init(*client_, "base", "test").ok());
+    view_file_ = etcd_.folder() + "/view.json";
+    Start();
+  }
+  void Start() {
+    ClusterWatcher::Options options;
+    options.view_file = view_file_;
+    options.come_back_ms = 3000;
+    auto watcher = ClusterWatcher::Start(*client_, options);
+    ASSERT_TRUE(watcher.ok()) << watcher.status().ToString();
+    watcher_ = std::move(*watcher);
+  }
+  Status PutAdapter(const std::string& name) {
+    EtcdRegistry registry(watcher_->store(), "test");
+    return registry.Put({.name = name, .hash = "h", .path = "/a"}, false);
+  }
+  std::shared_ptr<const ClusterView> view() { return watcher_->view(); }
+  bool Sees(size_t num_runners, size_t num_adapters) {
+    return Eventually([&] {
+      return view()->runners.size() == num_runners &&
+             view()->registry->adapters.size() == num_adapters;
+    });
+  }
+  // The file has what was seen last.
+  bool IsSaved(const std::string& word) {
+    return Eventually([&] {
+      const auto text = ReadFile(view_file_);
+      return text.ok() && text->find(word) != std::string::npos;
+    });
+  }
+
+  TestEtcd etcd_;
+  std::unique_ptr<EtcdClient> client_ = etcd_.Client();
+  std::string view_file_;
+  std::unique_ptr<ClusterWatcher> watcher_;
+};
+
+TEST_F(ClusterWatcherTest, RunnersComeTellAndGo) {
+  {
+    Presence first(watcher_->store(), RunnerKey("r1"), EncodeRecord(Runner("r1")),
+                   {.ttl_s = 1, .interval_ms = 10});
+    Presence second(watcher_->store(), RunnerKey("r2"), EncodeRecord(Runner("r2")),
+                    {.ttl_s = 1, .interval_ms = 10});
+    ASSERT_TRUE(Sees(2, 0));
+    RunnerRecord busy = Runner("r1");
+    for (int i = 1; i <= 200; ++i) {
+      busy.running_requests = i;
+      first.Set(EncodeRecord(busy));
+    }
+    EXPECT_TRUE(Eventually([&] { return view()->runners.at("r1").running_requests == 200; }));
+    // Told at most every interval, the newest alone.
+    EXPECT_LT(view()->revision, 100);
+  }
+  EXPECT_TRUE(Sees(0, 0));
+}
+
+TEST_F(ClusterWatcherTest, EtcdKilledAndStartedWithItsDataChangesNothing) {
+  Presence runner(watcher_->store(), RunnerKey("r1"), EncodeRecord(Runner("r1")), {.ttl_s = 1});
+  ASSERT_TRUE(PutAdapter("a").ok());
+  ASSERT_TRUE(Sees(1, 1));
+  etcd_.Kill();
+  ASSERT_TRUE(Eventually([&] { return !view()->away.ok(); }));
+  EXPECT_FALSE(PutAdapter("b").ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than the lease
+  EXPECT_EQ(view()->runners.size(), 1u);
+  etcd_.Start();
+  ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
+  EXPECT_EQ(view()->registry->adapters.size(), 1u);
+  ASSERT_TRUE(Eventually([&] { return PutAdapter("b").ok(); }));
+  EXPECT_TRUE(Sees(1, 2));
+  EXPECT_TRUE(Eventually([&] { return runner.status().ok(); }));
+}
+
+TEST_F(ClusterWatcherTest, AnEmptyEtcdTakesNothingAndTheViewIsWrittenBack) {
+  Presence runner(watcher_->store(), RunnerKey("r1"), EncodeRecord(Runner("r1")), {.ttl_s = 1});
+  for (int i = 0; i < 140; ++i) {  // more than one transaction
+    ASSERT_TRUE(PutAdapter("a" + std::to_string(i)).ok());
+  }
+  ASSERT_TRUE(Sees(1, 140));
+  ASSERT_TRUE(IsSaved("graft/adapters/a139"));
+  etcd_.Kill();
+  etcd_.Start(/*keep_data=*/false);
+  ASSERT_TRUE(Eventually([&] { return view()->away.code() == StatusCode::kFailedPrecondition; }));
+  EXPECT_THAT(view()->away.message(), HasSubstr("graft cluster restore"));
+  EXPECT_EQ(view()->registry->adapters.size(), 140u);
+  EXPECT_EQ(view()->runners.size(), 1u);
+  EXPECT_EQ(PutAdapter("b").code(), StatusCode::kFailedPrecondition);
+  // A process that starts now does not serve with nothing.
+  const auto other = ClusterWatcher::Start(*client_, {});
+  EXPECT_THAT(other.status().message(), HasSubstr("graft cluster restore"));
+
+  const auto records = ReadViewFile(view_file_)->LastingRecords();
+  ASSERT_TRUE(ClusterStore::Restore(*client_, records, "test").ok());
+  ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
+  EXPECT_EQ(view()->runners.size(), 1u);  // it has the time to come back
+  EXPECT_TRUE(Sees(1, 140));
+  ASSERT_TRUE(PutAdapter("b").ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));  // past that time
+  EXPECT_TRUE(Sees(1, 141));
+  EXPECT_EQ(ClusterStore::Restore(*client_, records, "test").code(), StatusCode::kAlreadyExists);
+}
+
+TEST_F(ClusterWatcherTest, StartsFromTheDiskWhileEtcdIsAway) {
+  ASSERT_TRUE(PutAdapter("a").ok());
+  ASSERT_TRUE(Sees(0, 1));
+  ASSERT_TRUE(IsSaved("graft/adapters/a"));
+  watcher_.reset();
+  etcd_.Kill();
+  Start();
+  EXPECT_EQ(view()->registry->adapters.size(), 1u);
+  EXPECT_FALSE(view()->away.ok());
+  etcd_.Start();
+  ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
+  EXPECT_TRUE(PutAdapter("b").ok());
+  EXPECT_TRUE(Sees(0, 2));
+  // Without a view on disk nothing is known.
+  etcd_.Kill();
+  EXPECT_FALSE(ClusterWatcher::Start(*client_, {}).ok());
+}
+
+TEST_F(ClusterWatcherTest, AStoppedEtcdIsWaitedFor) {
+  Presence runner(watcher_->store(), RunnerKey("r1"), EncodeRecord(Runner("r1")), {.ttl_s = 2});
+  ASSERT_TRUE(Sees(1, 0));
+  etcd_.Pause();
+  const Status refused = PutAdapter("a");
+  EXPECT_EQ(refused.code(), StatusCode::kDeadlineExceeded) << refused.ToString();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(view()->runners.size(), 1u);
+  etcd_.Resume();
+  EXPECT_TRUE(Eventually([&] { return PutAdapter("b").ok(); }));
+  EXPECT_TRUE(Eventually([&] {
+    return runner.status().ok() && view()->runners.size() == 1 &&
+           view()->registry->adapters.contains("b");
+  }));
+}
+
+TEST_F(ClusterWatcherTest, AnotherClusterIsNotJoinedByMistake) {
+  ASSERT_TRUE(IsSaved("graft/cluster"));
+  watcher_.reset();
+  TestEtcd other;
+  const auto client = other.Client();
+  ASSERT_TRUE(ClusterStore::Init(*client, "base", "test").ok());
+  EXPECT_EQ(ClusterStore::Init(*client, "base", "test").status().code(),
+            StatusCode::kAlreadyExists);
+  ClusterWatcher::Options options;
+  options.view_file = view_file_;
+  const auto joined = ClusterWatcher::Start(*client, options);
+  EXPECT_EQ(joined.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(joined.status().message(), HasSubstr("has another cluster than the view"));
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,52 @@
+// Presence: a record that stands in etcd while its process lives: a runner's or a frontend's. What
+// it says is written at most every `interval_ms`, the newest alone. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "cluster/cluster_store.h"
+#include "cluster/etcd_lease.h"
+
+namespace graft {
+
+class Presence {
+ public:
+  struct Options {
+    int64_t ttl_s = 5;
+    int64_t interval_ms = 500;
+  };
+  // `store` must outlive it. `text` is a record of cluster_records.h.
+  Presence(ClusterStore& store, std::string key, std::string text, Options options);
+  // The record goes.
+  ~Presence();
+
+  // Never waits.
+  void Set(std::string text);
+  // Why the record does not stand; OK: it does.
+  Status status() const { return lease_->status(); }
+  int64_t lease_id() const { return lease_->id(); }
+
+ private:
+  Status Write(int64_t lease_id);
+  void Run();
+
+  ClusterStore& store_;
+  const std::string key_;
+  const Options options_;
+  std::mutex write_mutex_;  // taken before mutex_; an older text never follows a newer one
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::string text_;
+  std::string written_;
+  std::unique_ptr<EtcdLease> lease_;
+  std::thread thread_;
+};
+
+}  // namespace graft
