@@ -1,0 +1,60 @@
+// Leader: of all processes that stand for election one is elected, and does what only one may do.
+// Its place is a key under its lease; whatever it writes, it writes on the condition that the key
+// is still the one that it was elected by. One that was stopped and comes back therefore writes
+// nothing, and steps down. A thread of its own; thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/cluster_store.h"
+#include "cluster/etcd_lease.h"
+
+namespace graft {
+
+class Leader {
+ public:
+  struct Options {
+    std::string id;         // who stands for election
+    int64_t ttl_s = 2;      // a dead one's place is free after at most this and etcd's own delay
+    int64_t turn_ms = 500;  // between two duties, and between two looks at a taken place
+  };
+  // What is to be written now; runs on the leader's thread, at each of its turns.
+  using Duty = std::function<std::vector<EtcdOperation>()>;
+
+  // `store` must outlive it.
+  Leader(ClusterStore& store, Options options, Duty duty);
+  // Gives the place up if etcd answers.
+  ~Leader();
+
+  // Elected, and the place cannot have gone to another yet.
+  bool leads() const;
+  // Terms that it has begun so far.
+  int num_terms() const;
+
+ private:
+  void Run();
+  void Campaign();
+  void Work();
+  void StepDown(const std::string& why);
+
+  ClusterStore& store_;
+  const Options options_;
+  const Duty duty_;
+  EtcdLease lease_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  int64_t elected_at_ = 0;  // the place's create revision; 0: not elected
+  int64_t lease_id_ = 0;    // that it was elected under
+  int num_terms_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace graft
