@@ -19,7 +19,7 @@ namespace {
 constexpr int kStepsAround = 8;    // before a load and after it
 constexpr int kPromptTokens = 16;  // of the running requests
 // Apart from all that the running load hands out.
-constexpr RequestId kFirstProbeId = RequestId{1} << 62;
+constexpr uint64_t kFirstProbeId = uint64_t{1} << 62;
 
 // From when its request came until it was there, and the part of it that the copy took.
 struct Load {
@@ -65,7 +65,7 @@ class StallBench {
   const char* const way_;
   std::unique_ptr<Runtime> server_;
   std::vector<Load> loads_;  // [probes][ranks]
-  RequestId next_id_ = kFirstProbeId;
+  uint64_t next_id_ = kFirstProbeId;
 };
 
 // All run while the last adapter loads.
@@ -117,7 +117,7 @@ Status StallBench::Probe(int32_t adapter, Load* load) {
   const int64_t copies_before = engine.Snapshot().adapter_copies;
   Request request;
   request.id = next_id_++;
-  request.adapter_hash = SyntheticFleet::HashOf(adapter);
+  request.UseAdapter(SyntheticFleet::HashOf(adapter));
   request.prompt_tokens = {1};
   request.sampling.tokens_max = 1;
   auto stream = std::make_shared<TokenStream>();  // shared with the engine's thread

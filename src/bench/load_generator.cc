@@ -101,7 +101,7 @@ Concurrency MeanConcurrency(const std::vector<LoadRequest>& requests,
 
 RunRequest ViaGenerator(Generator& generator) {
   auto next_id =
-      std::make_shared<std::atomic<RequestId>>(1);  // shared by the copies of the function
+      std::make_shared<std::atomic<uint64_t>>(1);  // shared by the copies of the function
   return [&generator, next_id](const LoadRequest& load, const std::function<void()>& on_token) {
     Request request = MakeRequest(load, (*next_id)++);
     auto stream = std::make_shared<TokenStream>();  // shared with the engine's thread

@@ -53,12 +53,11 @@ Concurrency MeanConcurrency(const std::vector<LoadRequest>& requests,
 inline Request MakeRequest(const LoadRequest& load, RequestId id) {
   Request request;
   request.id = id;
-  request.adapter_hash = load.adapter_hash;
+  request.UseAdapter(load.adapter_hash);
   request.prompt_tokens = load.prompt_tokens;
   request.sampling.temperature = 0.0f;
   request.sampling.tokens_max = load.output_tokens;
   request.sampling.ignore_eos = true;
-  request.arrival_ns = SteadyClock::Get().NowNs();
   return request;
 }
 

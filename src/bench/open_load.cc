@@ -13,7 +13,7 @@ namespace graft {
 namespace {
 
 // Unique in the process, as a generator may serve several runs.
-std::atomic<RequestId> next_request_id{1};
+std::atomic<uint64_t> next_request_id{1};
 
 // Streams that have something to read, as their writer's thread tells it, and when it came.
 class Bell {

@@ -25,7 +25,7 @@ class FakeGenerator : public Generator {
   }
 
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
-    if (request.adapter_hash == "refused") return NotFoundError("no such adapter");
+    if (request.adapter_hash() == "refused") return NotFoundError("no such adapter");
     const std::lock_guard lock(mutex_);
     ids_.insert(request.id);
     running_.push_back({std::move(request), std::move(stream)});
@@ -65,7 +65,7 @@ class FakeGenerator : public Generator {
     TokenEvent event;
     if (cancelled_.count(one.request.id) > 0) {
       event.finish_reason = FinishReason::kCancelled;
-    } else if (one.request.adapter_hash == "silent") {
+    } else if (one.request.adapter_hash() == "silent") {
       return false;
     } else {
       event.token = 1;

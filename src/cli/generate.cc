@@ -74,11 +74,10 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
   request.id = id;
   request.prompt_tokens = prompt;
   request.sampling = options.sampling;
-  request.arrival_ns = SteadyClock::Get().NowNs();
   if (!name.empty() && name != model.name) {
     const Result<AdapterInfo> info = runtime.catalog().Find(name);
     if (!info.ok()) return NoSuchAdapter(runtime.catalog(), name);
-    request.adapter_hash = info->key();
+    request.UseAdapter(info->key());
   }
   return runtime.engine().Submit(std::move(request), answer.stream());
 }

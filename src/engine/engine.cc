@@ -88,17 +88,20 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   CHECK(stream != nullptr);
   RETURN_IF_ERROR(CheckRequest(request));
   auto sequence = std::make_unique<Sequence>();
-  if (!request.adapter_hash.empty()) {
-    ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(request.adapter_hash));
+  std::string adapter_hash = request.adapter_hash();
+  if (!adapter_hash.empty()) {
+    ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(adapter_hash));
   }
-  sequence->counters = metrics_.CountersFor(request.adapter_hash, sequence->adapter.content());
+  sequence->counters = metrics_.CountersFor(adapter_hash, sequence->adapter.content());
   sequence->id = request.id;
   if (!request.cache_salt.empty()) request.tenant += '\0' + request.cache_salt;
   sequence->prefix_key = {.tenant = std::move(request.tenant),
-                          .adapter_hash = std::move(request.adapter_hash)};
-  sequence->arrival_ns = request.arrival_ns != 0 ? request.arrival_ns : clock_.NowNs();
+                          .adapter_hash = std::move(adapter_hash)};
+  sequence->arrival_ns = clock_.NowNs() - request.age_ns;
   sequence->tokens = std::move(request.prompt_tokens);
   sequence->num_prompt_tokens = sequence->num_tokens();
+  sequence->tokens.insert(sequence->tokens.end(), request.output_tokens.begin(),
+                          request.output_tokens.end());
   sequence->output_tokens_max = std::min(request.sampling.tokens_max,
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
@@ -106,7 +109,18 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   return queue_.Push(std::move(sequence));
 }
 
+Status Engine::CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < limits_.vocab_size) continue;
+    return InvalidArgumentError(which + " token " + std::to_string(i) + " is " +
+                                std::to_string(tokens[i]) + ", the vocabulary ends at " +
+                                std::to_string(limits_.vocab_size - 1));
+  }
+  return OkStatus();
+}
+
 Status Engine::CheckRequest(const Request& request) const {
+  RETURN_IF_ERROR(RefuseUnserved(request));
   RETURN_IF_ERROR(ValidateSamplingParams(request.sampling, limits_.vocab_size));
   const std::vector<int32_t>& prompt = request.prompt_tokens;
   if (prompt.empty()) return InvalidArgumentError("the prompt holds no tokens");
@@ -119,11 +133,17 @@ Status Engine::CheckRequest(const Request& request) const {
                                 ", prompt and output together: shorten the prompt to " +
                                 std::to_string(prompt_max) + " tokens or fewer");
   }
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] >= 0 && prompt[i] < limits_.vocab_size) continue;
-    return InvalidArgumentError("prompt token " + std::to_string(i) + " is " +
-                                std::to_string(prompt[i]) + ", the vocabulary ends at " +
-                                std::to_string(limits_.vocab_size - 1));
+  RETURN_IF_ERROR(CheckTokens("prompt", prompt));
+  RETURN_IF_ERROR(CheckTokens("output", request.output_tokens));
+  const int64_t output_max =
+      std::min<int64_t>(request.sampling.tokens_max,
+                        limits_.context_tokens_max - static_cast<int64_t>(prompt.size()));
+  if (!request.output_tokens.empty() &&
+      static_cast<int64_t>(request.output_tokens.size()) >= output_max) {
+    return InvalidArgumentError("the request has drawn " +
+                                std::to_string(request.output_tokens.size()) +
+                                " tokens elsewhere and may draw " + std::to_string(output_max) +
+                                " here: nothing is left to draw");
   }
   return OkStatus();
 }

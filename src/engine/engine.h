@@ -145,6 +145,7 @@ class Engine : public Generator {
                           const SequenceResult& result);
   void PublishLast(Sequence& sequence, TokenEvent event);
   Status CheckRequest(const Request& request) const;
+  Status CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const;
 
   Executor& executor_;
   AdapterTable& adapters_;

@@ -24,7 +24,7 @@ class EngineAheadTest : public testing::Test {
   std::unique_ptr<TestClient> Submit(int32_t prompt_tokens, int32_t tokens_max,
                                      const std::string& adapter = "") {
     Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
-    request.adapter_hash = adapter;
+    request.UseAdapter(adapter);
     return harness_->Submit(std::move(request));
   }
   // The adapter is resident then.
@@ -147,7 +147,7 @@ TEST_F(EngineAheadTest, ACancelKeepsPagesAndAdapterUntilTheStepAheadIsDone) {
   ASSERT_TRUE(harness_->AddAdapter("aa"));
   ASSERT_TRUE(harness_->engine.PinAdapters({"aa"}).ok());
   Request request = harness_->MakeRequest(Prompt(5), 30);
-  request.adapter_hash = "aa";
+  request.UseAdapter("aa");
   auto cancelled = harness_->Submit(request);
   auto other = Submit(7, 30);
   Step(4);

@@ -206,7 +206,7 @@ Request RequestOf(int i) {
   Request request;
   request.id = static_cast<RequestId>(1 + i);
   request.prompt_tokens = Prompt(3 + i * 5 % 20, 2 + i % 3);
-  request.adapter_hash = i % 4 == 3 ? "" : "c" + std::to_string(i % 4);
+  request.UseAdapter(i % 4 == 3 ? "" : "c" + std::to_string(i % 4));
   request.sampling.tokens_max = 1 + i * 7 % 25;
   request.sampling.seed = SeedOfTenant("", static_cast<uint32_t>(i));
   request.sampling.ignore_eos = true;
@@ -248,10 +248,10 @@ Outcome RunOnOneThread() {
     outcome.tokens.emplace_back();
     for (const auto& client : clients[n]) {
       client->Collect();
-      EXPECT_TRUE(client->done()) << "engine " << n << ", request " << client->request.id;
+      EXPECT_TRUE(client->done()) << "engine " << n << ", request " << client->request.id.number;
       if (!client->done()) continue;
       const bool is_cancelled = client->last().finish_reason == FinishReason::kCancelled;
-      EXPECT_TRUE(!is_cancelled || IsCancelled(static_cast<int>(client->request.id) - 1));
+      EXPECT_TRUE(!is_cancelled || IsCancelled(static_cast<int>(client->request.id.number) - 1));
       EXPECT_EQ(client->last().status.ToString(), "OK");
       outcome.tokens.back().push_back(client->output());
     }

@@ -168,13 +168,13 @@ class RandomRun {
     request.sampling.tokens_min = Below(static_cast<uint64_t>(request.sampling.tokens_max) + 1);
     if (shape_.decodes_long && random_.Below(16) != 0) request.sampling.tokens_min = 0;
     if (random_.Below(shape_.decodes_long ? 32 : 8) == 0) request.sampling.presence_penalty = 1.0f;
-    if (random_.Below(4) != 0) request.adapter_hash = contents_[random_.Below(contents_.size())];
+    if (random_.Below(4) != 0) request.UseAdapter(contents_[random_.Below(contents_.size())]);
     if (shape_.merge_after_steps > 0 && random_.Below(32) != 0) {
       // Times of one adapter, in which it can have the machine for itself.
-      request.adapter_hash = contents_[static_cast<size_t>(num_steps_ / 64) % contents_.size()];
+      request.UseAdapter(contents_[static_cast<size_t>(num_steps_ / 64) % contents_.size()]);
     }
-    if (!unread_.empty() && random_.Below(8) == 0) request.adapter_hash = unread_.rbegin()->first;
-    if (!harness_.adapters.Contains(request.adapter_hash)) request.adapter_hash.clear();
+    if (!unread_.empty() && random_.Below(8) == 0) request.UseAdapter(unread_.rbegin()->first);
+    if (!harness_.adapters.Contains(request.adapter_hash())) request.UseAdapter("");
     live_.push_back(harness_.Submit(std::move(request)));
     ++num_submitted_;
   }
@@ -224,7 +224,7 @@ class RandomRun {
 
   void Compare(const TestClient& client) {
     Request asked = client.request;
-    if (unread_.count(asked.adapter_hash) != 0) asked.adapter_hash = unread_[asked.adapter_hash];
+    if (unread_.count(asked.adapter_hash()) != 0) asked.UseAdapter(unread_[asked.adapter_hash()]);
     const std::vector<int32_t> expected = harness_.Reference(asked);
     const std::vector<int32_t> output = client.output();
     const FinishReason reason = client.last().finish_reason;
@@ -236,7 +236,7 @@ class RandomRun {
       return;
     }
     if (reason == FinishReason::kError && client.last().status.code() != StatusCode::kInternal) {
-      EXPECT_EQ(broken_.count(asked.adapter_hash), 1u) << client.last().status.ToString();
+      EXPECT_EQ(broken_.count(asked.adapter_hash()), 1u) << client.last().status.ToString();
       EXPECT_TRUE(std::equal(output.begin(), output.end(), expected.begin()));
       return;
     }
@@ -246,7 +246,7 @@ class RandomRun {
       return;
     }
     ++num_compared_;
-    ASSERT_EQ(output, expected) << "request " << client.request.id;
+    ASSERT_EQ(output, expected) << "request " << client.request.id.number;
     if (client.request.sampling.prompt_logprobs) {
       const auto& logprobs = client.events[0].prompt_logprobs;
       ASSERT_EQ(logprobs.size(), client.request.prompt_tokens.size());
@@ -298,7 +298,7 @@ TEST(EngineBatchTest, AnAnswerDoesNotDependOnTheRestOfTheBatch) {
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 12; ++i) {
     Request request = together.MakeRequest(Prompt(3 + 3 * i, 2 + i), 10 + i);
-    if (i % 4 != 0) request.adapter_hash = contents[static_cast<size_t>(i % 4 - 1)];
+    if (i % 4 != 0) request.UseAdapter(contents[static_cast<size_t>(i % 4 - 1)]);
     clients.push_back(together.Submit(request));
     together.Step();
   }

@@ -31,7 +31,7 @@ TEST(EngineTest, MixesPrefillAndDecodeOfBaseAndAdaptersInOnePlan) {
   const auto submit = [&](const std::string& adapter) {
     const auto first = static_cast<int32_t>(10 * clients.size());  // no prefix in common
     Request request = harness.MakeRequest(Prompt(6, 2 + first), 5);
-    request.adapter_hash = adapter;
+    request.UseAdapter(adapter);
     clients.push_back(harness.Submit(request));
   };
   submit("bb");
@@ -163,7 +163,7 @@ TEST(EngineTest, RefusesWhatCanNeverRun) {
   request.sampling.top_p = 0;
   EXPECT_EQ(submit(request).code(), StatusCode::kInvalidArgument);
   request = harness.MakeRequest(Prompt(4), 1);
-  request.adapter_hash = "unknown";
+  request.UseAdapter("unknown");
   EXPECT_EQ(submit(request).code(), StatusCode::kNotFound);
   EXPECT_FALSE(harness.Step());
 
@@ -288,7 +288,7 @@ TEST(EngineTest, ReusesPrefixesOfTheSameTenantAndContentOnly) {
   const auto cached = [&](const std::string& tenant, const std::string& adapter, int32_t length) {
     Request request = harness.MakeRequest(Prompt(length), 3);
     request.tenant = tenant;
-    request.adapter_hash = adapter;
+    request.UseAdapter(adapter);
     request.sampling.seed = SeedOfTenant(tenant, 1);
     auto client = harness.Submit(request);
     harness.RunAll();
@@ -312,7 +312,7 @@ TEST(EngineTest, RequestsInFlightFinishOnTheRetiredContent) {
   EngineHarness harness(limits);
   ASSERT_TRUE(harness.AddAdapter("old"));
   Request request = harness.MakeRequest(Prompt(9), 6);
-  request.adapter_hash = "old";
+  request.UseAdapter("old");
   auto before = harness.Submit(request);
   while (harness.engine.Snapshot().steps == 0) harness.Step();
   harness.adapters.Retire("old");
@@ -320,7 +320,7 @@ TEST(EngineTest, RequestsInFlightFinishOnTheRetiredContent) {
   EXPECT_EQ(harness.engine.Submit(request, std::make_shared<TokenStream>()).code(),
             StatusCode::kNotFound);
   request.id = 1000;
-  request.adapter_hash = "new";
+  request.UseAdapter("new");
   auto after = harness.Submit(request);
   harness.RunAll();
   before->Collect();
@@ -419,7 +419,7 @@ TEST(EngineTest, CountsWhatItDoes) {
   EngineHarness harness;
   ASSERT_TRUE(harness.AddAdapter("0123456789abcdef"));
   Request request = harness.MakeRequest(Prompt(9), 3);
-  request.adapter_hash = "0123456789abcdef";
+  request.UseAdapter("0123456789abcdef");
   harness.Submit(request);
   harness.RunAll();
   request.id = 1000;

@@ -128,7 +128,7 @@ class EngineHarness {
   AdapterTable adapters;
   ManualClock clock;
   Metrics metrics;
-  RequestId last_id = 0;
+  uint64_t last_id = 0;
   Engine engine;
 };
 
@@ -150,7 +150,7 @@ class EngineAdapterTest : public testing::Test {
   std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,
                                      int32_t tokens_max) {
     Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
-    request.adapter_hash = adapter;
+    request.UseAdapter(adapter);
     return harness_->Submit(std::move(request));
   }
   void AddOfThreePages(const std::string& content) {
@@ -169,7 +169,7 @@ class EngineAdapterTest : public testing::Test {
     ASSERT_TRUE(client.done());
     EXPECT_EQ(client.last().status.ToString(), "OK");
     Request asked = client.request;
-    asked.adapter_hash = content;
+    asked.UseAdapter(content);
     EXPECT_EQ(client.output(), harness_->Reference(asked));
   }
   void Run(const std::string& content) {

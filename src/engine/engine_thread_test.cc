@@ -34,9 +34,9 @@ struct ThreadedEngine {
     Request request;
     request.id = ++last_id;
     request.prompt_tokens = Prompt(prompt_tokens);
-    request.adapter_hash = request.id % 3 == 0 ? "" : request.id % 3 == 1 ? "c0" : "c1";
+    request.UseAdapter(request.id.number % 3 == 0 ? "" : request.id.number % 3 == 1 ? "c0" : "c1");
     request.sampling.tokens_max = tokens_max;
-    request.sampling.seed = SeedOfTenant("", static_cast<uint32_t>(request.id));
+    request.sampling.seed = SeedOfTenant("", static_cast<uint32_t>(request.id.number));
     request.sampling.ignore_eos = true;
     return request;
   }
@@ -45,7 +45,7 @@ struct ThreadedEngine {
   FakeLoader loader;
   AdapterTable adapters;
   Metrics metrics;
-  std::atomic<RequestId> last_id = 0;
+  std::atomic<uint64_t> last_id = 0;
   Engine engine;
 };
 
@@ -82,7 +82,7 @@ TEST(EngineThreadTest, EightSubmittersGetTheirOwnAnswers) {
         const Status status = threaded.engine.Submit(request, stream);
         if (!status.ok()) {
           EXPECT_EQ(status.code(), StatusCode::kNotFound);
-          EXPECT_EQ(request.adapter_hash, "c1");
+          EXPECT_EQ(request.adapter_hash(), "c1");
           continue;
         }
         const bool cancel = i % 5 == 4;

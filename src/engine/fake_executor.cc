@@ -52,7 +52,7 @@ uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed) {
 
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
                                      const ExecutorLimits& limits) {
-  const uint64_t adapter = HashText(request.adapter_hash);
+  const uint64_t adapter = HashText(request.adapter_hash());
   const SamplingParams& params = request.sampling;
   uint64_t digest = kFirstDigest;
   uint64_t seen = kFirstDigest;
@@ -83,7 +83,7 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
 }
 
 float ReferencePromptLogprob(const Request& request, int32_t position) {
-  const uint64_t adapter = HashText(request.adapter_hash);
+  const uint64_t adapter = HashText(request.adapter_hash());
   uint64_t digest = kFirstDigest;
   for (int32_t i = 0; i < position; ++i) {
     digest = NextDigest(digest, request.prompt_tokens[static_cast<size_t>(i)], adapter,

@@ -58,7 +58,7 @@ class EngineMergeTest : public testing::Test {
   }
   std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t tokens_max) {
     Request request = harness_->MakeRequest(Prompt(5), tokens_max);
-    request.adapter_hash = adapter;
+    request.UseAdapter(adapter);
     return harness_->Submit(std::move(request));
   }
   void RunUntilMerged() {

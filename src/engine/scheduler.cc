@@ -235,7 +235,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
   sequence.num_computed += planned.num_tokens;
   sequences_.IndexFullPages(sequence);
   if (planned.samples) {
-    CHECK_GE(result.token, 0) << "no token for request " << sequence.id;
+    CHECK_GE(result.token, 0) << "no token for request " << ToString(sequence.id);
     sequence.tokens.push_back(result.token);
     if (IsStop(sequence, result.token)) {
       sequence.finish_reason = FinishReason::kStop;

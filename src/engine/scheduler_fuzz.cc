@@ -171,7 +171,7 @@ class Run {
   FakeExecutor executor_;
   FakeLoader loader_{executor_};
   Scheduler scheduler_;
-  RequestId next_id_ = 0;
+  uint64_t next_id_ = 0;
 };
 
 }  // namespace

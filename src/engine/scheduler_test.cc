@@ -68,7 +68,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<FakeExecutor> executor_;
   std::unique_ptr<FakeLoader> loader_;
   std::unique_ptr<Scheduler> scheduler_;
-  RequestId last_id_ = 0;
+  uint64_t last_id_ = 0;
 };
 
 // Its prefix is in the cache, but there is no room for the rest: it is looked up once, not in every

@@ -46,9 +46,9 @@ Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, Adapt
 }
 
 void Sequences::Add(std::unique_ptr<Sequence> sequence) {
-  CHECK(sequence->num_prompt_tokens > 0 && sequence->num_output_tokens() == 0);
-  CHECK_LE(sequence->num_tokens() + std::max(0, sequence->output_tokens_max - 1), tokens_max())
-      << "request " << sequence->id << " can never fit";
+  CHECK(sequence->num_prompt_tokens > 0 && sequence->num_output_tokens() >= 0);
+  CHECK_LE(sequence->num_prompt_tokens + std::max(0, sequence->output_tokens_max - 1), tokens_max())
+      << "request " << ToString(sequence->id) << " can never fit";
   sequence->order = next_order_++;
   waiting_.push_back(std::move(sequence));
 }
@@ -162,7 +162,7 @@ bool Sequences::EvictOldest(PageUse use) {
 void Sequences::Preempt(const Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(),
                                [&sequence](const auto& one) { return one.get() == &sequence; });
-  CHECK(it != running_.end()) << "request " << sequence.id << " does not run";
+  CHECK(it != running_.end()) << "request " << ToString(sequence.id) << " does not run";
   std::unique_ptr<Sequence> preempted = std::move(*it);
   running_.erase(it);
   Release(*preempted);

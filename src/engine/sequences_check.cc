@@ -7,7 +7,7 @@
 namespace graft {
 
 Status Sequences::CheckRunning(const Sequence& sequence) const {
-  const std::string name = "request " + std::to_string(sequence.id);
+  const std::string name = "request " + ToString(sequence.id);
   if (sequence.finish_reason != FinishReason::kNone) return InternalError(name + " runs on");
   if (sequence.sequence_slot < 0 || sequence.sequence_slot >= options_.sequences_max) {
     return InternalError(name + " runs without a slot");

@@ -23,6 +23,30 @@ Status CheckPenalty(const char* name, float value) {
 
 }  // namespace
 
+std::string ToString(const RequestId& id) {
+  return std::to_string(id.frontend) + ":" + std::to_string(id.number);
+}
+
+Status RefuseUnserved(const Request& request) {
+  const auto refuse = [](const std::string& what) {
+    return UnimplementedError(what + " is not served; send the request without it");
+  };
+  if (request.adapters.size() > 1) {
+    return refuse("adapters: more than one adapter in a request");
+  }
+  for (const AdapterUse& use : request.adapters) {
+    // Written so that NaN is refused.
+    if (!(use.weight == 1.0f)) return refuse("adapters: a weight other than 1");
+  }
+  if (!request.soft_prefix_hash.empty()) return refuse("soft_prefix_hash");
+  if (request.activation_position != 0) return refuse("activation_position");
+  if (!request.grammar.empty()) return refuse("grammar");
+  if (request.draft_tokens_max != -1) return refuse("draft_tokens_max");
+  if (request.priority != 0) return refuse("priority");
+  if (!(request.tenant_weight == 1.0f)) return refuse("tenant_weight");
+  return OkStatus();
+}
+
 Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   // Written so that NaN fails every comparison.
   if (!(params.temperature >= 0.0f && params.temperature <= 100.0f)) {

@@ -21,8 +21,9 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
-  // Takes the request, or refuses it at once: kInvalidArgument (it can never run: too long, bad
-  // sampling values), kNotFound (no adapter of that hash), kResourceExhausted (queue full, try
+  // Takes the request, or refuses it, at once or by a first event of kError without a token:
+  // kInvalidArgument (it can never run: too long, bad sampling values), kUnimplemented (see
+  // RefuseUnserved), kNotFound (no adapter of that hash), kResourceExhausted (queue full, try
   // later), kUnavailable (draining). After OK the stream gets events until one with a finish
   // reason. The stream is shared because writer and reader live on different threads and either may
   // end first.
@@ -37,5 +38,8 @@ class Generator {
 
 // The first field out of range, by name, or OK. Token ids are checked against `vocab_size`.
 Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size);
+
+// kUnimplemented with the name of the first field that asks for what no engine serves.
+Status RefuseUnserved(const Request& request);
 
 }  // namespace graft

@@ -2,14 +2,28 @@
 // thread after Submit, and able to cross an RPC border field by field.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace graft {
 
-using RequestId = uint64_t;
+// Who asked, and that one's count: unique among all frontends of a cluster.
+struct RequestId {
+  uint64_t frontend = 0;  // 0: the process that has the engine
+  uint64_t number = 0;
+
+  RequestId() = default;
+  RequestId(uint64_t own_number) : number(own_number) {}  // NOLINT: implicit by design
+  RequestId(uint64_t of_frontend, uint64_t its_number)
+      : frontend(of_frontend), number(its_number) {}
+  auto operator<=>(const RequestId&) const = default;
+};
+
+std::string ToString(const RequestId& id);
 
 // How the next token is drawn. Ranges are checked by ValidateSamplingParams; order of application:
 // repetition, frequency and presence penalties, logit_bias, temperature, top_k, top_p, min_p.
@@ -31,17 +45,52 @@ struct SamplingParams {
   bool ignore_eos = false;
 };
 
+// An adapter of a request, and how much of it is added.
+struct AdapterUse {
+  // Content hash, or what AdapterInfo::key() gives before the adapter was first read.
+  std::string hash;
+  float weight = 1.0f;
+};
+
 struct Request {
-  RequestId id = 0;    // unique in this process
+  RequestId id;
   std::string tenant;  // "" without keys
   // Requests share pages of prompts with those of their tenant that have the same.
   std::string cache_salt;
-  // Content hash of the adapter, or what AdapterInfo::key() gives before it was first read; "" for
-  // the base model.
-  std::string adapter_hash;
+  std::vector<AdapterUse> adapters;  // none: the base model
   std::vector<int32_t> prompt_tokens;
+  // What another engine has drawn for it so far. It goes on as if it had been drawn here: events
+  // come for the tokens after it alone, tokens_max and usage count it.
+  std::vector<int32_t> output_tokens;
   SamplingParams sampling;
-  int64_t arrival_ns = 0;  // Clock::NowNs() when it was accepted
+  int64_t age_ns = 0;  // since it was accepted, when it is submitted
+
+  // What RefuseUnserved names until something serves it.
+  std::string soft_prefix_hash;     // content of the vectors in front of the prompt
+  int32_t activation_position = 0;  // the adapters act from here on
+  std::string grammar;              // what the answer must be of, as text
+  int32_t draft_tokens_max = -1;    // drawn ahead and then checked; -1: as the engine likes
+  int32_t priority = 0;             // larger goes first
+  float tenant_weight = 1.0f;       // share of the engine among tenants
+
+  // Whence it came, for logs; no answer depends on it.
+  std::string key_id;
+  std::string traceparent;  // W3C's trace context
+
+  // Of a request with one adapter or none.
+  std::string adapter_hash() const { return adapters.empty() ? "" : adapters.front().hash; }
+  // "": the base model.
+  void UseAdapter(std::string hash) {
+    adapters.clear();
+    if (!hash.empty()) adapters.push_back({.hash = std::move(hash)});
+  }
 };
 
 }  // namespace graft
+
+template <>
+struct std::hash<graft::RequestId> {
+  size_t operator()(const graft::RequestId& id) const {
+    return std::hash<uint64_t>()(id.number ^ (id.frontend * 0x9E3779B97F4A7C15ull));
+  }
+};

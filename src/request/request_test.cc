@@ -39,6 +39,34 @@ TEST(SamplingParamsTest, NamesTheFieldOutOfRange) {
             std::string::npos);
 }
 
+TEST(RequestTest, RefusesByNameWhatNobodyServes) {
+  EXPECT_TRUE(RefuseUnserved({}).ok());
+  const auto refusal = [](auto&& change) {
+    Request request;
+    request.UseAdapter("aa");
+    EXPECT_TRUE(RefuseUnserved(request).ok());
+    change(request);
+    const Status status = RefuseUnserved(request);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    return status.message().substr(0, status.message().find_first_of(": "));
+  };
+  EXPECT_EQ(refusal([](auto& r) { r.adapters.push_back({.hash = "bb"}); }), "adapters");
+  EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = 0.5f; }), "adapters");
+  EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
+  EXPECT_EQ(refusal([](auto& r) { r.soft_prefix_hash = "aa"; }), "soft_prefix_hash");
+  EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
+  EXPECT_EQ(refusal([](auto& r) { r.grammar = "root ::= .*"; }), "grammar");
+  EXPECT_EQ(refusal([](auto& r) { r.draft_tokens_max = 0; }), "draft_tokens_max");
+  EXPECT_EQ(refusal([](auto& r) { r.priority = -1; }), "priority");
+  EXPECT_EQ(refusal([](auto& r) { r.tenant_weight = 2; }), "tenant_weight");
+}
+
+TEST(RequestTest, IdsOfFrontendsDiffer) {
+  EXPECT_NE(RequestId(1, 7), RequestId(2, 7));
+  EXPECT_EQ(RequestId(7), RequestId(0, 7));
+  EXPECT_EQ(ToString(RequestId(1, 7)), "1:7");
+}
+
 TEST(TokenStreamTest, CarriesEventsAcrossThreads) {
   TokenStream stream;
   std::thread writer([&] {

@@ -150,7 +150,7 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   if (!model.ok()) return model.error();
   request->tenant = key.rights().tenant;
   request->cache_salt = params.cache_salt;
-  request->adapter_hash = model->key();
+  request->UseAdapter(model->key());
   choice->stop = params.stop;
   choice->tokens_min = params.sampling.tokens_min;
   choice->include_stop_text = params.include_stop_text;

@@ -30,13 +30,12 @@ GenerationSession::~GenerationSession() {
   }
 }
 
-std::optional<ApiError> GenerationSession::Submit(std::atomic<RequestId>* next_id,
+std::optional<ApiError> GenerationSession::Submit(std::atomic<uint64_t>* next_id,
                                                   std::function<void()> on_ready) {
   arrival_ns_ = context_.clock.NowNs();
   for (size_t i = 0; i < requests_.size(); ++i) {
     Request& request = requests_[i];
     request.id = next_id->fetch_add(1);
-    request.arrival_ns = arrival_ns_;
     const RequestId id = request.id;
     auto stream = std::make_shared<TokenStream>();
     stream->SetReadyCallback(on_ready);
@@ -48,12 +47,7 @@ std::optional<ApiError> GenerationSession::Submit(std::atomic<RequestId>* next_i
     }
     stream->SetReadyCallback({});
     CancelAll();
-    // The one thing of a checked request that can be missing is its adapter, unloaded meanwhile.
     error_ = DescribeFailure(status);
-    if (status.code() == StatusCode::kNotFound) {
-      error_->param = "model";
-      error_->code = "model_not_found";
-    }
     return error_;
   }
   requests_.clear();
@@ -83,6 +77,11 @@ void GenerationSession::PollChoice(RunningChoice& running) {
 
 ApiError GenerationSession::DescribeFailure(const Status& status) const {
   ApiError error = ErrorFromStatus(status);
+  // The one thing of a checked request that can be missing is its adapter, unloaded meanwhile.
+  if (status.code() == StatusCode::kNotFound) {
+    error.param = "model";
+    error.code = "model_not_found";
+  }
   const Result<AdapterInfo> adapter = context_.catalog.Find(model_);
   const std::string path = adapter.ok() ? adapter->path : "";
   std::string reason = HidePath(error.message, path);

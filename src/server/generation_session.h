@@ -25,7 +25,7 @@ class GenerationSession {
 
   // Submits every choice or, if one is refused, none. `on_ready` is called on the engine's thread
   // when there is something to Poll; it must only post work elsewhere. `next_id` gives request ids.
-  std::optional<ApiError> Submit(std::atomic<RequestId>* next_id, std::function<void()> on_ready);
+  std::optional<ApiError> Submit(std::atomic<uint64_t>* next_id, std::function<void()> on_ready);
 
   // Takes all events that are there. A choice that a stop string ended is cancelled in the engine.
   void Poll();

@@ -72,7 +72,7 @@ struct ServerState {
   WorkRunner run_on_worker;
   Runner run_on_loader;
   std::atomic<bool> draining{false};
-  std::atomic<RequestId> next_request_id{1};
+  std::atomic<uint64_t> next_request_id{1};
   IdleConnections idle;
   InFlightCounter requests;
   InFlightCounter connections;

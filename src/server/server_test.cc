@@ -44,7 +44,7 @@ TEST(ServerTest, AnswersACompletion) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 5);
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
   const Request request = test.generator.submitted().at(0);
-  EXPECT_EQ(request.adapter_hash, "hash-of-austen");
+  EXPECT_EQ(request.adapter_hash(), "hash-of-austen");
   EXPECT_EQ(request.prompt_tokens, DemoTokenizer().Encode("Once", true).value());
   EXPECT_EQ(json["usage"]["prompt_tokens"], request.prompt_tokens.size());
 }

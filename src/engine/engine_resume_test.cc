@@ -1,0 +1,84 @@
+// Requests that begin with tokens which another engine has drawn.
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+std::vector<int32_t> From(const std::vector<int32_t>& tokens, size_t first) {
+  return {tokens.begin() + static_cast<ptrdiff_t>(first), tokens.end()};
+}
+
+TEST(EngineResumeTest, GoesOnFromAnyTokenAsIfItHadDrawnThemAll) {
+  EngineHarness first;
+  for (const char* const adapter : {"", "aa"}) {
+    if (*adapter != '\0') first.AddAdapter(adapter);
+    Request request = first.MakeRequest(Prompt(7), 12);
+    request.UseAdapter(adapter);
+    auto whole = first.Submit(request);
+    first.RunAll();
+    whole->Collect();
+    ASSERT_EQ(whole->output().size(), 12u);
+    for (size_t cut = 1; cut < 12; ++cut) {
+      EngineHarness second;
+      if (*adapter != '\0') second.AddAdapter(adapter);
+      request.output_tokens = whole->output();
+      request.output_tokens.resize(cut);
+      auto rest = second.Submit(request);
+      second.RunAll();
+      rest->Collect();
+      ASSERT_TRUE(rest->done());
+      EXPECT_EQ(rest->output(), From(whole->output(), cut)) << "cut at " << cut;
+      EXPECT_EQ(rest->last().finish_reason, FinishReason::kLength);
+      EXPECT_EQ(rest->last().usage.prompt_tokens, 7);
+      EXPECT_EQ(rest->last().usage.output_tokens, 12);
+    }
+  }
+}
+
+TEST(EngineResumeTest, EndsAtTheSameStopToken) {
+  EngineHarness first;
+  Request request = first.MakeRequest(Prompt(5), 20);
+  auto whole = first.Submit(request);
+  first.RunAll();
+  whole->Collect();
+  request.sampling.stop_token_ids = {whole->output()[9]};
+  request.sampling.tokens_min = 10;
+  request.output_tokens = whole->output();
+  request.output_tokens.resize(4);
+  // Where the stop token is banned another is drawn: what ends it is what ends a whole run.
+  EngineHarness second;
+  Request uncut = request;
+  uncut.output_tokens.clear();
+  auto rest = second.Submit(request);
+  auto all = second.Submit(uncut);
+  second.RunAll();
+  rest->Collect();
+  all->Collect();
+  EXPECT_EQ(rest->output(), From(all->output(), 4));
+  EXPECT_EQ(rest->last().finish_reason, all->last().finish_reason);
+}
+
+TEST(EngineResumeTest, RefusesWhatHasNothingLeftToDraw) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(5), 3);
+  request.output_tokens = {4, 5, 6};
+  const Status full = harness.engine.Submit(request, std::make_shared<TokenStream>());
+  EXPECT_EQ(full.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(full.message().find("nothing is left to draw"), std::string::npos);
+  request.output_tokens = {4, 500};
+  const Status beyond = harness.engine.Submit(request, std::make_shared<TokenStream>());
+  EXPECT_NE(beyond.message().find("output token 1 is 500"), std::string::npos);
+}
+
+TEST(EngineResumeTest, RefusesByNameWhatNobodyServes) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(5), 3);
+  request.priority = 1;
+  const Status status = harness.engine.Submit(request, std::make_shared<TokenStream>());
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace graft
