@@ -1,0 +1,155 @@
+#include "rpc/frontend_session.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "rpc/protocol.h"
+#include "rpc/request_proto.h"
+#include "rpc/token_event_proto.h"
+
+namespace graft {
+
+FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
+                                 uint64_t frontend, std::function<rpc::RunnerState()> state)
+    : generator_(generator),
+      context_(context),
+      stream_(stream),
+      frontend_(frontend),
+      state_(std::move(state)),
+      heard_ns_(SteadyClock::Get().NowNs()) {}
+
+FrontendSession::~FrontendSession() { EndAnswers(); }
+
+void FrontendSession::Run() {
+  std::thread writer([this] { WriteLoop(); });
+  rpc::FrontendMessage message;
+  while (stream_.Read(&message)) {
+    heard_ns_ = SteadyClock::Get().NowNs();
+    Take(message);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    wake_.notify_one();
+  }
+  context_.TryCancel();  // a write that waits for its reader
+  writer.join();
+  EndAnswers();
+}
+
+void FrontendSession::Take(const rpc::FrontendMessage& message) {
+  for (const rpc::Request& request : message.submit()) Submit(request);
+  for (const uint64_t number : message.cancel()) generator_.Cancel({frontend_, number});
+}
+
+void FrontendSession::Submit(const rpc::Request& proto) {
+  Request request = FromProto(proto);
+  request.id = {frontend_, proto.number()};
+  auto answer = std::make_shared<Answer>();
+  answer->number = proto.number();
+  answer->stream = std::make_shared<TokenStream>();
+  {
+    std::lock_guard lock(mutex_);
+    if (!answers_.emplace(answer->number, answer).second) return;  // a number comes once
+  }
+  answer->stream->SetReadyCallback([this, one = answer.get()] {
+    std::lock_guard lock(mutex_);
+    const auto it = answers_.find(one->number);
+    if (it != answers_.end()) ready_.push_back(it->second);
+  });
+  const Status status = generator_.Submit(std::move(request), answer->stream);
+  if (status.ok()) return;
+  answer->stream->Push({.finish_reason = FinishReason::kError, .status = status});
+  Flush();
+}
+
+void FrontendSession::Flush() {
+  std::lock_guard lock(mutex_);
+  if (ready_.empty()) return;
+  if (to_deliver_.empty()) {
+    std::swap(to_deliver_, ready_);
+  } else {
+    to_deliver_.insert(to_deliver_.end(), ready_.begin(), ready_.end());
+    ready_.clear();
+  }
+  wake_.notify_one();
+}
+
+void FrontendSession::SendState() {
+  std::lock_guard lock(mutex_);
+  state_due_ = true;
+  wake_.notify_one();
+}
+
+void FrontendSession::WriteLoop() {
+  AnswerList answers;
+  auto heartbeat = std::chrono::steady_clock::now();
+  while (true) {
+    rpc::RunnerMessage message;
+    bool says_state = false;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_until(lock, heartbeat,
+                       [this] { return ended_ || state_due_ || !to_deliver_.empty(); });
+      if (ended_) return;
+      answers.clear();
+      std::swap(answers, to_deliver_);
+      says_state = std::exchange(state_due_, false);
+    }
+    Collect(answers, &message);
+    if (says_state || std::chrono::steady_clock::now() >= heartbeat) {
+      *message.mutable_state() = state_();
+      heartbeat = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kHeartbeatNs);
+    }
+    write_begun_ns_ = SteadyClock::Get().NowNs();
+    const bool written = stream_.Write(message);
+    write_begun_ns_ = 0;
+    if (written) continue;
+    context_.TryCancel();  // Run sees the end
+    return;
+  }
+}
+
+void FrontendSession::Collect(const AnswerList& answers, rpc::RunnerMessage* message) {
+  for (const std::shared_ptr<Answer>& answer : answers) {
+    rpc::RequestEvents* events = nullptr;
+    bool is_last = false;
+    while (std::optional<TokenEvent> event = answer->stream->TryPop()) {
+      if (events == nullptr) events = message->add_events();
+      *events->add_events() = ToProto(*event);
+      is_last |= event->finish_reason != FinishReason::kNone;
+    }
+    if (events == nullptr) continue;
+    events->set_number(answer->number);
+    if (!is_last) continue;
+    std::lock_guard lock(mutex_);
+    answers_.erase(answer->number);
+  }
+}
+
+void FrontendSession::EndIfDead(int64_t now_ns, int64_t silence_ns) {
+  const int64_t write_ns = write_begun_ns_;
+  const bool is_stuck = write_ns != 0 && now_ns - write_ns > silence_ns;
+  const bool is_silent = now_ns - heard_ns_ > silence_ns;
+  if (!is_stuck && !is_silent) return;
+  LOG_WARN("frontend {:016x} {} for {:.1f} s: its requests are cancelled", frontend_,
+           is_stuck ? "took no tokens" : "was silent", NsToSeconds(silence_ns));
+  context_.TryCancel();
+}
+
+// Their streams do not call back any more when this returns.
+void FrontendSession::EndAnswers() {
+  std::unordered_map<uint64_t, std::shared_ptr<Answer>> answers;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(answers, answers_);
+  }
+  for (const auto& [number, answer] : answers) {
+    generator_.Cancel({frontend_, number});
+    answer->stream->SetReadyCallback({});
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,76 @@
+// A runner's end of one frontend's stream: its requests, and their events on the way out. The
+// caller's thread reads (Run), one of its own writes; events come on the engine's.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "request/generator.h"
+#include "rpc/runner.pb.h"
+#include "rpc/runner_load.h"
+
+namespace graft {
+
+class FrontendSession {
+ public:
+  using Stream = grpc::ServerReaderWriter<rpc::RunnerMessage, rpc::FrontendMessage>;
+
+  // All referred to must outlive it. `state` is what a heartbeat says.
+  FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
+                  uint64_t frontend, std::function<rpc::RunnerState()> state);
+  // After Run.
+  ~FrontendSession();
+  FrontendSession(const FrontendSession&) = delete;
+  FrontendSession& operator=(const FrontendSession&) = delete;
+
+  // Until the stream ends; then what the frontend asked for is cancelled.
+  void Run();
+  // The engine's thread: what is ready so far may leave, in one message.
+  void Flush();
+  // Any thread: ends the stream of a frontend that was silent, or took nothing, for `silence_ns`.
+  void EndIfDead(int64_t now_ns, int64_t silence_ns);
+  // Any thread: the next heartbeat is now.
+  void SendState();
+
+ private:
+  struct Answer {
+    uint64_t number = 0;
+    // Shared with the engine's thread, which may hold it longer.
+    std::shared_ptr<TokenStream> stream;
+  };
+  using AnswerList = std::vector<std::shared_ptr<Answer>>;
+
+  void Take(const rpc::FrontendMessage& message);
+  void Submit(const rpc::Request& proto);
+  void WriteLoop();
+  void Collect(const AnswerList& answers, rpc::RunnerMessage* message);
+  void EndAnswers();
+
+  Generator& generator_;
+  grpc::ServerContext& context_;
+  Stream& stream_;
+  const uint64_t frontend_;
+  const std::function<rpc::RunnerState()> state_;
+  std::atomic<int64_t> heard_ns_;
+  std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  // Shared with the callback of their streams.
+  std::unordered_map<uint64_t, std::shared_ptr<Answer>> answers_;
+  AnswerList ready_;       // have events
+  AnswerList to_deliver_;  // of these, what Flush let go
+  bool state_due_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace graft

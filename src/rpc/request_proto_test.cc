@@ -1,0 +1,98 @@
+#include "rpc/request_proto.h"
+
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "request/generator.h"
+
+namespace graft {
+namespace {
+
+// A message with every field set, sub-messages and lists included, to what no default is.
+void FillFields(Random& random, google::protobuf::Message* message) {
+  using Field = google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection* const reflection = message->GetReflection();
+  const auto number = [&random] { return static_cast<int32_t>(1 + random.Below(1000)); };
+  const auto text = [&] { return "text " + std::to_string(number()); };
+  for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
+    const Field* const field = message->GetDescriptor()->field(i);
+    const int32_t value = number();
+    if (field->is_repeated()) {
+      for (int32_t k = 0; k < 1 + value % 3; ++k) {
+        if (field->cpp_type() == Field::CPPTYPE_INT32) {
+          reflection->AddInt32(message, field, number());
+        } else {
+          ASSERT_EQ(field->cpp_type(), Field::CPPTYPE_MESSAGE) << field->full_name();
+          FillFields(random, reflection->AddMessage(message, field));
+        }
+      }
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case Field::CPPTYPE_INT32:
+        reflection->SetInt32(message, field, -value);
+        break;
+      case Field::CPPTYPE_INT64:
+        reflection->SetInt64(message, field, -value - (int64_t{1} << 40));
+        break;
+      case Field::CPPTYPE_UINT64:
+        reflection->SetUInt64(message, field, (uint64_t{1} << 63) + static_cast<uint64_t>(value));
+        break;
+      case Field::CPPTYPE_FLOAT:
+        reflection->SetFloat(message, field, 0.1f * static_cast<float>(value) + 1.5f);
+        break;
+      case Field::CPPTYPE_BOOL:
+        reflection->SetBool(message, field, true);
+        break;
+      case Field::CPPTYPE_STRING:
+        reflection->SetString(message, field, text());
+        break;
+      case Field::CPPTYPE_MESSAGE:
+        FillFields(random, reflection->MutableMessage(message, field));
+        break;
+      default:
+        FAIL() << field->full_name() << " has a type that this test does not fill";
+    }
+  }
+}
+
+// A field that a conversion forgets comes back as its default.
+TEST(RequestProtoTest, CarriesEveryFieldBothWays) {
+  Random random(1);
+  for (int i = 0; i < 200; ++i) {
+    rpc::Request want;
+    FillFields(random, &want);
+    rpc::Request got;
+    ASSERT_TRUE(got.ParseFromString(ToProto(FromProto(want)).SerializeAsString()));
+    ASSERT_TRUE(google::protobuf::util::MessageDifferencer::Equals(got, want))
+        << got.ShortDebugString() << "\n"
+        << want.ShortDebugString();
+  }
+}
+
+TEST(RequestProtoTest, DefaultsSurvive) {
+  const Request sent = FromProto(ToProto(Request{}));
+  EXPECT_TRUE(RefuseUnserved(sent).ok());
+  EXPECT_TRUE(ValidateSamplingParams(sent.sampling, 10).ok());
+  EXPECT_EQ(sent.sampling.num_logprobs, -1);
+}
+
+// Bytes from anywhere make a Request or no message; the engine's checks take it from there.
+TEST(RequestProtoTest, AnyBytesAreTaken) {
+  Random random(2);
+  rpc::Request filled;
+  FillFields(random, &filled);
+  const std::string whole = filled.SerializeAsString();
+  for (int i = 0; i < 5000; ++i) {
+    std::string bytes = whole.substr(0, random.Below(whole.size() + 1));
+    for (int k = 0; k < 3 && !bytes.empty(); ++k) {
+      bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
+    }
+    rpc::Request proto;
+    if (proto.ParseFromString(bytes)) (void)RefuseUnserved(FromProto(proto));
+  }
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,265 @@
+#include "rpc/runner_link.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "rpc/credentials.h"
+#include "rpc/request_proto.h"
+#include "rpc/runner.grpc.pb.h"
+#include "rpc/token_event_proto.h"
+
+namespace graft {
+namespace {
+
+constexpr int kReconnectMinMs = 100;
+constexpr int kReconnectMaxMs = 1000;
+// From the first byte to the runner's welcome.
+constexpr int64_t kConnectNs = 5'000'000'000;
+
+RunnerFacts FactsOf(const rpc::Welcome& welcome) {
+  RunnerFacts facts;
+  facts.protocol = welcome.protocol();
+  facts.base = {.name = welcome.base().name(),
+                .text_hash = welcome.base().text_hash(),
+                .weights_hash = welcome.base().weights_hash()};
+  facts.arithmetic_id = welcome.arithmetic_id();
+  facts.limits = {.context_tokens_max = welcome.context_tokens_max(),
+                  .vocab_size = welcome.vocab_size(),
+                  .requests_max = welcome.requests_max()};
+  for (const rpc::Adapter& adapter : welcome.adapters()) {
+    facts.adapters.push_back(FromProto(adapter));
+  }
+  return facts;
+}
+
+grpc::ChannelArguments ChannelArgumentsOf() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  // Links of one process share no connection: one's burst is not another's wait.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+}  // namespace
+
+class RunnerLink::Impl {
+ public:
+  using Stream = grpc::ClientReaderWriter<rpc::FrontendMessage, rpc::RunnerMessage>;
+
+  Impl(const RunnerLinkOptions& options, size_t runner, RunnerListener& listener,
+       const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+      : options_(options),
+        runner_(runner),
+        listener_(listener),
+        stub_(rpc::Runner::NewStub(
+            grpc::CreateCustomChannel(options.address, credentials, ChannelArgumentsOf()))),
+        thread_([this] { Loop(); }) {}
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      if (context_ != nullptr) context_->TryCancel();
+      wake_.notify_all();
+    }
+    thread_.join();
+  }
+
+  const std::string& address() const { return options_.address; }
+
+  void Submit(const Request& request) {
+    rpc::Request proto = ToProto(request);
+    std::lock_guard lock(mutex_);
+    if (!is_up_) return;
+    *outbox_.add_submit() = std::move(proto);
+    has_outbox_ = true;
+    wake_.notify_all();
+  }
+
+  void Cancel(uint64_t number) {
+    std::lock_guard lock(mutex_);
+    if (!is_up_) return;
+    outbox_.add_cancel(number);
+    has_outbox_ = true;
+    wake_.notify_all();
+  }
+
+  void Tick(int64_t now_ns, bool forgives) {
+    std::lock_guard lock(mutex_);
+    if (context_ == nullptr) return;
+    if (forgives) {
+      heard_ns_ = std::max(heard_ns_.load(), now_ns);
+      return;
+    }
+    const int64_t silence_ns = now_ns - heard_ns_;
+    if (silence_ns <= (is_up_ ? options_.silence_ns : kConnectNs)) return;
+    was_silent_ = true;
+    context_->TryCancel();
+  }
+
+ private:
+  void Loop() {
+    int64_t wait_ms = kReconnectMinMs;
+    while (true) {
+      const bool was_up = Run();
+      wait_ms = was_up ? kReconnectMinMs : std::min<int64_t>(2 * wait_ms, kReconnectMaxMs);
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), [this] { return stopping_; });
+      if (stopping_) return;
+    }
+  }
+
+  // One connection, from its begin to its end; whether it came up.
+  bool Run() {
+    grpc::ClientContext context;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return false;
+      context_ = &context;
+      was_silent_ = false;
+      heard_ns_ = SteadyClock::Get().NowNs();
+    }
+    const std::unique_ptr<Stream> stream = stub_->Connect(&context);
+    rpc::RunnerMessage message;
+    const bool is_up = SayHello(*stream) && stream->Read(&message) && message.has_welcome();
+    if (is_up) {
+      RunnerFacts facts = FactsOf(message.welcome());
+      const Status same_base = CheckSameBase(options_.base, facts.base);
+      if (!same_base.ok()) return End(*stream, context, same_base, /*was_up=*/false);
+      {
+        std::lock_guard lock(mutex_);
+        heard_ns_ = SteadyClock::Get().NowNs();
+        is_up_ = true;
+      }
+      listener_.OnUp(runner_, std::move(facts));
+      std::thread writer([&] { WriteLoop(*stream, context); });
+      while (stream->Read(&message)) Take(message);
+      {
+        std::lock_guard lock(mutex_);
+        is_up_ = false;
+        wake_.notify_all();
+      }
+      context.TryCancel();  // a write that waits for its reader
+      writer.join();
+    }
+    return End(*stream, context, OkStatus(), is_up);
+  }
+
+  bool SayHello(Stream& stream) {
+    rpc::FrontendMessage message;
+    rpc::Hello* const hello = message.mutable_hello();
+    hello->set_protocol(options_.protocol);
+    hello->set_frontend(options_.frontend);
+    hello->mutable_base()->set_name(options_.base.name);
+    hello->mutable_base()->set_text_hash(options_.base.text_hash);
+    hello->mutable_base()->set_weights_hash(options_.base.weights_hash);
+    (void)stream.Write(message);  // what the runner answers says more than a write that failed
+    return true;
+  }
+
+  // `why`: this side's reason, if it has one.
+  bool End(Stream& stream, grpc::ClientContext& context, const Status& why, bool was_up) {
+    if (!why.ok()) context.TryCancel();
+    const grpc::Status finish = stream.Finish();
+    bool was_silent = false;
+    {
+      std::lock_guard lock(mutex_);
+      context_ = nullptr;
+      is_up_ = false;
+      outbox_.Clear();
+      has_outbox_ = false;
+      was_silent = was_silent_;
+      if (stopping_) return was_up;
+    }
+    Status status = why;
+    if (status.ok() && was_silent) {
+      status = UnavailableError(was_up ? "it has been silent" : "it does not answer");
+    } else if (status.ok() && finish.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
+      status = FailedPreconditionError(finish.error_message());
+    } else if (status.ok()) {
+      status =
+          UnavailableError(was_up ? "the connection has ended"
+                                  : DescribeConnectFailure(finish.error_message(), options_.tls));
+    }
+    listener_.OnDown(runner_, status);
+    return was_up;
+  }
+
+  void Take(const rpc::RunnerMessage& message) {
+    heard_ns_ = SteadyClock::Get().NowNs();
+    for (const rpc::RequestEvents& events : message.events()) {
+      std::vector<TokenEvent> taken;
+      taken.reserve(static_cast<size_t>(events.events_size()));
+      for (const rpc::TokenEvent& event : events.events()) taken.push_back(FromProto(event));
+      listener_.OnEvents(runner_, events.number(), std::move(taken));
+    }
+    if (!message.has_state()) return;
+    const rpc::RunnerState& state = message.state();
+    listener_.OnState(runner_,
+                      {.requests_waiting = state.requests_waiting(),
+                       .requests_running = state.requests_running(),
+                       .pages_free = state.pages_free()},
+                      state.draining());
+  }
+
+  void WriteLoop(Stream& stream, grpc::ClientContext& context) {
+    while (true) {
+      rpc::FrontendMessage message;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait_for(lock, std::chrono::nanoseconds(kHeartbeatNs),
+                       [this] { return stopping_ || !is_up_ || has_outbox_; });
+        if (stopping_ || !is_up_) return;
+        message.Swap(&outbox_);
+        has_outbox_ = false;
+      }
+      if (stream.Write(message)) continue;
+      context.TryCancel();  // Run sees the end
+      return;
+    }
+  }
+
+  const RunnerLinkOptions options_;
+  const size_t runner_;
+  RunnerListener& listener_;
+  const std::unique_ptr<rpc::Runner::Stub> stub_;
+  std::atomic<int64_t> heard_ns_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  grpc::ClientContext* context_ = nullptr;  // of the connection that is, borrowed from Run
+  rpc::FrontendMessage outbox_;
+  bool has_outbox_ = false;
+  bool is_up_ = false;
+  bool was_silent_ = false;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+RunnerLink::RunnerLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunnerLink::~RunnerLink() = default;
+
+Result<std::unique_ptr<RunnerLink>> RunnerLink::Start(const RunnerLinkOptions& options,
+                                                      size_t runner, RunnerListener& listener) {
+  ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls));
+  return std::unique_ptr<RunnerLink>(
+      new RunnerLink(std::make_unique<Impl>(options, runner, listener, credentials)));
+}
+
+const std::string& RunnerLink::address() const { return impl_->address(); }
+void RunnerLink::Submit(const Request& request) { impl_->Submit(request); }
+void RunnerLink::Cancel(uint64_t number) { impl_->Cancel(number); }
+void RunnerLink::Tick(int64_t now_ns, bool forgives) { impl_->Tick(now_ns, forgives); }
+
+}  // namespace graft

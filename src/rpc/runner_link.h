@@ -1,0 +1,69 @@
+// A frontend's end of its stream to one runner: connects, and connects anew whenever it was lost.
+// Thread-safe; a thread of its own reads, one writes, and the owner calls Tick.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "request/generator.h"
+#include "rpc/adapter_proto.h"
+#include "rpc/protocol.h"
+#include "rpc/runner_load.h"
+#include "rpc/tls_files.h"
+
+namespace graft {
+
+struct RunnerFacts {
+  uint32_t protocol = 0;
+  BaseModelId base;
+  std::string arithmetic_id;
+  GeneratorLimits limits;
+  std::vector<ListedAdapter> adapters;
+};
+
+// Called on the link's reading thread, in the order in which the runner spoke: OnUp, then the
+// others, then OnDown.
+class RunnerListener {
+ public:
+  virtual ~RunnerListener() = default;
+  virtual void OnUp(size_t runner, RunnerFacts facts) = 0;
+  virtual void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) = 0;
+  virtual void OnState(size_t runner, const RunnerLoad& load, bool draining) = 0;
+  // What was asked for and has had no last event will have none. Also after a connection that never
+  // came up.
+  virtual void OnDown(size_t runner, const Status& why) = 0;
+};
+
+struct RunnerLinkOptions {
+  std::string address;  // host:port
+  TlsFiles tls;
+  BaseModelId base;
+  uint64_t frontend = 0;
+  int64_t silence_ns = kRunnerSilenceNs;
+  uint32_t protocol = kProtocolVersion;  // another for tests
+};
+
+class RunnerLink {
+ public:
+  // `runner` is what it calls itself to the listener, which outlives it.
+  static Result<std::unique_ptr<RunnerLink>> Start(const RunnerLinkOptions& options, size_t runner,
+                                                   RunnerListener& listener);
+  ~RunnerLink();  // without a last OnDown
+
+  const std::string& address() const;
+  // Between OnUp and OnDown; else they are dropped.
+  void Submit(const Request& request);
+  void Cancel(uint64_t number);
+  // Every 100 ms or more often: who was silent for too long is dead. `forgives`: the caller did not
+  // run itself meanwhile, so silence says nothing.
+  void Tick(int64_t now_ns, bool forgives);
+
+ private:
+  class Impl;
+  explicit RunnerLink(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace graft

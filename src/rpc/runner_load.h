@@ -1,0 +1,28 @@
+// What a runner tells of itself, and how it is started. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rpc/protocol.h"
+#include "rpc/tls_files.h"
+
+namespace graft {
+
+struct RunnerLoad {
+  int64_t requests_waiting = 0;
+  int64_t requests_running = 0;
+  int64_t pages_free = 0;
+};
+
+struct RunnerServiceOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;  // 0: any free one
+  TlsFiles tls;
+  BaseModelId base;
+  std::string arithmetic_id;
+  // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
+  int64_t frontend_silence_ns = kFrontendSilenceNs;
+};
+
+}  // namespace graft

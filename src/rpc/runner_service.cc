@@ -1,0 +1,191 @@
+#include "rpc/runner_service.h"
+
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "rpc/adapter_proto.h"
+#include "rpc/credentials.h"
+#include "rpc/frontend_session.h"
+#include "rpc/runner.grpc.pb.h"
+
+namespace graft {
+namespace {
+
+// A prompt's log-probabilities come in one message.
+constexpr int kMessageBytesMax = 1 << 30;
+constexpr char kHealthName[] = "graft.rpc.Runner";
+
+grpc::Status ToGrpc(const Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), status.message()};
+}
+
+BaseModelId BaseOf(const rpc::BaseModel& proto) {
+  return {
+      .name = proto.name(), .text_hash = proto.text_hash(), .weights_hash = proto.weights_hash()};
+}
+
+}  // namespace
+
+class RunnerService::Impl : public rpc::Runner::Service {
+ public:
+  Impl(const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
+       std::function<RunnerLoad()> load)
+      : options_(options), generator_(generator), catalog_(catalog), load_(std::move(load)) {}
+
+  ~Impl() override {
+    if (server_ == nullptr) return;
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      stop_.notify_one();
+    }
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+    watcher_.join();
+  }
+
+  Status Listen() {
+    grpc::EnableDefaultHealthCheckService(true);
+    ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options_.tls));
+    grpc::ServerBuilder builder;
+    const std::string address = options_.host + ":" + std::to_string(options_.port);
+    builder.AddListeningPort(address, credentials, &port_);
+    builder.RegisterService(this);
+    builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+    builder.SetMaxSendMessageSize(kMessageBytesMax);
+    // Else a second process could take the port, and half of the connections.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      server_ = nullptr;
+      return UnavailableError("cannot listen on " + address +
+                              "; is it in use? --rpc-host, --rpc-port");
+    }
+    server_->GetHealthCheckService()->SetServingStatus(kHealthName, true);
+    watcher_ = std::thread([this] { Watch(); });
+    return OkStatus();
+  }
+
+  int port() const { return port_; }
+
+  void OnDelivered() {
+    std::lock_guard lock(mutex_);
+    for (FrontendSession* const session : sessions_) session->Flush();
+  }
+
+  void BeginDrain() {
+    draining_ = true;
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    std::lock_guard lock(mutex_);
+    for (FrontendSession* const session : sessions_) session->SendState();
+  }
+
+  grpc::Status Connect(grpc::ServerContext* context, FrontendSession::Stream* stream) override {
+    rpc::FrontendMessage first;
+    if (!stream->Read(&first)) return grpc::Status::CANCELLED;
+    const Result<uint32_t> protocol = AgreeOnProtocol(kProtocolVersion, first.hello().protocol());
+    if (!protocol.ok()) return ToGrpc(protocol.status());
+    const Status same_base = CheckSameBase(BaseOf(first.hello().base()), options_.base);
+    if (!same_base.ok()) return ToGrpc(same_base);
+    if (!stream->Write(MakeWelcome(*protocol))) return grpc::Status::CANCELLED;
+    const uint64_t frontend = first.hello().frontend();
+    FrontendSession session(generator_, *context, *stream, frontend, [this] { return State(); });
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return grpc::Status::CANCELLED;
+      sessions_.insert(&session);
+    }
+    LOG_INFO("frontend {:016x} has connected from {}", frontend, context->peer());
+    session.Run();
+    LOG_INFO("frontend {:016x} has gone", frontend);
+    std::lock_guard lock(mutex_);
+    sessions_.erase(&session);
+    return grpc::Status::OK;
+  }
+
+ private:
+  rpc::RunnerMessage MakeWelcome(uint32_t protocol) const {
+    rpc::RunnerMessage message;
+    rpc::Welcome* const welcome = message.mutable_welcome();
+    welcome->set_protocol(protocol);
+    welcome->mutable_base()->set_name(options_.base.name);
+    welcome->mutable_base()->set_text_hash(options_.base.text_hash);
+    welcome->mutable_base()->set_weights_hash(options_.base.weights_hash);
+    welcome->set_arithmetic_id(options_.arithmetic_id);
+    const GeneratorLimits limits = generator_.limits();
+    welcome->set_context_tokens_max(limits.context_tokens_max);
+    welcome->set_vocab_size(limits.vocab_size);
+    welcome->set_requests_max(limits.requests_max);
+    for (const AdapterInfo& info : catalog_.List()) {
+      *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
+    }
+    return message;
+  }
+
+  rpc::RunnerState State() const {
+    const RunnerLoad load = load_();
+    rpc::RunnerState state;
+    state.set_requests_waiting(load.requests_waiting);
+    state.set_requests_running(load.requests_running);
+    state.set_pages_free(load.pages_free);
+    state.set_draining(draining_);
+    return state;
+  }
+
+  void Watch() {
+    std::unique_lock lock(mutex_);
+    while (!stop_.wait_for(lock, std::chrono::nanoseconds(kHeartbeatNs),
+                           [this] { return stopping_; })) {
+      const int64_t now_ns = SteadyClock::Get().NowNs();
+      // Who has not run itself hears nothing either: nobody is dead for that.
+      const bool was_stopped = now_ns - watched_ns_ > options_.frontend_silence_ns / 2;
+      watched_ns_ = now_ns;
+      if (was_stopped) continue;
+      for (FrontendSession* const session : sessions_) {
+        session->EndIfDead(now_ns, options_.frontend_silence_ns);
+      }
+    }
+  }
+
+  const RunnerServiceOptions options_;
+  Generator& generator_;
+  AdapterCatalog& catalog_;
+  const std::function<RunnerLoad()> load_;
+  std::atomic<bool> draining_{false};
+  std::mutex mutex_;
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  std::set<FrontendSession*> sessions_;  // each is its stream's thread's
+  int64_t watched_ns_ = 0;               // the watcher's
+  int port_ = 0;
+  std::thread watcher_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+RunnerService::RunnerService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunnerService::~RunnerService() = default;
+
+Result<std::unique_ptr<RunnerService>> RunnerService::Start(const RunnerServiceOptions& options,
+                                                            Generator& generator,
+                                                            AdapterCatalog& catalog,
+                                                            std::function<RunnerLoad()> load) {
+  auto impl = std::make_unique<Impl>(options, generator, catalog, std::move(load));
+  RETURN_IF_ERROR(impl->Listen());
+  return std::unique_ptr<RunnerService>(new RunnerService(std::move(impl)));
+}
+
+int RunnerService::port() const { return impl_->port(); }
+void RunnerService::OnDelivered() { impl_->OnDelivered(); }
+void RunnerService::BeginDrain() { impl_->BeginDrain(); }
+
+}  // namespace graft

@@ -1,0 +1,40 @@
+// A Generator and its adapters, served to frontends over gRPC: one stream for each frontend, all
+// that a step drew for it in one message. Whoever reads too slowly, or is silent, loses its
+// requests, and the engine waits for nobody. Thread-safe; per frontend a thread of gRPC's reads and
+// one of its own writes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "request/adapter_catalog.h"
+#include "request/generator.h"
+#include "rpc/protocol.h"
+#include "rpc/runner_load.h"
+#include "rpc/tls_files.h"
+
+namespace graft {
+
+class RunnerService {
+ public:
+  // Everything referred to must outlive it. `load` is called on threads of the service.
+  static Result<std::unique_ptr<RunnerService>> Start(const RunnerServiceOptions& options,
+                                                      Generator& generator, AdapterCatalog& catalog,
+                                                      std::function<RunnerLoad()> load);
+  ~RunnerService();  // ends all streams and cancels what they asked for
+
+  int port() const;
+  // The engine's thread: a step's events have all been pushed. They leave together.
+  void OnDelivered();
+  // Frontends are told to take their requests elsewhere, and health checks that nobody is taken.
+  void BeginDrain();
+
+ private:
+  class Impl;
+  explicit RunnerService(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace graft

@@ -1,0 +1,278 @@
+// A service and links to it, over the loopback.
+#include "rpc/runner_service.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "rpc/runner_link.h"
+
+namespace graft {
+namespace {
+
+constexpr std::chrono::seconds kPatience(60);  // against hangs alone
+
+// Keeps what it is asked for, and answers when told to.
+class ScriptedGenerator : public Generator {
+ public:
+  Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
+    std::lock_guard lock(mutex_);
+    if (request.prompt_tokens.empty()) return InvalidArgumentError("the prompt holds no tokens");
+    const RequestId id = request.id;
+    streams_[id] = std::move(stream);
+    requests_[id] = std::move(request);
+    changed_.notify_all();
+    return OkStatus();
+  }
+  void Cancel(RequestId id) override {
+    std::lock_guard lock(mutex_);
+    const auto it = streams_.find(id);
+    if (it == streams_.end()) return;
+    it->second->Push({.finish_reason = FinishReason::kCancelled});
+    streams_.erase(it);
+    changed_.notify_all();
+  }
+  GeneratorLimits limits() const override {
+    return {.context_tokens_max = 100, .vocab_size = 50, .requests_max = 7};
+  }
+
+  bool WaitForStreams(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return streams_.size() == count; });
+  }
+  // One token for every request.
+  void Step(int32_t token) {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, stream] : streams_) stream->Push({.token = token});
+  }
+  std::map<RequestId, Request> requests() {
+    std::lock_guard lock(mutex_);
+    return requests_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, std::shared_ptr<TokenStream>> streams_;
+  std::map<RequestId, Request> requests_;
+};
+
+class OneAdapter : public AdapterCatalog {
+ public:
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t) const override {
+    if (!name.empty()) return {};
+    return {{.name = "austen", .hash = "aa", .rank_max = 8, .bytes = 100}};
+  }
+  Result<AdapterInfo> Find(const std::string&) const override { return NotFoundError("none"); }
+  std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
+  AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
+  Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
+  Status Unload(const std::string&) override { return NotFoundError("none"); }
+};
+
+// Writes down what it hears.
+class Notes : public RunnerListener {
+ public:
+  void OnUp(size_t, RunnerFacts facts) override {
+    Change([&] {
+      facts_ = std::move(facts);
+      is_up_ = true;
+    });
+  }
+  void OnEvents(size_t, uint64_t number, std::vector<TokenEvent> events) override {
+    Change([&] {
+      calls_.push_back(number);
+      for (TokenEvent& event : events) events_[number].push_back(std::move(event));
+    });
+  }
+  void OnState(size_t, const RunnerLoad& load, bool draining) override {
+    Change([&] {
+      load_ = load;
+      draining_ = draining;
+    });
+  }
+  void OnDown(size_t, const Status& why) override {
+    Change([&] {
+      is_up_ = false;
+      why_ = why;
+    });
+  }
+
+  template <typename Condition>
+  bool WaitFor(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return condition(*this); });
+  }
+  bool WaitForUp() {
+    return WaitFor([](const Notes& notes) { return notes.is_up_; });
+  }
+  bool WaitForFailure() {
+    return WaitFor([](const Notes& notes) { return !notes.why_.ok(); });
+  }
+
+  RunnerFacts facts_;
+  std::vector<uint64_t> calls_;
+  std::map<uint64_t, std::vector<TokenEvent>> events_;
+  RunnerLoad load_;
+  Status why_;
+  bool is_up_ = false;
+  bool draining_ = false;
+
+ private:
+  template <typename Action>
+  void Change(Action action) {
+    std::lock_guard lock(mutex_);
+    action();
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class RunnerServiceTest : public testing::Test {
+ protected:
+  void Serve(RunnerServiceOptions options = {}) {
+    options.base = {.name = "base", .text_hash = "t", .weights_hash = "w"};
+    options.arithmetic_id = "cpu";
+    service_ = RunnerService::Start(options, generator_, catalog_, [] {
+                 return RunnerLoad{.requests_waiting = 1, .requests_running = 2, .pages_free = 3};
+               }).value();
+  }
+  RunnerLinkOptions LinkOptions() {
+    return {.address = "127.0.0.1:" + std::to_string(service_->port()),
+            .base = {.name = "base", .text_hash = "t", .weights_hash = ""},
+            .frontend = 11};
+  }
+  static Request MakeRequest(uint64_t number) {
+    Request request;
+    request.id = {11, number};
+    request.prompt_tokens = {1, 2, 3};
+    return request;
+  }
+
+  ScriptedGenerator generator_;
+  OneAdapter catalog_;
+  Notes notes_;
+  std::unique_ptr<RunnerService> service_;
+  std::unique_ptr<RunnerLink> link_;
+};
+
+TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
+  Serve();
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  EXPECT_EQ(notes_.facts_.arithmetic_id, "cpu");
+  EXPECT_EQ(notes_.facts_.base.weights_hash, "w");
+  EXPECT_EQ(notes_.facts_.limits.context_tokens_max, 100);
+  EXPECT_EQ(notes_.facts_.limits.requests_max, 7);
+  ASSERT_EQ(notes_.facts_.adapters.size(), 1u);
+  EXPECT_EQ(notes_.facts_.adapters[0].info.name, "austen");
+  EXPECT_EQ(notes_.facts_.adapters[0].state, AdapterState::kHost);
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.load_.pages_free == 3; }));
+  service_->BeginDrain();
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.draining_; }));
+}
+
+TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
+  Serve();
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  for (uint64_t number = 1; number <= 20; ++number) link_->Submit(MakeRequest(number));
+  ASSERT_TRUE(generator_.WaitForStreams(20));
+  generator_.Step(5);
+  // Nothing leaves before the step's end is told.
+  std::this_thread::sleep_for(std::chrono::nanoseconds(3 * kHeartbeatNs));
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.empty(); }));
+  service_->OnDelivered();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.size() == 20; }));
+  link_->Cancel(7);
+  ASSERT_TRUE(generator_.WaitForStreams(19));
+  service_->OnDelivered();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.at(7).size() == 2; }));
+  EXPECT_EQ(notes_.events_.at(7)[1].finish_reason, FinishReason::kCancelled);
+}
+
+TEST_F(RunnerServiceTest, ARefusalIsTheFirstEvent) {
+  Serve();
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  Request request = MakeRequest(3);
+  request.prompt_tokens.clear();
+  link_->Submit(request);
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.count(3) == 1; }));
+  const TokenEvent& event = notes_.events_.at(3).front();
+  EXPECT_EQ(event.finish_reason, FinishReason::kError);
+  EXPECT_EQ(event.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(event.token, -1);
+}
+
+TEST_F(RunnerServiceTest, WhoGoesIsCancelledAndTheOthersStay) {
+  Serve();
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  RunnerLinkOptions options = LinkOptions();
+  options.frontend = 12;
+  Notes others;
+  auto other = RunnerLink::Start(options, 0, others).value();
+  ASSERT_TRUE(others.WaitForUp());
+  link_->Submit(MakeRequest(1));
+  other->Submit(MakeRequest(1));
+  ASSERT_TRUE(generator_.WaitForStreams(2));
+  link_.reset();
+  ASSERT_TRUE(generator_.WaitForStreams(1));
+  EXPECT_EQ(generator_.requests().count({12, 1}), 1u);
+}
+
+TEST_F(RunnerServiceTest, AServiceThatGoesIsNoticedAndComesBack) {
+  Serve();
+  RunnerServiceOptions options{.port = static_cast<uint16_t>(service_->port())};
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  service_.reset();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.is_up_; }));
+  Serve(options);
+  EXPECT_TRUE(notes_.WaitForUp());
+}
+
+TEST_F(RunnerServiceTest, AnotherBaseIsRefusedWithWhatToStart) {
+  Serve();
+  RunnerLinkOptions options = LinkOptions();
+  options.base.text_hash = "another";
+  link_ = RunnerLink::Start(options, 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForFailure());
+  EXPECT_NE(notes_.why_.message().find("start the runner with"), std::string::npos)
+      << notes_.why_.message();
+}
+
+TEST_F(RunnerServiceTest, AnOldProtocolIsRefusedWithWhatToUpgrade) {
+  Serve();
+  RunnerLinkOptions options = LinkOptions();
+  options.protocol = kProtocolVersion + 2;
+  link_ = RunnerLink::Start(options, 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForFailure());
+  EXPECT_NE(notes_.why_.message().find("upgrade the older machine"), std::string::npos)
+      << notes_.why_.message();
+}
+
+TEST(ProtocolTest, NeighboursTalkInTheOldersVersion) {
+  EXPECT_EQ(AgreeOnProtocol(5, 5).value(), 5u);
+  EXPECT_EQ(AgreeOnProtocol(5, 4).value(), 4u);
+  EXPECT_EQ(AgreeOnProtocol(4, 5).value(), 4u);
+  EXPECT_FALSE(AgreeOnProtocol(5, 3).ok());
+  EXPECT_FALSE(AgreeOnProtocol(1, 0).ok());
+}
+
+TEST(ProtocolTest, WhatIsNotKnownDiffersFromNothing) {
+  const BaseModelId known = {"a", "t", "w"};
+  EXPECT_TRUE(CheckSameBase({"b", "t", ""}, known).ok());
+  EXPECT_FALSE(CheckSameBase({"b", "t", "x"}, known).ok());
+}
+
+}  // namespace
+}  // namespace graft
