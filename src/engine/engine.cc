@@ -301,8 +301,10 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
 void Engine::Deliver() {
   // Booked before the streams hear of it: who reads a last event finds the counts right.
   if (num_finished_ > 0) queue_.Finished(std::exchange(num_finished_, 0));
+  if (events_.empty()) return;
   for (auto& [stream, event] : events_) stream->Push(std::move(event));
   events_.clear();
+  if (on_delivered_) on_delivered_();
 }
 
 void Engine::AdmitNewRequests() {

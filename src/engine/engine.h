@@ -75,6 +75,12 @@ class Engine : public Generator {
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override { return limits_; }
 
+  // What the engine's thread does when all events of a step have been pushed: who sends them on can
+  // send them together. {}: nothing. Not while the thread runs.
+  void SetOnDelivered(std::function<void()> on_delivered) {
+    on_delivered_ = std::move(on_delivered);
+  }
+
   // Starts the engine's thread; once.
   void Start();
   // Refuses new requests from now on and waits until those in flight are done. After `timeout` the
@@ -160,6 +166,7 @@ class Engine : public Generator {
   // are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
+  std::function<void()> on_delivered_;
   RunningStep running_;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
   StepDuration duration_;         // of the steps so far

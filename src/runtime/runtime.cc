@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "executor/arithmetic_id.h"
 #include "runtime/adapter_priorities.h"
 #include "runtime/page_size.h"
 #include "runtime/progress.h"
@@ -380,6 +381,14 @@ Status Runtime::LoadAdapters() {
   std::vector<std::string> keys;
   for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
   return engine_->PinAdapters(keys).WithContext("--cold-start cached");
+}
+
+std::string Runtime::arithmetic_id() const {
+  return MakeArithmeticId(model_->device, {.weights = model_->weights.dtype,
+                                           .kv = KvDType(model_->weights.dtype, model_->device),
+                                           .page_tokens = limits().page_tokens,
+                                           .merges = options_.merge == Merge::kAuto,
+                                           .pads = options_.lora_kernel == LoraKernel::kPadded});
 }
 
 Status Runtime::ReadPins() {

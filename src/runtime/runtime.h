@@ -82,6 +82,8 @@ class Runtime {
   ModelExecutor& executor() { return *executor_; }
   EngineAdapterCatalog& catalog() { return *catalog_; }
   LoraStore& loras() { return *loras_; }
+  // See MakeArithmeticId.
+  std::string arithmetic_id() const;
   const HostStore& host_store() const { return *host_store_; }
   Metrics& metrics() { return metrics_; }
   const ExecutorLimits& limits() const { return executor_->limits(); }

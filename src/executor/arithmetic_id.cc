@@ -1,0 +1,40 @@
+#include "executor/arithmetic_id.h"
+
+#include "kernels/common/cpu_isa.h"
+#include "tensor/device_traits.h"
+
+namespace graft {
+namespace {
+
+// Raised when any kernel rounds, or adds up, otherwise than before.
+constexpr int kKernelsVersion = 1;
+
+std::string ProcessorOf(const Device& device) {
+  if (device.is_cpu()) {
+    const std::string isa = CpuIsaName(ActiveCpuIsa());
+    const bool has_bf16 = ActiveCpuIsa() == CpuIsa::kAvx512 && CpuHasAvx512Bf16();
+    return "cpu-" + isa + (has_bf16 ? "bf16" : "");
+  }
+  switch (TraitsOf(device).family) {
+    case GpuFamily::kHopper:
+      return "hopper";
+    case GpuFamily::kAmpere:
+      return "ampere";
+    case GpuFamily::kNone:
+      break;
+  }
+  return "gpu";
+}
+
+}  // namespace
+
+std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts) {
+  std::string id = "k" + std::to_string(kKernelsVersion) + " " + ProcessorOf(device);
+  id += " " + std::string(DTypeName(parts.weights)) + " kv-" + std::string(DTypeName(parts.kv));
+  id += " page" + std::to_string(parts.page_tokens) + " ranks" + std::to_string(parts.ranks);
+  if (parts.merges) id += " merges";
+  if (parts.pads) id += " padded";
+  return id;
+}
+
+}  // namespace graft

@@ -1,0 +1,25 @@
+// Which bits come out: machines whose ids are equal give the same tokens and log-probabilities for
+// the same request, so that one can go on where another stopped. Pure function; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+struct ArithmeticParts {
+  DType weights = DType::kF32;
+  DType kv = DType::kF32;
+  int32_t page_tokens = 0;
+  int32_t ranks = 1;    // that share the products
+  bool merges = false;  // adapters into weights
+  bool pads = false;    // adapters to one rank
+};
+
+// For example "k1 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".
+std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts);
+
+}  // namespace graft
