@@ -1,5 +1,6 @@
 #include "tensor/host_memory.h"
 
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,11 +70,19 @@ int64_t LeftInAll(const fs::path& mount, const std::string& path, const CgroupNa
   return left;
 }
 
+// Without /proc, as in a bare chroot, the kernel still says how much is free; caches of files do
+// not count.
+int64_t FreeBytes() {
+  struct sysinfo info = {};
+  return sysinfo(&info) == 0 ? int64_t{info.mem_unit} * static_cast<int64_t>(info.freeram) : 0;
+}
+
 }  // namespace
 
 int64_t AvailableHostBytes(const std::string& root) {
   const fs::path files = root.empty() ? "/" : root;
   int64_t available = ReadLine(files / "proc/meminfo", "MemAvailable:") * 1024;
+  if (available == 0) available = FreeBytes();
   const fs::path mount = files / "sys/fs/cgroup";
   std::ifstream cgroups(files / "proc/self/cgroup");
   std::string line;

@@ -43,6 +43,11 @@ TEST_F(HostMemoryTest, CachesOfFilesAreAvailable) {
   EXPECT_GT(AvailableHostBytes(), 0);
 }
 
+TEST_F(HostMemoryTest, IsKnownWithoutProc) {
+  std::filesystem::remove(root_ / "proc/meminfo");
+  EXPECT_GT(AvailableHostBytes(root_), 0);
+}
+
 TEST_F(HostMemoryTest, CgroupsLimitIt) {
   Write("proc/self/cgroup", "0::/pod/container\n");
   const std::string pod = "sys/fs/cgroup/pod/";
