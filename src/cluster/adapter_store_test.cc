@@ -1,0 +1,167 @@
+// Adapters that travel from one machine's service into another's store, over the loopback.
+#include "cluster/adapter_store.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "rpc/adapter_client.h"
+#include "rpc/adapter_files.h"
+#include "rpc/adapter_service.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+Result<std::string> HashOf(const std::string& folder) {
+  Sha256 hash;
+  for (const char* file : kAdapterFiles) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + file));
+    hash.Update(text);
+  }
+  return hash.HexDigest();
+}
+
+using Folders = std::map<std::string, std::string>;  // by hash
+
+// A machine with adapters.
+class Peer {
+ public:
+  explicit Peer(Folders folders) : folders_(std::move(folders)) {
+    service_ = std::make_unique<AdapterService>(
+        AdapterService::Handlers{[](const AdapterLoad& load) -> Result<AdapterInfo> {
+                                   if (load.path != "good")
+                                     return FailedPreconditionError("it fails its self-test");
+                                   AdapterInfo info;
+                                   info.name = load.name;
+                                   info.hash = "h-" + load.tenant;
+                                   info.rank_max = 8;
+                                   return info;
+                                 },
+                                 [this](const std::string& hash) -> Result<std::string> {
+                                   ++num_reads;
+                                   std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                   const auto it = folders_.find(hash);
+                                   if (it == folders_.end()) return NotFoundError("not here");
+                                   return it->second;
+                                 }});
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&service_->grpc_service());
+    server_ = builder.BuildAndStart();
+  }
+  ~Peer() { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  std::atomic<int> num_reads{0};
+
+ private:
+  const Folders folders_;
+  int port_ = 0;
+  std::unique_ptr<AdapterService> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class AdapterStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = fs::temp_directory_path() / "graft_store_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    source_ = Write("source", "{}", std::string(3 * kAdapterChunkBytes + 17, 'w'));
+    hash_ = *HashOf(source_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string Write(const std::string& name, const std::string& config,
+                    const std::string& weights) {
+    const std::string folder = root_ + "/" + name;
+    fs::create_directories(folder);
+    std::ofstream(folder + "/" + kAdapterFiles[0], std::ios::binary) << config;
+    std::ofstream(folder + "/" + kAdapterFiles[1], std::ios::binary) << weights;
+    return folder;
+  }
+  AdapterStore Store() { return *AdapterStore::Open(root_ + "/store", {}, HashOf); }
+
+  std::string root_, source_, hash_;
+};
+
+TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
+  Peer without(Folders{});
+  Peer with(Folders{{hash_, source_}});
+  const AdapterStore store = Store();
+  const AdapterStore of_another_process = Store();
+  std::vector<Result<std::string>> got(4, Result<std::string>(InternalError("")));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < got.size(); ++i) {
+    threads.emplace_back([&, i] {
+      got[i] =
+          (i % 2 == 0 ? store : of_another_process).Get(hash_, {without.address(), with.address()});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& folder : got) {
+    ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+    EXPECT_EQ(*HashOf(*folder), hash_);
+  }
+  EXPECT_EQ(with.num_reads, static_cast<int>(kAdapterFiles.size()));
+  EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is there
+}
+
+TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
+  Peer with(Folders{{hash_, source_}});
+  const AdapterStore store = Store();
+  const std::string part = root_ + "/store/fetching/" + hash_;
+  fs::create_directories(part);
+  std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'w');
+  ASSERT_TRUE(store.Get(hash_, {with.address()}).ok());
+
+  // What was there before is gone on with, so that what is wrong in it is found by the hash alone.
+  fs::remove_all(store.contents() + "/" + hash_);
+  fs::create_directories(part);
+  std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'x');
+  const auto wrong = store.Get(hash_, {with.address()});
+  EXPECT_EQ(wrong.status().code(), StatusCode::kDataLoss);
+  EXPECT_FALSE(FileExists(part));
+  EXPECT_TRUE(store.Get(hash_, {with.address()}).ok());
+}
+
+TEST_F(AdapterStoreTest, WhatCannotBeHadSaysWhy) {
+  const std::string other = Write("other", "{}", "other");
+  Peer liar(Folders{{hash_, other}});
+  Peer without(Folders{});
+  const AdapterStore store = Store();
+  EXPECT_EQ(store.Get(hash_, {without.address()}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store.Get(hash_, {}).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(store.Get(hash_, {liar.address()}).status().message(),
+              HasSubstr("has other content than it says"));
+  EXPECT_THAT(store.Get(hash_, {"127.0.0.1:1"}).status().message(), HasSubstr("does not answer"));
+  EXPECT_EQ(store.Get("../etc", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(FileExists(store.contents() + "/" + hash_));
+}
+
+TEST_F(AdapterStoreTest, ALoadSaysWhatTheOtherMachineFound) {
+  Peer peer(Folders{});
+  const auto client = *AdapterClient::Make(peer.address(), {});
+  const auto info = client->Load({.name = "a", .path = "good", .tenant = "t"});
+  ASSERT_TRUE(info.ok()) << info.status().ToString();
+  EXPECT_EQ(info->hash, "h-t");
+  EXPECT_EQ(info->rank_max, 8);
+  const Status refused = client->Load({.name = "a", .path = "bad"}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("self-test"));
+}
+
+}  // namespace
+}  // namespace graft

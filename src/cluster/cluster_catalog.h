@@ -1,0 +1,41 @@
+// ClusterCatalog: a frontend's AdapterCatalog: the names of the cluster's registry, and behind them
+// those of its runners' own folders. What it is asked to load is proved by a runner and then
+// registered, for all frontends and runners; while etcd is away that is refused. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster_watcher.h"
+#include "cluster/etcd_registry.h"
+#include "request/adapter_catalog.h"
+
+namespace graft {
+
+class ClusterCatalog : public AdapterCatalog {
+ public:
+  // Has a runner load it, or says why none can.
+  using Prove = std::function<Result<AdapterInfo>(const AdapterLoad& load)>;
+
+  // All referred to must outlive it. `runners`: what the runners say that they have.
+  // No adapter may be called `base_name`.
+  ClusterCatalog(ClusterWatcher& watcher, EtcdRegistry& registry, AdapterCatalog& runners,
+                 std::string base_name, Prove prove);
+
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
+  Result<AdapterInfo> Find(const std::string& name) const override;
+  std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
+  AdapterState StateOf(const AdapterInfo& adapter) const override;
+  Result<AdapterInfo> Load(const AdapterLoad& load) override;
+  Status Unload(const std::string& name) override;
+
+ private:
+  ClusterWatcher& watcher_;
+  EtcdRegistry& registry_;
+  AdapterCatalog& runners_;
+  const std::string base_name_;
+  const Prove prove_;
+};
+
+}  // namespace graft

@@ -1,0 +1,135 @@
+// A runner's catalog that follows a registry, and a frontend's catalog over both; without etcd.
+#include "cluster/registry_follower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+
+#include "cluster/etcd_testing.h"
+
+namespace graft {
+namespace {
+
+// Names and contents in memory: a path has the content that it is said to have.
+class FakeCatalog : public AdapterCatalog {
+ public:
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override {
+    std::lock_guard lock(mutex_);
+    std::vector<AdapterInfo> infos;
+    for (auto it = names_.upper_bound(name); it != names_.end() && infos.size() < infos_max; ++it) {
+      infos.push_back(it->second);
+    }
+    return infos;
+  }
+  Result<AdapterInfo> Find(const std::string& name) const override {
+    std::lock_guard lock(mutex_);
+    const auto it = names_.find(name);
+    if (it == names_.end()) return NotFoundError("no " + name);
+    return it->second;
+  }
+  std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
+  AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
+  Result<AdapterInfo> Load(const AdapterLoad& load) override {
+    std::lock_guard lock(mutex_);
+    ++num_loads;
+    if (!contents.contains(load.path)) return NotFoundError(load.path + " is not there");
+    AdapterInfo info;
+    info.name = load.name;
+    info.path = load.path;
+    info.hash = contents[load.path];
+    names_[load.name] = info;
+    return info;
+  }
+  Status Unload(const std::string& name) override {
+    std::lock_guard lock(mutex_);
+    return names_.erase(name) != 0 ? OkStatus() : NotFoundError("no " + name);
+  }
+  std::string HashOf(const std::string& name) const {
+    const auto info = Find(name);
+    return info.ok() ? info->hash : "";
+  }
+
+  std::map<std::string, std::string> contents;  // by path
+  std::atomic<int> num_loads{0};
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, AdapterInfo> names_;
+};
+
+std::shared_ptr<const ClusterView> ViewOf(std::vector<RegistryEntry> entries) {
+  auto registry = std::make_shared<RegistryView>();
+  for (RegistryEntry& entry : entries) {
+    const std::string name = entry.name;
+    registry->adapters[name] = {1, std::move(entry)};
+  }
+  auto view = std::make_shared<ClusterView>();
+  view->registry = registry;
+  return view;
+}
+
+class RegistryFollowerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    catalog_.contents = {{"/1", "h1"}, {"/2", "h2"}, {"/3", "h3"}};
+    follower_ = std::make_unique<RegistryFollower>(
+        catalog_, RegistryFollower::Options{.retry_ms = 50, .proof_ms = 700},
+        [this](const RegistryEntry& entry, bool folder_is_stale) -> Result<std::string> {
+          if (!folder_is_stale) return entry.path;
+          if (!store_has_it_) return NotFoundError("nobody has it");
+          return "/" + entry.hash.substr(1);
+        },
+        [this] { ++num_changes_; });
+  }
+
+  FakeCatalog catalog_;
+  std::atomic<bool> store_has_it_{false};
+  std::atomic<int> num_changes_{0};
+  std::unique_ptr<RegistryFollower> follower_;
+};
+
+TEST_F(RegistryFollowerTest, LoadsReplacesAndUnloadsWhatTheRegistrySays) {
+  ASSERT_TRUE(catalog_.Load({.name = "own", .path = "/3"}).ok());
+  follower_->Follow(ViewOf(
+      {{.name = "a", .hash = "h1", .path = "/1"}, {.name = "b", .hash = "h2", .path = "/2"}}));
+  EXPECT_TRUE(
+      Eventually([&] { return catalog_.HashOf("a") == "h1" && catalog_.HashOf("b") == "h2"; }));
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h3", .path = "/3"}}));
+  EXPECT_TRUE(
+      Eventually([&] { return catalog_.HashOf("a") == "h3" && catalog_.HashOf("b") == ""; }));
+  EXPECT_GT(num_changes_, 1);
+  follower_->Follow(ViewOf({}));
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == ""; }));
+  EXPECT_EQ(catalog_.HashOf("own"), "h3");  // of its own folder
+}
+
+TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) {
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/1"},
+                            {.name = "gone", .hash = "h9", .path = "/9"},
+                            {.name = "b", .hash = "h3", .path = "/3"}}));
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("b") == "h3"; }));  // one stops no other
+  EXPECT_EQ(catalog_.HashOf("a"), "");
+  // It is tried again, and found by its hash.
+  store_has_it_ = true;
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
+  EXPECT_EQ(catalog_.HashOf("gone"), "");
+}
+
+TEST_F(RegistryFollowerTest, AProofTakesNoNameAndGoesByItself) {
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h1", .path = "/1"}}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h1"; }));
+  const auto proof = follower_->Prove({.name = "a", .path = "/2"});
+  ASSERT_TRUE(proof.ok());
+  EXPECT_EQ(proof->hash, "h2");
+  EXPECT_EQ(proof->name, "a");
+  EXPECT_EQ(catalog_.HashOf("a"), "h1");
+  EXPECT_EQ(catalog_.HashOf("proof:a"), "h2");
+  EXPECT_EQ(follower_->Prove({.name = "a", .path = "/9"}).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("proof:a") == ""; }));
+  EXPECT_EQ(catalog_.HashOf("a"), "h1");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,139 @@
+#include "rpc/adapter_client.h"
+
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "base/fault.h"
+#include "rpc/adapter_files.h"
+#include "rpc/adapter_proto.h"
+#include "rpc/adapters.grpc.pb.h"
+#include "rpc/credentials.h"
+
+namespace graft {
+namespace {
+
+// A load reads, hashes and self-tests; a file is as long as a slow network makes it.
+constexpr std::chrono::minutes kLoadPatience(5);
+constexpr std::chrono::minutes kFetchPatience(30);
+// Of a peer that says nothing.
+constexpr int kPeerKeepaliveMs = 5000;
+constexpr int64_t kAdapterFileBytesMax = int64_t{1} << 40;
+
+Status FromGrpcStatus(const grpc::Status& status, const std::string& address) {
+  if (status.ok()) return OkStatus();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return UnavailableError(address + " does not answer: " + status.error_message());
+  }
+  return Status(static_cast<StatusCode>(status.error_code()), status.error_message());
+}
+
+Status WriteAll(int fd, const std::string& data, int64_t offset) {
+  size_t written = 0;
+  while (written < data.size()) {
+    const ssize_t bytes = pwrite(fd, data.data() + written, data.size() - written,
+                                 offset + static_cast<int64_t>(written));
+    if (bytes < 0) return SystemError(errno, "cannot keep an adapter");
+    written += static_cast<size_t>(bytes);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+class AdapterClient::Impl {
+ public:
+  Impl(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+      : address_(std::move(address)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerKeepaliveMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerKeepaliveMs);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = rpc::Adapters::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
+  }
+
+  Result<AdapterInfo> Load(const AdapterLoad& load) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kLoadPatience);
+    rpc::LoadAdapter request;
+    request.set_name(load.name);
+    request.set_path(load.path);
+    request.set_tenant(load.tenant);
+    rpc::Adapter response;
+    RETURN_IF_ERROR(FromGrpcStatus(stub_->Load(&context, request, &response), address_));
+    return FromProto(response).info;
+  }
+
+  Status FetchFile(const std::string& hash, uint32_t file, const std::string& path) {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return SystemError(errno, "cannot keep an adapter");
+    const Status status = Receive(hash, file, fd);
+    const bool synced = !status.ok() || fsync(fd) == 0;
+    const int error_number = errno;
+    close(fd);
+    return synced ? status : SystemError(error_number, "cannot keep an adapter");
+  }
+
+ private:
+  // What `fd` has was checked when it came.
+  Status Receive(const std::string& hash, uint32_t file, int fd) {
+    struct stat facts {};
+    if (fstat(fd, &facts) != 0) return SystemError(errno, "cannot keep an adapter");
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kFetchPatience);
+    rpc::ReadAdapter request;
+    request.set_hash(hash);
+    request.set_file(file);
+    request.set_offset(facts.st_size);
+    const auto reader = stub_->Read(&context, request);
+    rpc::AdapterChunk chunk;
+    int64_t offset = facts.st_size;
+    int64_t file_bytes = -1;
+    Status failure;
+    while (failure.ok() && reader->Read(&chunk)) {
+      file_bytes = chunk.file_bytes();
+      const bool sane = chunk.offset() == offset && file_bytes <= kAdapterFileBytesMax;
+      if (!sane || chunk.sha256() != DigestOfChunk(chunk.data())) {
+        failure = DataLossError(address_ + " sent a part of an adapter that is not what it had");
+      } else {
+        failure = WriteAll(fd, chunk.data(), offset);
+        offset += static_cast<int64_t>(chunk.data().size());
+      }
+    }
+    if (!failure.ok()) context.TryCancel();
+    const Status ended = FromGrpcStatus(reader->Finish(), address_);
+    RETURN_IF_ERROR(failure);
+    RETURN_IF_ERROR(ended);
+    if (offset == file_bytes) return OkStatus();
+    return DataLossError(address_ + " sent an adapter of another length than it had");
+  }
+
+  const std::string address_;
+  std::unique_ptr<rpc::Adapters::Stub> stub_;
+};
+
+AdapterClient::AdapterClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AdapterClient::~AdapterClient() = default;
+
+Result<std::unique_ptr<AdapterClient>> AdapterClient::Make(const std::string& address,
+                                                           const TlsFiles& tls) {
+  ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(tls));
+  return std::unique_ptr<AdapterClient>(
+      new AdapterClient(std::make_unique<Impl>(address, credentials)));
+}
+
+Result<AdapterInfo> AdapterClient::Load(const AdapterLoad& load) { return impl_->Load(load); }
+
+Status AdapterClient::Fetch(const std::string& hash, const std::string& folder) {
+  for (uint32_t file = 0; file < kAdapterFiles.size(); ++file) {
+    RETURN_IF_ERROR(impl_->FetchFile(hash, file, folder + "/" + kAdapterFiles[file]));
+  }
+  return OkStatus();
+}
+
+}  // namespace graft

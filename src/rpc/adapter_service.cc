@@ -1,0 +1,85 @@
+#include "rpc/adapter_service.h"
+
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "rpc/adapter_files.h"
+#include "rpc/adapter_proto.h"
+#include "rpc/adapters.grpc.pb.h"
+
+namespace graft {
+namespace {
+
+grpc::Status ToGrpcStatus(const Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), status.message()};
+}
+
+}  // namespace
+
+class AdapterService::Impl : public rpc::Adapters::Service {
+ public:
+  explicit Impl(Handlers handlers) : handlers_(std::move(handlers)) {}
+
+  grpc::Status Load(grpc::ServerContext*, const rpc::LoadAdapter* request,
+                    rpc::Adapter* response) override {
+    const Result<AdapterInfo> info = handlers_.load(
+        {.name = request->name(), .path = request->path(), .tenant = request->tenant()});
+    if (!info.ok()) return ToGrpcStatus(info.status());
+    *response = ToProto(ListedAdapter{*info, AdapterState::kHost});
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Read(grpc::ServerContext*, const rpc::ReadAdapter* request,
+                    grpc::ServerWriter<rpc::AdapterChunk>* writer) override {
+    const Result<std::string> folder = handlers_.folder_of(request->hash());
+    if (!folder.ok()) return ToGrpcStatus(folder.status());
+    if (request->file() >= kAdapterFiles.size()) return grpc::Status::CANCELLED;
+    const std::string path = *folder + "/" + kAdapterFiles[request->file()];
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
+    const grpc::Status status = Send(fd, request->offset(), writer);
+    close(fd);
+    return status;
+  }
+
+ private:
+  static grpc::Status Send(int fd, int64_t offset, grpc::ServerWriter<rpc::AdapterChunk>* writer) {
+    struct stat facts {};
+    if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+      return ToGrpcStatus(NotFoundError("the adapter's file is no file"));
+    }
+    rpc::AdapterChunk chunk;
+    chunk.set_file_bytes(facts.st_size);
+    do {
+      std::string* data = chunk.mutable_data();
+      data->resize(kAdapterChunkBytes);
+      const ssize_t bytes = pread(fd, data->data(), data->size(), offset);
+      if (bytes < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
+      data->resize(static_cast<size_t>(bytes));
+      chunk.set_offset(offset);
+      chunk.set_sha256(DigestOfChunk(*data));
+      // The first tells how large the file is, also where nothing of it is left to send.
+      if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+      offset += bytes;
+      if (bytes == 0) break;
+    } while (offset < facts.st_size);
+    return grpc::Status::OK;
+  }
+
+  const Handlers handlers_;
+};
+
+AdapterService::AdapterService(Handlers handlers)
+    : impl_(std::make_unique<Impl>(std::move(handlers))) {}
+AdapterService::~AdapterService() = default;
+grpc::Service& AdapterService::grpc_service() { return *impl_; }
+
+}  // namespace graft
