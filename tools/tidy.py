@@ -11,6 +11,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LINE_COLUMNS_MAX = 100
+PROSE_COLUMNS_MAX = 120
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 # Assembled, so that this file does not trip over itself.
@@ -155,6 +156,16 @@ def check_words(path, text):
             report(path, number, "a path of one machine")
 
 
+def check_prose(path, text):
+    """Pages are read in editors, too. A table's row and code may be as long as they must."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith("|") and len(line) > PROSE_COLUMNS_MAX:
+            report(path, number, f"{len(line)} columns, the limit is {PROSE_COLUMNS_MAX}")
+
+
 def main():
     layers = read_layers()
     check_layers(layers)
@@ -179,6 +190,8 @@ def main():
         # CUDA's and the CPU kernels' are compiled one by one; no_ files stand in for others.
         if is_source and path.endswith(".cc") and not re.search(r"(_cpu|_fuzz|onednn_bench|/no_\w+)\.cc$", path):
             check_file_local(path, text, file_local)
+        if re.fullmatch(r"docs/[\w-]+\.md|README\.md|ARCHITECTURE\.md", path):
+            check_prose(path, text)
         if is_source or is_text:
             check_words(path, text)
     for problem in problems:
