@@ -1,6 +1,6 @@
 // Metrics in Prometheus' text format, through prometheus-cpp. Thread-safe; references stay valid as
-// long as the Metrics object, or until they are removed. Whoever labels series with what a client
-// chooses bounds their number.
+// long as the Metrics object, or until they are removed. Code that labels series with a client's
+// words bounds their number.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -27,7 +27,7 @@ class Metrics {
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, const Labels& labels = {});
 
-  // Of this name; it is gone when this returns.
+  // Removes the series of this name; `counter` is gone when the call returns.
   void RemoveCounter(const std::string& name, prometheus::Counter& counter);
 
   // The page that Prometheus scrapes.

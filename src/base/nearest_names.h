@@ -24,7 +24,7 @@ std::string NearestNames(std::string_view name, const std::vector<std::string>& 
 // a bounded number of them, so it may miss one. Its owner locks.
 class NameIndex {
  public:
-  // Of a name that is there, and of one too long to be searched for, nothing.
+  // A name that is there already, or that is too long to be searched for, changes nothing.
   void Insert(const std::string& name);
   void Erase(const std::string& name);
 

@@ -1,5 +1,5 @@
 // The log of a process that serves: its lines are text or JSON and leave by a thread of their own,
-// so that whoever logs never waits for whoever reads. When nobody reads, the oldest lines that wait
+// so that threads that log never wait for a reader. When nobody reads, the oldest lines that wait
 // are dropped, and counted. LOG_INFO and the like write to it. Thread-safe but for its begin and
 // end, which belong to the main thread.
 #pragma once

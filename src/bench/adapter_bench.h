@@ -72,7 +72,7 @@ struct AdapterBenchOptions {
   uint64_t seed = 1;
 };
 
-// Who asks for what, and when.
+// Which requests come, for which adapters, and when.
 struct Workload {
   std::vector<double> popularity;    // of the adapters, one weight each
   double requests_per_second = 0.0;  // 0: a closed loop
@@ -81,8 +81,8 @@ struct Workload {
   std::vector<TraceRequest> trace;  // lengths as recorded, and in an open loop arrivals
 };
 
-// What a served load came to. Latencies are those of requests that were due after the warm-up; in a
-// closed loop, whose end cuts requests off, a wait that had not ended counts as long as it was.
+// The figures of a served load. Latencies are those of requests that were due after the warm-up; in
+// a closed loop, whose end cuts requests off, a wait that had not ended counts as long as it was.
 struct LoadFigures {
   double requests_per_second = 0.0;  // that came to their end
   double tokens_per_second = 0.0;    // of output
@@ -114,7 +114,7 @@ struct LoadFigures {
   }
 };
 
-// What came between two looks.
+// The difference of two snapshots.
 EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after);
 
 OrderedJson ToJson(const Percentiles& percentiles);
@@ -136,7 +136,7 @@ class AdapterBench {
   int num_slots() const {
     return options_.slots > 0 ? options_.slots : options_.runtime.adapters_max;
   }
-  // Who of so many is asked for how often, by the options' law or file.
+  // How often each of so many adapters is asked for, by the options' law or file.
   Result<std::vector<double>> PopularityOf(int32_t num_adapters) const;
   SyntheticFleet Fleet(int32_t num_adapters) const;
   // A server of so many adapters, running. One at a time: each takes the pool's memory.

@@ -15,7 +15,7 @@ Command BenchOpsCommand();
 Command BenchServeCommand();
 Command BenchStepCommand();
 
-// Rows that several of them have.
+// Option rows that several subcommands have.
 std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime);
 Option JsonOptionRow(std::string& path);
 

@@ -17,7 +17,7 @@ struct OpenLoadOptions {
   // 0: every request is submitted when it is due, whatever else is under way; else so many at most,
   // the next as soon as one ends (arrival times then only say when it may begin).
   int32_t in_flight_max = 0;
-  // What has not ended by then is cancelled; 0: all run to their end.
+  // Requests that have not ended by then are cancelled; 0: all run to their end.
   double stop_seconds = 0.0;
   // Ends the run when it becomes true, as stop_seconds does; may be null.
   const std::atomic<bool>* stop = nullptr;

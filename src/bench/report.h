@@ -12,7 +12,7 @@
 namespace graft {
 
 // What a benchmark runs: random weights of the shape in a config.json, or options.model where none
-// is given. And how its results call it.
+// is given. Second, the model's name in the results.
 Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
                                                     const std::string& shape);
 std::string BenchModelName(const RuntimeOptions& options, const std::string& shape);

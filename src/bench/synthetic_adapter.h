@@ -14,7 +14,7 @@
 
 namespace graft {
 
-// These modules of every layer at `rank`.
+// An adapter of these modules of every layer, at `rank`.
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
                                          uint64_t seed,
                                          std::span<const LoraModule> modules = kAllLoraModules);

@@ -43,7 +43,7 @@ class SyntheticBackend : public LoraAdapterBackend {
   // Bytes of one adapter's rows.
   static int64_t BytesOf(const ModelConfig& config, DType dtype,
                          const std::vector<LoraModule>& modules, int32_t rank);
-  // Of the sources in the store, with what packing may waste.
+  // Bytes of the sources in the store, with what packing may waste.
   static int64_t HostBytes(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype);
 
  private:

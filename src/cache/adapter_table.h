@@ -1,8 +1,8 @@
-// Which adapter contents requests may ask for, and who still does. A content goes by its key: its
+// Which adapter contents requests may ask for, and which are in use. A content goes by its key: its
 // hash, or until it was first read a key that stands for it. It is held by the table while it is
 // published and by every lease; Retire drops the table's hold, and once nobody holds it its id
 // comes out of TakeUnused: requests in flight finish on the content they started with, wherever its
-// bytes are by then. Who moves the bytes tells where they are. Thread-safe; outlives its leases.
+// bytes are by then. The mover of the bytes tells where they are. Thread-safe; outlives its leases.
 // Letting go of a lease takes no lock unless it was the last.
 #pragma once
 
@@ -75,8 +75,8 @@ class AdapterTable {
   // No new leases from now on; an unknown key is ignored.
   void Retire(const std::string& key);
   bool Contains(const std::string& key) const;
-  // The content is read from this folder from now on, which holds the same. False if the key is not
-  // published.
+  // The content is read from this folder from now on, which holds the same bytes. False if the key
+  // is not published.
   bool SetPath(const std::string& key, const std::string& path);
   // Called, on any thread, whenever TakeUnused has something new; it must not call the table.
   // When this returns, the waker before is not running and is never called again.

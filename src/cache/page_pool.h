@@ -86,7 +86,7 @@ class PagePool {
   // One more reference to a referenced or cached page.
   PageRef Share(int32_t page);
 
-  // For the prefix tree. From now on the referenced `page` becomes cached, not free, when its last
+  // Called by the prefix tree. The referenced `page` will become cached, not free, when its last
   // reference goes.
   void Keep(int32_t page);
   // The cached page whose last reference went longest ago; -1 if none is cached.
@@ -96,7 +96,7 @@ class PagePool {
   // A cached page becomes free.
   void Evict(int32_t page);
 
-  // A count of what happens, for who was used last: one tick per step.
+  // A count that orders uses in time: one tick per step.
   uint64_t time() const { return time_; }
   void Tick() { ++time_; }
 

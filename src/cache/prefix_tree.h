@@ -34,7 +34,7 @@ struct PrefixMatch {
 
 class PrefixTree {
  public:
-  // Equal keys give equal trees; one that clients could know lets them slow the others down.
+  // Equal keys give equal trees. A client that knows the key could slow the others down.
   PrefixTree(PagePool& pool, int32_t page_tokens, uint64_t hash_key);
 
   // The cached pages that hold the longest prefix of `tokens`, whole pages only; a partly filled
@@ -46,9 +46,9 @@ class PrefixTree {
     return match.page >= 0 &&
            nodes_[static_cast<size_t>(match.page)].generation == match.generation;
   }
-  // References to all its pages. It is current.
+  // References to all pages of a match that is current.
   PageList Share(const PrefixMatch& match) const;
-  // Of its pages those that nobody references. It is current.
+  // How many pages of a match that is current nobody references.
   int32_t NumCached(const PrefixMatch& match) const;
   PageList Match(const PrefixKey& key, std::span<const int32_t> tokens) const {
     return Share(Find(key, tokens));

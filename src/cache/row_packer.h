@@ -33,7 +33,7 @@ class PackedRows {
   const std::vector<PageExtent>& extents() const { return extents_; }
   bool empty() const { return extents_.empty(); }
   void Release();
-  // Whether whoever owns them would give them back when asked; not at first.
+  // Whether the owner of the rows would give them back when asked; at first not.
   void SetReclaimable(bool reclaimable);
 
  private:

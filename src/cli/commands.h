@@ -8,10 +8,10 @@ namespace graft {
 Command ServeCommand();
 Command GenerateCommand();
 Command AdaptersCommand();
-// Not for people: what the server starts as its worker processes.
+// Hidden from help: the server starts its worker processes by it.
 Command AssistCommand();
 
-// All of them, and bench and help.
+// All subcommands, bench and help included.
 Command GraftProgram();
 
 }  // namespace graft

@@ -13,12 +13,12 @@ class StopSignals {
   // To be made before any other thread: those that start later leave these signals to it.
   StopSignals();
 
-  // There is something to finish from here on.
+  // From here on the first signal asks the server to finish.
   void BeginServing();
-  // What SIGHUP asks for from here on, on the signals' thread; nothing if empty. Returns when no
+  // From here on SIGHUP calls `reload` on the signals' thread; nothing if empty. Returns when no
   // former one runs any more.
   void OnReload(std::function<void()> reload);
-  // Until the first signal since BeginServing, which it returns.
+  // Waits for the first signal since BeginServing, and returns it.
   int Wait();
 
  private:

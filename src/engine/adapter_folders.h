@@ -1,7 +1,7 @@
 // Where PEFT folders lie: in the adapters folder, under their own names, or as a hub's cache keeps
 // them (models--ORG--NAME with snapshots/REVISION, whose files are links into blobs/), under the
-// name ORG/NAME. Links lead to what lies in the adapters folder or in a folder that the operator
-// names beside it; who loads or lists anything else is refused. Immutable; any thread.
+// name ORG/NAME. Links may lead into the adapters folder and into folders that the operator names
+// beside it; loads and lists of anything else are refused. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class AdapterFolders {
   // be looked into; so the doubtful stay.
   bool IsDeleted(const std::string& path) const;
 
-  // Changes whenever one of the folder's two files is written; one that is not there counts, too.
+  // A text that changes whenever one of the folder's two files is written, made or removed.
   static std::string StampOf(const std::string& path);
 
  private:

@@ -44,7 +44,7 @@ struct ResidencyOptions {
 
 class AdapterResidency {
  public:
-  // Told of a content that is forgotten, while its id still is its own.
+  // Called with a content that is forgotten, before its id is given to another.
   using OnForget = std::function<void(int32_t content)>;
 
   // Everything is borrowed.
@@ -60,7 +60,7 @@ class AdapterResidency {
   // finished and forgets contents that nobody holds. Returns contents whose requests must fail, and
   // why.
   std::vector<std::pair<int32_t, Status>> Update();
-  // Orders and forecasts are as of when the clock was read last: by Update, or here.
+  // Orders and forecasts take the time that Update, or this function, has read last.
   void ReadClock() { now_ns_ = clock_.NowNs(); }
 
   enum class Answer : uint8_t {
@@ -75,8 +75,8 @@ class AdapterResidency {
   // wanted in this step is not evicted for what is wanted after it.
   // Without `make_room` it is at most fetched into the host's memory.
   Answer Want(int32_t content, const MakeRoom* make_room);
-  // Never evicts it from now on. To be resident when this returns: see `cached` in
-  // docs/adapters-paging.md. Before the first step; waits for the loader.
+  // Makes the content resident, and never evicts it: see `cached` in docs/adapters-paging.md. To be
+  // called before the first step; waits for the loader.
   Status Pin(int32_t content, const MakeRoom& make_room);
 
   // A sequence begins or ends to run on a resident or arriving content.
@@ -90,7 +90,7 @@ class AdapterResidency {
   uint64_t IdleSince(int32_t content) const { return at(content).used_at; }
   void Evict(int32_t content);
 
-  // Of a content that was fetched at least once.
+  // The hash of a content that was fetched at least once.
   const std::string& HashOf(int32_t content) const { return at(content).facts.hash; }
   // Pages that adapters may hold while a sequence of this content (-1: of the base model) runs
   // alone; the rest is its own.
@@ -102,7 +102,7 @@ class AdapterResidency {
   // Something is under way that an event will end.
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
   bool is_arriving(int32_t content) const { return at(content).state == State::kArriving; }
-  // Of a content that arrives; nothing as long as none has arrived yet.
+  // When an arriving content will be there; nothing as long as none has arrived yet.
   std::optional<ArrivalForecast> ForecastOf(int32_t content) {
     return forecast_.Of(content, now_ns_);
   }
@@ -138,7 +138,7 @@ class AdapterResidency {
   const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
   Entry& at(int32_t content) { return entries_[static_cast<size_t>(content)]; }
   Entry& Grow(int32_t content);
-  // The one way to change it: tells the table, where other threads look.
+  // The one way to change a state: the table, where other threads look, is told.
   void SetState(int32_t content, State state);
   static AdapterPlace PlaceOf(State state);
   static bool IsUsable(const Entry& entry) {
@@ -153,7 +153,7 @@ class AdapterResidency {
   void LeaveIdle(int32_t content);
   bool CanBePlaced(int32_t content, int32_t num_kv_pages, bool has_slot) const;
   bool HasSlot() const { return !free_slots_.empty() || oldest_idle_ >= 0; }
-  // Of those that may be fetched.
+  // Whether one more content may be fetched.
   bool HasFetchPlace() const {
     return num_fetching_ - num_slow_ + static_cast<int32_t>(fetched_.size()) < fetches_max_;
   }

@@ -1,6 +1,6 @@
 // The Prometheus series of each adapter, by the name that it is served under. Thousands of adapters
-// must not become thousands of series: there are those of the names used last, and of one that
-// nobody holds any more there are none; a series that comes back begins at 0, as after a restart.
+// must not become thousands of series: only the names used last have series, and an adapter that
+// nobody holds any more has none; a series that comes back begins at 0, as after a restart.
 // Thread-safe; takes locks, so not for the step.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace graft {
 
-// What requests of one name are counted in. A counter may be used as long as this is held.
+// The counters of one name's requests. A counter may be used as long as this struct is held.
 struct AdapterCounters {
   prometheus::Counter* requests = nullptr;
   prometheus::Counter* prompt_tokens = nullptr;

@@ -1,8 +1,8 @@
-// Which of those in line run from the next step on: a walk along the line, from the first, with the
-// rows that a plan has left. Whose adapter is not on the device is passed by, or begins while its
-// rows arrive; younger requests may run ahead of one that waits for its adapter: as long as that is
-// on its way, and until the turn ends where it finds no room (docs/adapters-paging.md). Otherwise
-// nobody overtakes. Beside a step the walk goes on, to load adapters alone. Engine thread only.
+// Which requests in line run from the next step on: a walk along the line, from the first, with the
+// rows that a plan has left. A request whose adapter is not on the device is passed by, or begins
+// while the rows arrive. Younger requests may run ahead of it while its adapter is on its way, and
+// until the turn ends where the adapter finds no room (docs/adapters-paging.md). Otherwise nobody
+// overtakes. Beside a step the walk goes on, to load adapters alone. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,19 @@ class AdmissionWalk {
   AdmissionWalk(Sequences& sequences, const ColdStartCosts& costs, const Clock& clock)
       : sequences_(sequences), costs_(costs), clock_(clock) {}
 
-  // For a plan, after those that run have their rows.
+  // For a plan in which the running sequences have their rows already.
   void Admit(int32_t rows_left);
-  // While the plan runs: asks for the adapters of those that have come since, as the plan would
-  // have.
+  // While the plan runs: asks for the adapters of requests that came since, as a plan
+  // would.
   void LoadAhead();
-  // For a plan that was made ahead, which admits nobody.
+  // For a plan that was made ahead: such a plan admits no request.
   void Skip() { state_ = {}; }
 
-  // Of the last plan: sequences that begin while their adapter arrives.
+  // How many sequences of the last plan begin while their adapter arrives.
   int32_t num_early() const { return state_.num_early; }
   // Nothing may run until a load has ended (ColdStart::kBlocking): an event of the loader says so.
   bool stops_for_load() const { return state_.stops_for_load; }
-  // Somebody's adapter finds no room, and others run ahead of it until the turn ends.
+  // A request's adapter finds no room, and other requests run ahead until the turn ends.
   bool is_turn() const { return turn_begin_ns_ >= 0; }
   // What the planned rows lose to adapters on their way.
   ArrivalStall StallOfPlanned();

@@ -18,9 +18,9 @@ enum class ColdStart : uint8_t {
 inline bool BeginsEarly(ColdStart cold_start) {
   return cold_start == ColdStart::kLayerwise || cold_start == ColdStart::kCpuAssist;
 }
-// Of how many adapters layers are copied in turns. One whose steps need not wait for all of it does
-// best to begin at once, beside others: a few copies in turns are as fast as a step that walks
-// through its layers. Where only its end counts, one after the other is sooner for the first.
+// How many adapters are copied in turns, layer by layer. Where steps wait for single layers, copies
+// do best to begin at once, side by side: a few of them are as fast as a step that walks through
+// the layers. Where only a copy's end counts, one after the other is sooner for the first.
 inline int32_t CopiesAtOnce(ColdStart cold_start) {
   return BeginsEarly(cold_start) || cold_start == ColdStart::kAuto ? 3 : 1;
 }

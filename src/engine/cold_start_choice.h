@@ -19,7 +19,7 @@ struct CopySize {
   int32_t num_layers = 1;  // that come one after the other
 };
 
-// Of an adapter that is being copied, or stands in line for it.
+// When an adapter will be there that is being copied, or stands in line for a copy.
 struct ArrivalForecast {
   double ahead_ns = 0.0;  // until its copy begins
   double own_ns = 0.0;    // of its copy, from then on
@@ -34,7 +34,7 @@ class CopyForecast {
   explicit CopyForecast(int32_t copies_at_once)
       : copies_at_once_(static_cast<size_t>(copies_at_once)) {}
   void Ordered(int32_t content, const CopySize& size, int64_t now_ns);
-  // Its own bytes took `copy_ns`; 0 if it came to nothing.
+  // The content's own bytes took `copy_ns`; 0 if the copy came to nothing.
   void Ended(int32_t content, int64_t copy_ns, int64_t now_ns);
   // Nothing as long as no copy has ended, or the content is not among those ordered. To ask for
   // many at one `now_ns` costs little more than to ask for one.
@@ -84,7 +84,7 @@ class CopyForecast {
 // Nanoseconds of a step as a line over its rows, fitted to the steps of late.
 class StepCost {
  public:
-  // One that waited for no adapter.
+  // For a step that waited for no adapter.
   void Observe(int64_t num_rows, int64_t ns);
   bool is_known() const { return weight_ > 0.0; }
   double At(int64_t num_rows) const;
@@ -105,12 +105,12 @@ struct AssistWork {
   double rows_ns = 0.0;
 };
 
-// What that takes: as measured at start, times what assisted steps really took of it.
+// How long AssistWork takes: the time measured at start, times a factor that assisted steps teach.
 class AssistPace {
  public:
   explicit AssistPace(AssistRates rates = {}) : rates_(std::move(rates)) {}
 
-  // Whether there is anybody to do it.
+  // Whether there are workers at all.
   bool is_known() const { return !rates_.ranks.empty(); }
   // Rows of an adapter, which is the work's already unless `is_new`.
   void Add(const CopySize& size, int64_t num_rows, bool is_new, AssistWork* work) const;

@@ -1,5 +1,5 @@
-// When a step runs on the weights that an adapter was merged into: whenever all of its rows are of
-// the adapter that is; and another adapter is merged instead once it had so many steps in a row for
+// When a step runs on the weights that an adapter was merged into: whenever all rows of the step
+// are of that adapter. Another adapter is merged instead once it had so many steps in a row for
 // itself and no request of anything else is there. Merging costs as much as the low-rank path costs
 // in some number of steps: waiting for as many loses at most as much again. Engine thread only.
 #pragma once

@@ -35,10 +35,10 @@ class RequestQueue {
   void Close();
   // Close and CancelAll, and WaitForWork ends once all is done.
   void Stop();
-  // Something else happened that the engine thread should look at.
+  // Wakes the engine thread for events that come by other ways.
   void Wake();
-  // Until nothing is in flight and the engine thread sleeps. False: before that it is `until_ns` by
-  // the clock (kNever: wait for ever).
+  // Waits until nothing is in flight and the engine thread sleeps. False: the clock has reached
+  // `until_ns` before (kNever: no limit).
   bool WaitUntilIdle(const Clock& clock, int64_t until_ns);
 
   // Engine thread. What came in since the last call.

@@ -17,7 +17,7 @@ class RunAhead {
   RunAhead(Sequences& sequences, const AdmissionWalk& walk) : sequences_(sequences), walk_(walk) {}
 
   // While `running` runs, whose rows are those of `planned`: the same with a row more for each, if
-  // that is sure whatever is drawn (StepPlan::ahead); else null. It is to be begun.
+  // that is sure whatever is drawn (StepPlan::ahead); else null. The caller must begin it.
   const StepPlan* Plan(const StepPlan& running, const std::vector<Sequence*>& planned);
   // Its turn has come: it takes the place of the plan that has run, whose memory is used again.
   void TakeOver(StepPlan** plan, std::vector<Sequence*>* planned);

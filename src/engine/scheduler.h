@@ -39,13 +39,13 @@ class Scheduler {
   Sequences::List RemoveAll() { return sequences_.RemoveAll(); }
 
   // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
-  // until the loader has an event. If it runs already, the plan that was made ahead.
+  // until the loader has an event. The plan that was made ahead, if that runs already.
   const StepPlan& Plan();
   // While the plan runs: the step after it, if it is the same with a row more for each sequence,
-  // whatever is drawn (StepPlan::ahead); else null. It is to be begun. A sequence that stops
-  // meanwhile has a row in it that is nobody's.
+  // whatever is drawn (StepPlan::ahead); else null. The caller must begin it. A sequence that stops
+  // meanwhile still has a row in it.
   const StepPlan* PlanAhead() { return ahead_.Plan(*plan_, planned_); }
-  // A plan was made ahead, whose turn Plan() has not come to.
+  // A plan was made ahead and Plan() has not returned it yet.
   bool is_ahead() const { return sequences_.is_ahead(); }
   // While the plan runs: loads for sequences that were added since, as the plan would have.
   void LoadAhead() { walk_.LoadAhead(); }

@@ -34,7 +34,7 @@ struct SchedulerOptions {
   bool prefix_cache = true;
   uint64_t prefix_hash_key = 0;  // see PrefixTree
   std::vector<int32_t> eos_token_ids;
-  // Told of an adapter's content that is forgotten, while its id still is its own.
+  // Called with an adapter's content that is forgotten, before its id is given to another.
   std::function<void(int32_t content)> on_forget_adapter;
 };
 

@@ -28,8 +28,8 @@ struct Sequence {
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
-  // Where its tokens are counted; set by whoever submits, so that the step looks up nothing. Shared
-  // with the table of series, which lets go of those that nobody counts in any more.
+  // The counters of its tokens, set at Submit, so that a step looks up nothing. Shared with the
+  // table of series, which lets go of counters that no sequence uses any more.
   std::shared_ptr<const AdapterCounters> counters;
 
   // Where it stands. `tokens` is prompt, then output.

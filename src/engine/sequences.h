@@ -1,5 +1,5 @@
 // The sequences of the scheduler: those in line, those that run, and what they hold of the device:
-// pages, slots, adapters. The scheduler's parts say who gets what; this does it and keeps account.
+// pages, slots, adapters. The scheduler's parts decide; this class carries out and keeps account.
 // Invariants: both lists are in the order of arrival; a page belongs to the sequences that refer to
 // it, to the prefix tree, to adapters, or to nobody; what a step begun ahead may still read or
 // write is given to nobody before that step is done. Engine thread only.
@@ -50,20 +50,20 @@ class Sequences {
   int32_t PagesFor(int32_t num_tokens) const {
     return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
   }
-  // Log-probabilities of a prompt want all of it computed.
+  // A request for log-probabilities of its prompt needs the whole prompt computed.
   bool CanReusePages(const Sequence& sequence) const {
     return options_.prefix_cache && !sequence.wants_prompt_logprobs();
   }
   // Tokens of a sequence whose KV the whole pool can hold.
   int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
 
-  // At the end of the line.
+  // Puts the sequence at the end of the line.
   void Add(std::unique_ptr<Sequence> sequence);
   // Takes these out, wherever they stand, and gives back what they hold; unknown ids are ignored.
   List Remove(std::span<const RequestId> ids);
   List RemoveAll();
-  // A tick of the pool's time, and what the loader has done since; those whose adapter cannot be
-  // had fail.
+  // Tick moves the pool's time on. Update books the loader's work; sequences whose adapter cannot
+  // be had fail.
   void Tick() { pool_.Tick(); }
   void UpdateAdapters();
   // Takes the idx-th of the line out of it, for the reason that `status` gives.
@@ -77,7 +77,7 @@ class Sequences {
   void PlanChunk(Sequence& sequence, int32_t rows_left);
   // One page more: a free one, or one that eviction frees. False: all are in use.
   bool TakePage(Sequence& sequence);
-  // Back to its place in the line. Its tokens stay.
+  // Puts a running sequence back to its place in the line. Its tokens stay.
   void Preempt(const Sequence& sequence);
   void PreemptNewest() { Preempt(*running_.back()); }
   // What Want and Pin of the adapters evict with.
@@ -87,17 +87,17 @@ class Sequences {
   void AppendRows(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
   // Puts the pages that are full into the prefix tree.
   void IndexFullPages(Sequence& sequence);
-  // Those that run and have a finish reason end.
+  // Ends the running sequences that have a finish reason.
   void EndFinished();
   List TakeFinished() { return std::exchange(finished_, {}); }
   bool has_finished() const { return !finished_.empty(); }
 
-  // A step was begun ahead that has a row for each of these. What they let go of from now on is
-  // kept until the step is done, and whose row is nobody's any more is null when the step's turn
+  // A step was begun ahead with a row for each of these sequences. What they let go of from now on
+  // is kept until that step is done. Sequences that end before are null when the step's turn
   // comes.
   void BeginAhead(const std::vector<Sequence*>& planned);
   bool is_ahead() const { return is_ahead_; }
-  // The step's turn comes: whose rows it has goes into `planned`.
+  // The step's turn comes: `planned` becomes the sequences that its rows belong to.
   void EndAhead(std::vector<Sequence*>* planned);
   // The step that runs is done: what was kept for it is given back.
   void GiveBackHeld();
@@ -131,9 +131,9 @@ class Sequences {
   List failed_;
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
-  // Of a step begun ahead. What those have let go of since who have a row in it: all that they
-  // held, where they ended, or pages that the prefix tree had of others. Until it is done an
-  // adapter could be copied there.
+  // Of a step begun ahead: what the sequences with a row in it have let go of since. That is all
+  // that ended ones held, and pages that the prefix tree had of others. Freed earlier, an adapter
+  // could be copied there.
   bool is_ahead_ = false;
   std::vector<Sequence*> ahead_planned_;
   std::vector<Holdings> held_;

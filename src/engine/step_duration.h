@@ -18,7 +18,7 @@ class StepDuration {
     if (extra_rows == 0) {
       decode_ns_ = step_ns;
     } else if (decode_ns_ >= 0 && step_ns > decode_ns_) {
-      // A step no longer than one without them says nothing: that one was of longer contexts.
+      // A step no longer than one without such rows teaches nothing: that one had longer contexts.
       const int64_t row_ns = std::max<int64_t>(1, (step_ns - decode_ns_) / extra_rows);
       extra_row_ns_ =
           extra_row_ns_ < 0 ? row_ns : std::min(row_ns, extra_row_ns_ + extra_row_ns_ / 8 + 1000);

@@ -1,8 +1,8 @@
 // Adapters on their way into pages: which layers' rows are there already, and the rows themselves
 // in the host's memory meanwhile. An arrival begins when the rows are in the host's memory and
-// their copy is in line. The thread that copies counts its layers; the engine's asks, makes steps
-// wait for what they read, and ends the arrival between steps: what a step was told of one holds
-// until that step is done.
+// their copy is in line. The copying thread counts the layers. The engine's thread asks, makes
+// steps wait for the rows that they read, and ends an arrival between steps, so that a step's view
+// of it holds until the step is done.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class AdapterArrival {
  public:
   AdapterArrival(const Device& device, int32_t num_layers);
 
-  // What is being copied: all of it is in the host's memory until the arrival ends.
+  // The adapter that is being copied: all of it is in the host's memory until the arrival ends.
   const HostAdapter& adapter() const { return *held_; }
   // Copies of so many layers, the first ones, are in the stream of copies, and those of what all
   // layers need; on the CPU they are done. Any thread.
@@ -49,7 +49,7 @@ class AdapterArrival {
   std::atomic<int32_t> layers_queued_{0};
 };
 
-// Those under way, by slot.
+// The arrivals under way, by slot.
 class AdapterArrivals {
  public:
   AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max);
@@ -80,16 +80,16 @@ class AdapterArrivals {
 // The gate of a step over the adapters that its plan names. Engine thread only.
 class ArrivalGate : public LayerGate {
  public:
-  // Looks up who is under way; null: nobody ever is.
+  // Looks up the plan's adapters that are under way; null `arrivals`: none ever is.
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
-  // Done before the first layer of a step that has to be waited for, or when a few are launched;
-  // {}: nothing.
+  // `work` is done before the first layer that a step has to wait for, or when a few layers are
+  // launched; {}: nothing.
   void SetWorkWhileBlocked(std::function<void()> work) { work_ = std::move(work); }
-  // Does it now, unless that was done for this step.
+  // Does this work now, unless it was done for this step.
   void WorkWhileBlocked();
-  // Nobody was.
+  // No adapter of the step was under way.
   bool is_open() const { return arrivals_.empty(); }
-  // Over those on their way: the adapters' table may not know them yet.
+  // The largest rank of those under way: the adapters' table may not know them yet.
   int32_t rank_max() const;
   void Await(int32_t layer, const Stream& stream) override;
 

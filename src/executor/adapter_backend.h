@@ -30,7 +30,7 @@ class LoraAdapterBackend : public AdapterBackend {
   // The same, unless the store has this hash; "": whatever hash comes out.
   // kFailedPrecondition if another one does. Benches have adapters that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
-  // Both empty if the store has it not; to hold it is a use of it.
+  // Both are empty if the store does not have the adapter; to hold it counts as a use.
   virtual std::optional<AdapterFacts> FactsOf(const std::string& hash) const {
     return store_.FactsOf(hash);
   }
@@ -45,7 +45,7 @@ class LoraAdapterBackend : public AdapterBackend {
   const FileJail jail_;
 };
 
-// What `graft adapters inspect` tells of a folder that this model can serve: identity, ranks,
+// The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
 // scales and layers per module, bytes. Fails with the reason that a load would.
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype);
 

@@ -1,8 +1,8 @@
 // AdapterCopier: adapters from the host's memory into pages of the device, layer by layer, those of
 // several adapters in turns, on a stream of its own. Copies that share the bus all reach a step at
 // its pace: a layer is copied in less time than a step takes for one, so that a request whose
-// adapter was ordered behind another's need not wait for all of that one. One thread's, but for
-// where it says otherwise.
+// adapter was ordered behind another's need not wait for all of that one. For one thread, but where
+// a function says otherwise.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace graft {
 
-// One that is wholly on the device.
+// An adapter that is wholly on the device.
 struct CopiedAdapter {
   int32_t content = -1;
   AdapterSlot slot = kNoAdapter;
@@ -45,9 +45,9 @@ class AdapterCopier {
     before_layer_ = std::move(before_layer);
   }
   bool empty() const { return copies_.empty(); }
-  // As many are under way as take turns.
+  // As many copies are under way as may take turns.
   bool is_full() const { return copies_.size() == copies_at_once_; }
-  // Not if full. `arrival`, which has the rows, is told of every layer.
+  // Must not be full. `arrival` has the rows, and learns of every layer.
   void Add(CopyOrder order, AdapterArrival& arrival);
   // The next layer of the adapter whose turn it is, which is returned if that was its last; not if
   // empty. Waits until there is room for the layer in the stream.

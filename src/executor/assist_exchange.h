@@ -55,7 +55,7 @@ class AssistExchange {
   static int64_t Bytes(const AssistLimits& limits);
   // Zeroed memory of that size, on a border of 64, that outlives it.
   AssistExchange(const AssistLimits& limits, char* memory);
-  // What another process made in this memory.
+  // The exchange that another process made in this memory.
   explicit AssistExchange(char* memory);
 
   const AssistLimits& limits() const;
@@ -82,14 +82,14 @@ class AssistExchange {
   // one until the steady clock's `until_ns`; null then, and after Stop. *number is the last one
   // looked at.
   const AssistJob* Take(int32_t worker, int64_t until_ns, uint32_t* number);
-  // Where to begin to look.
+  // The number at which a worker begins to look.
   uint32_t FirstNumber() const;
   void WaitForExport(uint32_t number) const;
   void Answer(int32_t worker, uint32_t number);
 
  private:
   struct Header;
-  // Where the parts lie.
+  // The offsets at which the parts lie.
   struct Begins {
     int64_t jobs = 0;
     int64_t x = 0;

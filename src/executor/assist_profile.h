@@ -40,7 +40,7 @@ class AssistProfile {
   std::array<std::array<AssistCost, kRanks.size()>, kFirstModules.size()> costs_{};
 };
 
-// What the engine is told of it: one rate for all projections, which by bytes cost about the same.
+// The rates that the engine learns: one for all projections, which cost about the same per byte.
 AssistRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
                     int32_t num_workers);
 

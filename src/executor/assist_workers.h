@@ -41,7 +41,7 @@ class AssistWorkers {
  private:
   void KeepProcess(int32_t worker);
   pid_t Start(int32_t worker);
-  // Returns when it has ended.
+  // Returns when the process has ended.
   void WaitFor(int32_t worker, pid_t process);
 
   AssistExchange& exchange_;

@@ -56,7 +56,7 @@ class CpuAssist : public LoraAssist {
   const AssistWorkers& workers() const { return *workers_; }
   const AssistProfile& profile() const { return profile_; }
   const AssistRates& rates() const { return rates_; }
-  // Of the step that was entered last.
+  // How many layers of the step entered last the workers computed.
   int32_t num_layers_taken() const { return num_layers_taken_; }
 
  private:
@@ -70,7 +70,7 @@ class CpuAssist : public LoraAssist {
   void Sort(std::span<const LoraSegment> segments, const AdapterArrivals& arrivals,
             std::vector<LoraSegment>* settled);
   bool CanTake() const;
-  // The answers, where the device reads them from.
+  // The address at which the device reads the answers.
   const float* TakeAnswers(const HostWaitArgs& wait, int64_t columns, Stream& stream);
   // Fills the job and rows_ for the pending rows of a projection; false: the adapters leave its
   // modules alone.

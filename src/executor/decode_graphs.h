@@ -40,8 +40,8 @@ class DecodeGraphs {
 
  private:
   BatchUpload::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
-  // What was recorded: a batch size, a bound on ranks, beside which products LoRA goes, and whether
-  // on merged weights.
+  // What tells recordings apart: batch size, bound on ranks, the products beside which LoRA goes,
+  // and whether on merged weights.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;

@@ -1,7 +1,7 @@
 // Adapters in the host's memory, converted once, by content hash, up to a limit of bytes: what the
-// device's pages are filled from. Page-locked where there is a GPU. When it is full, what costs
-// least to lose goes: bytes to read again times how often it was asked for, lately; by priorities
-// first. Thread-safe.
+// device's pages are filled from. Page-locked where there is a GPU. When the store is full, the
+// adapter that costs least to lose goes: bytes to read again times recent requests for it; by
+// priorities first. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -56,13 +56,13 @@ class HostStore {
     friend class HostStore;
     HostStore* store_ = nullptr;  // null: it is own_
     Entry* entry_ = nullptr;
-    // What found no room in the store, and its bytes.
+    // An adapter that found no room in the store, and its bytes.
     std::unique_ptr<HostAdapter> own_;
     std::unique_ptr<LoraWeights> own_weights_;
     const HostAdapter* adapter_ = nullptr;
   };
 
-  // Empty if it is not there. A use of it.
+  // Empty if the adapter is not there. Counts as a use of it.
   Held Find(const std::string& hash);
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
@@ -70,7 +70,7 @@ class HostStore {
   // What was there under this hash stays.
   Held Put(HostAdapter adapter, LoraWeights weights);
 
-  // Higher stays longer, kPinned for ever; 0 by default. Also for one that is not there yet.
+  // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.
   static constexpr int32_t kPinned = INT32_MAX;
   void SetPriority(const std::string& hash, int32_t priority);
 

@@ -24,7 +24,7 @@
 
 namespace graft {
 
-// What some servers have and others do not.
+// The parts that some servers have and others do not.
 struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
   CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
@@ -56,7 +56,7 @@ class ModelExecutor : public Executor {
   void RecordGraphs(const DecodeGraphs::Progress& progress = {}, int32_t rank_max = 0);
 
  private:
-  // A step that was begun.
+  // A step that was begun and may have ended.
   struct RunningStep {
     RunningStep(const Device& device, int32_t rows_max)
         : begun(device, true),
@@ -86,7 +86,7 @@ class ModelExecutor : public Executor {
 
   RunningStep& AddStep(const StepPlan& plan);
   RunningStep& first_step();
-  // Of the device before `step`, the first that was begun; -1 where nobody knows.
+  // The device's idle time before `step`, which was begun first; -1 if unknown.
   int64_t IdleNsBefore(const RunningStep& step) const;
   void Launch(RunningStep& step, ForwardTimes* times);
   void StartSequences(const StepPlan& plan);

@@ -59,7 +59,7 @@ class PagedLoader : public AdapterLoader {
   void SetBeforeLayer(std::function<void(AdapterSlot slot, int32_t layer)> before_layer) {
     copier_.SetBeforeLayer(std::move(before_layer));
   }
-  // What is on its way; an arrival ends when TakeEvents returns its kCopied.
+  // The adapters on their way; an arrival ends when TakeEvents returns its kCopied.
   const AdapterArrivals& arrivals() const { return arrivals_; }
 
   void Fetch(FetchOrder order) override;
@@ -86,7 +86,7 @@ class PagedLoader : public AdapterLoader {
     std::optional<CopyOrder> copy;
     int64_t since_ns = 0;  // in line, or with a thread
   };
-  // One with a thread.
+  // A fetch that has a thread.
   struct Reading {
     FetchJob job;
     bool is_slow = false;
@@ -100,7 +100,7 @@ class PagedLoader : public AdapterLoader {
   // The lock is held at both ends, not between.
   void Read(Reading& reading, std::unique_lock<std::mutex>& lock);
   void WatchReadings();
-  // Gives up what has taken too long. When to look again, in nanoseconds from then on.
+  // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
   int64_t GiveUpLate(int64_t now_ns);
   void MakePlaceFor(Reading& reading);
   void OrderFetch(FetchJob job);

@@ -32,14 +32,14 @@ class RaggedBatch {
   const std::vector<int32_t>& pages() const { return pages_; }
   const std::vector<int32_t>& page_begin() const { return page_begin_; }  // [num_sequences + 1]
   const std::vector<int32_t>& kv_tokens() const { return kv_tokens_; }    // [num_sequences]
-  // All of the above and of what follows, until the next Build.
+  // All arrays, those behind this function too; they are valid until the next Build.
   BatchArrays arrays() const;
   // Drawn rows with an adapter, and prompt rows with one: as BatchArrays has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
   // The last row of each sequence that samples, in the plan's order.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
-  // Of the plan's sequence.
+  // The row at which the plan's sequence begins.
   int32_t first_row(size_t sequence_idx) const { return first_rows_[sequence_idx]; }
 
  private:

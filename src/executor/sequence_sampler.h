@@ -18,7 +18,7 @@ class SequenceSampler {
   // The settings of the next draw; pointers stay valid until the next call of a non-const method.
   // `banned` is borrowed.
   SamplingRow Row(const int32_t* banned, int32_t num_banned) const;
-  // Of the draw after it, while its token is not known. Not of a sequence whose tokens count.
+  // The settings of the draw after Row's, whose token is not known. Not where tokens are counted.
   SamplingRow RowAhead() const;
   // The drawn token joins the output.
   void Accept(int32_t token);

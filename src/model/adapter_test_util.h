@@ -35,7 +35,7 @@ inline ModelConfig OddModel() {
   return config;
 }
 
-// The same with q, k, v and gate, up stacked, as Phi-3's checkpoints have them.
+// OddModel with q, k, v and gate, up stacked, as Phi-3's checkpoints have them.
 inline ModelConfig FusedOddModel() {
   ModelConfig config = OddModel();
   config.architecture = Architecture::kPhi3;

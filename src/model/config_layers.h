@@ -1,5 +1,5 @@
-// What config.json says of a model's layers: which attend how far, turn by which angles, and norm,
-// scale, cap and activate what. Pure functions, any thread.
+// What config.json says of a model's layers: how far each attends, by which angles it turns, and
+// what it norms, scales, caps and activates. Pure functions, any thread.
 #pragma once
 
 #include "base/status.h"

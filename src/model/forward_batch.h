@@ -42,7 +42,7 @@ struct BatchArrays {
   std::span<const int32_t> page_begin;  // [num_sequences + 1]
   std::span<const int32_t> pages;       // of all sequences
   std::span<const int32_t> kv_tokens;   // [num_sequences]
-  // Rows whose logits are wanted, at most logits_rows_max.
+  // The rows whose logits are asked for, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
   std::span<const LoraSegment> lora_segments;
@@ -50,7 +50,7 @@ struct BatchArrays {
   // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
   // two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
-  // What is left of both where an assist computes for adapters under way.
+  // The rest of both kinds of segments where an assist computes for adapters under way.
   std::span<const LoraSegment> settled_segments;
   std::span<const LoraSegment> settled_prompt_segments;
 };
@@ -61,7 +61,7 @@ struct BatchWeights {
   // Of a step with adapters that are on their way; null: all are there. Such a step is not
   // recorded.
   LayerGate* gate = nullptr;
-  // Whoever computes for them until they are there; null: the step waits at the gate.
+  // Computes for these adapters until they are there; null: the step waits at the gate.
   LoraAssist* assist = nullptr;
   // Computes with these projections instead of the base model's; there are no segments then.
   const MergedWeights* merged = nullptr;
@@ -85,8 +85,8 @@ struct HostBatch : BatchArrays, BatchWeights {
 // A step as kernels read it: arrays where they run, which on the CPU are the HostBatch's own, and
 // what was found out while the host could look at them. On a GPU long segments are cut.
 struct DeviceBatch : BatchArrays, BatchWeights {
-  // All else is a GPU's alone. Both kinds of segments, where a batch has both: LoraShrink makes no
-  // difference between them.
+  // The following members are for a GPU alone. Both kinds of segments, where a batch has both:
+  // LoraShrink treats them alike.
   std::span<const LoraSegment> lora_all_segments;
   const uint32_t* step = nullptr;  // the number of this Put, from 1; see LoraBeside::step
   // Sequences of one row, as AttentionArgs has their splits, for layers that attend to all

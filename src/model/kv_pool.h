@@ -1,5 +1,5 @@
 // KvPool owns the bytes of the page pool, KV's pages and the adapters'; cache/ hands out its page
-// ids and never sees it. A page is written by whom the engine gave it to: a step, or the loader.
+// ids and never sees it. The engine gives a page to a step or to the loader, which then writes it.
 #pragma once
 
 #include <cstdint>

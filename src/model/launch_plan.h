@@ -66,8 +66,8 @@ class ProductPlan {
   std::optional<LoraRows> inside;  // the product adds their LoraExpand itself: GemmArgs::lora
   std::optional<LoraRows> beside;  // it computes their LoRA beside itself: GemmArgs::lora_after
   bool activates = false;          // it activates its rows: GemmArgs::activated
-  // It activates, and leaves y of the drawn rows to LaunchKind::kActivate, which takes these alone:
-  // GemmArgs::kept_rows. Without it kActivate takes all rows.
+  // The product activates, and leaves y of the drawn rows (GemmArgs::kept_rows) to
+  // LaunchKind::kActivate. Where this is false, kActivate takes all rows.
   bool keeps_drawn = false;
   bool spares_shared_memory = false;  // for LoRA's launches to begin beside it
 
@@ -82,7 +82,7 @@ class ProductPlan {
 LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
                                   int32_t num_multiprocessors);
 
-// What of a step its launches depend on.
+// The properties of a step that its launches depend on.
 struct LaunchConditions {
   bool on_gpu = false;
   bool pads_lora = false;        // TransformerLimits::padded_rank_max

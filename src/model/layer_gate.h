@@ -1,5 +1,5 @@
-// LayerGate: what a step has to wait for before a layer, for adapters whose rows are still on their
-// way into the device's memory when it begins. Engine thread only.
+// LayerGate: what a step waits for before a layer, where rows of its adapters are still on their
+// way into the device's memory when the step begins. Engine thread only.
 #pragma once
 
 #include <cstdint>

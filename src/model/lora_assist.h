@@ -1,5 +1,5 @@
-// LoraAssist: who computes adapters' share of a step while their rows are still on the way into the
-// device's memory, layer by layer until they have arrived. Engine thread only.
+// LoraAssist: computes adapters' share of a step while their rows are still on the way into the
+// device's memory, layer by layer until the rows have arrived. Engine thread only.
 #pragma once
 
 #include <cstdint>

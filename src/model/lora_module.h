@@ -35,7 +35,7 @@ struct StoredProjection {
 // A layer's projections as checkpoints of the model have them: the seven, or with
 // ModelConfig::fused_projections four.
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
-// The one that holds the module.
+// The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 
 // "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module: what
@@ -57,7 +57,7 @@ struct LoraModuleShape {
   int64_t out = 0;
 };
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module);
-// Of all its modules together.
+// The shape of all modules of the projection together.
 LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,
                                         const StoredProjection& projection);
 

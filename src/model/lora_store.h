@@ -77,7 +77,7 @@ class LoraStore {
 
   std::mutex copy_mutex_;  // before mutex_; guards the stream of copies, and is held while they run
   OwnedStream copies_;
-  // Guards slots_ and slots_of_rank_; the table's entries are guarded by who may name a slot.
+  // Guards slots_ and slots_of_rank_; the rule on who may name a slot guards the table's entries.
   std::mutex mutex_;
   std::vector<std::optional<Resident>> slots_;
   std::map<int32_t, int32_t> slots_of_rank_;  // how many, of the ranks that there are

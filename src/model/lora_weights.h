@@ -43,7 +43,7 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
                                                   std::span<const LoraTarget> targets,
                                                   const PeftConfig& peft, const ModelConfig& model);
 
-// From one row of `elements` to the next: they begin on borders of 64 bytes.
+// Bytes from one row of `elements` to the next: rows begin on borders of 64 bytes.
 int64_t LoraRowBytes(int64_t elements, DType dtype);
 
 class LoraWeights {
@@ -63,7 +63,7 @@ class LoraWeights {
   std::span<const LoraTarget> targets() const { return targets_; }
   DType dtype() const { return dtype_; }
   int32_t rank_max() const { return rank_max_; }
-  // Of the buffer and the row tables.
+  // The bytes of the buffer and the row tables.
   int64_t bytes() const;
 
  private:

@@ -20,7 +20,7 @@ class MergedWeights {
   MergedWeights(const ModelConfig& config, const ModelWeights& base);
   static int64_t BytesFor(const ModelWeights& base);
 
-  // The adapter in `slot`, in the serving dtype like all, instead of what was merged before. Waits
+  // Merges the adapter in `slot`, in the serving dtype, in place of the one merged before. Waits
   // for the device.
   void Merge(const LoraTable& loras, int32_t slot, Stream& stream);
 

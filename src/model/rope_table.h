@@ -33,7 +33,7 @@ class RopeTable {
   Buffer sin_;
 };
 
-// One of each of the model's ropes.
+// One table for each of the model's ropes.
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
                                       Stream& stream);
 

@@ -36,7 +36,7 @@ struct TransformerLimits {
   int32_t padded_rank_max = 0;
 };
 
-// Nanoseconds, added to at every call that is given one.
+// Nanoseconds. Every call that is given such a struct adds to it.
 struct ForwardTimes {
   int64_t gemm_ns = 0;
   int64_t lora_ns = 0;
@@ -79,19 +79,19 @@ class Transformer {
  private:
   struct Step;  // what every op of one call needs
 
-  // Whether there is what it takes to run LoRA beside the products of so many rows.
+  // Whether LoRA can run beside the products of so many rows.
   bool CanRunLoraBeside(int64_t num_rows) const;
   void CheckBatch(const HostBatch& batch) const;
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
-  // The base model's, or those that the step's adapter was merged into.
+  // The base model's projections, or those that the step's adapter was merged into.
   const LayerProjections& Projections(int32_t layer, const Step& step) const;
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);
-  // Where attention and MLP write: to the residual stream, adding, or where the layer norms what
-  // they return to `branch_`, which AddBranch adds: hidden += RMSNorm(branch).
+  // Where attention and MLP write: they add to the residual stream, or, in layers that norm their
+  // outputs, they write `branch_`, which AddBranch adds: hidden += RMSNorm(branch).
   struct Target {
     float* y;
     bool accumulates;
@@ -111,7 +111,7 @@ class Transformer {
   void RunLora(const graft::Launch& launch, LoraArgs args, const Step& step);
   void Activate(const Projection& projection, const GemmArgs::RowRange& rows, const Step& step);
   LoraBeside MakeLoraBeside(const Projection& projection, int32_t layer, const Step& step);
-  // Without segments.
+  // The arguments without segments.
   LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);
 
   const ModelConfig config_;

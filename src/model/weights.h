@@ -17,7 +17,7 @@
 
 namespace graft {
 
-// What adapters change.
+// The projections of a layer, which adapters change.
 struct LayerProjections {
   GemmWeight qkv;      // [q + k + v, hidden]
   GemmWeight o;        // [hidden, q]

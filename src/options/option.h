@@ -99,7 +99,7 @@ OptionTarget OneOf(T& value, const OptionWord<T> (&words)[N]) {
                     [&value, &words](size_t i) { value = words[i].value; });
 }
 
-// Several, with commas between them.
+// Several words, with commas between them.
 template <typename T, size_t N>
 OptionTarget SomeOf(std::vector<T>& values, const OptionWord<T> (&words)[N]) {
   std::string initial;

@@ -10,9 +10,9 @@
 
 namespace graft {
 
-// What `args` (without the program's own name) pick of `program`, its options set; asked for help
-// or for the version (`version`), what prints it. Errors say what to write instead, and where the
-// value came from: a flag, a variable or a file's key.
+// The command of `program` that `args` (without the program's own name) pick, its options set; for
+// --help and --version (`version`) one that prints the answer. Errors say what to write instead,
+// and where the value came from: a flag, a variable or a file's key.
 Result<CommandRun> ParseCommandLine(const Command& program, const std::string& version,
                                     const std::vector<std::string>& args);
 

@@ -26,8 +26,8 @@ struct AdapterInfo {
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
 };
 
-// Where an adapter's bytes are: the place nearest to the device. It may be another by the time
-// that this is read.
+// Where an adapter's bytes are: the place nearest to the device. The place may have changed by the
+// time that this is read.
 enum class AdapterState : uint8_t {
   kUnread,    // in its folder, which nobody has read yet
   kFolder,    // in its folder, though read before
@@ -51,7 +51,7 @@ class AdapterCatalog {
   // Sorted by name: the first `infos_max` after `name` (itself excluded; "": from the start). Thus
   // a long list is had piece by piece, and nobody waits for all of it.
   virtual std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const = 0;
-  // All of them.
+  // All adapters.
   std::vector<AdapterInfo> List() const;
   // kNotFound. Takes no longer for a name that is not there.
   virtual Result<AdapterInfo> Find(const std::string& name) const = 0;
@@ -66,7 +66,7 @@ class AdapterCatalog {
   // already is its last loader's from now on. kFailedPrecondition: not with this server as it is
   // (it lists as many as it may, or has no adapters folder).
   virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
-  // New requests no longer find it; requests in flight finish. kNotFound.
+  // New requests no longer find the adapter; requests in flight finish. kNotFound.
   virtual Status Unload(const std::string& name) = 0;
 };
 

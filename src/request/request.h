@@ -73,7 +73,7 @@ struct Request {
   int32_t priority = 0;             // larger goes first
   float tenant_weight = 1.0f;       // share of the engine among tenants
 
-  // Whence it came, for logs; no answer depends on it.
+  // Where the request came from, for logs; no answer depends on these fields.
   std::string key_id;
   std::string traceparent;  // W3C's trace context
 

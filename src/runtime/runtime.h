@@ -35,7 +35,7 @@ namespace graft {
 int ChooseAssistWorkers(int asked);
 std::vector<std::string> AssistWorkerCommand();
 
-// The device asked for; says in the log why where there is a GPU and auto takes the CPU.
+// The device asked for. Where there is a GPU and auto takes the CPU, the log says why.
 Result<Device> PickDevice(const DeviceChoice& choice);
 
 // The parts that bench builds more than once from one set of weights.
@@ -57,7 +57,7 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
 
 class Runtime {
  public:
-  // What adapters come from, if not from folders.
+  // Makes the backend of adapters that do not come from folders.
   using MakeBackend =
       std::function<Result<std::unique_ptr<LoraAdapterBackend>>(HostStore& host_store)>;
 
@@ -71,8 +71,8 @@ class Runtime {
   Status LoadAdapters();
   // Makes adapters known by hash without folders, and resident for good. Before the engine starts.
   Status PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> adapters);
-  // Makes what a backend of one's own knows by these hashes known to requests; resident for good,
-  // if the cold start is `cached`. Before the engine starts.
+  // Requests may ask for the contents that a MakeBackend's backend knows by these hashes; they stay
+  // resident if the cold start is `cached`. To be called before the engine starts.
   Status ListSynthetic(const std::vector<std::string>& hashes);
   // On a GPU: records decode steps for the adapters loaded so far. Before the engine starts.
   void RecordGraphs(bool quiet);

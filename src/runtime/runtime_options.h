@@ -92,14 +92,14 @@ struct RuntimeOptions {
   std::string log_level = "info";
 };
 
-// The rows of all of them.
+// The rows of all these options.
 std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& options);
-// Those of them alone that LoadModel goes by; of these, the two that any op needs.
+// Only the rows that LoadModel reads; of these, the two that any op needs.
 std::vector<Option> ModelOptionRows(RuntimeOptions& options);
 std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads);
-// Those of them alone that say how a step is computed.
+// Only the rows that say how a step is computed.
 std::vector<Option> StepOptionRows(RuntimeOptions& options);
-// Single ones, for commands that take a few.
+// Single rows, for commands that take a few.
 Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int& context_tokens_max);
 Option SequencesOptionRow(int& sequences_max);
@@ -111,7 +111,7 @@ Option ColdStartOptionRow(ColdStart& cold_start);
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
 Option TurnOptionRow(int& turn_ms);
 
-// What no option can be asked alone: whether they go together, and into this machine.
+// Checks what no option can check alone: whether they go together, and fit this machine.
 Status CheckOptions(const RuntimeOptions& options);
 
 }  // namespace graft

@@ -8,7 +8,7 @@ namespace graft {
 
 // S-LoRA's bound on the first token's latency.
 inline constexpr double kFirstTokenSloMs = 6000.0;
-// In place of a latency: no first token came.
+// Stands for a latency where no first token came.
 inline constexpr double kNeverMs = 1e300;
 
 // The share of requests whose first token came within the bound; 0 of none.

@@ -33,10 +33,10 @@ class AdapterBackend {
   // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
   // memory, as far as it has room.
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
-  // Whether it is there.
+  // Whether the content is in the host's memory.
   virtual bool Has(const std::string& hash) const = 0;
-  // Where there is no room for all, lower priorities go first; 0 by default. Also for one that is
-  // not there yet.
+  // Where there is no room for all contents, lower priorities go first; 0 by default. Also for
+  // contents that are not there yet.
   virtual void SetPriority(const std::string& hash, int32_t priority) = 0;
 };
 
@@ -82,18 +82,18 @@ class AdapterLoader {
   // from now on. Its rows arrive layer by layer, and whoever runs such a plan waits before each
   // layer for that layer's. False: not before kCopied, which follows in any case.
   virtual bool Copy(CopyOrder order) = 0;
-  // Of a content that could be copied without reading its folder.
+  // The facts of a content that could be copied without reading its folder.
   virtual std::optional<AdapterFacts> FindInHost(const std::string& hash) const = 0;
   // A fetched content is not wanted any more.
   virtual void Drop(int32_t content) = 0;
   // The slot means nothing any more, and its pages are given to others.
   virtual void Free(AdapterSlot slot) = 0;
 
-  // What finished since the last call, in order.
+  // The events since the last call, in order.
   virtual std::vector<LoadEvent> TakeEvents() = 0;
-  // Until there is an event, if anything is under way.
+  // Waits for an event, if anything is under way.
   virtual void WaitForEvent() = 0;
-  // Called, on any thread, when there is an event. Before the first order.
+  // `waker` is called, on any thread, when there is an event. To be set before the first order.
   virtual void SetWaker(std::function<void()> waker) = 0;
 };
 

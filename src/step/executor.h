@@ -34,8 +34,8 @@ class Executor {
   virtual const ExecutorLimits& limits() const = 0;
   // What StepPlan::assists costs here.
   virtual AssistRates assist_rates() const { return {}; }
-  // What Begin does, at most once a step, if it has to wait before it can launch the rest. {}:
-  // nothing. Not while a step runs.
+  // Work that Begin does, at most once a step, while it waits before it can launch the rest. {}:
+  // none. To be set while no step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,

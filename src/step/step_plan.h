@@ -77,7 +77,7 @@ struct StepPlan {
   // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
   bool assists = false;
 
-  // All but its number; its memory stays.
+  // Clears all but the plan's number; its memory stays.
   void Clear() {
     starts.clear();
     sequences.clear();

@@ -30,8 +30,8 @@ struct StepTimes {
   int64_t attention_ns = 0;
   int64_t sampling_ns = 0;
   int64_t total_ns = 0;
-  // Before it, from when the device had done all of the step before it; -1: the executor has not
-  // measured that.
+  // How long the device had nothing to do between the step before and this one; -1: the executor
+  // has not measured that.
   int64_t idle_ns = -1;
 };
 

@@ -1,5 +1,5 @@
-// The tokens that stand beside the model's own: found in the text before anything else looks at it,
-// never split. Immutable once built, any thread.
+// The tokens that stand beside the model's own: they are found in the text before anything else,
+// and never split. Immutable once built, any thread.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Owns the texts that one Encode makes; what it returned stays in place until it goes. One thread.
+// Owns the texts that one Encode makes; views of them hold as long as the arena lives. One thread.
 #pragma once
 
 #include <algorithm>

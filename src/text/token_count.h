@@ -27,8 +27,8 @@ class TokenCountBound {
   std::optional<size_t> bytes_per_token_;
   std::optional<size_t> bytes_per_token_ascii_;
   std::bitset<256> dropped_;  // bytes that may leave no token behind
-  // A token that takes the white space beside it along may take any amount of it. These do; and
-  // whether there are more, which a text need not spell out to have them.
+  // Added tokens that take any amount of white space beside them along; and whether there are more
+  // such tokens, which a text can have without spelling them out.
   std::vector<std::string> space_takers_;
   bool has_hidden_space_takers_ = false;
 };

@@ -1,4 +1,4 @@
-// What stands beside a tokenizer: tokenizer_config.json, special_tokens_map.json and, of old,
+// The files beside a tokenizer: tokenizer_config.json, special_tokens_map.json and, of old,
 // added_tokens.json. Plain data.
 #pragma once
 
