@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
@@ -68,6 +69,16 @@ def stage_build(log):
     """Everything under ASan and UBSan."""
     ok = build("dev", ["all"], log)
     return int(ok), int(not ok)
+
+
+def say_what_was_skipped(preset):
+    """Tests of the CUDA code are compiled everywhere and run where there is a GPU."""
+    with open(f"{ROOT}/build/{preset}/Testing/Temporary/LastTest.log", errors="replace") as file:
+        programs = file.read().split(" Testing: ")[1:]
+    for reason in ("this machine shows no GPU", "built without the CUDA backend"):
+        num_skipped = sum(reason in program for program in programs)
+        if num_skipped:
+            print(f"   {reason}: {num_skipped} programs skipped their tests of CUDA code", flush=True)
 
 
 def stage_unit(log):
@@ -198,7 +209,12 @@ class Results:
         with self.lock:
             print(f"== {name}: {(STAGES[name].__doc__ or name).splitlines()[0]}", flush=True)
         start = time.monotonic()
-        passed, failed = STAGES[name](log)
+        try:
+            passed, failed = STAGES[name](log)
+        except Exception:  # a stage that breaks has failed
+            passed, failed = 0, 1
+            with open(log, "a") as file:
+                file.write(traceback.format_exc())
         with self.lock:
             print(f"   {name}: {passed} passed, {failed} failed, {time.monotonic() - start:.0f} s", flush=True)
             if failed:
