@@ -12,12 +12,13 @@
 namespace graft {
 
 FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
-                                 uint64_t frontend, std::function<rpc::RunnerState()> state)
+                                 uint64_t frontend, MakeState state, uint64_t adapters_told)
     : generator_(generator),
       context_(context),
       stream_(stream),
       frontend_(frontend),
       state_(std::move(state)),
+      adapters_told_(adapters_told),
       heard_ns_(SteadyClock::Get().NowNs()) {}
 
 FrontendSession::~FrontendSession() { EndAnswers(); }
@@ -100,7 +101,7 @@ void FrontendSession::WriteLoop() {
     }
     Collect(answers, &message);
     if (says_state || std::chrono::steady_clock::now() >= heartbeat) {
-      *message.mutable_state() = state_();
+      *message.mutable_state() = state_(&adapters_told_);
       heartbeat = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kHeartbeatNs);
     }
     write_begun_ns_ = SteadyClock::Get().NowNs();

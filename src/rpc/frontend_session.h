@@ -25,9 +25,13 @@ class FrontendSession {
  public:
   using Stream = grpc::ServerReaderWriter<rpc::RunnerMessage, rpc::FrontendMessage>;
 
-  // All referred to must outlive it. `state` is what a heartbeat says.
+  // What a heartbeat says. `adapters_told`: the version of the adapters' list that the frontend
+  // has; a newer one is told, too, and noted there.
+  using MakeState = std::function<rpc::RunnerState(uint64_t* adapters_told)>;
+
+  // All referred to must outlive it. The frontend has the list of version `adapters_told`.
   FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
-                  uint64_t frontend, std::function<rpc::RunnerState()> state);
+                  uint64_t frontend, MakeState state, uint64_t adapters_told);
   // After Run.
   ~FrontendSession();
   FrontendSession(const FrontendSession&) = delete;
@@ -60,7 +64,8 @@ class FrontendSession {
   grpc::ServerContext& context_;
   Stream& stream_;
   const uint64_t frontend_;
-  const std::function<rpc::RunnerState()> state_;
+  const MakeState state_;
+  uint64_t adapters_told_;  // the writing thread's
   std::atomic<int64_t> heard_ns_;
   std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits
   std::mutex mutex_;

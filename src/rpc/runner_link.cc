@@ -207,6 +207,13 @@ class RunnerLink::Impl {
     }
     if (!message.has_state()) return;
     const rpc::RunnerState& state = message.state();
+    if (state.has_adapters()) {
+      std::vector<ListedAdapter> adapters;
+      for (const rpc::Adapter& adapter : state.adapters().adapters()) {
+        adapters.push_back(FromProto(adapter));
+      }
+      listener_.OnAdapters(runner_, std::move(adapters));
+    }
     listener_.OnState(runner_,
                       {.requests_waiting = state.requests_waiting(),
                        .requests_running = state.requests_running(),

@@ -31,6 +31,8 @@ class RunnerListener {
   virtual void OnUp(size_t runner, RunnerFacts facts) = 0;
   virtual void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) = 0;
   virtual void OnState(size_t runner, const RunnerLoad& load, bool draining) = 0;
+  // It has other adapters than it said before.
+  virtual void OnAdapters(size_t /*runner*/, std::vector<ListedAdapter> /*adapters*/) {}
   // What was asked for and has had no last event will have none. Also after a connection that never
   // came up.
   virtual void OnDown(size_t runner, const Status& why) = 0;

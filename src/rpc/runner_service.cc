@@ -39,8 +39,12 @@ BaseModelId BaseOf(const rpc::BaseModel& proto) {
 class RunnerService::Impl : public rpc::Runner::Service {
  public:
   Impl(const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
-       std::function<RunnerLoad()> load)
-      : options_(options), generator_(generator), catalog_(catalog), load_(std::move(load)) {}
+       std::function<RunnerLoad()> load, AdapterService* adapters)
+      : options_(options),
+        generator_(generator),
+        catalog_(catalog),
+        load_(std::move(load)),
+        adapters_(adapters) {}
 
   ~Impl() override {
     if (server_ == nullptr) return;
@@ -61,6 +65,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     const std::string address = options_.host + ":" + std::to_string(options_.port);
     builder.AddListeningPort(address, credentials, &port_);
     builder.RegisterService(this);
+    if (adapters_ != nullptr) builder.RegisterService(&adapters_->grpc_service());
     builder.SetMaxReceiveMessageSize(kMessageBytesMax);
     builder.SetMaxSendMessageSize(kMessageBytesMax);
     // Else a second process could take the port, and half of the connections.
@@ -90,6 +95,12 @@ class RunnerService::Impl : public rpc::Runner::Service {
     for (FrontendSession* const session : sessions_) session->SendState();
   }
 
+  void OnAdaptersChanged() {
+    ++adapters_version_;
+    std::lock_guard lock(mutex_);
+    for (FrontendSession* const session : sessions_) session->SendState();
+  }
+
   grpc::Status Connect(grpc::ServerContext* context, FrontendSession::Stream* stream) override {
     rpc::FrontendMessage first;
     if (!stream->Read(&first)) return grpc::Status::CANCELLED;
@@ -97,9 +108,12 @@ class RunnerService::Impl : public rpc::Runner::Service {
     if (!protocol.ok()) return ToGrpc(protocol.status());
     const Status same_base = CheckSameBase(BaseOf(first.hello().base()), options_.base);
     if (!same_base.ok()) return ToGrpc(same_base);
+    const uint64_t adapters_told = adapters_version_;
     if (!stream->Write(MakeWelcome(*protocol))) return grpc::Status::CANCELLED;
     const uint64_t frontend = first.hello().frontend();
-    FrontendSession session(generator_, *context, *stream, frontend, [this] { return State(); });
+    FrontendSession session(
+        generator_, *context, *stream, frontend, [this](uint64_t* told) { return State(told); },
+        adapters_told);
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return grpc::Status::CANCELLED;
@@ -132,13 +146,19 @@ class RunnerService::Impl : public rpc::Runner::Service {
     return message;
   }
 
-  rpc::RunnerState State() const {
+  rpc::RunnerState State(uint64_t* adapters_told) const {
     const RunnerLoad load = load_();
     rpc::RunnerState state;
     state.set_requests_waiting(load.requests_waiting);
     state.set_requests_running(load.requests_running);
     state.set_pages_free(load.pages_free);
     state.set_draining(draining_);
+    const uint64_t version = adapters_version_;
+    if (version == std::exchange(*adapters_told, version)) return state;
+    rpc::AdapterList* const list = state.mutable_adapters();
+    for (const AdapterInfo& info : catalog_.List()) {
+      *list->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
+    }
     return state;
   }
 
@@ -161,7 +181,9 @@ class RunnerService::Impl : public rpc::Runner::Service {
   Generator& generator_;
   AdapterCatalog& catalog_;
   const std::function<RunnerLoad()> load_;
+  AdapterService* const adapters_;
   std::atomic<bool> draining_{false};
+  std::atomic<uint64_t> adapters_version_{0};
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
@@ -178,8 +200,9 @@ RunnerService::~RunnerService() = default;
 Result<std::unique_ptr<RunnerService>> RunnerService::Start(const RunnerServiceOptions& options,
                                                             Generator& generator,
                                                             AdapterCatalog& catalog,
-                                                            std::function<RunnerLoad()> load) {
-  auto impl = std::make_unique<Impl>(options, generator, catalog, std::move(load));
+                                                            std::function<RunnerLoad()> load,
+                                                            AdapterService* adapters) {
+  auto impl = std::make_unique<Impl>(options, generator, catalog, std::move(load), adapters);
   RETURN_IF_ERROR(impl->Listen());
   return std::unique_ptr<RunnerService>(new RunnerService(std::move(impl)));
 }
@@ -187,5 +210,6 @@ Result<std::unique_ptr<RunnerService>> RunnerService::Start(const RunnerServiceO
 int RunnerService::port() const { return impl_->port(); }
 void RunnerService::OnDelivered() { impl_->OnDelivered(); }
 void RunnerService::BeginDrain() { impl_->BeginDrain(); }
+void RunnerService::OnAdaptersChanged() { impl_->OnAdaptersChanged(); }
 
 }  // namespace graft

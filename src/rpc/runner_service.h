@@ -11,6 +11,7 @@
 
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "rpc/adapter_service.h"
 #include "rpc/protocol.h"
 #include "rpc/runner_load.h"
 #include "rpc/tls_files.h"
@@ -19,10 +20,12 @@ namespace graft {
 
 class RunnerService {
  public:
-  // Everything referred to must outlive it. `load` is called on threads of the service.
+  // Everything referred to must outlive it. `load` is called on threads of the service. `adapters`
+  // is served on the same port.
   static Result<std::unique_ptr<RunnerService>> Start(const RunnerServiceOptions& options,
                                                       Generator& generator, AdapterCatalog& catalog,
-                                                      std::function<RunnerLoad()> load);
+                                                      std::function<RunnerLoad()> load,
+                                                      AdapterService* adapters = nullptr);
   ~RunnerService();  // ends all streams and cancels what they asked for
 
   int port() const;
@@ -30,6 +33,8 @@ class RunnerService {
   void OnDelivered();
   // Frontends are told to take their requests elsewhere, and health checks that nobody is taken.
   void BeginDrain();
+  // Frontends are told what the catalog has now.
+  void OnAdaptersChanged();
 
  private:
   class Impl;

@@ -90,6 +90,9 @@ class Notes : public RunnerListener {
       for (TokenEvent& event : events) events_[number].push_back(std::move(event));
     });
   }
+  void OnAdapters(size_t, std::vector<ListedAdapter> adapters) override {
+    Change([&] { adapters_ = std::move(adapters); });
+  }
   void OnState(size_t, const RunnerLoad& load, bool draining) override {
     Change([&] {
       load_ = load;
@@ -118,6 +121,7 @@ class Notes : public RunnerListener {
   RunnerFacts facts_;
   std::vector<uint64_t> calls_;
   std::map<uint64_t, std::vector<TokenEvent>> events_;
+  std::vector<ListedAdapter> adapters_;  // told after the welcome
   RunnerLoad load_;
   Status why_;
   bool is_up_ = false;
@@ -177,6 +181,9 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.load_.pages_free == 3; }));
   service_->BeginDrain();
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.draining_; }));
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.empty(); }));
+  service_->OnAdaptersChanged();
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.size() == 1; }));
 }
 
 TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {

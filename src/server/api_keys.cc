@@ -113,13 +113,27 @@ std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
   return TakeFromBucket(now_ns);
 }
 
+void ApiKey::SetShare(double requests_per_minute) {
+  std::lock_guard lock(meter_->mutex);
+  meter_->share_per_minute = requests_per_minute;
+}
+
+int64_t ApiKey::TakeDemand() {
+  std::lock_guard lock(meter_->mutex);
+  return std::exchange(meter_->num_asked, 0);
+}
+
 std::optional<ApiError> ApiKey::TakeFromBucket(int64_t now_ns) {
-  const double per_minute = rights_.requests_per_minute;
-  if (per_minute <= 0) return std::nullopt;
+  if (rights_.requests_per_minute <= 0) return std::nullopt;
   Meter& meter = *meter_;
+  ++meter.num_asked;
+  constexpr double kShareMin = 0.01;  // of a minute's requests: somebody's turn comes
+  const double per_minute = meter.share_per_minute < 0
+                                ? rights_.requests_per_minute
+                                : std::max(meter.share_per_minute, kShareMin);
   const double per_second = per_minute / 60;
   meter.bucket_requests += NsToSeconds(now_ns - meter.bucket_time_ns) * per_second;
-  meter.bucket_requests = std::min(meter.bucket_requests, per_minute);
+  meter.bucket_requests = std::min(meter.bucket_requests, std::max(per_minute, 1.0));
   meter.bucket_time_ns = now_ns;
   if (meter.bucket_requests < 1) {
     const int wait_s = static_cast<int>(std::ceil((1 - meter.bucket_requests) / per_second));
@@ -157,6 +171,28 @@ Status ApiKeys::Load(const Json& list) {
   RETURN_IF_ERROR(AddAdminKey(*former, next.get()));
   Put(std::move(next));
   return OkStatus();
+}
+
+Status ApiKeys::LoadText(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json list, ParseJson(json));
+  return Load(list);
+}
+
+void ApiKeys::SetShares(std::map<std::string, double> requests_per_minute) {
+  const std::shared_ptr<const Table> current = table();
+  for (const auto& [digest, key] : current->keys) {
+    const auto share = requests_per_minute.find(digest);
+    key->SetShare(share == requests_per_minute.end() ? -1 : share->second);
+  }
+}
+
+std::map<std::string, int64_t> ApiKeys::TakeDemand() {
+  const std::shared_ptr<const Table> current = table();
+  std::map<std::string, int64_t> demand;
+  for (const auto& [digest, key] : current->keys) {
+    if (key->rights().requests_per_minute > 0) demand[digest] = key->TakeDemand();
+  }
+  return demand;
 }
 
 void ApiKeys::Put(std::shared_ptr<const Table> table) {

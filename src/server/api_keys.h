@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,8 @@ class ApiKey {
   // What the key has used of its limits.
   struct Meter {
     std::mutex mutex;
+    double share_per_minute = -1;  // of the key's requests; negative: all of them
+    int64_t num_asked = 0;         // since it was last looked at
     double bucket_requests = 0;
     int64_t bucket_time_ns = 0;
     int32_t num_running = 0;
@@ -60,6 +63,9 @@ class ApiKey {
   ApiKey(Rights rights, const ApiKey& former);
 
   const Rights& rights() const { return rights_; }
+  // Negative: all of them.
+  void SetShare(double requests_per_minute);
+  int64_t TakeDemand();
   bool Allows(const std::string& model) const;
   // Takes one request from the bucket (which holds a minute's worth) and one place, or says 429 and
   // when to come back.
@@ -85,8 +91,13 @@ class ApiKeys {
   // Who has a key in both keeps its count of requests.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
+  Status LoadText(const std::string& json);
   // One more key, which may do everything. It does not close the server to those without a key.
   Status SetAdminKey(std::string_view key);
+
+  // See HttpServer.
+  void SetShares(std::map<std::string, double> requests_per_minute);
+  std::map<std::string, int64_t> TakeDemand();
 
   // Whether a request needs a key at all.
   bool required() const { return table()->required; }

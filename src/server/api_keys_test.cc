@@ -107,6 +107,30 @@ TEST(ApiKeysTest, TheRateComesBackWithTime) {
   EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
 }
 
+TEST(ApiKeysTest, AShareOfTheRateIsWhatOneOfSeveralServersLetsThrough) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.LoadText(R"([{"key":"k","tenant":"t","adapters":["*"],"requests_per_minute":60},
+      {"key":"free","tenant":"t","adapters":["*"]}])")
+                  .ok());
+  const auto key = *keys.Authenticate("Bearer k");
+  const std::string digest = keys.TakeDemand().begin()->first;
+  keys.SetShares({{digest, 6.0}});
+  const auto let_through = [&] {
+    int count = 0;
+    for (int i = 0; i < 100; ++i) count += !key->Count(clock.NowNs()).has_value();
+    return count;
+  };
+  EXPECT_EQ(let_through(), 6);
+  clock.AdvanceNs(int64_t{30} * 1'000'000'000);
+  EXPECT_EQ(let_through(), 3);
+  EXPECT_EQ(keys.TakeDemand(), (std::map<std::string, int64_t>{{digest, 200}}));
+  EXPECT_EQ(keys.TakeDemand().at(digest), 0);
+  keys.SetShares({});
+  clock.AdvanceNs(int64_t{60} * 1'000'000'000);
+  EXPECT_EQ(let_through(), 60);
+}
+
 TEST(ApiKeysTest, ALeaseIsGivenBack) {
   ManualClock clock;
   ApiKeys keys(clock);

@@ -50,6 +50,7 @@ class HttpServer::Impl {
 
   Status Start();
   Status Reload();
+  ApiKeys& keys() { return state_.keys; }
   uint16_t port() const { return acceptor_.port(); }
   void Shutdown(std::chrono::milliseconds deadline);
 
@@ -108,6 +109,8 @@ Status HttpServer::Impl::Start() {
 }
 
 Status HttpServer::Impl::LoadKeys() {
+  const std::string& given = state_.options.api_keys_json;
+  if (!given.empty() && !started_) return state_.keys.LoadText(given);
   if (state_.options.api_keys_file.empty()) return OkStatus();
   return state_.keys.LoadFile(state_.options.api_keys_file);
 }
@@ -251,6 +254,11 @@ HttpServer::~HttpServer() = default;
 Status HttpServer::Start() { return impl_->Start(); }
 
 Status HttpServer::Reload() { return impl_->Reload(); }
+Status HttpServer::SetKeys(const std::string& json) { return impl_->keys().LoadText(json); }
+void HttpServer::SetKeyShares(std::map<std::string, double> requests_per_minute) {
+  impl_->keys().SetShares(std::move(requests_per_minute));
+}
+std::map<std::string, int64_t> HttpServer::TakeKeyDemand() { return impl_->keys().TakeDemand(); }
 
 uint16_t HttpServer::port() const { return impl_->port(); }
 

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "server/server_context.h"
@@ -27,6 +29,14 @@ class HttpServer {
   // Reads the keys file and the certificate anew, between Start and Shutdown. Requests and
   // connections that there are go on as they began. With an error what was in force stays so.
   Status Reload();
+
+  // Puts these keys, a keys file's text, in the place of those in force; likewise.
+  Status SetKeys(const std::string& json);
+  // Of each key's requests a minute, by its digest, the part that may be let through here, where
+  // other servers share the budget. Those that are not named have all of theirs.
+  void SetKeyShares(std::map<std::string, double> requests_per_minute);
+  // What was asked for since the last call, by the digest of keys with a budget.
+  std::map<std::string, int64_t> TakeKeyDemand();
 
   // Where it listens, after Start.
   uint16_t port() const;

@@ -29,6 +29,7 @@ struct ServerOptions {
   std::string tls_key_file;   // PEM
 
   std::string api_keys_file;  // "": no key needed
+  std::string api_keys_json;  // the same as text, in place of a file
   std::string admin_key;      // may load adapters; "": only keys with "admin" may
   // Names that a Host header may have, "*" for any; see ServedHosts for none.
   std::vector<std::string> allowed_hosts;
