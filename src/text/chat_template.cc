@@ -65,8 +65,14 @@ class ContextReader {
  private:
   Result<Value> ReadString(const std::string& text, bool trusted) {
     if (!IsValidUtf8(text)) return InvalidArgumentError("a message is not UTF-8");
-    if (marks_ && !trusted) heap_.origins().Mark(text);
-    return Value::String(text);
+    return Value::String(text,
+                         marks_ && !trusted ? heap_.origins().Mark(text) : jinja::kOfTemplate);
+  }
+
+  // A string that is trusted as a plain word, too, which also is UTF-8.
+  Result<Value> ReadWord(const std::string& text, bool trusted) {
+    if (IsPlainWord(text)) return Value::String(text, jinja::kOfTemplate);
+    return ReadString(text, trusted);
   }
 
   Result<Value> ReadArray(const OrderedJson& json, bool trusted, int depth) {
@@ -83,10 +89,11 @@ class ContextReader {
     std::vector<std::pair<Value, Value>> entries;
     entries.reserve(json.size());
     for (auto it = json.begin(); it != json.end(); ++it) {
-      ASSIGN_OR_RETURN(const Value key, ReadString(it.key(), trusted || IsPlainWord(it.key())));
-      const bool is_plain_role = it.key() == "role" && it.value().is_string() &&
-                                 IsPlainWord(it.value().get_ref<const std::string&>());
-      ASSIGN_OR_RETURN(const Value value, Read(it.value(), trusted || is_plain_role, depth + 1));
+      ASSIGN_OR_RETURN(const Value key, ReadWord(it.key(), trusted));
+      const bool is_role = it.value().is_string() && it.key() == "role";
+      ASSIGN_OR_RETURN(const Value value,
+                       is_role ? ReadWord(it.value().get_ref<const std::string&>(), trusted)
+                               : Read(it.value(), trusted, depth + 1));
       entries.emplace_back(key, value);
     }
     return heap_.NewDict(std::move(entries));

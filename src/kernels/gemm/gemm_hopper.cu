@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/gemm/gemm_hopper_launch.cuh"
+#include "tensor/device_traits.h"
 
 namespace graft {
 namespace hopper {
@@ -79,12 +80,8 @@ CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
 }
 
 DeviceLimits LimitsOf(const Device& device) {
-  DeviceLimits limits;
-  CUDA_CHECK(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                    device.index));
-  CUDA_CHECK(
-      cudaDeviceGetAttribute(&limits.num_processors, cudaDevAttrMultiProcessorCount, device.index));
-  return limits;
+  const DeviceTraits& traits = TraitsOf(device);
+  return {traits.shared_bytes_max, traits.num_multiprocessors};
 }
 
 GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {

@@ -112,8 +112,9 @@ void ForSlice(const SliceRange& range, Take take) {
   }
 }
 
-Result<Value> SliceText(Heap& heap, std::string_view text, const Value& begin, const Value& end,
+Result<Value> SliceText(Heap& heap, const Value& value, const Value& begin, const Value& end,
                         const Value& step) {
+  const std::string_view text = value.text();
   heap.ChargeBytes(text.size());
   const int64_t length = CountCodePoints(text);
   ASSIGN_OR_RETURN(const SliceRange range, MakeSlice(length, begin, end, step));
@@ -121,11 +122,11 @@ Result<Value> SliceText(Heap& heap, std::string_view text, const Value& begin, c
     if (range.end <= range.begin) return Value::String("");
     const size_t first = ByteOffset(text, range.begin);
     const size_t bytes = ByteOffset(text.substr(first), range.end - range.begin);
-    return Value::String(text.substr(first, bytes));
+    return value.Part(text.substr(first, bytes));
   }
-  ASSIGN_OR_RETURN(const std::vector<Value> characters, Iterate(heap, Value::String(text)));
+  ASSIGN_OR_RETURN(const std::vector<Value> characters, Iterate(heap, value));
   TextBuilder out = heap.NewText();
-  ForSlice(range, [&](size_t i) { out.Append(characters[i].text()); });
+  ForSlice(range, [&](size_t i) { out.Append(characters[i]); });
   return heap.Text(std::move(out));
 }
 
@@ -173,7 +174,7 @@ Result<Value> GetItem(Heap& heap, const Value& value, const Value& key) {
     const auto length = static_cast<size_t>(CountCodePoints(text));
     if (ResolveIndex(key.integer(), length, &index)) {
       const std::string_view rest = text.substr(ByteOffset(text, static_cast<int64_t>(index)));
-      return Value::String(rest.substr(0, ByteOffset(rest, 1)));
+      return value.Part(rest.substr(0, ByteOffset(rest, 1)));
     }
   }
   if (key.is_string() && value.kind() == Kind::kDict) {
@@ -187,7 +188,7 @@ Result<Value> GetItem(Heap& heap, const Value& value, const Value& key) {
 Result<Value> GetSlice(Heap& heap, const Value& value, const Value& begin, const Value& end,
                        const Value& step) {
   if (value.is_undefined()) return UndefinedError(value);
-  if (value.is_string()) return SliceText(heap, value.text(), begin, end, step);
+  if (value.is_string()) return SliceText(heap, value, begin, end, step);
   if (!IsIndexable(value)) {
     return TypeError("a value of type '" + std::string(TypeName(value)) + "' cannot be sliced");
   }
@@ -299,7 +300,7 @@ Result<Value> Repeat(Heap& heap, const Value& value, int64_t count) {
     std::string out;
     out.reserve(text.size() * static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) out += text;
-    return heap.Derived(std::move(out), text);
+    return heap.Derived(std::move(out), value);
   }
   const std::vector<Value>& items = value.sequence().items;
   RETURN_IF_ERROR(
@@ -316,8 +317,8 @@ Result<Value> Concatenate(Heap& heap, const Value& a, const Value& b) {
     heap.ChargeBytes(a.text().size() + b.text().size());
     TextBuilder text = heap.NewText();
     text.Reserve(a.text().size() + b.text().size());
-    text.Append(a.text());
-    text.Append(b.text());
+    text.Append(a);
+    text.Append(b);
     return heap.Text(std::move(text));
   }
   std::vector<Value> items = a.sequence().items;

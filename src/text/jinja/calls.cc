@@ -100,7 +100,7 @@ Result<Value> Interpreter::CallLoop(const Loop& loop, const Arguments& arguments
   ASSIGN_OR_RETURN(const Bound bound, Bound::Make("loop", {"iterable"}, arguments));
   ASSIGN_OR_RETURN(const Value iterable, bound.Required(0));
   const Nesting nesting(&heap_);
-  RETURN_IF_ERROR(nesting.status());
+  if (!nesting.ok()) return nesting.status();
   const Stmt& stmt = *loop.stmt;
   ASSIGN_OR_RETURN(std::vector<Value> items, ForItems(stmt, iterable, loop.scope));
   return Capture([&] { return RunTurns(stmt, std::move(items), loop.scope, loop.depth0 + 1); });
@@ -157,7 +157,7 @@ Status Interpreter::BindMacro(const Stmt& macro, const Arguments& arguments, Sco
 Result<Value> Interpreter::CallMacro(const Callable& callable, const Arguments& arguments) {
   // What calls itself needs the stack of several frames for a level of its own.
   const Nesting nesting(&heap_);
-  RETURN_IF_ERROR(nesting.status());
+  if (!nesting.ok()) return nesting.status();
   const Stmt& macro = *callable.macro;
   Scope* scope = heap_.NewScope(callable.closure);
   RETURN_IF_ERROR(BindMacro(macro, arguments, scope));
@@ -179,7 +179,7 @@ Result<Value> Interpreter::CallStrftime(const Arguments& arguments) {
   }
   // 0 also stands for an empty result, which only an empty format or e.g. "%p" can have.
   const size_t bytes = std::strftime(buffer, sizeof(buffer), std::string(format).c_str(), &local);
-  return heap_.Derived(std::string(buffer, bytes), format);
+  return heap_.Derived(std::string(buffer, bytes), bound.Or(0, Value()));
 }
 
 Result<Value> Interpreter::CallGlobal(std::string_view name, const Arguments& arguments) {

@@ -288,7 +288,7 @@ Result<ExprPtr> ExpressionParser::ParsePrimary() {
     case TokenKind::kString: {
       ExprPtr expr = NewExpr(ExprKind::kConstant, token.line);
       while (Current().kind == TokenKind::kString) expr->text += Take().text;
-      expr->constant = Value::String(expr->text);
+      expr->constant = Value::String(expr->text, kOfTemplate);
       return expr;
     }
     default:

@@ -172,7 +172,7 @@ class PercentFormatter {
       RETURN_IF_ERROR(heap_.Fits(static_cast<double>(out.size())));
       if (!heap_.Charge(1)) return heap_.status();
       ASSIGN_OR_RETURN(const Value piece, ReadOne(&pos));
-      out.Append(piece.text());
+      out.Append(piece);
     }
     if (next_ < rest_.size() && values_.kind() != Kind::kDict) {
       return TypeError("not all arguments were used by the format '" + std::string(text_) + "'");
@@ -307,7 +307,7 @@ class BraceFormatter {
         RETURN_IF_ERROR(heap_.Fits(static_cast<double>(out.size())));
         if (!heap_.Charge(1)) return heap_.status();
         ASSIGN_OR_RETURN(const Value piece, Field(text_.substr(pos + 1, close - pos - 1)));
-        out.Append(piece.text());
+        out.Append(piece);
         pos = close + 1;
       } else if (c == '}') {
         return BadFormat(text_);

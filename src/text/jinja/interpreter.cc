@@ -40,6 +40,8 @@ const Value* FindVariable(const Scope* scope, std::string_view name) {
   return nullptr;
 }
 
+bool IsSum(const Expr& expr) { return expr.kind == ExprKind::kBinary && expr.op == BinaryOp::kAdd; }
+
 }  // namespace
 
 Result<TextBuilder> Interpreter::Run(const Block& block,
@@ -62,15 +64,15 @@ Status Interpreter::RunBlock(const Block& block, Scope* scope) {
 Status Interpreter::RunStatement(const Stmt& stmt, Scope* scope) {
   const Nesting nesting(&heap_);
   line_ = stmt.line;
-  RETURN_IF_ERROR(nesting.status());
+  if (!nesting.ok()) return nesting.status();
   switch (stmt.kind) {
     case StmtKind::kText:
       RETURN_IF_ERROR(ChargeOutput(stmt.text.size()));
       out_.AppendTrusted(stmt.text);
       return OkStatus();
     case StmtKind::kOutput: {
-      ASSIGN_OR_RETURN(const Value value, Evaluate(*stmt.expr, scope));
-      return Emit(value);
+      ASSIGN_OR_RETURN(const Value rest, EmitTexts(*stmt.expr, scope));
+      return Emit(rest);
     }
     case StmtKind::kIf:
       return RunIf(stmt, scope);
@@ -185,10 +187,33 @@ Status Interpreter::RunCallBlock(const Stmt& stmt, Scope* scope) {
 }
 
 Status Interpreter::Emit(const Value& value) {
-  ASSIGN_OR_RETURN(const Value text, ToText(heap_, value));
-  RETURN_IF_ERROR(ChargeOutput(text.text().size()));
-  out_.Append(text.text());
+  if (!value.is_string()) {
+    ASSIGN_OR_RETURN(const Value text, ToText(heap_, value));
+    return Emit(text);
+  }
+  RETURN_IF_ERROR(ChargeOutput(value.text().size()));
+  out_.Append(value);
   return OkStatus();
+}
+
+Result<Value> Interpreter::EmitTexts(const Expr& expr, Scope* scope) {
+  if (!IsSum(expr) && expr.kind != ExprKind::kConcat) return Evaluate(expr, scope);
+  const Nesting nesting(&heap_);
+  if (!nesting.ok()) return nesting.status();
+  if (IsSum(expr)) {
+    ASSIGN_OR_RETURN(const Value left, EmitTexts(*expr.children[0], scope));
+    // What a sum begins with decides what it is.
+    if (left.is_string()) RETURN_IF_ERROR(Emit(left));
+    ASSIGN_OR_RETURN(const Value right, Evaluate(*expr.children[1], scope));
+    line_ = expr.line;
+    if (left.is_string() && right.is_string()) return right;
+    return Binary(heap_, expr.op, left, right);
+  }
+  for (const ExprPtr& child : expr.children) {
+    ASSIGN_OR_RETURN(const Value value, Evaluate(*child, scope));
+    RETURN_IF_ERROR(Emit(value));
+  }
+  return Value::String("");
 }
 
 Status Interpreter::ChargeOutput(size_t bytes) {
@@ -235,7 +260,7 @@ Result<Value> Interpreter::Evaluate(const Expr& expr, Scope* scope) {
   if (expr.kind == ExprKind::kConstant) return expr.constant;
   const Nesting nesting(&heap_);
   line_ = expr.line;
-  RETURN_IF_ERROR(nesting.status());
+  if (!nesting.ok()) return nesting.status();
   return EvaluateNode(expr, scope);
 }
 
@@ -349,7 +374,17 @@ Result<Value> Interpreter::EvaluateUnary(const Expr& expr, Scope* scope) {
   return expr.kind == ExprKind::kNegative ? Negative(value) : Positive(value);
 }
 
+Result<Value> Interpreter::EvaluateSum(const Expr& expr, Scope* scope) {
+  TextBuilder outer = std::exchange(out_, heap_.NewText());
+  const Result<Value> rest = EmitTexts(expr, scope);
+  TextBuilder text = std::exchange(out_, std::move(outer));
+  if (!rest.ok() || !rest->is_string()) return rest;
+  text.Append(*rest);
+  return heap_.Text(std::move(text));
+}
+
 Result<Value> Interpreter::EvaluateBinary(const Expr& expr, Scope* scope) {
+  if (IsSum(expr) && IsSum(*expr.children[0])) return EvaluateSum(expr, scope);
   ASSIGN_OR_RETURN(const Value left, Evaluate(*expr.children[0], scope));
   ASSIGN_OR_RETURN(const Value right, Evaluate(*expr.children[1], scope));
   line_ = expr.line;
@@ -361,7 +396,7 @@ Result<Value> Interpreter::EvaluateConcat(const Expr& expr, Scope* scope) {
   for (const ExprPtr& child : expr.children) {
     ASSIGN_OR_RETURN(const Value value, Evaluate(*child, scope));
     ASSIGN_OR_RETURN(const Value text, ToText(heap_, value));
-    out.Append(text.text());
+    out.Append(text);
   }
   heap_.ChargeBytes(out.size());
   return heap_.Text(std::move(out));

@@ -33,6 +33,9 @@ class Interpreter {
   Status RunWith(const Stmt& stmt, Scope* scope);
   Status RunCallBlock(const Stmt& stmt, Scope* scope);
   Status Emit(const Value& value);
+  // Puts out the texts of a sum (+ or ~) one by one, so that no text is made of them. Gives the
+  // value that is left to put out.
+  Result<Value> EmitTexts(const Expr& expr, Scope* scope);
   // A failure if the output cannot grow by so many bytes.
   Status ChargeOutput(size_t bytes);
   // The text that `run` puts out, instead of its output.
@@ -60,6 +63,8 @@ class Interpreter {
   Result<Value> EvaluateList(const Expr& expr, Scope* scope);
   Result<Value> EvaluateDict(const Expr& expr, Scope* scope);
   Result<Value> EvaluateUnary(const Expr& expr, Scope* scope);
+  // Of three or more: one text in place of one for each sign.
+  Result<Value> EvaluateSum(const Expr& expr, Scope* scope);
   Result<Value> EvaluateBinary(const Expr& expr, Scope* scope);
   Result<Value> EvaluateConcat(const Expr& expr, Scope* scope);
   Result<Value> EvaluateCompare(const Expr& expr, Scope* scope);

@@ -97,6 +97,30 @@ TEST(JinjaTest, SyntaxErrorsNameTheLine) {
   }
 }
 
+// The texts of a sum are put out one by one; what is no text is not.
+TEST(JinjaTest, SumsAreWhatTheirFirstOperandMakesThem) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"{{ 1 + 2 + 3 }}", "6"},
+      {"{{ 'a' + 'b' + 'c' }}{{ 'a' + ('b' + 'c') }}", "abcabc"},
+      {"{{ [1] + [2] + [3] }}", "[1, 2, 3]"},
+      {"{{ 'a' ~ 1 + 2 ~ none }}", "a3None"},
+      {"{% set t = 'a' + 'b' + 'c' %}{% set n = 1 + 2 + 3.5 %}{{ t ~ n }}", "abc6.5"},
+      {"{% macro m(x) %}<{{ x + x + 'y' }}>{% endmacro %}{{ 'a' + m('b' + 'c' + 'd') + 'e' }}",
+       "a<bcdbcdy>e"},
+  };
+  for (const auto& [source, text] : kCases) {
+    const Result<std::string> rendered = Render(source, OrderedJson::object());
+    ASSERT_TRUE(rendered.ok()) << source << ": " << rendered.status().ToString();
+    EXPECT_EQ(*rendered, text) << source;
+  }
+  for (const char* source : {"{{ 'a' + 'b' + 1 }}", "{% set t = 'a' + 'b' + 1 %}"}) {
+    EXPECT_THAT(FailureOf(source).message(), HasSubstr("'+' does not work between 'str' and 'int'"))
+        << source;
+  }
+  EXPECT_THAT(FailureOf("{{ 1 + 2 + 'a' }}").message(),
+              HasSubstr("'+' does not work between 'int' and 'str'"));
+}
+
 TEST(JinjaTest, RuntimeErrorsNameTheLineAndTheName) {
   EXPECT_THAT(FailureOf("a\n{{ nobody.x }}").message(), HasSubstr("line 2: 'nobody' is undefined"));
   EXPECT_THAT(FailureOf("{{ m.x.y }}", {{"m", OrderedJson::object()}}).message(),

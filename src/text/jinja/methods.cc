@@ -12,34 +12,39 @@
 namespace graft::jinja {
 namespace {
 
-Result<Value> NewTexts(Heap& heap, const std::vector<std::string_view>& pieces, Flavor flavor) {
+// A sequence of parts of `whole`.
+Result<Value> NewParts(Heap& heap, const Value& whole, const std::vector<std::string_view>& pieces,
+                       Flavor flavor) {
   std::vector<Value> items;
   items.reserve(pieces.size());
-  for (const std::string_view piece : pieces) items.push_back(Value::String(piece));
+  for (const std::string_view piece : pieces) items.push_back(whole.Part(piece));
   return heap.NewSequence(flavor, std::move(items));
 }
 
 template <std::string (*kMap)(std::string_view)>
-Result<Value> Mapped(Heap& heap, std::string_view text, const Bound&) {
-  return heap.Derived(kMap(text), text);
+Result<Value> Mapped(Heap& heap, const Value& self, const Bound&) {
+  return heap.Derived(kMap(self.text()), self);
 }
 
 template <bool (*kPredicate)(std::string_view)>
-Result<Value> Predicate(Heap&, std::string_view text, const Bound&) {
-  return Value::Bool(kPredicate(text));
+Result<Value> Predicate(Heap&, const Value& self, const Bound&) {
+  return Value::Bool(kPredicate(self.text()));
 }
 
 template <StripSide kSide>
-Result<Value> Strip(Heap&, std::string_view text, const Bound& bound) {
-  if (bound.Or(0, Value::None()).is_none()) return Value::String(StripSpace(text, kSide));
+Result<Value> Strip(Heap&, const Value& self, const Bound& bound) {
+  if (bound.Or(0, Value::None()).is_none()) {
+    return self.Part(StripSpace(self.text(), kSide));
+  }
   ASSIGN_OR_RETURN(const std::string_view characters, bound.Text(0));
-  return Value::String(StripCharacters(text, characters, kSide));
+  return self.Part(StripCharacters(self.text(), characters, kSide));
 }
 
-Result<Value> Split(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> Split(Heap& heap, const Value& self, const Bound& bound) {
+  std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t splits_max, bound.IntOr(1, -1));
   if (bound.Or(0, Value::None()).is_none()) {
-    return NewTexts(heap, SplitSpace(text, splits_max), Flavor::kList);
+    return NewParts(heap, self, SplitSpace(text, splits_max), Flavor::kList);
   }
   ASSIGN_OR_RETURN(const std::string_view separator, bound.Text(0));
   if (separator.empty()) return InvalidArgumentError("'split' needs a separator that is not empty");
@@ -52,13 +57,14 @@ Result<Value> Split(Heap& heap, std::string_view text, const Bound& bound) {
     text.remove_prefix(at + separator.size());
   }
   pieces.push_back(text);
-  return NewTexts(heap, pieces, Flavor::kList);
+  return NewParts(heap, self, pieces, Flavor::kList);
 }
 
-Result<Value> SplitFromRight(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> SplitFromRight(Heap& heap, const Value& self, const Bound& bound) {
+  std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t splits_max, bound.IntOr(1, -1));
   if (bound.Or(0, Value::None()).is_none()) {
-    return NewTexts(heap, SplitSpaceFromRight(text, splits_max), Flavor::kList);
+    return NewParts(heap, self, SplitSpaceFromRight(text, splits_max), Flavor::kList);
   }
   ASSIGN_OR_RETURN(const std::string_view separator, bound.Text(0));
   if (separator.empty())
@@ -73,24 +79,29 @@ Result<Value> SplitFromRight(Heap& heap, std::string_view text, const Bound& bou
   }
   pieces.push_back(text);
   std::reverse(pieces.begin(), pieces.end());
-  return NewTexts(heap, pieces, Flavor::kList);
+  return NewParts(heap, self, pieces, Flavor::kList);
 }
 
-Result<Value> SplitTextLines(Heap& heap, std::string_view text, const Bound& bound) {
-  return NewTexts(heap, SplitLines(text, bound.TruthOr(0, false)), Flavor::kList);
+Result<Value> SplitTextLines(Heap& heap, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
+  return NewParts(heap, self, SplitLines(text, bound.TruthOr(0, false)), Flavor::kList);
 }
 
 template <bool kFromRight>
-Result<Value> Partition(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> Partition(Heap& heap, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view separator, bound.Text(0));
   if (separator.empty()) return InvalidArgumentError("'partition' needs a separator");
   const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
   if (at == std::string_view::npos) {
-    if (kFromRight) return NewTexts(heap, {"", "", text}, Flavor::kTuple);
-    return NewTexts(heap, {text, "", ""}, Flavor::kTuple);
+    const std::string_view none = text.substr(0, 0);
+    if (kFromRight) return NewParts(heap, self, {none, none, text}, Flavor::kTuple);
+    return NewParts(heap, self, {text, none, none}, Flavor::kTuple);
   }
-  return NewTexts(heap, {text.substr(0, at), separator, text.substr(at + separator.size())},
-                  Flavor::kTuple);
+  return NewParts(
+      heap, self,
+      {text.substr(0, at), text.substr(at, separator.size()), text.substr(at + separator.size())},
+      Flavor::kTuple);
 }
 
 // The part of a text between the code points `begin` and `end`, which may be negative or missing,
@@ -102,13 +113,15 @@ struct Window {
 };
 
 Result<Window> MakeWindow(std::string_view text, const Bound& bound, size_t begin_index) {
+  Window window;
+  window.text = text;
+  if (!bound.Has(begin_index) && !bound.Has(begin_index + 1)) return window;
   const int64_t length = CountCodePoints(text);
   const auto position = [&](size_t i, int64_t fallback) -> Result<int64_t> {
     if (bound.Or(i, Value::None()).is_none()) return fallback;
     ASSIGN_OR_RETURN(const int64_t index, bound.IntOr(i, 0));
     return index < 0 ? std::max<int64_t>(index + length, 0) : index;
   };
-  Window window;
   ASSIGN_OR_RETURN(window.begin, position(begin_index, 0));
   ASSIGN_OR_RETURN(int64_t end, position(begin_index + 1, length));
   end = std::min(end, length);
@@ -120,7 +133,8 @@ Result<Window> MakeWindow(std::string_view text, const Bound& bound, size_t begi
 }
 
 template <bool kAtEnd>
-Result<Value> StartsOrEnds(Heap&, std::string_view text, const Bound& bound) {
+Result<Value> StartsOrEnds(Heap&, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const Value wanted, bound.Required(0));
   ASSIGN_OR_RETURN(const Window window, MakeWindow(text, bound, 1));
   const auto matches = [&](std::string_view piece) {
@@ -142,7 +156,8 @@ Result<Value> StartsOrEnds(Heap&, std::string_view text, const Bound& bound) {
 }
 
 template <bool kFromRight, bool kMustExist>
-Result<Value> Find(Heap&, std::string_view text, const Bound& bound) {
+Result<Value> Find(Heap&, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view wanted, bound.Text(0));
   ASSIGN_OR_RETURN(const Window window, MakeWindow(text, bound, 1));
   const size_t at = kFromRight ? window.text.rfind(wanted) : window.text.find(wanted);
@@ -153,7 +168,8 @@ Result<Value> Find(Heap&, std::string_view text, const Bound& bound) {
   return Value::Int(window.begin + CountCodePoints(window.text.substr(0, at)));
 }
 
-Result<Value> CountText(Heap&, std::string_view text, const Bound& bound) {
+Result<Value> CountText(Heap&, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view wanted, bound.Text(0));
   ASSIGN_OR_RETURN(const Window window, MakeWindow(text, bound, 1));
   if (window.empty) return Value::Int(0);
@@ -166,14 +182,15 @@ Result<Value> CountText(Heap&, std::string_view text, const Bound& bound) {
   return Value::Int(count);
 }
 
-Result<Value> Replace(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> Replace(Heap& heap, const Value& self, const Bound& bound) {
   ASSIGN_OR_RETURN(const std::string_view old_text, bound.Text(0));
-  ASSIGN_OR_RETURN(const std::string_view new_text, bound.Text(1));
+  RETURN_IF_ERROR(bound.Text(1).status());
+  ASSIGN_OR_RETURN(const Value new_text, bound.Required(1));
   ASSIGN_OR_RETURN(const int64_t count, bound.IntOr(2, -1));
-  return ReplaceText(heap, text, old_text, new_text, count);
+  return ReplaceText(heap, self, old_text, new_text, count);
 }
 
-Result<Value> Join(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> Join(Heap& heap, const Value& self, const Bound& bound) {
   ASSIGN_OR_RETURN(const Value list, bound.Required(0));
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(heap, list));
   for (const Value& item : items) {
@@ -181,53 +198,59 @@ Result<Value> Join(Heap& heap, std::string_view text, const Bound& bound) {
       return TypeError("'join' takes strings, not '" + std::string(TypeName(item)) + "'");
     }
   }
-  return JoinTexts(heap, text, items);
+  return JoinTexts(heap, self, items);
 }
 
 enum class Justify { kLeft, kRight, kCenter };
 
 template <Justify kJustify>
-Result<Value> Justified(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> Justified(Heap& heap, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t width, bound.IntOr(0, 0));
-  ASSIGN_OR_RETURN(const std::string_view fill, bound.TextOr(1, " "));
-  if (CountCodePoints(fill) != 1) return TypeError("the fill is not one character");
+  ASSIGN_OR_RETURN(const std::string_view character, bound.TextOr(1, " "));
+  if (CountCodePoints(character) != 1) return TypeError("the fill is not one character");
   const int64_t padding = width - CountCodePoints(text);
-  if (padding <= 0) return Value::String(text);
+  if (padding <= 0) return self;
   int64_t left = kJustify == Justify::kRight ? padding : 0;
   // Python's choice of side for the odd space.
   if (kJustify == Justify::kCenter) left = padding / 2 + (padding & width & 1);
-  return PadText(heap, text, left, padding - left, fill);
+  const Value fill = bound.Or(1, Value::String(" ", kOfTemplate));
+  return PadText(heap, self, left, padding - left, fill);
 }
 
-Result<Value> ZeroFill(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> ZeroFill(Heap& heap, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t width, bound.IntOr(0, 0));
   const int64_t padding = width - CountCodePoints(text);
-  if (padding <= 0) return Value::String(text);
+  if (padding <= 0) return self;
   const bool has_sign = !text.empty() && (text[0] == '+' || text[0] == '-');
-  ASSIGN_OR_RETURN(const Value filled,
-                   PadText(heap, text.substr(has_sign ? 1 : 0), padding, 0, "0"));
+  ASSIGN_OR_RETURN(const Value filled, PadText(heap, self.Part(text.substr(has_sign ? 1 : 0)),
+                                               padding, 0, Value::String("0", kOfTemplate)));
   if (!has_sign) return filled;
   TextBuilder out = heap.NewText();
-  out.Append(text.substr(0, 1));
-  out.Append(filled.text());
+  out.Append(self.Part(text.substr(0, 1)));
+  out.Append(filled);
   return heap.Text(std::move(out));
 }
 
-Result<Value> RemovePrefix(Heap&, std::string_view text, const Bound& bound) {
+Result<Value> RemovePrefix(Heap&, const Value& self, const Bound& bound) {
+  std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view prefix, bound.Text(0));
   if (text.substr(0, prefix.size()) == prefix) text.remove_prefix(prefix.size());
-  return Value::String(text);
+  return self.Part(text);
 }
 
-Result<Value> RemoveSuffix(Heap&, std::string_view text, const Bound& bound) {
+Result<Value> RemoveSuffix(Heap&, const Value& self, const Bound& bound) {
+  std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view suffix, bound.Text(0));
   if (text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix) {
     text.remove_suffix(suffix.size());
   }
-  return Value::String(text);
+  return self.Part(text);
 }
 
-Result<Value> ExpandTabs(Heap& heap, std::string_view text, const Bound& bound) {
+Result<Value> ExpandTabs(Heap& heap, const Value& self, const Bound& bound) {
+  const std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t tab, bound.IntOr(0, 8));
   RETURN_IF_ERROR(
       heap.Fits(static_cast<double>(text.size()) * static_cast<double>(std::max<int64_t>(tab, 1))));
@@ -244,16 +267,16 @@ Result<Value> ExpandTabs(Heap& heap, std::string_view text, const Bound& bound) 
     if ((c & 0xC0) != 0x80) ++column;
     if (c == '\n' || c == '\r') column = 0;
   }
-  return heap.Derived(std::move(out), text);
+  return heap.Derived(std::move(out), self);
 }
 
-Result<Value> Format(Heap& heap, std::string_view text, const Bound& bound) {
-  return FormatBraces(heap, text, bound.all());
+Result<Value> Format(Heap& heap, const Value& self, const Bound& bound) {
+  return FormatBraces(heap, self.text(), bound.all());
 }
 
 struct TextMethod {
   std::string_view name;
-  Result<Value> (*function)(Heap&, std::string_view, const Bound&);
+  Result<Value> (*function)(Heap&, const Value&, const Bound&);
   ParameterNames parameters = {};
 };
 
@@ -455,13 +478,14 @@ Result<Value> CallMethod(Heap& heap, const Value& self, std::string_view name,
                               std::string(TypeName(self)) + "' is not supported");
   }
   heap.ChargeBytes(self.text().size());
-  if (name == "format") return Format(heap, self.text(), Bound::Any(name, arguments));
+  if (name == "format") return Format(heap, self, Bound::Any(name, arguments));
   ASSIGN_OR_RETURN(const Bound bound, Bound::Make(name, method->parameters, arguments));
-  return method->function(heap, self.text(), bound);
+  return method->function(heap, self, bound);
 }
 
-Result<Value> ReplaceText(Heap& heap, std::string_view text, std::string_view old_text,
-                          std::string_view new_text, int64_t count) {
+Result<Value> ReplaceText(Heap& heap, const Value& text_value, std::string_view old_text,
+                          const Value& new_text, int64_t count) {
+  const std::string_view text = text_value.text();
   heap.ChargeBytes(text.size());
   const auto may_replace = [&](int64_t done) { return count < 0 || done < count; };
   TextBuilder out = heap.NewText();
@@ -475,30 +499,31 @@ Result<Value> ReplaceText(Heap& heap, std::string_view text, std::string_view ol
       RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
       if (begin >= text.size()) break;
       const size_t bytes = ByteOffset(text.substr(begin), 1);
-      out.Append(text.substr(begin, bytes));
+      out.Append(text_value.Part(text.substr(begin, bytes)));
       begin += bytes;
     }
-    out.Append(text.substr(begin));
+    out.Append(text_value.Part(text.substr(begin)));
     return heap.Text(std::move(out));
   }
   size_t begin = 0;
   for (size_t at = text.find(old_text); at != std::string_view::npos && may_replace(done);
        at = text.find(old_text, begin)) {
-    out.Append(text.substr(begin, at - begin));
+    if (done == 0) out.Reserve(text.size() + new_text.text().size());
+    out.Append(text_value.Part(text.substr(begin, at - begin)));
     out.Append(new_text);
     begin = at + old_text.size();
     ++done;
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }
-  if (done == 0) return Value::String(text);
-  out.Append(text.substr(begin));
+  if (done == 0) return text_value;
+  out.Append(text_value.Part(text.substr(begin)));
   return heap.Text(std::move(out));
 }
 
-Result<Value> PadText(Heap& heap, std::string_view text, int64_t left, int64_t right,
-                      std::string_view fill) {
+Result<Value> PadText(Heap& heap, const Value& text, int64_t left, int64_t right,
+                      const Value& fill) {
   RETURN_IF_ERROR(heap.Fits((static_cast<double>(left) + static_cast<double>(right)) *
-                            static_cast<double>(fill.size())));
+                            static_cast<double>(fill.text().size())));
   TextBuilder out = heap.NewText();
   for (int64_t i = 0; i < left; ++i) out.Append(fill);
   out.Append(text);
@@ -506,12 +531,12 @@ Result<Value> PadText(Heap& heap, std::string_view text, int64_t left, int64_t r
   return heap.Text(std::move(out));
 }
 
-Result<Value> JoinTexts(Heap& heap, std::string_view separator, const std::vector<Value>& items) {
+Result<Value> JoinTexts(Heap& heap, const Value& separator, const std::vector<Value>& items) {
   TextBuilder out = heap.NewText();
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out.Append(separator);
     ASSIGN_OR_RETURN(const Value text, ToText(heap, items[i]));
-    out.Append(text.text());
+    out.Append(text);
     if (!heap.Charge(1)) return heap.status();
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }

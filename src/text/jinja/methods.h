@@ -16,13 +16,13 @@ Value FindMethod(Heap& heap, const Value& self, std::string_view name);
 Result<Value> CallMethod(Heap& heap, const Value& self, std::string_view name,
                          const Arguments& arguments);
 
-// str.replace: at most `count` times if >= 0.
-Result<Value> ReplaceText(Heap& heap, std::string_view text, std::string_view old_text,
-                          std::string_view new_text, int64_t count);
+// str.replace: at most `count` times if >= 0. These take strings and give one.
+Result<Value> ReplaceText(Heap& heap, const Value& text, std::string_view old_text,
+                          const Value& new_text, int64_t count);
 // str.center and its kin: `left` and `right` fill characters around the text.
-Result<Value> PadText(Heap& heap, std::string_view text, int64_t left, int64_t right,
-                      std::string_view fill);
+Result<Value> PadText(Heap& heap, const Value& text, int64_t left, int64_t right,
+                      const Value& fill);
 // str.join over the texts of `items`.
-Result<Value> JoinTexts(Heap& heap, std::string_view separator, const std::vector<Value>& items);
+Result<Value> JoinTexts(Heap& heap, const Value& separator, const std::vector<Value>& items);
 
 }  // namespace graft::jinja

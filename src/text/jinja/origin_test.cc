@@ -93,6 +93,9 @@ TEST(OriginTest, PartsOfATextKeepTheirOrigin) {
 TEST(OriginTest, JoinedTextsKeepTheirOrigins) {
   ExpectMarked({
       {"{{ '<' ~ c ~ n ~ '>' }}", "<[us er]7>"},
+      {"{{ '<' + c + '|' + bos_token + c }}", "<[us er]|<s>[us er]"},
+      {"{% set t = '<' + c + '|' + c %}{{ t }}{{ t[1:] + '>' }}", "<[us er]|[us erus er]|[us er]>"},
+      {"{{ ['a', '<' + c + '>' + ('!' + c)] | last }}", "<[us er]>![us er]"},
       {"{{ list | join(', ') }}", "[x], [y]"},
       {"{{ ['a', c] | join(c) }}", "a[us erus er]"},
       {"{{ '-'.join(['a', c]) }}", "a-[us er]"},

@@ -58,7 +58,7 @@ class AttributePath {
 // Strings compare without case unless told otherwise.
 Value FoldCase(Heap& heap, const Value& value, bool case_sensitive) {
   if (case_sensitive || !value.is_string()) return value;
-  return heap.Derived(ToLower(value.text()), value.text());
+  return heap.Derived(ToLower(value.text()), value);
 }
 
 // (key, item) pairs in the order of their keys; equal ones stay as they were.
@@ -116,7 +116,7 @@ Result<Value> Items(Heap& heap, const Value& input, const Bound&) {
 Result<Value> Reverse(Heap& heap, const Value& input, const Bound&) {
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap, input));
   std::reverse(items.begin(), items.end());
-  if (input.is_string()) return JoinTexts(heap, "", items);
+  if (input.is_string()) return JoinTexts(heap, Value::String("", kOfTemplate), items);
   return Iterator(heap, std::move(items));
 }
 
@@ -127,7 +127,7 @@ Result<Value> Join(Heap& heap, const Value& input, const Bound& bound) {
     ASSIGN_OR_RETURN(item, path.Get(heap, item));
   }
   ASSIGN_OR_RETURN(const Value separator, ToText(heap, bound.Or(0, Value::String(""))));
-  return JoinTexts(heap, separator.text(), items);
+  return JoinTexts(heap, separator, items);
 }
 
 Result<Value> Sort(Heap& heap, const Value& input, const Bound& bound) {

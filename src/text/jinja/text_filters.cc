@@ -19,39 +19,41 @@ namespace {
 
 constexpr int64_t kJsonIndentMax = 256;
 
-// The text of a filter's input; copies only what is not a string yet.
+// A filter's input as a string; copies only what is none yet.
+Result<Value> InputString(Heap& heap, const Value& input) {
+  if (!input.is_string()) return ToText(heap, input);
+  heap.ChargeBytes(input.text().size());
+  return input;
+}
+
 Result<std::string_view> InputText(Heap& heap, const Value& input) {
-  if (input.is_string()) {
-    heap.ChargeBytes(input.text().size());
-    return input.text();
-  }
-  ASSIGN_OR_RETURN(const Value text, ToText(heap, input));
+  ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
   return text.text();
 }
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> Mapped(Heap& heap, const Value& input, const Bound&) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
-  return heap.Derived(kMap(text), text);
+  ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
+  return heap.Derived(kMap(text.text()), text);
 }
 
 Result<Value> StringFilter(Heap& heap, const Value& input, const Bound&) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
-  return Value::String(text);
+  return InputString(heap, input);
 }
 
 Result<Value> Trim(Heap& heap, const Value& input, const Bound& bound) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
+  ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
   if (bound.Or(0, Value::None()).is_none()) {
-    return Value::String(StripSpace(text, StripSide::kBoth));
+    return text.Part(StripSpace(text.text(), StripSide::kBoth));
   }
   ASSIGN_OR_RETURN(const std::string_view characters, bound.Text(0));
-  return Value::String(StripCharacters(text, characters, StripSide::kBoth));
+  return text.Part(StripCharacters(text.text(), characters, StripSide::kBoth));
 }
 
 // Jinja's title differs from str.title: a word begins after white space or one of -({[<.
 Result<Value> Title(Heap& heap, const Value& input, const Bound&) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
+  ASSIGN_OR_RETURN(const Value source, InputString(heap, input));
+  const std::string_view text = source.text();
   const auto is_border = [](char32_t c) {
     return IsPythonSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
   };
@@ -67,15 +69,15 @@ Result<Value> Title(Heap& heap, const Value& input, const Bound&) {
     out += ToUpper(part.substr(0, first)) + ToLower(part.substr(first));
     begin = end;
   }
-  return heap.Derived(std::move(out), text);
+  return heap.Derived(std::move(out), source);
 }
 
 Result<Value> Replace(Heap& heap, const Value& input, const Bound& bound) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
+  ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
   ASSIGN_OR_RETURN(const Value old_value, bound.Required(0));
   ASSIGN_OR_RETURN(const Value new_value, bound.Required(1));
   ASSIGN_OR_RETURN(const std::string_view old_text, InputText(heap, old_value));
-  ASSIGN_OR_RETURN(const std::string_view new_text, InputText(heap, new_value));
+  ASSIGN_OR_RETURN(const Value new_text, InputString(heap, new_value));
   const Value count_value = bound.Or(2, Value::None());
   if (count_value.is_none()) return ReplaceText(heap, text, old_text, new_text, -1);
   ASSIGN_OR_RETURN(const int64_t count, bound.IntOr(2, -1));
@@ -96,7 +98,8 @@ Result<Value> LengthFilter(Heap& heap, const Value& input, const Bound&) {
 Result<Value> Same(Heap&, const Value& input, const Bound&) { return input; }
 
 Result<Value> Escape(Heap& heap, const Value& input, const Bound&) {
-  ASSIGN_OR_RETURN(const std::string_view text, InputText(heap, input));
+  ASSIGN_OR_RETURN(const Value source, InputString(heap, input));
+  const std::string_view text = source.text();
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -119,7 +122,7 @@ Result<Value> Escape(Heap& heap, const Value& input, const Bound&) {
         out += c;
     }
   }
-  return heap.Derived(std::move(out), text);
+  return heap.Derived(std::move(out), source);
 }
 
 // The lines of `text`, which stay where their origin is known by.
@@ -156,10 +159,10 @@ Result<Value> Indent(Heap& heap, const Value& input, const Bound& bound) {
   // with `blank` it replaces every "\n", whatever follows.
   ASSIGN_OR_RETURN(const std::vector<std::string_view> lines, LinesToIndent(heap, text, blank));
   TextBuilder out = heap.NewText();
-  if (first) out.Append(indentation.text());
+  if (first) out.Append(indentation);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.AppendTrusted("\n");
-    if (i > 0 && (blank || !lines[i].empty())) out.Append(indentation.text());
+    if (i > 0 && (blank || !lines[i].empty())) out.Append(indentation);
     out.Append(lines[i]);
     RETURN_IF_ERROR(heap.Fits(static_cast<double>(out.size())));
   }

@@ -25,8 +25,9 @@ Value Value::Float(double value) {
   return result;
 }
 
-Value Value::String(std::string_view text) {
+Value Value::String(std::string_view text, OriginId origin) {
   Value result(Kind::kString);
+  result.origin_ = origin;
   result.text_ = {text.data(), text.size()};
   return result;
 }
@@ -86,9 +87,7 @@ Status Heap::Fits(double bytes) const {
                                 std::to_string(limits_.memory_bytes >> 20) + " MiB of memory");
 }
 
-bool Heap::Charge(uint64_t work) {
-  spent_work_ += work;
-  if (spent_work_ <= limits_.work) return true;
+bool Heap::FailForWork() {
   if (status_.ok()) {
     status_ = ResourceExhaustedError("rendering takes more than " + std::to_string(limits_.work) +
                                      " steps; does a loop of the template run away?");
@@ -98,23 +97,21 @@ bool Heap::Charge(uint64_t work) {
 
 Value Heap::TemplateText(std::string text) {
   Spend(sizeof(std::string) + text.size());
-  return Value::String(strings_.emplace_back(std::move(text)));
+  return Value::String(strings_.emplace_back(std::move(text)), kOfTemplate);
 }
 
 Value Heap::Text(TextBuilder text) {
-  TextRanges untrusted = text.TakeUntrusted();
   const Value value = TemplateText(text.TakeText());
+  const TextRanges& untrusted = text.untrusted();
   if (untrusted.empty()) return value;
   Spend(untrusted.size() * sizeof(TextRange));
-  origins_.Mark(value.text(), std::move(untrusted));
-  return value;
+  return Value::String(value.text(), origins_.Mark(value.text(), untrusted));
 }
 
-Value Heap::Derived(std::string text, std::string_view source) {
-  const bool untrusted = origins_.IsUntrusted(source);
+Value Heap::Derived(std::string text, const Value& source) {
   const Value value = TemplateText(std::move(text));
-  if (untrusted) origins_.Mark(value.text());
-  return value;
+  if (!origins_.IsUntrusted(source.text(), source.origin())) return value;
+  return Value::String(value.text(), origins_.Mark(value.text()));
 }
 
 Value Heap::Undefined(std::string message) {
@@ -445,7 +442,7 @@ Result<std::vector<Value>> Iterate(Heap& heap, const Value& value) {
       heap.Charge(text.size());
       for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
         NextCodePoint(text, &end);
-        items.push_back(Value::String(text.substr(begin, end - begin)));
+        items.push_back(value.Part(text.substr(begin, end - begin)));
       }
       return items;
     }

@@ -48,8 +48,9 @@ class Value {
   static Value Bool(bool value);
   static Value Int(int64_t value);
   static Value Float(double value);
-  // The bytes must outlive the rendering (template, context, or Heap) and be valid UTF-8.
-  static Value String(std::string_view text);
+  // The bytes must outlive the rendering (template, context, or Heap) and be valid UTF-8. `origin`
+  // is theirs, where the caller knows it.
+  static Value String(std::string_view text, OriginId origin = kByAddress);
   // `name`: what was looked for; with kMessage the whole error.
   static Value Undefined(Missing why, std::string_view name);
   static Value Of(Sequence* sequence);
@@ -73,6 +74,10 @@ class Value {
   double number() const { return kind_ == Kind::kFloat ? float_ : static_cast<double>(integer_); }
   // Of kString and kUndefined.
   std::string_view text() const { return std::string_view(text_.data, text_.size); }
+  // Of kString.
+  OriginId origin() const { return origin_; }
+  // `text`, a part of this string's bytes.
+  Value Part(std::string_view text) const { return String(text, origin_); }
   Missing missing() const { return missing_; }
   Sequence& sequence() const { return *sequence_; }
   Dict& dict() const { return *dict_; }  // of kDict and kNamespace
@@ -84,6 +89,7 @@ class Value {
 
   Kind kind_ = Kind::kUndefined;
   Missing missing_ = Missing::kName;
+  OriginId origin_ = kByAddress;
   union {
     int64_t integer_;
     double float_;
@@ -97,6 +103,8 @@ class Value {
     Callable* callable_;
   };
 };
+
+void TextBuilder::Append(const Value& piece) { Append(piece.text(), piece.origin()); }
 
 // What Python type a run of items has; templates can tell them apart.
 enum class Flavor : uint8_t {
@@ -197,9 +205,9 @@ class Heap {
   // A text whose pieces keep their origins; NewText begins one.
   Value Text(TextBuilder text);
   TextBuilder NewText() const { return TextBuilder(&origins_); }
-  // A text that was made of `source` so that nobody knows which byte came from which: if any is
-  // untrusted, all are.
-  Value Derived(std::string text, std::string_view source);
+  // A text that was made of the string `source` so that nobody knows which byte came from which: if
+  // any is untrusted, all are.
+  Value Derived(std::string text, const Value& source);
   Value Undefined(std::string message);
   Value NewSequence(Flavor flavor, std::vector<Value> items);
   // The numbers of a range, of which there are not too many.
@@ -213,7 +221,10 @@ class Heap {
   Loop* NewLoop(const Value& sequence, const Stmt& stmt, Scope* scope, int depth0);
 
   // False, and a failing status(), once the work is used up.
-  bool Charge(uint64_t work);
+  bool Charge(uint64_t work) {
+    spent_work_ += work;
+    return spent_work_ <= limits_.work || FailForWork();
+  }
   bool ChargeBytes(size_t bytes) { return Charge(1 + bytes / 16); }
   // A failure if a value of that many bytes could not be made.
   Status Fits(double bytes) const;
@@ -224,6 +235,7 @@ class Heap {
  private:
   friend class Nesting;
   void Spend(size_t bytes);
+  bool FailForWork();  // false
 
   const Limits limits_;
   size_t spent_bytes_ = 0;
@@ -251,7 +263,8 @@ class Nesting {
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
-  // A failure if the level is too deep or the heap is spent.
+  // False if the level is too deep or the heap is spent; status() says which.
+  bool ok() const { return heap_.depth_ <= heap_.limits_.depth && heap_.status_.ok(); }
   Status status() const;
 
  private:

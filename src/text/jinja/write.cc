@@ -54,7 +54,7 @@ class ReprWriter {
         return OkStatus();
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
-        untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text());
+        untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text(), value.origin());
         out_ += QuoteText(value.text());
         return OkStatus();
       case Kind::kSequence:
@@ -132,9 +132,14 @@ class ReprWriter {
 };
 
 void AppendJsonString(std::string_view text, bool ensure_ascii, std::string* out) {
+  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
   *out += '"';
   for (size_t pos = 0; pos < text.size();) {
     const size_t begin = pos;
+    while (pos < text.size() && is_plain(text[pos])) ++pos;
+    out->append(text.substr(begin, pos - begin));
+    if (pos == text.size()) break;
+    const size_t special = pos;
     const char32_t c = NextCodePoint(text, &pos);
     if (c == '"' || c == '\\') {
       *out += '\\';
@@ -150,7 +155,7 @@ void AppendJsonString(std::string_view text, bool ensure_ascii, std::string* out
         AppendHex("\\u", c, 4, out);
       }
     } else if (c < 0x7F || !ensure_ascii) {
-      out->append(text.substr(begin, pos - begin));
+      out->append(text.substr(special, pos - special));
     } else if (c < 0x10000) {
       AppendHex("\\u", c, 4, out);
     } else {
@@ -185,7 +190,7 @@ class JsonWriter {
         return OkStatus();
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
-        WriteString(value.text());
+        WriteString(value);
         return OkStatus();
       case Kind::kSequence:
         if (value.sequence().flavor == Flavor::kList || value.sequence().flavor == Flavor::kTuple) {
@@ -203,9 +208,9 @@ class JsonWriter {
   }
 
  private:
-  void WriteString(std::string_view text) {
-    untrusted_ = untrusted_ || heap_.origins().IsUntrusted(text);
-    AppendJsonString(text, style_.ensure_ascii, &out_);
+  void WriteString(const Value& value) {
+    untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text(), value.origin());
+    AppendJsonString(value.text(), style_.ensure_ascii, &out_);
   }
 
   static std::string Float(double value) {
@@ -268,7 +273,7 @@ class JsonWriter {
 
   Status WriteKey(const Value& key) {
     if (key.is_string()) {
-      WriteString(key.text());
+      WriteString(key);
       return OkStatus();
     }
     std::string text;
@@ -339,8 +344,7 @@ namespace {
 
 Value Written(Heap& heap, std::string text, bool untrusted) {
   const Value value = heap.TemplateText(std::move(text));
-  if (untrusted) heap.origins().Mark(value.text());
-  return value;
+  return untrusted ? Value::String(value.text(), heap.origins().Mark(value.text())) : value;
 }
 
 }  // namespace
