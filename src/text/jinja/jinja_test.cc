@@ -103,7 +103,7 @@ TEST(JinjaTest, SumsAreWhatTheirFirstOperandMakesThem) {
       {"{{ 1 + 2 + 3 }}", "6"},
       {"{{ 'a' + 'b' + 'c' }}{{ 'a' + ('b' + 'c') }}", "abcabc"},
       {"{{ [1] + [2] + [3] }}", "[1, 2, 3]"},
-      {"{{ 'a' ~ 1 + 2 ~ none }}", "a3None"},
+      {"{{ 'a' ~ 1 + 2 ~ none }}", "a12None"},
       {"{% set t = 'a' + 'b' + 'c' %}{% set n = 1 + 2 + 3.5 %}{{ t ~ n }}", "abc6.5"},
       {"{% macro m(x) %}<{{ x + x + 'y' }}>{% endmacro %}{{ 'a' + m('b' + 'c' + 'd') + 'e' }}",
        "a<bcdbcdy>e"},
