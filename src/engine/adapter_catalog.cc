@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -32,12 +31,14 @@ bool IsNameByte(char c) {
 
 EngineAdapterCatalog::EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend,
                                            SqliteRegistry& registry, AdapterFolders folders,
-                                           std::string base_name)
+                                           std::string base_name,
+                                           std::function<int64_t()> unix_seconds)
     : table_(table),
       backend_(backend),
       registry_(registry),
       folders_(std::move(folders)),
-      base_name_(std::move(base_name)) {
+      base_name_(std::move(base_name)),
+      unix_seconds_(std::move(unix_seconds)) {
   name_index_.Insert(base_name_);
 }
 
@@ -102,7 +103,7 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bo
   ASSIGN_OR_RETURN(AdapterInfo info, MakeServable(inside, hash));
   info.name = load.name;
   info.tenant = load.tenant;
-  info.loaded_at = UnixTimeSeconds();
+  info.loaded_at = unix_seconds_();
   if (remember) {
     const Status remembered = Remember(info);
     if (!remembered.ok()) {
@@ -293,7 +294,7 @@ Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFo
   info.path = folder.path;
   Describe(folder, &info);
   info.tenant = tenant;
-  info.loaded_at = UnixTimeSeconds();
+  info.loaded_at = unix_seconds_();
   SetName(info);
   return OkStatus();
 }
@@ -303,7 +304,7 @@ Status EngineAdapterCatalog::ListUnread(const Folder& folder) {
   info.name = folder.name;
   info.path = folder.path;
   info.unread_key = "unread " + folder.path;
-  info.loaded_at = UnixTimeSeconds();
+  info.loaded_at = unix_seconds_();
   // Two names may lead to one folder.
   if (!table_.Contains(info.unread_key)) {
     RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = "", .key = info.unread_key}));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -14,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/nearest_names.h"
 #include "cache/adapter_table.h"
 #include "engine/adapter_folders.h"
@@ -25,21 +27,22 @@ namespace graft {
 
 class EngineAdapterCatalog : public AdapterCatalog {
  public:
-  // Everything is borrowed. What may be loaded is said by `folders`. No adapter may be called
-  // `base_name`.
+  // Everything is borrowed. `folders` says what may be loaded. No adapter may be called
+  // `base_name`. `unix_seconds` is the wall clock of AdapterInfo::loaded_at; any thread asks it.
   EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend, SqliteRegistry& registry,
-                       AdapterFolders folders, std::string base_name);
+                       AdapterFolders folders, std::string base_name,
+                       std::function<int64_t()> unix_seconds = UnixTimeSeconds);
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
   std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
   AdapterState StateOf(const AdapterInfo& adapter) const override;
-  // Loads by this call are remembered in the registry, also those of what is listed already.
+  // The registry remembers what this call loads, also where the adapter was listed already.
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
-  // What these names lead to, now and after later loads, has these priorities in the host's memory;
-  // a content of several names the highest of theirs.
+  // The contents of these names, now and after later loads, have these priorities in the host's
+  // memory. A content of several names has the highest of their priorities.
   void SetPriorities(std::map<std::string, int32_t> priorities);
 
   struct StartReport {
@@ -69,7 +72,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Result<AdapterInfo> LoadLocked(const AdapterLoad& load, bool remember);
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
-  // Those whose names are free; the others and the refused go into the report or the log.
+  // The folders whose names are free; the report counts the others, the log says why.
   Result<std::vector<Folder>> FindFolders(StartReport* report) const;
   void ForgetDeletedFolders();
   Status ListUnread(const Folder& folder);
@@ -88,7 +91,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // `name` leads to `key` no more. Its content is retired with its last name, and no longer read
   // from the folder of a name that is gone.
   void DetachName(const std::string& name, const std::string& key, const std::string& path);
-  // Once the names that lead to `key` have changed.
+  // To be called once the names that lead to `key` have changed.
   void UpdatePriority(const std::string& key);
   // Without a name, requests in flight finish, then the content is forgotten.
   void RetireIfNameless(const std::string& key);
@@ -99,6 +102,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   SqliteRegistry& registry_;
   const AdapterFolders folders_;
   const std::string base_name_;
+  const std::function<int64_t()> unix_seconds_;
 
   std::mutex load_mutex_;  // taken before names_mutex_; one load or unload at a time
   std::unordered_map<std::string, RegistryFolder> recalled_;    // by path, while starting

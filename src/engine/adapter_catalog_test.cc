@@ -454,6 +454,21 @@ TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
   EXPECT_EQ(backend_.num_reads_, 1);
 }
 
+// A simulator's clock need not be this machine's.
+TEST_F(AdapterCatalogTest, AdaptersAreListedAtTheTimeOfTheClockThatWasPassedIn) {
+  Write("loaded", "one");
+  Write("unread", "two");
+  WriteWeights("unread", 1);
+  int64_t now = 1000;
+  EngineAdapterCatalog catalog(table_, backend_, *registry_, AdapterFolders(root_, {}), "base",
+                               [&] { return now; });
+  ASSERT_TRUE(catalog.LoadFolder(0).ok());
+  EXPECT_EQ(catalog.Find("unread")->loaded_at, 1000);
+  now = 2000;
+  EXPECT_EQ(catalog.Load({.name = "a", .path = "loaded"})->loaded_at, 2000);
+  EXPECT_EQ(catalog.Find("a")->loaded_at, 2000);
+}
+
 TEST_F(AdapterCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
   Write("in/a", "one");
   Write("in/b", "two");
