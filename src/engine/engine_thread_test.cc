@@ -146,23 +146,36 @@ class SlowExecutor : public Executor {
   Executor& inner_;
 };
 
+// An engine over a SlowExecutor with one long request under way.
+class SlowEngine {
+ public:
+  explicit SlowEngine(Clock& clock)
+      : engine_(slow_, adapters_, loader_, clock, metrics_, TestOptions()) {
+    engine_.Start();
+    Request request;
+    request.id = 1;
+    request.prompt_tokens = Prompt(4);
+    request.sampling.tokens_max = 60;
+    request.sampling.ignore_eos = true;
+    EXPECT_TRUE(engine_.Submit(request, stream_).ok());
+  }
+  bool Drain(std::chrono::nanoseconds limit) { return engine_.Drain(limit); }
+  std::vector<TokenEvent> Events() { return ReadAll(*stream_); }
+
+ private:
+  FakeExecutor fast_{TestLimits()};
+  SlowExecutor slow_{fast_};
+  FakeLoader loader_{fast_};
+  AdapterTable adapters_{1};
+  Metrics metrics_;
+  std::shared_ptr<TokenStream> stream_ = std::make_shared<TokenStream>();
+  Engine engine_;
+};
+
 TEST(EngineThreadTest, DrainCancelsAtTheDeadline) {
-  FakeExecutor fast(TestLimits());
-  SlowExecutor slow(fast);
-  FakeLoader loader(fast);
-  AdapterTable adapters(1);
-  Metrics metrics;
-  Engine engine(slow, adapters, loader, SteadyClock::Get(), metrics, TestOptions());
-  engine.Start();
-  Request request;
-  request.id = 1;
-  request.prompt_tokens = Prompt(4);
-  request.sampling.tokens_max = 60;
-  request.sampling.ignore_eos = true;
-  auto stream = std::make_shared<TokenStream>();
-  ASSERT_TRUE(engine.Submit(request, stream).ok());
-  EXPECT_FALSE(engine.Drain(milliseconds(100)));
-  const std::vector<TokenEvent> events = ReadAll(*stream);
+  SlowEngine slow(SteadyClock::Get());
+  EXPECT_FALSE(slow.Drain(milliseconds(100)));
+  const std::vector<TokenEvent> events = slow.Events();
   EXPECT_EQ(events.back().finish_reason, FinishReason::kCancelled);
   EXPECT_LT(events.size(), 60u);
 }
@@ -176,23 +189,10 @@ TEST(EngineThreadTest, TheDeadlineIsByTheEnginesClock) {
    private:
     const int64_t begin_ns_ = SteadyClock::Get().NowNs();
   };
-  FakeExecutor fast(TestLimits());
-  SlowExecutor slow(fast);
-  FakeLoader loader(fast);
-  AdapterTable adapters(1);
-  Metrics metrics;
   FastClock clock;
-  Engine engine(slow, adapters, loader, clock, metrics, TestOptions());
-  engine.Start();
-  Request request;
-  request.id = 1;
-  request.prompt_tokens = Prompt(4);
-  request.sampling.tokens_max = 60;
-  request.sampling.ignore_eos = true;
-  auto stream = std::make_shared<TokenStream>();
-  ASSERT_TRUE(engine.Submit(request, stream).ok());
-  EXPECT_FALSE(engine.Drain(std::chrono::hours(24)));
-  EXPECT_EQ(ReadAll(*stream).back().finish_reason, FinishReason::kCancelled);
+  SlowEngine slow(clock);
+  EXPECT_FALSE(slow.Drain(std::chrono::hours(24)));
+  EXPECT_EQ(slow.Events().back().finish_reason, FinishReason::kCancelled);
 }
 
 TEST(EngineThreadTest, StopEndsEveryStreamWhileSubmittersRun) {

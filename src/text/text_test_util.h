@@ -1,6 +1,8 @@
 // Where the tests of this folder find their files, and small tokenizers for them.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -56,6 +58,20 @@ inline Json Patched(Json file, const Json& patch) {
     }
   }
   return file;
+}
+
+// Calls test(case, tokenizer) with every case of the goldens.
+template <typename Test>
+void ForEachComponent(const Json& goldens, Test test) {
+  for (const Json& family : goldens["families"]) {
+    for (const Json& entry : family["cases"]) {
+      SCOPED_TRACE(entry["name"].get<std::string>());
+      const std::string file = DumpJson(Patched(family["tokenizer"], entry["patch"]));
+      const auto tokenizer = Tokenizer::Parse(file, "");
+      ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+      test(entry, **tokenizer);
+    }
+  }
 }
 
 }  // namespace graft
