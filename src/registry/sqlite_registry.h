@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// What was found in a PEFT folder when it was read, good as long as its files have this stamp.
+// The facts of a PEFT folder when it was read. They hold as long as its files have this stamp.
 struct RegistryFolder {
   std::string path;
   std::string stamp;  // sizes and times of change
@@ -43,9 +43,9 @@ class SqliteRegistry : public AdapterRegistry {
   Status Remove(const std::string& name) override;
   Result<std::vector<RegistryEntry>> List() const override;
 
-  // Inserts, or replaces what was known of that path.
+  // Inserts the folder, or replaces the facts known of its path.
   Status RememberFolder(const RegistryFolder& folder);
-  // Those of these paths that it knows, all or none.
+  // Forgets the known ones of these paths, all or none.
   Status ForgetFolders(const std::vector<std::string>& paths);
   // Sorted by path.
   Result<std::vector<RegistryFolder>> ListFolders() const;
@@ -56,7 +56,7 @@ class SqliteRegistry : public AdapterRegistry {
   static Result<std::unique_ptr<SqliteRegistry>> OpenForMemory(const std::string& path,
                                                                Status unwritable);
   Status Recall(const std::string& path);
-  // Want mutex_ held.
+  // These want mutex_ held.
   Status CheckName(const RegistryEntry& entry) const;
   Status Upsert(const RegistryEntry& entry);
 

@@ -1,6 +1,6 @@
-// Takes connections on one address, whatever happens to single ones: without a descriptor left it
-// takes a newcomer with one that it keeps for that and has it told, and what its handlers throw
-// ends nothing. Handlers run on the acceptor's strand.
+// Takes connections on one address, whatever happens to single ones. When no descriptor is left, a
+// reserved one takes the newcomer, which is refused with words. An exception of a handler ends
+// nothing. Handlers run on the acceptor's strand.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -23,7 +23,7 @@ class Acceptor {
   struct Handlers {
     // A new connection, and the strand that its socket is on.
     std::function<void(Socket socket, const boost::asio::any_io_executor& strand)> adopt;
-    // One that cannot be served, for want of descriptors.
+    // A connection that cannot be served, for want of descriptors.
     std::function<void(Socket socket)> refuse;
   };
 
@@ -36,12 +36,12 @@ class Acceptor {
   Status Listen(const std::string& host, uint16_t port);
   uint16_t port() const { return port_; }
   void Start();
-  // Any thread. Takes no more; what runs ends soon after.
+  // Any thread. Takes no more connections; work under way ends soon after.
   void Close();
 
  private:
   boost::asio::awaitable<void> Loop(bool after_failure);
-  // Whether it did, so that the backlog shrinks.
+  // Refuses one connection. True if there was one, so that the backlog shrinks.
   bool RefuseOne();
   void Spawn(bool after_failure);
   void OpenReserve();

@@ -1,5 +1,5 @@
-// What a client is told when its request fails: an HTTP status and OpenAI's error object. Plain
-// data; any thread.
+// The answer to a request that fails: an HTTP status and OpenAI's error object. Plain data; any
+// thread.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ ApiError DrainingError();
 // 401, 403, 404, 405 and the like: the type follows from the status.
 ApiError HttpError(int http_status, std::string code, std::string message);
 
-// What a failure below the server means to a client. `param` as above.
+// The error that a client gets for a failure below the server. `param` as above.
 ApiError ErrorFromStatus(const Status& status, std::string param = "");
 
 // `message` without a server's folder: what lies inside `path` by its name from there, `path`
@@ -45,7 +45,7 @@ ApiError ErrorFromStatus(const Status& status, std::string param = "");
 std::string HidePath(const std::string& message, const std::string& path,
                      const std::string& word = "its folder", const std::string& given = "");
 
-// A value, or what the client is told instead.
+// A value, or the error that the client gets instead.
 template <typename T>
 class ApiResult {
  public:

@@ -1,5 +1,5 @@
-// Who may ask for what: the keys file's entries, found by the hash of the presented key, and each
-// one's request rate and concurrency. Thread-safe; keys can be loaded again while requests run.
+// The rights of clients: the keys file's entries, found by the hash of the presented key, and each
+// key's request rate and concurrency. Thread-safe; keys can be loaded again while requests run.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ class ApiKey {
   // Takes one request from the bucket (which holds a minute's worth) and one place, or says 429 and
   // when to come back.
   ApiResult<Lease> Admit(int64_t now_ns);
-  // Takes one request from the bucket alone: what is answered at once holds no place.
+  // Takes one request from the bucket alone: requests that are answered at once hold no place.
   std::optional<ApiError> Count(int64_t now_ns);
 
  private:
@@ -87,8 +87,8 @@ class ApiKeys {
 
   // The keys file: a JSON list of {"key" or "key_sha256", "tenant", "adapters", "admin",
   // "requests_per_minute", "requests_concurrent_max"}. Errors name the entry and the field. Loading
-  // again puts these keys in the place of the former file's, and an error leaves those in force.
-  // Who has a key in both keeps its count of requests.
+  // again puts these keys in the place of the former file's, and an error leaves those in force. A
+  // key that is in both files keeps its count of requests.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
   Status LoadText(const std::string& json);

@@ -49,7 +49,7 @@ class BodyBudget {
   std::atomic<int64_t> peak_bytes_{0};
 };
 
-// What one request's body has taken of the budget, given back when it goes.
+// The bytes that one request's body has taken of the budget, given back at its end.
 class BodyLease {
  public:
   BodyLease() = default;

@@ -24,7 +24,7 @@ struct ChoiceLogprob {
   int32_t num_top = 0;      // alternatives
 };
 
-// What has become certain since the last look.
+// The output that became certain since the last TakePiece.
 struct ChoicePiece {
   std::string text;
   std::vector<ChoiceLogprob> logprobs;
@@ -53,7 +53,7 @@ class Choice {
   // Takes the next event. After the finish nothing but the engine's last word is looked at.
   void Push(const TokenEvent& event);
 
-  // Takes what may be sent.
+  // Takes the output that may be sent.
   ChoicePiece TakePiece();
 
   // No more text will come: a stop, the length, or a failure.

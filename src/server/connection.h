@@ -71,9 +71,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> RespondError(Exchange& exchange, const ApiError& error);
   Awaitable<void> Linger();
 
-  // Has `run` run `work` and waits for it. False if it ended by an exception.
+  // Calls `run` with `work`, and waits until `work` has ended. False if it ended by an exception.
   Awaitable<bool> OnThread(const ServerState::Runner& run, std::function<void()> work);
-  // A worker for what is worth `bytes`, in turns with other tenants and, without one, connections.
+  // A worker for work worth `bytes`. Tenants take turns there; without keys connections do.
   ServerState::Runner Worker(const Exchange& exchange, int64_t bytes);
   // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
   // comes back from here, or from what waits here, must look at all it waits for again.
@@ -85,7 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<ApiError> CheckHost(const Exchange& exchange) const;
   // Takes a place among the requests of the key, or says why there is none.
   std::optional<ApiError> Admit(Exchange& exchange);
-  // Accounts for what the body has grown to.
+  // Accounts for the bytes that the body has grown to.
   std::optional<ApiError> HoldBody(Exchange& exchange, const HttpParser& parser);
   HttpHeadOptions HeadOptions(const Exchange& exchange) const;
   void RecordEnd(Exchange& exchange);

@@ -11,7 +11,7 @@
 namespace graft {
 
 // Whether a request of this head may go on, before its body is read: known route, right method,
-// key, rights, media type. On success `*key` is whose request it is.
+// key, rights, media type. On success `*key` is the key of the request.
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
                                   const HttpRequest& request, std::shared_ptr<ApiKey>* key);
 

@@ -46,7 +46,7 @@ class FieldReader {
   // The value itself, or null if absent or null.
   const Json* Take(const char* name);
 
-  // Fields that change nothing here, taken from whoever sends them.
+  // Fields that change nothing here; every client may send them.
   void Ignore(std::initializer_list<const char*> names);
   // A field that is known but not supported: refused unless it has a value that asks for nothing
   // (null, the neutral value, or an empty list, object or string).
@@ -58,7 +58,7 @@ class FieldReader {
   void Fail(ApiError error);
   bool failed() const { return error_.has_value(); }
 
-  // To be called last: the first failure, among them a field that nobody took.
+  // To be called last: the first failure, among them a field that was not taken.
   std::optional<ApiError> Finish();
 
  private:

@@ -1,4 +1,4 @@
-// What a request gets that does not say how to draw: a model's generation_config.json, as vLLM
+// The settings of requests that do not say how to draw: a model's generation_config.json, as vLLM
 // reads it. Plain data; any thread.
 #pragma once
 

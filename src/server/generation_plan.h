@@ -1,4 +1,4 @@
-// From a request's body to what the engine is asked and how the answer is written: parsing, model
+// From a request's body to the engine's requests and the way the answer is written: parsing, model
 // lookup, chat template, tokenising, limits. The expensive part of a request before the engine;
 // runs on any thread.
 #pragma once
@@ -34,9 +34,9 @@ ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const Req
 // "prefix" and 32 random hexadecimal digits.
 std::string RandomName(const char* prefix);
 
-// The content hash behind a model's name ("" for the base model), or 404 with the nearest names.
-// What the key may not use does not exist for it. Takes a bounded time, however many models there
-// are.
+// The content hash behind a model's name ("" for the base model), or 404 with the nearest names. A
+// model that the key may not use does not exist for it. Takes a bounded time, however many models
+// there are.
 ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
                                  const std::string& name);
 

@@ -1,6 +1,6 @@
 // One generation request in flight: submits a plan's requests, turns their events into a response,
-// and cancels whatever is still running when it goes. One thread at a time; only `on_ready` is
-// called elsewhere.
+// and cancels what still runs when it is destroyed. One thread at a time; only `on_ready` is called
+// elsewhere.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace graft {
 class GenerationSession {
  public:
   GenerationSession(const ServerContext& context, GenerationPlan plan);
-  // Cancels what runs; after it `on_ready` is not called any more.
+  // Cancels running requests; from then on `on_ready` is not called any more.
   ~GenerationSession();
   GenerationSession(const GenerationSession&) = delete;
   GenerationSession& operator=(const GenerationSession&) = delete;
@@ -32,7 +32,7 @@ class GenerationSession {
 
   bool stream() const { return is_stream_; }
   const std::string& model() const { return model_; }
-  // Of all choices, so far.
+  // The usage of all choices, so far.
   ResponseUsage SumUsage() const;
   // The first token of any choice has come, or a failure.
   bool started() const;

@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// What every body of one response repeats.
+// The values that every body of one response repeats.
 struct ResponseHead {
   bool is_chat = false;
   bool logprobs = false;       // asked for; otherwise the field is null

@@ -38,7 +38,7 @@ class HttpServer {
   // What was asked for since the last call, by the digest of keys with a budget.
   std::map<std::string, int64_t> TakeKeyDemand();
 
-  // Where it listens, after Start.
+  // The port on which the server listens, after Start.
   uint16_t port() const;
 
   // Ends the server gracefully: takes no new connection, turns /ready to 503, refuses new

@@ -1,4 +1,4 @@
-// What the server borrows from whoever wires it, all of it outliving the server and thread-safe.
+// The parts that the server borrows. All of them outlive the server and are thread-safe.
 #pragma once
 
 #include <functional>

@@ -22,7 +22,7 @@ constexpr int32_t DefaultHttpThreads(unsigned int num_cpus) {
 struct ServerOptions {
   std::string host = "127.0.0.1";  // an address or a name; "0.0.0.0" or "::" for all
   uint16_t port = 8000;            // 0: any free one
-  // For sockets, and as many workers for long bodies; 1 to 256.
+  // Threads for sockets, and as many workers for long bodies; 1 to 256.
   int32_t threads_max = DefaultHttpThreads(std::thread::hardware_concurrency());
 
   std::string tls_cert_file;  // PEM chain; "": no TLS

@@ -21,7 +21,7 @@
 
 namespace graft {
 
-// Counts what is going on, for whoever waits until nothing is.
+// Counts the work going on, for a thread that waits until there is none.
 class InFlightCounter {
  public:
   void Add() {
@@ -36,7 +36,7 @@ class InFlightCounter {
     std::lock_guard lock(mutex_);
     return count_;
   }
-  // Whether it came to zero in time.
+  // Whether the count came to zero in time.
   bool WaitForNone(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     return none_left_.wait_for(lock, timeout, [&] { return count_ == 0; });

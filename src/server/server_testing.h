@@ -54,7 +54,7 @@ class FakeGenerator : public Generator {
   int32_t num_running() const;
   int32_t num_cancelled() const;
   std::vector<Request> submitted() const;
-  // Whether it came true while anybody had patience.
+  // Whether so many ran before the test's patience ended.
   bool WaitForRunning(int32_t count) const;
   bool WaitForCancelled(int32_t count) const;
 

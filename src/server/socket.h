@@ -27,12 +27,12 @@ class Socket {
  public:
   virtual ~Socket() = default;
 
-  // TLS's; at once without it.
+  // TLS's handshake; without TLS done at once.
   virtual void AsyncHandshake(std::function<void(bool ok)> done) = 0;
   // Some bytes into `buffer`; 0 at the end or on failure. One at a time.
   virtual void AsyncReadSome(char* buffer, size_t bytes,
                              std::function<void(size_t bytes)> done) = 0;
-  // All of `data`, which must stay where it is until then. One at a time.
+  // Writes all of `data`, which must stay where it is until `done`. One at a time.
   virtual void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) = 0;
   // Changes whenever the peer has taken some of what was written, down to its kernel's word for it.
   virtual WriteProgress progress() = 0;

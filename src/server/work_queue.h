@@ -1,6 +1,6 @@
 // Threads for work that would hold up an HTTP thread: parsing and tokenising long bodies, long
-// lists. Clients take turns by what their work costs, in bytes: whoever asks for much waits behind
-// whoever asks for little, and nobody is passed over for ever (self-clocked fair queueing). One
+// lists. Clients take turns by what their work costs, in bytes: a client with much work waits
+// behind one with little, and no client is passed over for ever (self-clocked fair queueing). One
 // thread, if there are several, never does long work, so that short work finds one. Thread-safe.
 #pragma once
 
@@ -22,12 +22,12 @@ class WorkQueue {
   static constexpr int64_t kLongBytes = 256 << 10;
 
   explicit WorkQueue(int32_t num_threads);
-  // Does what was asked for, and ends the threads.
+  // Does all work that was asked for, and ends the threads.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // Runs `work`, which must not throw, on a thread. `owner` is whoever shares a turn with it.
+  // Runs `work`, which must not throw, on a thread. Work of one `owner` shares a turn.
   void Run(uint64_t owner, int64_t bytes, std::function<void()> work);
 
  private:
