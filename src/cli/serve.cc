@@ -72,7 +72,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
 }
 
-// On SIGHUP. A mistake in a file is said, and what was in force stays so.
+// On SIGHUP. A mistake in a file is logged, and what was in force stays.
 void Reload(HttpServer& server) {
   NotifyService(ReloadingState());
   const Status status = server.Reload();

@@ -44,7 +44,7 @@ void AdmissionWalk::Walk() {
   }
 }
 
-// The walk goes on where it ended, but nobody can begin, or be preempted, any more.
+// The walk goes on where it ended, but no sequence can begin or be preempted any more.
 void AdmissionWalk::LoadAhead() {
   if (cold_start() == ColdStart::kBlocking) return;
   sequences_.adapters().ReadClock();
@@ -65,7 +65,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
     next.prefix_key.adapter_hash = sequences_.adapters().HashOf(next.adapter.content());
   }
   if (!can_run) return Next::kPassed;
-  // At the turn's end those who found no room go first; others run ahead again in the next step.
+  // At the turn's end requests without room go first; others run ahead again in the next step.
   if (state_.has_blocked && state_.turn_is_over) return Next::kPassed;
   const Status cut = CutToPool(next);
   if (!cut.ok()) {
@@ -78,7 +78,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
     // Looked up, they count as used.
     if (match.generation != before.generation) sequences_.tree().Share(match);
     if (cold_start() == ColdStart::kBlocking) return Next::kStop;
-    // Nobody behind it gets a page; but their adapters may come as far as the host.
+    // No request behind it gets a page; but adapters may come as far as the host.
     state_.lacks_pages = true;
     state_.rows_left = 0;
     return Next::kPassed;
@@ -107,7 +107,7 @@ const PrefixMatch& AdmissionWalk::Find(Sequence& sequence) {
 }
 
 // Asks for its adapter; one that arrives is waited for by the step. Pages are given in the order of
-// the line: behind somebody without room nobody gets any.
+// the line: none behind a request without room.
 bool AdmissionWalk::WaitsForAdapter(Sequence& sequence, bool can_run) {
   using Answer = AdapterResidency::Answer;
   AdapterResidency& adapters = sequences_.adapters();
@@ -159,7 +159,7 @@ bool AdmissionWalk::IsNamed(int32_t content) const {
                      });
 }
 
-// By those whose adapters still arrive.
+// By the sequences whose adapters still arrive.
 ArrivalStall AdmissionWalk::StallOfPlanned() {
   AdapterResidency& adapters = sequences_.adapters();
   if (!adapters.is_copying() || !costs_.steps.is_known()) return {};

@@ -71,7 +71,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
                                     [this](int32_t content) { metrics_.ForgetAdapter(content); }),
                  adapters, loader, clock) {
   loader.SetWaker([this] { queue_.Wake(); });
-  // What nobody holds any more is given back at once, not with the next request.
+  // Contents that nobody holds are given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });
@@ -299,7 +299,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
 }
 
 void Engine::Deliver() {
-  // Booked before the streams hear of it: who reads a last event finds the counts right.
+  // Booked before the streams hear of it: a reader of a last event finds the counts right.
   if (num_finished_ > 0) queue_.Finished(std::exchange(num_finished_, 0));
   if (events_.empty()) return;
   for (auto& [stream, event] : events_) stream->Push(std::move(event));

@@ -58,8 +58,8 @@ const StepPlan& Scheduler::Plan() {
   return *plan_;
 }
 
-// A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
-// by preempting the newest, which may be itself, but not for an adapter on its way.
+// A row for every sequence that lacks the KV of its last token only. A sequence without a page
+// preempts the newest, which may be itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   const Sequences::List& running = sequences_.running();
   for (size_t i = 0; i < running.size() && rows_left > 0; ++i) {
@@ -108,7 +108,7 @@ void Scheduler::BuildPlan() {
       if (sequence->num_planned > 0) planned_.push_back(sequence.get());
     }
   }
-  // Who just failed, or was preempted, may have kept the next one's pages or slot for this step.
+  // Sequences that just failed or were preempted may have kept the pages of others for this step.
   CHECK(!planned_.empty() || empty() || adapters().is_busy() || sequences_.has_failed() ||
         stats().preemptions > preemptions_before_)
       << "nobody can run and no adapter is on its way, yet requests wait";
@@ -147,7 +147,7 @@ void Scheduler::PlanMerge() {
   };
   const MergeDecision::Answer answer =
       merge_decision_.Decide(one_adapter ? adapters().HashOf(content) : std::string(), [&] {
-        // What is merged is read at once, all of it.
+        // An adapter to be merged is read at once, all of it.
         return !has_arrivals_ &&
                std::all_of(sequences_.running().begin(), sequences_.running().end(), is_of_it) &&
                std::all_of(sequences_.waiting().begin(), sequences_.waiting().end(), is_of_it);
@@ -225,7 +225,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = 0;
   if (result.not_finite) {
-    // What it left in its pages is not to be shared: they are not indexed.
+    // The pages' contents are not to be shared: they are not indexed.
     sequence.finish_reason = FinishReason::kError;
     sequence.status = InternalError(
         "the model's output for this request is not finite (NaN or Inf); its adapter's weights or "

@@ -89,7 +89,7 @@ void Sequences::UpdateAdapters() {
   for (const auto& [content, status] : adapters_.Update()) FailWaitingFor(content, status);
 }
 
-// Whoever runs on a content has it; whoever waits for it waits in vain.
+// A running sequence has its content; sequences that wait for it wait in vain.
 void Sequences::FailWaitingFor(int32_t content, const Status& status) {
   for (auto& sequence : waiting_) {
     if (sequence->adapter.content() != content) continue;
@@ -158,7 +158,7 @@ bool Sequences::EvictOldest(PageUse use) {
   return page >= 0 && tree_.EvictOldest();
 }
 
-// What the prefix tree keeps of its pages until it runs again need not be computed again.
+// Pages that the prefix tree keeps until it runs again need not be computed again.
 void Sequences::Preempt(const Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(),
                                [&sequence](const auto& one) { return one.get() == &sequence; });
