@@ -210,10 +210,10 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
   if (!error.has_value() && IsGeneration(exchange.match.route) && state_.draining) {
     error = DrainingError();
   }
-  // Before the body: who is over a limit cannot make the server keep bytes.
+  // Before the body: a client over its limit cannot make the server keep bytes.
   if (!error.has_value() && IsGeneration(exchange.match.route)) error = Admit(exchange);
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
-  // What asks for nothing by its body is answered without it, and the connection ends after that.
+  // A request that needs no body is answered without it, and the connection ends after that.
   const bool takes_body = RouteMethod(exchange.match.route) == std::string_view("POST");
   if (takes_body && !parser.done()) {
     const bool has_body = co_await ReadBody(exchange, parser);

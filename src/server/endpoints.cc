@@ -114,7 +114,7 @@ HttpResponse ModelResponse(const ServerState& state, const std::string& name, co
 HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status,
                                   const std::string& param, const std::string& given_path) {
   ApiError error = ErrorFromStatus(status, param);
-  // What the server is like forbids it, not what was asked for.
+  // The server's setup forbids it, not the request.
   if (status.code() == StatusCode::kFailedPrecondition) {
     error = HttpError(409, "failed_precondition", status.message());
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kKeyBytesShown = 80;
 
-// What a client sent may be megabytes; an error quotes its start.
+// A client's text may be megabytes; an error quotes its start.
 std::string Text(const Json& json) {
   constexpr size_t kBytesMax = 80;
   std::string text = DumpJson(json);

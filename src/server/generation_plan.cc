@@ -42,8 +42,8 @@ ApiResult<int32_t> OutputTokensMax(const std::string& param, const GenerationPar
   return static_cast<int32_t>(std::min(room, wish));
 }
 
-// Log-probabilities fill memory until they are written. Where nobody said how many tokens to
-// answer with, fewer than the context has room for will do.
+// Log-probabilities fill memory until they are written. Where the request does not say how many
+// tokens it wants, fewer than the context holds will do.
 std::optional<ApiError> BoundLogprobs(const GenerationParams& params, int64_t logprobs_max,
                                       GenerationPlan* plan) {
   if (!params.logprobs) return std::nullopt;
@@ -84,7 +84,7 @@ std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vo
   return InvalidRequestError(message.substr(0, message.find(' ')), message);
 }
 
-// A text that cannot fit, whatever its tokens are, costs nobody the time of tokenising it.
+// A text that cannot fit, whatever its tokens are, costs no time of tokenising it.
 std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std::string& param,
                                          const std::string& text) {
   const int64_t context_tokens = context.generator.limits().context_tokens_max;

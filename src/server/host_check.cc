@@ -32,7 +32,7 @@ std::vector<std::string> ServedHosts(const std::vector<std::string>& given,
   const std::string bound = is_ipv6 ? "[" + bind_host + "]" : bind_host;
   if (given.empty() && (needs_key || !IsLoopback(bind_host))) return hosts;
   for (const std::string& host : given) hosts.push_back(HostName(host));
-  // Whoever asks by these comes from this machine, if the server is on no other.
+  // Requests by these names come from this machine, if the server is on no other.
   if (given.empty()) hosts = {"localhost", "127.0.0.1", "[::1]", HostName(bound)};
   return hosts;
 }

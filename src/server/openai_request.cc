@@ -222,7 +222,7 @@ std::optional<ApiError> ReadMessage(const Json& json, const std::string& path,
   }
   reader.String("name", &name, kNameBytesMax);
   reader.Refuse({"tool_calls", "tool_call_id", "function_call", "audio", "refusal"});
-  // What this server's own answers carry and clients send back.
+  // A field of this server's own answers, which clients send back.
   reader.Ignore({"annotations"});
   if (auto error = reader.Finish()) return error;
   // OpenAI's newer word for the same thing, which few templates know.
@@ -280,8 +280,8 @@ void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
   if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
 }
 
-// A model that has its tools in the prompt may know of them without calling one; what it would call
-// nobody here reads.
+// A model that has its tools in the prompt may know of them without calling one; its calls are not
+// read here.
 void ReadTools(FieldReader& reader, int32_t tools_max, bool* has_tools) {
   const Json* tools = reader.Take("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {

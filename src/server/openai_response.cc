@@ -277,7 +277,7 @@ void ResponseWriter::AppendChatLogprobs(const ChoicePiece& piece, std::string* o
 
 namespace {
 
-// What all models' entries have, up to their ends.
+// The fields that all models' entries have, up to their ends.
 void AppendModel(const std::string& name, int64_t created, const std::string& root,
                  int32_t context_tokens_max, std::string* out) {
   *out += "{\"id\":";
@@ -312,7 +312,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
                         std::string* out) {
   AppendModel(adapter.name, adapter.loaded_at, base_model, context_tokens_max, out);
   AppendJsonString(base_model, out);
-  // What nobody has read yet is not known.
+  // The facts of an unread adapter are not known.
   const bool is_known = !adapter.hash.empty();
   *out += ",\"hash\":";
   AppendStringOrNull(adapter.hash, out);

@@ -31,7 +31,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// What a shutdown gives requests past its deadline to be told so.
+// The time that a shutdown gives requests past its deadline to be told so.
 constexpr std::chrono::milliseconds kAbortTime{1500};
 constexpr int32_t kHttpThreadsMax = 256;
 
@@ -166,7 +166,7 @@ Status HttpServer::Impl::StartThreads() {
   return OkStatus();
 }
 
-// What a handler lets through (memory, mostly) ends that handler and not the server.
+// An exception that a handler lets through (memory, mostly) ends that handler, not the server.
 void HttpServer::Impl::RunThread() {
   while (!io_.stopped()) {
     try {
@@ -214,7 +214,7 @@ void HttpServer::Impl::Refuse(tcp::socket socket) {
   const HttpResponse response = ErrorResponse(error);
   const std::string data =
       FormatHead(response, {.keep_alive = false, .request_id = RandomName("req_")}) + response.body;
-  // A fresh socket's buffer takes it whole; whoever cannot be told is closed on all the same.
+  // A fresh socket's buffer takes it whole; a client that cannot be told is closed all the same.
   (void)::send(socket.native_handle(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

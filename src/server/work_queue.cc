@@ -7,9 +7,9 @@
 namespace graft {
 namespace {
 
-// What a piece costs besides its bytes.
+// The cost of a piece besides its bytes.
 constexpr int64_t kPieceBytes = 4 << 10;
-// More owners than this are looked through for those that wait for nothing.
+// Beyond this number, owners without waiting work are looked for and forgotten.
 constexpr size_t kOwnersKept = 1024;
 
 }  // namespace

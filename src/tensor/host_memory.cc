@@ -57,8 +57,8 @@ int64_t LeftIn(const fs::path& cgroup, const CgroupNames& names) {
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, usage - files));
 }
 
-// Of a cgroup and all those around it. In a container `path` may be the host's, which it does not
-// see: then its own is at `mount`.
+// The bytes left in a cgroup and all cgroups around it. In a container `path` may be the host's,
+// which it does not see: then its own is at `mount`.
 int64_t LeftInAll(const fs::path& mount, const std::string& path, const CgroupNames& names) {
   int64_t left = LeftIn(mount, names);
   fs::path cgroup = mount;

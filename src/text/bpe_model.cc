@@ -105,7 +105,7 @@ bool BpeModel::NoMergeCrossesIntoMetaspace(
   const auto stays_out = [](const auto& merge) {
     return !merge.second.starts_with(kBpeMetaspace) || merge.first.ends_with(kBpeMetaspace);
   };
-  // Where unknown characters leave nothing behind, what stood on both sides of them may merge.
+  // Where unknown characters leave nothing behind, the tokens on both sides of them may merge.
   return unk_id_ != kNone && TokenId(kBpeMetaspace).has_value() &&
          std::all_of(merges.begin(), merges.end(), stays_out);
 }
@@ -219,7 +219,7 @@ void BpeModel::MergeSymbols(Workspace* workspace) const {
     Symbol& left = symbols[top.position];
     if (left.id == kNone || left.next == kNone) continue;
     Symbol& right = symbols[left.next];
-    // The pair may have changed since; what counts for HF is what it merges into.
+    // The pair may have changed since; for HF the token that it merges into counts.
     const Merge* merge = FindMerge(left.id, right.id);
     if (merge == nullptr || merge->id != top.id) continue;
     left.id = top.id;

@@ -1,5 +1,5 @@
 // Splits the rows of an element-wise op over the stream's threads where their bytes pay for a
-// fork-join, which costs a few microseconds. How rows are split never changes what a row becomes.
+// fork-join, which costs a few microseconds. The split never changes a row's result.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct alignas(64) Sink {
   double operations = 0.0;
 };
 
-// Median nanoseconds of what `launch` puts on the stream.
+// Median nanoseconds of the work that `launch` puts on the stream.
 template <typename Function>
 double MedianNs(const Stream& stream, const Function& launch) {
   constexpr int kWarmUps = 2;

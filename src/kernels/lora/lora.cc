@@ -10,7 +10,7 @@ GRAFT_OP(LoraExpand, LoraArgs)
 
 namespace {
 
-// What a GPU's arrays hold is the caller's word.
+// The contents of a GPU's arrays cannot be checked here.
 void CheckSegments(const LoraArgs& args) {
   int32_t row = 0;
   for (int32_t i = 0; i < args.num_segments; ++i) {

@@ -186,7 +186,7 @@ class Batch {
     Lora(args, stream);
   }
 
-  // What a server without a segmented kernel does: one launch per row.
+  // The way of a server without a segmented kernel: one launch per row.
   void Loop(int64_t run, Stream& stream) {
     LoraArgs args = operands_.WithRows(args_, run % num_runs_);
     args.segments = single_rows_.as<LoraSegment>() + run % num_runs_ * args_.num_rows;
