@@ -1,7 +1,6 @@
 #include "text/sentencepiece_model.h"
 
-#include <sentencepiece_processor.h>
-
+#include "text/sentencepiece_library.h"
 #include "text/tokenizer_json.h"
 
 namespace graft {
@@ -95,34 +94,37 @@ class SentencePieceModel : public TokenModel {
  public:
   Status Load(std::string_view bytes) {
     keeps_text_ = KeepsText(bytes);
-    const auto status = processor_.LoadFromSerializedProto({bytes.data(), bytes.size()});
-    if (status.ok()) return OkStatus();
-    return InvalidArgumentError("not a sentencepiece model: " + std::string(status.message()));
+    if (processor_ == nullptr) {
+      ASSIGN_OR_RETURN(processor_, OpenSentencePiece());
+    }
+    const std::string wrong = processor_->Load(bytes);
+    if (wrong.empty()) return OkStatus();
+    return InvalidArgumentError("not a sentencepiece model: " + wrong);
   }
 
   Status Encode(std::span<const Word> words, std::vector<int32_t>* ids) const override {
     std::vector<int> word_ids;
     for (const Word& word : words) {
-      const auto status = processor_.Encode({word.text.data(), word.text.size()}, &word_ids);
-      if (!status.ok()) return InternalError("sentencepiece: " + std::string(status.message()));
+      const std::string wrong = processor_->Encode(word.text, &word_ids);
+      if (!wrong.empty()) return InternalError(wrong);
       ids->insert(ids->end(), word_ids.begin(), word_ids.end());
     }
     return OkStatus();
   }
   std::optional<int32_t> TokenId(std::string_view token) const override {
-    const int id = processor_.PieceToId({token.data(), token.size()});
+    const int id = processor_->PieceToId(token);
     // What it does not know has the id of the unknown piece.
-    if (id < 0 || id >= size() || processor_.IdToPiece(id) != token) return std::nullopt;
+    if (id < 0 || id >= size() || processor_->IdToPiece(id) != token) return std::nullopt;
     return id;
   }
   std::string_view Token(int32_t id) const override {
-    return id >= 0 && id < size() ? std::string_view(processor_.IdToPiece(id)) : "";
+    return id >= 0 && id < size() ? std::string_view(processor_->IdToPiece(id)) : "";
   }
-  int32_t size() const override { return processor_.GetPieceSize(); }
+  int32_t size() const override { return processor_->GetPieceSize(); }
   std::optional<std::bitset<256>> DroppedBytes(bool /*byte_level*/) const override {
     // Without a piece for every byte, a run of unknown characters is one piece.
     int num_bytes = 0;
-    for (int id = 0; id < size(); ++id) num_bytes += processor_.IsByte(id) ? 1 : 0;
+    for (int id = 0; id < size(); ++id) num_bytes += processor_->IsByte(id) ? 1 : 0;
     if (!keeps_text_ || num_bytes < 256) return std::nullopt;
     return std::bitset<256>();
   }
@@ -130,24 +132,24 @@ class SentencePieceModel : public TokenModel {
   // Whether a text gets a space before it.
   bool AddsDummyPrefix() const {
     std::vector<std::string> pieces;
-    const bool encoded = processor_.Encode("a", &pieces).ok();
+    const bool encoded = processor_->Encode("a", &pieces).empty();
     return encoded && !pieces.empty() && pieces.front().starts_with(kPieceMetaspace);
   }
 
   std::vector<AddedToken> SpecialTokens() const {
     std::vector<AddedToken> tokens;
     for (int id = 0; id < size(); ++id) {
-      const bool special = processor_.IsControl(id) || processor_.IsUnknown(id);
+      const bool special = processor_->IsControl(id) || processor_->IsUnknown(id);
       if (special)
-        tokens.push_back({.id = id, .content = processor_.IdToPiece(id), .special = true});
+        tokens.push_back({.id = id, .content = processor_->IdToPiece(id), .special = true});
     }
     return tokens;
   }
-  std::string BosToken() const { return std::string(Token(processor_.bos_id())); }
-  std::string EosToken() const { return std::string(Token(processor_.eos_id())); }
+  std::string BosToken() const { return std::string(Token(processor_->bos_id())); }
+  std::string EosToken() const { return std::string(Token(processor_->eos_id())); }
 
  private:
-  sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<SentencePieceLibrary> processor_;
   bool keeps_text_ = false;
 };
 

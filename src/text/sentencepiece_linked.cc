@@ -1,0 +1,10 @@
+// Of the sentencepiece library what the program links.
+#include "text/sentencepiece_library.h"
+
+namespace graft {
+
+Result<std::unique_ptr<SentencePieceLibrary>> OpenSentencePiece() {
+  return std::unique_ptr<SentencePieceLibrary>(graft_new_sentencepiece());
+}
+
+}  // namespace graft
