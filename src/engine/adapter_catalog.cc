@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kNameBytesMax = 200;
 constexpr size_t kHashDigitsShown = 12;
 
-// Facts: AdapterFacts, or the registry's record of them.
+// Facts: AdapterFacts, or what the registry remembers of them.
 template <typename Facts>
 void Describe(const Facts& facts, AdapterInfo* info) {
   info->hash = facts.hash;
@@ -160,7 +160,7 @@ void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
 void EngineAdapterCatalog::EraseName(const std::string& name) {
   std::unique_lock lock(names_mutex_);
   const auto it = names_.find(name);
-  // As the entry is now: it may have been read since the caller looked.
+  // As it is now: it may have been read since whoever unloads it looked.
   const AdapterInfo old = std::move(it->second);
   names_.erase(it);
   name_index_.Erase(name);
@@ -223,7 +223,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     names_of_key_.erase(names);
     names_of_key_[facts.hash].insert(renamed.begin(), renamed.end());
     UpdatePriority(facts.hash);
-    // Under the lock: a thread that finds the new hash can ask for it.
+    // Under the lock: whoever finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }
   RememberFolder(path, stamp, facts);
@@ -354,7 +354,7 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
       .status();
 }
 
-// The folders whose names are free: neither taken, nor remembered for another content.
+// Those whose names are free: neither taken, nor remembered for another content.
 Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders(
     StartReport* report) const {
   ASSIGN_OR_RETURN(AdapterFolders::Found found, folders_.Find());
@@ -416,7 +416,7 @@ std::string EngineAdapterCatalog::NameOf(const std::string& key) const {
   std::shared_lock lock(names_mutex_);
   const auto names = names_of_key_.find(key);
   if (names != names_of_key_.end() && !names->second.empty()) return *names->second.begin();
-  // Of an unread adapter no more than that: readers of metrics need not know its folder.
+  // Of one that was never read no more than that: its folder is no business of who reads metrics.
   return key.substr(0, std::min(kHashDigitsShown, key.find(' ')));
 }
 

@@ -68,7 +68,7 @@ bool AdapterFolders::IsDeleted(const std::string& path) const {
   return !error && !is_empty;
 }
 
-// The files lie inside, as the folder that they are read from does.
+// What is read lies inside as well as the folder that it is read from.
 Status AdapterFolders::CheckFilesInside(const std::string& path) const {
   for (const char* file : {kConfigFile, kWeightsFile}) {
     std::error_code unknown;
@@ -115,7 +115,7 @@ Result<std::string> AdapterFolders::Resolve(const std::string& path) const {
   return inside;
 }
 
-// kNotFound: no adapter, and not to be reported.
+// kNotFound: no adapter, and nobody's business.
 Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
                                                     const std::string& path, bool is_link) const {
   Folder folder{.name = name, .path = path, .stamp = "", .weight_bytes = 0};

@@ -72,7 +72,7 @@ std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
   return failures;
 }
 
-// Gives up fetches for requests that are gone, or that stand further back in the line.
+// Gives up what was fetched for requests that are gone, or stand further back in the line.
 void AdapterResidency::DropUnwanted() {
   std::erase_if(fetched_, [this](int32_t content) {
     if (at(content).wanted_at == pool_.time()) return false;
@@ -159,7 +159,7 @@ Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
                                  " for adapters; start the server with a larger pool (--pool-gib)");
 }
 
-// Nobody holds the content: it goes at once, or when its load has ended.
+// Nobody holds the content: gone at once, or when what is under way has ended.
 void AdapterResidency::Forget(int32_t content) {
   Entry& entry = at(content);
   if (entry.state == State::kFetching || entry.state == State::kCopying ||
@@ -224,8 +224,8 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
   return Answer::kComing;
 }
 
-// A content that was read before need not be fetched, which would take a step. A content that does
-// not fit is fetched, because a fetch can say so.
+// What was read before, for whomever, need not be fetched, which would take a step. What does not
+// fit is: a fetch can say so.
 bool AdapterResidency::FindInHost(int32_t content) {
   Entry& entry = at(content);
   const std::string hash =
@@ -349,7 +349,7 @@ void AdapterResidency::NoteIdle(int32_t content) {
   }
 }
 
-// Behind the adapters that were used no later: those used later are of the last step or two.
+// Behind whoever was used no later: those that were are of the last step or two.
 void AdapterResidency::EnterIdle(int32_t content) {
   Entry& entry = at(content);
   int32_t before = newest_idle_;

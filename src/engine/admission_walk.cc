@@ -44,7 +44,7 @@ void AdmissionWalk::Walk() {
   }
 }
 
-// The walk goes on where it ended, but no sequence can begin or be preempted any more.
+// The walk goes on where it ended, but nobody can begin, or be preempted, any more.
 void AdmissionWalk::LoadAhead() {
   if (cold_start() == ColdStart::kBlocking) return;
   sequences_.adapters().ReadClock();
@@ -65,7 +65,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
     next.prefix_key.adapter_hash = sequences_.adapters().HashOf(next.adapter.content());
   }
   if (!can_run) return Next::kPassed;
-  // At the turn's end requests without room go first; others run ahead again in the next step.
+  // At the turn's end those who found no room go first; others run ahead again in the next step.
   if (state_.has_blocked && state_.turn_is_over) return Next::kPassed;
   const Status cut = CutToPool(next);
   if (!cut.ok()) {
@@ -78,7 +78,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
     // Looked up, they count as used.
     if (match.generation != before.generation) sequences_.tree().Share(match);
     if (cold_start() == ColdStart::kBlocking) return Next::kStop;
-    // No request behind it gets a page; but adapters may come as far as the host.
+    // Nobody behind it gets a page; but their adapters may come as far as the host.
     state_.lacks_pages = true;
     state_.rows_left = 0;
     return Next::kPassed;
@@ -100,14 +100,15 @@ const PrefixMatch& AdmissionWalk::Find(Sequence& sequence) {
     return sequence.prefix_match;
   }
   // The last token is always computed: its logits are what the step is for.
-  const auto tokens = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+  const int32_t num_sharable = sequences_.SharableTokens(sequence, sequence.num_tokens() - 1);
+  const auto tokens = std::span(sequence.tokens).first(static_cast<size_t>(num_sharable));
   sequence.prefix_match = tree.Find(sequence.prefix_key, tokens);
   sequences_.stats().prefix_pages_searched += 1 + sequence.prefix_match.num_pages;
   return sequence.prefix_match;
 }
 
 // Asks for its adapter; one that arrives is waited for by the step. Pages are given in the order of
-// the line: none behind a request without room.
+// the line: behind somebody without room nobody gets any.
 bool AdmissionWalk::WaitsForAdapter(Sequence& sequence, bool can_run) {
   using Answer = AdapterResidency::Answer;
   AdapterResidency& adapters = sequences_.adapters();
@@ -159,7 +160,7 @@ bool AdmissionWalk::IsNamed(int32_t content) const {
                      });
 }
 
-// By the sequences whose adapters still arrive.
+// By those whose adapters still arrive.
 ArrivalStall AdmissionWalk::StallOfPlanned() {
   AdapterResidency& adapters = sequences_.adapters();
   if (!adapters.is_copying() || !costs_.steps.is_known()) return {};

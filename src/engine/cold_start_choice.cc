@@ -102,7 +102,7 @@ void CopyForecast::Ended(int32_t content, int64_t copy_ns, int64_t now_ns) {
   is_foreseen_ = false;
 }
 
-// The first of the copies that share the bus then has all its bytes.
+// The first of those that share the bus then has all its bytes.
 void CopyForecast::GoOnToNextEnd(Moment& moment) {
   double least = std::numeric_limits<double>::infinity();
   for (const Sharing& one : moment.sharing) least = std::min(least, one.bytes_left);
@@ -128,7 +128,7 @@ void CopyForecast::Enter(size_t idx) {
   last_begin_.sharing.push_back({idx, copy.bytes_left});
 }
 
-// As if no copy came after the last one.
+// As if nobody came after the last one.
 void CopyForecast::ForeseeEnds() {
   moment_ = last_begin_;
   while (!moment_.sharing.empty()) GoOnToNextEnd(moment_);

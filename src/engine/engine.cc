@@ -29,6 +29,7 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .turn_ns = options.turn_ns,
           .merge_after_steps = options.merge_after_steps,
           .prefix_cache = options.prefix_cache,
+          .shares_drawn_pages = options.shares_drawn_pages,
           .prefix_hash_key = options.prefix_hash_key,
           .eos_token_ids = options.eos_token_ids,
           .on_forget_adapter = std::move(on_forget)};
@@ -71,7 +72,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
                                     [this](int32_t content) { metrics_.ForgetAdapter(content); }),
                  adapters, loader, clock) {
   loader.SetWaker([this] { queue_.Wake(); });
-  // Contents that nobody holds are given back at once, not with the next request.
+  // What nobody holds any more is given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });
@@ -105,6 +106,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->output_tokens_max = std::min(request.sampling.tokens_max,
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
+  sequence->runs_alone = request.runs_alone;
   sequence->stream = std::move(stream);
   return queue_.Push(std::move(sequence));
 }
@@ -299,7 +301,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
 }
 
 void Engine::Deliver() {
-  // Booked before the streams hear of it: a reader of a last event finds the counts right.
+  // Booked before the streams hear of it: who reads a last event finds the counts right.
   if (num_finished_ > 0) queue_.Finished(std::exchange(num_finished_, 0));
   if (events_.empty()) return;
   for (auto& [stream, event] : events_) stream->Push(std::move(event));

@@ -60,6 +60,41 @@ TEST(EngineResumeTest, EndsAtTheSameStopToken) {
   EXPECT_EQ(rest->last().finish_reason, all->last().finish_reason);
 }
 
+// A chat's next turn finds the pages of the prompt, and those of the answer only where drawn rows
+// are shared.
+TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
+  for (const bool shares : {true, false}) {
+    EngineOptions options = TestOptions();
+    options.shares_drawn_pages = shares;
+    EngineHarness harness(TestLimits(), options);
+    harness.AddAdapter("aa");
+    Request request = harness.MakeRequest(Prompt(8), 12);  // pages of 4
+    request.UseAdapter("aa");
+    auto first = harness.Submit(request);
+    harness.RunAll();
+    first->Collect();
+    Request next = request;
+    next.id = 77;
+    for (const int32_t token : first->output()) next.prompt_tokens.push_back(token);
+    next.prompt_tokens.push_back(3);
+    auto second = harness.Submit(next);
+    harness.RunAll();
+    second->Collect();
+    EXPECT_EQ(second->last().usage.cached_tokens, shares ? 16 : 8);
+    EXPECT_EQ(second->output(), harness.Reference(next));
+    // What goes on elsewhere computes its drawn rows as drawn, whoever has them as a prompt.
+    Request resumed = request;
+    resumed.id = 78;
+    resumed.output_tokens = first->output();
+    resumed.output_tokens.resize(9);
+    auto rest = harness.Submit(resumed);
+    harness.RunAll();
+    rest->Collect();
+    EXPECT_EQ(rest->last().usage.cached_tokens, shares ? 16 : 8);
+    EXPECT_EQ(rest->output(), From(first->output(), 9));
+  }
+}
+
 TEST(EngineResumeTest, RefusesWhatHasNothingLeftToDraw) {
   EngineHarness harness;
   Request request = harness.MakeRequest(Prompt(5), 3);

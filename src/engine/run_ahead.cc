@@ -19,7 +19,7 @@ bool CanRunAhead(const Sequence& sequence) {
 
 }  // namespace
 
-// A waiting request might be admitted instead, or get its adapter. That a sequence ends by its
+// Whoever waits might be admitted instead, or be given an adapter. That a sequence ends by its
 // length is known before its token is.
 bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> planned) const {
   const SchedulerOptions& options = sequences_.options();
@@ -38,7 +38,7 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
 
 const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequence*>& planned) {
   if (!CanPlan(running, planned)) return nullptr;
-  // Contents that nobody holds any more, and those that arrived while this step ran.
+  // What nobody holds any more, and what has arrived while this step, which waited for it, runs.
   sequences_.UpdateAdapters();
   if (sequences_.adapters().is_busy()) return nullptr;
   for (Sequence* const sequence : planned) {

@@ -52,14 +52,15 @@ const StepPlan& Scheduler::Plan() {
   rows_left = PlanDecodes(rows_left);
   rows_left = PlanPrefills(rows_left);
   walk_.Admit(rows_left);
+  LeaveAlone();
   BuildPlan();
   SchedulerStats& stats = sequences_.stats();
   (plan_->assists ? stats.cpu_assist_starts : stats.layerwise_starts) += walk_.num_early();
   return *plan_;
 }
 
-// A row for every sequence that lacks the KV of its last token only. A sequence without a page
-// preempts the newest, which may be itself, but not for an adapter on its way.
+// A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
+// by preempting the newest, which may be itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   const Sequences::List& running = sequences_.running();
   for (size_t i = 0; i < running.size() && rows_left > 0; ++i) {
@@ -99,6 +100,19 @@ int32_t Scheduler::PlanPrefills(int32_t rows_left) {
   return rows_left;
 }
 
+// What may have killed engines elsewhere shares its steps with nobody; the others run in the next
+// ones.
+void Scheduler::LeaveAlone() {
+  const Sequences::List& running = sequences_.running();
+  const auto alone = std::find_if(running.begin(), running.end(), [](const auto& one) {
+    return one->runs_alone && one->num_planned > 0;
+  });
+  if (alone == running.end()) return;
+  for (const auto& one : running) {
+    if (one != *alone) one->num_planned = 0;
+  }
+}
+
 void Scheduler::BuildPlan() {
   plan_->Clear();
   ++plan_->step_id;
@@ -108,7 +122,7 @@ void Scheduler::BuildPlan() {
       if (sequence->num_planned > 0) planned_.push_back(sequence.get());
     }
   }
-  // Sequences that just failed or were preempted may have kept the pages of others for this step.
+  // Who just failed, or was preempted, may have kept the next one's pages or slot for this step.
   CHECK(!planned_.empty() || empty() || adapters().is_busy() || sequences_.has_failed() ||
         stats().preemptions > preemptions_before_)
       << "nobody can run and no adapter is on its way, yet requests wait";
@@ -147,7 +161,7 @@ void Scheduler::PlanMerge() {
   };
   const MergeDecision::Answer answer =
       merge_decision_.Decide(one_adapter ? adapters().HashOf(content) : std::string(), [&] {
-        // An adapter to be merged is read at once, all of it.
+        // What is merged is read at once, all of it.
         return !has_arrivals_ &&
                std::all_of(sequences_.running().begin(), sequences_.running().end(), is_of_it) &&
                std::all_of(sequences_.waiting().begin(), sequences_.waiting().end(), is_of_it);
@@ -225,7 +239,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = 0;
   if (result.not_finite) {
-    // The pages' contents are not to be shared: they are not indexed.
+    // What it left in its pages is not to be shared: they are not indexed.
     sequence.finish_reason = FinishReason::kError;
     sequence.status = InternalError(
         "the model's output for this request is not finite (NaN or Inf); its adapter's weights or "
@@ -237,6 +251,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
   if (planned.samples) {
     CHECK_GE(result.token, 0) << "no token for request " << ToString(sequence.id);
     sequence.tokens.push_back(result.token);
+    sequence.runs_alone = false;
     if (IsStop(sequence, result.token)) {
       sequence.finish_reason = FinishReason::kStop;
       return;

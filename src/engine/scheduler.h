@@ -80,6 +80,7 @@ class Scheduler {
   // Planning, in the order of Plan().
   int32_t PlanDecodes(int32_t rows_left);
   int32_t PlanPrefills(int32_t rows_left);
+  void LeaveAlone();
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
   void PlanArrivals();

@@ -38,6 +38,7 @@ class SchedulerTest : public testing::Test {
     sequence->tokens = std::move(prompt);
     sequence->output_tokens_max = tokens_max;
     sequence->sampling.ignore_eos = true;
+    sequence->runs_alone = std::exchange(next_runs_alone_, false);
     if (!adapter.empty()) {
       sequence->prefix_key.adapter_hash = adapter;
       sequence->adapter = adapters_.Acquire(adapter).value();
@@ -49,6 +50,7 @@ class SchedulerTest : public testing::Test {
   bool Step() {
     const StepPlan& plan = scheduler_->Plan();
     EXPECT_TRUE(scheduler_->TakeFailed().empty());
+    num_planned_ = plan.sequences.size();
     if (plan.sequences.empty()) return false;
     scheduler_->Commit(plan, executor_->Run(plan));
     scheduler_->TakeFinished();
@@ -69,7 +71,27 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<FakeLoader> loader_;
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t last_id_ = 0;
+  bool next_runs_alone_ = false;
+  size_t num_planned_ = 0;  // sequences of the last step
 };
+
+TEST_F(SchedulerTest, WhatRunsAloneSharesNoStepUntilItDraws) {
+  ExecutorLimits limits = TestLimits();
+  limits.step_tokens_max = 8;
+  Make(limits);
+  Add(Prompt(4), 6);
+  Add(Prompt(4, 12), 6);
+  Step();
+  next_runs_alone_ = true;
+  Add(Prompt(14, 20), 4);  // three steps of its own
+  std::vector<size_t> sequences_of_step;
+  while (!scheduler_->empty()) {
+    ASSERT_LT(sequences_of_step.size(), 100u) << "no progress";
+    Step();
+    sequences_of_step.push_back(num_planned_);
+  }
+  EXPECT_EQ(sequences_of_step, (std::vector<size_t>{1, 1, 1, 3, 3, 3, 2, 2}));
+}
 
 // Its prefix is in the cache, but there is no room for the rest: it is looked up once, not in every
 // step, until a page of it goes.

@@ -26,6 +26,7 @@ struct Sequence {
   int64_t arrival_ns = 0;
   int32_t num_prompt_tokens = 0;
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
+  bool runs_alone = false;        // no other row is in its steps, until it draws here
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
   // The counters of its tokens, set at Submit, so that a step looks up nothing. Shared with the

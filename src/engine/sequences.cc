@@ -89,7 +89,7 @@ void Sequences::UpdateAdapters() {
   for (const auto& [content, status] : adapters_.Update()) FailWaitingFor(content, status);
 }
 
-// A running sequence has its content; sequences that wait for it wait in vain.
+// Whoever runs on a content has it; whoever waits for it waits in vain.
 void Sequences::FailWaitingFor(int32_t content, const Status& status) {
   for (auto& sequence : waiting_) {
     if (sequence->adapter.content() != content) continue;
@@ -158,7 +158,7 @@ bool Sequences::EvictOldest(PageUse use) {
   return page >= 0 && tree_.EvictOldest();
 }
 
-// Pages that the prefix tree keeps until it runs again need not be computed again.
+// What the prefix tree keeps of its pages until it runs again need not be computed again.
 void Sequences::Preempt(const Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(),
                                [&sequence](const auto& one) { return one.get() == &sequence; });
@@ -181,10 +181,8 @@ void Sequences::AppendRows(const Sequence& sequence, PlannedSequence planned,
 // A page is shared as soon as it is full, so that requests that come in a burst with one prompt
 // and are not admitted together find it.
 void Sequences::IndexFullPages(Sequence& sequence) {
-  if (!options_.prefix_cache) return;
   const auto page_tokens = static_cast<size_t>(options_.page_tokens);
-  for (; sequence.num_indexed_pages < sequence.num_computed / options_.page_tokens;
-       ++sequence.num_indexed_pages) {
+  for (; sequence.num_indexed_pages < NumIndexable(sequence); ++sequence.num_indexed_pages) {
     const auto begin = static_cast<size_t>(sequence.num_indexed_pages) * page_tokens;
     const int32_t own = sequence.pages.page(sequence.num_indexed_pages);
     PageRef kept = is_ahead_ ? pool_.Share(own) : PageRef();

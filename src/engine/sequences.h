@@ -5,6 +5,7 @@
 // write is given to nobody before that step is done. Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -53,6 +54,16 @@ class Sequences {
   // A request for log-probabilities of its prompt needs the whole prompt computed.
   bool CanReusePages(const Sequence& sequence) const {
     return options_.prefix_cache && !sequence.wants_prompt_logprobs();
+  }
+  // Of its leading tokens those whose pages others may find, or it may find of others.
+  int32_t SharableTokens(const Sequence& sequence, int32_t num_tokens) const {
+    const bool shares_all = options_.shares_drawn_pages || sequence.adapter.content() < 0;
+    return shares_all ? num_tokens : std::min(num_tokens, sequence.num_prompt_tokens);
+  }
+  // Its leading pages that are in the prefix tree, or belong there.
+  int32_t NumIndexable(const Sequence& sequence) const {
+    if (!options_.prefix_cache) return 0;
+    return SharableTokens(sequence, sequence.num_computed) / options_.page_tokens;
   }
   // Tokens of a sequence whose KV the whole pool can hold.
   int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }

@@ -19,7 +19,7 @@ Status Sequences::CheckRunning(const Sequence& sequence) const {
   if (num_pages < PagesFor(sequence.num_computed) || num_pages > PagesFor(sequence.num_tokens())) {
     return InternalError(name + " has too few or too many pages");
   }
-  const int32_t num_full = options_.prefix_cache ? sequence.num_computed / options_.page_tokens : 0;
+  const int32_t num_full = NumIndexable(sequence);
   if (sequence.num_indexed_pages != num_full) return InternalError(name + " is not indexed");
   for (int32_t i = 0; i < num_pages; ++i) {
     if (pool_.kept(sequence.pages.page(i)) != (i < num_full)) {

@@ -64,6 +64,8 @@ struct Request {
   std::vector<int32_t> output_tokens;
   SamplingParams sampling;
   int64_t age_ns = 0;  // since it was accepted, when it is submitted
+  // Shares no step with others until it has drawn: it was there whenever its engines died.
+  bool runs_alone = false;
 
   // What RefuseUnserved names until something serves it.
   std::string soft_prefix_hash;     // content of the vectors in front of the prompt

@@ -45,7 +45,8 @@ grpc::ChannelArguments ChannelArgumentsOf() {
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  // Also how long an attempt may take, TLS included.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(kConnectNs / 1'000'000));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Links of one process share no connection: one's burst is not another's wait.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -143,7 +144,8 @@ class RunnerLink::Impl {
         heard_ns_ = SteadyClock::Get().NowNs();
         is_up_ = true;
       }
-      listener_.OnUp(runner_, std::move(facts));
+      const Status taken = listener_.OnUp(runner_, std::move(facts));
+      if (!taken.ok()) return End(*stream, context, taken, /*was_up=*/false);
       std::thread writer([&] { WriteLoop(*stream, context); });
       while (stream->Read(&message)) Take(message);
       {

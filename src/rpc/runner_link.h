@@ -24,11 +24,11 @@ struct RunnerFacts {
 };
 
 // Called on the link's reading thread, in the order in which the runner spoke: OnUp, then the
-// others, then OnDown.
+// others, then OnDown. Where OnUp refuses, OnDown follows with its reason.
 class RunnerListener {
  public:
   virtual ~RunnerListener() = default;
-  virtual void OnUp(size_t runner, RunnerFacts facts) = 0;
+  virtual Status OnUp(size_t runner, RunnerFacts facts) = 0;
   virtual void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) = 0;
   virtual void OnState(size_t runner, const RunnerLoad& load, bool draining) = 0;
   // It has other adapters than it said before.

@@ -78,11 +78,12 @@ class OneAdapter : public AdapterCatalog {
 // Writes down what it hears.
 class Notes : public RunnerListener {
  public:
-  void OnUp(size_t, RunnerFacts facts) override {
+  Status OnUp(size_t, RunnerFacts facts) override {
     Change([&] {
       facts_ = std::move(facts);
       is_up_ = true;
     });
+    return OkStatus();
   }
   void OnEvents(size_t, uint64_t number, std::vector<TokenEvent> events) override {
     Change([&] {

@@ -161,6 +161,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.requests_max = options.requests_max;
   engine.prefill_chunk_max = options.prefill_chunk_max;
   engine.prefix_cache = options.prefix_cache;
+  engine.shares_drawn_pages = options.shares_drawn_pages || model.device.is_cpu();
   engine.runs_ahead = options.run_ahead;
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = options.cold_start;

@@ -88,6 +88,7 @@ struct RuntimeOptions {
   std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
   int requests_max = 4096;              // in flight, waiting ones included
   bool prefix_cache = true;
+  bool shares_drawn_pages = true;  // see SchedulerOptions; a CPU always does
   bool run_ahead = true;
   std::string log_level = "info";
 };
