@@ -42,8 +42,8 @@ Result<Json> ParseJson(std::string_view text, int depth_max) {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
     std::string message = error.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the tag in brackets
-    // is no help.
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the tag helps
+    // nobody.
     const size_t end_of_tag = message.find("] ");
     if (end_of_tag != std::string::npos) message.erase(0, end_of_tag + 2);
     if (message.size() > kMessageBytesMax) message = message.substr(0, kMessageBytesMax) + " ...";

@@ -39,7 +39,7 @@ class DescriptorSink : public spdlog::sinks::base_sink<std::mutex> {
   explicit DescriptorSink(int descriptor)
       : descriptor_(descriptor), has_colors_(::isatty(descriptor) == 1) {}
 
-  // From `moment` on, lines that cannot be written at once are dropped.
+  // From `moment` on, what cannot be written at once is dropped.
   void HurryFrom(SteadyTime::time_point moment) { hurry_from_ = moment.time_since_epoch().count(); }
   int64_t num_dropped() const { return num_dropped_; }
 

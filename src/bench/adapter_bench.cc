@@ -73,7 +73,7 @@ class Sampler {
   std::thread thread_;  // last: it uses the others
 };
 
-// Counts requests that ended, and keeps the latencies of requests due in [begin, end).
+// Counts what ended, and keeps the latencies of requests due in [begin, end).
 void Collect(const OpenLoadResult& result, bool is_closed, double begin, double end,
              LoadFigures* figures) {
   int64_t num_ended = 0;

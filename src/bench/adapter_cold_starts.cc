@@ -24,7 +24,7 @@ OrderedJson Distribution(std::vector<double> values) {
   return points;
 }
 
-// Mean over mean and so on: the price of a way beside everything resident.
+// Mean over mean and so on: what a way costs beside everything resident.
 OrderedJson Overheads(const LoadFigures& figures, const LoadFigures& cached) {
   const auto over = [](const std::vector<double>& ours, const std::vector<double>& theirs) {
     const Percentiles a = ComputePercentiles(ours);

@@ -65,7 +65,7 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   const AdapterBenchOptions& o = bench.options();
   const int slots = bench.num_slots();
   std::vector<int> counts = bench.CountsOr({slots, 8 * slots, 16 * slots});
-  // First as many adapters as fit: the other counts are compared with these.
+  // First as many as fit: what the others are compared with.
   std::ranges::sort(counts);
   const auto more = std::ranges::upper_bound(counts, slots);
   if (more != counts.begin()) std::rotate(counts.begin(), more - 1, more);

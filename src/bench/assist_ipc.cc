@@ -88,7 +88,7 @@ class Work {
       }
     }
   }
-  // A worker's work for rows of x.
+  // What a worker does for rows of x.
   void Compute(const char* x, int32_t num_rows, float* delta, float* h, Stream& stream) const {
     std::fill(delta, delta + num_rows * columns_, 0.0f);
     const LoraSegment segment{0, num_rows, 0};

@@ -53,7 +53,7 @@ struct BenchServeOptions {
   bool skip_base_rows = false;
 };
 
-// One way to serve the workload, and the figures of its rounds.
+// One way to serve the workload, and what its rounds gave.
 struct Scenario {
   std::string name;
   std::string what;

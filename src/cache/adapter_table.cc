@@ -178,7 +178,7 @@ int64_t AdapterTable::num_key_visits() const {
 }
 
 void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {
-  // A content without keys cannot be acquired: at zero the count stays.
+  // Nobody can acquire a content without keys: at zero it stays.
   if (holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   std::lock_guard lock(mutex_);
   unused_.push_back(content);

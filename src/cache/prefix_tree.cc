@@ -53,7 +53,7 @@ PageList PrefixTree::Share(const PrefixMatch& match) const {
   return pages;
 }
 
-// A sequence that references a page references the pages before it.
+// Whoever references a page references those before it.
 int32_t PrefixTree::NumCached(const PrefixMatch& match) const {
   int32_t num_cached = 0;
   for (int32_t page = match.page; page >= 0 && pool_.references(page) == 0; ++num_cached) {
@@ -70,7 +70,7 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   int32_t& bucket = buckets_[BucketOf(parent, tokens)];
   const int32_t known = FindChildIn(bucket, parent, tokens);
   if (known != kNone) {
-    // Also keeps the rule that a sequence with a node has the node's parent.
+    // Also keeps the rule that whoever references a node references its parent.
     if (known != pages.page(idx)) pages.Replace(idx, pool_.Share(known));
     return;
   }

@@ -137,8 +137,8 @@ std::vector<RowPacker::Hole> RowPacker::ChooseHoles(std::span<const RowRun> runs
     int64_t unused = 0;
     return NumFreshPages(cursor, &unused) < num_fresh;
   };
-  // Whether these holes suffice; the last one is cut to what it takes. Rows end where pages do not,
-  // so that it may be somewhat more than the bytes of the last page.
+  // Whether they do; the last one is cut to what it takes. Rows end where pages do not, so that it
+  // may be somewhat more than the bytes of the last page.
   const auto trim = [&](std::span<Hole> chosen) {
     const int32_t whole = chosen.back().bytes;
     int64_t wanted = last_bytes;

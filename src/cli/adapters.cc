@@ -38,7 +38,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   return target;
 }
 
-// The folders that a server would list, or refuse.
+// What a server would list, or refuse to.
 Result<AdapterFolders::Found> FindAdapters(const AdaptersOptions& options) {
   if (options.adapters.empty()) {
     return InvalidArgumentError("which adapters? --adapters DIR, or their folders");

@@ -6,6 +6,8 @@
 namespace graft {
 
 Command ServeCommand();
+Command RunnerCommand();
+Command FrontendCommand();
 Command GenerateCommand();
 Command AdaptersCommand();
 // Hidden from help: the server starts its worker processes by it.

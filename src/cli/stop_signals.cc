@@ -16,7 +16,7 @@
 namespace graft {
 namespace {
 
-// A program that signals a process and its group, as timeout(1), means it once.
+// Who signals a process and its group, as timeout(1) does, means it once.
 constexpr std::chrono::seconds kOneAndTheSame{1};
 constexpr std::chrono::milliseconds kFlushTime{500};
 

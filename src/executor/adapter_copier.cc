@@ -19,7 +19,7 @@ class SourceMap {
 
   // The address of source byte `begin`, and in *bytes how many follow there.
   char* Find(int64_t begin, int64_t* bytes) {
-    // Mostly the places ascend; modules of a stacked projection go back to their rows of A.
+    // Mostly what is asked for ascends; modules of a stacked projection go back to their rows of A.
     if (begin < extents_[next_].source_begin) next_ = 0;
     while (begin >= extents_[next_].source_begin + extents_[next_].bytes) ++next_;
     const PageExtent& extent = extents_[next_];
@@ -58,7 +58,7 @@ class RowCopier {
   RowCopier(const HostAdapter& adapter, SourceMap map, const Stream& stream)
       : adapter_(adapter), map_(map), stream_(stream) {}
 
-  // The rows that were not yet copied, up to source byte `end`.
+  // Those that were not yet copied, up to source byte `end`.
   void CopyUpTo(int64_t end) {
     while (done_ < end) {
       const HostAdapter::Stretch& stretch = adapter_.stretches[stretch_];
@@ -161,7 +161,7 @@ void AdapterCopier::CopyNextLayer(Copy& copy) {
   ++copy.layer;
 }
 
-// The tables that all layers need besides their rows.
+// What all layers need besides their rows.
 void AdapterCopier::PlaceTables(const Copy& copy) {
   const HostAdapter& adapter = copy.adapter;
   std::vector<LoraMatrix> matrices = MakeTables(adapter, copy.order.extents);

@@ -100,7 +100,7 @@ void CpuAssist::Enter(const AdapterArrivals& arrivals, HostBatch* batch) {
   batch->settled_prompt_segments = settled_prompts_;
 }
 
-// Into segments that wait for rows and segments that do not.
+// Into those that wait for rows and those that do not.
 void CpuAssist::Sort(std::span<const LoraSegment> segments, const AdapterArrivals& arrivals,
                      std::vector<LoraSegment>* settled) {
   settled->clear();

@@ -182,7 +182,7 @@ char* HostStore::PageData(int32_t page) {
 }
 
 HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
-  // Copying takes milliseconds: readers of the store do not wait for it.
+  // Copying takes milliseconds: who asks what is there does not wait for it.
   const std::lock_guard fill_lock(fill_mutex_);
   std::unique_lock lock(mutex_);
   const std::string hash = adapter.facts.hash;

@@ -58,7 +58,7 @@ PagedLoader::~PagedLoader() {
     watched_changed_.notify_one();
     copies_wanted_.came.notify_one();
   }
-  // No thread adds readers any more.
+  // Nobody adds readers any more.
   watching_.join();
   for (std::thread& reader : readers_) reader.join();
   copying_.join();
@@ -180,7 +180,7 @@ void PagedLoader::MakePlaceFor(Reading& reading) {
   Push(std::move(event));
 }
 
-// A copy ordered while others run takes turns with them from the next layer on.
+// Who is ordered while others are copied takes turns with them from the next layer on.
 void PagedLoader::CopyInTurns() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -3,7 +3,7 @@
 namespace graft {
 namespace {
 
-// The part of a value that an error shows: enough to recognise it.
+// What an error shows of a value: enough to recognise it.
 std::string Shown(const Json& value) {
   std::string text = DumpJson(value);
   if (text.size() > 80) text = text.substr(0, 80) + "...";

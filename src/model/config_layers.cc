@@ -264,7 +264,7 @@ Status ReadActivation(const ConfigFields& fields, ModelConfig& config) {
   return OkStatus();
 }
 
-// The parts of Gemma's layers that other layers do not have.
+// What Gemma's layers have that others' have not.
 Status ReadGemma(const ConfigFields& fields, ModelConfig& config) {
   const bool is_second = config.architecture == Architecture::kGemma2;
   // A field that is null is meant: no cap.

@@ -37,7 +37,7 @@ void LoraStore::Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t by
 
 void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
-  // The former adapter is freed outside the lock: it may be large.
+  // What was there is freed outside the lock: it may be large.
   std::optional<Resident> previous;
   const std::lock_guard copy_lock(copy_mutex_);
   std::optional<Resident> resident = make();

@@ -13,7 +13,7 @@ namespace {
 // Of all objects of the file together.
 constexpr int64_t kKeysMax = 2 * kPeftPatternKeysMax + 1024;
 
-// How PEFT uses a key that this file does not read into PeftConfig.
+// What PEFT does with a key that this file does not read into PeftConfig.
 enum class KeyKind : unsigned char {
   kRead,       // read below
   kHarmless,   // about training, provenance or loading: the forward pass is the same

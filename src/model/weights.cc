@@ -291,7 +291,7 @@ class Builder {
     return OkStatus();
   }
 
-  // The factors of a norm, of `n` dimensions.
+  // What a norm multiplies by, of `n` dimensions.
   Result<Buffer> Norm(const std::string& module, int64_t n) {
     ASSIGN_OR_RETURN(Buffer buffer, PlainOnHost({{module + ".weight", {n}}}, DType::kF32));
     if (config_.norms_add_one) {
@@ -351,7 +351,7 @@ class Builder {
   int64_t num_done_ = 0;
 };
 
-// Tensors of the files that were not used: refused where they are part of a module that we compute.
+// What is in the files and was not used: refused where it is part of a module that we compute.
 Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
                    const ModelConfig& config) {
   std::vector<std::string> foreign;

@@ -17,7 +17,7 @@ namespace {
 constexpr char kConfigName[] = "config";
 constexpr char kConfigHelp[] = "YAML or JSON file that holds any of these flags";
 
-// The value that one place gives an option; `where` is its name in errors.
+// What one place says of an option; `where` is its name in errors.
 struct Setting {
   std::vector<std::string> texts;
   std::string where;
@@ -263,7 +263,7 @@ Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser
   return settings;
 }
 
-// The setting that counts for the option; nothing where there is none.
+// What counts for the option; nothing where nobody says anything.
 std::optional<Setting> SettingOf(const Command& command, const Option& option,
                                  const CLI::Option& parsed, const FileSettings& file) {
   const std::string name = FirstName(option);
@@ -281,7 +281,7 @@ std::optional<Setting> SettingOf(const Command& command, const Option& option,
   return found->second;
 }
 
-// An empty value is a mistake: of --api-keys it would open the server to everybody.
+// An empty value is nobody's wish: of --api-keys it would open the server to everybody.
 Status Apply(const Option& option, const Setting& setting) {
   for (const std::string& text : setting.texts) {
     if (text.empty()) {

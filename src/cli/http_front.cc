@@ -1,0 +1,140 @@
+#include "cli/http_front.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/server_log.h"
+#include "cli/service_notify.h"
+
+namespace graft {
+namespace {
+
+constexpr OptionWord<GenerationConfig> kGenerationConfigWords[] = {
+    {GenerationConfig::kAuto, "auto"}, {GenerationConfig::kNone, "none"}};
+
+constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
+                                                     {LogFormat::kJson, "json"}};
+
+// On SIGHUP. A mistake in a file is said, and what was in force stays so.
+void Reload(HttpServer& server) {
+  NotifyService(ReloadingState());
+  const Status status = server.Reload();
+  if (status.ok()) {
+    LOG_INFO("keys and certificates are read anew");
+  } else {
+    LOG_ERROR("reading keys and certificates anew: {}; the former ones stay in force",
+              status.message());
+  }
+  NotifyService("READY=1");
+}
+
+}  // namespace
+
+// A server that everybody may call is no mistake on a machine of one's own, and one everywhere
+// else.
+void LogAccess(const ServerOptions& server) {
+  if (server.api_keys_file.empty()) {
+    LOG_INFO("API keys: off, whoever reaches {} is served (--api-keys FILE); {}", server.host,
+             server.admin_key.empty() ? "nobody may load adapters (--admin-key)"
+                                      : "the admin key may load adapters");
+  } else {
+    LOG_INFO("API keys: on, those of {}", server.api_keys_file);
+  }
+}
+
+std::string DescribeServing(const ServerOptions& server, uint16_t port) {
+  return std::string("serving on ") + (server.tls_cert_file.empty() ? "http" : "https") + "://" +
+         server.host + ":" + std::to_string(port);
+}
+
+Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
+                                const HttpFrontOptions& options) {
+  ModelText text;
+  ASSIGN_OR_RETURN(text.tokenizer, Tokenizer::Load(folder, options.tokenizer_rules));
+  const std::string beyond = text.tokenizer->TokensBeyond(vocab_size);
+  if (!beyond.empty()) LOG_WARN("{}", beyond);
+  Result<std::optional<ChatTemplate>> chat_template = ChatTemplate::Load(folder);
+  if (chat_template.ok()) {
+    text.chat_template = std::move(*chat_template);
+  } else {
+    text.chat_template_error = chat_template.status().message();
+    LOG_WARN("chat is not served: {}: {}", folder, text.chat_template_error);
+  }
+  if (options.generation_config == GenerationConfig::kAuto) {
+    ASSIGN_OR_RETURN(text.defaults, LoadGenerationDefaults(folder));
+  }
+  return text;
+}
+
+Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts) {
+  ServerOptions server_options = options.server;
+  server_options.body_bytes_total_max = options.bodies_mib << 20;
+  const ModelText& text = parts.text;
+  HttpServer server(
+      {.generator = parts.generator,
+       .catalog = parts.catalog,
+       .tokenizer = *text.tokenizer,
+       .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
+       .chat_template_error = text.chat_template_error,
+       .special_tokens_in_content = options.special_tokens_in_content,
+       .metrics = parts.metrics,
+       .clock = SteadyClock::Get(),
+       .base_model = std::move(parts.base_model),
+       .adapters_dir = std::move(parts.adapters_dir),
+       .defaults = text.defaults,
+       .ready = std::move(parts.ready)},
+      std::move(server_options));
+  RETURN_IF_ERROR(server.Start());
+  parts.on_started(server.port());
+  signals.OnReload([&server] { Reload(server); });
+  NotifyService("READY=1");
+
+  const int signal = signals.Wait();
+  signals.OnReload({});
+  NotifyService("STOPPING=1");
+  LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
+           options.drain_seconds);
+  server.Shutdown(std::chrono::seconds(options.drain_seconds));
+  return OkStatus();
+}
+
+OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
+  ServerOptions& server = options.server;
+  return {
+      "Server",
+      {{"host", Text(server.host), "address to listen on"},
+       {"port", Number(server.port), "0: any free one"},
+       {"http-threads", Number(server.threads_max, Between(1, 256)),
+        "threads for sockets, and as many for long bodies",
+        "an eighth of the machine's threads, 2 to 8"},
+       {"api-keys", Text(server.api_keys_file),
+        "JSON file of keys: tenant, adapters, rates (docs/http-api.md)"},
+       {"admin-key", Text(server.admin_key), "key that may load and unload adapters"},
+       {"tls-cert", Text(server.tls_cert_file), "PEM certificate chain"},
+       {"tls-key", Text(server.tls_key_file), "PEM private key"},
+       {"cors-allow-origin", Text(server.cors_allow_origin),
+        "* or one origin whose pages may call"},
+       {"allowed-hosts", Texts(server.allowed_hosts),
+        "a name that a Host header may have, * for any; may be repeated",
+        "any; this machine's own names if it alone reaches the server and no key is needed"},
+       {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
+        "MiB of all requests' bodies together"},
+       {"connections-max", Number(server.connections_max, AtLeast(1)), "open connections"},
+       {"metrics-need-admin", Switch(server.metrics_need_admin), "/metrics asks for the admin key"},
+       {"generation-config", OneOf(options.generation_config, kGenerationConfigWords),
+        "auto: the model's generation_config.json says how to draw where a request does not; none: "
+        "OpenAI's defaults"},
+       {"tokenizer-rules", OneOf(options.tokenizer_rules, kTokenizerRulesWords),
+        kTokenizerRulesHelp},
+       {"special-tokens-in-content", Switch(options.special_tokens_in_content),
+        "special tokens that messages spell out are special tokens, with which they can forge "
+        "turns"},
+       {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
+        "after SIGTERM, for requests in flight"},
+       {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},
+       {"request-log", Boolean(server.logs_requests), "a line of the log for each request"},
+       {"quiet", Switch(options.quiet), "no progress bars"}}};
+}
+
+}  // namespace graft

@@ -1,0 +1,70 @@
+// What serve and frontend share: a model's tokenizer, template and settings, and OpenAI's API over
+// whatever generates, until a signal ends it. Main thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log_format.h"
+#include "cli/stop_signals.h"
+#include "cli/tokenizer_rules.h"
+#include "options/command.h"
+#include "server/server.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+enum class GenerationConfig : uint8_t {
+  kAuto,  // the model's file says how to draw where a request does not
+  kNone,
+};
+
+struct HttpFrontOptions {
+  ServerOptions server;
+  int drain_seconds = 30;
+  int64_t bodies_mib = 512;
+  LogFormat log_format = LogFormat::kText;
+  GenerationConfig generation_config = GenerationConfig::kAuto;
+  TokenizerRules tokenizer_rules = TokenizerRules::kFile;
+  bool special_tokens_in_content = false;
+  bool quiet = false;
+};
+
+OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options);
+
+// What turns a model's text into tokens and back.
+struct ModelText {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::string chat_template_error;  // "": the model has none, or it can be used
+  GenerationDefaults defaults;
+};
+// Of an HF folder. Says in the log what is not as it should be.
+Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
+                                const HttpFrontOptions& options);
+
+// What is served; all of it outlives the call.
+struct HttpFrontParts {
+  Generator& generator;
+  AdapterCatalog& catalog;
+  const ModelText& text;
+  Metrics& metrics;
+  std::string base_model;
+  std::string adapters_dir;       // see ServerContext
+  std::function<Status()> ready;  // likewise
+  // Once the port is open: what the log says of the rest.
+  std::function<void(uint16_t port)> on_started;
+};
+
+// Serves until a signal, then finishes what is in flight.
+Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts);
+
+// "serving on http://...".
+std::string DescribeServing(const ServerOptions& server, uint16_t port);
+// Who may call, into the log.
+void LogAccess(const ServerOptions& server);
+
+}  // namespace graft

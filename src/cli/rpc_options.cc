@@ -1,0 +1,19 @@
+#include "cli/rpc_options.h"
+
+#include "base/log.h"
+
+namespace graft {
+
+std::vector<Option> RpcTlsOptionRows(TlsFiles& files) {
+  return {{"rpc-cert", Text(files.cert), "PEM certificate chain, between machines"},
+          {"rpc-key", Text(files.key), "its PEM private key"},
+          {"rpc-ca", Text(files.ca), "PEM certificate of who signed the other machines'"}};
+}
+
+void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host) {
+  if (files.is_on() || host == "localhost" || host == "::1" || host.starts_with("127.")) return;
+  LOG_WARN("whoever reaches {} may ask this runner for anything: --rpc-cert, --rpc-key, --rpc-ca",
+           host);
+}
+
+}  // namespace graft

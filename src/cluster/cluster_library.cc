@@ -1,0 +1,60 @@
+#include "cluster/cluster_library.h"
+
+#include <utility>
+
+#include "cluster/runner_set.h"
+#include "rpc/runner_service.h"
+
+namespace graft {
+namespace {
+
+class RunnerOverGrpc : public ServedRunner {
+ public:
+  explicit RunnerOverGrpc(std::unique_ptr<RunnerService> service) : service_(std::move(service)) {}
+  int port() const override { return service_->port(); }
+  void OnDelivered() override { service_->OnDelivered(); }
+  void BeginDrain() override { service_->BeginDrain(); }
+
+ private:
+  const std::unique_ptr<RunnerService> service_;
+};
+
+class RunnersOverGrpc : public RunnersInReach {
+ public:
+  explicit RunnersOverGrpc(std::unique_ptr<RunnerSet> runners) : runners_(std::move(runners)) {}
+  Generator& generator() override { return *runners_; }
+  AdapterCatalog& catalog() override { return runners_->catalog(); }
+  Status ready() const override { return runners_->ready(); }
+
+ private:
+  const std::unique_ptr<RunnerSet> runners_;
+};
+
+class GrpcClusterLibrary : public ClusterLibrary {
+ public:
+  Result<std::unique_ptr<ServedRunner>> ServeRunner(
+      const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
+      std::function<RunnerLoad()> load) const override {
+    ASSIGN_OR_RETURN(auto service,
+                     RunnerService::Start(options, generator, catalog, std::move(load)));
+    return std::unique_ptr<ServedRunner>(std::make_unique<RunnerOverGrpc>(std::move(service)));
+  }
+  Result<std::unique_ptr<RunnersInReach>> ReachRunners(
+      const FrontendRunnersOptions& options) const override {
+    ASSIGN_OR_RETURN(auto runners, RunnerSet::Start({.addresses = options.addresses,
+                                                     .tls = options.tls,
+                                                     .base = options.base,
+                                                     .limits = options.limits}));
+    return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
+  }
+};
+
+}  // namespace
+}  // namespace graft
+
+const graft::ClusterLibrary* graft_cluster_library() {
+  static const graft::GrpcClusterLibrary library;
+  return &library;
+}
+
+const char* graft_cluster_library_version() { return GRAFT_VERSION; }

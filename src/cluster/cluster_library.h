@@ -1,0 +1,63 @@
+// What several machines need, behind one interface without gRPC's headers: the program opens
+// libgraft_cluster.so for the subcommands that serve with others, and no other ones.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "request/adapter_catalog.h"
+#include "request/generator.h"
+#include "rpc/protocol.h"
+#include "rpc/runner_load.h"
+#include "rpc/tls_files.h"
+
+namespace graft {
+
+// A runner that frontends can reach. Its end cancels what they asked for.
+class ServedRunner {
+ public:
+  virtual ~ServedRunner() = default;
+  virtual int port() const = 0;
+  // The engine's thread, after every step's events.
+  virtual void OnDelivered() = 0;
+  // Frontends are told to go elsewhere; what they leave is finished.
+  virtual void BeginDrain() = 0;
+};
+
+// A frontend's view of its runners. Thread-safe.
+class RunnersInReach {
+ public:
+  virtual ~RunnersInReach() = default;
+  virtual Generator& generator() = 0;
+  virtual AdapterCatalog& catalog() = 0;
+  // Whether any runner is up; else why not.
+  virtual Status ready() const = 0;
+};
+
+struct FrontendRunnersOptions {
+  std::vector<std::string> addresses;  // host:port of each
+  TlsFiles tls;
+  BaseModelId base;
+  GeneratorLimits limits;  // until a runner is up; requests_max is the frontend's own
+};
+
+class ClusterLibrary {
+ public:
+  virtual ~ClusterLibrary() = default;
+  // Everything referred to must outlive what is returned. `load` is called on its threads.
+  virtual Result<std::unique_ptr<ServedRunner>> ServeRunner(
+      const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
+      std::function<RunnerLoad()> load) const = 0;
+  virtual Result<std::unique_ptr<RunnersInReach>> ReachRunners(
+      const FrontendRunnersOptions& options) const = 0;
+};
+
+}  // namespace graft
+
+// The library's one entry: the version of this program that it was built with, and what it can do.
+extern "C" const graft::ClusterLibrary* graft_cluster_library();
+extern "C" const char* graft_cluster_library_version();

@@ -1,0 +1,343 @@
+#include "cluster/runner_set.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kRunnerTickNs = 50'000'000;
+// Requests in line that are offered to runners in one tick.
+constexpr size_t kPlacedPerTickMax = 64;
+
+int64_t NowNs() { return SteadyClock::Get().NowNs(); }
+
+TokenEvent FailedEvent(Status status) {
+  return {.finish_reason = FinishReason::kError, .status = std::move(status)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunnerSet>> RunnerSet::Start(const RunnerSetOptions& options) {
+  if (options.addresses.empty()) {
+    return InvalidArgumentError("which runners? --runners HOST:PORT,HOST:PORT");
+  }
+  std::unique_ptr<RunnerSet> set(new RunnerSet(options));
+  RETURN_IF_ERROR(set->StartLinks());
+  return set;
+}
+
+RunnerSet::RunnerSet(const RunnerSetOptions& options)
+    : options_(options),
+      frontend_(RandomSeed()),
+      catalog_(options.base.name),
+      views_(options.addresses.size()),
+      limits_of_(options.addresses.size()),
+      why_down_(options.addresses.size()),
+      weights_hash_(options.base.weights_hash) {
+  for (size_t i = 0; i < views_.size(); ++i) views_[i].address = options.addresses[i];
+}
+
+Status RunnerSet::StartLinks() {
+  std::lock_guard lock(mutex_);  // until all are there, none is heard
+  for (size_t i = 0; i < views_.size(); ++i) {
+    ASSIGN_OR_RETURN(auto link, RunnerLink::Start({.address = options_.addresses[i],
+                                                   .tls = options_.tls,
+                                                   .base = options_.base,
+                                                   .frontend = frontend_},
+                                                  i, *this));
+    links_.push_back(std::move(link));
+  }
+  ticker_ = std::thread([this] { Tick(); });
+  return OkStatus();
+}
+
+RunnerSet::~RunnerSet() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_.notify_one();
+  }
+  if (ticker_.joinable()) ticker_.join();
+  links_.clear();
+}
+
+Status RunnerSet::WhyNoneIsUp() const {
+  std::string why = "no runner is up; start one with graft runner";
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (views_[i].is_up) return OkStatus();
+    if (why_down_[i].ok()) continue;
+    why += "; " + views_[i].address + ": " + why_down_[i].message();
+  }
+  return UnavailableError(why);
+}
+
+Status RunnerSet::ready() const {
+  std::lock_guard lock(mutex_);
+  return WhyNoneIsUp();
+}
+
+// What every runner that is up can do.
+GeneratorLimits RunnerSet::limits() const {
+  std::lock_guard lock(mutex_);
+  GeneratorLimits limits = options_.limits;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (!views_[i].is_up) continue;
+    limits.context_tokens_max =
+        std::min(limits.context_tokens_max, limits_of_[i].context_tokens_max);
+    limits.vocab_size = std::min(limits.vocab_size, limits_of_[i].vocab_size);
+  }
+  return limits;
+}
+
+Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
+  RETURN_IF_ERROR(RefuseUnserved(request));
+  std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(WhyNoneIsUp());
+  if (static_cast<int32_t>(in_flight_.size()) >= options_.limits.requests_max) {
+    return ResourceExhaustedError("the frontend has " + std::to_string(in_flight_.size()) +
+                                  " requests in flight, which is all that it may have; try again "
+                                  "later");
+  }
+  const std::string hash = request.adapter_hash();
+  if (!hash.empty() && !catalog_.HasContent(hash)) {
+    return NotFoundError("no runner has the adapter any more");
+  }
+  auto one = std::make_unique<InFlight>();
+  one->id = request.id;
+  one->accepted_ns = NowNs() - request.age_ns;
+  one->request = std::move(request);
+  one->stream = std::move(stream);
+  InFlight& placed = *one;
+  in_flight_[placed.id] = std::move(one);
+  Place(placed);
+  return OkStatus();
+}
+
+void RunnerSet::Cancel(RequestId id) {
+  std::lock_guard lock(mutex_);
+  const auto it = in_flight_.find(id);
+  if (it == in_flight_.end()) return;
+  InFlight& one = *it->second;
+  one.is_cancelled = true;
+  if (one.runner != kNowhere) {
+    links_[one.runner]->Cancel(one.number);
+  } else {
+    End(one, {.finish_reason = FinishReason::kCancelled});
+  }
+}
+
+// Puts it on a runner, or in line.
+void RunnerSet::Place(InFlight& one) {
+  const int picked = PickMostIdle(
+      views_,
+      {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = one.refused});
+  const int64_t now_ns = NowNs();
+  if (picked < 0) {
+    if (waiting_.emplace(one.accepted_ns, &one).second) one.waiting_since_ns = now_ns;
+    return;
+  }
+  waiting_.erase({one.accepted_ns, &one});
+  one.runner = static_cast<size_t>(picked);
+  one.number = next_number_++;
+  one.has_drawn_here = false;
+  one.request.id = {frontend_, one.number};
+  one.request.age_ns = now_ns - one.accepted_ns;
+  by_number_[one.number] = &one;
+  ++views_[one.runner].num_sent;
+  ++views_[one.runner].num_in_flight;
+  links_[one.runner]->Submit(one.request);
+}
+
+// What its runner still says of it is not heard.
+void RunnerSet::LeaveRunner(InFlight& one) {
+  if (one.runner == kNowhere) return;
+  by_number_.erase(one.number);
+  --views_[one.runner].num_in_flight;
+  one.runner = kNowhere;
+}
+
+void RunnerSet::End(InFlight& one, TokenEvent event) {
+  LeaveRunner(one);
+  waiting_.erase({one.accepted_ns, &one});
+  one.stream->Push(std::move(event));
+  const RequestId id = one.id;
+  in_flight_.erase(id);
+}
+
+void RunnerSet::PlaceWaiting(int64_t now_ns) {
+  std::vector<InFlight*> line;
+  for (const auto& [accepted_ns, one] : waiting_) {
+    if (line.size() == kPlacedPerTickMax) break;
+    line.push_back(one);
+  }
+  for (InFlight* const one : line) {
+    one->refused.clear();  // it may have room by now
+    Place(*one);
+    if (one->runner != kNowhere) continue;
+    // Nobody can take it, however much room there is.
+    if (now_ns - one->waiting_since_ns < options_.pool_wait_ns) continue;
+    End(*one, FailedEvent(UnavailableError(
+                  one->pool.empty()
+                      ? "no runner that is up has what the request asks for"
+                      : "no runner that is up computes as the one did that began the answer (" +
+                            one->pool + ")")));
+  }
+}
+
+bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
+  const StatusCode code = event.status.code();
+  return event.finish_reason == FinishReason::kError && event.token < 0 && !one.has_drawn_here &&
+         (code == StatusCode::kResourceExhausted || code == StatusCode::kUnavailable);
+}
+
+void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
+  const bool is_lost = event.finish_reason == FinishReason::kCancelled && !one.is_cancelled;
+  if (is_lost || IsRefusal(one, event)) {  // the runner ends, or has no room
+    one.refused.push_back(one.runner);
+    LeaveRunner(one);
+    if (one.is_cancelled) return End(one, {.finish_reason = FinishReason::kCancelled});
+    return Place(one);
+  }
+  if (event.token >= 0) {
+    one.request.output_tokens.push_back(event.token);
+    one.has_drawn_here = true;
+    one.pool = views_[one.runner].arithmetic_id;
+  }
+  if (event.finish_reason != FinishReason::kNone) return End(one, std::move(event));
+  one.stream->Push(std::move(event));
+}
+
+bool RunnerSet::CanMove(const InFlight& one) const {
+  return PickMostIdle(
+             views_,
+             {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = {}}) >= 0;
+}
+
+// Of a request that was there when its runner died.
+bool RunnerSet::IsGivenUp(InFlight& one) {
+  if (one.has_drawn_here) return false;
+  ++one.num_deaths;
+  one.request.runs_alone = one.num_deaths >= options_.deaths_max;
+  return one.num_deaths > options_.deaths_max;
+}
+
+// `left`: the runner has gone, with all that it had. Else it drains: what another can go on with.
+void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
+  std::vector<std::pair<int64_t, InFlight*>> moving;
+  for (const auto& [number, one] : by_number_) {
+    if (one->runner == runner) moving.emplace_back(one->accepted_ns, one);
+  }
+  std::sort(moving.begin(), moving.end());
+  int32_t num_moved = 0;
+  for (const auto& [accepted_ns, one] : moving) {
+    if (!left && (one->is_cancelled || !CanMove(*one))) continue;
+    if (!left) links_[runner]->Cancel(one->number);
+    LeaveRunner(*one);
+    if (one->is_cancelled) {
+      End(*one, {.finish_reason = FinishReason::kCancelled});
+      continue;
+    }
+    if (died && IsGivenUp(*one)) {
+      LOG_ERROR("a request is given up after {} runners died that had it", one->num_deaths);
+      End(*one, FailedEvent(InternalError(std::to_string(one->num_deaths) +
+                                          " runners died while they had this request, the last "
+                                          "one while it was alone; it is given up")));
+      continue;
+    }
+    ++num_moved;
+    one->refused.clear();
+    Place(*one);
+  }
+  if (num_moved > 0)
+    LOG_INFO("{} requests of runner {} go on elsewhere", num_moved, views_[runner].address);
+}
+
+Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
+  std::lock_guard lock(mutex_);
+  RunnerView& view = views_[runner];
+  if (weights_hash_.empty()) weights_hash_ = facts.base.weights_hash;
+  RETURN_IF_ERROR(
+      CheckSameBase({.name = options_.base.name, .weights_hash = weights_hash_}, facts.base));
+  view.is_up = true;
+  view.draining = false;
+  view.arithmetic_id = facts.arithmetic_id;
+  view.load = {};
+  view.num_sent = view.num_in_flight = 0;
+  limits_of_[runner] = facts.limits;
+  why_down_[runner] = OkStatus();
+  SetAdapters(runner, facts.adapters);
+  LOG_INFO("runner {} is up: {}, {} adapters", view.address, view.arithmetic_id,
+           view.adapters.size());
+  PlaceWaiting(NowNs());
+  return OkStatus();
+}
+
+void RunnerSet::SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters) {
+  RunnerView& view = views_[runner];
+  view.adapters.clear();
+  for (const ListedAdapter& adapter : adapters) view.adapters.insert(adapter.info.hash);
+  catalog_.SetRunner(runner, adapters);
+}
+
+void RunnerSet::OnAdapters(size_t runner, std::vector<ListedAdapter> adapters) {
+  std::lock_guard lock(mutex_);
+  SetAdapters(runner, adapters);
+  PlaceWaiting(NowNs());
+}
+
+void RunnerSet::OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) {
+  std::lock_guard lock(mutex_);
+  for (TokenEvent& event : events) {
+    const auto it = by_number_.find(number);
+    // It was moved, or has ended, since the runner said so.
+    if (it == by_number_.end() || it->second->runner != runner) return;
+    TakeEvent(*it->second, std::move(event));
+  }
+}
+
+void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
+  std::lock_guard lock(mutex_);
+  RunnerView& view = views_[runner];
+  view.load = load;
+  view.num_sent = 0;
+  if (!draining || view.draining) return;
+  view.draining = true;
+  LOG_INFO("runner {} drains", view.address);
+  MoveAway(runner, /*left=*/false, /*died=*/false);
+}
+
+void RunnerSet::OnDown(size_t runner, const Status& why) {
+  std::lock_guard lock(mutex_);
+  RunnerView& view = views_[runner];
+  // gRPC words one failure in several ways.
+  constexpr size_t kTelling = 60;
+  const bool is_news =
+      why_down_[runner].message().substr(0, kTelling) != why.message().substr(0, kTelling);
+  if (view.is_up || is_news) {
+    LOG_WARN("runner {} is down: {}", view.address, why.message());
+  }
+  view.is_up = false;
+  why_down_[runner] = why;
+  MoveAway(runner, /*left=*/true, /*died=*/!view.draining);
+}
+
+// Who was stopped itself has heard nobody, and nobody is dead for that.
+void RunnerSet::Tick() {
+  int64_t last_ns = NowNs();
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, std::chrono::nanoseconds(kRunnerTickNs),
+                         [this] { return stopping_; })) {
+    const int64_t now_ns = NowNs();
+    const bool forgives = now_ns - last_ns > kRunnerSilenceNs / 2;
+    last_ns = now_ns;
+    for (const auto& link : links_) link->Tick(now_ns, forgives);
+    PlaceWaiting(now_ns);
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,112 @@
+// A cluster's runners as one Generator: places each request on the most idle of those that can take
+// it, and moves it, with the tokens drawn so far, when its runner dies, drains or has no room.
+// Whoever reads the stream sees no token lost, doubled or changed: a request that has drawn is
+// moved only where the arithmetic is the same. Thread-safe; a thread of its own looks for silence.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cluster/runner_catalog.h"
+#include "cluster/runner_view.h"
+#include "request/generator.h"
+#include "rpc/runner_link.h"
+
+namespace graft {
+
+struct RunnerSetOptions {
+  std::vector<std::string> addresses;  // host:port of each
+  TlsFiles tls;
+  BaseModelId base;
+  GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
+  // So many runners may die while they have a request that draws nothing there; after that it runs
+  // alone in its steps, and is given up if that kills a runner, too.
+  int32_t deaths_max = 3;
+  // How long a request that was begun waits for a runner that can go on with it.
+  int64_t pool_wait_ns = 30'000'000'000;
+};
+
+class RunnerSet : public Generator, private RunnerListener {
+ public:
+  static Result<std::unique_ptr<RunnerSet>> Start(const RunnerSetOptions& options);
+  // Nothing may be in flight that anybody still waits for.
+  ~RunnerSet() override;
+
+  Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
+  void Cancel(RequestId id) override;
+  GeneratorLimits limits() const override;
+
+  RunnerCatalog& catalog() { return catalog_; }
+  // Whether any runner is up; else why not.
+  Status ready() const;
+
+ private:
+  static constexpr size_t kNowhere = static_cast<size_t>(-1);
+
+  struct InFlight {
+    Request request;                      // output_tokens: drawn so far
+    RequestId id;                         // whoever submitted calls it so
+    std::shared_ptr<TokenStream> stream;  // the reader's, too, who may end first
+    int64_t accepted_ns = 0;
+    int64_t waiting_since_ns = 0;
+    size_t runner = kNowhere;
+    uint64_t number = 0;          // on its runner
+    bool has_drawn_here = false;  // since it arrived there
+    bool is_cancelled = false;
+    int32_t num_deaths = 0;       // of runners that had it, and where it had drawn nothing
+    std::string pool;             // arithmetic of what was drawn; "": nothing so far
+    std::vector<size_t> refused;  // runners without room, since it waits
+  };
+
+  explicit RunnerSet(const RunnerSetOptions& options);
+  Status StartLinks();
+
+  Status OnUp(size_t runner, RunnerFacts facts) override;
+  void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) override;
+  void OnState(size_t runner, const RunnerLoad& load, bool draining) override;
+  void OnAdapters(size_t runner, std::vector<ListedAdapter> adapters) override;
+  void OnDown(size_t runner, const Status& why) override;
+
+  // All with mutex_ held.
+  Status WhyNoneIsUp() const;
+  void SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters);
+  void Place(InFlight& one);
+  void LeaveRunner(InFlight& one);
+  void PlaceWaiting(int64_t now_ns);
+  void TakeEvent(InFlight& one, TokenEvent event);
+  bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
+  void MoveAway(size_t runner, bool left, bool died);
+  bool CanMove(const InFlight& one) const;
+  bool IsGivenUp(InFlight& one);
+  void End(InFlight& one, TokenEvent event);
+
+  void Tick();
+
+  const RunnerSetOptions options_;
+  const uint64_t frontend_;
+  RunnerCatalog catalog_;
+  mutable std::mutex mutex_;
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  std::vector<RunnerView> views_;
+  std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up
+  std::vector<Status> why_down_;
+  std::string weights_hash_;  // of the first runner that came up
+  uint64_t next_number_ = 1;
+  std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
+  std::unordered_map<uint64_t, InFlight*> by_number_;
+  std::set<std::pair<int64_t, InFlight*>> waiting_;  // oldest first
+  std::vector<std::unique_ptr<RunnerLink>> links_;
+  std::thread ticker_;
+};
+
+}  // namespace graft

@@ -1,0 +1,336 @@
+// Runners that die, drain, are full or compute otherwise, over the loopback: streams go on.
+#include "cluster/runner_set.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <thread>
+
+#include "base/clock.h"
+#include "rpc/runner_service.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kVocabSize = 997;
+constexpr std::chrono::seconds kPatience(60);  // against hangs alone
+
+// What any runner draws for the request at this place.
+int32_t TokenAt(const Request& request, size_t place) {
+  return (request.prompt_tokens[0] * 31 + static_cast<int32_t>(place) * 7) % kVocabSize;
+}
+
+std::vector<int32_t> WholeAnswer(const Request& request) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < static_cast<size_t>(request.sampling.tokens_max); ++i) {
+    tokens.push_back(TokenAt(request, i));
+  }
+  return tokens;
+}
+
+// An engine that draws a token for every request each millisecond.
+class SteppingGenerator : public Generator {
+ public:
+  SteppingGenerator() : thread_([this] { Loop(); }) {}
+  ~SteppingGenerator() override {
+    stopping_ = true;
+    thread_.join();
+  }
+
+  Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
+    std::lock_guard lock(mutex_);
+    if (is_full_) return ResourceExhaustedError("full");
+    num_taken_++;
+    if (request.prompt_tokens[0] == poison_) {
+      poison_came_ = true;
+      poison_was_alone_ = request.runs_alone;
+      changed_.notify_all();
+      return OkStatus();  // and draws nothing
+    }
+    running_[request.id] = {std::move(request), std::move(stream)};
+    return OkStatus();
+  }
+  void Cancel(RequestId id) override {
+    std::lock_guard lock(mutex_);
+    const auto it = running_.find(id);
+    if (it == running_.end()) return;
+    it->second.stream->Push({.finish_reason = FinishReason::kCancelled});
+    running_.erase(it);
+  }
+  GeneratorLimits limits() const override {
+    return {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 100};
+  }
+
+  void SetOnDelivered(std::function<void()> on_delivered) {
+    std::lock_guard lock(mutex_);
+    on_delivered_ = std::move(on_delivered);
+  }
+  void set_full(bool is_full) {
+    std::lock_guard lock(mutex_);
+    is_full_ = is_full;
+  }
+  void set_poison(int32_t token) { poison_ = token; }
+  // Until the next request that begins with the poison; whether it was to run alone.
+  bool WaitForPoison() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return poison_came_; }));
+    poison_came_ = false;
+    return poison_was_alone_;
+  }
+  int32_t num_taken() const { return num_taken_; }
+
+ private:
+  struct Running {
+    Request request;
+    std::shared_ptr<TokenStream> stream;  // shared with its reader
+  };
+
+  void Loop() {
+    while (!stopping_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::lock_guard lock(mutex_);
+      for (auto it = running_.begin(); it != running_.end();) {
+        Request& request = it->second.request;
+        TokenEvent event{.token = TokenAt(request, request.output_tokens.size())};
+        request.output_tokens.push_back(event.token);
+        const auto num_output = static_cast<int32_t>(request.output_tokens.size());
+        const bool is_last = num_output == request.sampling.tokens_max;
+        if (is_last) event.finish_reason = FinishReason::kLength;
+        if (is_last) event.usage.output_tokens = num_output;
+        it->second.stream->Push(std::move(event));
+        it = is_last ? running_.erase(it) : std::next(it);
+      }
+      if (on_delivered_) on_delivered_();
+    }
+  }
+
+  std::mutex mutex_;
+  std::function<void()> on_delivered_;
+  std::map<RequestId, Running> running_;
+  std::condition_variable changed_;
+  int32_t poison_ = -1;
+  bool poison_came_ = false;
+  bool poison_was_alone_ = false;
+  bool is_full_ = false;
+  std::atomic<int32_t> num_taken_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class NoAdapters : public AdapterCatalog {
+ public:
+  std::vector<AdapterInfo> ListAfter(const std::string&, size_t) const override { return {}; }
+  Result<AdapterInfo> Find(const std::string&) const override { return NotFoundError("none"); }
+  std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
+  AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
+  Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
+  Status Unload(const std::string&) override { return NotFoundError("none"); }
+};
+
+struct TestRunner {
+  void Serve(const std::string& arithmetic_id = "cpu") {
+    RunnerServiceOptions options;
+    options.port = port;
+    options.base = {.name = "base", .text_hash = "t", .weights_hash = "w"};
+    options.arithmetic_id = arithmetic_id;
+    service =
+        RunnerService::Start(options, generator, catalog, [] { return RunnerLoad{}; }).value();
+    port = static_cast<uint16_t>(service->port());
+    generator.SetOnDelivered([this] { service->OnDelivered(); });
+  }
+  void Die() {
+    generator.SetOnDelivered({});
+    service.reset();
+  }
+  ~TestRunner() { Die(); }
+
+  NoAdapters catalog;
+  SteppingGenerator generator;
+  uint16_t port = 0;
+  std::unique_ptr<RunnerService> service;
+};
+
+struct Client {
+  Request request;
+  std::shared_ptr<TokenStream> stream = std::make_shared<TokenStream>();
+  std::vector<int32_t> tokens;
+  TokenEvent last;
+
+  bool done() const { return last.finish_reason != FinishReason::kNone; }
+  void ReadOne() {
+    if (done()) return;
+    last = stream->Pop();
+    if (last.token >= 0) tokens.push_back(last.token);
+  }
+  void ReadAll() {
+    while (!done()) ReadOne();
+  }
+};
+
+class RunnerSetTest : public testing::Test {
+ protected:
+  void Start(std::vector<TestRunner*> runners, int64_t pool_wait_ns = 30'000'000'000) {
+    RunnerSetOptions options;
+    for (const TestRunner* const runner : runners) {
+      options.addresses.push_back("127.0.0.1:" + std::to_string(runner->port));
+    }
+    options.base = {.name = "base", .text_hash = "t"};
+    options.limits = {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 50};
+    options.pool_wait_ns = pool_wait_ns;
+    set_ = RunnerSet::Start(options).value();
+  }
+  void WaitUntilReady() {
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (!set_->ready().ok() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ASSERT_TRUE(set_->ready().ok());
+  }
+  Client& Submit(int32_t tokens_max) {
+    clients_.push_back(std::make_unique<Client>());
+    Client& client = *clients_.back();
+    client.request.id = ++last_id_;
+    client.request.prompt_tokens = {static_cast<int32_t>(last_id_)};
+    client.request.sampling.tokens_max = tokens_max;
+    const Status status = set_->Submit(client.request, client.stream);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return client;
+  }
+  // All of them, on two runners that are both up.
+  void SubmitAcross(int32_t count, int32_t tokens_max) {
+    while (one_.generator.num_taken() == 0 || two_.generator.num_taken() == 0) {
+      Submit(tokens_max).ReadOne();
+      ASSERT_LT(clients_.size(), 40u) << "one runner gets all";
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    while (static_cast<int32_t>(clients_.size()) < count) Submit(tokens_max);
+    for (const auto& client : clients_) client->ReadOne();
+  }
+  void ExpectWholeAnswers() {
+    for (const auto& client : clients_) {
+      client->ReadAll();
+      EXPECT_EQ(client->last.status.ToString(), "OK");
+      EXPECT_EQ(client->last.finish_reason, FinishReason::kLength);
+      EXPECT_EQ(client->tokens, WholeAnswer(client->request));
+    }
+  }
+
+  TestRunner one_, two_;
+  std::unique_ptr<RunnerSet> set_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDies) {
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(12, 300);
+  one_.Die();
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDrains) {
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(12, 300);
+  const int32_t taken_before = two_.generator.num_taken();
+  one_.service->BeginDrain();
+  ExpectWholeAnswers();
+  EXPECT_GT(two_.generator.num_taken(), taken_before);
+}
+
+TEST_F(RunnerSetTest, WhatHasDrawnWaitsForTheSameArithmetic) {
+  two_.Serve("avx512");
+  two_.Die();  // for its port
+  one_.Serve("avx2");
+  Start({&one_, &two_});
+  WaitUntilReady();
+  Client& client = Submit(300);
+  client.ReadOne();
+  one_.Die();
+  two_.Serve("avx512");
+  one_.Serve("avx2");
+  ExpectWholeAnswers();
+  EXPECT_EQ(two_.generator.num_taken(), 0);
+}
+
+TEST_F(RunnerSetTest, WhatNobodyCanGoOnWithEndsWithTheReason) {
+  one_.Serve("avx2");
+  two_.Serve("avx512");
+  Start({&one_}, /*pool_wait_ns=*/200'000'000);
+  WaitUntilReady();
+  Client& client = Submit(5000);
+  client.ReadOne();
+  one_.Die();
+  client.ReadAll();
+  EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(client.last.status.message().find("avx2"), std::string::npos);
+}
+
+// Dies whenever it is given the poison; the others' streams go on.
+TEST_F(RunnerSetTest, APoisonedRequestRunsAloneAndIsGivenUp) {
+  one_.generator.set_poison(666);
+  one_.Serve();
+  Start({&one_});
+  WaitUntilReady();
+  Client& other = Submit(1000);
+  other.ReadOne();
+  Client poisoned;
+  poisoned.request.id = 1000;
+  poisoned.request.prompt_tokens = {666};
+  ASSERT_TRUE(set_->Submit(poisoned.request, poisoned.stream).ok());
+  std::vector<bool> was_alone;
+  for (int death = 0; death < 4; ++death) {
+    was_alone.push_back(one_.generator.WaitForPoison());
+    one_.Die();
+    one_.Serve();
+  }
+  poisoned.ReadAll();
+  EXPECT_EQ(poisoned.last.status.code(), StatusCode::kInternal);
+  EXPECT_NE(poisoned.last.status.message().find("4 runners died"), std::string::npos);
+  EXPECT_EQ(was_alone, (std::vector<bool>{false, false, false, true}));
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, WhoFindsNoRoomWaitsInTheFrontend) {
+  one_.generator.set_full(true);
+  one_.Serve();
+  Start({&one_});
+  WaitUntilReady();
+  Submit(20);
+  Client& gone = Submit(20);
+  set_->Cancel(gone.request.id);
+  gone.ReadAll();
+  EXPECT_EQ(gone.last.finish_reason, FinishReason::kCancelled);
+  clients_.pop_back();
+  one_.generator.set_full(false);
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, SaysWhyNoRunnerIsUp) {
+  one_.Serve();
+  RunnerSetOptions options;
+  options.addresses = {"127.0.0.1:" + std::to_string(one_.port)};
+  options.base = {.name = "other", .text_hash = "another"};
+  set_ = RunnerSet::Start(options).value();
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  std::string why;
+  while (why.find("another base model") == std::string::npos &&
+         std::chrono::steady_clock::now() < until) {
+    why = set_->ready().message();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_NE(why.find("start the runner with"), std::string::npos) << why;
+  const Status refused = set_->Submit({.prompt_tokens = {1}}, std::make_shared<TokenStream>());
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace graft

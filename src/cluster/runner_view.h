@@ -1,0 +1,38 @@
+// What a frontend knows of one runner, and the choice among them. Plain data and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "rpc/protocol.h"
+#include "rpc/runner_load.h"
+
+namespace graft {
+
+struct RunnerView {
+  std::string address;
+  bool is_up = false;
+  bool draining = false;
+  std::string arithmetic_id;
+  std::unordered_set<std::string> adapters;  // content hashes
+  RunnerLoad load;                           // as it said last
+  int64_t num_sent = 0;                      // requests, since then
+  int64_t num_in_flight = 0;                 // this frontend's
+};
+
+// What a request asks of a runner.
+struct PlacementNeeds {
+  std::string adapter_hash;         // "": the base model
+  std::string pool;                 // arithmetic id; "": any, nothing was drawn so far
+  std::span<const size_t> refused;  // runners that have no room for it now
+};
+
+bool CanTake(const RunnerView& runner, size_t idx, const PlacementNeeds& needs);
+
+// The runner with the fewest requests, others' included; the first of equals. -1: none can take it.
+int PickMostIdle(const std::vector<RunnerView>& runners, const PlacementNeeds& needs);
+
+}  // namespace graft

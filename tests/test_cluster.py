@@ -1,0 +1,279 @@
+"""Several processes behind one address: a frontend and its runners on the demo model. Answers are a single process's, also
+while runners are killed, stopped and drained."""
+
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import ADMIN_KEY, DEMO, Server, binary, free_port
+
+pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
+                                reason="built without gRPC")
+SMALL = ("--threads", 1, "--pool-gib", 0.1, "--host-gib", 0.1)
+
+
+class Process:
+    """A graft subcommand whose log is read as it comes."""
+
+    def __init__(self, *args):
+        self.args = [binary(), *map(str, args)]
+        self.lines = []
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(self.args, stderr=subprocess.PIPE, text=True)
+        threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True).start()
+        return self
+
+    def _read(self, stream):
+        for line in stream:
+            self.lines.append(line)
+
+    def log(self):
+        return "".join(self.lines)
+
+    def wait_for(self, pattern, count=1, timeout_s=60):
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if len(re.findall(pattern, self.log())) >= count:
+                return
+            if self.process.poll() is not None:
+                time.sleep(0.2)
+                break
+            time.sleep(0.02)
+        assert len(re.findall(pattern, self.log())) >= count, f"no '{pattern}' in:\n{self.log()}"
+
+    def send(self, sig):
+        self.process.send_signal(sig)
+
+    def stop(self, sig=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(sig)
+        return self.process.wait(60)
+
+
+class Runner(Process):
+    def __init__(self, *args, model=DEMO / "base"):
+        self.port = free_port()
+        super().__init__("runner", "--model", model, "--adapters", DEMO / "adapters", "--rpc-port", self.port, *SMALL,
+                         "--quiet", *args)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+
+class Frontend(Process):
+    def __init__(self, runners, *args, model=DEMO / "base"):
+        self.port = free_port()
+        super().__init__("frontend", "--model", model, "--runners", ",".join(one.address for one in runners), "--port",
+                         self.port, "--quiet", *args)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    client = Server.client
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(self.url + "/ready", timeout=10) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def single():
+    with Server(*SMALL) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three runners, and a frontend that has seen all of them."""
+    runners = [Runner("--drain-seconds", 20).start() for _ in range(3)]
+    for runner in runners:
+        runner.wait_for("runner of")
+    frontend = Frontend(runners, "--admin-key", ADMIN_KEY).start()
+    frontend.wait_for("is up", count=3)
+    frontend.wait_for("frontend of")
+    yield frontend, runners
+    codes = [process.stop() for process in [frontend, *runners]]
+    assert codes == [0] * 4, frontend.log() + "".join(runner.log() for runner in runners)
+
+
+MODELS = ("base", "austen", "wells", "carroll")
+
+
+def asked(i, max_tokens):
+    """Greedy and sampled, base and adapters, plain and with everything that depends on what was drawn."""
+    request = {"model": MODELS[i % 4], "prompt": f"It was {'a very ' * (i % 5)}long day, and", "max_tokens": max_tokens,
+               "temperature": 0 if i % 2 == 0 else 1.1, "seed": 100 + i, "extra_body": {"ignore_eos": True}}
+    if i % 3 == 1:
+        request |= {"frequency_penalty": 0.4, "presence_penalty": 0.3, "logprobs": 2}
+    return request
+
+
+def answer_of(client, request):
+    reply = client.completions.create(**request)
+    return [(choice.text, choice.finish_reason, choice.logprobs) for choice in reply.choices]
+
+
+def streamed(client, request, heard):
+    """The whole text of a stream; `heard` is told of every piece."""
+    text, reason = "", None
+    for chunk in client.completions.create(**request, stream=True):
+        text += chunk.choices[0].text
+        reason = chunk.choices[0].finish_reason or reason
+        heard()
+    return text, reason
+
+
+def test_answers_are_a_single_processes(single, cluster):
+    frontend, _ = cluster
+    ours, theirs = frontend.client(), single.client()
+    assert sorted(model.id for model in ours.models.list()) == sorted(model.id for model in theirs.models.list())
+    requests = [asked(i, 12) for i in range(8)]
+    requests.append(asked(1, 12) | {"n": 3})
+    requests.append(asked(2, 40) | {"stop": ["the", "and"]})
+    for request in requests:
+        assert answer_of(ours, request) == answer_of(theirs, request), request
+    chat = {"model": "doyle", "messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 12, "temperature": 0}
+    assert (ours.chat.completions.create(**chat).choices[0].message.content ==
+            theirs.chat.completions.create(**chat).choices[0].message.content)
+    with pytest.raises(Exception, match="austin"):
+        ours.completions.create(model="austin", prompt="x")
+
+
+def test_adapters_are_those_of_the_runners_folders(cluster):
+    request = urllib.request.Request(cluster[0].url + "/v1/unload_lora_adapter", data=b'{"lora_name": "austen"}',
+                                     headers={"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    assert refused.value.code >= 400 and "runners' folders" in json.loads(refused.value.read())["error"]["message"]
+
+
+def run_streams(frontend, single, disturb, max_tokens=96):
+    """16 streams, disturbed once all have begun: none may lose, double or change a token."""
+    requests = [asked(i, max_tokens) for i in range(16)]
+    got = [None] * 16
+    pieces = [0] * 16
+
+    def run(i):
+        def heard():
+            pieces[i] += 1
+        try:
+            got[i] = streamed(frontend.client(), requests[i], heard)
+        except Exception as error:  # shown below, beside what was wanted
+            got[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    while min(pieces) < 2 and any(thread.is_alive() for thread in threads):
+        time.sleep(0.005)
+    disturb()
+    for thread in threads:
+        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        wanted = [answer[0][:2] for answer in pool.map(lambda request: answer_of(single.client(), request), requests)]
+    assert got == wanted
+
+
+def test_streams_go_on_when_a_runner_is_killed(single, cluster):
+    frontend, runners = cluster
+    run_streams(frontend, single, lambda: runners[0].stop(signal.SIGKILL))
+    assert "go on elsewhere" in frontend.log()
+    ups = frontend.log().count("is up")
+    runners[0].start()
+    frontend.wait_for("is up", count=ups + 1)
+
+
+def test_streams_go_on_when_a_runner_is_stopped(single, cluster):
+    frontend, runners = cluster
+    run_streams(frontend, single, lambda: runners[1].send(signal.SIGSTOP))
+    assert "has been silent" in frontend.log()
+    ups = frontend.log().count("is up")
+    runners[1].send(signal.SIGCONT)
+    frontend.wait_for("is up", count=ups + 1)
+
+
+def test_streams_go_on_when_a_runner_is_drained(single, cluster):
+    frontend, runners = cluster
+    run_streams(frontend, single, lambda: runners[2].send(signal.SIGTERM))
+    assert runners[2].process.wait(60) == 0, runners[2].log()
+    assert f"runner {runners[2].address} drains" in frontend.log()
+    ups = frontend.log().count("is up")
+    runners[2].start()
+    frontend.wait_for("is up", count=ups + 1)
+
+
+def test_another_base_is_refused_with_what_to_start(tmp_path, cluster):
+    _, runners = cluster
+    other = tmp_path / "other"
+    shutil.copytree(DEMO / "base", other)
+    with open(other / "tokenizer.json", "a", encoding="utf-8") as file:
+        file.write("\n")
+    frontend = Frontend(runners[:1], model=other).start()
+    frontend.wait_for("serves another base model .*start the runner with")
+    status, body = frontend.ready()
+    assert status == 503 and "another base model" in body
+    with pytest.raises(Exception, match="no runner is up"):
+        frontend.client().completions.create(model="other", prompt="x")
+    assert frontend.stop() == 0
+
+
+def make_authority(folder, name):
+    """A CA and a certificate of it for this machine."""
+    folder.mkdir()
+
+    def openssl(*args):
+        subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True, cwd=folder)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "ca.key", "-out",
+            "ca.pem", "-days", 2, "-subj", f"/CN={name}")
+    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem", "-out",
+            "request.pem", "-subj", "/CN=machine")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    openssl("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "cert.pem",
+            "-days", 2, "-extfile", "names")
+    return folder
+
+
+def test_certificates_of_another_authority_are_refused(tmp_path):
+    ours = make_authority(tmp_path / "ours", "ours")
+    theirs = make_authority(tmp_path / "theirs", "theirs")
+
+    def tls(cert, ca):
+        return "--rpc-cert", cert / "cert.pem", "--rpc-key", cert / "key.pem", "--rpc-ca", ca / "ca.pem"
+    runner = Runner(*tls(ours, ours)).start()
+    runner.wait_for("runner of")
+    welcome = Frontend([runner], *tls(ours, ours)).start()
+    stranger = Frontend([runner], *tls(theirs, ours)).start()
+    mistaken = Frontend([runner], *tls(ours, theirs)).start()
+    plain = Frontend([runner]).start()
+    welcome.wait_for("is up")
+    assert welcome.client().completions.create(model="austen", prompt="It", max_tokens=2).usage.completion_tokens == 2
+    stranger.wait_for("does not take this machine's certificate")
+    mistaken.wait_for("is not signed by --rpc-ca")
+    plain.wait_for("if it wants TLS: --rpc-cert")
+    assert [one.ready()[0] for one in (stranger, mistaken, plain)] == [503] * 3
+    assert [one.stop() for one in (welcome, stranger, mistaken, plain, runner)] == [0] * 5
+
+
+def test_a_program_without_the_library_says_what_is_missing(tmp_path):
+    shutil.copy(binary(), tmp_path / "graft")
+    for command in (["runner", "--model", DEMO / "base"], ["frontend", "--model", DEMO / "base", "--runners", "localhost:1"]):
+        done = subprocess.run([tmp_path / "graft", *map(str, command)], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0 and "libgraft_cluster.so" in done.stderr
+    alone = subprocess.run([tmp_path / "graft", "generate", "--model", DEMO / "base", "--prompt", "It", "--max-tokens", "1"],
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert alone.returncode == 0, alone.stderr
