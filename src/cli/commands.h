@@ -8,6 +8,7 @@ namespace graft {
 Command ServeCommand();
 Command RunnerCommand();
 Command FrontendCommand();
+Command ClusterCommand();
 Command GenerateCommand();
 Command AdaptersCommand();
 // Hidden from help: the server starts its worker processes by it.

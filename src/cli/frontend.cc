@@ -1,7 +1,9 @@
 // graft frontend: OpenAI's HTTP API over the runners of other processes and machines, until a
 // signal ends it.
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
+#include "cli/etcd_options.h"
 #include "cli/http_front.h"
 #include "cli/rpc_options.h"
 #include "model/config.h"
@@ -23,6 +26,8 @@ struct FrontendOptions {
   std::string model_name;
   std::string runners;  // host:port,host:port
   TlsFiles tls;
+  EtcdFlags etcd;
+  ClusterPlace place;
   int requests_max = 4096;
   std::string log_level = "info";
   HttpFrontOptions http;
@@ -37,6 +42,78 @@ std::vector<std::string> SplitAddresses(const std::string& text) {
   return addresses;
 }
 
+// The cluster's keys and shares, on their way into a server that may not be there yet, or any more.
+class KeysOfCluster {
+ public:
+  void SetServer(HttpServer* server) {
+    std::lock_guard lock(mutex_);
+    server_ = server;
+    if (server_ != nullptr && !json_.empty()) Apply();
+  }
+  void SetKeys(const std::string& json) {
+    std::lock_guard lock(mutex_);
+    json_ = json;
+    if (server_ != nullptr) Apply();
+  }
+  void SetShares(std::map<std::string, double> shares) {
+    std::lock_guard lock(mutex_);
+    if (server_ != nullptr) server_->SetKeyShares(std::move(shares));
+  }
+  std::map<std::string, int64_t> TakeDemand() {
+    std::lock_guard lock(mutex_);
+    return server_ == nullptr ? std::map<std::string, int64_t>() : server_->TakeKeyDemand();
+  }
+  std::string json() {
+    std::lock_guard lock(mutex_);
+    return json_;
+  }
+
+ private:
+  void Apply() {
+    const Status status = server_->SetKeys(json_);
+    if (!status.ok()) {
+      LOG_ERROR("the cluster's keys: {}; the former ones stay in force", status.message());
+    }
+  }
+
+  std::mutex mutex_;
+  std::string json_;
+  HttpServer* server_ = nullptr;
+};
+
+Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
+                                              FrontendRunnersOptions runners, KeysOfCluster& keys) {
+  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  if (options.etcd.endpoints.empty()) {
+    runners.addresses = SplitAddresses(options.runners);
+    return library->ReachRunners(runners);
+  }
+  if (!options.runners.empty()) {
+    return InvalidArgumentError("--runners and --etcd: etcd knows the runners, leave one out");
+  }
+  if (!options.http.server.api_keys_file.empty()) {
+    return InvalidArgumentError(
+        "a cluster's keys are in etcd (graft cluster keys), not --api-keys");
+  }
+  ClusterFrontendOptions cluster;
+  cluster.place = options.place;
+  ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
+  if (cluster.place.address.empty()) {
+    const ServerOptions& server = options.http.server;
+    RETURN_IF_ERROR(CheckReachable(cluster.place, server.host));
+    if (server.port == 0) {
+      return InvalidArgumentError("which port? --port, or --advertise HOST:PORT");
+    }
+    cluster.place.address = server.host + ":" + std::to_string(server.port);
+  }
+  cluster.on_keys = [&keys](const std::string& json) { keys.SetKeys(json); };
+  cluster.take_demand = [&keys] { return keys.TakeDemand(); };
+  cluster.on_shares = [&keys](std::map<std::string, double> shares) {
+    keys.SetShares(std::move(shares));
+  };
+  return library->ReachCluster(runners, cluster);
+}
+
 Status RunFrontend(const FrontendOptions& options) {
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.log_level,
@@ -45,7 +122,7 @@ Status RunFrontend(const FrontendOptions& options) {
     return InvalidArgumentError(
         "which model? --model DIR, the runners' HF folder (its weights are not needed here)");
   }
-  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model's files are read
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
   ASSIGN_OR_RETURN(const ModelText text,
                    LoadModelText(options.model, config.vocab_size, options.http));
@@ -53,16 +130,19 @@ Status RunFrontend(const FrontendOptions& options) {
   std::string name = options.model_name;
   if (name.empty()) name = std::filesystem::weakly_canonical(options.model).filename().string();
   Metrics metrics;
-  ASSIGN_OR_RETURN(
-      const auto runners,
-      library->ReachRunners({.addresses = SplitAddresses(options.runners),
-                             .tls = options.tls,
-                             .base = {name, base.text_hash, base.weights_hash},
-                             .limits = {.context_tokens_max = config.context_tokens_max,
-                                        .vocab_size = config.vocab_size,
-                                        .requests_max = options.requests_max}}));
+  KeysOfCluster keys;
+  ASSIGN_OR_RETURN(const auto runners,
+                   Reach(options,
+                         {.tls = options.tls,
+                          .base = {name, base.text_hash, base.weights_hash},
+                          .limits = {.context_tokens_max = config.context_tokens_max,
+                                     .vocab_size = config.vocab_size,
+                                     .requests_max = options.requests_max}},
+                         keys));
+  HttpFrontOptions http = options.http;
+  http.server.api_keys_json = keys.json();
   signals.BeginServing();
-  RETURN_IF_ERROR(ServeHttp(options.http, signals,
+  RETURN_IF_ERROR(ServeHttp(http, signals,
                             {.generator = runners->generator(),
                              .catalog = runners->catalog(),
                              .text = text,
@@ -70,6 +150,7 @@ Status RunFrontend(const FrontendOptions& options) {
                              .base_model = name,
                              .adapters_dir = "",
                              .ready = [&runners] { return runners->ready(); },
+                             .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
                              .on_started =
                                  [&](uint16_t port) {
                                    LogAccess(options.http.server);
@@ -94,6 +175,7 @@ Command FrontendCommand() {
         "requests in flight, waiting ones included"},
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
   for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
+  for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);
   return {.name = "frontend",
           .help =
               "Serve OpenAI's HTTP API over runners (graft runner).\n"

@@ -87,11 +87,13 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
       std::move(server_options));
   RETURN_IF_ERROR(server.Start());
   parts.on_started(server.port());
+  if (parts.on_server) parts.on_server(&server);
   signals.OnReload([&server] { Reload(server); });
   NotifyService("READY=1");
 
   const int signal = signals.Wait();
   signals.OnReload({});
+  if (parts.on_server) parts.on_server(nullptr);
   NotifyService("STOPPING=1");
   LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
            options.drain_seconds);

@@ -55,6 +55,8 @@ struct HttpFrontParts {
   std::string base_model;
   std::string adapters_dir;       // see ServerContext
   std::function<Status()> ready;  // likewise
+  // Once the port is open, and null before the server ends; may be empty.
+  std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.
   std::function<void(uint16_t port)> on_started;
 };

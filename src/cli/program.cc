@@ -14,6 +14,8 @@ Command GraftProgram() {
           "  graft serve --model DIR --adapters DIR           serve over HTTP, OpenAI's API\n"
           "  graft runner --model DIR --rpc-port PORT         serve to frontends\n"
           "  graft frontend --model DIR --runners HOST:PORT   serve over HTTP, by runners\n"
+          "  graft cluster up --model DIR --adapters DIR      several of both on this machine, and "
+          "etcd\n"
           "  graft generate --model DIR --prompt TEXT         print a completion\n"
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
           "  graft bench ops                                  each kernel against this machine's "
@@ -22,8 +24,8 @@ Command GraftProgram() {
           "Every flag may also stand in a YAML or JSON file (--config) or in the environment\n"
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX; of graft bench,\n"
           "GRAFT_BENCH_STEP_TOKENS_MAX).",
-      .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), GenerateCommand(),
-                      AdaptersCommand(), BenchCommand(), AssistCommand(),
+      .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
+                      GenerateCommand(), AdaptersCommand(), BenchCommand(), AssistCommand(),
                       HelpCommand(GraftProgram)}};
 }
 

@@ -2,18 +2,23 @@
 // ends it.
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
+#include "cli/etcd_options.h"
 #include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/stop_signals.h"
+#include "model/adapter_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 
@@ -23,14 +28,57 @@ namespace {
 struct RunnerOptions {
   RuntimeOptions runtime;
   RunnerServiceOptions service;
+  EtcdFlags etcd;
+  ClusterRunnerOptions cluster;
   int drain_seconds = 30;
   bool quiet = false;
 };
 
+// Content that was fetched may be loaded, and is not of the runner's own folder.
+Status AllowStore(RunnerOptions& options) {
+  const std::string& store = options.cluster.store;
+  if (store.empty()) return OkStatus();
+  std::error_code error;
+  const std::filesystem::path root = std::filesystem::absolute(store, error);
+  for (const char* part : {"contents", "none"}) {
+    std::filesystem::create_directories(root / part, error);
+    if (error) return SystemError(error.value(), "cannot make the folder " + store);
+  }
+  options.runtime.adapters_roots.push_back((root / "contents").string());
+  if (options.runtime.adapters.empty()) options.runtime.adapters = (root / "none").string();
+  return OkStatus();
+}
+
+Result<std::string> HashOfFolder(const std::string& folder) {
+  ASSIGN_OR_RETURN(const AdapterFolder read,
+                   ReadAdapterFolder(folder, std::numeric_limits<int64_t>::max()));
+  return AdapterHash(read);
+}
+
+Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, Runtime& runtime,
+                                                  const std::function<RunnerLoad()>& load) {
+  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  if (options.etcd.endpoints.empty()) {
+    return library->ServeRunner(options.service, runtime.engine(), runtime.catalog(), load);
+  }
+  ClusterRunnerOptions cluster = options.cluster;
+  ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
+  cluster.base_id = options.service.base.weights_hash;
+  cluster.capacity_requests = runtime.engine().limits().requests_max;
+  cluster.pages = runtime.limits().num_pages;
+  cluster.hash_folder = HashOfFolder;
+  return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
+                                     load);
+}
+
 Status RunRunner(RunnerOptions options) {
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
-  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
+  if (!options.etcd.endpoints.empty()) {
+    RETURN_IF_ERROR(CheckReachable(options.cluster.place, options.service.host));
+  }
+  RETURN_IF_ERROR(AllowStore(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
   // An answer must not depend on which runner gave the one before it.
@@ -44,8 +92,7 @@ Status RunRunner(RunnerOptions options) {
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
   Engine& engine = runtime->engine();
-  ASSIGN_OR_RETURN(const auto served,
-                   library->ServeRunner(options.service, engine, runtime->catalog(), [&engine] {
+  ASSIGN_OR_RETURN(const auto served, ServeRunner(options, *runtime, [&engine] {
                      const EngineSnapshot now = engine.Snapshot();
                      return RunnerLoad{.requests_waiting = now.requests_waiting,
                                        .requests_running = now.requests_running,
@@ -82,6 +129,12 @@ Command RunnerCommand() {
                          "after SIGTERM, for requests that nobody can take over"},
                         {"quiet", Switch(options->quiet), "no progress bars"}}};
   for (Option& row : RpcTlsOptionRows(options->service.tls)) group.options.push_back(row);
+  for (Option& row : ClusterPlaceRows(options->etcd, options->cluster.place)) {
+    group.options.push_back(row);
+  }
+  group.options.push_back({"adapter-store", Text(options->cluster.store),
+                           "folder for adapters fetched from other runners, shared by all of a "
+                           "machine"});
   groups.push_back(std::move(group));
   return {.name = "runner",
           .help =

@@ -84,6 +84,7 @@ Result<AdapterInfo> ClusterCatalog::Find(const std::string& name) const {
   const auto view = watcher_.view();
   const auto it = view->registry->adapters.find(name);
   if (it != view->registry->adapters.end()) return ToInfo(it->second.entry);
+  if (HasPrefix(name, kProofPrefix)) return NotFoundError("there is no adapter '" + name + "'");
   return runners_.Find(name);
 }
 

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "cluster/cluster_admin.h"
+#include "cluster/cluster_frontend.h"
+#include "cluster/cluster_runner.h"
 #include "cluster/runner_set.h"
 #include "rpc/runner_service.h"
 
@@ -46,6 +49,22 @@ class GrpcClusterLibrary : public ClusterLibrary {
                                                      .base = options.base,
                                                      .limits = options.limits}));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
+  }
+  Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
+      const RunnerServiceOptions& service, const ClusterRunnerOptions& options,
+      Generator& generator, AdapterCatalog& catalog,
+      std::function<RunnerLoad()> load) const override {
+    ASSIGN_OR_RETURN(auto runner,
+                     ClusterRunner::Start(service, options, generator, catalog, std::move(load)));
+    return std::unique_ptr<ServedRunner>(std::move(runner));
+  }
+  Result<std::unique_ptr<RunnersInReach>> ReachCluster(
+      const FrontendRunnersOptions& runners, const ClusterFrontendOptions& options) const override {
+    ASSIGN_OR_RETURN(auto frontend, ClusterFrontend::Start(runners, options));
+    return std::unique_ptr<RunnersInReach>(std::move(frontend));
+  }
+  Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const override {
+    return MakeClusterAdmin(etcd);
   }
 };
 

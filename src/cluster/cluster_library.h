@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/cluster_parts.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "rpc/protocol.h"
@@ -54,6 +55,14 @@ class ClusterLibrary {
       std::function<RunnerLoad()> load) const = 0;
   virtual Result<std::unique_ptr<RunnersInReach>> ReachRunners(
       const FrontendRunnersOptions& options) const = 0;
+  // The same in a cluster: who is there, adapters and keys are in etcd. The addresses of `runners`
+  // are not looked at.
+  virtual Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
+      const RunnerServiceOptions& service, const ClusterRunnerOptions& options,
+      Generator& generator, AdapterCatalog& catalog, std::function<RunnerLoad()> load) const = 0;
+  virtual Result<std::unique_ptr<RunnersInReach>> ReachCluster(
+      const FrontendRunnersOptions& runners, const ClusterFrontendOptions& options) const = 0;
+  virtual Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const = 0;
 };
 
 }  // namespace graft

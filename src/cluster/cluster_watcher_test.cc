@@ -32,7 +32,7 @@ class ClusterWatcherTest : public testing::Test {
   void Start() {
     ClusterWatcher::Options options;
     options.view_file = view_file_;
-    options.come_back_ms = 3000;
+    options.come_back_ms = 1500;
     auto watcher = ClusterWatcher::Start(*client_, options);
     ASSERT_TRUE(watcher.ok()) << watcher.status().ToString();
     watcher_ = std::move(*watcher);
@@ -122,7 +122,7 @@ TEST_F(ClusterWatcherTest, AnEmptyEtcdTakesNothingAndTheViewIsWrittenBack) {
   EXPECT_EQ(view()->runners.size(), 1u);  // it has the time to come back
   EXPECT_TRUE(Sees(1, 140));
   ASSERT_TRUE(PutAdapter("b").ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(3500));  // past that time
+  std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // past that time
   EXPECT_TRUE(Sees(1, 141));
   EXPECT_EQ(ClusterStore::Restore(*client_, records, "test").code(), StatusCode::kAlreadyExists);
 }

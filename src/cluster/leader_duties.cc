@@ -46,8 +46,8 @@ std::map<std::string, int32_t> WantedCopies(const ClusterView& view) {
   int32_t num_runners = 0;
   for (const auto& [id, runner] : view.runners) num_runners += runner.draining ? 0 : 1;
   if (num_runners == 0) return wanted;
-  for (const auto& [name, adapter] : view.registry->adapters) wanted[adapter.entry.hash] = 1;
-  for (auto& [hash, copies] : wanted) {
+  for (const auto& [name, adapter] : view.registry->adapters) {
+    const std::string& hash = adapter.entry.hash;
     double full = 0;
     int32_t num_resident = 0;
     for (const auto& [id, runner] : view.runners) {
@@ -57,8 +57,9 @@ std::map<std::string, int32_t> WantedCopies(const ClusterView& view) {
       ++num_resident;
       full += static_cast<double>(runner.running_requests) / runner.capacity_requests;
     }
-    if (num_resident > 0 && full / num_resident > kFullPart) copies = num_resident + 1;
-    copies = std::min(copies, num_runners);
+    if (num_resident == 0 || full / num_resident <= kFullPart) continue;
+    const int32_t copies = std::min(num_resident + 1, num_runners);
+    if (copies > 1) wanted[hash] = copies;
   }
   return wanted;
 }

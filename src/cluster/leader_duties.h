@@ -18,8 +18,8 @@ namespace graft {
 // asked.
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view);
 
-// By adapter's hash: how many runners shall have it. One that is listed is wanted once; one that is
-// resident on runners that are, on the average, over three quarters full is wanted once more.
+// By adapter's hash: how many runners shall have it, where one is not enough: it is resident on
+// runners that are, on the average, over three quarters full. Then one more is wanted.
 std::map<std::string, int32_t> WantedCopies(const ClusterView& view);
 
 // What of that differs from the view's, to be written by the leader.

@@ -85,7 +85,7 @@ void RegistryFollower::Apply(const RegistryView& registry) {
         now_ns < failure->second.retry_at_ns) {
       continue;
     }
-    const Status loaded = LoadEntry(entry, /*folder_is_stale=*/false);
+    const Status loaded = LoadEntry(entry);
     if (loaded.ok()) {
       failures_.erase(name);
       changed = true;
@@ -105,14 +105,21 @@ void RegistryFollower::Apply(const RegistryView& registry) {
   if (changed) on_change_();
 }
 
-Status RegistryFollower::LoadEntry(const RegistryEntry& entry, bool folder_is_stale) {
+Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
+  const Status own = LoadFrom(entry, /*folder_is_stale=*/false);
+  if (own.ok()) return own;
+  const Status fetched = LoadFrom(entry, /*folder_is_stale=*/true);
+  if (fetched.ok()) return fetched;
+  return Status(own.code(), own.message() + "; and " + fetched.message());
+}
+
+Status RegistryFollower::LoadFrom(const RegistryEntry& entry, bool folder_is_stale) {
   AdapterLoad load{.name = entry.name, .path = entry.path, .replace = true, .tenant = entry.tenant};
   ASSIGN_OR_RETURN(load.path, locate_(entry, folder_is_stale));
   ASSIGN_OR_RETURN(const AdapterInfo info, catalog_.Load(load));
   if (info.hash == entry.hash) return OkStatus();
   const Status unloaded = catalog_.Unload(entry.name);
   if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
-  if (!folder_is_stale && LoadEntry(entry, /*folder_is_stale=*/true).ok()) return OkStatus();
   return FailedPreconditionError(load.path + " has other content (" +
                                  info.hash.substr(0, kDigitsShown) + ") than was registered (" +
                                  entry.hash.substr(0, kDigitsShown) +

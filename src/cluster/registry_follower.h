@@ -28,8 +28,8 @@ class RegistryFollower {
     int64_t retry_ms = 5000;    // after a load that failed
     int64_t proof_ms = 30'000;  // that Prove's name has to appear in the registry
   };
-  // The folder to load the entry's content from. `folder_is_stale`: the registry's own has other
-  // content by now.
+  // The folder to load the entry's content from. `folder_is_stale`: the registry's own
+  // cannot be loaded here, or has other content by now.
   using Locate =
       std::function<Result<std::string>(const RegistryEntry& entry, bool folder_is_stale)>;
   // `on_change` runs after each load and unload. `catalog` must outlive it.
@@ -50,7 +50,8 @@ class RegistryFollower {
 
   void Run();
   void Apply(const RegistryView& registry);
-  Status LoadEntry(const RegistryEntry& entry, bool folder_is_stale);
+  Status LoadEntry(const RegistryEntry& entry);
+  Status LoadFrom(const RegistryEntry& entry, bool folder_is_stale);
   void UnloadOthers(const RegistryView& registry);
 
   AdapterCatalog& catalog_;

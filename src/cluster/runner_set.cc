@@ -23,7 +23,7 @@ TokenEvent FailedEvent(Status status) {
 }  // namespace
 
 Result<std::unique_ptr<RunnerSet>> RunnerSet::Start(const RunnerSetOptions& options) {
-  if (options.addresses.empty()) {
+  if (options.addresses.empty() && !options.addresses_come_later) {
     return InvalidArgumentError("which runners? --runners HOST:PORT,HOST:PORT");
   }
   std::unique_ptr<RunnerSet> set(new RunnerSet(options));
@@ -44,16 +44,53 @@ RunnerSet::RunnerSet(const RunnerSetOptions& options)
 
 Status RunnerSet::StartLinks() {
   std::lock_guard lock(mutex_);  // until all are there, none is heard
-  for (size_t i = 0; i < views_.size(); ++i) {
-    ASSIGN_OR_RETURN(auto link, RunnerLink::Start({.address = options_.addresses[i],
-                                                   .tls = options_.tls,
-                                                   .base = options_.base,
-                                                   .frontend = frontend_},
-                                                  i, *this));
-    links_.push_back(std::move(link));
-  }
+  links_.resize(views_.size());
+  for (size_t i = 0; i < views_.size(); ++i) RETURN_IF_ERROR(AddLink(i));
   ticker_ = std::thread([this] { Tick(); });
   return OkStatus();
+}
+
+Status RunnerSet::AddLink(size_t runner) {
+  ASSIGN_OR_RETURN(links_[runner], RunnerLink::Start({.address = views_[runner].address,
+                                                      .tls = options_.tls,
+                                                      .base = options_.base,
+                                                      .frontend = frontend_},
+                                                     runner, *this));
+  return OkStatus();
+}
+
+void RunnerSet::SetAddresses(const std::vector<std::string>& addresses) {
+  std::lock_guard lock(mutex_);
+  for (RunnerView& view : views_) {
+    view.is_listed = std::find(addresses.begin(), addresses.end(), view.address) != addresses.end();
+  }
+  for (const std::string& address : addresses) {
+    const auto known = std::find_if(views_.begin(), views_.end(), [&](const RunnerView& view) {
+      return view.address == address;
+    });
+    const auto idx = static_cast<size_t>(known - views_.begin());
+    if (known == views_.end()) {
+      views_.push_back({.address = address});
+      limits_of_.emplace_back();
+      why_down_.emplace_back();
+      links_.emplace_back();
+    }
+    if (links_[idx] != nullptr) continue;
+    const Status added = AddLink(idx);
+    if (!added.ok()) LOG_WARN("runner {} is not called: {}", address, added.message());
+  }
+}
+
+// Links that nobody needs; they end outside the lock, for their threads may wait for it.
+std::vector<std::unique_ptr<RunnerLink>> RunnerSet::TakeDeadLinks() {
+  std::vector<std::unique_ptr<RunnerLink>> dead;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (views_[i].is_listed || views_[i].is_up || links_[i] == nullptr) continue;
+    dead.push_back(std::move(links_[i]));
+    why_down_[i] = OkStatus();
+    catalog_.SetRunner(i, {});
+  }
+  return dead;
 }
 
 RunnerSet::~RunnerSet() {
@@ -335,8 +372,15 @@ void RunnerSet::Tick() {
     const int64_t now_ns = NowNs();
     const bool forgives = now_ns - last_ns > kRunnerSilenceNs / 2;
     last_ns = now_ns;
-    for (const auto& link : links_) link->Tick(now_ns, forgives);
+    for (const auto& link : links_) {
+      if (link != nullptr) link->Tick(now_ns, forgives);
+    }
     PlaceWaiting(now_ns);
+    std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();
+    if (dead.empty()) continue;
+    lock.unlock();
+    dead.clear();
+    lock.lock();
   }
 }
 

@@ -25,6 +25,7 @@ namespace graft {
 
 struct RunnerSetOptions {
   std::vector<std::string> addresses;  // host:port of each
+  bool addresses_come_later = false;   // by SetAddresses; else there must be one
   TlsFiles tls;
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
@@ -44,6 +45,9 @@ class RunnerSet : public Generator, private RunnerListener {
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
+
+  // Those that are new are called; those that are not there any more are used while they are up.
+  void SetAddresses(const std::vector<std::string>& addresses);
 
   RunnerCatalog& catalog() { return catalog_; }
   // Whether any runner is up; else why not.
@@ -69,6 +73,7 @@ class RunnerSet : public Generator, private RunnerListener {
 
   explicit RunnerSet(const RunnerSetOptions& options);
   Status StartLinks();
+  Status AddLink(size_t runner);
 
   Status OnUp(size_t runner, RunnerFacts facts) override;
   void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) override;
@@ -88,6 +93,7 @@ class RunnerSet : public Generator, private RunnerListener {
   bool CanMove(const InFlight& one) const;
   bool IsGivenUp(InFlight& one);
   void End(InFlight& one, TokenEvent event);
+  std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
 
   void Tick();
 
@@ -105,7 +111,7 @@ class RunnerSet : public Generator, private RunnerListener {
   std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
   std::unordered_map<uint64_t, InFlight*> by_number_;
   std::set<std::pair<int64_t, InFlight*>> waiting_;  // oldest first
-  std::vector<std::unique_ptr<RunnerLink>> links_;
+  std::vector<std::unique_ptr<RunnerLink>> links_;   // null: down, and not listed
   std::thread ticker_;
 };
 

@@ -14,6 +14,7 @@ namespace graft {
 
 struct RunnerView {
   std::string address;
+  bool is_listed = true;  // false: it is not called any more once it is down
   bool is_up = false;
   bool draining = false;
   std::string arithmetic_id;

@@ -1,0 +1,375 @@
+// graft cluster: what an operator does with a cluster, and a whole one on this machine for trying
+// it out.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cluster_loader.h"
+#include "cli/commands.h"
+#include "cli/etcd_options.h"
+#include "cli/local_processes.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kUpPoll(100);
+constexpr int kDownPatienceS = 40;
+
+struct ClusterFlags {
+  EtcdFlags etcd;
+  std::string folder = "graft-cluster";
+  // Of up.
+  std::string model;
+  std::string adapters;
+  int num_runners = 3;
+  int num_frontends = 2;
+  uint16_t port = 8000;
+  int wait_seconds = 120;
+  // Of the others.
+  std::string view_file;
+  std::string keys_file;
+  std::string name;
+  int64_t version = 0;
+  int64_t lines_max = 50;
+};
+
+// A cluster on this machine, as `up` wrote it down.
+struct LocalCluster {
+  std::string etcd;  // host:port
+  std::vector<LocalProcess> processes;
+};
+
+std::string StateFile(const ClusterFlags& flags) { return flags.folder + "/cluster.json"; }
+
+Result<LocalCluster> ReadLocalCluster(const ClusterFlags& flags) {
+  const Result<Json> json = ParseJsonFile(StateFile(flags));
+  if (!json.ok()) {
+    return NotFoundError("no cluster of `graft cluster up` in " + flags.folder +
+                         " (--folder says which)");
+  }
+  LocalCluster cluster;
+  if (json->is_object() && json->contains("etcd") && (*json)["etcd"].is_string()) {
+    cluster.etcd = (*json)["etcd"].get<std::string>();
+  }
+  if (json->is_object() && json->contains("processes")) {
+    cluster.processes = ProcessesFromJson((*json)["processes"]);
+  }
+  return cluster;
+}
+
+Status WriteLocalCluster(const ClusterFlags& flags, const LocalCluster& cluster) {
+  std::ofstream file(StateFile(flags), std::ios::trunc);
+  file << DumpJson({{"etcd", cluster.etcd}, {"processes", ToJson(cluster.processes)}});
+  file.close();
+  return file.good() ? OkStatus() : UnavailableError("cannot write " + StateFile(flags));
+}
+
+// Of --etcd, or of the cluster on this machine.
+Result<std::unique_ptr<ClusterAdmin>> Administer(const ClusterFlags& flags) {
+  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  EtcdFlags etcd = flags.etcd;
+  if (etcd.endpoints.empty()) {
+    ASSIGN_OR_RETURN(const LocalCluster local, ReadLocalCluster(flags));
+    etcd.endpoints = local.etcd;
+  }
+  ASSIGN_OR_RETURN(const EtcdOptions options, ReadEtcdFlags(etcd));
+  return library->Administer(options);
+}
+
+class LocalStart {
+ public:
+  explicit LocalStart(const ClusterFlags& flags) : flags_(flags) {}
+
+  Status Run() {
+    const Status status = Begin();
+    if (!status.ok()) EndProcesses(cluster_.processes, kDownPatienceS);
+    return status;
+  }
+
+ private:
+  Status Begin() {
+    if (flags_.model.empty()) return InvalidArgumentError("which model? --model DIR, an HF folder");
+    const Result<LocalCluster> former = ReadLocalCluster(flags_);
+    for (const LocalProcess& process : former.ok() ? former->processes : cluster_.processes) {
+      if (!IsAlive(process)) continue;
+      return AlreadyExistsError("the cluster in " + flags_.folder +
+                                " is up; `graft cluster down` ends it");
+    }
+    std::error_code error;
+    fs::create_directories(flags_.folder, error);
+    folder_ = fs::absolute(flags_.folder, error).string();
+    RETURN_IF_ERROR(StartEtcd());
+    RETURN_IF_ERROR(StartRunners());
+    RETURN_IF_ERROR(StartFrontends());
+    std::printf("the cluster is up; its logs are in %s\n", flags_.folder.c_str());
+    for (int i = 0; i < flags_.num_frontends; ++i) {
+      std::printf("  http://127.0.0.1:%d/v1\n", flags_.port + i);
+    }
+    return OkStatus();
+  }
+
+  Status Start(const std::string& name, const std::vector<std::string>& arguments) {
+    ASSIGN_OR_RETURN(const LocalProcess process,
+                     StartProcess(name, arguments, folder_ + "/" + name + ".log"));
+    cluster_.processes.push_back(process);
+    return WriteLocalCluster(flags_, cluster_);
+  }
+
+  // Until `holds`; an end of one of the processes is the reason why it never will.
+  template <typename Condition>
+  Status WaitFor(const std::string& what, const Condition& holds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(flags_.wait_seconds);
+    while (!holds()) {
+      for (const LocalProcess& process : cluster_.processes) {
+        if (IsAlive(process)) continue;
+        return UnavailableError(process.name + " has ended: see " + flags_.folder + "/" +
+                                process.name + ".log");
+      }
+      if (std::chrono::steady_clock::now() > end) {
+        return DeadlineExceededError(what + " after " + std::to_string(flags_.wait_seconds) +
+                                     " s: see the logs in " + flags_.folder);
+      }
+      std::this_thread::sleep_for(kUpPoll);
+    }
+    return OkStatus();
+  }
+
+  Status StartEtcd() {
+    ASSIGN_OR_RETURN(const int port, FindFreePort());
+    ASSIGN_OR_RETURN(const int peer_port, FindFreePort());
+    cluster_.etcd = "127.0.0.1:" + std::to_string(port);
+    const std::string url = "http://" + cluster_.etcd;
+    const std::string peer_url = "http://127.0.0.1:" + std::to_string(peer_port);
+    const Status started = Start(
+        "etcd",
+        {"etcd", "--name=graft", "--data-dir=" + folder_ + "/etcd", "--listen-client-urls=" + url,
+         "--advertise-client-urls=" + url, "--listen-peer-urls=" + peer_url,
+         "--initial-advertise-peer-urls=" + peer_url, "--initial-cluster=graft=" + peer_url,
+         "--auto-compaction-retention=1h", "--logger=zap", "--log-level=warn"});
+    if (started.code() == StatusCode::kNotFound) {
+      return NotFoundError("etcd is not installed (Debian: apt-get install etcd-server)");
+    }
+    RETURN_IF_ERROR(started);
+    ASSIGN_OR_RETURN(admin_, Administer(flags_));
+    return WaitFor("etcd does not answer", [this] {
+      const Status made = admin_->Init(fs::path(flags_.model).filename().string()).status();
+      return made.ok() || made.code() == StatusCode::kAlreadyExists;
+    });
+  }
+
+  Status StartRunners() {
+    for (int i = 0; i < flags_.num_runners; ++i) {
+      const std::string name = "runner-" + std::to_string(i);
+      std::vector<std::string> arguments = {"/proc/self/exe",  "runner",
+                                            "--model",         flags_.model,
+                                            "--etcd",          cluster_.etcd,
+                                            "--rpc-port",      "0",
+                                            "--view-file",     folder_ + "/" + name + ".view",
+                                            "--adapter-store", folder_ + "/adapters",
+                                            "--quiet"};
+      if (!flags_.adapters.empty()) {
+        arguments.push_back("--adapters");
+        arguments.push_back(flags_.adapters);
+      }
+      RETURN_IF_ERROR(Start(name, arguments));
+    }
+    return WaitFor("the runners are not up", [this] {
+      const Result<std::string> text = admin_->Describe();
+      int count = 0;
+      if (!text.ok()) return false;
+      for (size_t at = text->find("\nrunner "); at != std::string::npos;
+           at = text->find("\nrunner ", at + 1)) {
+        ++count;
+      }
+      return count == flags_.num_runners;
+    });
+  }
+
+  Status StartFrontends() {
+    for (int i = 0; i < flags_.num_frontends; ++i) {
+      const std::string name = "frontend-" + std::to_string(i);
+      RETURN_IF_ERROR(Start(name, {"/proc/self/exe", "frontend", "--model", flags_.model, "--etcd",
+                                   cluster_.etcd, "--port", std::to_string(flags_.port + i),
+                                   "--view-file", folder_ + "/" + name + ".view", "--quiet"}));
+    }
+    return WaitFor("the frontends do not listen", [this] {
+      bool all = true;
+      for (int i = 0; i < flags_.num_frontends; ++i) all = all && Listens(flags_.port + i);
+      return all;
+    });
+  }
+
+  const ClusterFlags& flags_;
+  std::string folder_;
+  LocalCluster cluster_;
+  std::unique_ptr<ClusterAdmin> admin_;
+};
+
+Status RunDown(const ClusterFlags& flags) {
+  ASSIGN_OR_RETURN(const LocalCluster cluster, ReadLocalCluster(flags));
+  std::vector<LocalProcess> servers, etcd;
+  for (const LocalProcess& process : cluster.processes) {
+    (process.name == "etcd" ? etcd : servers).push_back(process);
+  }
+  EndProcesses(servers, kDownPatienceS);
+  EndProcesses(etcd, kDownPatienceS);
+  std::error_code error;
+  fs::remove(StateFile(flags), error);
+  std::printf("the cluster is down; what it knew stays in %s\n", flags.folder.c_str());
+  return OkStatus();
+}
+
+Status RunStatus(const ClusterFlags& flags) {
+  if (flags.etcd.endpoints.empty()) {
+    ASSIGN_OR_RETURN(const LocalCluster cluster, ReadLocalCluster(flags));
+    for (const LocalProcess& process : cluster.processes) {
+      std::printf("process %d: %s%s\n", process.pid, process.name.c_str(),
+                  IsAlive(process) ? "" : ", has ended");
+    }
+  }
+  ASSIGN_OR_RETURN(const auto admin, Administer(flags));
+  ASSIGN_OR_RETURN(const std::string text, admin->Describe());
+  std::printf("%s", text.c_str());
+  return OkStatus();
+}
+
+// One that asks etcd and prints the answer.
+using Ask = std::function<Result<std::string>(ClusterAdmin&, const ClusterFlags&)>;
+
+Command AskCommand(const std::string& name, const std::string& help,
+                   const std::shared_ptr<ClusterFlags>& flags, std::vector<Option> rows,
+                   const Ask& ask) {
+  for (Option& row : EtcdOptionRows(flags->etcd)) rows.push_back(row);
+  rows.push_back(
+      {"folder", Text(flags->folder), "of `graft cluster up`, where --etcd is not given"});
+  return {.name = name,
+          .help = help,
+          .groups = {{"Options", std::move(rows)}},
+          .run = [flags, ask]() -> Status {
+            ASSIGN_OR_RETURN(const auto admin, Administer(*flags));
+            ASSIGN_OR_RETURN(const std::string text, ask(*admin, *flags));
+            std::printf("%s", text.c_str());
+            return OkStatus();
+          }};
+}
+
+Command UpCommand(const std::shared_ptr<ClusterFlags>& flags) {
+  return {.name = "up",
+          .help =
+              "A whole cluster on this machine, for trying it out: etcd, runners, frontends.\n"
+              "  graft cluster up --model demo/base --adapters demo/adapters --runners 3",
+          .groups = {{"Options",
+                      {{"model", Text(flags->model), "HF folder of the base model"},
+                       {"adapters", Text(flags->adapters), "folder of PEFT folders"},
+                       {"runners", Number(flags->num_runners, Between(1, 64)), "how many"},
+                       {"frontends", Number(flags->num_frontends, Between(1, 16)), "how many"},
+                       {"port", Number(flags->port, Between(1, 65500)),
+                        "the first frontend's; the others have the next ones"},
+                       {"folder", Text(flags->folder), "for logs and etcd's data"},
+                       {"wait-seconds", Number(flags->wait_seconds, AtLeast(1)),
+                        "for each kind of process to be up"}}}},
+          .run = [flags] { return LocalStart(*flags).Run(); }};
+}
+
+std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
+  Option tenant{.name = "tenant",
+                .target = Text(flags->name),
+                .help = "whose",
+                .is_required = true,
+                .is_positional = true};
+  Option adapter{.name = "adapter",
+                 .target = Text(flags->name),
+                 .help = "its name",
+                 .is_required = true,
+                 .is_positional = true};
+  Option version{.name = "version",
+                 .target = Number(flags->version, AtLeast(1)),
+                 .help = "see versions",
+                 .is_required = true};
+  Option view{.name = "view",
+              .target = Text(flags->view_file),
+              .help = "a frontend's or runner's --view-file",
+              .is_required = true};
+  Option keys{.name = "keys",
+              .target = Text(flags->keys_file),
+              .help = "JSON file of keys, each given by its key_sha256 (docs/http-api.md)",
+              .is_required = true};
+  Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
+  Option lines{
+      .name = "lines", .target = Number(flags->lines_max, AtLeast(1)), .help = "the newest"};
+  return {
+      AskCommand("init",
+                 "Make a cluster in an etcd that has none.\n"
+                 "  graft cluster init --etcd HOST:PORT",
+                 flags, {base},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Init(f.name); }),
+      AskCommand(
+          "restore",
+          "Write back what was last known, into an etcd that came back empty.\n"
+          "  graft cluster restore --etcd HOST:PORT --view FILE",
+          flags, {view},
+          [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Restore(f.view_file); }),
+      AskCommand("forget",
+                 "Remove all that is a tenant's: adapters, versions, keys.\n"
+                 "  graft cluster forget TENANT",
+                 flags, {tenant},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
+      AskCommand("versions",
+                 "What an adapter's name has led to.\n"
+                 "  graft cluster versions ADAPTER",
+                 flags, {adapter},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Versions(f.name); }),
+      AskCommand("rollback",
+                 "Have an adapter's name lead to a former version again.\n"
+                 "  graft cluster rollback ADAPTER --version 2",
+                 flags, {adapter, version},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) {
+                   return admin.RollBack(f.name, f.version);
+                 }),
+      AskCommand("keys",
+                 "Put these keys in the place of the cluster's.\n"
+                 "  graft cluster keys --keys FILE",
+                 flags, {keys},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
+                   ASSIGN_OR_RETURN(const std::string text, ReadFile(f.keys_file));
+                   return admin.SetKeys(text);
+                 }),
+      AskCommand("audit", "Who changed what.\n  graft cluster audit", flags, {lines},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) {
+                   return admin.Audit(static_cast<size_t>(f.lines_max));
+                 })};
+}
+
+}  // namespace
+
+Command ClusterCommand() {
+  const auto flags = std::make_shared<ClusterFlags>();  // lives as long as the command
+  const Option folder{"folder", Text(flags->folder), "where `graft cluster up` keeps its files"};
+  std::vector<Option> status_rows = EtcdOptionRows(flags->etcd);
+  status_rows.push_back(folder);
+  std::vector<Command> commands = {
+      UpCommand(flags),
+      {.name = "status",
+       .help = "Who is there.\n  graft cluster status",
+       .groups = {{"Options", std::move(status_rows)}},
+       .run = [flags] { return RunStatus(*flags); }},
+      {.name = "down",
+       .help = "End what `graft cluster up` started.\n  graft cluster down",
+       .groups = {{"Options", {folder}}},
+       .run = [flags] { return RunDown(*flags); }}};
+  for (Command& command : AskCommands(flags)) commands.push_back(std::move(command));
+  return {.name = "cluster",
+          .help = "Servers on several machines: try them out, look after them.",
+          .subcommands = std::move(commands)};
+}
+
+}  // namespace graft

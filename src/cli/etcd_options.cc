@@ -1,0 +1,51 @@
+#include "cli/etcd_options.h"
+
+#include <sstream>
+
+#include "base/file.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kPasswordBytesMax = 4096;
+
+}  // namespace
+
+std::vector<Option> EtcdOptionRows(EtcdFlags& flags) {
+  return {{"etcd", Text(flags.endpoints), "the cluster's etcd: HOST:PORT,HOST:PORT"},
+          {"etcd-ca", Text(flags.options.ca_file), "PEM certificate of who signed etcd's: TLS"},
+          {"etcd-cert", Text(flags.options.cert_file), "PEM certificate for etcd"},
+          {"etcd-key", Text(flags.options.key_file), "its PEM private key"},
+          {"etcd-user", Text(flags.options.user), "whom etcd knows us as"},
+          {"etcd-password-file", Text(flags.password_file), "file with that user's password"}};
+}
+
+std::vector<Option> ClusterPlaceRows(EtcdFlags& flags, ClusterPlace& place) {
+  std::vector<Option> rows = EtcdOptionRows(flags);
+  rows.push_back({"advertise", Text(place.address), "HOST:PORT that others reach this one by",
+                  "where it listens"});
+  rows.push_back({"view-file", Text(place.view_file),
+                  "keeps what is known of the cluster, for a start while etcd is away"});
+  return rows;
+}
+
+Status CheckReachable(const ClusterPlace& place, const std::string& host) {
+  if (!place.address.empty() || (host != "0.0.0.0" && host != "::")) return OkStatus();
+  return InvalidArgumentError("others cannot reach it by " + host +
+                              ": say by what, --advertise HOST:PORT");
+}
+
+Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags) {
+  EtcdOptions options = flags.options;
+  std::istringstream words(flags.endpoints);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (!word.empty()) options.endpoints.push_back(word);
+  }
+  if (options.endpoints.empty()) return InvalidArgumentError("which etcd? --etcd HOST:PORT");
+  if (flags.password_file.empty()) return options;
+  ASSIGN_OR_RETURN(options.password, ReadFile(flags.password_file, kPasswordBytesMax));
+  while (!options.password.empty() && options.password.back() == '\n') options.password.pop_back();
+  return options;
+}
+
+}  // namespace graft

@@ -1,0 +1,26 @@
+// Options of the subcommands that take part in a cluster. Main thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/cluster_parts.h"
+#include "options/option.h"
+
+namespace graft {
+
+// Where etcd is, and how to sign in.
+struct EtcdFlags {
+  std::string endpoints;  // host:port,host:port; "": no etcd
+  EtcdOptions options;
+  std::string password_file;
+};
+
+std::vector<Option> EtcdOptionRows(EtcdFlags& flags);
+// And who this process is there.
+std::vector<Option> ClusterPlaceRows(EtcdFlags& flags, ClusterPlace& place);
+Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags);
+// kInvalidArgument: it listens on all addresses and does not say by which it is reached.
+Status CheckReachable(const ClusterPlace& place, const std::string& host);
+
+}  // namespace graft

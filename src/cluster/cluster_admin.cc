@@ -1,0 +1,145 @@
+#include "cluster/cluster_admin.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "cluster/cluster_keys.h"
+#include "cluster/cluster_store.h"
+#include "cluster/cluster_view.h"
+#include "cluster/etcd_registry.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kNsPerUnixSecond = 1'000'000'000;
+constexpr size_t kHashDigitsPrinted = 12;
+
+std::string TimeOf(int64_t unix_seconds) {
+  const std::time_t time = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string Operator() {
+  const char* const user = getlogin();
+  return std::string("operator ") + (user == nullptr ? std::to_string(getuid()) : user);
+}
+
+std::string LineOf(const RunnerRecord& runner) {
+  return "runner " + runner.address + ": " + std::to_string(runner.running_requests) +
+         " running, " + std::to_string(runner.waiting_requests) + " waiting, " +
+         std::to_string(runner.free_pages) + " pages free" + (runner.draining ? ", draining" : "") +
+         ", " + runner.arithmetic_id + "\n";
+}
+
+class EtcdClusterAdmin : public ClusterAdmin {
+ public:
+  explicit EtcdClusterAdmin(std::unique_ptr<EtcdClient> client) : client_(std::move(client)) {}
+
+  Result<std::string> Init(const std::string& base_name) override {
+    ASSIGN_OR_RETURN(const ClusterRecord cluster,
+                     ClusterStore::Init(*client_, base_name, Operator()));
+    return "made cluster " + cluster.id + "\n";
+  }
+
+  Result<std::string> Describe() override {
+    ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
+    ASSIGN_OR_RETURN(
+        const EtcdOutcome all,
+        store->Commit({.then = {EtcdOperation::GetPrefix(std::string(kClusterRoot))}}));
+    ClusterMirror mirror;
+    mirror.SetAll(all.found[0], all.revision, /*set_back=*/false);
+    const auto view = mirror.View(OkStatus());
+    std::string text =
+        "cluster " + store->cluster().id + " of " + store->cluster().base_name + "\n";
+    for (const auto& [id, frontend] : view->frontends) {
+      text +=
+          "frontend " + frontend.address + (id == view->leader.leader_id ? ", leads" : "") + "\n";
+    }
+    for (const auto& [id, runner] : view->runners) text += LineOf(runner);
+    for (const auto& [name, adapter] : view->registry->adapters) {
+      text += "adapter " + name + ": version " + std::to_string(adapter.version) + ", " +
+              adapter.entry.hash.substr(0, kHashDigitsPrinted) + "\n";
+    }
+    return text + std::to_string(view->registry->keys.size()) + " keys\n";
+  }
+
+  Result<std::string> Restore(const std::string& view_file) override {
+    ASSIGN_OR_RETURN(const ClusterMirror mirror, ReadViewFile(view_file));
+    const auto records = mirror.LastingRecords();
+    RETURN_IF_ERROR(ClusterStore::Restore(*client_, records, Operator()));
+    return "wrote back " + std::to_string(records.size()) + " records\n";
+  }
+
+  Result<std::string> Forget(const std::string& tenant) override {
+    return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
+      ASSIGN_OR_RETURN(const auto forgotten, registry.ForgetTenant(tenant));
+      return "removed " + std::to_string(forgotten.num_records) + " records of tenant '" + tenant +
+             "'\n";
+    });
+  }
+
+  Result<std::string> Versions(const std::string& adapter) override {
+    return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
+      ASSIGN_OR_RETURN(const auto versions, registry.Versions(adapter));
+      std::string text;
+      for (const AdapterVersion& one : versions) {
+        text += std::to_string(one.version) + "  " + one.entry.hash.substr(0, kHashDigitsPrinted) +
+                "  " + TimeOf(one.entry.loaded_at) + "  " + one.entry.path + "\n";
+      }
+      return text;
+    });
+  }
+
+  Result<std::string> RollBack(const std::string& adapter, int64_t version) override {
+    return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
+      ASSIGN_OR_RETURN(const AdapterVersion back, registry.RollBack(adapter, version, ""));
+      return "'" + adapter + "' is version " + std::to_string(back.version) + " again\n";
+    });
+  }
+
+  Result<std::string> SetKeys(const std::string& json) override {
+    ASSIGN_OR_RETURN(const Json entries, ParseJson(json));
+    return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
+      RETURN_IF_ERROR(registry.SetKeys(entries));
+      return "the cluster has " + std::to_string(entries.size()) + " keys\n";
+    });
+  }
+
+  Result<std::string> Audit(size_t lines_max) override {
+    ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
+    ASSIGN_OR_RETURN(const auto entries, store->ReadAudit(lines_max));
+    std::string text;
+    for (const AuditEntry& entry : entries) {
+      text += TimeOf(entry.unix_ns / kNsPerUnixSecond) + "  " + entry.line.change + " '" +
+              entry.line.subject + "' by " + entry.line.by +
+              (entry.line.tenant.empty() ? "" : " for '" + entry.line.tenant + "'") + "\n";
+    }
+    return text;
+  }
+
+ private:
+  template <typename Act>
+  Result<std::string> WithRegistry(const Act& act) {
+    ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
+    EtcdRegistry registry(*store, Operator());
+    return act(registry);
+  }
+
+  const std::unique_ptr<EtcdClient> client_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterAdmin>> MakeClusterAdmin(const EtcdOptions& etcd) {
+  ASSIGN_OR_RETURN(auto client, EtcdClient::Make(etcd));
+  return std::unique_ptr<ClusterAdmin>(std::make_unique<EtcdClusterAdmin>(std::move(client)));
+}
+
+}  // namespace graft

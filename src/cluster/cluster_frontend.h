@@ -1,0 +1,60 @@
+// ClusterFrontend: a frontend in its cluster: its runners are those that etcd lists, its adapters
+// and keys those of the cluster's registry. It stands for election. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cluster/cluster_catalog.h"
+#include "cluster/cluster_library.h"
+#include "cluster/cluster_parts.h"
+#include "cluster/cluster_watcher.h"
+#include "cluster/etcd_registry.h"
+#include "cluster/leader.h"
+#include "cluster/presence.h"
+#include "cluster/runner_set.h"
+
+namespace graft {
+
+class ClusterFrontend : public RunnersInReach {
+ public:
+  // The addresses of `runners` are not looked at. All callbacks may be called until the end.
+  static Result<std::unique_ptr<ClusterFrontend>> Start(FrontendRunnersOptions runners,
+                                                        ClusterFrontendOptions options);
+  ~ClusterFrontend() override;
+
+  Generator& generator() override { return *runners_; }
+  AdapterCatalog& catalog() override { return *catalog_; }
+  Status ready() const override { return runners_->ready(); }
+
+ private:
+  ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options);
+  Status Begin();
+  // Under view_mutex_.
+  void Take(const ClusterView& view);
+  Result<AdapterInfo> Prove(const AdapterLoad& load) const;
+  void TellLoop();
+
+  const FrontendRunnersOptions runners_options_;
+  const ClusterFrontendOptions options_;
+  std::string id_;
+  std::unique_ptr<EtcdClient> client_;
+  std::unique_ptr<RunnerSet> runners_;
+  std::unique_ptr<ClusterWatcher> watcher_;
+  std::unique_ptr<EtcdRegistry> registry_;
+  std::unique_ptr<ClusterCatalog> catalog_;
+  std::unique_ptr<Presence> presence_;
+  std::unique_ptr<Leader> leader_;
+  std::mutex view_mutex_;
+  std::shared_ptr<const RegistryView> keys_of_;  // whose keys were told last
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread teller_;
+};
+
+}  // namespace graft

@@ -1,0 +1,57 @@
+// A runner's and a frontend's place in a cluster, and what an operator does with one, behind
+// interfaces without gRPC's headers (cluster_library.h makes them). Plain data and interfaces.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/etcd_client.h"
+
+namespace graft {
+
+struct ClusterPlace {
+  EtcdOptions etcd;
+  std::string id;         // "": the address
+  std::string address;    // host:port that others reach it by; "": where it listens
+  std::string view_file;  // "": the cluster is not known at a start while etcd is away
+};
+
+struct ClusterRunnerOptions {
+  ClusterPlace place;
+  std::string base_id;
+  int32_t capacity_requests = 0;
+  int64_t pages = 0;
+  // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
+  std::string store;
+  std::function<Result<std::string>(const std::string& folder)> hash_folder;
+};
+
+struct ClusterFrontendOptions {
+  ClusterPlace place;
+  // The cluster's keys, a keys file's text, whenever they have changed; on a thread of the library.
+  std::function<void(const std::string& json)> on_keys;
+  // Once a second, while there are frontends to share with: what was asked for since, by key's
+  // digest; and what this one may let through a minute.
+  std::function<std::map<std::string, int64_t>()> take_demand;
+  std::function<void(std::map<std::string, double>)> on_shares;
+};
+
+// What `graft cluster` does. Answers are for people.
+class ClusterAdmin {
+ public:
+  virtual ~ClusterAdmin() = default;
+  virtual Result<std::string> Init(const std::string& base_name) = 0;
+  virtual Result<std::string> Describe() = 0;
+  virtual Result<std::string> Restore(const std::string& view_file) = 0;
+  virtual Result<std::string> Forget(const std::string& tenant) = 0;
+  virtual Result<std::string> Versions(const std::string& adapter) = 0;
+  virtual Result<std::string> RollBack(const std::string& adapter, int64_t version) = 0;
+  virtual Result<std::string> SetKeys(const std::string& json) = 0;
+  virtual Result<std::string> Audit(size_t lines_max) = 0;
+};
+
+}  // namespace graft

@@ -1,0 +1,166 @@
+#include "cluster/cluster_runner.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/file.h"
+#include "cluster/cluster_keys.h"
+#include "rpc/adapter_files.h"
+
+namespace graft {
+namespace {
+
+constexpr std::chrono::milliseconds kTellInterval(500);
+// Looking through all adapters is done at every so many tellings.
+constexpr int kTellsPerLook = 4;
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterRunner>> ClusterRunner::Start(const RunnerServiceOptions& service,
+                                                            const ClusterRunnerOptions& options,
+                                                            Generator& generator,
+                                                            AdapterCatalog& catalog,
+                                                            std::function<RunnerLoad()> load) {
+  std::unique_ptr<ClusterRunner> runner(
+      new ClusterRunner(service, options, catalog, std::move(load)));
+  RETURN_IF_ERROR(runner->Begin(generator));
+  return runner;
+}
+
+ClusterRunner::ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerOptions options,
+                             AdapterCatalog& catalog, std::function<RunnerLoad()> load)
+    : service_options_(service),
+      options_(std::move(options)),
+      catalog_(catalog),
+      load_(std::move(load)) {}
+
+Status ClusterRunner::Begin(Generator& generator) {
+  ASSIGN_OR_RETURN(client_, EtcdClient::Make(options_.place.etcd));
+  if (!options_.store.empty()) {
+    ASSIGN_OR_RETURN(AdapterStore store, AdapterStore::Open(options_.store, service_options_.tls,
+                                                            options_.hash_folder));
+    store_ = std::make_unique<AdapterStore>(std::move(store));
+  }
+  ClusterWatcher::Options watching;
+  watching.view_file = options_.place.view_file;
+  ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching,
+                                                   [this](const auto& view) { OnView(view); }));
+  follower_ = std::make_unique<RegistryFollower>(
+      catalog_, RegistryFollower::Options{},
+      [this](const RegistryEntry& entry, bool folder_is_stale) {
+        return Locate(entry, folder_is_stale);
+      },
+      [this] {
+        std::lock_guard lock(mutex_);
+        if (serving_ != nullptr) serving_->OnAdaptersChanged();
+      });
+  adapters_ = std::make_unique<AdapterService>(
+      AdapterService::Handlers{[this](const AdapterLoad& load) { return follower_->Prove(load); },
+                               [this](const std::string& hash) { return FolderOf(hash); }});
+  ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator, catalog_, load_,
+                                                  adapters_.get()));
+  address_ = options_.place.address;
+  if (address_.empty()) address_ = service_options_.host + ":" + std::to_string(service_->port());
+  {
+    std::lock_guard lock(mutex_);
+    serving_ = service_.get();
+    following_ = follower_.get();
+    following_->Follow(watcher_->view());
+  }
+  const RunnerRecord record = Describe();
+  presence_ = std::make_unique<Presence>(watcher_->store(), RunnerKey(record.id),
+                                         EncodeRecord(record), Presence::Options{});
+  teller_ = std::thread([this] { TellLoop(); });
+  return OkStatus();
+}
+
+ClusterRunner::~ClusterRunner() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    serving_ = nullptr;
+    following_ = nullptr;
+  }
+  wake_.notify_all();
+  if (teller_.joinable()) teller_.join();
+  presence_.reset();
+  // Its calls use the follower, which uses the watcher.
+  service_.reset();
+  follower_.reset();
+  watcher_.reset();
+}
+
+void ClusterRunner::BeginDrain() {
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  wake_.notify_all();
+  service_->BeginDrain();
+}
+
+void ClusterRunner::OnView(const std::shared_ptr<const ClusterView>& view) {
+  std::lock_guard lock(mutex_);
+  if (following_ != nullptr) following_->Follow(view);
+}
+
+Result<std::string> ClusterRunner::Locate(const RegistryEntry& entry, bool folder_is_stale) const {
+  if (!folder_is_stale && FileExists(entry.path + "/" + kAdapterFiles[0])) return entry.path;
+  if (store_ == nullptr) {
+    if (!folder_is_stale) return entry.path;
+    return NotFoundError("without --adapter-store it is not fetched from another runner");
+  }
+  std::vector<std::string> peers;
+  for (const auto& [id, runner] : watcher_->view()->runners) {
+    if (runner.address != address_) peers.push_back(runner.address);
+  }
+  return store_->Get(entry.hash, peers);
+}
+
+Result<std::string> ClusterRunner::FolderOf(const std::string& hash) const {
+  for (const AdapterInfo& info : catalog_.List()) {
+    if (info.hash == hash) return info.path;
+  }
+  return NotFoundError("this runner has no adapter of content " + hash);
+}
+
+RunnerRecord ClusterRunner::Describe() {
+  if (num_tells_++ % kTellsPerLook == 0) {
+    resident_.clear();
+    for (const AdapterInfo& info : catalog_.List()) {
+      if (resident_.size() == kResidentToldMax) break;
+      if (catalog_.StateOf(info) == AdapterState::kResident) resident_.push_back(info.hash);
+    }
+  }
+  const RunnerLoad load = load_();
+  RunnerRecord record;
+  record.id = options_.place.id.empty() ? address_ : options_.place.id;
+  record.address = address_;
+  record.arithmetic_id = service_options_.arithmetic_id;
+  record.base_id = options_.base_id;
+  record.protocol = static_cast<int32_t>(kProtocolVersion);
+  record.capacity_requests = options_.capacity_requests;
+  record.running_requests = static_cast<int32_t>(load.requests_running);
+  record.waiting_requests = static_cast<int32_t>(load.requests_waiting);
+  record.pages = options_.pages;
+  record.free_pages = load.pages_free;
+  record.resident = resident_;
+  std::lock_guard lock(mutex_);
+  record.draining = draining_;
+  return record;
+}
+
+void ClusterRunner::TellLoop() {
+  std::unique_lock lock(mutex_);
+  bool told_drain = false;
+  while (!stopping_) {
+    wake_.wait_for(lock, kTellInterval, [&] { return stopping_ || (draining_ && !told_drain); });
+    if (stopping_) return;
+    told_drain = draining_;
+    lock.unlock();
+    presence_->Set(EncodeRecord(Describe()));
+    lock.lock();
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,71 @@
+// ClusterRunner: a runner in its cluster: served over gRPC, listed in etcd while it lives, with the
+// adapters of the cluster's registry. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/adapter_store.h"
+#include "cluster/cluster_library.h"
+#include "cluster/cluster_parts.h"
+#include "cluster/cluster_watcher.h"
+#include "cluster/presence.h"
+#include "cluster/registry_follower.h"
+#include "rpc/adapter_service.h"
+#include "rpc/runner_service.h"
+
+namespace graft {
+
+class ClusterRunner : public ServedRunner {
+ public:
+  // All referred to must outlive it.
+  static Result<std::unique_ptr<ClusterRunner>> Start(const RunnerServiceOptions& service,
+                                                      const ClusterRunnerOptions& options,
+                                                      Generator& generator, AdapterCatalog& catalog,
+                                                      std::function<RunnerLoad()> load);
+  ~ClusterRunner() override;
+
+  int port() const override { return service_->port(); }
+  void OnDelivered() override { service_->OnDelivered(); }
+  void BeginDrain() override;
+
+ private:
+  ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerOptions options,
+                AdapterCatalog& catalog, std::function<RunnerLoad()> load);
+  Status Begin(Generator& generator);
+  void OnView(const std::shared_ptr<const ClusterView>& view);
+  Result<std::string> Locate(const RegistryEntry& entry, bool folder_is_stale) const;
+  Result<std::string> FolderOf(const std::string& hash) const;
+  RunnerRecord Describe();
+  void TellLoop();
+
+  const RunnerServiceOptions service_options_;
+  const ClusterRunnerOptions options_;
+  AdapterCatalog& catalog_;
+  const std::function<RunnerLoad()> load_;
+  std::unique_ptr<EtcdClient> client_;
+  std::unique_ptr<AdapterStore> store_;  // null: none
+  std::unique_ptr<AdapterService> adapters_;
+  std::unique_ptr<RunnerService> service_;
+  std::unique_ptr<ClusterWatcher> watcher_;
+  std::unique_ptr<RegistryFollower> follower_;
+  std::unique_ptr<Presence> presence_;
+  std::string address_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  bool draining_ = false;
+  // While they may be called: service_ and follower_.
+  RunnerService* serving_ = nullptr;
+  RegistryFollower* following_ = nullptr;
+  std::vector<std::string> resident_;  // the telling thread's
+  int num_tells_ = 0;                  // likewise
+  std::thread teller_;
+};
+
+}  // namespace graft

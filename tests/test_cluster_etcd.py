@@ -1,0 +1,232 @@
+"""A cluster on one machine: etcd, two frontends, runners. What is changed at one frontend holds for all, and etcd may go
+away, come back empty or lose its leader while clients are served."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import ADMIN_KEY, DEMO, binary, free_port
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or
+    not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
+    reason="without etcd, or built without gRPC")
+# Options of the processes that `graft cluster up` starts.
+SMALL = {"GRAFT_THREADS": "1", "GRAFT_POOL_GIB": "0.1", "GRAFT_HOST_GIB": "0.1", "GRAFT_ADMIN_KEY": ADMIN_KEY,
+         "GRAFT_REQUEST_LOG": "false"}
+PATIENCE_S = 60
+
+
+def eventually(holds, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError(what)
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder = folder
+        self.adapters = folder / "own"
+        self.adapters.mkdir()
+        for name in ("austen", "wells"):
+            shutil.copytree(DEMO / "adapters" / name, self.adapters / name)
+        self.state = folder / "cluster"
+        self.ports = self._two_ports()
+        self.run("up", "--model", DEMO / "base", "--adapters", self.adapters, "--runners", 2, "--frontends", 2,
+                 "--port", self.ports[0])
+        for port in self.ports:
+            eventually(lambda port=port: self.ready(port), "the frontends are not ready")
+
+    @staticmethod
+    def _two_ports():
+        while True:
+            port = free_port()
+            if port < 65000:
+                return port, port + 1
+
+    def run(self, *args, code=0):
+        done = subprocess.run([binary(), "cluster", *map(str, args), "--folder", str(self.state)],
+                              env={**os.environ, **SMALL}, capture_output=True, text=True, timeout=200)
+        assert done.returncode == code or (code != 0 and done.returncode != 0), \
+            done.stdout + done.stderr + self.logs()
+        return done.stdout + done.stderr
+
+    def logs(self):
+        return "".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.state.glob("*.log")))
+
+    def ready(self, port):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as reply:
+                return reply.status == 200
+        except OSError:
+            return False
+
+    def client(self, which=0, key="none"):
+        return openai.OpenAI(base_url=f"http://127.0.0.1:{self.ports[which]}/v1", api_key=key, max_retries=0,
+                             timeout=120)
+
+    def ask(self, model, which=0, key="none"):
+        reply = self.client(which, key).completions.create(model=model, prompt="It was", max_tokens=8, temperature=0)
+        return reply.choices[0].text
+
+    def answers(self, model, which=0, key="none"):
+        try:
+            return self.ask(model, which, key)
+        except openai.APIStatusError:
+            return None
+
+    def change(self, path, which=0, **body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[which]}/v1/{path}",
+                                         json.dumps(body).encode(),
+                                         {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def load(self, name, path, which=0, **more):
+        return self.change("load_lora_adapter", which, lora_name=name, lora_path=path, **more)
+
+    def pid(self, name):
+        state = json.loads((self.state / "cluster.json").read_text())
+        return next(one["pid"] for one in state["processes"] if one["name"] == name)
+
+    def kill_etcd(self, keep_data=True):
+        """Ends it at once; what is returned starts it again in its place."""
+        pid = self.pid("etcd")
+        args = open(f"/proc/{pid}/cmdline").read().split("\0")[:-1]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not os.path.exists(f"/proc/{pid}/fd") or not os.listdir(f"/proc/{pid}/fd"), "it lives")
+        if not keep_data:
+            shutil.rmtree(self.state / "etcd")
+        return lambda: subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    running = Cluster(tmp_path_factory.mktemp("etcd"))
+    yield running
+    running.run("down")
+    assert not (running.state / "cluster.json").exists()
+
+
+def test_status_names_everybody(cluster):
+    text = cluster.run("status")
+    assert text.count("\nrunner ") == 2
+    eventually(lambda: cluster.run("status").count(", leads") == 1, "nobody leads")
+    assert "is up" in cluster.run("up", "--model", DEMO / "base", code=1)
+
+
+def test_what_is_loaded_at_one_frontend_is_served_by_all_and_rolled_back(cluster):
+    assert cluster.load("mine", "austen", which=0)[0] == 200
+    eventually(lambda: cluster.answers("mine", which=1) == cluster.ask("austen"), "the other does not serve it")
+    code, text = cluster.load("mine", "wells", which=1)
+    assert code in (400, 409) and "other content" in text
+    assert cluster.load("mine", "wells", which=1, load_inplace=True)[0] == 200
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("mine", which) == cluster.ask("wells"), "not replaced")
+    assert "2 " in cluster.run("versions", "mine")
+    cluster.run("rollback", "mine", "--version", 1)
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("mine", which) == cluster.ask("austen"), "not rolled back")
+    assert "roll back 'mine@1' by operator" in cluster.run("audit")
+    assert cluster.change("unload_lora_adapter", which=1, lora_name="mine")[0] == 200
+    eventually(lambda: cluster.answers("mine", which=0) is None, "it is still served")
+    assert cluster.load("bad", "nowhere")[0] in (400, 404)
+
+
+def test_content_that_a_runner_does_not_have_is_fetched(cluster, tmp_path):
+    assert cluster.load("travels", "austen")[0] == 200
+    (tmp_path / "empty").mkdir()
+    etcd = json.loads((cluster.state / "cluster.json").read_text())["etcd"]
+    log = tmp_path / "log"
+    with open(log, "w") as out:  # a folder of its own, which the registry's path does not lie in
+        runner = subprocess.Popen([binary(), "runner", "--model", DEMO / "base", "--adapters", tmp_path / "empty",
+                                   "--etcd", etcd, "--adapter-store", tmp_path / "store", "--quiet"],
+                                  env={**os.environ, **SMALL}, stderr=out)
+    try:
+        eventually(lambda: "was fetched from" in log.read_text() or runner.poll() is not None, "it is not fetched")
+        assert "was fetched from" in log.read_text(), log.read_text()
+        assert len(os.listdir(tmp_path / "store" / "contents")) == 1
+    finally:
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(60) == 0, log.read_text()
+    assert cluster.change("unload_lora_adapter", lora_name="travels")[0] == 200
+
+
+def test_etcd_away_and_back_with_its_data(cluster):
+    assert cluster.load("kept", "austen")[0] == 200
+    restart = cluster.kill_etcd()
+    assert cluster.ask("kept") == cluster.ask("austen")
+    code, text = cluster.load("new", "wells")
+    assert code == 503 and "etcd" in text
+    etcd = restart()
+    try:
+        eventually(lambda: cluster.load("new", "wells")[0] == 200, "changes are refused though etcd is back")
+        eventually(lambda: cluster.answers("new", which=1), "the other does not serve it")
+        cluster.run("status")
+    finally:
+        cluster.etcd_of_test = etcd
+
+
+def test_an_empty_etcd_changes_nothing_until_it_is_restored(cluster):
+    eventually(lambda: "adapters/new" in (cluster.state / "frontend-0.view").read_text(), "the view is not written")
+    etcd = cluster.etcd_of_test
+    args = etcd.args
+    etcd.kill()
+    etcd.wait()
+    shutil.rmtree(cluster.state / "etcd")
+    cluster.etcd_of_test = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    eventually(lambda: "graft cluster restore" in cluster.load("more", "wells")[1], "it is not refused")
+    for which in (0, 1):
+        assert cluster.ask("kept", which) == cluster.ask("austen", which)
+    eventually(lambda: "graft cluster init" in cluster.run("status", code=1), "the empty one is not told")
+    text = cluster.run("restore", "--view", cluster.state / "frontend-0.view")
+    assert "wrote back" in text
+    eventually(lambda: cluster.load("more", "wells")[0] == 200, "changes are refused though it is restored")
+    status = cluster.run("status")
+    assert "adapter kept" in status and "adapter new" in status
+    eventually(lambda: cluster.run("status").count("\nrunner ") == 2, "the runners did not come back")
+
+
+def test_keys_of_the_cluster_hold_at_every_frontend_and_a_tenant_is_forgotten(cluster, tmp_path):
+    digest = hashlib.sha256(b"secret").hexdigest()
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key": "secret", "tenant": "acme", "adapters": ["*"]}]))
+    assert "key_sha256" in cluster.run("keys", "--keys", keys, code=1)
+    keys.write_text(json.dumps([{"key_sha256": digest, "tenant": "acme", "adapters": ["*"], "requests_per_minute": 600}]))
+    cluster.run("keys", "--keys", keys)
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("base", which) is None, "no key is asked for")
+        assert cluster.ask("base", which, key="secret")
+    assert "1 records of tenant 'acme'" in cluster.run("forget", "acme")
+    # The last key gone opens nothing.
+    assert cluster.answers("base") is None
+
+
+def leader_of(cluster):
+    found = re.search(r"frontend \S+:(\d+), leads", cluster.run("status"))
+    return int(found.group(1)) if found else None
+
+
+def test_another_leads_when_the_leader_is_killed(cluster):
+    leader = leader_of(cluster)
+    os.kill(cluster.pid(f"frontend-{cluster.ports.index(leader)}"), signal.SIGKILL)
+    eventually(lambda: leader_of(cluster) not in (None, leader), "nobody else leads")
+    assert cluster.ready(cluster.ports[1 - cluster.ports.index(leader)])
+    cluster.etcd_of_test.terminate()
+    cluster.etcd_of_test.wait()
