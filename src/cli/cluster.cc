@@ -38,7 +38,7 @@ struct ClusterFlags {
   std::string view_file;
   std::string keys_file;
   std::string name;
-  int64_t version = 0;
+  int64_t version = 1;
   int64_t lines_max = 50;
 };
 
