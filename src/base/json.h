@@ -7,13 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace graft {
-
-using Json = nlohmann::json;
-// Keeps the order of keys, for what people read.
-using OrderedJson = nlohmann::ordered_json;
 
 inline constexpr int kJsonDepthMax = 64;
 

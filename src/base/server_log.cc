@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/spdlog_level.h"
 
 namespace graft {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/log.h"
 #include "base/log_format.h"
 #include "base/status.h"

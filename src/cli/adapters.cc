@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "engine/adapter_folders.h"

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "model/adapter_folder.h"
 #include "model/lora_self_test.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "executor/host_store.h"
 #include "model/config.h"
 #include "step/adapter_loader.h"

@@ -1,4 +1,5 @@
 #include "executor/adapter_backend.h"
+#include "base/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

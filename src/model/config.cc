@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "kernels/attention/attention.h"
 #include "model/config_fields.h"
 #include "model/config_layers.h"

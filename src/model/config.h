@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "kernels/gated_activation/gated_activation.h"
 #include "tensor/dtype.h"

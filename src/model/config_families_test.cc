@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "model/config.h"
 #include "model/test_util.h"
 

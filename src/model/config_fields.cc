@@ -1,5 +1,6 @@
 #include "model/config_fields.h"
 
+#include "base/json.h"
 namespace graft {
 namespace {
 

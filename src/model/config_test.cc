@@ -1,4 +1,5 @@
 #include "model/config.h"
+#include "base/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "executor/arithmetic_id.h"
 #include "runtime/adapter_priorities.h"

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/server_log.h"
 #include "server/cors.h"
