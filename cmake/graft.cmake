@@ -1,7 +1,7 @@
 # graft_batches(OUT STEM files): files of a library or test program, compiled several at a time: what they
 # include is read once a batch. Files are named from src/ on, so that a clone in another folder writes the
 # same batches and finds them in ccache. GRAFT_BATCH=1 compiles each file by itself, as `make test-all` does.
-set(GRAFT_BATCH 8 CACHE STRING "Source files compiled at a time")
+set(GRAFT_BATCH 12 CACHE STRING "Source files compiled at a time")
 function(graft_batches out stem)
   set(batches)
   set(text)
@@ -30,10 +30,23 @@ function(graft_batches out stem)
   set(${out} ${batches} PARENT_SCOPE)
 endfunction()
 
-# graft_library(NAME SOURCES ... DEPS ...): a static library of one folder of src/.
+# graft_library(NAME SOURCES ... [COLD_SOURCES ...] DEPS ...): a static library of one folder of src/.
+# COLD_SOURCES: what runs at the start, for an adapter, or once a request, and never for a step, a token or
+# a word. The release build optimises it less, which compiles in three quarters of the time.
 function(graft_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  graft_batches(batches ${name} ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;COLD_SOURCES;DEPS" ${ARGN})
+  if(GRAFT_OPTIMISE_COLD AND ARG_COLD_SOURCES)
+    graft_batches(cold_batches ${name}_cold ${ARG_COLD_SOURCES})
+    set_source_files_properties(${cold_batches} PROPERTIES COMPILE_OPTIONS "${GRAFT_OPTIMISE_COLD}")
+  else()
+    set(cold_batches)
+    list(APPEND ARG_SOURCES ${ARG_COLD_SOURCES})
+  endif()
+  set(batches)
+  if(ARG_SOURCES)
+    graft_batches(batches ${name} ${ARG_SOURCES})
+  endif()
+  list(APPEND batches ${cold_batches})
   add_library(${name} STATIC ${batches})
   target_link_libraries(${name} PUBLIC graft_options ${ARG_DEPS})
 endfunction()
