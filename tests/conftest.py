@@ -16,6 +16,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 ADMIN_KEY = "admin-secret"
+# `make test-all` sets it; without it tests leave out what only repeats, and what checks benches.
+LONG_TESTS = bool(os.environ.get("GRAFT_LONG_TESTS"))
 
 
 def binary():

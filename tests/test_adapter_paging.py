@@ -16,10 +16,10 @@ import time
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, ROOT, Server, binary
+from conftest import ADMIN_KEY, DEMO, LONG_TESTS, ROOT, Server, binary
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
-PROMPTS = ["It was", "The old man", "She looked"]
+PROMPTS = ["It was", "The old man", "She looked"] if LONG_TESTS else ["It was", "The old man"]
 # Two on the device, two or three in the host's memory, nothing read before it is asked for.
 TIGHT = ["--dtype", "fp32", "--adapters-max", "2", "--host-gib", "0.005", "--read-at-start-gib", "0", "--turn-ms", "50"]
 

@@ -5,7 +5,9 @@ import os
 import pathlib
 import subprocess
 
-from conftest import DEMO, ROOT, binary
+import pytest
+
+from conftest import DEMO, LONG_TESTS, ROOT, binary
 
 LAWS = ["distinct", "uniform", "skewed", "identical"]
 
@@ -23,6 +25,7 @@ def test_lengths_are_those_usually_drawn(tmp_path):
     assert lengths(tmp_path).read_text().split() == ["prompt_tokens,output_tokens", "4,4", "1024,1024", "12,6", "20,11"]
 
 
+@pytest.mark.skipif(not LONG_TESTS, reason="takes a minute; `make test-all` runs it")
 def test_both_figures(tmp_path):
     short = tmp_path / "short.csv"
     short.write_text("prompt_tokens,output_tokens\n4,4\n12,6\n20,11\n")

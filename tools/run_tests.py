@@ -3,10 +3,14 @@
 
 docs/checks.md says which stage checks what. Stages can be named on the command line (make test STAGES="tidy
 unit"). Each prints its time; output of a stage is kept in build/logs/ and shown where it failed. The last line
-counts passed and failed checks. Stages of one row run side by side: they wait for different things.
+counts passed and failed checks. Stages of one row run side by side: they wait for different things. Programs that
+passed and have not changed since are not run again, unless stages are named.
 """
 
 import concurrent.futures
+import glob
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -22,7 +26,14 @@ LOGS = os.path.join(ROOT, "build", "logs")
 TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "adapter_catalog_test",
               "registry_test", "open_load_test"]
 TSAN_SLOW_TESTS = ["cpu_assist_test", "server_api_test", "server_test"]
+# Programs that run a part of what they can unless GRAFT_LONG_TESTS is set.
+LONG_TESTS = ["engine_test", "text_test"]
+LONG = {"GRAFT_LONG_TESTS": "1"}
+# Takes as long as all the other whole-program tests.
+LONGEST_PYTEST = "tests/test_adapter_paging.py"
 FUZZ_SECONDS = 40
+# `make test` alone does: who names stages or asks for all of them gets them whole.
+SKIPS_WHAT_PASSED = not sys.argv[1:]
 
 
 def run(command, log, env=None):
@@ -47,14 +58,57 @@ def count_ctest(output):
     return int(match.group(3)) - failed, failed
 
 
-def ctest(preset, log, only=""):
+def file_hash(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Passed:
+    """What passed in a stage, and with which bytes: the program's and those of every file outside src/, since tests
+    read goldens, models and pages. Where both are the same `make test` does not run it again."""
+
+    def __init__(self, stage, skips):
+        self.path = os.path.join(ROOT, "build", "dev", f"passed-{stage}.json")
+        self.skips = skips
+        self.passed = {}
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                self.passed = json.load(file)
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE,
+                                text=True).stdout.splitlines()
+        paths = [path for path in listed if not path.startswith("src/") and os.path.isfile(os.path.join(ROOT, path))]
+        self.data = hashlib.sha256(repr([(path, file_hash(os.path.join(ROOT, path))) for path in sorted(paths)])
+                                   .encode()).hexdigest() if listed else None
+
+    def key(self, program):
+        return f"{file_hash(program)} {self.data}"
+
+    def skip(self, name, program):
+        return (self.skips and self.data is not None and os.path.exists(program)
+                and self.passed.get(name) == self.key(program))
+
+    def add(self, programs):
+        """Names with their programs, all of which have passed."""
+        self.passed.update({name: self.key(program) for name, program in programs.items()})
+        with open(self.path, "w") as file:
+            json.dump(self.passed, file, indent=1)
+
+
+def unit_programs(preset):
+    """CTest's names, and the program that each runs: "" where it is missing."""
+    listed = subprocess.run(["ctest", "--test-dir", f"build/{preset}", "--show-only=json-v1"], cwd=ROOT,
+                            stdout=subprocess.PIPE, text=True).stdout
+    return {test["name"]: test.get("command", [""])[0] for test in json.loads(listed)["tests"]}
+
+
+def ctest(preset, log, only="", more_env=None):
     # Sanitizers' verdicts must fail the test, whatever it catches.
     env = {"ASAN_OPTIONS": "abort_on_error=1:detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-           "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
-    _, output = run(f"ctest --test-dir build/{preset} -j2 --output-on-failure --no-tests=error {only}",
-                    log, env)
-    return count_ctest(output)
+           "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", **(more_env or {})}
+    _, output = run(f"ctest --test-dir build/{preset} -j{max(2, os.cpu_count())} --output-on-failure --no-tests=error "
+                    f"{only}", log, env)
+    return output
 
 
 def stage_tidy(log):
@@ -83,30 +137,62 @@ def say_what_was_skipped(preset):
 
 def stage_unit(log):
     """Every test program, and the fuzzers' corpora."""
-    results = ctest("dev", log)
+    passed = Passed("unit", SKIPS_WHAT_PASSED)
+    programs = unit_programs("dev")
+    if not programs:
+        return 0, 1
+    to_run = {name: program for name, program in programs.items() if not passed.skip(name, program)}
+    if len(to_run) < len(programs):
+        print(f"   unit: {len(programs) - len(to_run)} programs are as they were when they passed", flush=True)
+    if not to_run:
+        return 0, 0
+    only = "|".join(re.escape(name) for name in to_run)
+    output = ctest("dev", log, f"-R '^({only})$'")
+    names = re.findall(r"Test +#\d+: (\S+) \.* +Passed", output)
+    passed.add({name: to_run[name] for name in names if name in to_run})
     say_what_was_skipped("dev")
-    return results
+    return count_ctest(output)
 
 
-def pytest(preset, log):
-    code, output = run("build/venv/bin/python -m pytest -q tests --durations=5", log,
-                       {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft")})
-    passed = re.search(r"(\d+) passed", output)
-    failed = re.search(r"(\d+) (?:failed|error)", output)
-    num_failed = int(failed.group(1)) if failed else int(code != 0)
-    return (int(passed.group(1)) if passed else 0), num_failed
+def stage_long(log):
+    """Test programs that `make test` runs in part, in full."""
+    return count_ctest(ctest("dev", log, f"-R '^({'|'.join(LONG_TESTS)})$'", LONG))
+
+
+def pytest(preset, log, env=None):
+    files = sorted(glob.glob("tests/test_*.py", root_dir=ROOT))
+    parts = [[LONGEST_PYTEST], [file for file in files if file != LONGEST_PYTEST]]
+    env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"), **(env or {})}
+    command = "build/venv/bin/python -m pytest -q -p no:cacheprovider --durations=5"
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        results = list(pool.map(lambda part: run(f"{command} {' '.join(part)}", log, env), parts))
+    num_passed = num_failed = 0
+    for code, output in results:
+        passed = re.search(r"(\d+) passed", output)
+        failed = re.search(r"(\d+) (?:failed|error)", output)
+        num_passed += int(passed.group(1)) if passed else 0
+        num_failed += int(failed.group(1)) if failed else int(code != 0)
+    return num_passed, num_failed
 
 
 def stage_program(log):
     """The whole program, under ASan and UBSan, and the official client."""
-    return pytest("dev", log)
+    program = os.path.join(ROOT, "build", "dev", "graft")
+    passed = Passed("program", SKIPS_WHAT_PASSED)
+    if passed.skip("pytest", program):
+        print("   program: it is as it was when it passed", flush=True)
+        return 0, 0
+    results = pytest("dev", log)
+    if results[0] and not results[1]:
+        passed.add({"pytest": program})
+    return results
 
 
 def stage_release(log):
-    """The same with the program as operators run it."""
+    """The same with the program as operators run it, and what takes long."""
     if not build("release", ["graft"], log):
         return 0, 1
-    return pytest("release", log)
+    return pytest("release", log, LONG)
 
 
 def stage_isa(log):
@@ -118,7 +204,7 @@ def stage_isa(log):
 def tsan(tests, log):
     if not build("tsan", tests, log):
         return 0, 1
-    return ctest("tsan", log, f"-R '^({'|'.join(tests)})$'")
+    return count_ctest(ctest("tsan", log, f"-R '^({'|'.join(tests)})$'"))
 
 
 def stage_tsan(log):
@@ -135,7 +221,7 @@ def stage_alone(log):
     """Every file and every header compiled by itself; the kernels' tests under sanitizers."""
     if not build("alone", ["all"], log):
         return 0, 1
-    passed, failed = ctest("alone", log, "-R '^kernels_test'")
+    passed, failed = count_ctest(ctest("alone", log, "-R '^kernels_test'"))
     return passed + 1, failed
 
 
@@ -186,12 +272,12 @@ def stage_lint(log):
 
 
 STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program": stage_program,
-          "isa": stage_isa, "tsan": stage_tsan, "release": stage_release, "tsan_slow": stage_tsan_slow,
+          "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
           "lint": stage_lint}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
-TEST_ALL = TEST + [["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"]]
+TEST_ALL = TEST + [["long"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"]]
 
 
 class Results:
