@@ -120,7 +120,7 @@ Result<Value> Reverse(Heap& heap, const Value& input, const Bound&) {
   return Iterator(heap, std::move(items));
 }
 
-Result<Value> Join(Heap& heap, const Value& input, const Bound& bound) {
+Result<Value> JoinFilter(Heap& heap, const Value& input, const Bound& bound) {
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap, input));
   ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Make(bound.Or(1, Value::None())));
   for (Value& item : items) {
@@ -390,7 +390,7 @@ const FilterSpec kSequenceFilters[] = {
     {"first", First},
     {"groupby", GroupBy, {"attribute", "default", "case_sensitive"}},
     {"items", Items},
-    {"join", Join, {"d", "attribute"}},
+    {"join", JoinFilter, {"d", "attribute"}},
     {"last", Last},
     {"list", ListFilter},
     {"map", Map, {}, true},

@@ -32,7 +32,7 @@ Result<std::string_view> InputText(Heap& heap, const Value& input) {
 }
 
 template <std::string (*kMap)(std::string_view)>
-Result<Value> Mapped(Heap& heap, const Value& input, const Bound&) {
+Result<Value> MappedFilter(Heap& heap, const Value& input, const Bound&) {
   ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
   return heap.Derived(kMap(text.text()), text);
 }
@@ -72,7 +72,7 @@ Result<Value> Title(Heap& heap, const Value& input, const Bound&) {
   return heap.Derived(std::move(out), source);
 }
 
-Result<Value> Replace(Heap& heap, const Value& input, const Bound& bound) {
+Result<Value> ReplaceFilter(Heap& heap, const Value& input, const Bound& bound) {
   ASSIGN_OR_RETURN(const Value text, InputString(heap, input));
   ASSIGN_OR_RETURN(const Value old_value, bound.Required(0));
   ASSIGN_OR_RETURN(const Value new_value, bound.Required(1));
@@ -347,7 +347,7 @@ Result<Value> ToJsonFilter(Heap& heap, const Value& input, const Bound& bound) {
 }
 
 // "%s and %s" | format(a, b)
-Result<Value> Format(Heap& heap, const Value& input, const Bound& bound) {
+Result<Value> FormatFilter(Heap& heap, const Value& input, const Bound& bound) {
   const Arguments& arguments = bound.all();
   if (!arguments.positional.empty() && !arguments.keyword.empty()) {
     return TypeError("'format' takes positional or keyword arguments, not both");
@@ -375,7 +375,7 @@ Result<Value> Attr(Heap& heap, const Value& input, const Bound& bound) {
 const FilterSpec kTextFilters[] = {
     {"abs", Abs},
     {"attr", Attr, {"name"}},
-    {"capitalize", Mapped<Capitalize>},
+    {"capitalize", MappedFilter<Capitalize>},
     {"center", Center, {"width"}},
     {"count", LengthFilter},
     {"d", Default, {"default_value", "boolean"}},
@@ -384,12 +384,12 @@ const FilterSpec kTextFilters[] = {
     {"escape", Escape},
     {"float", FloatFilter, {"default"}},
     {"forceescape", Escape},
-    {"format", Format, {}, true},
+    {"format", FormatFilter, {}, true},
     {"indent", Indent, {"width", "first", "blank"}},
     {"int", IntFilter, {"default", "base"}},
     {"length", LengthFilter},
-    {"lower", Mapped<ToLower>},
-    {"replace", Replace, {"old", "new", "count"}},
+    {"lower", MappedFilter<ToLower>},
+    {"replace", ReplaceFilter, {"old", "new", "count"}},
     {"round", Round, {"precision", "method"}},
     {"safe", Same},
     {"string", StringFilter},
@@ -397,7 +397,7 @@ const FilterSpec kTextFilters[] = {
     {"tojson", ToJsonFilter, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     {"trim", Trim, {"chars"}},
     {"truncate", Truncate, {"length", "killwords", "end", "leeway"}},
-    {"upper", Mapped<ToUpper>},
+    {"upper", MappedFilter<ToUpper>},
     {"wordcount", WordCount},
     {"", nullptr},
 };
