@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "base/json.h"
 
 extern char** environ;
 
