@@ -1,5 +1,8 @@
 # What `cpack -G DEB` packs (tools/deb.sh): programs, a systemd unit with its config file, the demo model.
 install(TARGETS graft RUNTIME DESTINATION bin)
+if(GRAFT_CLUSTER)
+  install(TARGETS graft_cluster_library graft_sentencepiece LIBRARY DESTINATION lib/graft)
+endif()
 install(FILES packaging/graft.service DESTINATION /lib/systemd/system)
 install(FILES packaging/graft.yaml DESTINATION /etc/graft)
 install(DIRECTORY demo DESTINATION share/graft)

@@ -13,14 +13,17 @@ stage=build/dist/stage/graft
 rm -rf build/dist/stage
 mkdir -p "$stage/bin" "$stage/lib"
 
-for program in graft; do
-  strip -o "$stage/lib/$program" "build/dist/$program"
-  cp packaging/launcher.sh "$stage/bin/$program"
+strip -o "$stage/lib/graft" build/dist/graft
+cp packaging/launcher.sh "$stage/bin/graft"
+# What the program opens itself: for several machines, and for tokenizers of sentencepiece.
+modules=(libgraft_cluster.so libgraft_sentencepiece.so)
+for module in "${modules[@]}"; do strip -o "$stage/lib/$module" "build/dist/$module"; done
+for binary in graft "${modules[@]}"; do
   # "libx.so => /lib/libx.so (address)", and the loader, which has no arrow.
-  ldd "build/dist/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | xargs -I{} cp -Lu {} "$stage/lib/"
-  loader=$(ldd "build/dist/$program" | awk '$2 != "=>" && $1 ~ /^\// {print $1}')
-  cp -Lu "$loader" "$stage/lib/ld-linux.so"
+  ldd "build/dist/$binary" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | xargs -I{} cp -Lu {} "$stage/lib/"
 done
+loader=$(ldd build/dist/graft | awk '$2 != "=>" && $1 ~ /^\// {print $1}')
+cp -Lu "$loader" "$stage/lib/ld-linux.so"
 # What the C library opens by name: conversions of host names.
 for library in libnss_dns.so.2 libnss_files.so.2 libresolv.so.2; do
   found=$(ldconfig -p | awk -v name="$library" '$1 == name {print $NF; exit}')
@@ -36,8 +39,9 @@ empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 zstd -q -d -c "build/dist/$name.tar.zst" | tar -C "$empty" -xf -
 # Nothing of this machine may be needed but what the archive brings.
-outside=$("$empty/graft/lib/ld-linux.so" --library-path "$empty/graft/lib" --list "$empty/graft/lib/graft" |
-  awk -v own="$empty/" '$2 == "=>" && index($3, own) != 1' | grep -v linux-vdso || true)
+outside=$(for binary in graft "${modules[@]}"; do
+  "$empty/graft/lib/ld-linux.so" --library-path "$empty/graft/lib" --list "$empty/graft/lib/$binary"
+done | awk -v own="$empty/" '$2 == "=>" && index($3, own) != 1' | grep -v linux-vdso || true)
 [ -z "$outside" ] || { echo "libraries from outside the archive: $outside" >&2; exit 1; }
 cd "$empty"
 python3 "$OLDPWD/tools/try_program.py" graft/bin/graft graft/demo

@@ -14,7 +14,7 @@ packages=(
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
-case $what in build | test | test-all)
+case $what in build | test | test-all | dist)
   # What it needs of protobuf libgrpc++-dev only recommends.
   packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
 esac

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""try_program.py PROGRAM DEMO: serves the model of DEMO with its adapters and asks one of them for a completion."""
+"""try_program.py PROGRAM DEMO: serves the model of DEMO with its adapters and asks one of them for a completion: once of
+a server, once of a frontend with a runner."""
 
 import json
 import os
@@ -19,38 +20,66 @@ def ask(url, body=None):
         return reply.read()
 
 
-def main():
-    program, demo = sys.argv[1:]
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+def start(*command):
     # The environment's libraries must not help.
     env = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
-    process = subprocess.Popen([program, "serve", "--model", f"{demo}/base", "--adapters", f"{demo}/adapters", "--port",
-                                str(port), "--log-level", "warn"], env=env)
-    try:
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            if process.poll() is not None:
-                sys.exit(f"{program} ended with {process.returncode}; its message is above")
-            if time.monotonic() > deadline:
-                sys.exit(f"{program} was not ready after {READY_SECONDS} s")
-            try:
-                ask(f"http://127.0.0.1:{port}/ready")
-                break
-            except OSError:
-                time.sleep(0.05)
-        model = sorted(os.listdir(f"{demo}/adapters"))[0]
-        reply = json.loads(ask(f"http://127.0.0.1:{port}/v1/completions",
-                               {"model": model, "prompt": "It was", "max_tokens": 8}))
-        if reply["usage"]["completion_tokens"] < 1:
-            sys.exit(f"{program} said nothing: {reply}")
-        print(f"{program} serves; {model}: {reply['choices'][0]['text']!r}")
-    finally:
-        process.terminate()
-        code = process.wait(60)
-    return code
+    return subprocess.Popen([*command, "--log-level", "warn"], env=env)
+
+
+def wait_ready(process, port):
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        if process.poll() is not None:
+            sys.exit(f"{process.args[0]} ended with {process.returncode}; its message is above")
+        if time.monotonic() > deadline:
+            sys.exit(f"{process.args[0]} was not ready after {READY_SECONDS} s")
+        try:
+            ask(f"http://127.0.0.1:{port}/ready")
+            return
+        except OSError:
+            time.sleep(0.05)
+
+
+def complete(port, demo):
+    """What one of the adapters says."""
+    model = sorted(os.listdir(f"{demo}/adapters"))[0]
+    reply = json.loads(ask(f"http://127.0.0.1:{port}/v1/completions",
+                           {"model": model, "prompt": "It was", "max_tokens": 8, "temperature": 0}))
+    if reply["usage"]["completion_tokens"] < 1:
+        sys.exit(f"nothing was said: {reply}")
+    return reply["choices"][0]["text"]
+
+
+def stop(process):
+    process.terminate()
+    if process.wait(60) != 0:
+        sys.exit(f"{' '.join(process.args)} ended with {process.returncode}")
+
+
+def main():
+    program, demo = sys.argv[1:]
+    model = ["--model", f"{demo}/base", "--adapters", f"{demo}/adapters"]
+    port, rpc_port, frontend_port = free_port(), free_port(), free_port()
+    alone = start(program, "serve", *model, "--port", str(port))
+    wait_ready(alone, port)
+    text = complete(port, demo)
+    stop(alone)
+    runner = start(program, "runner", *model, "--rpc-port", str(rpc_port))
+    frontend = start(program, "frontend", "--model", f"{demo}/base", "--runners", f"127.0.0.1:{rpc_port}", "--port",
+                     str(frontend_port))
+    wait_ready(frontend, frontend_port)
+    if complete(frontend_port, demo) != text:
+        sys.exit("a frontend and a runner say something else than one server")
+    stop(frontend)
+    stop(runner)
+    print(f"{program} serves, alone and by a runner: {text!r}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
