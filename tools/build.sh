@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # build.sh PRESET "TARGETS" [cmake arguments]: configures build/PRESET where it was not, or was for other
-# settings or another GPU, and builds the targets.
+# settings, presets or another GPU, and builds the targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1 targets=$2
 shift 2
 folder=build/$preset
 mkdir -p "$folder"
-settings="$* $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr '\n' ' ' || true)"
+settings="$* $(cksum <CMakePresets.json) $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr '\n' ' ' || true)"
 if [ ! -f "$folder/build.ninja" ] || [ "$settings" != "$(cat "$folder/settings" 2>/dev/null)" ]; then
   # Other settings than last time must not meet what CMake remembers of those.
   rm -f "$folder/CMakeCache.txt"
