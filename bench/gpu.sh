@@ -44,7 +44,7 @@ beside() {
 }
 
 # shards OP: attention's tests of long prompts take minutes one after the other.
-shards() { [ "$1" = attention ] && echo 8 || echo 1; }
+shards() { [ "$1" = attention ] && echo 12 || echo 1; }
 # sharded NAME PARTS COMMAND...: a test program in so many parts beside each other.
 sharded() {
   local name=$1 parts=$2 part

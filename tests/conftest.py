@@ -62,6 +62,14 @@ class Server:
     def log(self):
         return self.process.stderr.read() or ""
 
+    def says(self, text, timeout_s=30):
+        """Whether `text` comes in the log, of which this reads on."""
+        log, deadline = "", time.monotonic() + timeout_s
+        while text not in log and time.monotonic() < deadline:
+            log += self.log()
+            time.sleep(0.02)
+        return text in log
+
     def stop(self, sig=signal.SIGTERM, timeout_s=60):
         self.process.send_signal(sig)
         return self.process.wait(timeout_s)

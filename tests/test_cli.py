@@ -79,12 +79,11 @@ def test_an_empty_setting_is_refused(args, env, where):
 
 def test_the_start_says_whether_keys_are_on(tmp_path):
     with Server() as server:
-        server.alive()
-        assert "API keys: off" in server.log()
+        assert server.says("API keys: off")
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"key": "a-secret", "tenant": "a", "adapters": ["*"]}]))
     with Server("--api-keys", keys) as server:
-        assert f"API keys: on, those of {keys}" in server.log()
+        assert server.says(f"API keys: on, those of {keys}")
 
 
 def test_a_service_of_kubernetes_named_graft_stops_nothing():
