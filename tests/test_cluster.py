@@ -217,6 +217,20 @@ def test_streams_go_on_when_a_runner_is_drained(single, cluster):
     frontend.wait_for("is up", count=ups + 1)
 
 
+def test_a_frontend_that_starts_before_its_runner():
+    """It says that nobody listens, and finds the runner as soon as that serves."""
+    runner = Runner()
+    frontend = Frontend([runner]).start()
+    frontend.wait_for("is down: nobody listens there")
+    frontend.wait_for("frontend of")
+    status, body = frontend.ready()
+    assert status == 503 and "nobody listens there" in body and "TLS" not in body
+    runner.start().wait_for("runner of")
+    frontend.wait_for("is up", timeout_s=4)
+    assert frontend.ready()[0] == 200
+    assert [frontend.stop(), runner.stop()] == [0, 0]
+
+
 def test_another_base_is_refused_with_what_to_start(tmp_path, cluster):
     _, runners = cluster
     other = tmp_path / "other"

@@ -1,5 +1,8 @@
 #include "rpc/credentials.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "base/file.h"
 
 namespace graft {
@@ -50,24 +53,27 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const T
 }
 
 std::string DescribeConnectFailure(const std::string& message, const TlsFiles& files) {
-  const auto holds = [&message](const char* word) {
-    return message.find(word) != std::string::npos;
+  const auto holds = [&message](std::initializer_list<const char*> words) {
+    return std::any_of(words.begin(), words.end(), [&message](const char* word) {
+      return message.find(word) != std::string::npos;
+    });
   };
-  if (files.is_on() && (holds("CERTIFICATE_VERIFY_FAILED") || holds("certificate verify failed"))) {
+  if (holds({"Connection refused"})) return "nobody listens there: " + message;
+  if (holds({"resol", "No route to host", "unreachable"})) return "it is not reached: " + message;
+  if (!files.is_on()) {
+    // It took the connection, and ended it or said nothing that is HTTP/2.
+    const bool is_odd = holds({"Socket closed", "Connection reset", "Broken pipe", "SETTINGS"});
+    return is_odd ? message + " (if it wants TLS: --rpc-cert, --rpc-key, --rpc-ca)" : message;
+  }
+  if (holds({"CERTIFICATE_VERIFY_FAILED", "certificate verify failed"})) {
     return "the certificate that it shows is not signed by --rpc-ca: " + message;
   }
-  if (files.is_on() && (holds("Hostname") || holds("name"))) {
+  if (holds({"Hostname", "name"})) {
     return "its certificate is not for the address that it is called by: " + message;
   }
-  if (files.is_on() && !holds("Connection refused")) {
-    return "it does not take this machine's certificate (--rpc-cert; its authority must be the "
-           "other's --rpc-ca), or has no TLS: " +
-           message;
-  }
-  if (!files.is_on() && !holds("Connection refused") && !holds("resolve")) {
-    return message + " (if it wants TLS: --rpc-cert, --rpc-key, --rpc-ca)";
-  }
-  return message;
+  return "it does not take this machine's certificate (--rpc-cert; its authority must be the "
+         "other's --rpc-ca), or has no TLS: " +
+         message;
 }
 
 }  // namespace graft

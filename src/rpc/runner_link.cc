@@ -19,8 +19,8 @@
 namespace graft {
 namespace {
 
-constexpr int kReconnectMinMs = 100;
-constexpr int kReconnectMaxMs = 1000;
+constexpr int64_t kReconnectMinMs = 100;
+constexpr int64_t kReconnectMaxMs = 500;
 // From the first byte to the runner's welcome.
 constexpr int64_t kConnectNs = 5'000'000'000;
 
@@ -44,11 +44,10 @@ grpc::ChannelArguments ChannelArgumentsOf() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  // Also how long an attempt may take, TLS included.
+  // How long an attempt may take, TLS included.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(kConnectNs / 1'000'000));
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
-  // Links of one process share no connection: one's burst is not another's wait.
+  // Links of one process share no connection, one's burst is not another's wait; nor do a link's
+  // channels share what they remember of failures.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
@@ -64,8 +63,7 @@ class RunnerLink::Impl {
       : options_(options),
         runner_(runner),
         listener_(listener),
-        stub_(rpc::Runner::NewStub(
-            grpc::CreateCustomChannel(options.address, credentials, ChannelArgumentsOf()))),
+        credentials_(credentials),
         thread_([this] { Loop(); }) {}
 
   ~Impl() {
@@ -115,15 +113,18 @@ class RunnerLink::Impl {
     int64_t wait_ms = kReconnectMinMs;
     while (true) {
       const bool was_up = Run();
-      wait_ms = was_up ? kReconnectMinMs : std::min<int64_t>(2 * wait_ms, kReconnectMaxMs);
+      wait_ms = was_up ? kReconnectMinMs : std::min(2 * wait_ms, kReconnectMaxMs);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), [this] { return stopping_; });
       if (stopping_) return;
     }
   }
 
-  // One connection, from its begin to its end; whether it came up.
+  // One connection, from its begin to its end; whether it came up. On a channel of its own: one
+  // that has failed refuses for seconds without asking, and asks a name's addresses every 30 s.
   bool Run() {
+    const std::unique_ptr<rpc::Runner::Stub> stub = rpc::Runner::NewStub(
+        grpc::CreateCustomChannel(options_.address, credentials_, ChannelArgumentsOf()));
     grpc::ClientContext context;
     {
       std::lock_guard lock(mutex_);
@@ -132,7 +133,7 @@ class RunnerLink::Impl {
       was_silent_ = false;
       heard_ns_ = SteadyClock::Get().NowNs();
     }
-    const std::unique_ptr<Stream> stream = stub_->Connect(&context);
+    const std::unique_ptr<Stream> stream = stub->Connect(&context);
     rpc::RunnerMessage message;
     const bool is_up = SayHello(*stream) && stream->Read(&message) && message.has_welcome();
     if (is_up) {
@@ -243,7 +244,7 @@ class RunnerLink::Impl {
   const RunnerLinkOptions options_;
   const size_t runner_;
   RunnerListener& listener_;
-  const std::unique_ptr<rpc::Runner::Stub> stub_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;  // shared with its channels
   std::atomic<int64_t> heard_ns_{0};
   std::mutex mutex_;
   std::condition_variable wake_;

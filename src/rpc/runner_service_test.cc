@@ -104,6 +104,7 @@ class Notes : public RunnerListener {
     Change([&] {
       is_up_ = false;
       why_ = why;
+      ++num_downs_;
     });
   }
 
@@ -125,6 +126,7 @@ class Notes : public RunnerListener {
   std::vector<ListedAdapter> adapters_;  // told after the welcome
   RunnerLoad load_;
   Status why_;
+  int32_t num_downs_ = 0;
   bool is_up_ = false;
   bool draining_ = false;
 
@@ -246,6 +248,23 @@ TEST_F(RunnerServiceTest, AServiceThatGoesIsNoticedAndComesBack) {
   ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.is_up_; }));
   Serve(options);
   EXPECT_TRUE(notes_.WaitForUp());
+}
+
+// The next attempt that begins finds it.
+TEST_F(RunnerServiceTest, AServiceThatStartsAfterItsCallerIsFoundAtOnce) {
+  Serve();
+  RunnerServiceOptions options{.port = static_cast<uint16_t>(service_->port())};
+  RunnerLinkOptions calling = LinkOptions();
+  service_.reset();
+  link_ = RunnerLink::Start(calling, 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.num_downs_ == 3; }));
+  EXPECT_NE(notes_.why_.message().find("nobody listens there"), std::string::npos)
+      << notes_.why_.message();
+  EXPECT_EQ(notes_.why_.message().find("TLS"), std::string::npos) << notes_.why_.message();
+  Serve(options);
+  ASSERT_TRUE(notes_.WaitForUp());
+  // One may have been under way, and one begun before the port was open.
+  EXPECT_LE(notes_.num_downs_, 5);
 }
 
 TEST_F(RunnerServiceTest, AnotherBaseIsRefusedWithWhatToStart) {
