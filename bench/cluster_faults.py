@@ -16,7 +16,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,17 +24,14 @@ import time
 import httpx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from local_server import free_port, wait_ready
+
 DEMO = ROOT / "demo"
 FAULTS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "drain": signal.SIGTERM}
 STOPPED_SECONDS = 3
 PROMPTS = ["It was a dark and stormy night, and", "The ship had been at sea for", "My dear fellow, said he,",
            "She looked up at the moon and", "There is nothing so strange as"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:
@@ -57,19 +53,6 @@ class Process:
             self.process.kill()
         if self.process:
             self.process.wait()
-
-
-async def wait_ready(url, seconds=120):
-    deadline = time.monotonic() + seconds
-    async with httpx.AsyncClient() as client:
-        while time.monotonic() < deadline:
-            try:
-                if (await client.get(url + "/ready")).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            await asyncio.sleep(0.1)
-    sys.exit(f"{url} was not ready after {seconds} s")
 
 
 def requests_of(models, count, tokens):
@@ -160,7 +143,7 @@ async def reference(args, requests):
     server = Process(args.binary, "serve", "--model", args.model, "--adapters", args.adapters, "--port", port,
                      "--threads", args.threads).start()
     try:
-        await wait_ready(f"http://127.0.0.1:{port}")
+        wait_ready(f"http://127.0.0.1:{port}", server.process)
         async with httpx.AsyncClient(timeout=300) as client:
             return [(await ask(client, f"http://127.0.0.1:{port}", request))[:3] for request in requests]
     finally:
@@ -181,8 +164,8 @@ async def main(args):
                          port).start() for port in http_ports]
     urls = [f"http://127.0.0.1:{port}" for port in http_ports]
     try:
-        for url in urls:
-            await wait_ready(url)
+        for url, frontend in zip(urls, frontends):
+            wait_ready(url, frontend.process)
         load, events = Load(urls, requests, expected), []
         began = time.monotonic()
         await asyncio.gather(hurt(args, runners, load, events), *(load.stream(i) for i in range(args.streams)))

@@ -5,8 +5,8 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
+import sys
 import time
 import urllib.request
 
@@ -15,6 +15,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
+sys.path.insert(0, str(ROOT / "tools"))
+from local_server import free_port, wait_ready
 ADMIN_KEY = "admin-secret"
 # `make test-all` sets it; without it tests leave out what only repeats, and what checks benches.
 LONG_TESTS = bool(os.environ.get("GRAFT_LONG_TESTS"))
@@ -22,12 +24,6 @@ LONG_TESTS = bool(os.environ.get("GRAFT_LONG_TESTS"))
 
 def binary():
     return os.environ.get("GRAFT_BINARY", str(ROOT / "build" / "dev" / "graft"))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:
@@ -47,17 +43,11 @@ class Server:
     def start(self, timeout_s=120):
         self.process = subprocess.Popen(self.args, env=self.env, stderr=subprocess.PIPE, text=True)
         os.set_blocking(self.process.stderr.fileno(), False)
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"graft ended with {self.process.returncode}:\n{self.log()}")
-            try:
-                with urllib.request.urlopen(self.url + "/ready", timeout=5) as reply:
-                    if reply.status == 200:
-                        return self
-            except OSError:
-                time.sleep(0.02)
-        raise RuntimeError("graft did not become ready")
+        try:
+            wait_ready(self.url, self.process, timeout_s)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}:\n{self.log()}") from error
+        return self
 
     def log(self):
         return self.process.stderr.read() or ""

@@ -4,13 +4,11 @@ a server, once of a frontend with a runner."""
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
-READY_SECONDS = 120
+from local_server import free_port, wait_ready
 
 
 def ask(url, body=None):
@@ -20,30 +18,10 @@ def ask(url, body=None):
         return reply.read()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def start(*command):
     # The environment's libraries must not help.
     env = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
     return subprocess.Popen([*command, "--log-level", "warn"], env=env)
-
-
-def wait_ready(process, port):
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        if process.poll() is not None:
-            sys.exit(f"{process.args[0]} ended with {process.returncode}; its message is above")
-        if time.monotonic() > deadline:
-            sys.exit(f"{process.args[0]} was not ready after {READY_SECONDS} s")
-        try:
-            ask(f"http://127.0.0.1:{port}/ready")
-            return
-        except OSError:
-            time.sleep(0.05)
 
 
 def complete(port, demo):
@@ -67,13 +45,13 @@ def main():
     model = ["--model", f"{demo}/base", "--adapters", f"{demo}/adapters"]
     port, rpc_port, frontend_port = free_port(), free_port(), free_port()
     alone = start(program, "serve", *model, "--port", str(port))
-    wait_ready(alone, port)
+    wait_ready(f"http://127.0.0.1:{port}", alone)
     text = complete(port, demo)
     stop(alone)
     runner = start(program, "runner", *model, "--rpc-port", str(rpc_port))
     frontend = start(program, "frontend", "--model", f"{demo}/base", "--runners", f"127.0.0.1:{rpc_port}", "--port",
                      str(frontend_port))
-    wait_ready(frontend, frontend_port)
+    wait_ready(f"http://127.0.0.1:{frontend_port}", frontend)
     if complete(frontend_port, demo) != text:
         sys.exit("a frontend and a runner say something else than one server")
     stop(frontend)

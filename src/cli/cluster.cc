@@ -78,9 +78,9 @@ Status WriteLocalCluster(const ClusterFlags& flags, const LocalCluster& cluster)
 Result<std::unique_ptr<ClusterAdmin>> Administer(const ClusterFlags& flags) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
   EtcdFlags etcd = flags.etcd;
-  if (etcd.endpoints.empty()) {
+  if (etcd.options.endpoints.empty()) {
     ASSIGN_OR_RETURN(const LocalCluster local, ReadLocalCluster(flags));
-    etcd.endpoints = local.etcd;
+    etcd.options.endpoints = {local.etcd};
   }
   ASSIGN_OR_RETURN(const EtcdOptions options, ReadEtcdFlags(etcd));
   return library->Administer(options);
@@ -230,7 +230,7 @@ Status RunDown(const ClusterFlags& flags) {
 }
 
 Status RunStatus(const ClusterFlags& flags) {
-  if (flags.etcd.endpoints.empty()) {
+  if (flags.etcd.options.endpoints.empty()) {
     ASSIGN_OR_RETURN(const LocalCluster cluster, ReadLocalCluster(flags));
     for (const LocalProcess& process : cluster.processes) {
       std::printf("process %d: %s%s\n", process.pid, process.name.c_str(),

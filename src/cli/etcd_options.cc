@@ -1,7 +1,5 @@
 #include "cli/etcd_options.h"
 
-#include <sstream>
-
 #include "base/file.h"
 
 namespace graft {
@@ -12,7 +10,7 @@ constexpr int64_t kPasswordBytesMax = 4096;
 }  // namespace
 
 std::vector<Option> EtcdOptionRows(EtcdFlags& flags) {
-  return {{"etcd", Text(flags.endpoints), "the cluster's etcd: HOST:PORT,HOST:PORT"},
+  return {{"etcd", Addresses(flags.options.endpoints), "the cluster's etcd"},
           {"etcd-ca", Text(flags.options.ca_file), "PEM certificate of who signed etcd's: TLS"},
           {"etcd-cert", Text(flags.options.cert_file), "PEM certificate for etcd"},
           {"etcd-key", Text(flags.options.key_file), "its PEM private key"},
@@ -37,10 +35,6 @@ Status CheckReachable(const ClusterPlace& place, const std::string& host) {
 
 Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags) {
   EtcdOptions options = flags.options;
-  std::istringstream words(flags.endpoints);
-  for (std::string word; std::getline(words, word, ',');) {
-    if (!word.empty()) options.endpoints.push_back(word);
-  }
   if (options.endpoints.empty()) return InvalidArgumentError("which etcd? --etcd HOST:PORT");
   if (flags.password_file.empty()) return options;
   ASSIGN_OR_RETURN(options.password, ReadFile(flags.password_file, kPasswordBytesMax));

@@ -11,8 +11,7 @@ namespace graft {
 
 // Where etcd is, and how to sign in.
 struct EtcdFlags {
-  std::string endpoints;  // host:port,host:port; "": no etcd
-  EtcdOptions options;
+  EtcdOptions options;  // no endpoints: no etcd
   std::string password_file;
 };
 

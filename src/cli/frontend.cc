@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,7 @@ namespace {
 struct FrontendOptions {
   std::string model;
   std::string model_name;
-  std::string runners;  // host:port,host:port
+  std::vector<std::string> runners;  // host:port
   TlsFiles tls;
   EtcdFlags etcd;
   ClusterPlace place;
@@ -32,15 +31,6 @@ struct FrontendOptions {
   std::string log_level = "info";
   HttpFrontOptions http;
 };
-
-std::vector<std::string> SplitAddresses(const std::string& text) {
-  std::vector<std::string> addresses;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    if (!word.empty()) addresses.push_back(word);
-  }
-  return addresses;
-}
 
 // The cluster's keys and shares, on their way into a server that may not be there yet, or any more.
 class KeysOfCluster {
@@ -84,8 +74,8 @@ class KeysOfCluster {
 Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
                                               FrontendRunnersOptions runners, KeysOfCluster& keys) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
-  if (options.etcd.endpoints.empty()) {
-    runners.addresses = SplitAddresses(options.runners);
+  if (options.etcd.options.endpoints.empty()) {
+    runners.addresses = options.runners;
     return library->ReachRunners(runners);
   }
   if (!options.runners.empty()) {
@@ -170,7 +160,7 @@ Command FrontendCommand() {
       {{"model", Text(options->model), "HF folder of the runners' model; weights are not needed"},
        {"model-name", Text(options->model_name), "the base model's name for clients",
         "the folder's name"},
-       {"runners", Text(options->runners), "where they listen: HOST:PORT,HOST:PORT"},
+       {"runners", Addresses(options->runners), "where they listen"},
        {"requests-max", Number(options->requests_max, AtLeast(1)),
         "requests in flight, waiting ones included"},
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};

@@ -58,7 +58,7 @@ Result<std::string> HashOfFolder(const std::string& folder) {
 Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, Runtime& runtime,
                                                   const std::function<RunnerLoad()>& load) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
-  if (options.etcd.endpoints.empty()) {
+  if (options.etcd.options.endpoints.empty()) {
     return library->ServeRunner(options.service, runtime.engine(), runtime.catalog(), load);
   }
   ClusterRunnerOptions cluster = options.cluster;
@@ -75,7 +75,7 @@ Status RunRunner(RunnerOptions options) {
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
   RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
-  if (!options.etcd.endpoints.empty()) {
+  if (!options.etcd.options.endpoints.empty()) {
     RETURN_IF_ERROR(CheckReachable(options.cluster.place, options.service.host));
   }
   RETURN_IF_ERROR(AllowStore(options));

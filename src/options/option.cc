@@ -186,6 +186,20 @@ OptionTarget Texts(std::vector<std::string>& values) {
           }};
 }
 
+OptionTarget Addresses(std::vector<std::string>& values) {
+  return {.shape = OptionTarget::Shape::kMany,
+          .type = "HOST:PORT,...",
+          .set = [&values](const std::vector<std::string>& texts) -> Status {
+            std::vector<std::string> addresses = SplitAtCommas(texts);
+            for (const std::string& address : addresses) {
+              if (!address.empty()) continue;
+              return InvalidArgumentError("must be HOST:PORT, several with commas between them");
+            }
+            values = std::move(addresses);
+            return OkStatus();
+          }};
+}
+
 OptionTarget Boolean(bool& value) {
   return {.type = "true|false",
           .initial = value ? "true" : "false",

@@ -27,6 +27,7 @@ class ParserTest : public testing::Test {
                                         {"api-keys", Text(api_keys_), "a file"},
                                         {"pool-gib,kv-gib", Number(pool_gib_), "a size"},
                                         {"pin", Texts(pins_), "names"},
+                                        {"peers", Addresses(peers_), "machines"},
                                         {"quiet", Switch(quiet_), "no bars"},
                                         {"cache", Boolean(cache_), "share"}}}};
     };
@@ -81,7 +82,7 @@ class ParserTest : public testing::Test {
   uint16_t port_ = 8000;
   std::string api_keys_;
   double pool_gib_ = 0.0;
-  std::vector<std::string> pins_, paths_;
+  std::vector<std::string> peers_, pins_, paths_;
   bool quiet_ = false, cache_ = true;
   int runs_ = 0;
   std::map<std::string, std::string> variables_;
@@ -97,6 +98,12 @@ TEST_F(ParserTest, FlagsSetTheirValues) {
   EXPECT_EQ(pins_, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(quiet_);
   EXPECT_FALSE(cache_);
+}
+
+TEST_F(ParserTest, AddressesHaveCommasBetweenThemOrComeOneByOne) {
+  EXPECT_EQ(Parse({"serve", "--peers", "a:1,b:2", "--peers", "c:3"}), "");
+  EXPECT_EQ(peers_, (std::vector<std::string>{"a:1", "b:2", "c:3"}));
+  EXPECT_NE(Parse({"serve", "--peers", "a:1,,b:2"}).find("must be HOST:PORT"), std::string::npos);
 }
 
 TEST_F(ParserTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {

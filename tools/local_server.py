@@ -1,0 +1,31 @@
+"""Servers on this machine, for tests and tools: a port that is free, and the wait until one serves. Python alone."""
+
+import socket
+import time
+import urllib.request
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_ready(url):
+    """Whether the server at `url` says that it takes requests."""
+    try:
+        with urllib.request.urlopen(url + "/ready", timeout=5) as reply:
+            return reply.status == 200
+    except OSError:
+        return False
+
+
+def wait_ready(url, process, timeout_s=120):
+    """Until the server at `url` is ready; RuntimeError where its process ends before, or it takes longer."""
+    deadline = time.monotonic() + timeout_s
+    while not is_ready(url):
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args[0]} ended with {process.returncode}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args[0]} was not ready after {timeout_s} s")
+        time.sleep(0.005)
