@@ -108,7 +108,9 @@ Status CallEtcd(EtcdClient::Impl& impl, const std::string& what, bool repeatable
     }
     if (!IsConnectionFault(status)) return impl.Explain(status, what);
     impl.Leave(channel);
-    if (!repeatable || system_clock::now() >= deadline) return impl.Explain(status, what);
+    if (!repeatable) return impl.Explain(status, what);
+    if (system_clock::now() < deadline) continue;
+    return UnavailableError(impl.name + " does not answer (" + what + ")");
   }
 }
 

@@ -2,9 +2,10 @@
 // block for `deadline_ms` at most and try the other endpoints where one does not answer.
 // Thread-safe.
 //
-// Failures: kUnavailable: nothing was changed, for no endpoint could be reached. kDeadlineExceeded:
-// the connection broke, or the time ran out, while etcd had the call: whether a change was made is
-// not known. kUnauthenticated and kPermissionDenied say what to check. All name the endpoints.
+// Failures: kUnavailable: nothing was changed, for no endpoint could be reached, or none has
+// answered what only reads. kDeadlineExceeded: the connection broke, or the time ran out, while
+// etcd had the call: whether a change was made is not known. kUnauthenticated and kPermissionDenied
+// say what to check. All name the endpoints.
 #pragma once
 
 #include <cstdint>

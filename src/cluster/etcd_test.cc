@@ -176,6 +176,8 @@ TEST(EtcdClientTest, AStoppedServerIsADeadlineAndNobodyKnowsWhatItDid) {
   const Status status = PutKey(*client, "a", "2");
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(status.message(), HasSubstr("whether it was done is not known"));
+  // What only reads has changed nothing.
+  EXPECT_EQ(client->ReadPrefix("a").status().code(), StatusCode::kUnavailable);
   etcd.Resume();
   EXPECT_TRUE(Eventually([&] { return PutKey(*client, "a", "3").ok(); }));
 }
