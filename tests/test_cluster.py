@@ -19,7 +19,8 @@ from conftest import ADMIN_KEY, DEMO, Server, binary, free_port
 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
                                 reason="built without gRPC")
-SMALL = ("--threads", 1, "--pool-gib", 0.1, "--host-gib", 0.1)
+LITTLE = ("--threads", 1, "--host-gib", 0.1)
+SMALL = (*LITTLE, "--pool-gib", 0.1)
 
 
 class Process:
@@ -64,10 +65,10 @@ class Process:
 
 
 class Runner(Process):
-    def __init__(self, *args, model=DEMO / "base"):
+    def __init__(self, *args, model=DEMO / "base", pool_gib=0.1):
         self.port = free_port()
-        super().__init__("runner", "--model", model, "--adapters", DEMO / "adapters", "--rpc-port", self.port, *SMALL,
-                         "--quiet", *args)
+        super().__init__("runner", "--model", model, "--adapters", DEMO / "adapters", "--rpc-port", self.port, *LITTLE,
+                         "--pool-gib", pool_gib, "--quiet", *args)
 
     @property
     def address(self):
@@ -114,9 +115,9 @@ def cluster():
 MODELS = ("base", "austen", "wells", "carroll")
 
 
-def asked(i, max_tokens):
+def asked(i, max_tokens, models=MODELS):
     """Greedy and sampled, base and adapters, plain and with everything that depends on what was drawn."""
-    request = {"model": MODELS[i % 4], "prompt": f"It was {'a very ' * (i % 5)}long day, and", "max_tokens": max_tokens,
+    request = {"model": models[i % len(models)], "prompt": f"It was {'a very ' * (i % 5)}long day, and", "max_tokens": max_tokens,
                "temperature": 0 if i % 2 == 0 else 1.1, "seed": 100 + i, "extra_body": {"ignore_eos": True}}
     if i % 3 == 1:
         request |= {"frequency_penalty": 0.4, "presence_penalty": 0.3, "logprobs": 2}
@@ -162,9 +163,9 @@ def test_adapters_are_those_of_the_runners_folders(cluster):
     assert refused.value.code >= 400 and "runners' folders" in json.loads(refused.value.read())["error"]["message"]
 
 
-def run_streams(frontend, single, disturb, max_tokens=96):
+def run_streams(frontend, single, disturb, max_tokens=96, models=MODELS):
     """16 streams, disturbed once all have begun: none may lose, double or change a token."""
-    requests = [asked(i, max_tokens) for i in range(16)]
+    requests = [asked(i, max_tokens, models) for i in range(16)]
     got = [None] * 16
     pieces = [0] * 16
 
@@ -187,6 +188,20 @@ def run_streams(frontend, single, disturb, max_tokens=96):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         wanted = [answer[0][:2] for answer in pool.map(lambda request: answer_of(single.client(), request), requests)]
     assert got == wanted
+
+
+def test_a_runner_out_of_pages_gives_its_newest_to_one_with_room(single):
+    """The small one holds four of the answers, and is given about eight."""
+    small = Runner("--context-tokens-max", 256, pool_gib=0.003).start()
+    large = Runner().start()
+    for runner in (small, large):
+        runner.wait_for("runner of")
+    frontend = Frontend([small, large]).start()
+    frontend.wait_for("is up", count=2)
+    frontend.wait_for("frontend of")
+    run_streams(frontend, single, lambda: None, models=("base",))
+    assert f"a request that runner {small.address} had no pages for goes on at {large.address}" in frontend.log()
+    assert [one.stop() for one in (frontend, small, large)] == [0] * 3
 
 
 def test_streams_go_on_when_a_runner_is_killed(single, cluster):

@@ -91,14 +91,16 @@ Status RunRunner(RunnerOptions options) {
   runtime->RecordGraphs(quiet);
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
+  options.service.page_tokens = runtime->limits().page_tokens;
   Engine& engine = runtime->engine();
   ASSIGN_OR_RETURN(const auto served, ServeRunner(options, *runtime, [&engine] {
                      const EngineSnapshot now = engine.Snapshot();
                      return RunnerLoad{.requests_waiting = now.requests_waiting,
                                        .requests_running = now.requests_running,
-                                       .pages_free = now.pages_free};
+                                       .pages_free = now.pages_free + now.pages_cached};
                    }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
+  engine.SetOnStep([&served](const StepNews& news) { served->OnStep(news); });
   signals.BeginServing();
   engine.Start();
   LOG_INFO("runner of {} on {}:{}, {} adapters, {}", model->name, options.service.host,

@@ -16,6 +16,7 @@ class RunnerOverGrpc : public ServedRunner {
   explicit RunnerOverGrpc(std::unique_ptr<RunnerService> service) : service_(std::move(service)) {}
   int port() const override { return service_->port(); }
   void OnDelivered() override { service_->OnDelivered(); }
+  void OnStep(const StepNews& news) override { service_->OnStep(news); }
   void BeginDrain() override { service_->BeginDrain(); }
 
  private:

@@ -12,6 +12,7 @@
 #include "cluster/cluster_parts.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "request/step_news.h"
 #include "rpc/protocol.h"
 #include "rpc/runner_load.h"
 #include "rpc/tls_files.h"
@@ -25,6 +26,8 @@ class ServedRunner {
   virtual int port() const = 0;
   // The engine's thread, after every step's events.
   virtual void OnDelivered() = 0;
+  // Likewise, see Engine::SetOnStep.
+  virtual void OnStep(const StepNews& news) = 0;
   // Frontends are told to go elsewhere; what they leave is finished.
   virtual void BeginDrain() = 0;
 };

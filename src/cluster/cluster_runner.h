@@ -32,6 +32,7 @@ class ClusterRunner : public ServedRunner {
 
   int port() const override { return service_->port(); }
   void OnDelivered() override { service_->OnDelivered(); }
+  void OnStep(const StepNews& news) override { service_->OnStep(news); }
   void BeginDrain() override;
 
  private:

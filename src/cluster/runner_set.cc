@@ -20,6 +20,11 @@ TokenEvent FailedEvent(Status status) {
   return {.finish_reason = FinishReason::kError, .status = std::move(status)};
 }
 
+// Prompt and output, if it goes on to its end.
+int64_t TokensMax(const Request& request) {
+  return static_cast<int64_t>(request.prompt_tokens.size()) + request.sampling.tokens_max;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunnerSet>> RunnerSet::Start(const RunnerSetOptions& options) {
@@ -173,20 +178,25 @@ void RunnerSet::Place(InFlight& one) {
   const int picked = PickMostIdle(
       views_,
       {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = one.refused});
-  const int64_t now_ns = NowNs();
   if (picked < 0) {
-    if (waiting_.emplace(one.accepted_ns, &one).second) one.waiting_since_ns = now_ns;
+    if (waiting_.emplace(one.accepted_ns, &one).second) one.waiting_since_ns = NowNs();
     return;
   }
+  PlaceOn(one, static_cast<size_t>(picked));
+}
+
+void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
   waiting_.erase({one.accepted_ns, &one});
-  one.runner = static_cast<size_t>(picked);
+  one.runner = runner;
   one.number = next_number_++;
   one.has_drawn_here = false;
   one.request.id = {frontend_, one.number};
-  one.request.age_ns = now_ns - one.accepted_ns;
+  one.request.age_ns = NowNs() - one.accepted_ns;
   by_number_[one.number] = &one;
-  ++views_[one.runner].num_sent;
-  ++views_[one.runner].num_in_flight;
+  RunnerView& view = views_[runner];
+  ++view.num_sent;
+  ++view.num_in_flight;
+  view.pages_sent += PagesOf(view, TokensMax(one.request));
   links_[one.runner]->Submit(one.request);
 }
 
@@ -255,9 +265,15 @@ bool RunnerSet::CanMove(const InFlight& one) const {
              {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = {}}) >= 0;
 }
 
-// Of a request that was there when its runner died.
-bool RunnerSet::IsGivenUp(InFlight& one) {
+// A runner that does not say what its steps hold may have died of all that it had.
+bool RunnerSet::MayHaveKilled(const InFlight& one) const {
   if (one.has_drawn_here) return false;
+  const RunnerView& view = views_[one.runner];
+  return !view.tells_steps || view.undrawn_in_step.contains(one.number);
+}
+
+// Of a request whose runner died in a step that held it.
+bool RunnerSet::IsGivenUp(InFlight& one) {
   ++one.num_deaths;
   one.request.runs_alone = one.num_deaths >= options_.deaths_max;
   return one.num_deaths > options_.deaths_max;
@@ -274,15 +290,16 @@ void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
   for (const auto& [accepted_ns, one] : moving) {
     if (!left && (one->is_cancelled || !CanMove(*one))) continue;
     if (!left) links_[runner]->Cancel(one->number);
+    const bool may_have_killed = died && MayHaveKilled(*one);
     LeaveRunner(*one);
     if (one->is_cancelled) {
       End(*one, {.finish_reason = FinishReason::kCancelled});
       continue;
     }
-    if (died && IsGivenUp(*one)) {
+    if (may_have_killed && IsGivenUp(*one)) {
       LOG_ERROR("a request is given up after {} runners died that had it", one->num_deaths);
       End(*one, FailedEvent(InternalError(std::to_string(one->num_deaths) +
-                                          " runners died while they had this request, the last "
+                                          " runners died in steps with this request, the last "
                                           "one while it was alone; it is given up")));
       continue;
     }
@@ -304,7 +321,10 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   view.draining = false;
   view.arithmetic_id = facts.arithmetic_id;
   view.load = {};
-  view.num_sent = view.num_in_flight = 0;
+  view.num_sent = view.num_in_flight = view.pages_sent = 0;
+  view.page_tokens = facts.page_tokens;
+  view.tells_steps = facts.protocol >= kProtocolWithSteps;
+  view.undrawn_in_step.clear();
   limits_of_[runner] = facts.limits;
   why_down_[runner] = OkStatus();
   SetAdapters(runner, facts.adapters);
@@ -330,18 +350,47 @@ void RunnerSet::OnAdapters(size_t runner, std::vector<ListedAdapter> adapters) {
 void RunnerSet::OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) {
   std::lock_guard lock(mutex_);
   for (TokenEvent& event : events) {
-    const auto it = by_number_.find(number);
-    // It was moved, or has ended, since the runner said so.
-    if (it == by_number_.end() || it->second->runner != runner) return;
-    TakeEvent(*it->second, std::move(event));
+    InFlight* const one = FindOn(runner, number);
+    if (one == nullptr) return;
+    TakeEvent(*one, std::move(event));
   }
+}
+
+// Null: it was moved, or has ended, since the runner said something of it.
+RunnerSet::InFlight* RunnerSet::FindOn(size_t runner, uint64_t number) {
+  const auto it = by_number_.find(number);
+  return it == by_number_.end() || it->second->runner != runner ? nullptr : it->second;
+}
+
+void RunnerSet::OnStep(size_t runner, std::vector<uint64_t> undrawn) {
+  std::lock_guard lock(mutex_);
+  views_[runner].undrawn_in_step = {undrawn.begin(), undrawn.end()};
+}
+
+// Punica 5.3: it goes where there is room for all that it may draw. Where nobody has that much it
+// stays in its runner's line.
+void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
+  std::lock_guard lock(mutex_);
+  InFlight* const one = FindOn(runner, number);
+  if (one == nullptr || one->is_cancelled) return;
+  const int picked = PickWithRoom(
+      views_,
+      {.adapter_hash = one->request.adapter_hash(), .pool = one->pool, .refused = {&runner, 1}},
+      TokensMax(one->request));
+  if (picked < 0) return;
+  links_[runner]->Cancel(number);
+  LeaveRunner(*one);
+  one->refused.clear();
+  PlaceOn(*one, static_cast<size_t>(picked));
+  LOG_INFO("a request that runner {} had no pages for goes on at {}", views_[runner].address,
+           views_[static_cast<size_t>(picked)].address);
 }
 
 void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
   std::lock_guard lock(mutex_);
   RunnerView& view = views_[runner];
   view.load = load;
-  view.num_sent = 0;
+  view.num_sent = view.pages_sent = 0;
   if (!draining || view.draining) return;
   view.draining = true;
   LOG_INFO("runner {} drains", view.address);

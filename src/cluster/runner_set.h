@@ -29,8 +29,8 @@ struct RunnerSetOptions {
   TlsFiles tls;
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
-  // So many runners may die while they have a request that draws nothing there; after that it runs
-  // alone in its steps, and is given up if that kills a runner, too.
+  // So many runners may die in steps that hold a request which has drawn nothing there; after that
+  // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
   // How long a request that was begun waits for a runner that can go on with it.
   int64_t pool_wait_ns = 30'000'000'000;
@@ -66,7 +66,7 @@ class RunnerSet : public Generator, private RunnerListener {
     uint64_t number = 0;          // on its runner
     bool has_drawn_here = false;  // since it arrived there
     bool is_cancelled = false;
-    int32_t num_deaths = 0;       // of runners that had it, and where it had drawn nothing
+    int32_t num_deaths = 0;       // of runners in steps that held it, and where it drew nothing
     std::string pool;             // arithmetic of what was drawn; "": nothing so far
     std::vector<size_t> refused;  // runners without room, since it waits
   };
@@ -79,18 +79,23 @@ class RunnerSet : public Generator, private RunnerListener {
   void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) override;
   void OnState(size_t runner, const RunnerLoad& load, bool draining) override;
   void OnAdapters(size_t runner, std::vector<ListedAdapter> adapters) override;
+  void OnStep(size_t runner, std::vector<uint64_t> undrawn) override;
+  void OnEvicted(size_t runner, uint64_t number) override;
   void OnDown(size_t runner, const Status& why) override;
 
   // All with mutex_ held.
   Status WhyNoneIsUp() const;
   void SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters);
   void Place(InFlight& one);
+  void PlaceOn(InFlight& one, size_t runner);
+  InFlight* FindOn(size_t runner, uint64_t number);
   void LeaveRunner(InFlight& one);
   void PlaceWaiting(int64_t now_ns);
   void TakeEvent(InFlight& one, TokenEvent event);
   bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
   void MoveAway(size_t runner, bool left, bool died);
   bool CanMove(const InFlight& one) const;
+  bool MayHaveKilled(const InFlight& one) const;
   bool IsGivenUp(InFlight& one);
   void End(InFlight& one, TokenEvent event);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();

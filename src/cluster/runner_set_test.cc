@@ -45,9 +45,8 @@ class SteppingGenerator : public Generator {
     if (is_full_) return ResourceExhaustedError("full");
     num_taken_++;
     if (request.prompt_tokens[0] == poison_) {
-      poison_came_ = true;
+      poison_id_ = request.id;
       poison_was_alone_ = request.runs_alone;
-      changed_.notify_all();
       return OkStatus();  // and draws nothing
     }
     running_[request.id] = {std::move(request), std::move(stream)};
@@ -72,7 +71,29 @@ class SteppingGenerator : public Generator {
     std::lock_guard lock(mutex_);
     is_full_ = is_full;
   }
-  void set_poison(int32_t token) { poison_ = token; }
+  void SetOnStep(std::function<void(const StepNews&)> on_step) {
+    std::lock_guard lock(mutex_);
+    on_step_ = std::move(on_step);
+  }
+  // Without a step of its own it waits in line.
+  void set_poison(int32_t token, bool in_step = true) {
+    std::lock_guard lock(mutex_);
+    poison_ = token;
+    poison_in_step_ = in_step;
+  }
+  // The newest has no pages any more until there is room. False: none runs.
+  bool EvictNewest() {
+    std::lock_guard lock(mutex_);
+    if (running_.empty() || !on_step_) return false;
+    auto& [id, newest] = *running_.rbegin();
+    newest.is_evicted = true;
+    on_step_({.evicted = {&id, 1}});
+    return true;
+  }
+  void MakeRoom() {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, running] : running_) running.is_evicted = false;
+  }
   // Until the next request that begins with the poison; whether it was to run alone.
   bool WaitForPoison() {
     std::unique_lock lock(mutex_);
@@ -86,13 +107,27 @@ class SteppingGenerator : public Generator {
   struct Running {
     Request request;
     std::shared_ptr<TokenStream> stream;  // shared with its reader
+    bool is_evicted = false;
   };
+
+  void TellPoison() {
+    if (poison_id_.number == 0 || !on_delivered_) return;
+    const RequestId id = std::exchange(poison_id_, {});
+    if (poison_in_step_ && on_step_) on_step_({.undrawn = {&id, 1}});
+    poison_came_ = true;
+    changed_.notify_all();
+  }
 
   void Loop() {
     while (!stopping_) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::lock_guard lock(mutex_);
+      TellPoison();
       for (auto it = running_.begin(); it != running_.end();) {
+        if (it->second.is_evicted) {
+          ++it;
+          continue;
+        }
         Request& request = it->second.request;
         TokenEvent event{.token = TokenAt(request, request.output_tokens.size())};
         request.output_tokens.push_back(event.token);
@@ -109,9 +144,12 @@ class SteppingGenerator : public Generator {
 
   std::mutex mutex_;
   std::function<void()> on_delivered_;
+  std::function<void(const StepNews&)> on_step_;
   std::map<RequestId, Running> running_;
   std::condition_variable changed_;
   int32_t poison_ = -1;
+  RequestId poison_id_;  // came, and is not told yet
+  bool poison_in_step_ = true;
   bool poison_came_ = false;
   bool poison_was_alone_ = false;
   bool is_full_ = false;
@@ -136,13 +174,17 @@ struct TestRunner {
     options.port = port;
     options.base = {.name = "base", .text_hash = "t", .weights_hash = "w"};
     options.arithmetic_id = arithmetic_id;
-    service =
-        RunnerService::Start(options, generator, catalog, [] { return RunnerLoad{}; }).value();
+    options.page_tokens = 16;
+    service = RunnerService::Start(options, generator, catalog, [this] {
+                return RunnerLoad{.pages_free = pages_free};
+              }).value();
     port = static_cast<uint16_t>(service->port());
     generator.SetOnDelivered([this] { service->OnDelivered(); });
+    generator.SetOnStep([this](const StepNews& news) { service->OnStep(news); });
   }
   void Die() {
     generator.SetOnDelivered({});
+    generator.SetOnStep({});
     service.reset();
   }
   ~TestRunner() { Die(); }
@@ -150,6 +192,7 @@ struct TestRunner {
   NoAdapters catalog;
   SteppingGenerator generator;
   uint16_t port = 0;
+  std::atomic<int64_t> pages_free{0};
   std::unique_ptr<RunnerService> service;
 };
 
@@ -294,9 +337,56 @@ TEST_F(RunnerSetTest, APoisonedRequestRunsAloneAndIsGivenUp) {
   }
   poisoned.ReadAll();
   EXPECT_EQ(poisoned.last.status.code(), StatusCode::kInternal);
-  EXPECT_NE(poisoned.last.status.message().find("4 runners died"), std::string::npos);
+  EXPECT_NE(poisoned.last.status.message().find("4 runners died in steps"), std::string::npos);
   EXPECT_EQ(was_alone, (std::vector<bool>{false, false, false, true}));
   ExpectWholeAnswers();
+}
+
+// It was in the runner's line whenever that died, and can be nobody's poison.
+TEST_F(RunnerSetTest, ADeathOutsideItsStepsDoesNotCount) {
+  one_.generator.set_poison(1, /*in_step=*/false);
+  one_.Serve();
+  Start({&one_});
+  WaitUntilReady();
+  Submit(20);
+  for (int death = 0; death < 6; ++death) {
+    EXPECT_FALSE(one_.generator.WaitForPoison()) << "after " << death << " deaths";
+    one_.Die();
+    one_.Serve();
+  }
+  EXPECT_FALSE(one_.generator.WaitForPoison());
+  one_.generator.set_poison(-1);
+  one_.Die();
+  one_.Serve();
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, WhoIsEvictedGoesWhereThereIsRoomForAllThatItMayDraw) {
+  two_.pages_free = 1000;
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(12, 2000);
+  const int32_t taken_before = two_.generator.num_taken();
+  ASSERT_TRUE(one_.generator.EvictNewest());
+  while (two_.generator.num_taken() == taken_before) std::this_thread::yield();
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, WhoIsEvictedStaysInLineWhereNobodyHasRoom) {
+  two_.pages_free = 10;
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(12, 2000);
+  const int32_t taken_before = two_.generator.num_taken();
+  ASSERT_TRUE(one_.generator.EvictNewest());
+  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kHeartbeatNs));
+  one_.generator.MakeRoom();
+  ExpectWholeAnswers();
+  EXPECT_EQ(two_.generator.num_taken(), taken_before);
 }
 
 TEST_F(RunnerSetTest, WhoFindsNoRoomWaitsInTheFrontend) {

@@ -22,6 +22,10 @@ struct RunnerView {
   RunnerLoad load;                           // as it said last
   int64_t num_sent = 0;                      // requests, since then
   int64_t num_in_flight = 0;                 // this frontend's
+  int32_t page_tokens = 0;                   // 0: it does not say
+  int64_t pages_sent = 0;                    // that requests sent since then may come to need
+  bool tells_steps = false;
+  std::unordered_set<uint64_t> undrawn_in_step;  // numbers of requests
 };
 
 // What a request asks of a runner.
@@ -32,6 +36,14 @@ struct PlacementNeeds {
 };
 
 bool CanTake(const RunnerView& runner, size_t idx, const PlacementNeeds& needs);
+
+// Pages that so many tokens fill; 0 where it does not say.
+int64_t PagesOf(const RunnerView& runner, int64_t tokens);
+
+// The most idle of those that could have `tokens` of a request in pages that nobody uses, with
+// nobody in line. -1: none.
+int PickWithRoom(const std::vector<RunnerView>& runners, const PlacementNeeds& needs,
+                 int64_t tokens);
 
 // The runner with the fewest requests, others' included; the first of equals. -1: none can take it.
 int PickMostIdle(const std::vector<RunnerView>& runners, const PlacementNeeds& needs);

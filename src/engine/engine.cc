@@ -223,10 +223,12 @@ bool Engine::BeginStep() {
   AdmitNewRequests();
   const StepPlan& plan = scheduler_.Plan();
   PublishFailed();
+  steps_.BeforeStep(scheduler_.planned(), scheduler_.TakeEvicted());
   if (plan.sequences.empty()) {
     last_finish_ns_ = 0;
     metrics_.RecordState(scheduler_);
     Deliver();
+    steps_.AfterDelivery();
     return false;
   }
   running_.plan = &plan;
@@ -237,6 +239,7 @@ bool Engine::BeginStep() {
   running_.since_ns = running_.was_ahead ? last_finish_ns_ : launch_ns;
   running_.ahead_ns = AheadTimeOf(plan, running_.since_ns);
   Deliver();
+  steps_.AfterDelivery();
   running_.wait_ns = clock_.NowNs();
   return true;
 }

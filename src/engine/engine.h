@@ -24,6 +24,7 @@
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
 #include "engine/step_duration.h"
+#include "engine/step_teller.h"
 #include "request/generator.h"
 #include "step/adapter_loader.h"
 #include "step/executor.h"
@@ -81,6 +82,10 @@ class Engine : public Generator {
   void SetOnDelivered(std::function<void()> on_delivered) {
     on_delivered_ = std::move(on_delivered);
   }
+
+  // What the engine's thread is told of its steps, see StepNews. {}: nothing. Not while the thread
+  // runs.
+  void SetOnStep(StepTeller::Listener on_step) { steps_.SetListener(std::move(on_step)); }
 
   // Starts the engine's thread; once.
   void Start();
@@ -168,6 +173,7 @@ class Engine : public Generator {
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
   std::function<void()> on_delivered_;
+  StepTeller steps_;
   RunningStep running_;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
   StepDuration duration_;         // of the steps so far

@@ -252,6 +252,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
     CHECK_GE(result.token, 0) << "no token for request " << ToString(sequence.id);
     sequence.tokens.push_back(result.token);
     sequence.runs_alone = false;
+    sequence.has_drawn = true;
     if (IsStop(sequence, result.token)) {
       sequence.finish_reason = FinishReason::kStop;
       return;

@@ -51,6 +51,8 @@ class Scheduler {
   void LoadAhead() { walk_.LoadAhead(); }
   // The sequences that the last Plan gave up, with the reason: their adapter cannot be had.
   Sequences::List TakeFailed() { return sequences_.TakeFailed(); }
+  // Those that gave their pages to others since the last call, and still wait.
+  std::vector<RequestId> TakeEvicted() { return sequences_.TakeEvicted(); }
   // Whose rows the plan's entry i are; null: it ended since. Valid until the next Plan or Remove,
   // those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }

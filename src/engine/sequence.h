@@ -43,6 +43,7 @@ struct Sequence {
   int32_t num_computed = 0;               // leading tokens whose KV is in `pages`
   int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
   int32_t num_planned = 0;                // rows in the plan being made or run
+  bool has_drawn = false;                 // a token, in this engine
   bool waited_for_adapter = false;        // beside steps in which it could have run
   FinishReason finish_reason = FinishReason::kNone;
   Status status;

@@ -116,6 +116,7 @@ Sequence& Sequences::Start(size_t idx, PageList matched) {
     sequence->adapter_slot = adapters_.Use(sequence->adapter.content());
   }
   sequence->prefix_match = {};  // its tokens become more
+  if (!evicted_.empty()) std::erase(evicted_, sequence->id);
   sequence->num_indexed_pages = matched.size();
   sequence->num_computed = matched.size() * options_.page_tokens;
   sequence->pages = std::move(matched);
@@ -166,6 +167,7 @@ void Sequences::Preempt(const Sequence& sequence) {
   std::unique_ptr<Sequence> preempted = std::move(*it);
   running_.erase(it);
   Release(*preempted);
+  evicted_.push_back(preempted->id);
   waiting_.insert(PlaceOf(waiting_, preempted->order), std::move(preempted));
   ++stats_.preemptions;
 }

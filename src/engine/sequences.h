@@ -91,6 +91,7 @@ class Sequences {
   // Puts a running sequence back to its place in the line. Its tokens stay.
   void Preempt(const Sequence& sequence);
   void PreemptNewest() { Preempt(*running_.back()); }
+  std::vector<RequestId> TakeEvicted() { return std::exchange(evicted_, {}); }
   // What Want and Pin of the adapters evict with.
   const AdapterResidency::MakeRoom& make_room() const { return make_room_; }
 
@@ -140,6 +141,7 @@ class Sequences {
   List running_;                                   // oldest first
   List finished_;
   List failed_;
+  std::vector<RequestId> evicted_;  // preempted, and not started again
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
   // Of a step begun ahead: what the sequences with a row in it have let go of since. That is all

@@ -1,5 +1,6 @@
 #include "rpc/frontend_session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -34,6 +35,7 @@ void FrontendSession::Run() {
     std::lock_guard lock(mutex_);
     ended_ = true;
     wake_.notify_one();
+    told_.notify_one();
   }
   context_.TryCancel();  // a write that waits for its reader
   writer.join();
@@ -84,20 +86,56 @@ void FrontendSession::SendState() {
   wake_.notify_one();
 }
 
+void FrontendSession::TellStep(const StepNews& news) {
+  std::vector<uint64_t> undrawn;
+  for (const RequestId& id : news.undrawn) {
+    if (id.frontend == frontend_) undrawn.push_back(id.number);
+  }
+  std::lock_guard lock(mutex_);
+  for (const RequestId& id : news.evicted) {
+    if (id.frontend == frontend_) evicted_.push_back(id.number);
+  }
+  if (undrawn != undrawn_) {
+    newcomers_due_ |=
+        !std::includes(undrawn_.begin(), undrawn_.end(), undrawn.begin(), undrawn.end());
+    undrawn_ = std::move(undrawn);
+    step_due_ = true;
+  }
+  if (step_due_ || !evicted_.empty()) wake_.notify_one();
+}
+
+void FrontendSession::AwaitTold(std::chrono::steady_clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  if (!newcomers_due_ || stuck_) return;
+  stuck_ = !told_.wait_until(lock, until, [this] { return !newcomers_due_ || ended_; });
+}
+
+void FrontendSession::CollectStep(rpc::RunnerMessage* message) {
+  for (const uint64_t number : evicted_) message->add_evicted(number);
+  evicted_.clear();
+  if (!std::exchange(step_due_, false)) return;
+  rpc::StepMembers* const step = message->mutable_step();
+  step->mutable_undrawn()->Add(undrawn_.begin(), undrawn_.end());
+}
+
 void FrontendSession::WriteLoop() {
   AnswerList answers;
   auto heartbeat = std::chrono::steady_clock::now();
   while (true) {
     rpc::RunnerMessage message;
     bool says_state = false;
+    bool says_step = false;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait_until(lock, heartbeat,
-                       [this] { return ended_ || state_due_ || !to_deliver_.empty(); });
+      wake_.wait_until(lock, heartbeat, [this] {
+        return ended_ || state_due_ || step_due_ || !evicted_.empty() || !to_deliver_.empty();
+      });
       if (ended_) return;
       answers.clear();
       std::swap(answers, to_deliver_);
       says_state = std::exchange(state_due_, false);
+      says_step = step_due_;
+      CollectStep(&message);
     }
     Collect(answers, &message);
     if (says_state || std::chrono::steady_clock::now() >= heartbeat) {
@@ -107,6 +145,12 @@ void FrontendSession::WriteLoop() {
     write_begun_ns_ = SteadyClock::Get().NowNs();
     const bool written = stream_.Write(message);
     write_begun_ns_ = 0;
+    if (says_step) {
+      std::lock_guard lock(mutex_);
+      newcomers_due_ = newcomers_due_ && step_due_;
+      stuck_ = false;
+      told_.notify_one();
+    }
     if (written) continue;
     context_.TryCancel();  // Run sees the end
     return;

@@ -6,6 +6,7 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "request/generator.h"
+#include "request/step_news.h"
 #include "rpc/runner.pb.h"
 #include "rpc/runner_load.h"
 
@@ -41,6 +43,10 @@ class FrontendSession {
   void Run();
   // The engine's thread: what is ready so far may leave, in one message.
   void Flush();
+  // The engine's thread: what of it is this frontend's is told soon.
+  void TellStep(const StepNews& news);
+  // Then: until it is told who is new in the step. A frontend that takes nothing is not waited for.
+  void AwaitTold(std::chrono::steady_clock::time_point until);
   // Any thread: ends the stream of a frontend that was silent, or took nothing, for `silence_ns`.
   void EndIfDead(int64_t now_ns, int64_t silence_ns);
   // Any thread: the next heartbeat is now.
@@ -57,6 +63,7 @@ class FrontendSession {
   void Take(const rpc::FrontendMessage& message);
   void Submit(const rpc::Request& proto);
   void WriteLoop();
+  void CollectStep(rpc::RunnerMessage* message);
   void Collect(const AnswerList& answers, rpc::RunnerMessage* message);
   void EndAnswers();
 
@@ -72,8 +79,14 @@ class FrontendSession {
   std::condition_variable wake_;
   // Shared with the callback of their streams.
   std::unordered_map<uint64_t, std::shared_ptr<Answer>> answers_;
-  AnswerList ready_;       // have events
-  AnswerList to_deliver_;  // of these, what Flush let go
+  AnswerList ready_;               // have events
+  AnswerList to_deliver_;          // of these, what Flush let go
+  std::vector<uint64_t> undrawn_;  // in the step that is or begins
+  std::vector<uint64_t> evicted_;  // not told yet
+  bool step_due_ = false;
+  bool newcomers_due_ = false;  // until they are told
+  bool stuck_ = false;          // they were waited for in vain
+  std::condition_variable told_;
   bool state_due_ = false;
   bool ended_ = false;
 };

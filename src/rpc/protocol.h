@@ -10,7 +10,9 @@ namespace graft {
 
 // Raised with every change that the version before it would misread. Versions that differ by one
 // talk to each other, so that machines are exchanged one by one while they serve.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
+// From here on a runner says which requests its step holds.
+inline constexpr uint32_t kProtocolWithSteps = 2;
 
 // Both sides send a heartbeat so often, and who was silent for so long is dead to the other. A
 // frontend that was stopped costs a runner work, but no client waits for the runner's judgement.

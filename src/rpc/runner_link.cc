@@ -34,6 +34,7 @@ RunnerFacts FactsOf(const rpc::Welcome& welcome) {
   facts.limits = {.context_tokens_max = welcome.context_tokens_max(),
                   .vocab_size = welcome.vocab_size(),
                   .requests_max = welcome.requests_max()};
+  facts.page_tokens = welcome.page_tokens();
   for (const rpc::Adapter& adapter : welcome.adapters()) {
     facts.adapters.push_back(FromProto(adapter));
   }
@@ -208,8 +209,15 @@ class RunnerLink::Impl {
       for (const rpc::TokenEvent& event : events.events()) taken.push_back(FromProto(event));
       listener_.OnEvents(runner_, events.number(), std::move(taken));
     }
-    if (!message.has_state()) return;
-    const rpc::RunnerState& state = message.state();
+    if (message.has_step()) {
+      const auto& undrawn = message.step().undrawn();
+      listener_.OnStep(runner_, {undrawn.begin(), undrawn.end()});
+    }
+    if (message.has_state()) TakeState(message.state());
+    for (const uint64_t number : message.evicted()) listener_.OnEvicted(runner_, number);
+  }
+
+  void TakeState(const rpc::RunnerState& state) {
     if (state.has_adapters()) {
       std::vector<ListedAdapter> adapters;
       for (const rpc::Adapter& adapter : state.adapters().adapters()) {

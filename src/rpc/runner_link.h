@@ -20,6 +20,7 @@ struct RunnerFacts {
   BaseModelId base;
   std::string arithmetic_id;
   GeneratorLimits limits;
+  int32_t page_tokens = 0;  // 0: it does not say
   std::vector<ListedAdapter> adapters;
 };
 
@@ -33,6 +34,10 @@ class RunnerListener {
   virtual void OnState(size_t runner, const RunnerLoad& load, bool draining) = 0;
   // It has other adapters than it said before.
   virtual void OnAdapters(size_t /*runner*/, std::vector<ListedAdapter> /*adapters*/) {}
+  // Of the requests that it has, those in its step that have drawn nothing there.
+  virtual void OnStep(size_t /*runner*/, std::vector<uint64_t> /*undrawn*/) {}
+  // It has put the request back in its line, for older ones need the pages.
+  virtual void OnEvicted(size_t /*runner*/, uint64_t /*number*/) {}
   // What was asked for and has had no last event will have none. Also after a connection that never
   // came up.
   virtual void OnDown(size_t runner, const Status& why) = 0;

@@ -12,7 +12,7 @@ namespace graft {
 struct RunnerLoad {
   int64_t requests_waiting = 0;
   int64_t requests_running = 0;
-  int64_t pages_free = 0;
+  int64_t pages_free = 0;  // or kept for prefixes alone, of which new requests take them
 };
 
 struct RunnerServiceOptions {
@@ -21,6 +21,7 @@ struct RunnerServiceOptions {
   TlsFiles tls;
   BaseModelId base;
   std::string arithmetic_id;
+  int32_t page_tokens = 0;
   // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
   int64_t frontend_silence_ns = kFrontendSilenceNs;
 };

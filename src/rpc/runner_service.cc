@@ -23,6 +23,8 @@ namespace {
 
 // A prompt's log-probabilities come in one message.
 constexpr int kMessageBytesMax = 1 << 30;
+// A step waits so long for frontends to be told who is new in it.
+constexpr std::chrono::milliseconds kTellingMax(2);
 constexpr char kHealthName[] = "graft.rpc.Runner";
 
 grpc::Status ToGrpc(const Status& status) {
@@ -88,6 +90,13 @@ class RunnerService::Impl : public rpc::Runner::Service {
     for (FrontendSession* const session : sessions_) session->Flush();
   }
 
+  void OnStep(const StepNews& news) {
+    std::lock_guard lock(mutex_);
+    for (FrontendSession* const session : sessions_) session->TellStep(news);
+    const auto until = std::chrono::steady_clock::now() + kTellingMax;
+    for (FrontendSession* const session : sessions_) session->AwaitTold(until);
+  }
+
   void BeginDrain() {
     draining_ = true;
     server_->GetHealthCheckService()->SetServingStatus(false);
@@ -140,6 +149,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_context_tokens_max(limits.context_tokens_max);
     welcome->set_vocab_size(limits.vocab_size);
     welcome->set_requests_max(limits.requests_max);
+    welcome->set_page_tokens(options_.page_tokens);
     for (const AdapterInfo& info : catalog_.List()) {
       *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
     }
@@ -209,6 +219,7 @@ Result<std::unique_ptr<RunnerService>> RunnerService::Start(const RunnerServiceO
 
 int RunnerService::port() const { return impl_->port(); }
 void RunnerService::OnDelivered() { impl_->OnDelivered(); }
+void RunnerService::OnStep(const StepNews& news) { impl_->OnStep(news); }
 void RunnerService::BeginDrain() { impl_->BeginDrain(); }
 void RunnerService::OnAdaptersChanged() { impl_->OnAdaptersChanged(); }
 

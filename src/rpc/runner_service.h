@@ -11,6 +11,7 @@
 
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "request/step_news.h"
 #include "rpc/adapter_service.h"
 #include "rpc/protocol.h"
 #include "rpc/runner_load.h"
@@ -31,6 +32,8 @@ class RunnerService {
   int port() const;
   // The engine's thread: a step's events have all been pushed. They leave together.
   void OnDelivered();
+  // The engine's thread, see Engine::SetOnStep. Waits until newcomers are told, 2 ms at most.
+  void OnStep(const StepNews& news);
   // Frontends are told to take their requests elsewhere, and health checks that nobody is taken.
   void BeginDrain();
   // Frontends are told what the catalog has now.

@@ -100,6 +100,12 @@ class Notes : public RunnerListener {
       draining_ = draining;
     });
   }
+  void OnStep(size_t, std::vector<uint64_t> undrawn) override {
+    Change([&] { steps_.push_back(std::move(undrawn)); });
+  }
+  void OnEvicted(size_t, uint64_t number) override {
+    Change([&] { evicted_.push_back(number); });
+  }
   void OnDown(size_t, const Status& why) override {
     Change([&] {
       is_up_ = false;
@@ -125,6 +131,8 @@ class Notes : public RunnerListener {
   std::map<uint64_t, std::vector<TokenEvent>> events_;
   std::vector<ListedAdapter> adapters_;  // told after the welcome
   RunnerLoad load_;
+  std::vector<std::vector<uint64_t>> steps_;
+  std::vector<uint64_t> evicted_;
   Status why_;
   int32_t num_downs_ = 0;
   bool is_up_ = false;
@@ -206,6 +214,22 @@ TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
   service_->OnDelivered();
   ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.at(7).size() == 2; }));
   EXPECT_EQ(notes_.events_.at(7)[1].finish_reason, FinishReason::kCancelled);
+}
+
+TEST_F(RunnerServiceTest, AFrontendHearsOfItsOwnRequestsInStepsAndOfChangesAlone) {
+  Serve();
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  const std::vector<RequestId> both = {{11, 1}, {11, 4}, {12, 2}};
+  const std::vector<RequestId> others = {{12, 2}, {12, 3}};
+  const std::vector<RequestId> evicted = {{11, 9}, {12, 3}};
+  service_->OnStep({.undrawn = both});
+  service_->OnStep({.undrawn = both});
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.steps_.size() == 1; }));
+  service_->OnStep({.undrawn = others, .evicted = evicted});
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.evicted_.size() == 1; }));
+  EXPECT_EQ(notes_.steps_, (std::vector<std::vector<uint64_t>>{{1, 4}, {}}));
+  EXPECT_EQ(notes_.evicted_[0], 9u);
 }
 
 TEST_F(RunnerServiceTest, ARefusalIsTheFirstEvent) {
