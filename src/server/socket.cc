@@ -2,6 +2,7 @@
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -59,6 +60,14 @@ class PlainSocket : public StreamSocket<TcpSocket> {
  public:
   using StreamSocket::StreamSocket;
 
+  size_t WriteSome(std::string_view data) override {
+    const ssize_t sent =
+        ::send(stream_.native_handle(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent <= 0) return 0;  // an error comes again
+    handed_over_ += static_cast<uint64_t>(sent);
+    return static_cast<size_t>(sent);
+  }
+
   void AsyncHandshake(std::function<void(bool ok)> done) override {
     asio::post(stream_.get_executor(), [done = std::move(done)] { done(true); });
   }
@@ -73,6 +82,8 @@ class PlainSocket : public StreamSocket<TcpSocket> {
 class TlsSocket : public StreamSocket<asio::ssl::stream<TcpSocket>> {
  public:
   using StreamSocket::StreamSocket;
+
+  size_t WriteSome(std::string_view /*data*/) override { return 0; }
 
   void AsyncHandshake(std::function<void(bool ok)> done) override {
     stream_.async_handshake(asio::ssl::stream_base::server,

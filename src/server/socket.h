@@ -32,6 +32,9 @@ class Socket {
   // Some bytes into `buffer`; 0 at the end or on failure. One at a time.
   virtual void AsyncReadSome(char* buffer, size_t bytes,
                              std::function<void(size_t bytes)> done) = 0;
+  // As many of the first bytes as are taken without a wait; where that is not known, or failed, 0.
+  // Not while AsyncWrite runs.
+  virtual size_t WriteSome(std::string_view data) = 0;
   // Writes all of `data`, which must stay where it is until `done`. One at a time.
   virtual void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) = 0;
   // Changes whenever the peer has taken some of what was written, down to its kernel's word for it.
