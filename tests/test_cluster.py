@@ -163,11 +163,11 @@ def test_adapters_are_those_of_the_runners_folders(cluster):
     assert refused.value.code >= 400 and "runners' folders" in json.loads(refused.value.read())["error"]["message"]
 
 
-def run_streams(frontend, single, disturb, max_tokens=96, models=MODELS):
-    """16 streams, disturbed once all have begun: none may lose, double or change a token."""
-    requests = [asked(i, max_tokens, models) for i in range(16)]
-    got = [None] * 16
-    pieces = [0] * 16
+def run_streams(frontend, single, disturb, max_tokens=96, models=MODELS, count=16):
+    """Streams that are disturbed once all have begun: none may lose, double or change a token."""
+    requests = [asked(i, max_tokens, models) for i in range(count)]
+    got = [None] * count
+    pieces = [0] * count
 
     def run(i):
         def heard():
@@ -177,7 +177,7 @@ def run_streams(frontend, single, disturb, max_tokens=96, models=MODELS):
         except Exception as error:  # shown below, beside what was wanted
             got[i] = error
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
     for thread in threads:
         thread.start()
     while min(pieces) < 2 and any(thread.is_alive() for thread in threads):
@@ -185,7 +185,7 @@ def run_streams(frontend, single, disturb, max_tokens=96, models=MODELS):
     disturb()
     for thread in threads:
         thread.join()
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
         wanted = [answer[0][:2] for answer in pool.map(lambda request: answer_of(single.client(), request), requests)]
     assert got == wanted
 
@@ -220,6 +220,29 @@ def test_streams_go_on_when_a_runner_is_stopped(single, cluster):
     ups = frontend.log().count("is up")
     runners[1].send(signal.SIGCONT)
     frontend.wait_for("is up", count=ups + 1)
+    # It has let go of what others go on with, and answers as ever.
+    runners[1].wait_for("has gone")
+    newcomer = Frontend(runners[1:2]).start()
+    newcomer.wait_for("is up")
+    newcomer.wait_for("frontend of")
+    assert answer_of(newcomer.client(), asked(1, 12)) == answer_of(single.client(), asked(1, 12))
+    assert newcomer.stop() == 0
+
+
+def test_a_frontend_that_is_stopped_holds_up_nobody(single, cluster):
+    frontend, runners = cluster
+    stopped = Frontend(runners).start()
+    stopped.wait_for("is up", count=3)
+    stopped.wait_for("frontend of")
+
+    def stop_it():
+        stopped.send(signal.SIGSTOP)
+        run_streams(frontend, single, lambda: None)
+        for runner in runners:
+            runner.wait_for("for 3.0 s: its requests are cancelled")
+        stopped.send(signal.SIGCONT)
+    run_streams(stopped, single, stop_it, max_tokens=200, count=8)
+    assert stopped.stop() == 0
 
 
 def test_streams_go_on_when_a_runner_is_drained(single, cluster):

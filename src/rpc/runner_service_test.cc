@@ -1,8 +1,11 @@
 // A service and links to it, over the loopback.
 #include "rpc/runner_service.h"
 
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -10,6 +13,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "rpc/request_proto.h"
+#include "rpc/runner.grpc.pb.h"
 #include "rpc/runner_link.h"
 
 namespace graft {
@@ -46,9 +51,15 @@ class ScriptedGenerator : public Generator {
     return changed_.wait_for(lock, kPatience, [&] { return streams_.size() == count; });
   }
   // One token for every request.
-  void Step(int32_t token) {
+  void Step(int32_t token, size_t num_top = 0) {
     std::lock_guard lock(mutex_);
-    for (auto& [id, stream] : streams_) stream->Push({.token = token});
+    for (auto& [id, stream] : streams_) {
+      stream->Push({.token = token, .top_logprobs = std::vector<TokenLogprob>(num_top)});
+    }
+  }
+  size_t num_streams() {
+    std::lock_guard lock(mutex_);
+    return streams_.size();
   }
   std::map<RequestId, Request> requests() {
     std::lock_guard lock(mutex_);
@@ -197,6 +208,87 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.size() == 1; }));
 }
 
+// What gRPC's own health check (grpc.health.v1) says of a service: the number of its ServingStatus,
+// or minus the code of the failure.
+int AskHealth(int port, const std::string& service) {
+  const auto channel =
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+  grpc::GenericStub stub(channel);
+  // Field 1 is the service's name, and in the answer the status.
+  const grpc::Slice name("\x0a" + std::string(1, static_cast<char>(service.size())) + service);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
+                                          grpc::ByteBuffer(&name, 1), &queue);
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  int tag_of_call = 0;
+  call->StartCall();
+  call->Finish(&answer, &status, &tag_of_call);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  if (!status.ok()) return -static_cast<int>(status.error_code());
+  grpc::Slice bytes;
+  return answer.DumpToSingleSlice(&bytes).ok() && bytes.size() == 2 ? bytes.begin()[1] : 0;
+}
+
+TEST_F(RunnerServiceTest, AnswersHealthChecks) {
+  constexpr int kServing = 1;
+  constexpr int kNotServing = 2;
+  Serve();
+  EXPECT_EQ(AskHealth(service_->port(), ""), kServing);
+  EXPECT_EQ(AskHealth(service_->port(), "graft.rpc.Runner"), kServing);
+  EXPECT_EQ(AskHealth(service_->port(), "another"), -grpc::StatusCode::NOT_FOUND);
+  service_->BeginDrain();
+  EXPECT_EQ(AskHealth(service_->port(), ""), kNotServing);
+  EXPECT_EQ(AskHealth(service_->port(), "graft.rpc.Runner"), kNotServing);
+}
+
+TEST_F(RunnerServiceTest, AFrontendThatTakesNothingIsEndedAndHoldsUpNobody) {
+  Serve({.frontend_silence_ns = 600'000'000});
+  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  // Says that it lives, and reads its welcome alone.
+  const auto stub = rpc::Runner::NewStub(
+      grpc::CreateChannel(LinkOptions().address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  const auto stream = stub->Connect(&context);
+  rpc::FrontendMessage first;
+  first.mutable_hello()->set_protocol(kProtocolVersion);
+  first.mutable_hello()->set_frontend(12);
+  ASSERT_TRUE(stream->Write(first));
+  rpc::RunnerMessage welcome;
+  ASSERT_TRUE(stream->Read(&welcome));
+  ASSERT_TRUE(welcome.has_welcome());
+  rpc::FrontendMessage asking;
+  *asking.add_submit() = ToProto(MakeRequest(1));
+  ASSERT_TRUE(stream->Write(asking));
+  link_->Submit(MakeRequest(1));
+  ASSERT_TRUE(generator_.WaitForStreams(2));
+  std::thread heart([&] {
+    while (stream->Write(rpc::FrontendMessage())) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kHeartbeatNs));
+    }
+  });
+  bool is_held_up = false;
+  size_t num_steps = 0;
+  while (!is_held_up && (generator_.num_streams() == 2 || num_steps < 20)) {
+    generator_.Step(5, /*num_top=*/2000);
+    service_->OnDelivered();
+    ++num_steps;
+    // The other has this step's event before the next one is made.
+    is_held_up = !notes_.WaitFor([&](const Notes& notes) {
+      const auto it = notes.events_.find(1);
+      return it != notes.events_.end() && it->second.size() == num_steps;
+    });
+  }
+  EXPECT_FALSE(is_held_up);
+  EXPECT_EQ(generator_.num_streams(), 1u);
+  context.TryCancel();
+  heart.join();
+}
+
 TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
   Serve();
   link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
@@ -309,6 +401,15 @@ TEST_F(RunnerServiceTest, AnOldProtocolIsRefusedWithWhatToUpgrade) {
   ASSERT_TRUE(notes_.WaitForFailure());
   EXPECT_NE(notes_.why_.message().find("upgrade the older machine"), std::string::npos)
       << notes_.why_.message();
+}
+
+TEST_F(RunnerServiceTest, AFrontendOfTheVersionBeforeIsServed) {
+  Serve();
+  RunnerLinkOptions options = LinkOptions();
+  options.protocol = kProtocolVersion - 1;
+  link_ = RunnerLink::Start(options, 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  EXPECT_EQ(notes_.facts_.protocol, kProtocolVersion - 1);
 }
 
 TEST(ProtocolTest, NeighboursTalkInTheOldersVersion) {
