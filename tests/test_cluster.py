@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 
+import openai
 import pytest
 
 from conftest import ADMIN_KEY, DEMO, Server, binary, free_port
@@ -266,6 +267,30 @@ def test_a_frontend_that_starts_before_its_runner():
     runner.start().wait_for("runner of")
     frontend.wait_for("is up", timeout_s=4)
     assert frontend.ready()[0] == 200
+    assert [frontend.stop(), runner.stop()] == [0, 0]
+
+
+def test_a_request_that_kills_its_runners_is_given_up(single):
+    """The runner is killed whenever the request is in its steps, which one row at a time keeps it for seconds. Another
+    request goes on."""
+    runner = Runner("--prefill-chunk-max", 1).start()
+    runner.wait_for("runner of")
+    frontend = Frontend([runner]).start()
+    frontend.wait_for("is up")
+    frontend.wait_for("frontend of")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        poison = pool.submit(frontend.client().completions.create, model="base", prompt="poison " * 450, max_tokens=1)
+        other = pool.submit(answer_of, frontend.client(), asked(1, 24))
+        deaths = 0
+        while not poison.done() and deaths < 20:  # it may not have come to a step before one of them
+            time.sleep(0.15)
+            runner.stop(signal.SIGKILL)
+            deaths += 1
+            runner.start()
+            frontend.wait_for("is up", count=deaths + 1)
+        with pytest.raises(openai.InternalServerError, match="4 runners died in steps with this request"):
+            poison.result(60)
+        assert other.result(60) == answer_of(single.client(), asked(1, 24))
     assert [frontend.stop(), runner.stop()] == [0, 0]
 
 

@@ -35,5 +35,21 @@ TEST(RunnerViewTest, LeavesOutWhoCannot) {
   EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa", .refused = refused}), -1);
 }
 
+TEST(RunnerViewTest, RoomIsPagesThatNobodyUsesOrIsPromised) {
+  std::vector<RunnerView> runners = {UpRunner(0), UpRunner(1), UpRunner(2)};
+  EXPECT_EQ(PickWithRoom(runners, {}, 1), -1) << "they do not say";
+  for (RunnerView& runner : runners) {
+    runner.page_tokens = 16;
+    runner.load.pages_free = 10;
+  }
+  EXPECT_EQ(PickWithRoom(runners, {}, 160), 0);
+  EXPECT_EQ(PickWithRoom(runners, {}, 161), -1);
+  runners[0].pages_sent = 1;
+  EXPECT_EQ(PickWithRoom(runners, {}, 145), 1);
+  runners[1].load.requests_waiting = 1;
+  EXPECT_EQ(PickWithRoom(runners, {}, 145), 2);
+  EXPECT_EQ(PickWithRoom(runners, {.pool = "hopper"}, 145), -1);
+}
+
 }  // namespace
 }  // namespace graft
