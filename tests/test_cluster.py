@@ -156,6 +156,19 @@ def test_answers_are_a_single_processes(single, cluster):
         ours.completions.create(model="austin", prompt="x")
 
 
+def test_a_requests_id_and_trace_are_in_the_logs_of_both_machines(cluster):
+    frontend, runners = cluster
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    frontend.client().completions.create(**asked(1, 5), extra_headers={"X-Request-Id": "cluster-7", "traceparent": trace})
+    frontend.wait_for(f"request id=cluster-7 .*traceparent={trace}")
+    lines, deadline = [], time.monotonic() + 60
+    while not lines and time.monotonic() < deadline:
+        time.sleep(0.02)
+        lines = [line for runner in runners for line in runner.lines if "request id=cluster-7 " in line]
+    assert len(lines) == 1 and "end=length" in lines[0] and "output_tokens=5" in lines[0], lines
+    assert f"traceparent={trace}" in lines[0]
+
+
 def test_adapters_are_those_of_the_runners_folders(cluster):
     request = urllib.request.Request(cluster[0].url + "/v1/unload_lora_adapter", data=b'{"lora_name": "austen"}',
                                      headers={"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"})

@@ -129,6 +129,8 @@ Command RunnerCommand() {
                         {"rpc-port", Number(options->service.port), "0: any free one"},
                         {"drain-seconds", Number(options->drain_seconds, AtLeast(0)),
                          "after SIGTERM, for requests that nobody can take over"},
+                        {"request-log", Boolean(options->service.logs_requests),
+                         "a line of the log for each request"},
                         {"quiet", Switch(options->quiet), "no progress bars"}}};
   for (Option& row : RpcTlsOptionRows(options->service.tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->cluster.place)) {

@@ -76,6 +76,7 @@ struct Request {
   float tenant_weight = 1.0f;       // share of the engine among tenants
 
   // Where the request came from, for logs; no answer depends on these fields.
+  std::string log_id;  // the request's name in the logs of all machines
   std::string key_id;
   std::string traceparent;  // W3C's trace context
 

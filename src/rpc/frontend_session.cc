@@ -5,20 +5,43 @@
 #include <thread>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/server_log.h"
 #include "rpc/protocol.h"
 #include "rpc/request_proto.h"
 #include "rpc/token_event_proto.h"
 
 namespace graft {
+namespace {
+
+const char* EndOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kNone:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
 
 FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
-                                 uint64_t frontend, MakeState state, uint64_t adapters_told)
+                                 uint64_t frontend, MakeState state, uint64_t adapters_told,
+                                 bool logs_requests)
     : generator_(generator),
       context_(context),
       stream_(stream),
       frontend_(frontend),
       state_(std::move(state)),
+      logs_requests_(logs_requests),
       adapters_told_(adapters_told),
       heard_ns_(SteadyClock::Get().NowNs()) {}
 
@@ -52,6 +75,8 @@ void FrontendSession::Submit(const rpc::Request& proto) {
   request.id = {frontend_, proto.number()};
   auto answer = std::make_shared<Answer>();
   answer->number = proto.number();
+  answer->log_id = request.log_id;
+  answer->traceparent = request.traceparent;
   answer->stream = std::make_shared<TokenStream>();
   {
     std::lock_guard lock(mutex_);
@@ -164,7 +189,9 @@ void FrontendSession::Collect(const AnswerList& answers, rpc::RunnerMessage* mes
     while (std::optional<TokenEvent> event = answer->stream->TryPop()) {
       if (events == nullptr) events = message->add_events();
       *events->add_events() = ToProto(*event);
-      is_last |= event->finish_reason != FinishReason::kNone;
+      if (event->finish_reason == FinishReason::kNone) continue;
+      is_last = true;
+      LogEnd(*answer, *event);
     }
     if (events == nullptr) continue;
     events->set_number(answer->number);
@@ -172,6 +199,19 @@ void FrontendSession::Collect(const AnswerList& answers, rpc::RunnerMessage* mes
     std::lock_guard lock(mutex_);
     answers_.erase(answer->number);
   }
+}
+
+void FrontendSession::LogEnd(const Answer& answer, const TokenEvent& last) const {
+  if (!logs_requests_) return;
+  OrderedJson fields = {{"id", answer.log_id},
+                        {"frontend", fmt::format("{:016x}", frontend_)},
+                        {"number", answer.number},
+                        {"end", EndOf(last.finish_reason)},
+                        {"prompt_tokens", last.usage.prompt_tokens},
+                        {"output_tokens", last.usage.output_tokens}};
+  if (!answer.traceparent.empty()) fields["traceparent"] = answer.traceparent;
+  if (!last.status.ok()) fields["error"] = last.status.message();
+  LogFields(LogLevel::kInfo, "request", fields);
 }
 
 void FrontendSession::EndIfDead(int64_t now_ns, int64_t silence_ns) {

@@ -33,7 +33,7 @@ class FrontendSession {
 
   // All referred to must outlive it. The frontend has the list of version `adapters_told`.
   FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
-                  uint64_t frontend, MakeState state, uint64_t adapters_told);
+                  uint64_t frontend, MakeState state, uint64_t adapters_told, bool logs_requests);
   // After Run.
   ~FrontendSession();
   FrontendSession(const FrontendSession&) = delete;
@@ -55,6 +55,8 @@ class FrontendSession {
  private:
   struct Answer {
     uint64_t number = 0;
+    std::string log_id;
+    std::string traceparent;
     // Shared with the engine's thread, which may hold it longer.
     std::shared_ptr<TokenStream> stream;
   };
@@ -63,6 +65,7 @@ class FrontendSession {
   void Take(const rpc::FrontendMessage& message);
   void Submit(const rpc::Request& proto);
   void WriteLoop();
+  void LogEnd(const Answer& answer, const TokenEvent& last) const;
   void CollectStep(rpc::RunnerMessage* message);
   void Collect(const AnswerList& answers, rpc::RunnerMessage* message);
   void EndAnswers();
@@ -72,6 +75,7 @@ class FrontendSession {
   Stream& stream_;
   const uint64_t frontend_;
   const MakeState state_;
+  const bool logs_requests_;
   uint64_t adapters_told_;  // the writing thread's
   std::atomic<int64_t> heard_ns_;
   std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits

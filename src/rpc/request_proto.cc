@@ -72,6 +72,7 @@ rpc::Request ToProto(const Request& request) {
   proto.set_tenant_weight(request.tenant_weight);
   proto.set_key_id(request.key_id);
   proto.set_traceparent(request.traceparent);
+  proto.set_log_id(request.log_id);
   proto.set_runs_alone(request.runs_alone);
   return proto;
 }
@@ -96,6 +97,7 @@ Request FromProto(const rpc::Request& proto) {
   request.tenant_weight = proto.tenant_weight();
   request.key_id = proto.key_id();
   request.traceparent = proto.traceparent();
+  request.log_id = proto.log_id();
   request.runs_alone = proto.runs_alone();
   return request;
 }

@@ -22,6 +22,7 @@ struct RunnerServiceOptions {
   BaseModelId base;
   std::string arithmetic_id;
   int32_t page_tokens = 0;
+  bool logs_requests = true;  // a line for each, when it ends here
   // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
   int64_t frontend_silence_ns = kFrontendSilenceNs;
 };

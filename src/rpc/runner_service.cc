@@ -122,7 +122,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     const uint64_t frontend = first.hello().frontend();
     FrontendSession session(
         generator_, *context, *stream, frontend, [this](uint64_t* told) { return State(told); },
-        adapters_told);
+        adapters_told, options_.logs_requests);
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return grpc::Status::CANCELLED;

@@ -136,6 +136,7 @@ Connection::Awaitable<bool> Connection::ServeNext() {
   exchange.request = &parser.request();
   exchange.match = MatchRoute(parser.request().path);
   exchange.record.id = RequestIdFor(parser.request().request_id);
+  exchange.record.traceparent = TraceparentFrom(parser.request().traceparent);
   exchange.start_ns = state_.context.clock.NowNs();
   state_.requests.Add();
   state_.metrics.RequestStarted();
@@ -351,6 +352,10 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   if (!plan.ok()) co_return co_await RespondError(exchange, plan.error());
   exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
   exchange.body_lease.Clear();
+  for (Request& request : plan->requests) {
+    request.log_id = exchange.record.id;
+    request.traceparent = exchange.record.traceparent;
+  }
   GenerationSession session(state_.context, std::move(*plan));
   const std::optional<ApiError> error = session.Submit(&state_.next_request_id, MakeWaker());
   if (error.has_value()) co_return co_await RespondError(exchange, *error);

@@ -136,6 +136,7 @@ void HttpParser::TakeHead() {
   request_.content_encoding = field(http::field::content_encoding);
   request_.expect = LowerCase(head[http::field::expect]);
   request_.request_id = std::string(head["X-Request-Id"]);
+  request_.traceparent = std::string(head["traceparent"]);
   request_.cors_request_headers = field(http::field::access_control_request_headers);
   const std::string target(head.target());
   const size_t host = AuthorityBegin(target);

@@ -35,6 +35,7 @@ void LogRequest(const RequestRecord& record) {
                         {"path", record.path.substr(0, kTextBytesMax)},
                         {"status", record.status},
                         {"ms", std::round(record.seconds * 1e4) / 10}};
+  if (!record.traceparent.empty()) fields["traceparent"] = record.traceparent;
   if (!record.tenant.empty()) fields["tenant"] = record.tenant;
   if (!record.model.empty()) fields["model"] = record.model;
   if (record.prompt_tokens >= 0) fields["prompt_tokens"] = record.prompt_tokens;
@@ -47,6 +48,21 @@ std::string RequestIdFor(const std::string& given) {
   const bool is_good = !given.empty() && given.size() <= kIdBytesMax &&
                        std::all_of(given.begin(), given.end(), IsIdChar);
   return is_good ? given : RandomName("req_");
+}
+
+std::string TraceparentFrom(const std::string& given) {
+  constexpr std::string_view kForm = "00-tttttttttttttttttttttttttttttttt-pppppppppppppppp-ff";
+  if (given.size() != kForm.size()) return "";
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const char c = given[i];
+    const bool is_hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    if (kForm[i] == '-' || kForm[i] == '0' ? c != kForm[i] : !is_hex) return "";
+  }
+  // Ids of zeros stand for none.
+  const auto is_zero = [&](size_t begin, size_t length) {
+    return given.find_first_not_of('0', begin) >= begin + length;
+  };
+  return is_zero(3, 32) || is_zero(36, 16) ? "" : given;
 }
 
 }  // namespace graft

@@ -10,6 +10,7 @@ namespace graft {
 
 struct RequestRecord {
   std::string id;
+  std::string traceparent;  // "": the client gave none
   std::string method;
   std::string path;  // as sent, without its query
   Route route = Route::kUnknown;
@@ -28,5 +29,7 @@ void LogRequest(const RequestRecord& record);
 // The id that a client gave its request if it has 1 to 128 letters, digits and "._:/+=@-", else a
 // new one.
 std::string RequestIdFor(const std::string& given);
+// W3C's trace context as a client gave it (version 00), or "" where it is none.
+std::string TraceparentFrom(const std::string& given);
 
 }  // namespace graft

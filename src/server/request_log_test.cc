@@ -108,6 +108,17 @@ TEST(RequestIdTest, WhatClientsMayCallTheirRequests) {
   }
 }
 
+TEST(RequestIdTest, TraceparentsAreTakenInW3csForm) {
+  const std::string good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  EXPECT_EQ(TraceparentFrom(good), good);
+  for (const std::string& bad :
+       {std::string(), good + "0", good.substr(1), "01" + good.substr(2), "00_" + good.substr(3),
+        "00-0AF7" + good.substr(7), "00-" + std::string(32, '0') + good.substr(35),
+        good.substr(0, 36) + std::string(16, '0') + "-01", good.substr(0, 53) + "\x1b["}) {
+    EXPECT_EQ(TraceparentFrom(bad), "") << bad;
+  }
+}
+
 TEST(CorsTest, OpenAiHeadersAreAllowed) {
   const std::string fixed = CorsAllowedHeaders("");
   for (const char* name : {"Authorization", "Content-Type", "OpenAI-Organization", "OpenAI-Project",
