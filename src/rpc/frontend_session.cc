@@ -10,6 +10,7 @@
 #include "base/server_log.h"
 #include "rpc/protocol.h"
 #include "rpc/request_proto.h"
+#include "rpc/runner.grpc.pb.h"
 #include "rpc/token_event_proto.h"
 
 namespace graft {
