@@ -1,6 +1,7 @@
 """A cluster on one machine: etcd, two frontends, runners. What is changed at one frontend holds for all, and etcd may go
 away, come back empty or lose its leader while clients are served."""
 
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -88,10 +90,10 @@ class Cluster:
         except openai.APIStatusError:
             return None
 
-    def change(self, path, which=0, **body):
+    def change(self, path, which=0, key=ADMIN_KEY, **body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.ports[which]}/v1/{path}",
                                          json.dumps(body).encode(),
-                                         {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
+                                         {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
         try:
             with urllib.request.urlopen(request, timeout=120) as reply:
                 return reply.status, reply.read().decode()
@@ -147,6 +149,28 @@ def test_what_is_loaded_at_one_frontend_is_served_by_all_and_rolled_back(cluster
     assert cluster.change("unload_lora_adapter", which=1, lora_name="mine")[0] == 200
     eventually(lambda: cluster.answers("mine", which=0) is None, "it is still served")
     assert cluster.load("bad", "nowhere")[0] in (400, 404)
+
+
+def test_streams_finish_on_the_content_that_they_began_with(cluster):
+    """The name leads to another content meanwhile, and then to none."""
+    def ask(model, heard=lambda: None):
+        text = ""
+        for chunk in cluster.client(0).completions.create(model=model, prompt="It was", max_tokens=150, temperature=0.8,
+                                                          seed=5, stream=True, extra_body={"ignore_eos": True}):
+            text += chunk.choices[0].text
+            heard()
+        return text
+
+    assert cluster.load("changes", "austen")[0] == 200
+    begun = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        streamed = pool.submit(ask, "changes", begun.set)
+        assert begun.wait(PATIENCE_S)
+        assert cluster.load("changes", "wells", which=1, load_inplace=True)[0] == 200
+        eventually(lambda: cluster.answers("changes") == cluster.ask("wells"), "not replaced")
+        assert cluster.change("unload_lora_adapter", which=1, lora_name="changes")[0] == 200
+        assert streamed.result() == ask("austen")
+    eventually(lambda: cluster.answers("changes") is None, "it is still served")
 
 
 def test_content_that_a_runner_does_not_have_is_fetched(cluster, tmp_path):
@@ -208,19 +232,43 @@ def test_keys_of_the_cluster_hold_at_every_frontend_and_a_tenant_is_forgotten(cl
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"key": "secret", "tenant": "acme", "adapters": ["*"]}]))
     assert "key_sha256" in cluster.run("keys", "--keys", keys, code=1)
-    keys.write_text(json.dumps([{"key_sha256": digest, "tenant": "acme", "adapters": ["*"], "requests_per_minute": 600}]))
+    keys.write_text(json.dumps([{"key_sha256": digest, "tenant": "acme", "adapters": ["*"], "admin": True,
+                                 "requests_per_minute": 600}]))
     cluster.run("keys", "--keys", keys)
     for which in (0, 1):
         eventually(lambda which=which: cluster.answers("base", which) is None, "no key is asked for")
         assert cluster.ask("base", which, key="secret")
-    assert "1 records of tenant 'acme'" in cluster.run("forget", "acme")
+    assert cluster.load("theirs", "wells", key="secret")[0] == 200
+    eventually(lambda: cluster.answers("theirs", which=1, key="secret"), "the other does not serve it")
+    assert "weight 2.5" in cluster.run("weight", "acme", "--weight", 2.5)
+    assert "tenant acme: weight 2.5" in cluster.run("status")
+    # Name, version, key and weight; others' adapters stay.
+    assert "4 records of tenant 'acme'" in cluster.run("forget", "acme")
+    status = cluster.run("status")
+    assert "theirs" not in status and "acme" not in status and "adapter kept" in status
     # The last key gone opens nothing.
     assert cluster.answers("base") is None
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.change("unload_lora_adapter", which, lora_name="theirs")[0] == 404,
+                   "a frontend knows it still")
 
 
 def leader_of(cluster):
     found = re.search(r"frontend \S+:(\d+), leads", cluster.run("status"))
     return int(found.group(1)) if found else None
+
+
+def test_a_stopped_leader_leads_no_more(cluster):
+    leader = leader_of(cluster)
+    name = f"frontend-{cluster.ports.index(leader)}"
+    os.kill(cluster.pid(name), signal.SIGSTOP)
+    try:
+        eventually(lambda: leader_of(cluster) not in (None, leader), "nobody else leads")
+    finally:
+        os.kill(cluster.pid(name), signal.SIGCONT)
+    log = cluster.state / f"{name}.log"
+    eventually(lambda: "leads the cluster no more" in log.read_text(), "it believes that it leads")
+    assert leader_of(cluster) not in (None, leader)
 
 
 def test_another_leads_when_the_leader_is_killed(cluster):

@@ -41,6 +41,7 @@ struct ClusterFlags {
   std::string name;
   int64_t version = 1;
   int64_t lines_max = 50;
+  double weight = 1;
 };
 
 // A cluster on this machine, as `up` wrote it down.
@@ -281,12 +282,33 @@ Command UpCommand(const std::shared_ptr<ClusterFlags>& flags) {
           .run = [flags] { return LocalStart(*flags).Run(); }};
 }
 
-std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
+std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option tenant{.name = "tenant",
                 .target = Text(flags->name),
                 .help = "whose",
                 .is_required = true,
                 .is_positional = true};
+  Option weight{.name = "weight",
+                .target = Number(flags->weight, Between(0.001, 1000)),
+                .help = "of others 1",
+                .is_required = true};
+  return {
+      AskCommand("forget",
+                 "Remove all that is a tenant's: adapters, versions, keys.\n"
+                 "  graft cluster forget TENANT",
+                 flags, {tenant},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
+      AskCommand("weight",
+                 "A tenant's share of a full runner, relative to others. Schedulers do not follow "
+                 "it yet.\n  graft cluster weight TENANT --weight 2",
+                 flags, {tenant, weight},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) {
+                   return admin.SetWeight(f.name, f.weight);
+                 }),
+  };
+}
+
+std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option adapter{.name = "adapter",
                  .target = Text(flags->name),
                  .help = "its name",
@@ -319,11 +341,6 @@ std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
           "  graft cluster restore --etcd HOST:PORT --view FILE",
           flags, {view},
           [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Restore(f.view_file); }),
-      AskCommand("forget",
-                 "Remove all that is a tenant's: adapters, versions, keys.\n"
-                 "  graft cluster forget TENANT",
-                 flags, {tenant},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
       AskCommand("versions",
                  "What an adapter's name has led to.\n"
                  "  graft cluster versions ADAPTER",
@@ -368,6 +385,7 @@ Command ClusterCommand() {
        .groups = {{"Options", {folder}}},
        .run = [flags] { return RunDown(*flags); }}};
   for (Command& command : AskCommands(flags)) commands.push_back(std::move(command));
+  for (Command& command : TenantCommands(flags)) commands.push_back(std::move(command));
   return {.name = "cluster",
           .help = "Servers on several machines: try them out, look after them.",
           .subcommands = std::move(commands)};

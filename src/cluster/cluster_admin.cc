@@ -31,11 +31,21 @@ std::string Operator() {
   return std::string("operator ") + (user == nullptr ? std::to_string(getuid()) : user);
 }
 
+std::string WeightText(double weight) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", weight);
+  return text;
+}
+
 std::string LineOf(const RunnerRecord& runner) {
-  return "runner " + runner.address + ": " + std::to_string(runner.running_requests) +
-         " running, " + std::to_string(runner.waiting_requests) + " waiting, " +
-         std::to_string(runner.free_pages) + " pages free" + (runner.draining ? ", draining" : "") +
-         ", " + runner.arithmetic_id + "\n";
+  return "runner " + runner.address + ": " + std::to_string(runner.running_requests) + " of " +
+         std::to_string(runner.capacity_requests) + " running, " +
+         std::to_string(runner.waiting_requests) + " waiting, " +
+         std::to_string(runner.free_pages) + " of " + std::to_string(runner.pages) +
+         " pages free, " + std::to_string(runner.resident.size()) + " adapters resident" +
+         (runner.draining ? ", draining" : "") + ", protocol " + std::to_string(runner.protocol) +
+         ", weights " + runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id +
+         "\n";
 }
 
 class EtcdClusterAdmin : public ClusterAdmin {
@@ -66,6 +76,9 @@ class EtcdClusterAdmin : public ClusterAdmin {
     for (const auto& [name, adapter] : view->registry->adapters) {
       text += "adapter " + name + ": version " + std::to_string(adapter.version) + ", " +
               adapter.entry.hash.substr(0, kHashDigitsPrinted) + "\n";
+    }
+    for (const auto& [name, tenant] : view->registry->tenants) {
+      text += "tenant " + name + ": weight " + WeightText(tenant.weight) + "\n";
     }
     return text + std::to_string(view->registry->keys.size()) + " keys\n";
   }
@@ -101,6 +114,13 @@ class EtcdClusterAdmin : public ClusterAdmin {
     return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
       ASSIGN_OR_RETURN(const AdapterVersion back, registry.RollBack(adapter, version, ""));
       return "'" + adapter + "' is version " + std::to_string(back.version) + " again\n";
+    });
+  }
+
+  Result<std::string> SetWeight(const std::string& tenant, double weight) override {
+    return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
+      RETURN_IF_ERROR(registry.SetTenant({tenant, weight}));
+      return "tenant '" + tenant + "' has weight " + WeightText(weight) + "\n";
     });
   }
 

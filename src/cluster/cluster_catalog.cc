@@ -2,64 +2,55 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/nearest_names.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/registry_follower.h"
+#include "registry/adapter_entry.h"
 
 namespace graft {
 namespace {
 
 constexpr size_t kNamesLookedAtMax = 4096;
-// For a change to come back to the frontend that made it.
+// For a change to come back to the frontend that made it, and for another of etcd's machines to
+// answer where one died.
 constexpr std::chrono::milliseconds kViewPatience(2000);
 constexpr std::chrono::milliseconds kViewPoll(5);
 
-AdapterInfo ToInfo(const RegistryEntry& entry) {
-  AdapterInfo info;
-  info.name = entry.name;
-  info.hash = entry.hash;
-  info.path = entry.path;
-  info.base_model = entry.base_model;
-  info.rank_max = entry.rank_max;
-  info.bytes = entry.bytes;
-  info.tenant = entry.tenant;
-  info.loaded_at = entry.loaded_at;
-  return info;
-}
-
-RegistryEntry ToEntry(const AdapterInfo& info, const AdapterLoad& load) {
-  return {.name = load.name,
-          .hash = info.hash,
-          .path = info.path,
-          .base_model = info.base_model,
-          .rank_max = info.rank_max,
-          .bytes = info.bytes,
-          .tenant = load.tenant,
-          .loaded_at = UnixTimeSeconds()};
-}
-
-// Whoever asks next finds what was just changed.
 template <typename Holds>
 void WaitForView(const ClusterWatcher& watcher, const Holds& holds) {
   const auto end = std::chrono::steady_clock::now() + kViewPatience;
-  while (!holds(*watcher.view()->registry) && std::chrono::steady_clock::now() < end) {
+  while (!holds(*watcher.view()) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kViewPoll);
   }
+}
+
+// The view of an etcd that is heard, or why it is not.
+Result<std::shared_ptr<const ClusterView>> ViewToChange(const ClusterWatcher& watcher,
+                                                        const std::string& what) {
+  // Another etcd than the cluster's does not become the right one by waiting.
+  WaitForView(watcher, [](const ClusterView& view) {
+    return view.away.ok() || view.away.code() == StatusCode::kFailedPrecondition;
+  });
+  auto view = watcher.view();
+  if (view->away.ok()) return view;
+  return UnavailableError("adapters cannot be " + what + " now: " + view->away.message());
 }
 
 }  // namespace
 
 ClusterCatalog::ClusterCatalog(ClusterWatcher& watcher, EtcdRegistry& registry,
-                               AdapterCatalog& runners, std::string base_name, Prove prove)
+                               AdapterCatalog& runners, std::string base_name, Prove prove,
+                               std::function<int64_t()> unix_seconds)
     : watcher_(watcher),
       registry_(registry),
       runners_(runners),
       base_name_(std::move(base_name)),
-      prove_(std::move(prove)) {}
+      prove_(std::move(prove)),
+      unix_seconds_(std::move(unix_seconds)) {}
 
 std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
                                                    size_t infos_max) const {
@@ -68,7 +59,7 @@ std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
   const auto& adapters = view->registry->adapters;
   for (auto it = adapters.upper_bound(name); it != adapters.end() && infos.size() < infos_max;
        ++it) {
-    infos.push_back(ToInfo(it->second.entry));
+    infos.push_back(InfoOf(it->second.entry));
   }
   for (AdapterInfo& info : runners_.ListAfter(name, infos_max)) {
     const bool is_proof = HasPrefix(info.name, kProofPrefix);
@@ -83,7 +74,7 @@ std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
 Result<AdapterInfo> ClusterCatalog::Find(const std::string& name) const {
   const auto view = watcher_.view();
   const auto it = view->registry->adapters.find(name);
-  if (it != view->registry->adapters.end()) return ToInfo(it->second.entry);
+  if (it != view->registry->adapters.end()) return InfoOf(it->second.entry);
   if (HasPrefix(name, kProofPrefix)) return NotFoundError("there is no adapter '" + name + "'");
   return runners_.Find(name);
 }
@@ -104,10 +95,7 @@ AdapterState ClusterCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
-  const auto view = watcher_.view();
-  if (!view->away.ok()) {
-    return UnavailableError("adapters cannot be loaded now: " + view->away.message());
-  }
+  ASSIGN_OR_RETURN(const auto view, ViewToChange(watcher_, "loaded"));
   if (load.name == base_name_) {
     return InvalidArgumentError("'" + load.name + "' is the base model's name; choose another");
   }
@@ -117,20 +105,20 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
   if (is_taken && !load.replace && known->second.entry.hash != info.hash) {
     return NameIsTaken(load.name, known->second.entry.hash);
   }
-  const RegistryEntry entry = ToEntry(info, load);
-  RETURN_IF_ERROR(registry_.Put(entry, load.replace));
-  WaitForView(watcher_, [&](const RegistryView& registry) {
-    const auto it = registry.adapters.find(load.name);
-    return it != registry.adapters.end() && it->second.entry.hash == info.hash;
+  info.name = load.name;
+  info.tenant = load.tenant;
+  info.loaded_at = unix_seconds_();
+  RETURN_IF_ERROR(registry_.Put(EntryOf(info), load.replace));
+  // Whoever asks next finds what was just changed.
+  WaitForView(watcher_, [&](const ClusterView& now) {
+    const auto it = now.registry->adapters.find(load.name);
+    return it != now.registry->adapters.end() && it->second.entry.hash == info.hash;
   });
-  return ToInfo(entry);
+  return info;
 }
 
 Status ClusterCatalog::Unload(const std::string& name) {
-  const auto view = watcher_.view();
-  if (!view->away.ok()) {
-    return UnavailableError("adapters cannot be unloaded now: " + view->away.message());
-  }
+  RETURN_IF_ERROR(ViewToChange(watcher_, "unloaded").status());
   const Status removed = registry_.Remove(name);
   if (removed.code() == StatusCode::kNotFound && runners_.Find(name).ok()) {
     return FailedPreconditionError("'" + name +
@@ -138,7 +126,7 @@ Status ClusterCatalog::Unload(const std::string& name) {
   }
   RETURN_IF_ERROR(removed);
   WaitForView(watcher_,
-              [&](const RegistryView& registry) { return !registry.adapters.contains(name); });
+              [&](const ClusterView& now) { return !now.registry->adapters.contains(name); });
   return OkStatus();
 }
 

@@ -19,9 +19,9 @@ class ClusterCatalog : public AdapterCatalog {
   using Prove = std::function<Result<AdapterInfo>(const AdapterLoad& load)>;
 
   // All referred to must outlive it. `runners`: what the runners say that they have.
-  // No adapter may be called `base_name`.
+  // No adapter may be called `base_name`. `unix_seconds`: when an adapter is loaded.
   ClusterCatalog(ClusterWatcher& watcher, EtcdRegistry& registry, AdapterCatalog& runners,
-                 std::string base_name, Prove prove);
+                 std::string base_name, Prove prove, std::function<int64_t()> unix_seconds);
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
@@ -36,6 +36,7 @@ class ClusterCatalog : public AdapterCatalog {
   AdapterCatalog& runners_;
   const std::string base_name_;
   const Prove prove_;
+  const std::function<int64_t()> unix_seconds_;
 };
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/leader_duties.h"
@@ -48,12 +49,13 @@ Status ClusterFrontend::Begin() {
   registry_ = std::make_unique<EtcdRegistry>(watcher_->store(), "frontend " + id_);
   catalog_ = std::make_unique<ClusterCatalog>(
       *watcher_, *registry_, runners_->catalog(), runners_options_.base.name,
-      [this](const AdapterLoad& load) { return Prove(load); });
+      [this](const AdapterLoad& load) { return Prove(load); }, UnixTimeSeconds);
   const FrontendRecord record = {id_, options_.place.address, {}};
   presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_), EncodeRecord(record),
                                          Presence::Options{});
-  leader_ = std::make_unique<Leader>(watcher_->store(), Leader::Options{.id = id_},
-                                     [this] { return LeaderWrites(*watcher_->view()); });
+  leader_ = std::make_unique<Leader>(
+      watcher_->store(), Leader::Options{.id = id_},
+      [this](int64_t lease_id) { return LeaderWrites(*watcher_->view(), lease_id); });
   teller_ = std::thread([this] { TellLoop(); });
   return OkStatus();
 }
@@ -71,12 +73,22 @@ ClusterFrontend::~ClusterFrontend() {
 }
 
 void ClusterFrontend::Take(const ClusterView& view) {
-  std::vector<std::string> addresses;
-  for (const auto& [id, runner] : view.runners) addresses.push_back(runner.address);
-  runners_->SetAddresses(addresses);
-  if (keys_of_ == view.registry) return;
-  const bool same_keys = keys_of_ != nullptr && keys_of_->keys == view.registry->keys;
-  keys_of_ = view.registry;
+  std::vector<ListedRunner> runners;
+  for (const auto& [id, runner] : view.runners) {
+    runners.push_back({runner.address, runner.resident});
+  }
+  runners_->SetRunners(runners);
+  if (told_ == view.registry) return;
+  RegistryFacts facts;
+  for (const auto& [name, adapter] : view.registry->adapters) {
+    facts.adapters.insert(adapter.entry.hash);
+  }
+  for (const auto& [name, tenant] : view.registry->tenants) {
+    facts.tenant_weights[name] = static_cast<float>(tenant.weight);
+  }
+  runners_->SetRegistry(std::move(facts));
+  const bool same_keys = told_ != nullptr && told_->keys == view.registry->keys;
+  told_ = view.registry;
   if (same_keys) return;
   // Without keys everybody may call: that is how a cluster begins, and how none becomes.
   if (!view.registry->keys.empty()) options_.on_keys(DumpJson(view.KeysList()));
@@ -107,12 +119,21 @@ void ClusterFrontend::TellLoop() {
       if (requests > 0) record.demand[digest] = static_cast<double>(requests) * kDemandsPerMinute;
     }
     presence_->Set(EncodeRecord(record));
-    // While nobody lends, what was lent last is all there is.
-    const auto view = watcher_->view();
-    const auto shares = view->leader.slices.find(id_);
-    if (shares != view->leader.slices.end()) options_.on_shares(shares->second);
+    options_.on_shares(SharesNow());
     lock.lock();
   }
+}
+
+// What was lent is over when the leader's lease is, or when the leader may take this frontend for
+// dead and lend its part to others.
+std::map<std::string, double> ClusterFrontend::SharesNow() const {
+  const auto view = watcher_->view();
+  std::map<std::string, double> shares = EvenSlice(*view);
+  if (!view->away.ok() || !presence_->stands()) return shares;
+  const auto lent = view->leader.slices.find(id_);
+  if (lent == view->leader.slices.end()) return shares;
+  for (const auto& [digest, requests] : lent->second) shares[digest] = requests;
+  return shares;
 }
 
 }  // namespace graft

@@ -37,6 +37,7 @@ class ClusterFrontend : public RunnersInReach {
   // Under view_mutex_.
   void Take(const ClusterView& view);
   Result<AdapterInfo> Prove(const AdapterLoad& load) const;
+  std::map<std::string, double> SharesNow() const;
   void TellLoop();
 
   const FrontendRunnersOptions runners_options_;
@@ -50,7 +51,7 @@ class ClusterFrontend : public RunnersInReach {
   std::unique_ptr<Presence> presence_;
   std::unique_ptr<Leader> leader_;
   std::mutex view_mutex_;
-  std::shared_ptr<const RegistryView> keys_of_;  // whose keys were told last
+  std::shared_ptr<const RegistryView> told_;  // what of it concerns requests and keys
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -29,7 +29,6 @@ std::string Below(std::string_view prefix, const std::string& name) {
 
 std::string ClusterKey() { return "graft/cluster"; }
 std::string LeaderKey() { return "graft/leader"; }
-std::string WantedKey() { return "graft/wanted"; }
 std::string SlicesKey() { return "graft/slices"; }
 std::string RunnerKey(const std::string& id) { return Below(kRunnersPrefix, id); }
 std::string FrontendKey(const std::string& id) { return Below(kFrontendsPrefix, id); }

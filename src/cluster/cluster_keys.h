@@ -20,8 +20,7 @@ inline constexpr std::string_view kAuditPrefix = "graft-audit/";
 
 std::string ClusterKey();
 std::string LeaderKey();
-// What the leader has decided: copies wanted of each adapter, and slices of keys' budgets.
-std::string WantedKey();
+// What the leader has lent: slices of keys' budgets.
 std::string SlicesKey();
 std::string RunnerKey(const std::string& id);
 std::string FrontendKey(const std::string& id);

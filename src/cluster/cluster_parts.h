@@ -50,6 +50,7 @@ class ClusterAdmin {
   virtual Result<std::string> Forget(const std::string& tenant) = 0;
   virtual Result<std::string> Versions(const std::string& adapter) = 0;
   virtual Result<std::string> RollBack(const std::string& adapter, int64_t version) = 0;
+  virtual Result<std::string> SetWeight(const std::string& tenant, double weight) = 0;
   virtual Result<std::string> SetKeys(const std::string& json) = 0;
   virtual Result<std::string> Audit(size_t lines_max) = 0;
 };

@@ -56,12 +56,6 @@ std::string EncodeRecord(const RunnerRecord& runner) {
     resident.push_back(runner.resident[i]);
   }
   json["resident"] = std::move(resident);
-  json["prefix_digest"] = runner.prefix_digest;
-  for (const char* field : {"prefix_digest", "resident"}) {
-    std::string text = DumpJson(json);
-    if (text.size() <= kRecordBytesMax) return text;
-    json.erase(field);
-  }
   return DumpJson(json);
 }
 
@@ -116,7 +110,6 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   Read(json, "pages", &runner.pages);
   Read(json, "free_pages", &runner.free_pages);
   Read(json, "draining", &runner.draining);
-  Read(json, "prefix_digest", &runner.prefix_digest);
   const auto resident = json.find("resident");
   if (resident != json.end() && resident->is_array()) {
     for (const Json& hash : *resident) {

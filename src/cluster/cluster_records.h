@@ -13,9 +13,7 @@
 
 namespace graft {
 
-// Bytes of a record's text that are written at most.
-inline constexpr size_t kRecordBytesMax = 64 << 10;
-// Of which adapters a runner tells that they are resident, at most.
+// Of which adapters a runner tells that they are resident, at most: its record is written often.
 inline constexpr size_t kResidentToldMax = 256;
 
 // Whose etcd this is. Never changed: every change of the others holds only while it is there.
@@ -41,7 +39,6 @@ struct RunnerRecord {
   int64_t free_pages = 0;
   bool draining = false;              // takes no new requests
   std::vector<std::string> resident;  // hashes; the first kResidentToldMax are told
-  std::string prefix_digest;          // of the prefixes that it has cached; hexadecimal digits
 
   bool operator==(const RunnerRecord&) const = default;
 };
@@ -69,7 +66,6 @@ struct TenantRecord {
   bool operator==(const TenantRecord&) const = default;
 };
 
-// One that does not fit kRecordBytesMax tells less: of residents and of prefixes.
 std::string EncodeRecord(const RunnerRecord& runner);
 std::string EncodeRecord(const ClusterRecord& cluster);
 std::string EncodeRecord(const FrontendRecord& frontend);

@@ -6,13 +6,14 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
 namespace {
+
+constexpr int64_t kStoreNsPerSecond = 1'000'000'000;
 
 std::string RandomHex(int num_words) {
   std::string text;
@@ -24,12 +25,6 @@ std::string RandomHex(int num_words) {
   return text;
 }
 
-int64_t UnixTimeNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string AuditText(const AuditLine& line) {
   return DumpJson({{"by", line.by},
                    {"change", line.change},
@@ -38,9 +33,9 @@ std::string AuditText(const AuditLine& line) {
 }
 
 // Sorted by time; two of one nanosecond differ in the rest.
-EtcdOperation AuditPut(const AuditLine& line) {
+EtcdOperation AuditPut(const AuditLine& line, int64_t unix_ns) {
   char time[24];
-  std::snprintf(time, sizeof(time), "%020lld", static_cast<long long>(UnixTimeNs()));
+  std::snprintf(time, sizeof(time), "%020lld", static_cast<long long>(unix_ns));
   return EtcdOperation::Put(std::string(kAuditPrefix) + time + "-" + RandomHex(1), AuditText(line));
 }
 
@@ -51,10 +46,17 @@ void LogAudit(const AuditLine& line) {
 
 }  // namespace
 
-ClusterStore::ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text)
-    : client_(client), cluster_(std::move(cluster)), text_(std::move(text)) {}
+int64_t UnixTimeNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
-Result<std::unique_ptr<ClusterStore>> ClusterStore::Open(EtcdClient& client) {
+ClusterStore::ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text,
+                           UnixClock now)
+    : client_(client), cluster_(std::move(cluster)), text_(std::move(text)), now_(std::move(now)) {}
+
+Result<std::unique_ptr<ClusterStore>> ClusterStore::Open(EtcdClient& client, UnixClock now) {
   ASSIGN_OR_RETURN(const EtcdOutcome outcome,
                    client.Commit({.then = {EtcdOperation::Get(ClusterKey())}}));
   if (outcome.found[0].empty()) {
@@ -63,23 +65,26 @@ Result<std::unique_ptr<ClusterStore>> ClusterStore::Open(EtcdClient& client) {
         " has no cluster: `graft cluster init` makes a new one; if it had one, `graft cluster "
         "restore` writes back what a frontend last knew");
   }
-  return FromRecord(client, outcome.found[0][0].value);
+  return FromRecord(client, outcome.found[0][0].value, std::move(now));
 }
 
 Result<std::unique_ptr<ClusterStore>> ClusterStore::FromRecord(EtcdClient& client,
-                                                               const std::string& text) {
+                                                               const std::string& text,
+                                                               UnixClock now) {
   ASSIGN_OR_RETURN(ClusterRecord cluster, DecodeClusterRecord(text));
-  return std::unique_ptr<ClusterStore>(new ClusterStore(client, std::move(cluster), text));
+  return std::unique_ptr<ClusterStore>(
+      new ClusterStore(client, std::move(cluster), text, std::move(now)));
 }
 
 Result<ClusterRecord> ClusterStore::Init(EtcdClient& client, const std::string& base_name,
-                                         const std::string& by) {
-  const ClusterRecord cluster = {RandomHex(2), base_name, UnixTimeSeconds()};
+                                         const std::string& by, const UnixClock& now) {
+  const int64_t unix_ns = now();
+  const ClusterRecord cluster = {RandomHex(2), base_name, unix_ns / kStoreNsPerSecond};
   const AuditLine line = {by, "init", cluster.id, ""};
   ASSIGN_OR_RETURN(const EtcdOutcome outcome,
                    client.Commit({.compares = {EtcdCompare::Absent(ClusterKey())},
                                   .then = {EtcdOperation::Put(ClusterKey(), EncodeRecord(cluster)),
-                                           AuditPut(line)}}));
+                                           AuditPut(line, unix_ns)}}));
   if (!outcome.succeeded) {
     return AlreadyExistsError(client.name() + " has a cluster already: start its servers");
   }
@@ -88,7 +93,7 @@ Result<ClusterRecord> ClusterStore::Init(EtcdClient& client, const std::string& 
 }
 
 Status ClusterStore::Restore(EtcdClient& client, const std::map<std::string, std::string>& records,
-                             const std::string& by) {
+                             const std::string& by, const UnixClock& now) {
   const auto cluster = records.find(ClusterKey());
   if (cluster == records.end()) {
     return InvalidArgumentError("the view knows no cluster: it was never connected to one");
@@ -111,7 +116,7 @@ Status ClusterStore::Restore(EtcdClient& client, const std::map<std::string, std
     if (transaction.then.size() == kEtcdOperationsMax) RETURN_IF_ERROR(commit());
   }
   RETURN_IF_ERROR(commit());
-  transaction.then = {EtcdOperation::Put(ClusterKey(), cluster->second), AuditPut(line)};
+  transaction.then = {EtcdOperation::Put(ClusterKey(), cluster->second), AuditPut(line, now())};
   RETURN_IF_ERROR(commit());
   LogAudit(line);
   return OkStatus();
@@ -139,7 +144,7 @@ Result<EtcdOutcome> ClusterStore::Commit(EtcdTransaction transaction) {
 }
 
 Result<EtcdOutcome> ClusterStore::Change(EtcdTransaction transaction, const AuditLine& line) {
-  const EtcdOperation put = AuditPut(line);
+  const EtcdOperation put = AuditPut(line, now_());
   transaction.compares.push_back(EtcdCompare::Absent(put.key));
   transaction.then.push_back(put);
   Result<EtcdOutcome> outcome = Commit(std::move(transaction));

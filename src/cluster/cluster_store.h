@@ -4,6 +4,7 @@
 // Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,20 +28,27 @@ struct AuditEntry {
   AuditLine line;
 };
 
+// Nanoseconds since 1970-01-01.
+using UnixClock = std::function<int64_t()>;
+int64_t UnixTimeNs();
+
 class ClusterStore {
  public:
+  // `now` is the time that changes and audit lines have; any thread asks it.
+
   // The cluster that etcd has. kFailedPrecondition, saying how to make or restore one, if none.
-  static Result<std::unique_ptr<ClusterStore>> Open(EtcdClient& client);
+  static Result<std::unique_ptr<ClusterStore>> Open(EtcdClient& client, UnixClock now = UnixTimeNs);
   // Makes one in an etcd that has none; kAlreadyExists. Its id is drawn.
   static Result<ClusterRecord> Init(EtcdClient& client, const std::string& base_name,
-                                    const std::string& by);
+                                    const std::string& by, const UnixClock& now = UnixTimeNs);
   // Writes the records of a view (see ClusterView::Records) into an etcd that has no cluster;
   // kAlreadyExists. The cluster's own record comes last: half of it is none.
   static Status Restore(EtcdClient& client, const std::map<std::string, std::string>& records,
-                        const std::string& by);
+                        const std::string& by, const UnixClock& now = UnixTimeNs);
   // As Open would have made it, while etcd cannot be asked: `text` is the record's.
   static Result<std::unique_ptr<ClusterStore>> FromRecord(EtcdClient& client,
-                                                          const std::string& text);
+                                                          const std::string& text,
+                                                          UnixClock now = UnixTimeNs);
 
   const ClusterRecord& cluster() const { return cluster_; }
   // Holds while etcd is this cluster's, and what is said where it does not.
@@ -59,11 +67,12 @@ class ClusterStore {
   EtcdClient& client() { return client_; }
 
  private:
-  ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text);
+  ClusterStore(EtcdClient& client, ClusterRecord cluster, std::string text, UnixClock now);
 
   EtcdClient& client_;
   const ClusterRecord cluster_;
   const std::string text_;  // of the record in etcd, byte for byte
+  const UnixClock now_;
 };
 
 }  // namespace graft

@@ -124,20 +124,16 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
     }
   } else if (key == LeaderKey()) {
     leader_.leader_id = text;
-  } else if (key == WantedKey() || key == SlicesKey()) {
+  } else if (key == SlicesKey()) {
     Json json;
     if (!TakeRecord(ParseJson(text), key, &json) || !json.is_object()) return;
     EraseLeaders(key);
-    for (const auto& [name, value] : json.items()) {
-      if (key == SlicesKey()) leader_.slices[name] = ReadShares(value);
-      if (key == WantedKey() && value.is_number_integer()) leader_.wanted[name] = value.get<int>();
-    }
+    for (const auto& [name, value] : json.items()) leader_.slices[name] = ReadShares(value);
   }
 }
 
 void ClusterMirror::EraseLeaders(const std::string& key) {
   if (key == LeaderKey()) leader_.leader_id.clear();
-  if (key == WantedKey()) leader_.wanted.clear();
   if (key == SlicesKey()) leader_.slices.clear();
 }
 

@@ -25,8 +25,7 @@ struct RegistryView {
 
 // What the leader has decided.
 struct LeaderView {
-  std::string leader_id;                  // "": none
-  std::map<std::string, int32_t> wanted;  // copies, by adapter's hash; of others one
+  std::string leader_id;  // "": none
   // Requests a minute that each frontend may let through, by its id and the key's digest.
   std::map<std::string, std::map<std::string, double>> slices;
 };

@@ -26,7 +26,7 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
     ASSIGN_OR_RETURN(mirror, ReadViewFile(options.view_file));
     known = mirror.ClusterText();
   }
-  Result<std::unique_ptr<ClusterStore>> store = ClusterStore::Open(client);
+  Result<std::unique_ptr<ClusterStore>> store = ClusterStore::Open(client, options.now);
   Status away;
   if (!store.ok()) {
     // Without a cluster it may be one that lost its data: who serves goes on, who starts waits for
@@ -34,7 +34,7 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
     const bool silent = store.status().code() != StatusCode::kFailedPrecondition;
     if (known.empty() || !silent) return store.status();
     away = store.status();
-    store = ClusterStore::FromRecord(client, known);
+    store = ClusterStore::FromRecord(client, known, options.now);
     if (!store.ok()) return store.status();
   } else if (!known.empty() && (*store)->Guard().value != known) {
     return FailedPreconditionError(client.name() + " has another cluster than the view in " +

@@ -22,6 +22,7 @@ class ClusterWatcher : public EtcdListener {
   struct Options {
     std::string view_file;          // "": none
     int64_t come_back_ms = 10'000;  // for runners, once etcd was set back
+    UnixClock now = UnixTimeNs;     // of the changes that are made by store()
   };
   // Runs on a thread of this class's after each change.
   using OnView = std::function<void(const std::shared_ptr<const ClusterView>&)>;

@@ -75,11 +75,13 @@ void Leader::Campaign() {
 void Leader::Work() {
   if (!leads()) return StepDown("its lease is over");
   EtcdTransaction transaction;
+  int64_t lease_id = 0;
   {
     std::lock_guard lock(mutex_);
     transaction.compares = {EtcdCompare::CreateRevision(LeaderKey(), elected_at_)};
+    lease_id = lease_id_;
   }
-  transaction.then = duty_();
+  transaction.then = duty_(lease_id);
   const Result<EtcdOutcome> outcome = store_.Commit(std::move(transaction));
   if (outcome.ok() && !outcome->succeeded) StepDown("another was elected");
   if (outcome.status().code() == StatusCode::kFailedPrecondition) StepDown("etcd is another's");

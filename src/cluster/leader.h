@@ -25,8 +25,9 @@ class Leader {
     int64_t ttl_s = 2;      // a dead one's place is free after at most this and etcd's own delay
     int64_t turn_ms = 500;  // between two duties, and between two looks at a taken place
   };
-  // What is to be written now; runs on the leader's thread, at each of its turns.
-  using Duty = std::function<std::vector<EtcdOperation>()>;
+  // What is to be written now; runs on the leader's thread, at each of its turns. What it writes
+  // under the lease goes with the place.
+  using Duty = std::function<std::vector<EtcdOperation>(int64_t lease_id)>;
 
   // `store` must outlive it.
   Leader(ClusterStore& store, Options options, Duty duty);

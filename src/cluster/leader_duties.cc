@@ -9,7 +9,6 @@ namespace {
 
 // Of a budget, for all frontends alike.
 constexpr double kEvenPart = 0.5;
-constexpr double kFullPart = 0.75;
 
 // Requests a minute; 0: no limit.
 double BudgetOf(const Json& key) {
@@ -41,40 +40,19 @@ std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterVie
   return slices;
 }
 
-std::map<std::string, int32_t> WantedCopies(const ClusterView& view) {
-  std::map<std::string, int32_t> wanted;
-  int32_t num_runners = 0;
-  for (const auto& [id, runner] : view.runners) num_runners += runner.draining ? 0 : 1;
-  if (num_runners == 0) return wanted;
-  for (const auto& [name, adapter] : view.registry->adapters) {
-    const std::string& hash = adapter.entry.hash;
-    double full = 0;
-    int32_t num_resident = 0;
-    for (const auto& [id, runner] : view.runners) {
-      const auto& resident = runner.resident;
-      const bool has_it = std::find(resident.begin(), resident.end(), hash) != resident.end();
-      if (!has_it || runner.draining || runner.capacity_requests <= 0) continue;
-      ++num_resident;
-      full += static_cast<double>(runner.running_requests) / runner.capacity_requests;
-    }
-    if (num_resident == 0 || full / num_resident <= kFullPart) continue;
-    const int32_t copies = std::min(num_resident + 1, num_runners);
-    if (copies > 1) wanted[hash] = copies;
+std::map<std::string, double> EvenSlice(const ClusterView& view) {
+  std::map<std::string, double> slice;
+  const auto num_frontends = static_cast<double>(std::max<size_t>(view.frontends.size(), 1));
+  for (const auto& [digest, key] : view.registry->keys) {
+    if (const double budget = BudgetOf(key); budget > 0) slice[digest] = budget / num_frontends;
   }
-  return wanted;
+  return slice;
 }
 
-std::vector<EtcdOperation> LeaderWrites(const ClusterView& view) {
-  std::vector<EtcdOperation> writes;
-  const auto wanted = WantedCopies(view);
-  if (wanted != view.leader.wanted) {
-    writes.push_back(EtcdOperation::Put(WantedKey(), DumpJson(wanted)));
-  }
+std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id) {
   const auto slices = LendSlices(view);
-  if (slices != view.leader.slices) {
-    writes.push_back(EtcdOperation::Put(SlicesKey(), DumpJson(slices)));
-  }
-  return writes;
+  if (slices == view.leader.slices) return {};
+  return {EtcdOperation::Put(SlicesKey(), DumpJson(slices), lease_id)};
 }
 
 }  // namespace graft

@@ -1,5 +1,5 @@
-// What a cluster's leader decides, as functions of its view: how many runners shall have an
-// adapter, and how much of each key's budget each frontend may spend. Pure functions.
+// What a cluster's leader decides, as functions of its view: how much of each key's budget each
+// frontend may spend. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace graft {
 // asked.
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view);
 
-// By adapter's hash: how many runners shall have it, where one is not enough: it is resident on
-// runners that are, on the average, over three quarters full. Then one more is wanted.
-std::map<std::string, int32_t> WantedCopies(const ClusterView& view);
+// By key's digest, what each frontend may let through while nobody lends: equal parts.
+std::map<std::string, double> EvenSlice(const ClusterView& view);
 
-// What of that differs from the view's, to be written by the leader.
-std::vector<EtcdOperation> LeaderWrites(const ClusterView& view);
+// What of that differs from the view's, to be written by the leader under its lease: what is lent
+// is over with its place.
+std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id);
 
 }  // namespace graft

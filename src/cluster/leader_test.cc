@@ -14,8 +14,10 @@ namespace {
 // Who leads, and who writes "mark" at its turns.
 std::unique_ptr<Leader> Stand(ClusterStore& store, const std::string& id) {
   return std::make_unique<Leader>(
-      store, Leader::Options{.id = id, .ttl_s = 1, .turn_ms = 50},
-      [id] { return std::vector<EtcdOperation>{EtcdOperation::Put("graft/mark", id)}; });
+      store, Leader::Options{.id = id, .ttl_s = 1, .turn_ms = 50}, [id](int64_t lease_id) {
+        return std::vector<EtcdOperation>{EtcdOperation::Put("graft/mark", id),
+                                          EtcdOperation::Put("graft/lent", id, lease_id)};
+      });
 }
 
 std::string ValueOf(EtcdClient& client, const std::string& key) {
@@ -44,7 +46,10 @@ TEST_F(LeaderTest, OneLeadsAndTheNextFollows) {
   EXPECT_TRUE(first->leads());
   EXPECT_FALSE(second->leads());
   EXPECT_EQ(first->num_terms(), 1);
+  EXPECT_EQ(ValueOf(*client_, "graft/lent"), "first");
   first.reset();
+  // What was written under its lease is over with its place.
+  EXPECT_TRUE(Eventually([&] { return ValueOf(*client_, "graft/lent") != "first"; }));
   EXPECT_TRUE(Eventually([&] { return second->leads(); }));
   EXPECT_TRUE(Eventually([&] { return ValueOf(*client_, "graft/mark") == "second"; }));
 }
@@ -83,30 +88,16 @@ TEST_F(LeaderTest, WhoCannotRenewDoesNotBelieveThatItLeads) {
   EXPECT_TRUE(Eventually([&] { return first->leads(); }));
 }
 
-RunnerRecord RunnerWith(const std::string& id, int32_t running, std::vector<std::string> resident) {
-  RunnerRecord runner;
-  runner.id = id;
-  runner.address = "h:1";
-  runner.capacity_requests = 10;
-  runner.running_requests = running;
-  runner.resident = std::move(resident);
-  return runner;
-}
-
-ClusterView ViewWith(std::map<std::string, Json> keys, std::vector<std::string> hashes) {
+ClusterView ViewWith(std::map<std::string, Json> keys) {
   auto registry = std::make_shared<RegistryView>();
   registry->keys = std::move(keys);
-  for (const std::string& hash : hashes) {
-    registry->adapters["n" + hash].entry = {.name = "n" + hash, .hash = hash};
-  }
   ClusterView view;
   view.registry = registry;
   return view;
 }
 
 TEST(LeaderDutiesTest, SlicesMakeUpTheBudgetAndFollowWhatIsAsked) {
-  ClusterView view =
-      ViewWith({{"d", {{"requests_per_minute", 60}}}, {"free", {{"tenant", "t"}}}}, {});
+  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}, {"free", {{"tenant", "t"}}}});
   view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
   view.frontends["f2"] = {"f2", "", {{"d", 30.0}}};
   auto slices = LendSlices(view);
@@ -120,26 +111,33 @@ TEST(LeaderDutiesTest, SlicesMakeUpTheBudgetAndFollowWhatIsAsked) {
   EXPECT_DOUBLE_EQ(slices["f2"]["d"], 30);
 }
 
-TEST(LeaderDutiesTest, AnAdapterOnFullRunnersIsWantedOnceMore) {
-  ClusterView view = ViewWith({}, {"a", "b", "c"});
-  EXPECT_TRUE(WantedCopies(view).empty());
-  view.runners["r1"] = RunnerWith("r1", 9, {"a"});
-  view.runners["r2"] = RunnerWith("r2", 2, {"b", "old"});
-  using Wanted = std::map<std::string, int32_t>;
-  EXPECT_EQ(WantedCopies(view), (Wanted{{"a", 2}}));
-  view.runners["r2"].draining = true;
-  EXPECT_TRUE(WantedCopies(view).empty());  // there is no second one
+TEST(LeaderDutiesTest, WithoutALeaderThePartsAreEqual) {
+  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}, {"free", {{"tenant", "t"}}}});
+  using Slice = std::map<std::string, double>;
+  EXPECT_EQ(EvenSlice(view), (Slice{{"d", 60}}));  // who asks is a frontend itself
+  view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
+  view.frontends["f2"] = {"f2", "", {}};
+  EXPECT_EQ(EvenSlice(view), (Slice{{"d", 30}}));
 }
 
-TEST(LeaderDutiesTest, WritesWhatHasChanged) {
-  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}}, {"a"});
-  view.runners["r1"] = RunnerWith("r1", 9, {"a"});
-  view.runners["r2"] = RunnerWith("r2", 1, {});
-  view.frontends["f1"] = {"f1", "", {}};
-  EXPECT_EQ(LeaderWrites(view).size(), 2u);
-  view.leader.wanted = WantedCopies(view);
+TEST(LeaderDutiesTest, WhatADeadFrontendHadGoesToTheOthers) {
+  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}});
+  view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
+  view.frontends["f2"] = {"f2", "", {{"d", 30.0}}};
   view.leader.slices = LendSlices(view);
-  EXPECT_TRUE(LeaderWrites(view).empty());
+  view.frontends.erase("f1");
+  EXPECT_EQ(LeaderWrites(view, 7).size(), 1u);
+  EXPECT_DOUBLE_EQ(LendSlices(view)["f2"]["d"], 60);
+}
+
+TEST(LeaderDutiesTest, WritesWhatHasChangedUnderItsLease) {
+  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}});
+  view.frontends["f1"] = {"f1", "", {}};
+  const auto writes = LeaderWrites(view, 7);
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].lease, 7);
+  view.leader.slices = LendSlices(view);
+  EXPECT_TRUE(LeaderWrites(view, 7).empty());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -64,26 +65,47 @@ Status RunnerSet::AddLink(size_t runner) {
   return OkStatus();
 }
 
-void RunnerSet::SetAddresses(const std::vector<std::string>& addresses) {
+void RunnerSet::SetRunners(const std::vector<ListedRunner>& runners) {
   std::lock_guard lock(mutex_);
-  for (RunnerView& view : views_) {
-    view.is_listed = std::find(addresses.begin(), addresses.end(), view.address) != addresses.end();
+  for (RunnerView& view : views_) view.is_listed = false;
+  for (const ListedRunner& runner : runners) {
+    const size_t idx = PlaceFor(runner.address);
+    views_[idx].is_listed = true;
+    views_[idx].resident = {runner.resident.begin(), runner.resident.end()};
+    if (links_[idx] == nullptr && !ending_.contains(idx)) Call(idx);
   }
-  for (const std::string& address : addresses) {
-    const auto known = std::find_if(views_.begin(), views_.end(), [&](const RunnerView& view) {
-      return view.address == address;
-    });
-    const auto idx = static_cast<size_t>(known - views_.begin());
-    if (known == views_.end()) {
-      views_.push_back({.address = address});
-      limits_of_.emplace_back();
-      why_down_.emplace_back();
-      links_.emplace_back();
-    }
-    if (links_[idx] != nullptr) continue;
-    const Status added = AddLink(idx);
-    if (!added.ok()) LOG_WARN("runner {} is not called: {}", address, added.message());
+}
+
+// Its own, or one that another has left.
+size_t RunnerSet::PlaceFor(const std::string& address) {
+  for (const std::string& wanted : {address, std::string()}) {
+    const auto known = std::find_if(views_.begin(), views_.end(),
+                                    [&](const RunnerView& view) { return view.address == wanted; });
+    if (known == views_.end()) continue;
+    known->address = address;
+    return static_cast<size_t>(known - views_.begin());
   }
+  views_.push_back({.address = address});
+  limits_of_.emplace_back();
+  why_down_.emplace_back();
+  links_.emplace_back();
+  return views_.size() - 1;
+}
+
+void RunnerSet::Call(size_t runner) {
+  const Status added = AddLink(runner);
+  if (!added.ok()) LOG_WARN("runner {} is not called: {}", views_[runner].address, added.message());
+}
+
+void RunnerSet::SetRegistry(RegistryFacts registry) {
+  std::lock_guard lock(mutex_);
+  registry_ = std::move(registry);
+}
+
+size_t RunnerSet::num_known() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(
+      views_.begin(), views_.end(), [](const RunnerView& view) { return !view.address.empty(); }));
 }
 
 // Links that nobody needs; they end outside the lock, for their threads may wait for it.
@@ -92,10 +114,24 @@ std::vector<std::unique_ptr<RunnerLink>> RunnerSet::TakeDeadLinks() {
   for (size_t i = 0; i < views_.size(); ++i) {
     if (views_[i].is_listed || views_[i].is_up || links_[i] == nullptr) continue;
     dead.push_back(std::move(links_[i]));
-    why_down_[i] = OkStatus();
-    catalog_.SetRunner(i, {});
+    ending_.insert(i);
   }
   return dead;
+}
+
+// After the ends of the links that TakeDeadLinks gave. A runner may be listed again by now.
+void RunnerSet::Forget() {
+  for (const size_t runner : std::exchange(ending_, {})) {
+    why_down_[runner] = OkStatus();
+    catalog_.SetRunner(runner, {});
+    for (auto& [id, one] : in_flight_) std::erase(one->refused, runner);
+    const RunnerView left = std::exchange(views_[runner], RunnerView());
+    views_[runner].is_listed = left.is_listed;
+    if (!left.is_listed) continue;
+    views_[runner].address = left.address;
+    views_[runner].resident = left.resident;
+    Call(runner);
+  }
 }
 
 RunnerSet::~RunnerSet() {
@@ -146,12 +182,14 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
                                   "later");
   }
   const std::string hash = request.adapter_hash();
-  if (!hash.empty() && !catalog_.HasContent(hash)) {
+  if (!hash.empty() && !catalog_.HasContent(hash) && !registry_.adapters.contains(hash)) {
     return NotFoundError("no runner has the adapter any more");
   }
   auto one = std::make_unique<InFlight>();
   one->id = request.id;
   one->accepted_ns = NowNs() - request.age_ns;
+  const auto weight = registry_.tenant_weights.find(request.tenant);
+  if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
   one->request = std::move(request);
   one->stream = std::move(stream);
   InFlight& placed = *one;
@@ -228,12 +266,23 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     if (one->runner != kNowhere) continue;
     // Nobody can take it, however much room there is.
     if (now_ns - one->waiting_since_ns < options_.pool_wait_ns) continue;
-    End(*one, FailedEvent(UnavailableError(
-                  one->pool.empty()
-                      ? "no runner that is up has what the request asks for"
-                      : "no runner that is up computes as the one did that began the answer (" +
-                            one->pool + ")")));
+    End(*one, FailedEvent(WhyItWaited(*one)));
   }
+}
+
+Status RunnerSet::WhyItWaited(const InFlight& one) const {
+  if (!one.pool.empty()) {
+    return UnavailableError("no runner that is up computes as the one did that began the answer (" +
+                            one.pool + ")");
+  }
+  const std::string hash = one.request.adapter_hash();
+  const bool somebody_has_it =
+      hash.empty() || std::any_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
+        return view.is_up && view.adapters.contains(hash);
+      });
+  if (somebody_has_it) return UnavailableError("no runner has had room for the request");
+  return UnavailableError(
+      "no runner that is up has loaded the adapter: their logs say why (try again later)");
 }
 
 bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
@@ -313,6 +362,7 @@ void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
 
 Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   std::lock_guard lock(mutex_);
+  if (ending_.contains(runner)) return UnavailableError("it is not listed any more");
   RunnerView& view = views_[runner];
   if (weights_hash_.empty()) weights_hash_ = facts.base.weights_hash;
   RETURN_IF_ERROR(
@@ -430,6 +480,7 @@ void RunnerSet::Tick() {
     lock.unlock();
     dead.clear();
     lock.lock();
+    Forget();
   }
 }
 

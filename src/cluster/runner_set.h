@@ -25,7 +25,7 @@ namespace graft {
 
 struct RunnerSetOptions {
   std::vector<std::string> addresses;  // host:port of each
-  bool addresses_come_later = false;   // by SetAddresses; else there must be one
+  bool addresses_come_later = false;   // by SetRunners; else there must be one
   TlsFiles tls;
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
@@ -34,6 +34,18 @@ struct RunnerSetOptions {
   int32_t deaths_max = 3;
   // How long a request that was begun waits for a runner that can go on with it.
   int64_t pool_wait_ns = 30'000'000'000;
+};
+
+// A runner that is listed somewhere else, and what of it changes while it serves.
+struct ListedRunner {
+  std::string address;
+  std::vector<std::string> resident;  // hashes of adapters on its device
+};
+
+// What a cluster's registry says, as far as requests ask for it.
+struct RegistryFacts {
+  std::unordered_set<std::string> adapters;     // content hashes
+  std::map<std::string, float> tenant_weights;  // of others 1
 };
 
 class RunnerSet : public Generator, private RunnerListener {
@@ -47,7 +59,11 @@ class RunnerSet : public Generator, private RunnerListener {
   GeneratorLimits limits() const override;
 
   // Those that are new are called; those that are not there any more are used while they are up.
-  void SetAddresses(const std::vector<std::string>& addresses);
+  void SetRunners(const std::vector<ListedRunner>& runners);
+  // A request for an adapter that is registered waits until a runner has it.
+  void SetRegistry(RegistryFacts registry);
+  // Of runners that are listed, or were and are in use.
+  size_t num_known() const;
 
   RunnerCatalog& catalog() { return catalog_; }
   // Whether any runner is up; else why not.
@@ -98,7 +114,11 @@ class RunnerSet : public Generator, private RunnerListener {
   bool MayHaveKilled(const InFlight& one) const;
   bool IsGivenUp(InFlight& one);
   void End(InFlight& one, TokenEvent event);
+  Status WhyItWaited(const InFlight& one) const;
+  size_t PlaceFor(const std::string& address);
+  void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
+  void Forget();
 
   void Tick();
 
@@ -108,7 +128,9 @@ class RunnerSet : public Generator, private RunnerListener {
   mutable std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
-  std::vector<RunnerView> views_;
+  RegistryFacts registry_;
+  std::vector<RunnerView> views_;           // address "": free, for the next runner
+  std::set<size_t> ending_;                 // whose links are about to end, and may still speak
   std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up
   std::vector<Status> why_down_;
   std::string weights_hash_;  // of the first runner that came up

@@ -44,6 +44,7 @@ class SteppingGenerator : public Generator {
     std::lock_guard lock(mutex_);
     if (is_full_) return ResourceExhaustedError("full");
     num_taken_++;
+    last_weight_ = request.tenant_weight;
     if (request.prompt_tokens[0] == poison_) {
       poison_id_ = request.id;
       poison_was_alone_ = request.runs_alone;
@@ -102,6 +103,7 @@ class SteppingGenerator : public Generator {
     return poison_was_alone_;
   }
   int32_t num_taken() const { return num_taken_; }
+  float last_weight() const { return last_weight_; }
 
  private:
   struct Running {
@@ -154,18 +156,30 @@ class SteppingGenerator : public Generator {
   bool poison_was_alone_ = false;
   bool is_full_ = false;
   std::atomic<int32_t> num_taken_{0};
+  std::atomic<float> last_weight_{0};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
-class NoAdapters : public AdapterCatalog {
+class HashAdapters : public AdapterCatalog {
  public:
-  std::vector<AdapterInfo> ListAfter(const std::string&, size_t) const override { return {}; }
+  void Add(const std::string& hash) {
+    std::lock_guard lock(mutex_);
+    infos_.push_back({.name = "adapter " + hash, .hash = hash});
+  }
+  std::vector<AdapterInfo> ListAfter(const std::string& name, size_t) const override {
+    std::lock_guard lock(mutex_);
+    return name.empty() ? infos_ : std::vector<AdapterInfo>();
+  }
   Result<AdapterInfo> Find(const std::string&) const override { return NotFoundError("none"); }
   std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
   AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
   Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
   Status Unload(const std::string&) override { return NotFoundError("none"); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<AdapterInfo> infos_;
 };
 
 struct TestRunner {
@@ -189,7 +203,7 @@ struct TestRunner {
   }
   ~TestRunner() { Die(); }
 
-  NoAdapters catalog;
+  HashAdapters catalog;
   SteppingGenerator generator;
   uint16_t port = 0;
   std::atomic<int64_t> pages_free{0};
@@ -223,21 +237,31 @@ class RunnerSetTest : public testing::Test {
     options.base = {.name = "base", .text_hash = "t"};
     options.limits = {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 50};
     options.pool_wait_ns = pool_wait_ns;
+    options.addresses_come_later = runners.empty();
     set_ = RunnerSet::Start(options).value();
   }
-  void WaitUntilReady() {
+  template <typename Holds>
+  void WaitUntil(const Holds& holds) {
     const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (!set_->ready().ok() && std::chrono::steady_clock::now() < until) {
+    while (!holds() && std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    ASSERT_TRUE(set_->ready().ok());
+    ASSERT_TRUE(holds());
   }
-  Client& Submit(int32_t tokens_max) {
+  void WaitUntilReady() {
+    WaitUntil([this] { return set_->ready().ok(); });
+  }
+  static std::string AddressOf(const TestRunner& runner) {
+    return "127.0.0.1:" + std::to_string(runner.port);
+  }
+  Client& Submit(int32_t tokens_max, const std::string& adapter_hash = "") {
     clients_.push_back(std::make_unique<Client>());
     Client& client = *clients_.back();
     client.request.id = ++last_id_;
     client.request.prompt_tokens = {static_cast<int32_t>(last_id_)};
     client.request.sampling.tokens_max = tokens_max;
+    client.request.tenant = "t";
+    client.request.UseAdapter(adapter_hash);
     const Status status = set_->Submit(client.request, client.stream);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return client;
@@ -402,6 +426,50 @@ TEST_F(RunnerSetTest, WhoFindsNoRoomWaitsInTheFrontend) {
   clients_.pop_back();
   one_.generator.set_full(false);
   ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, WhatIsRegisteredWaitsUntilARunnerHasIt) {
+  one_.Serve();
+  Start({&one_});
+  WaitUntilReady();
+  Request unknown;
+  unknown.prompt_tokens = {1};
+  unknown.UseAdapter("aa");
+  EXPECT_EQ(set_->Submit(unknown, std::make_shared<TokenStream>()).code(), StatusCode::kNotFound);
+  set_->SetRegistry({.adapters = {"aa"}, .tenant_weights = {{"t", 2.5f}}});
+  Submit(20, "aa");
+  one_.catalog.Add("aa");
+  one_.service->OnAdaptersChanged();
+  ExpectWholeAnswers();
+  EXPECT_EQ(one_.generator.last_weight(), 2.5f);
+}
+
+TEST_F(RunnerSetTest, WhatNoRunnerLoadsEndsWithTheReason) {
+  one_.Serve();
+  Start({&one_}, /*pool_wait_ns=*/200'000'000);
+  WaitUntilReady();
+  set_->SetRegistry({.adapters = {"aa"}});
+  Client& client = Submit(20, "aa");
+  client.ReadAll();
+  EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(client.last.status.message().find("has loaded the adapter"), std::string::npos);
+}
+
+// A runner that starts anew on another port each time.
+TEST_F(RunnerSetTest, WhoIsGoneIsForgotten) {
+  Start({});
+  for (int i = 0; i < 4; ++i) {
+    one_.port = 0;
+    one_.Serve();
+    set_->SetRunners({{.address = AddressOf(one_)}});
+    WaitUntilReady();
+    Submit(20);
+    ExpectWholeAnswers();
+    one_.Die();
+  }
+  WaitUntil([this] { return set_->num_known() == 1; });
+  set_->SetRunners({});
+  WaitUntil([this] { return set_->num_known() == 0; });
 }
 
 TEST_F(RunnerSetTest, SaysWhyNoRunnerIsUp) {

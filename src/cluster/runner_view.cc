@@ -1,6 +1,7 @@
 #include "cluster/runner_view.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace graft {
 namespace {
@@ -13,13 +14,17 @@ int64_t RequestsOf(const RunnerView& runner) {
 }
 
 template <typename Condition>
-int PickFewest(const std::vector<RunnerView>& runners, const Condition& holds) {
+int PickFewest(const std::vector<RunnerView>& runners, const PlacementNeeds& needs,
+               const Condition& holds) {
   int picked = -1;
+  std::pair<int64_t, bool> least;  // requests; whether the adapter has to be copied first
   for (size_t i = 0; i < runners.size(); ++i) {
-    if (!holds(i)) continue;
-    if (picked < 0 || RequestsOf(runners[i]) < RequestsOf(runners[static_cast<size_t>(picked)])) {
-      picked = static_cast<int>(i);
-    }
+    if (!CanTake(runners[i], i, needs) || !holds(runners[i])) continue;
+    const std::pair<int64_t, bool> cost = {RequestsOf(runners[i]),
+                                           !runners[i].resident.contains(needs.adapter_hash)};
+    if (picked >= 0 && cost >= least) continue;
+    picked = static_cast<int>(i);
+    least = cost;
   }
   return picked;
 }
@@ -39,15 +44,14 @@ int64_t PagesOf(const RunnerView& runner, int64_t tokens) {
 }
 
 int PickMostIdle(const std::vector<RunnerView>& runners, const PlacementNeeds& needs) {
-  return PickFewest(runners, [&](size_t i) { return CanTake(runners[i], i, needs); });
+  return PickFewest(runners, needs, [](const RunnerView&) { return true; });
 }
 
 int PickWithRoom(const std::vector<RunnerView>& runners, const PlacementNeeds& needs,
                  int64_t tokens) {
-  return PickFewest(runners, [&](size_t i) {
-    const RunnerView& runner = runners[i];
+  return PickFewest(runners, needs, [&](const RunnerView& runner) {
     const int64_t pages = PagesOf(runner, tokens);
-    return CanTake(runner, i, needs) && pages > 0 && runner.load.requests_waiting == 0 &&
+    return pages > 0 && runner.load.requests_waiting == 0 &&
            runner.load.pages_free - runner.pages_sent >= pages;
   });
 }

@@ -19,6 +19,7 @@ struct RunnerView {
   bool draining = false;
   std::string arithmetic_id;
   std::unordered_set<std::string> adapters;  // content hashes
+  std::unordered_set<std::string> resident;  // of these, on its device, as far as is known
   RunnerLoad load;                           // as it said last
   int64_t num_sent = 0;                      // requests, since then
   int64_t num_in_flight = 0;                 // this frontend's
@@ -45,7 +46,8 @@ int64_t PagesOf(const RunnerView& runner, int64_t tokens);
 int PickWithRoom(const std::vector<RunnerView>& runners, const PlacementNeeds& needs,
                  int64_t tokens);
 
-// The runner with the fewest requests, others' included; the first of equals. -1: none can take it.
+// The runner with the fewest requests, others' included. Of equals one that has the adapter on its
+// device, then the first. -1: none can take it.
 int PickMostIdle(const std::vector<RunnerView>& runners, const PlacementNeeds& needs);
 
 }  // namespace graft

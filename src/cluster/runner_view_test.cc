@@ -21,6 +21,15 @@ TEST(RunnerViewTest, PicksTheMostIdle) {
   EXPECT_EQ(PickMostIdle(runners, {}), 0);
 }
 
+TEST(RunnerViewTest, OfEquallyIdlePicksWhoHasTheAdapterOnItsDevice) {
+  std::vector<RunnerView> runners = {UpRunner(1), UpRunner(1), UpRunner(0)};
+  runners[1].resident = {"aa"};
+  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa"}), 2);
+  runners[2].load.requests_running = 1;
+  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa"}), 1);
+  EXPECT_EQ(PickMostIdle(runners, {}), 0);
+}
+
 TEST(RunnerViewTest, LeavesOutWhoCannot) {
   std::vector<RunnerView> runners = {UpRunner(0), UpRunner(1), UpRunner(2), UpRunner(3)};
   runners[0].is_up = false;

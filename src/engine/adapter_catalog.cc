@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "registry/adapter_entry.h"
 
 namespace graft {
 namespace {
@@ -243,16 +244,7 @@ void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::st
 }
 
 Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
-  RegistryEntry entry;
-  entry.name = info.name;
-  entry.hash = info.hash;
-  entry.path = info.path;
-  entry.base_model = info.base_model;
-  entry.rank_max = info.rank_max;
-  entry.bytes = info.bytes;
-  entry.tenant = info.tenant;
-  entry.loaded_at = info.loaded_at;
-  return registry_.Put(entry, /*replace=*/true);
+  return registry_.Put(EntryOf(info), /*replace=*/true);
 }
 
 Status EngineAdapterCatalog::Unload(const std::string& name) {

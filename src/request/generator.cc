@@ -43,7 +43,9 @@ Status RefuseUnserved(const Request& request) {
   if (!request.grammar.empty()) return refuse("grammar");
   if (request.draft_tokens_max != -1) return refuse("draft_tokens_max");
   if (request.priority != 0) return refuse("priority");
-  if (!(request.tenant_weight == 1.0f)) return refuse("tenant_weight");
+  if (!(request.tenant_weight > 0.0f) || std::isinf(request.tenant_weight)) {
+    return RangeError("tenant_weight", "above 0", request.tenant_weight);
+  }
   return OkStatus();
 }
 

@@ -73,7 +73,9 @@ struct Request {
   std::string grammar;              // what the answer must be of, as text
   int32_t draft_tokens_max = -1;    // drawn ahead and then checked; -1: as the engine likes
   int32_t priority = 0;             // larger goes first
-  float tenant_weight = 1.0f;       // share of the engine among tenants
+
+  // Share of the engine among tenants, above 0. Carried, and followed by no scheduler so far.
+  float tenant_weight = 1.0f;
 
   // Where the request came from, for logs; no answer depends on these fields.
   std::string log_id;  // the request's name in the logs of all machines

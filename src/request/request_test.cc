@@ -58,7 +58,16 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.grammar = "root ::= .*"; }), "grammar");
   EXPECT_EQ(refusal([](auto& r) { r.draft_tokens_max = 0; }), "draft_tokens_max");
   EXPECT_EQ(refusal([](auto& r) { r.priority = -1; }), "priority");
-  EXPECT_EQ(refusal([](auto& r) { r.tenant_weight = 2; }), "tenant_weight");
+}
+
+TEST(RequestTest, ATenantsWeightIsAboveZero) {
+  Request request;
+  request.tenant_weight = 2.5f;
+  EXPECT_TRUE(RefuseUnserved(request).ok());
+  for (const float wrong : {0.0f, -1.0f, NAN, INFINITY}) {
+    request.tenant_weight = wrong;
+    EXPECT_EQ(RefuseUnserved(request).code(), StatusCode::kInvalidArgument) << wrong;
+  }
 }
 
 TEST(RequestTest, IdsOfFrontendsDiffer) {

@@ -1,0 +1,28 @@
+#include "registry/adapter_entry.h"
+
+namespace graft {
+
+AdapterInfo InfoOf(const RegistryEntry& entry) {
+  return {.name = entry.name,
+          .hash = entry.hash,
+          .path = entry.path,
+          .base_model = entry.base_model,
+          .rank_max = entry.rank_max,
+          .bytes = entry.bytes,
+          .tenant = entry.tenant,
+          .loaded_at = entry.loaded_at,
+          .unread_key = ""};
+}
+
+RegistryEntry EntryOf(const AdapterInfo& info) {
+  return {.name = info.name,
+          .hash = info.hash,
+          .path = info.path,
+          .base_model = info.base_model,
+          .rank_max = info.rank_max,
+          .bytes = info.bytes,
+          .tenant = info.tenant,
+          .loaded_at = info.loaded_at};
+}
+
+}  // namespace graft
