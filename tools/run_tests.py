@@ -26,6 +26,10 @@ LOGS = os.path.join(ROOT, "build", "logs")
 TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "adapter_catalog_test",
               "registry_test", "open_load_test"]
 TSAN_SLOW_TESTS = ["cpu_assist_test", "server_api_test", "server_test"]
+# With gRPC, which is not instrumented.
+TSAN_RPC_TESTS = ["rpc_test", "runner_set_test", "cluster_test", "etcd_test"]
+TSAN_RPC = {"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1:"
+                            f"suppressions={ROOT}/tools/tsan.supp"}
 # Programs that run a part of what they can unless GRAFT_LONG_TESTS is set.
 LONG_TESTS = ["engine_test", "text_test"]
 LONG = {"GRAFT_LONG_TESTS": "1"}
@@ -201,10 +205,10 @@ def stage_isa(log):
     return int(code == 0), int(code != 0)
 
 
-def tsan(tests, log):
+def tsan(tests, log, env=None):
     if not build("tsan", tests, log):
         return 0, 1
-    return count_ctest(ctest("tsan", log, f"-R '^({'|'.join(tests)})$'"))
+    return count_ctest(ctest("tsan", log, f"-R '^({'|'.join(tests)})$'", env))
 
 
 def stage_tsan(log):
@@ -213,8 +217,13 @@ def stage_tsan(log):
 
 
 def stage_tsan_slow(log):
-    """Those that take more of the program with them."""
-    return tsan(TSAN_SLOW_TESTS, log)
+    """Those that take more of the program with them, and those of several machines."""
+    results = [tsan(TSAN_SLOW_TESTS, log)]
+    if set(TSAN_RPC_TESTS) <= set(unit_programs("tsan")):
+        results.append(tsan(TSAN_RPC_TESTS, log, TSAN_RPC))
+    else:
+        print("   without gRPC: the tests of several machines are left out", flush=True)
+    return sum(passed for passed, _ in results), sum(failed for _, failed in results)
 
 
 def stage_alone(log):

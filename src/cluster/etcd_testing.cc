@@ -116,7 +116,10 @@ void TestEtcd::Kill() {
   pid_ = -1;
 }
 
-void TestEtcd::Pause() { kill(pid_, SIGSTOP); }
+void TestEtcd::Pause() {
+  kill(pid_, SIGSTOP);
+  waitpid(pid_, nullptr, WUNTRACED);  // all its threads have stopped
+}
 void TestEtcd::Resume() { kill(pid_, SIGCONT); }
 
 void TestEtcd::Start(bool keep_data) {
