@@ -276,6 +276,17 @@ class RunnerSetTest : public testing::Test {
     while (static_cast<int32_t>(clients_.size()) < count) Submit(tokens_max);
     for (const auto& client : clients_) client->ReadOne();
   }
+  // Requests run on both when the first evicts one; how many the second had taken by then.
+  void EvictFromOne(int64_t pages_free_of_two, int32_t* taken_before) {
+    two_.pages_free = pages_free_of_two;
+    one_.Serve();
+    two_.Serve();
+    Start({&one_, &two_});
+    WaitUntilReady();
+    SubmitAcross(12, 2000);
+    *taken_before = two_.generator.num_taken();
+    ASSERT_TRUE(one_.generator.EvictNewest());
+  }
   void ExpectWholeAnswers() {
     for (const auto& client : clients_) {
       client->ReadAll();
@@ -386,27 +397,15 @@ TEST_F(RunnerSetTest, ADeathOutsideItsStepsDoesNotCount) {
 }
 
 TEST_F(RunnerSetTest, WhoIsEvictedGoesWhereThereIsRoomForAllThatItMayDraw) {
-  two_.pages_free = 1000;
-  one_.Serve();
-  two_.Serve();
-  Start({&one_, &two_});
-  WaitUntilReady();
-  SubmitAcross(12, 2000);
-  const int32_t taken_before = two_.generator.num_taken();
-  ASSERT_TRUE(one_.generator.EvictNewest());
+  int32_t taken_before = 0;
+  EvictFromOne(/*pages_free_of_two=*/1000, &taken_before);
   while (two_.generator.num_taken() == taken_before) std::this_thread::yield();
   ExpectWholeAnswers();
 }
 
 TEST_F(RunnerSetTest, WhoIsEvictedStaysInLineWhereNobodyHasRoom) {
-  two_.pages_free = 10;
-  one_.Serve();
-  two_.Serve();
-  Start({&one_, &two_});
-  WaitUntilReady();
-  SubmitAcross(12, 2000);
-  const int32_t taken_before = two_.generator.num_taken();
-  ASSERT_TRUE(one_.generator.EvictNewest());
+  int32_t taken_before = 0;
+  EvictFromOne(/*pages_free_of_two=*/10, &taken_before);
   std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kHeartbeatNs));
   one_.generator.MakeRoom();
   ExpectWholeAnswers();
