@@ -1,6 +1,6 @@
-// For the device benches (op/cuda_bench.cu): times launches as a model's step makes them, one after
-// the other in a CUDA graph, on operands that the cache holds (the kernel before has just written
-// them) and on operands that it does not.
+// For the device benches (op/cuda_bench.cu). Times launches as a model's step makes them: one after
+// the other in a CUDA graph. The operands are either in the cache, as when the kernel before has
+// just written them, or not.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ inline constexpr int64_t kColdBytes = int64_t{200} << 20;
 inline constexpr int kLaunchesPerGraph = 32;
 inline constexpr int kReplays = 25;
 
-// Fills with numbers in [-0.5, 0.5]: nothing may be zero that a kernel reads.
+// Fills with numbers in [-0.5, 0.5], so that a kernel reads no zeros.
 inline Buffer RandomFloats(int64_t n, const Device& device) {
   std::vector<float> values(static_cast<size_t>(n));
   uint32_t state = 1;
@@ -67,10 +67,10 @@ double MicrosecondsPerLaunch(const Stream& stream, int num_launches, const Funct
   return times[times.size() / 2];
 }
 
-// How many copies of operands of so many bytes are past the cache.
+// How many copies of operands of `bytes` bytes are more than the cache holds.
 inline int64_t NumColdCopies(int64_t bytes) { return kColdBytes / bytes + 2; }
 
-// Runs launch(copy) over all copies and over the first one alone, and prints a line for both.
+// Runs launch(copy) over all copies, and over the first one alone, and prints a line for each.
 template <typename Function>
 void Report(const std::string& name, int64_t bytes, const Stream& stream, const Function& launch) {
   const auto num_copies = static_cast<int>(NumColdCopies(bytes));

@@ -1,6 +1,6 @@
-// How long the second-level cache should keep what a copy reads: a step streams gigabytes through
-// its 50 MB, and what is read once must not drive out what every layer reads again - activations,
-// page tables, code. As Hopper's copies take it.
+// How long the second-level cache should keep what a copy reads, in the encoding of Hopper's
+// copies. A step streams gigabytes through its 50 MB. What is read once must not drive out what
+// every layer reads again: activations, page tables, code.
 #pragma once
 
 #include <cstdint>

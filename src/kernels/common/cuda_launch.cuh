@@ -1,12 +1,13 @@
-// Launching kernels so that each one's launch overlaps the end of the one before it (programmatic
-// dependent launch, Hopper): about a microsecond less per kernel of a chain. Older cards launch in
-// the ordinary way.
+// Launches kernels so that each launch overlaps the end of the kernel before (programmatic
+// dependent launch, Hopper). That saves about a microsecond per kernel of a chain. Older cards
+// launch in the ordinary way.
 //
 // A kernel launched with LaunchKernel begins while earlier kernels of its stream still run. So all
-// of its threads call WaitForPrevious before they touch anything that any earlier kernel writes, or
-// write anything that one reads; until then they may read constants (weights) and compute indices.
-// Who reads earlier says by what it may: AttentionArgs' arrays, and LoraArgs::follows_product and
-// precedes_product, which the host CHECKs (LaunchLedger).
+// of its threads call WaitForPrevious before they touch anything that an earlier kernel writes, and
+// before they write anything that one reads. Until then they may read constants (weights) and
+// compute indices. Some kernels read earlier. What they may read is stated at AttentionArgs'
+// arrays, and at LoraArgs::follows_product and precedes_product, which the host CHECKs
+// (LaunchLedger).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,29 +21,30 @@
 
 namespace graft {
 
-// Until all kernels before this one have finished and their writes can be seen.
+// Waits until all kernels before this one have finished and their writes can be seen.
 __device__ __forceinline__ void WaitForPrevious() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Instead of WaitForPrevious for what the kernel before this one had seen before it called
-// LetNextStart: this multiprocessor may remember something older.
+// Makes visible what the kernel before this one had seen before it called LetNextStart. A thread
+// calls it instead of WaitForPrevious, if it needs no more than that. Without it this
+// multiprocessor might still see something older.
 __device__ __forceinline__ void SeeWhatPreviousSaw() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-// Allows the next kernel to begin once all blocks of this one have called it or ended. To be called
-// early: what the next kernel may touch is up to its own WaitForPrevious. A block that waits on its
-// multiprocessor holds registers and shared memory, so kernels that fill the card call it late.
+// Allows the next kernel to begin once all blocks of this one have called it or ended. Most kernels
+// call it early: the next kernel protects itself by its own WaitForPrevious. A block that waits on
+// its multiprocessor holds registers and shared memory, so kernels that fill the card call it late.
 __device__ __forceinline__ void LetNextStart() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Of the calling thread's device.
+// The traits of the calling thread's device.
 inline const DeviceTraits& CurrentTraits() {
   int index = 0;
   CUDA_CHECK(cudaGetDevice(&index));
@@ -50,7 +52,7 @@ inline const DeviceTraits& CurrentTraits() {
 }
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...), overlapping the kernel before it. The
-// kernel must call WaitForPrevious, see above.
+// kernel must call WaitForPrevious, as described above.
 template <typename... Params, typename... Args>
 void LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
                   cudaStream_t stream, Args&&... args) {

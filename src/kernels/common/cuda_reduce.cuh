@@ -1,5 +1,5 @@
-// Reductions over a warp and over a block, in an order that depends on the number of threads alone;
-// every thread gets the result.
+// Reductions over a warp and over a block. Their order depends on the number of threads alone.
+// Every thread gets the result.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ __device__ __forceinline__ T ReduceWarp(T value, const Combine& combine) {
 }
 
 // All threads of a block of whole warps call it. `scratch` is shared memory of one element per
-// warp, which nobody uses between two barriers around the call; `neutral` changes no value.
+// warp; no thread may use it between the barrier before the call and the one after it. `neutral`
+// changes no value.
 template <typename T, typename Combine>
 __device__ __forceinline__ T ReduceBlock(T value, T neutral, T* scratch, const Combine& combine) {
   const unsigned lane = threadIdx.x % kWarpThreads;

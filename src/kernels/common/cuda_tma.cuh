@@ -1,6 +1,7 @@
-// Hopper's asynchronous copies between global and shared memory (TMA) and the barriers in shared
-// memory that count their bytes; clusters of thread blocks share barriers and copies. PTX ISA,
-// "mbarrier" and "cp.async.bulk.tensor". Addresses are 32-bit ones of shared memory.
+// Hopper's asynchronous copies between global and shared memory (TMA), and the barriers in shared
+// memory that count their bytes. The thread blocks of a cluster can share barriers and copies.
+// Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor". Addresses are 32-bit addresses of shared
+// memory.
 #pragma once
 
 #include <cuda.h>
@@ -9,12 +10,13 @@
 
 #include "kernels/common/cuda_cache.cuh"
 
-// Code that only Hopper's own target understands.
+// Guards code that only Hopper's own target understands.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GRAFT_HOPPER 1
 #endif
 
-// A kernel's attribute: blocks per cluster. Cards before Hopper have none, and never run it.
+// A kernel's attribute: its blocks per cluster. Cards before Hopper have no clusters and never run
+// these kernels.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define GRAFT_CLUSTER_BLOCKS(n)
 #else
@@ -32,12 +34,12 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
 __device__ __forceinline__ void BarrierInit(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
-// After all inits: other blocks and the copy engine see them (together with a cluster or block
-// barrier).
+// Called after all inits. Together with a cluster or block barrier it makes them visible to other
+// blocks and to the copy engine.
 __device__ __forceinline__ void BarrierInitDone() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives, and makes the phase wait for so many bytes of copies too.
+// Arrives, and makes the phase also wait for so many bytes of copies.
 __device__ __forceinline__ void BarrierExpect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -45,7 +47,7 @@ __device__ __forceinline__ void BarrierExpect(uint32_t barrier, uint32_t bytes) 
 __device__ __forceinline__ void BarrierArrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives at the barrier in the same place of another block of the cluster.
+// Arrives at the barrier that lies in the same place of another block of the cluster.
 __device__ __forceinline__ void BarrierArriveAt(uint32_t barrier, uint32_t block_rank) {
   asm volatile(
       "{.reg .b32 remote;\n"
@@ -65,7 +67,7 @@ __device__ __forceinline__ bool BarrierIsOver(uint32_t barrier, uint32_t parity)
       : "memory");
   return is_over != 0;
 }
-// Until the phase of the given parity is over.
+// Waits until the phase of the given parity is over.
 __device__ __forceinline__ void BarrierWait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -90,8 +92,8 @@ __device__ __forceinline__ void ClusterSync() {
           : "memory");
 }
 
-// The map's box at (column, row) to shared memory; the bytes count at `barrier`. Elements outside
-// the tensor arrive as zeros.
+// Copies the map's box at (column, row) to shared memory; the bytes count at `barrier`. Elements
+// outside the tensor arrive as zeros.
 __device__ __forceinline__ void CopyBox(const CUtensorMap& map, uint32_t target, uint32_t barrier,
                                         int column, int row, uint64_t cache) {
   asm volatile(
@@ -100,7 +102,7 @@ __device__ __forceinline__ void CopyBox(const CUtensorMap& map, uint32_t target,
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(cache)
       : "memory");
 }
-// The same to every block of the cluster named in `blocks` (a bit each), at the same addresses.
+// CopyBox to every block of the cluster that has its bit set in `blocks`, at the same addresses.
 __device__ __forceinline__ void CopyBoxToAll(const CUtensorMap& map, uint32_t target,
                                              uint32_t barrier, int column, int row, uint16_t blocks,
                                              uint64_t cache) {
@@ -110,7 +112,7 @@ __device__ __forceinline__ void CopyBoxToAll(const CUtensorMap& map, uint32_t ta
       "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(blocks), "l"(cache)
       : "memory");
 }
-// Both for maps of [parts, rows, columns].
+// CopyBox and CopyBoxToAll for maps of [parts, rows, columns].
 __device__ __forceinline__ void CopyBox3(const CUtensorMap& map, uint32_t target, uint32_t barrier,
                                          int column, int row, int part, uint64_t cache) {
   asm volatile(
@@ -128,7 +130,7 @@ __device__ __forceinline__ void CopyBox3ToAll(const CUtensorMap& map, uint32_t t
       "l"(&map), "r"(column), "r"(row), "r"(part), "r"(barrier), "h"(blocks), "l"(cache)
       : "memory");
 }
-// Both for maps of four dimensions, the last of them the outermost.
+// CopyBox and CopyBoxToAll for maps of four dimensions, the last of which is the outermost.
 __device__ __forceinline__ void CopyBox4(const CUtensorMap& map, uint32_t target, uint32_t barrier,
                                          int column, int row, int part, int group, uint64_t cache) {
   asm volatile(
@@ -151,8 +153,8 @@ __device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Ordinary writes to shared memory are seen by matrix instructions of threads that learn of them
-// through a barrier.
+// Makes this thread's ordinary writes to shared memory visible to matrix instructions, for threads
+// that pass a barrier after it.
 __device__ __forceinline__ void FenceForAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,6 +1,6 @@
-// Runs of elements between memory and float registers of CUDA kernels: 16-byte accesses where the
-// operands lie on 16-byte borders, element by element elsewhere and at a row's end. Which of the
-// two runs never changes what is computed.
+// Moves runs of elements between memory and float registers: by 16-byte accesses where the operands
+// lie on 16-byte borders, and element by element elsewhere and at a row's end. The choice never
+// changes what is computed.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,9 +32,9 @@ __device__ __forceinline__ T NarrowElement(float x) {
   }
 }
 
-// Up to kWidth (a multiple of 4) consecutive elements of a row; `count` of them are the row's, the
-// others are neither read (zero) nor written. kVectors: p is on a border of 16 bytes (8 where that
-// is all there is) and count is kWidth or not above zero.
+// Up to kWidth (a multiple of 4) consecutive elements of a row. `count` of them belong to the row;
+// the others are read as zero and not written. kVectors: p is on a border of 16 bytes (of 8 where
+// the whole run has only 8), and count is either kWidth or at most zero.
 template <bool kVectors, int kWidth, typename T>
 __device__ __forceinline__ void LoadRun(const T* p, int64_t count, float (&out)[kWidth]) {
   if constexpr (kVectors) {
@@ -80,11 +80,11 @@ __device__ __forceinline__ void StoreRun(const float (&values)[kWidth], int64_t 
   }
 }
 
-// Whether a pointer, or a distance in bytes, keeps to 16-byte borders.
+// Whether a pointer, or a distance in bytes, is a multiple of 16.
 inline bool IsVectorAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 inline bool IsVectorAligned(int64_t bytes) { return bytes % 16 == 0; }
 
-// Calls function.template operator()<true>() or <false>().
+// Calls function.template operator()<true>() or operator()<false>().
 template <typename Function>
 void DispatchVectors(bool vectors, const Function& function) {
   if (vectors) {

@@ -1,9 +1,9 @@
-// Hopper's warpgroup matrix instruction: D[64, N] += A[64, 16] B[N, 16]^T with bf16 or fp16
+// Hopper's warpgroup matrix instruction: D[64, N] += A[64, 16] B[N, 16]^T, with bf16 or fp16
 // operands in shared memory and fp32 sums in registers. Both operands lie as rows of 64 elements
-// (128 bytes), in groups of eight rows (1 KiB, on a border of 1 KiB) whose 16-byte pieces the
-// tensor memory accelerator has swizzled (CU_TENSOR_MAP_SWIZZLE_128B). PTX ISA, "Asynchronous
-// warpgroup level matrix instructions". Include only where GRAFT_HOPPER is defined, see
-// cuda_tma.cuh.
+// (128 bytes), in groups of eight rows (1 KiB, on a border of 1 KiB). The copy engine has swizzled
+// the 16-byte pieces of each group (CU_TENSOR_MAP_SWIZZLE_128B). Source: PTX ISA, "Asynchronous
+// warpgroup level matrix instructions". Include it only where GRAFT_HOPPER is defined
+// (cuda_tma.cuh).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace graft {
 
-// The operand whose first row begins at `address` of shared memory. Adding 2 moves on by 16
+// The operand whose first row begins at `address` of shared memory. Adding 2 to it moves on by 16
 // columns.
 __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
@@ -21,40 +21,42 @@ __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
   return kSwizzle128 | kGroupBytes | kUnused | ((address & 0x3ffffu) >> 4);
 }
 
-// An operand that lies transposed: of each 64 of its rows 16 rows of 64 (128 bytes, swizzled
-// likewise, on a border of 1 KiB), one for each of its columns, group_bytes before the next 64's.
+// A transposed operand: shared memory has a row for each of the operand's 16 columns. Such a row
+// holds 64 of the operand's rows (128 bytes), swizzled likewise, on a border of 1 KiB. The rows of
+// the next 64 follow group_bytes further on.
 __device__ __forceinline__ uint64_t WgmmaOperandOfRows(uint32_t address, uint32_t group_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;
   return kSwizzle128 | kEightRows | uint64_t{group_bytes >> 4} << 16 | ((address & 0x3ffffu) >> 4);
 }
-// An operand of 16 columns that lies in two columns of 16 bytes, column_bytes apart.
+// An operand of 16 columns that lies in shared memory as two columns of 16 bytes, column_bytes
+// apart.
 __device__ __forceinline__ uint64_t WgmmaOperandOfColumns(uint32_t address, uint32_t column_bytes) {
   constexpr uint64_t kEightRows = uint64_t{128 >> 4} << 32;
   return kEightRows | uint64_t{column_bytes >> 4} << 16 | ((address & 0x3ffffu) >> 4);
 }
 
-// Before the first of a row of products: registers written by ordinary code are seen.
+// Called before a series of products: makes registers that ordinary code wrote visible to them.
 __device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void WgmmaCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most kPending committed groups are still running.
+// Waits until at most kPending committed groups are still running.
 template <int kPending>
 __device__ __forceinline__ void WgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// The sums are read after this, not before.
+// Keeps the compiler from reading the sums before this point.
 template <int kCount>
 __device__ __forceinline__ void WgmmaKeep(float (&sum)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// Of each thread of a warpgroup, all of which call it: down to kCount registers, or up to so many
-// that others gave.
+// All threads of a warpgroup call one of these: each thread goes down to kCount registers, or up to
+// kCount by taking some that other threads gave.
 template <int kCount>
 __device__ __forceinline__ void GiveRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -64,16 +66,16 @@ __device__ __forceinline__ void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// Which operand is a WgmmaOperandOfRows.
+// Which operand is transposed (a WgmmaOperandOfRows).
 enum class WgmmaByRows { kNone, kFirst, kSecond };
 
-// One specialisation per N. Thread t of the warpgroup holds, for each j < N / 8, columns 8 j + 2 (t
-// % 4) + {0, 1} of row 16 (t / 32) + t % 32 / 4 in sum[4 j + {0, 1}] and of the row 8 below in
-// sum[4 j + {2, 3}]. `add` 0 starts from zero.
+// One specialisation per N. For each j < N / 8, thread t of the warpgroup holds columns 8 j + 2 (t
+// % 4) + {0, 1} of row 16 (t / 32) + t % 32 / 4 in sum[4 j + {0, 1}], and the same columns of the
+// row 8 below in sum[4 j + {2, 3}]. With `add` 0 the sums start from zero.
 template <DType kType, int kN, WgmmaByRows kByRows = WgmmaByRows::kNone>
 struct Wgmma;
 
-// Texts of the operand list, four registers per step.
+// Pieces of the operand list's text, with four registers for each.
 #define GRAFT_R1(a, b, c, d) "%" #a ",%" #b ",%" #c ",%" #d
 #define GRAFT_T8 GRAFT_R1(0, 1, 2, 3)
 #define GRAFT_T16 GRAFT_T8 "," GRAFT_R1(4, 5, 6, 7)

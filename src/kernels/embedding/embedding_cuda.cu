@@ -1,5 +1,5 @@
-// A block per run of kBlockElements of a row, so that the rows of a decode step spread over the
-// card.
+// One block per run of kBlockElements of a row, so that even the few rows of a decode step occupy
+// the whole card.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/embedding/embedding.h"

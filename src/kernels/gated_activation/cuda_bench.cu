@@ -1,5 +1,6 @@
-// The small ops around the matrix products, at the shapes of Llama-2-7B (and a Qwen3-like q/k
-// norm), decode and prefill: embedding, rms_norm, rope, kv_write, rope_kv_write, gated_activation.
+// The small ops around the matrix products, at the shapes of Llama-2-7B (and a q/k norm like
+// Qwen3's), for decode and prefill: embedding, rms_norm, rope, kv_write, rope_kv_write,
+// gated_activation.
 #include "kernels/common/cuda_bench.cuh"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
@@ -84,7 +85,7 @@ void BenchGatedActivation(int64_t rows, Stream& stream) {
   });
 }
 
-// rope, kv_write and both in one, on the same rows of q, k and v.
+// rope, kv_write, and rope_kv_write, which is both in one, on the same rows of q, k and v.
 void BenchQkv(int64_t rows, Stream& stream) {
   constexpr int64_t kRow = 3 * kHeads * kHeadDim;
   const int64_t copies = NumColdCopies(rows * kHeads * kHeadDim * 12);

@@ -1,5 +1,6 @@
-// A thread per eight columns, a block per run of kBlockElements of a row: 32 rows of 11008 columns
-// are 192 blocks, more than the card has multiprocessors, and all of them resident at once.
+// One thread per eight columns, one block per run of kBlockElements of a row. 32 rows of 11008
+// columns are 192 blocks: more than the card has multiprocessors, and all of them are resident at
+// once.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/gated_activation/gated_activation.h"

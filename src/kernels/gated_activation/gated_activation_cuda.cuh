@@ -1,11 +1,11 @@
-// A gated MLP's middle of one element, for every kernel that computes it: the bits are the same in
-// all.
+// A gated MLP's activation of one element. All kernels that compute it use this, so they have the
+// same bits.
 #pragma once
 
 namespace graft {
 
-// gate / (1 + e^exponent) up. The reciprocal is off by at most one in the last place: a sixth of
-// the instructions of dividing.
+// gate / (1 + e^exponent) * up. The reciprocal is off by at most one in the last place, and costs a
+// sixth of a division's instructions.
 __device__ __forceinline__ float SigmoidTimes(float gate, float exponent, float up) {
   float reciprocal;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(__fadd_rn(1.0f, expf(exponent))));

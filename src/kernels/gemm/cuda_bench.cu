@@ -1,7 +1,7 @@
-// Gemm on a GPU: the projections of Llama-2 7B, a step's GEMMs in one graph as decoding runs them,
-// prefill, LoRA beside them, and how fast weights come from the host. Arguments: nothing for all of
-// it, "lora" for LoRA alone, "silu" for gate_up and gated_activation alone, "step" for a step's
-// GEMMs alone; "tiles" for every tile of Hopper's kernel too.
+// Gemm on a GPU: the projections of Llama-2 7B, all GEMMs of a decode step in one graph, prefill,
+// LoRA beside the products, and the speed at which weights come from the host. Without arguments
+// everything is measured. "lora" measures LoRA alone, "silu" gate_up and gated_activation alone,
+// and "step" the GEMMs of a step alone. "tiles" also measures every tile of Hopper's kernel.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kLayers = 32;
 constexpr int64_t kRowsMax = 2048;
-constexpr double kFlops = 790e12;  // measured, H200
+constexpr double kFlops = 790e12;  // measured on an H200
 
 struct Shape {
   const char* name;
@@ -70,7 +70,7 @@ struct Model {
   Buffer x, y, activated;
 };
 
-constexpr size_t kGateUp = 2;  // of kShapes
+constexpr size_t kGateUp = 2;  // index in kShapes
 
 void GatedActivationOf(Model& model, int64_t m, Stream& stream) {
   GatedActivation({.gate_up = model.y.as<float>(),
@@ -94,7 +94,7 @@ __global__ void ReferenceKernel(const uint16_t* x, const uint16_t* w, int64_t n,
     magnitude += fabs(term);
   }
   const double relative = fabs(static_cast<double>(y[row * n + column]) - sum) / magnitude;
-  // Not a number is an error too. Positive floats compare as integers do.
+  // NaN counts as an error too. Positive floats compare as their bits do as integers.
   const float bound = relative < 1e30 ? static_cast<float>(relative) : 1e30f;
   atomicMax(reinterpret_cast<int*>(error), __float_as_int(bound));
 }
@@ -118,7 +118,8 @@ void Check(Model& model, const GemmWeight& weight, int64_t m, Stream& stream) {
               worst < 1e-5f ? "" : "  WRONG");
 }
 
-// One shape over the layers' weights; gate_up with SwiGLU's middle, as a step runs it.
+// One shape over all layers' weights. For gate_up the row includes SwiGLU's activation, as a step
+// has it.
 void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>& weights, int64_t m,
                 bool all_tiles, Stream& stream) {
   const auto num_weights = static_cast<int>(weights.size());
@@ -146,7 +147,7 @@ void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>&
   }
 }
 
-// All of a step's GEMMs, as decoding runs them.
+// All GEMMs of one decode step.
 void BenchStep(Model& model, int64_t m, Stream& stream) {
   double bytes = static_cast<double>(model.head.bytes());
   for (const auto& weights : model.weights) {
@@ -229,7 +230,7 @@ struct Adapters {
   std::vector<int64_t> slice_n;
   int32_t num_segments;
   int64_t layer_matrices = 0;
-  int64_t bytes = 0;  // of a layer
+  int64_t bytes = 0;  // of one layer
   Buffer weights, rows, matrices, segments, h;
 };
 
@@ -280,7 +281,7 @@ void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Str
   }
 }
 
-// gate_up and gated_activation, apart and in one.
+// gate_up and gated_activation: as two kernels, and fused into one.
 void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
   const auto& weights = model.weights[kGateUp];
   const auto time = [&](bool gated_activation, const GemmTile* fused) {
@@ -329,8 +330,8 @@ void BenchUpload(Stream& stream) {
   }
 }
 
-// Words: "tiles" times all tiles; "lora", "silu", "step" and "middle" (the rows of steps with a
-// prompt in them, all tiles) that part alone.
+// Each word selects a part: "tiles" times all tiles; "lora", "silu" and "step" time that part
+// alone; "middle" times all tiles at the row counts of steps that contain a prompt.
 template <typename Asks>
 int Main(const Asks& asks) {
   const bool all_tiles = asks("tiles");

@@ -1,5 +1,5 @@
-// Picks the kernel, and the fp32 one: exact products and one sum per element over k in ascending
-// order, for goldens rather than for speed.
+// Chooses the GEMM kernel on a GPU. Also has the fp32 kernel: exact products, and one sum per
+// element over k in ascending order. It serves the goldens and is not tuned.
 #include "kernels/gemm/gemm_cuda.h"
 
 #include <cuda_runtime.h>
@@ -11,8 +11,8 @@
 namespace graft {
 namespace {
 
-constexpr int kTile = 64;   // rows of x, rows of W
-constexpr int kDepth = 16;  // columns at a time
+constexpr int kTile = 64;   // rows of x and rows of W in a tile
+constexpr int kDepth = 16;  // columns of k per round
 constexpr int kThreads = 256;
 
 __device__ void LoadTile(const float* source, int64_t stride, int64_t num_rows, int64_t k,
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kThreads) FmaKernel(const __grid_constant__ Ge
 
 bool IsHopper(const Device& device) { return TraitsOf(device).family == GpuFamily::kHopper; }
 
-// Whether the slices are y: what none of them covers would get whatever the scratch holds.
+// Whether the slices cover all of y. A column outside all slices would get whatever the scratch
+// holds.
 bool CoversY(const LoraArgs& lora, int64_t n) {
   int64_t column = 0;
   for (int32_t s = 0; s < lora.num_slices; ++s) {
@@ -87,7 +88,7 @@ bool RunsLoraBeside(const GemmCudaArgs& args, const Device& device) {
 }  // namespace
 
 bool GemmCudaRunsLoraBeside(const Device& device) {
-  // Of a part of a card LoRA would get too much.
+  // On a small part of a card the multiprocessors reserved for LoRA would be too large a share.
   constexpr int kProcessorsMin = 112;
   return IsHopper(device) && TraitsOf(device).num_multiprocessors >= kProcessorsMin;
 }
@@ -111,7 +112,7 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const bool lora_beside = RunsLoraBeside(args, stream.device);
   const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
   if (lora_after) product.gemm.lora_after = nullptr;
-  // Kernels without LoRA have no code for keeping rows.
+  // Kernels without LoRA cannot write the kept rows of y beside an activation.
   const bool cannot_keep = gemm.kept_rows.begin < gemm.kept_rows.end &&
                            (gemm.lora == nullptr || gemm.lora->num_segments == 0);
   if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;

@@ -1,4 +1,5 @@
-// Which tile for which shape, and what Hopper's kernels are told about their operands.
+// Chooses the tile for a shape, and makes the tensor maps that describe the operands to Hopper's
+// kernels.
 #include <cuda.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
-// Asked of the driver, so that the binary starts where there is none.
+// The driver is asked for this function at run time, so that the program also starts on a machine
+// without a driver.
 EncodeTiled MapEncoder() {
   static const EncodeTiled encoder = [] {
     void* entry = nullptr;
@@ -29,11 +31,11 @@ EncodeTiled MapEncoder() {
   return encoder;
 }
 
-// A matrix of `count` dimensions, the innermost first, and the boxes in which it is copied.
+// A matrix of `count` dimensions, innermost first, and the box that one copy brings.
 struct MapShape {
   cuuint32_t count = 0;
   cuuint64_t sizes[4] = {};
-  cuuint64_t strides[3] = {};  // bytes, of all but the innermost
+  cuuint64_t strides[3] = {};  // bytes between neighbours in all dimensions but the innermost
   cuuint32_t box[4] = {};
 };
 CUtensorMap EncodeMap(CUtensorMapDataType type, const void* data, const MapShape& shape,
@@ -64,9 +66,9 @@ CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t colu
       data, shape, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
 }
 
-// Boxes of all m rows by `box_columns` of what is added to y.
+// The map of what is added to y (LoRA's delta): boxes of all m rows by `box_columns`.
 CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
-  // A single row may have any stride, a map of it may not.
+  // A single row may have any stride, but a map's stride must be a multiple of 16 bytes.
   const int64_t stride = args.gemm.m == 1 ? CeilDiv(args.n, 4) * 4 : args.gemm.y_stride;
   const auto rows = static_cast<cuuint32_t>(args.gemm.m);
   const MapShape shape{
@@ -107,19 +109,20 @@ using hopper::kTilesSplit;
 using hopper::LimitsOf;
 using hopper::MaxClusters;
 
-// More rows of x in stages of four boxes leave room for too few stages.
+// With stages of four boxes, more rows of x than this leave room for too few stages.
 constexpr int64_t kTallStageRowsMax = 32;
 
-// Tiles that the busiest block computes, one after the other.
+// How many tiles the busiest block computes, one after the other.
 int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int max_clusters) {
   const int64_t items = CeilDiv(CeilDiv(m, tile.rows()), tile.share_w ? tile.blocks : 1) *
                         CeilDiv(CeilDiv(n, tile.columns()), tile.share_w ? 1 : tile.blocks);
   return CeilDiv(items, max_clusters);
 }
 
-// Clock cycles, roughly: per step of 64 columns the slowest of matrix units, shared memory, the way
-// from the second-level cache and this tile's share of the way from memory; then writing y.
-// Constants fitted to an H200 (workshop/cuda_gemm.md); only the order of the results matters.
+// A rough estimate in clock cycles. A step of 64 columns costs the slowest of four: the matrix
+// units, shared memory, the path from the second-level cache, and this tile's share of the path
+// from memory. Writing y is added. The constants were fitted to an H200 (workshop/cuda_gemm.md);
+// only the order of the results matters.
 double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int64_t num_rounds) {
   constexpr double kCacheBytesPerCycle = 47.0;
   constexpr double kMemoryBytesPerCycle = 15.0;
@@ -128,15 +131,16 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
   constexpr double kStoreCyclesPerElement = 0.266;
   constexpr double kSwappedStoreCyclesPerElement = 0.287;
   constexpr double kTileCycles = 1042.0;
-  constexpr double kPairOfGroups = 1.06;   // two warpgroups get in each other's way
-  constexpr double kSwappedGroups = 1.21;  // up to three, and rows that are no power of two
+  constexpr double kPairOfGroups = 1.06;   // two warpgroups slow each other down
+  constexpr double kSwappedGroups = 1.21;  // up to three groups; rows are no power of two
   const int64_t row_tiles = CeilDiv(m, tile.rows());
   const auto rounds = static_cast<double>(num_rounds);
   const auto rows = static_cast<double>(std::min<int64_t>(tile.rows(), CeilDiv(m, 8) * 8));
   const double columns = tile.columns();
   const double slower = tile.swapped ? kSwappedGroups : tile.groups > 1 ? kPairOfGroups : 1.0;
   const double multiply = 2.0 * tile.width * tile.groups * slower;
-  // Written once, then read: by each warpgroup its own 64 rows and all of the other operand's.
+  // The copy engine writes a stage once. Each warpgroup reads its own 64 rows and all of the other
+  // operand.
   const double share =
       (tile.groups * 128.0 + (1.0 + tile.groups) * tile.width) / kSharedRowsPerCycle;
   const double load =
@@ -150,7 +154,7 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
                    store + kTileCycles);
 }
 
-// Kernels for bf16, for fp16, and for bf16 with LoRA.
+// The kernels of one kind: bf16, fp16, or bf16 with LoRA.
 struct Kind {
   hopper::Launcher (*low)(size_t tile);
   hopper::Launcher (*high)(size_t tile);
@@ -170,8 +174,9 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
                               const Device& device) {
   const int num_processors =
       LimitsOf(device).num_processors - (needs.lora_beside ? kLoraProcessorsMin : 0);
-  // Beside LoRA as few rounds as can be: a step's x comes through the cache once a round, and that
-  // way is LoRA's too. 12288 rows of W took 34 us in three rounds of 40, 27 in one of 120.
+  // Beside LoRA the fewest rounds win: each round reads x through the cache once more, and LoRA's
+  // reads take the same path. 12288 rows of W took 34 us in three rounds of 40 rows, and 27 us in
+  // one round of 120.
   const auto cost_of = [&](const GemmTile& tile) {
     const int64_t rounds = RoundsOf(tile, m, n, MaxClusters(tile.blocks, num_processors));
     return std::pair(needs.lora_beside ? rounds : 0, PredictCycles(tile, m, n, k, rounds));

@@ -1,8 +1,8 @@
-// The GEMM kernel for Hopper, for every m. One thread of a block streams boxes of 64 columns of x
-// and of W through a ring in shared memory; each warpgroup of the others multiplies 64 rows of x by
-// kColumns rows of W or, in swapped tiles, 64 rows of W by kRows rows of x. Every element of y is
-// one accumulator's sum over k in ascending steps of 16, whatever the shape of the tile: that is
-// Gemm's promise, by construction, and why the tile may be chosen freely per call.
+// The GEMM kernel for Hopper, for every m. One thread of a block, the producer, streams boxes of 64
+// columns of x and of W through a ring in shared memory. Each of the other warpgroups multiplies 64
+// rows of x by kColumns rows of W or, in swapped tiles, 64 rows of W by kRows rows of x. Whatever
+// the tile's shape, every element of y is one accumulator's sum over k in ascending steps of 16.
+// That is Gemm's promise, it holds by construction, and so each call may choose its tile freely.
 #pragma once
 
 #include <type_traits>
@@ -21,49 +21,49 @@
 
 namespace graft {
 
-inline constexpr int kBoxColumns = 64;  // of two bytes: the width of a swizzled row
+inline constexpr int kBoxColumns = 64;  // two-byte elements: the width of a swizzled row
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kGemmStagesMax = 30;
-// Shared memory before the ring: the barriers, both of x and W and of LoRA.
+// The barriers lie in shared memory before the ring: those of x and W, and those of LoRA.
 inline constexpr int kGemmBarrierBytes = 1024;
 static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes + 16 <= kGemmBarrierBytes);
 
-// Tiles of x rows visited before the next rows of W: what the second-level cache holds of x.
+// Row tiles that are visited before the next rows of W: so much of x the second-level cache holds.
 inline constexpr int kGemmRowTilesPerVisit = 16;
 
 struct HopperGemmArgs {
   float* y;
   int64_t y_stride;
   const float* bias;
-  const void* x;  // for shapes that copy x themselves
+  const void* x;  // for shapes that read x without the copy engine
   int64_t x_stride;
   int m;
   int n;
   int k;
   int num_steps;         // stages per tile
-  int num_row_tiles;     // of x
-  int num_column_tiles;  // of W's rows
+  int num_row_tiles;     // tiles of x's rows
+  int num_column_tiles;  // tiles of W's rows
   int num_stages;
-  int x_box_bytes;  // rows of a box of x, 8 to kRows, x 128
+  int x_box_bytes;  // 128 times the rows of a box of x, which are 8 to kRows
   bool accumulate;
   bool quads;                 // y may be written sixteen bytes at a time
   bool reads_once;            // no tile of W is read twice
-  GemmActivation activation;  // instead of y
+  GemmActivation activation;  // if set, is written in place of y
   GemmDelta delta;            // added last
-  GemmPace pace;              // with a delta
+  GemmPace pace;              // used together with a delta
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
-  int kept_begin;  // rows of y that are written beside an activation
+  int kept_begin;  // rows of y that are written although there is an activation
   int kept_end;
   GemmLoraArgs lora;
 };
 
-// kGroups: warpgroups that multiply, 64 rows of x each, or of W where the tile is swapped. kWidth:
-// rows of the other operand; of x any multiple of 16, so that few of a prompt's tiles are padding.
-// kBoxes: boxes per operand and stage. kBlocks: thread blocks of a cluster. They work on
-// neighbouring tiles and share either x (the same rows, different columns of y) or W (kShareW);
-// each loads its part of the shared operand into all of them.
+// kGroups: the warpgroups that multiply, each with 64 rows of x or, in a swapped tile, of W.
+// kWidth: a tile's rows of the other operand. Rows of x may be any multiple of 16, so that little
+// of a prompt is padding. kBoxes: boxes per operand and stage. kBlocks: thread blocks of a cluster.
+// They work on neighbouring tiles and share either x (the same rows, different columns of y) or W
+// (kShareW). Each loads its part of the shared operand into all of them.
 template <DType kTypeOf, int kGroupsOf, int kWidthOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
           bool kSwappedOf = false, bool kCopyXOf = false, bool kLoraOf = false>
 struct HopperGemmShape {
@@ -76,27 +76,29 @@ struct HopperGemmShape {
   static constexpr int kBoxes = kBoxesOf;
   static constexpr int kBlocks = kBlocksOf;
   static constexpr bool kShareW = kShareWOf;
-  static constexpr bool kCopyX = kCopyXOf;  // x is no operand for the copy engine
-  static constexpr bool kLora = kLoraOf;    // y's sums end with LoRA's terms
+  static constexpr bool kCopyX = kCopyXOf;  // the copy engine cannot read x
+  static constexpr bool kLora = kLoraOf;    // LoRA's terms end the sums of y
   using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
-  // Where sums fill the registers, the producer is a whole warpgroup that gives its own away.
+  // Where the sums need many registers, the producer's warpgroup gives up most of its own.
   static constexpr bool kMovesRegisters = kGroups > 1;
-  // Of a multiprocessor's 65,536: what a thread of the others keeps, and gets.
+  // Of 65,536 registers: what each of the producer's threads keeps, and a multiplying one gets.
   static constexpr int kFewRegisters = kGroups == 3 ? 56 : 40;
   static constexpr int kManyRegisters = kGroups == 3 ? 152 : 232;
   using Lora = GemmLoraShape<kRows, kColumns, kGroups * 4, kSwapped>;
   static constexpr int kHelpers = kMovesRegisters ? 4 : kLora ? 1 + kLoraLoaders : 1;  // warps
   static constexpr int kThreads = kGroups * kGroupThreads + kHelpers * 32;
   static constexpr int kWBoxBytes = kColumns * 128;
-  // A tile's columns are whole pieces of eight of the gate's and as many of up's: its halves, see
-  // gemm_hopper_silu.cuh, or in turns where it is swapped, see gemm_hopper_swapped_store.cuh.
+  // With an activation, half of a tile's columns are the gate's and half are up's, in whole pieces
+  // of eight columns. They lie as two halves (gemm_hopper_silu.cuh) or, in a swapped tile, piece by
+  // piece in turns (gemm_hopper_swapped_store.cuh).
   static constexpr bool kActivates = kColumns % 16 == 0;
-  // What gemm_hopper_store.cuh needs beside the ring: 16 rows of 32 columns a warp.
+  // Memory beside the ring for gemm_hopper_store.cuh: 16 rows of 32 columns of each warp.
   static constexpr int kStagingBytes = !kSwapped && kGroups > 1 ? kGroups * 4 * 16 * 128 : 0;
-  // Of two blocks each loads half of every box of W: with an activation gate's rows or up's or, of
-  // a swapped tile, half of both. Of more blocks each loads boxes in its turn.
+  // In a cluster of two blocks that share W, each block loads half of every box of W. With an
+  // activation one block's half is the gate's rows and the other's is up's; in a swapped tile each
+  // half has some of both. In larger clusters the blocks load whole boxes in turn.
   static constexpr bool kSplitsW = kShareW && kBlocks == 2;
-  // Where x is shared each loads its part of the rows of every box.
+  // Where x is shared, each block loads its part of the rows of every box.
   static constexpr bool kSplitsX = !kShareW && kBlocks > 1;
   static_assert(!kSplitsW || kColumns % (8 * kBlocks) == 0);
   static_assert(!kSplitsX || kRows % (8 * kBlocks) == 0);
@@ -113,8 +115,8 @@ struct HopperGemmShape {
 
 template <typename Shape>
 struct HopperGemmRing {
-  uint32_t full;     // a barrier per stage: its boxes are there
-  uint32_t empty;    // a barrier per stage: every block of the cluster has multiplied it
+  uint32_t full;     // one barrier per stage: the stage's boxes have arrived
+  uint32_t empty;    // one barrier per stage: every block of the cluster has multiplied it
   uint32_t x;        // [stage][box][x_box_bytes]
   uint32_t staging;  // kStagingBytes
   uint32_t w;  // [stage][box][kWBoxBytes]. Where boxes of x are lower than kRows, products read on
@@ -148,7 +150,7 @@ struct HopperGemmRing {
   }
 };
 
-// Walks over this block's tiles, and inside each over k, as the ring sees them.
+// Walks over this block's tiles and, inside each tile, over k, in the order of the ring's stages.
 template <typename Shape>
 struct HopperGemmWalk {
   int item;
@@ -205,13 +207,13 @@ struct HopperGemmWalk {
   }
 };
 
-// Until x may be read, and what earlier kernels left in y. With a delta, by the one thread that
-// does not look for x itself.
+// Waits until x, and what earlier kernels left in y, may be read. With a delta the thread that
+// looks for x itself does not call it.
 template <typename Args>
 __device__ __forceinline__ void AwaitX(const Args& args, uint32_t barrier) {
   if constexpr (std::is_same_v<Args, HopperLoraGemmArgs>) {
     if (!args.lora.lora.precedes_product) return WaitForPrevious();
-    SeeWhatPreviousSaw();  // LoraShrink, which let this one begin then
+    SeeWhatPreviousSaw();  // LoraShrink saw them before it let this kernel begin
   } else {
     WaitForX(args.delta, barrier);
   }
@@ -273,8 +275,8 @@ struct HopperGemmProducer {
     }
   }
 
-  // One thread. W is constant: the ring's first lap of it comes before what the kernel before this
-  // one writes is waited for.
+  // Run by one thread. W is constant, so the ring's first lap of W is asked for before the wait for
+  // what the kernel before this one writes.
   __device__ void Run() const {
     const uint32_t bytes = Shape::kBoxes * (Shape::kWBoxBytes + args.x_box_bytes);
     PrefetchMap(x_map);
@@ -296,14 +298,14 @@ struct HopperGemmProducer {
     }
   }
 
-  // The same beside LoRA, with no more of W on its way than keeps memory busy: whatever else is
-  // read queues behind it, and LoRA's chain of dependent reads would last longer than the product.
-  // Before x is there no stage is full, and time says what must have come.
+  // Run() with a delta. No more of W is on its way than keeps memory busy: LoRA's reads queue
+  // behind it, and its chain of dependent reads would outlast the product. Until x is there no
+  // stage gets full, so the clock tells what must have come.
   __device__ void RunPaced(uint32_t bytes) const {
     HopperGemmWalk<Shape> walk(args);
     HopperGemmWalk<Shape> x_walk = walk;
     HopperGemmWalk<Shape> landed = walk;
-    int column_tile = walk.column_tile;  // the last one asked for
+    int column_tile = walk.column_tile;  // of the last stage asked for
     int on_way = 0;                      // stages from landed to walk
     const uint32_t step = *args.delta.step;
     const int64_t begin = clock64();
@@ -329,7 +331,7 @@ struct HopperGemmProducer {
     if (args.delta.box_bytes > 0) LoadDelta(walk, column_tile);
   }
 
-  // Of the block's last tile, to the stage after its last one of W, once LoRA's kernel has ended.
+  // Brings the last tile's delta to the stage after W's last one, once LoRA's kernel has ended.
   __device__ void LoadDelta(const HopperGemmWalk<Shape>& end, int column_tile) const {
     const auto columns = Shape::ColumnsOf(args, column_tile);
     const bool activates = args.activation.out != nullptr;
@@ -349,21 +351,21 @@ struct HopperGemmProducer {
     return late <= 0 || clock64() - begin >= late * args.pace.stage_cycles;
   }
 
-  // The stage is nobody's yet.
+  // Whether the stage has not been used yet.
   __device__ bool CanStart(const HopperGemmWalk<Shape>& walk) const {
     return !walk.Done() && walk.lap == 0;
   }
 
-  // One of the warps that load what LoRA adds.
+  // What one of the warps that load LoRA's operands does.
   __device__ void RunLora(int loader_idx) const {
     GemmLoraLoader<typename Shape::Lora> loader(args.lora, ring.lora, loader_idx);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
       loader.LoadTile(walk.row_tile * Shape::kRows, Shape::ColumnsOf(args, walk.column_tile));
     }
-    WaitForPrevious();  // also without items: who waits for this kernel waits for those before it
+    WaitForPrevious();  // also without items: the next kernel relies on it
   }
 
-  // A warp, where the copy engine cannot read x: odd strides and addresses.
+  // Run by a warp, where odd strides or addresses keep the copy engine from reading x.
   __device__ void RunCopyingX() const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (lane == 0 && args.delta.values != nullptr) {
@@ -419,11 +421,11 @@ struct HopperGemmConsumer {
   const typename Shape::Args& args;
   const HopperGemmRing<Shape>& ring;
   static constexpr int kSums = Shape::kWidth / 2;
-  // Whether all warps store together, by way of the ring.
+  // Whether all warps store a tile together, by way of the ring.
   static constexpr bool kStoresTogether = Shape::kGroups == 1 && !Shape::kSwapped;
   using Old = typename GemmTileStore<Shape>::Old;
 
-  // The stage may be overwritten, as far as this warp is concerned.
+  // Says that this warp no longer reads the stage.
   __device__ void Release(int stage) const {
     const uint32_t lane = threadIdx.x % 32;
     if constexpr (Shape::kBlocks > 1) {
@@ -436,8 +438,8 @@ struct HopperGemmConsumer {
   __device__ void Run() const {
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
     AwaitX(args, ring.XReady());
-    // Not before: the next kernel may be LoRA's shrink, which finds x so
-    // (LoraArgs::follows_product). Its blocks come as this one's leave.
+    // Not earlier: the next kernel may be LoRA's shrink, which then relies on x being there
+    // (LoraArgs::follows_product). Its blocks begin as this kernel's leave.
     LetNextStart();
     std::conditional_t<Shape::kLora, GemmLoraAdder<typename Shape::Lora>, NoLora> lora(args, ring);
     for (HopperGemmWalk<Shape> walk(args); !walk.Done(); walk.NextTile(args)) {
@@ -484,8 +486,8 @@ struct HopperGemmConsumer {
       WgmmaKeep(sum);
       const bool last = walk.IsLast();
       const uint32_t delta = AwaitDelta(walk, last);
-      // After its last tile the whole ring is the block's, but for the delta; before, this stage
-      // alone.
+      // After its last tile the block may use the whole ring, except where the delta lies. Before
+      // that it may use this stage alone.
       const int scratch = !last ? stage : delta == ring.W(0, 0) ? 1 : 0;
       if (exists) {
         using TileStore = GemmTileStore<Shape>;
@@ -509,7 +511,7 @@ struct HopperGemmConsumer {
     }
   }
 
-  // Until the delta is there, all of it: where shared memory has it, or 0.
+  // Waits for all of the delta. Returns its place in shared memory, or 0 if it is not there.
   __device__ __forceinline__ uint32_t AwaitDelta(const HopperGemmWalk<Shape>& end,
                                                  bool last) const {
     if (args.delta.values == nullptr) return 0;
@@ -521,7 +523,7 @@ struct HopperGemmConsumer {
     return ring.W(end.stage, 0);
   }
 
-  // Starts the products of a stage; `add` 0 forgets what is in the sums.
+  // Starts the products of a stage. With `add` 0 the sums start from zero.
   __device__ __forceinline__ void MultiplyStage(const HopperGemmWalk<Shape>& walk, int group,
                                                 int add, float (&sum)[kSums]) const {
     BarrierWait(ring.Full(walk.stage), walk.lap & 1);
@@ -587,10 +589,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) GRAFT_CLUSTER_BLOCKS(Shape
     if constexpr (Shape::kMovesRegisters) TakeRegisters<Shape::kManyRegisters>();
     HopperGemmConsumer<Shape>{args, ring}.Run();
   }
-  // A block's shared memory must live until nobody in the cluster writes to it or arrives at it.
+  // A block's shared memory must live until no block of the cluster writes to it or arrives at it.
   if constexpr (Shape::kBlocks > 1) ClusterSync();
 #else
-  __trap();  // whoever launches this looked at DeviceTraits first
+  __trap();  // a launcher looks at DeviceTraits first
 #endif
 }
 

@@ -1,8 +1,9 @@
-// What Hopper's GEMM adds to y last: LoRA's share of a few rows, which a kernel launched before it
-// computes beside it (lora_beside.cu). Having that one in front, the GEMM cannot wait for all
-// earlier kernels before it begins: that one says when x is there, by writing the step's number.
-// All else is waited for before the delta is read. Nothing waits for a kernel that was launched
-// later, so nothing depends on what runs at the same time.
+// What Hopper's GEMM adds to y last: LoRA's share of a few rows. A kernel that was launched before
+// the GEMM computes it while the GEMM runs (lora_beside.cu). Since that kernel is the one directly
+// in front, the GEMM cannot wait for all earlier kernels before it begins. Instead the LoRA kernel
+// says when x is there, by writing the step's number to a word. Before the GEMM reads the delta it
+// waits for all earlier kernels. No kernel waits for one that is launched later, so nothing depends
+// on which kernels happen to run at the same time.
 #pragma once
 
 #include <cuda.h>
@@ -16,12 +17,12 @@
 namespace graft {
 
 struct GemmDelta {
-  const float* values;  // [m, n], rows y_stride apart; null: none
+  const float* values;  // [m, n], rows y_stride apart; null: no delta
   const uint32_t* x_ready;
   const uint32_t* step;
-  // Where the block's last tile of it fits a stage of the ring, to which it is copied while W is
-  // still multiplied: in a box of all rows by a tile's columns, or in two, by its share of the
-  // gate's and of up's. 0: it does not.
+  // The size of a box of the delta, if the delta of the block's last tile fits a stage of the ring;
+  // else 0. It is copied there while W is still multiplied: as one box of all rows by the tile's
+  // columns or, with an activation, as two boxes, the gate's share and up's.
   int box_bytes;
   CUtensorMap map;
 
@@ -31,17 +32,18 @@ struct GemmDelta {
   }
 };
 
-// How a block with a delta streams W.
+// The rate at which a block with a delta streams W.
 struct GemmPace {
-  int stages;        // on their way at once
-  int stage_cycles;  // until memory has delivered another one
+  int stages;        // stages on their way at once
+  int stage_cycles;  // clock cycles in which memory delivers one more stage
 };
 
 #if defined(GRAFT_HOPPER)
 
-// By the one thread that saw that x may be read, and so may what earlier kernels left in y: lets go
-// those that wait at the barrier. No fence for the copy engine, which reads x, too: x's kernel had
-// ended before the word was written, as it has where the hardware tells.
+// Called by the one thread that saw that x may be read. It also means that what earlier kernels
+// left in y may be read. It lets the threads go that wait at the barrier. The copy engine, which
+// reads x too, needs no fence: x's kernel had ended before the word was written, just as where the
+// hardware does the waiting.
 __device__ __forceinline__ void TellXIsReady(uint32_t barrier) { BarrierArrive(barrier); }
 __device__ __forceinline__ void WaitForX(const GemmDelta& delta, uint32_t barrier) {
   if (delta.values == nullptr) return WaitForPrevious();

@@ -1,6 +1,6 @@
-// Launches Hopper's GEMM kernel, see gemm_hopper.cuh, with one tile: maps of its operands, its
-// share of shared memory, its clusters. The kernels are many and slow to compile: each
-// gemm_hopper_*.cu instantiates some of them.
+// Launches Hopper's GEMM kernel (gemm_hopper.cuh) with one tile: the maps of its operands, its
+// division of shared memory, its clusters. There are many such kernels and they are slow to
+// compile, so each gemm_hopper_*.cu instantiates some of them.
 #pragma once
 
 #include <cuda.h>
@@ -16,21 +16,24 @@
 
 namespace graft::hopper {
 
-// Where x takes next to no room, a ring of this size streams W faster than one as large as can be.
+// Where x takes next to no room, a ring of this size streams W faster than the largest possible
+// one.
 inline constexpr int kThinRowsMax = 8;
 inline constexpr int kThinSharedBytes = 150 << 10;
 
-// With LoRA beside it: multiprocessors that are LoRA's at least. So many bring tiles of 120 rows of
-// W for 12288 and of 224 for 22016, which stream as fast as those for the whole card.
+// The next constants apply to a product with LoRA beside it. At least so many multiprocessors are
+// left to LoRA. With 28, the tiles become 120 rows of W for 12288 and 224 for 22016, and these
+// stream as fast as the tiles for the whole card.
 inline constexpr int kLoraProcessorsMin = 28;
-// Then, the shared memory left to the small kernels that follow, so that they come early.
+// Shared memory that is left to the small kernels that follow, so that they can begin early.
 inline constexpr int kSparedBesideLora = 8 << 10;
-// Then, what a block has on its way from memory, and what memory gives the whole card in a cycle.
+// What a block has on its way from memory at a time, and what memory delivers to the whole card per
+// cycle.
 inline constexpr int kBytesOnWay = 64 << 10;
 inline constexpr int64_t kCardBytesPerCycle = 2400;
 
-// Boxes of 64 columns by `box`, of a matrix of `columns` columns and, from the inside out, so many
-// rows, so many rows apart.
+// A map of a matrix with `columns` columns, in boxes of 64 columns. `dimensions` describes the rows
+// from the inside out: how many, how many rows apart, and how many of them a box has.
 struct MapDimension {
   int64_t size;
   int64_t stride;
@@ -39,8 +42,9 @@ struct MapDimension {
 CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t column_stride,
                     std::initializer_list<MapDimension> dimensions);
 
-// W's rows of a tile, or this block's share of them: neighbours; gate and up side by side; or,
-// where the tile is swapped, eight of each in turns.
+// The map of W. A box has the W rows of a tile, or this block's share of them: neighbouring rows;
+// with an activation gate's and up's rows side by side; in a swapped tile with an activation eight
+// of each in turns.
 template <typename Shape>
 CUtensorMap MakeWMap(const GemmCudaArgs& args) {
   const int box_rows = Shape::kSplitsW ? Shape::kColumns / Shape::kBlocks : Shape::kColumns;
@@ -53,7 +57,7 @@ CUtensorMap MakeWMap(const GemmCudaArgs& args) {
   return make({{half, 1, Shape::kColumns / 2}, {2, half, box_rows == Shape::kColumns ? 2 : 1}});
 }
 
-// Boxes of all m rows by `box_columns` of what is added to y.
+// The map of what is added to y (LoRA's delta): boxes of all m rows by `box_columns`.
 CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns);
 
 // What one device allows.
@@ -68,18 +72,19 @@ inline bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 
 
 GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n);
 
-// So many clusters of `num_blocks` run at once: a cluster's blocks are neighbours, which leaves
-// some of a card's multiprocessors over. A block takes all of a multiprocessor, whatever its tile.
+// How many clusters of `num_blocks` run at once. The blocks of a cluster must be neighbours, so
+// some of a card's multiprocessors stay unused. Whatever its tile, a block takes a whole
+// multiprocessor.
 int MaxClusters(int num_blocks, int num_processors);
 
-// How a block's shared memory is divided.
+// The division of a block's shared memory.
 struct SharedPlan {
   int num_stages = 0;
   int num_lora_stages_log2 = 0;
   int bytes = 0;
 };
 
-// The ring of x and W, in what shared memory has left beside plan.bytes of other things.
+// Gives the ring of x and W what shared memory has left beside plan.bytes of other things.
 template <typename Shape>
 void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& plan) {
   const int stage_bytes = Shape::kBoxes * (args.x_box_bytes + Shape::kWBoxBytes);
@@ -91,7 +96,7 @@ void PlanStages(const HopperGemmArgs& args, int shared_bytes_max, SharedPlan& pl
   plan.bytes += plan.num_stages * stage_bytes;
 }
 
-// LoRA's ring has a stage, and as many more as those of x and W leave room for.
+// LoRA's ring has one stage, and more where the ring of x and W leaves room.
 template <typename Shape>
 SharedPlan PlanShared(const HopperGemmArgs& args, int shared_bytes_max) {
   SharedPlan plan;
@@ -111,7 +116,7 @@ SharedPlan PlanShared(const HopperGemmArgs& args, int shared_bytes_max) {
   return plan;
 }
 
-// What LoRA beside the product, by so many of the card's blocks, asks of it.
+// Sets what a product with LoRA beside it needs. `num_blocks`: the blocks of the product.
 template <typename Shape>
 void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out) {
   CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora && !Shape::kSwapped);
@@ -181,7 +186,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
                       .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
   }
   if (gemm.lora_after != nullptr) SetDelta<Shape>(args, clusters, out);
-  // A stage is given back when the next one's products run.
+  // A stage is given back only while the next stage's products run.
   CHECK_GE(out.num_stages, 2);
   out.reads_once = out.num_row_tiles == 1;
 

@@ -1,13 +1,13 @@
-// LoRA's expand inside Hopper's GEMM, for prompts: y's sums end with scale * h B^T, so that y is
-// written once. Last, so that it comes from memory while x and W are multiplied. 16 ranks of one
-// segment ("an item") are as good as two more steps of k: scale * h of the tile's rows, as two bf16
-// numbers (lora_pack.cuh), zeros in the rows of others, times the tile's columns of B. Two warps
-// beside the producer list the segments of a tile's rows and bring its items through a ring of its
-// own, while x and W are multiplied.
+// LoRA's expand inside Hopper's GEMM, for prompts: the sums of y end with scale * h B^T, so that y
+// is written once. LoRA comes last, so that its operands arrive from memory while x and W are
+// multiplied. An "item" is 16 ranks of one segment, and costs as much as two more steps of k. It
+// multiplies scale * h of the tile's rows, as two bf16 numbers (lora_pack.cuh) and zero in the rows
+// of other segments, by the tile's columns of B. Two warps beside the producer list the segments of
+// a tile's rows and bring its items through a ring of their own, while x and W are multiplied.
 //
-// What is added to an element, and in which order, depends on its own row's adapter alone: slices,
-// then tiles of 16 ranks, ascending; of others only zeros, for all of B's elements are finite
-// (model/lora_weights.h).
+// What is added to an element, and in which order, depends on its own row's adapter alone: slices
+// ascending, then tiles of 16 ranks ascending. Items of other segments add only zeros, because all
+// elements of B are finite (model/lora_weights.h).
 #pragma once
 
 #include "kernels/common/cuda_launch.cuh"
@@ -23,29 +23,29 @@ namespace graft {
 
 inline constexpr int kLoraStagesMaxLog2 = 4;
 inline constexpr int kLoraLoaders = 2;  // warps
-// Full and empty of each stage, and of the table.
+// A full and an empty barrier for each stage, and for the table.
 inline constexpr int kLoraBarrierBytes = (2 << kLoraStagesMaxLog2) * 8 + 16;
 
 struct GemmLoraArgs {
   LoraArgs lora;
   lora::PackedH h;
   int num_stages_log2 = 0;
-  bool vectors = false;  // slices begin and end on 16 bytes of B's rows
+  bool vectors = false;  // slices begin and end on 16-byte borders of B's rows
 };
 
-// The segments with work in a tile of kRows rows, in shared memory. Neighbours of one adapter are
-// one.
+// The segments with work in a tile of kRows rows. Lies in shared memory. Neighbouring segments of
+// one adapter are joined.
 template <int kRows>
 struct GemmLoraTable {
   int32_t num_segments;
   uint8_t has_slice[kLoraSlicesMax];
   int32_t slot[kRows];
-  uint8_t first[kRows];  // rows, counted from the tile's first
+  uint8_t first[kRows];  // row, counted from the tile's first
   uint8_t last[kRows];
-  uint8_t num_items[kLoraSlicesMax][kRows];  // tiles of ranks
+  uint8_t num_items[kLoraSlicesMax][kRows];  // number of rank tiles
 };
 
-// Walks over a tile's items in the order in which they go through the ring.
+// Walks over a tile's items in the order in which they pass through the ring.
 template <int kRows>
 struct GemmLoraCursor {
   const GemmLoraTable<kRows>& table;
@@ -70,30 +70,31 @@ struct GemmLoraCursor {
   }
 };
 
-// Which columns of y a tile holds: from `first` on, plain neighbours where gap is 0. Else up's
-// beside the gate's: from the middle of its pieces of eight on they lie `gap` further; in swapped
-// tiles pieces of the gate's and of up's, `gap` further, take turns.
+// The columns of y in a tile. If gap is 0 they are neighbours, from `first` on. Else the tile has
+// columns of the gate, from `first` on, and the same columns of up, `gap` further. An unswapped
+// tile has the gate's pieces of eight columns in its first half and up's in its second. In a
+// swapped tile the gate's and up's pieces take turns.
 struct GemmTileColumns {
   int first;
   int gap;
 };
 
-// kRowsOf x kColumnsOf: the GEMM's tile. kWarpsOf: those that multiply.
+// kRowsOf x kColumnsOf: the GEMM's tile. kWarpsOf: the number of warps that multiply.
 template <int kRowsOf, int kColumnsOf, int kWarpsOf, bool kSwappedOf>
 struct GemmLoraShape {
   static constexpr int kRows = kRowsOf;
   static constexpr int kColumns = kColumnsOf;
   static constexpr int kWarps = kWarpsOf;
   static constexpr bool kSwapped = kSwappedOf;
-  static constexpr int kPieces = kColumns / 8;  // 16 bytes of a rank's row of B
-  static constexpr int kMiddle = kPieces / 2;   // see GemmTileColumns
-  // A stage. B's ranks lie in rows of 64 columns, 16 of them before the next 64 columns', swizzled
-  // as the copy engine would: what wgmma calls the second operand transposed, or the first where
-  // the tile is swapped.
+  static constexpr int kPieces = kColumns / 8;  // pieces of 16 bytes in a tile's row of B
+  static constexpr int kMiddle = kPieces / 2;   // the first piece of up's half (GemmTileColumns)
+  // The layout of B in a stage: each rank has a row of 64 columns; 16 such rows come before the 16
+  // rows of the next 64 columns. They are swizzled as the copy engine would do it. For wgmma this
+  // is a transposed operand: the second one or, in a swapped tile, the first.
   static constexpr int kGroupBytes = lora::kPackRanks * 128;
   static constexpr int kBBytes = (kColumns + 63) / 64 * kGroupBytes;
-  // h's rows lie in four columns of 16 bytes: ranks 0 to 7 and 8 to 15 of the first number, then of
-  // the second.
+  // h of a tile lies in four columns of 16 bytes: first numbers of ranks 0 to 7 and 8 to 15, then
+  // second numbers of the same ranks.
   static constexpr int kHColumnBytes = kRows * 16;
   static constexpr int kStageBytes = kBBytes + 4 * kHColumnBytes;
   static constexpr int kTableBytes = (sizeof(GemmLoraTable<kRows>) + 15) / 16 * 16;
@@ -102,7 +103,7 @@ struct GemmLoraShape {
   static __device__ uint32_t PlaceOfB(int rank, int piece) {
     return piece / 8 * kGroupBytes + rank * 128 + (piece % 8 ^ rank % 8) * 16;
   }
-  // The column of a slice at which a piece begins; negative before it.
+  // The column of a slice at which a piece begins. It is negative for a piece before the slice.
   static __device__ int ColumnOf(const LoraArgs& lora, int slice, GemmTileColumns columns,
                                  int piece) {
     const int first = columns.first - static_cast<int>(lora.slice_begin[slice]);
@@ -138,7 +139,7 @@ struct GemmLoraRing {
   __device__ uint32_t B(int stage) const { return stages + stage * Shape::kStageBytes; }
   __device__ uint32_t H(int stage) const { return B(stage) + Shape::kBBytes; }
 
-  // By all threads, before they meet.
+  // Called by all threads, before the block's first barrier.
   __device__ void Init() const {
     const int i = static_cast<int>(threadIdx.x);
     if (i < 1 << num_stages_log2) {
@@ -153,7 +154,8 @@ struct GemmLoraRing {
   }
 };
 
-// 16 bytes from global to shared memory, both on borders of 16 bytes; zeros where !present.
+// Copies 16 bytes from global to shared memory; both lie on 16-byte borders. If !present, writes
+// zeros.
 __device__ __forceinline__ void CopyPiece(uint32_t target, const void* source, bool present) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source),
                "r"(present ? 16 : 0)
@@ -168,7 +170,7 @@ __device__ __forceinline__ void WaitForAllCopies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Elements [begin, begin + 8) of a row of n, zeros outside it.
+// Elements [begin, begin + 8) of a row of n elements; zeros outside the row.
 __device__ __noinline__ uint4 LoadElements(const uint16_t* row, int begin, int n) {
   uint32_t words[4] = {};
 #pragma unroll
@@ -180,7 +182,7 @@ __device__ __noinline__ uint4 LoadElements(const uint16_t* row, int begin, int n
   return {words[0], words[1], words[2], words[3]};
 }
 
-// One of the loading warps.
+// What one of the loading warps does.
 template <typename Shape>
 class GemmLoraLoader {
  public:
@@ -191,7 +193,7 @@ class GemmLoraLoader {
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // All items of the tile from row `row` on.
+  // Loads all items of the tile that begins at row `row`.
   __device__ void LoadTile(int row, GemmTileColumns columns) {
     if (warp_ == 0) {
       if (tile_ > 0) BarrierWait(ring_.TableEmpty(), (tile_ - 1) & 1);
@@ -216,7 +218,7 @@ class GemmLoraLoader {
 
  private:
   using Cursor = GemmLoraCursor<Shape::kRows>;
-  static constexpr int kRanks = lora::kPackRanks / kLoraLoaders;  // of an item, this warp's
+  static constexpr int kRanks = lora::kPackRanks / kLoraLoaders;  // this warp's ranks of an item
   static constexpr int kAhead = 32 / kRanks;  // items whose rows are looked up at a time
 
   __device__ LoraSegment SegmentAt(int i) const {
@@ -264,8 +266,9 @@ class GemmLoraLoader {
     return lora_.matrices[slot * lora_.matrices_stride + slice];
   }
 
-  // Rows of B of the next items, null past a rank: this lane's is rank lane % kRanks of the warp's,
-  // of the item lane / kRanks further.
+  // Finds the rows of B for the next kAhead items. This lane's row is for rank lane % kRanks of
+  // this warp's ranks, and for the item lane / kRanks further on. Null where the matrix has no such
+  // rank.
   __device__ const uint16_t* LookUp(Cursor at) const {
     for (int i = lane_ / kRanks; i > 0 && !at.Done(); --i) at.Next();
     if (at.Done()) return nullptr;
@@ -274,24 +277,24 @@ class GemmLoraLoader {
     return rank < matrix.rank ? static_cast<const uint16_t*>(matrix.b_rows[rank]) : nullptr;
   }
 
-  // b: the row of rank lane / 4 of the warp's.
+  // b: the row of B for rank lane / 4 of this warp's ranks.
   __device__ __forceinline__ void LoadItem(int row, GemmTileColumns columns, const Cursor& at,
                                            const uint16_t* b) {
     const int stage = ring_.StageOf(item_);
     const int lap = ring_.LapOf(item_);
     if (lap > 0 && !BarrierIsOver(ring_.Empty(stage), (lap - 1) & 1)) {
-      TellLoaded();  // whoever must leave the stage may wait for these
+      TellLoaded();  // the warp that must free the stage may be waiting for these
       BarrierWait(ring_.Empty(stage), (lap - 1) & 1);
     }
     LoadB(stage, at.slice, b, columns);
-    if (item_++ == 0) WaitForPrevious();  // h is no constant
+    if (item_++ == 0) WaitForPrevious();  // the kernel before this one writes h
     LoadH(stage, row, at);
   }
 
-  // The copies are ordinary ones, to be made known to matrix instructions. Here, not by those who
-  // multiply, whose products would wait for it: that took LoRA's share of a layer of 2,048 rows,
-  // without the shrink, from 86 to 33 us (workshop/cuda_gemm.md). How long it takes here was not
-  // measured.
+  // These copies are ordinary ones, and a fence must make them visible to matrix instructions. The
+  // loading warps do that: where the multiplying warps did, their products waited for it, and
+  // LoRA's share of a layer of 2,048 rows, without the shrink, took 86 us instead of 33
+  // (workshop/cuda_gemm.md). The fence's time in the loading warps was not measured.
   __device__ void TellLoaded() {
     if (told_ == item_) return;
     WaitForAllCopies();
@@ -299,8 +302,8 @@ class GemmLoraLoader {
     for (; told_ < item_; ++told_) BarrierArrive(ring_.Full(ring_.StageOf(told_)));
   }
 
-  // This warp's half of an item's ranks, four lanes each. Unrolled, as LoadH: a warp's instructions
-  // one after the other would take longer than the bytes.
+  // Loads this warp's half of an item's ranks, with four lanes for each. Unrolled like LoadH,
+  // because the instructions of one warp, one after the other, would take longer than the bytes.
   __device__ __forceinline__ void LoadB(int stage, int slice, const uint16_t* b,
                                         GemmTileColumns columns) const {
     const int rank = warp_ * kRanks + lane_ / 4;
@@ -325,7 +328,7 @@ class GemmLoraLoader {
     }
   }
 
-  // This warp's half of the rows' h, four lanes a row.
+  // Loads this warp's half of the rows of h, with four lanes for each.
   __device__ __forceinline__ void LoadH(int stage, int row, const Cursor& at) const {
     const int first = ring_.table->first[at.segment];
     const int last = ring_.table->last[at.segment];
@@ -348,24 +351,24 @@ class GemmLoraLoader {
   const int warp_;
   const int lane_;
   uint32_t tile_ = 0;
-  int item_ = 0;  // the next one's number
-  int told_ = 0;  // the next one's that is to be announced
+  int item_ = 0;  // number of the next item to load
+  int told_ = 0;  // number of the next item to announce
 };
 
-// One of the multiplying warpgroups: what of a tile's sums LoRA brings.
+// What one of the multiplying warpgroups does: adds LoRA's terms to a tile's sums.
 template <typename Shape>
 class GemmLoraAdder {
  public:
   static constexpr int kWidth = Shape::kSwapped ? Shape::kRows : Shape::kColumns;
   static constexpr int kSums = kWidth / 2;
 
-  // Of what the GEMM's kernel holds.
+  // The arguments are those of the GEMM's kernel.
   __device__ GemmLoraAdder(const auto& args, const auto& ring)
       : num_slices_(args.lora.lora.num_slices),
         ring_(ring.lora),
         first_(static_cast<int>(threadIdx.x) / 128 * 64) {}
 
-  // To the next tile's sums.
+  // Adds LoRA's terms to the sums of the next tile.
   __device__ __forceinline__ void Add(float (&sum)[kSums]) {
     BarrierWait(ring_.TableFull(), tile_ & 1);
 #pragma unroll 1
@@ -375,8 +378,9 @@ class GemmLoraAdder {
       const bool is_mine = Shape::kSwapped || (ring_.table->first[at.segment] < first_ + 64 &&
                                                ring_.table->last[at.segment] >= first_);
       if (is_mine) Multiply(stage, sum);
-      // One lane arrives for its warp: by then the others must have read the stage, and have seen
-      // it full. Once it is full anew the barrier's parity would tell them that it is not.
+      // One lane arrives for its warp. Before it does, all lanes must have read the stage and must
+      // have passed the wait for the full barrier: once the stage is filled anew, that barrier's
+      // parity looks to a late lane as if it were not full.
       __syncwarp();
       if (threadIdx.x % 32 == 0) BarrierArrive(ring_.Empty(stage));
       ++item_;
@@ -406,7 +410,7 @@ class GemmLoraAdder {
 
   const int num_slices_;
   const GemmLoraRing<Shape>& ring_;
-  const int first_;  // row of the warpgroup in the tile, or its column
+  const int first_;  // first row, or in a swapped tile first column, of this warpgroup
   uint32_t tile_ = 0;
   int item_ = 0;
 };

@@ -1,12 +1,13 @@
-// SwiGLU's middle in the epilogue of Hopper's GEMM: silu(gate) * up instead of y. A tile has the
-// gate's columns and up's of the same numbers: the copy engine fetches both, so that W and its bias
-// lie as ever and every call chooses anew. The sums of a pair are those that y would have got: the
-// bits are GatedActivation's.
+// SwiGLU's activation in the epilogue of Hopper's GEMM: writes silu(gate) * up instead of y. A tile
+// has columns of the gate and the same columns of up. The copy engine fetches both, so that W and
+// its bias keep their layout and every call may choose anew. The two sums of a pair are the ones
+// that y would have got, so the bits are GatedActivation's.
 //
-// The left half of a tile's columns are the gate's, the right half up's, from a map of W as [2,
-// n / 2, k]: a pair lies in one thread, half of its registers apart, or, where one warpgroup
-// multiplies, half a row apart in shared memory (gemm_hopper_store.cuh). In a swapped tile pieces
-// of both take turns: gemm_hopper_swapped_store.cuh. Here are what all share and the epilogue of
+// In an unswapped tile the left half of the columns is the gate's and the right half up's, from a
+// map of W as [2, n / 2, k]. The two values of a pair lie in one thread, half of its registers
+// apart or, where one warpgroup multiplies, half a row apart in shared memory
+// (gemm_hopper_store.cuh). In a swapped tile pieces of both take turns
+// (gemm_hopper_swapped_store.cuh). This file has what all of them share, and the epilogue of
 // unswapped tiles of several warpgroups.
 #pragma once
 
@@ -22,8 +23,8 @@
 namespace graft {
 
 struct GemmActivation {
-  void* out;     // [m, n / 2] of the weight's type; null: y is written
-  bool vectors;  // its rows begin and end on borders of 16 bytes
+  void* out;     // [m, n / 2] in the weight's type; null: y is written instead
+  bool vectors;  // rows of `out` begin and end on 16-byte borders
 };
 
 #if defined(GRAFT_HOPPER)
@@ -44,7 +45,7 @@ __device__ __forceinline__ uint16_t* ActivatedAt(const Args& args, int row, int 
   return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
 }
 
-// A pair of y's sums, where its row is wanted beside the activation (GemmArgs::kept_rows).
+// Writes a pair of y's sums, where the row is wanted beside the activation (GemmArgs::kept_rows).
 template <typename Shape>
 __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int row, int column,
                                          float gate, float up) {
@@ -56,19 +57,20 @@ __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int r
   }
 }
 
-// Shape: of the GEMM's kernel, of several warpgroups, not swapped. By a multiplying warp.
+// Used by each multiplying warp of a kernel with several warpgroups and unswapped tiles. Shape:
+// that kernel's.
 template <typename Shape>
 struct GemmActivator {
   const typename Shape::Args& args;
   const uint32_t staging;
   static constexpr int kHalf = Shape::kColumns / 2;  // columns of the result
   static constexpr int kPieces = kHalf / 8;
-  // Pieces at a time: what a warp's 16 rows of 128 bytes of shared memory hold. More would take
-  // registers from the sums.
+  // Pieces per round: as many as a warp's 16 rows of 128 bytes in shared memory hold. More would
+  // take registers from the sums.
   static constexpr int kChunk = 8;
   using Chunk = uint32_t[kChunk][2];  // elements 2 (lane % 4) and the next of both rows' pieces
 
-  // The sums of the warpgroup's 64 rows of a tile, the first of which is `first_row`.
+  // Stores the sums of a tile's 64 rows that this warpgroup has; the first of them is `first_row`.
   __device__ __forceinline__ void Store(int column_tile, int first_row,
                                         float (&sum)[Shape::kColumns / 2]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -93,14 +95,14 @@ struct GemmActivator {
   }
 
  private:
-  // To two neighbours each of two rows, of `count` pieces.
+  // Adds the bias to `count` pieces: in each, two neighbouring columns of each of two rows.
   __device__ __forceinline__ void AddBias(int column, int count, float* gate, float* up) const {
     const int n = args.n / 2;
 #pragma unroll
     for (int j = 0; j < count; ++j) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int at = min(column + j * 8 + i, n - 1);  // those past n are nobody's
+        const int at = min(column + j * 8 + i, n - 1);  // clamped: results past n are not stored
         const float gate_bias = args.bias[at];
         const float up_bias = args.bias[n + at];
         gate[4 * j + i] += gate_bias;
@@ -111,7 +113,7 @@ struct GemmActivator {
     }
   }
 
-  // Neighbours of a row and of the one eight below, of `count` pieces.
+  // Keeps `count` pieces: two neighbouring columns of `row` and of the row eight below.
   __device__ __forceinline__ void Keep(int row, int column, int count, const float* gate,
                                        const float* up) const {
     if constexpr (Shape::kLora) {
@@ -123,14 +125,14 @@ struct GemmActivator {
     }
   }
 
-  // By way of shared memory, in whole cache lines. The pieces of a row of 128 bytes are exchanged
-  // so that eight rows' accesses fall on different banks.
+  // Stores by way of shared memory, so that global memory gets whole cache lines. The pieces of a
+  // 128-byte row change places, so that the accesses of eight rows fall on different banks.
   __device__ __forceinline__ void StoreChunk(int row, int column, int count, int lane,
                                              const Chunk& pairs) const {
     const uint32_t scratch = staging + threadIdx.x / 32 * (16 * 128);
 #pragma unroll
     for (int j = 0; j < count; j += 2) {
-      // Two pieces of 16 rows: a lane names the place of eight elements.
+      // There are two pieces of 16 rows each: every lane names the place of eight elements.
       const uint32_t address = scratch + lane % 16 * 128 + (((j + lane / 16) ^ (lane % 8)) * 16);
       asm volatile(
           "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

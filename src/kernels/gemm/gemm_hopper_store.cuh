@@ -1,10 +1,11 @@
-// How the sums of Hopper's GEMM reach y, but of swapped tiles (gemm_hopper_swapped_store.cuh): by
-// way of shared memory, in whole cache lines, and by code that is short. A decoding step runs it
-// once per launch, and every line of it that comes from memory queues behind W.
+// How the sums of Hopper's GEMM reach y, for unswapped tiles (swapped ones:
+// gemm_hopper_swapped_store.cuh). They go by way of shared memory, so that y gets whole cache
+// lines. The code is short on purpose: a decode step runs it once per launch, and instructions that
+// have to come from memory queue behind W.
 //
-// Where one warpgroup multiplies, the sums go where W was, into the ring, and all four warps write
-// the rows that exist; with two, every warp has a little room of its own for its 16 rows and no
-// warp waits for another. An element is (sum + bias) + old y either way.
+// Where one warpgroup multiplies, the sums go into the ring, where W was, and all four warps write
+// the rows that exist. Where several do, every warp has a little room of its own for its 16 rows,
+// and no warp waits for another. In both cases an element is (sum + bias) + old y.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +35,13 @@ __device__ __forceinline__ float4 LoadShared4(uint32_t address) {
   return value;
 }
 
-// Of the only warpgroup that multiplies.
+// A barrier of the multiplying warpgroup, where there is only one.
 __device__ __forceinline__ void GroupSync() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
 
-// Of four columns, all of which exist.
+// The bias of four columns, all of which exist.
 template <typename Args>
 __device__ __forceinline__ float4 LoadBias(const Args& args, int column) {
-  const float* bias = args.bias + column;  // on any border
+  const float* bias = args.bias + column;  // need not be aligned
   return {bias[0], bias[1], bias[2], bias[3]};
 }
 __device__ __forceinline__ float4 Sum(const float4& a, const float4& b) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void StoreElement(const Args& args, int row, int colu
   *y = value;
 }
 
-// Of SwiGLU's result, eight elements, or those of them that exist.
+// Stores eight elements of SwiGLU's result, or as many of them as exist.
 template <typename Args>
 __device__ __forceinline__ void StoreActivated(const Args& args, int row, int column,
                                                const uint4& pairs) {
@@ -72,14 +73,15 @@ __device__ __forceinline__ void StoreActivated(const Args& args, int row, int co
   }
 }
 
-// A tile of one warpgroup's sums in shared memory: rows of kColumns floats without gaps, in pieces
-// of 8. The pieces of a row change places so that four rows' writes fall on different banks.
+// The layout of one warpgroup's sums in shared memory: rows of kColumns floats without gaps, in
+// pieces of 8. The pieces of a row change places, so that the writes of four rows fall on different
+// banks.
 template <int kColumns>
 struct GemmSumsLayout {
   static constexpr int kPieces = kColumns / 8;
   static constexpr int kRowBytes = kColumns * 4;
   static constexpr int kKeys = kPieces % 4 == 0 ? 4 : kPieces % 2 == 0 ? 2 : 1;
-  // To be combined with the piece's number.
+  // The piece's number is combined with this.
   static __device__ __forceinline__ int Key(int row) {
     return kKeys == 4 ? row % 4 : kKeys == 2 ? row / 2 % 2 : 0;
   }
@@ -88,29 +90,31 @@ struct GemmSumsLayout {
   }
 };
 
-// Which of a row's kUnits units are a lane's: neighbours' are neighbours, and a thread goes on to
-// other rows in the same columns. It does so in multiples of 4, to which Key is the same.
+// Divides a row's kUnits units among lanes: neighbouring lanes have neighbouring units. A thread
+// goes on to other rows in the same columns, in steps of a multiple of 4 rows, for which Key is the
+// same.
 template <int kUnits>
 struct GemmRowLanes {
-  static constexpr int kLanes = kUnits > 16 ? 32 : kUnits > 8 ? 16 : kUnits > 4 ? 8 : 4;  // a row
+  static constexpr int kLanes = kUnits > 16 ? 32 : kUnits > 8 ? 16 : kUnits > 4 ? 8 : 4;  // per row
   static constexpr int kUnitsPerLane = (kUnits + kLanes - 1) / kLanes;
   static constexpr int kRowStep = 128 / kLanes;
 };
 
-// Of the 64 rows of one warpgroup's tile, by all its threads.
+// Stores the 64 rows of a tile, where one warpgroup multiplies. Called by all of its threads.
 template <typename Shape>
 class GemmTileStore {
  public:
   static constexpr int kColumns = Shape::kColumns;
-  static constexpr int kBatch = 4;  // quads a thread has in flight
+  static constexpr int kBatch = 4;  // quads (four floats) that a thread has in flight
   struct Old {
     float4 quads[kBatch];
   };
 
-  // Whose sums fit where a stage's boxes of W lie: 128 bytes per column of the tile.
+  // So many rows of sums fit where a stage's boxes of W lie, which have 128 bytes per column of the
+  // tile.
   static constexpr int kRowsPerStage = Shape::kBoxes == 1 ? 32 : 64;
 
-  // delta: where shared memory has its share of args.delta, or 0.
+  // delta: the place in shared memory of this tile's share of args.delta, or 0.
   __device__ GemmTileStore(const typename Shape::Args& args, int row, int column_tile,
                            uint32_t delta)
       : args_(args),
@@ -119,12 +123,13 @@ class GemmTileStore {
         delta_(delta),
         thread_(static_cast<int>(threadIdx.x) % 128) {}
 
-  // What y holds where this thread's first sums go. To be called long before Store.
+  // Loads the old y for this thread's first sums. To be called long before Store.
   __device__ __forceinline__ void LoadOld(Old& old) const {
     if (args_.accumulate && args_.quads) LoadOld(thread_ / Lanes::kLanes, 64, old);
   }
 
-  // scratch: room for rows_at_once rows (32 or 64), which no product reads once all warps are here.
+  // scratch: room for rows_at_once rows (32 or 64). No product may read it any more once all warps
+  // have called Store.
   __device__ __forceinline__ void Store(uint32_t scratch, int rows_at_once, Old& old,
                                         const float (&sum)[kColumns / 2]) const {
 #pragma unroll 1
@@ -157,7 +162,8 @@ class GemmTileStore {
   __device__ float4* Quad(int row, int column) const {
     return reinterpret_cast<float4*>(args_.y + row * args_.y_stride + column);
   }
-  // Element `j` of a thread's batch is in this row after its first, and in this column of the tile.
+  // Element `j` of a thread's batch lies BatchRow(j) rows after the batch's first row, in column
+  // BatchColumn(j) of the tile.
   static __device__ int BatchRow(int j) { return j / Lanes::kUnitsPerLane * Lanes::kRowStep; }
   __device__ int BatchColumn(int j) const {
     return (thread_ % Lanes::kLanes + j % Lanes::kUnitsPerLane * Lanes::kLanes) * 4;
@@ -166,7 +172,8 @@ class GemmTileStore {
     return column < kColumns && Column() + column < args_.n;
   }
 
-  // Of a batch from row `row` of the tile on, without those from `end` on.
+  // Loads the old y of a batch that begins at row `row` of the tile. Rows from `end` on are left
+  // out.
   __device__ __forceinline__ void LoadOld(int row, int end, Old& old) const {
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
@@ -177,7 +184,7 @@ class GemmTileStore {
     }
   }
 
-  // Of `rows` rows from `first` on.
+  // Writes `rows` rows of sums, from row `first` of the tile on, to shared memory.
   __device__ __forceinline__ void Write(uint32_t scratch, int first, int rows,
                                         const float (&sum)[kColumns / 2]) const {
     const int warp_row = thread_ / 32 * 16 - first;
@@ -197,7 +204,8 @@ class GemmTileStore {
     }
   }
 
-  // Of `rows` rows from `first` on. old: of the first batch, if first is 0.
+  // Stores `rows` rows from row `first` of the tile on. If first is 0, `old` has the old y of the
+  // first batch.
   __device__ __forceinline__ void StoreQuads(uint32_t scratch, int first, int rows,
                                              Old& old) const {
     const int first_row = thread_ / Lanes::kLanes;
@@ -255,7 +263,7 @@ class GemmTileStore {
     }
   }
 
-  // A thread's eight elements at a time; gate's and up's sums lie half a row apart.
+  // A thread takes eight elements at a time. The sums of gate and up lie half a row apart.
   __device__ __forceinline__ void Activate(uint32_t scratch, int first, int rows) const {
     constexpr int kPieces = kHalf / 8;
 #pragma unroll 1
@@ -264,7 +272,8 @@ class GemmTileStore {
       const int piece = i % kPieces;
       const int column = column_tile_ * kHalf + piece * 8;
       if (column >= args_.n / 2) continue;
-      // Of eight neighbours half begin with the second half of their piece: other banks.
+      // Of eight neighbouring lanes, four begin with the second half of their piece, so that the
+      // lanes hit different banks.
       const int turn = piece / 4 % 2;
       const uint32_t gate_address = scratch + Layout::Offset(row, piece);
       const uint32_t up_address = scratch + Layout::Offset(row, piece + kPieces);
@@ -292,7 +301,7 @@ class GemmTileStore {
     }
   }
 
-  // Four columns of a row of the tile.
+  // Keeps four columns of a row of the tile.
   __device__ __forceinline__ void Keep(int row, int column, float4 gate, float4 up) const {
     KeepPair<Shape>(args_, row_ + row, column, gate.x, up.x);
     KeepPair<Shape>(args_, row_ + row, column + 1, gate.y, up.y);
@@ -300,11 +309,11 @@ class GemmTileStore {
     KeepPair<Shape>(args_, row_ + row, column + 3, gate.w, up.w);
   }
 
-  // Four columns, all of which exist.
+  // The delta of four columns, all of which exist.
   __device__ __forceinline__ float4 DeltaAt(int row, int column) const {
     return *reinterpret_cast<const float4*>(args_.delta.values + row * args_.y_stride + column);
   }
-  // Of the gate's or up's half of the tile.
+  // The delta of four columns in the gate's half of the tile (half 0) or in up's (half 1).
   __device__ float4 HalfDelta(int tile_row, int half, int tile_column) const {
     if (delta_ != 0) {
       return LoadShared4(delta_ + half * args_.delta.SecondBox() +
@@ -315,15 +324,15 @@ class GemmTileStore {
     const int column = column_tile_ * kHalf + tile_column;
     if (args_.activation.vectors) return DeltaAt(row, begin + column);
     const float* delta = args_.delta.values + row * args_.y_stride + begin;
-    const int last = args_.n / 2 - 1;  // what comes after is nobody's
+    const int last = args_.n / 2 - 1;  // columns past it are not stored
     return {delta[min(column, last)], delta[min(column + 1, last)], delta[min(column + 2, last)],
             delta[min(column + 3, last)]};
   }
 
-  // Of the gate or, from n / 2 on, of up.
+  // The bias of four columns of the gate (begin 0) or of up (begin n / 2).
   __device__ float4 HalfBias(int begin, int column) const {
     const float* bias = args_.bias + begin;
-    const int last = args_.n / 2 - 1;  // what comes after is nobody's
+    const int last = args_.n / 2 - 1;  // columns past it are not stored
     return {bias[min(column, last)], bias[min(column + 1, last)], bias[min(column + 2, last)],
             bias[min(column + 3, last)]};
   }
@@ -335,13 +344,13 @@ class GemmTileStore {
   const int thread_;
 };
 
-// Of the 16 rows of one warp of several warpgroups, by that warp.
+// Stores the 16 rows of one warp, where several warpgroups multiply. Called by that warp.
 template <typename Shape>
 class GemmWarpStore {
  public:
   static constexpr int kColumns = Shape::kColumns;
 
-  // staging: of all warps, each 16 rows of 128 bytes. row: the first of the warpgroup's.
+  // staging: room for all warps, 16 rows of 128 bytes each. row: the warpgroup's first.
   __device__ GemmWarpStore(const typename Shape::Args& args, uint32_t staging, int row,
                            int column_tile)
       : args_(args),
@@ -368,8 +377,8 @@ class GemmWarpStore {
   static constexpr int kChunkColumns = 32;
   static_assert(kColumns % 16 == 0);
 
-  // Each row of 128 bytes is four pieces of 32, exchanged so that neither side's accesses fall on
-  // the same banks.
+  // A row of 128 bytes is four pieces of 32, which change places so that neither the writes nor the
+  // reads of a warp fall on the same bank.
   __device__ uint32_t Address(int row, int column) const {
     return scratch_ + row * 128 + ((column / 8) ^ (row % 4)) * 32 + column % 8 * 4;
   }
@@ -384,7 +393,7 @@ class GemmWarpStore {
     __syncwarp();
   }
 
-  // Of a chunk of `width` columns.
+  // Stores a chunk of `width` columns that begins at column `first` of the tile.
   __device__ __forceinline__ void StoreQuads(int first, int width, const float* sums) const {
     const int lane_column = lane_ % 8 * 4;
     const int column = lane_column < width ? column_ + first + lane_column : args_.n;

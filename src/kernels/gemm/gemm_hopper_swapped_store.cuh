@@ -1,10 +1,11 @@
-// How the sums of a swapped tile reach y. A warp's rows of W are 16 of y's columns, eight
-// neighbours of which eight lanes hold: whole sectors as they are, so there is no way by shared
-// memory and no warp waits for another. An element is (sum + bias) + old y.
+// How the sums of a swapped tile reach y. A warp has 16 rows of W, which are 16 columns of y; eight
+// lanes hold eight neighbouring columns. These are whole sectors of memory already, so the sums
+// need no way through shared memory and no warp waits for another. An element is (sum + bias) + old
+// y.
 //
-// With an activation a warp's rows of W are eight of the gate's and the eight of up's that belong
-// to them (the copy engine fetches them so, from a map of W as [n / 16, 2, 8, k]): a pair lies in
-// one thread, and has GatedActivation's bits.
+// With an activation a warp has eight rows of W from the gate and the eight rows of up that belong
+// to them. The copy engine fetches them so, from a map of W as [n / 16, 2, 8, k]. The two values of
+// a pair lie in one thread, and the result has GatedActivation's bits.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ namespace graft {
 
 #if defined(GRAFT_HOPPER)
 
-// Of one warp.
+// Stores the sums of one warp.
 template <typename Shape>
 class GemmSwappedStore {
  public:
   static constexpr int kSums = Shape::kRows / 2;
 
-  // row: the tile's first.
+  // row: the first row of the tile.
   __device__ GemmSwappedStore(const typename Shape::Args& args, int row, int column_tile)
       : args_(args),
         row_(row + static_cast<int>(threadIdx.x) % 4 * 2),
@@ -59,10 +60,11 @@ class GemmSwappedStore {
   }
 
  private:
-  // A thread's elements of old y under way: what its registers hold beside the sums.
+  // How many old elements of y a thread has in flight: as many as fit its registers beside the
+  // sums.
   static constexpr int kBatch = Shape::kGroups == 1 ? kSums : Shape::kGroups == 2 ? 32 : 16;
 
-  // Sum i is of this row, and of the warp's column lane_column_ + 8 (i % 4 / 2).
+  // The row of sum i. Its column in the warp's 16 is lane_column_ + 8 (i % 4 / 2).
   __device__ __forceinline__ int RowOf(int i) const { return row_ + i / 4 * 8 + i % 2; }
   __device__ __forceinline__ bool Exists(int i, const bool (&has_column)[2]) const {
     return RowOf(i) < args_.m && has_column[i % 4 / 2];
@@ -71,7 +73,7 @@ class GemmSwappedStore {
     return args_.y + RowOf(i) * args_.y_stride + column + i % 4 / 2 * 8;
   }
 
-  // n is a multiple of 16.
+  // Requires n to be a multiple of 16.
   __device__ __forceinline__ void Activate(float (&sum)[kSums]) const {
     const int column = column_tile_ * (Shape::kColumns / 2) + first_ / 2 + lane_column_;
     const bool exists = column < args_.n / 2;
@@ -80,7 +82,7 @@ class GemmSwappedStore {
       gate_bias = args_.bias[column];
       up_bias = args_.bias[args_.n / 2 + column];
     }
-    // Neighbours exchange, so that each has two columns of one row.
+    // Neighbouring lanes exchange results, so that each has two columns of one row.
     const bool is_odd = lane_column_ % 2 != 0;
 #pragma unroll
     for (int i = 0; i < kSums; i += 4) {

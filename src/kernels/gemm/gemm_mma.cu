@@ -1,5 +1,5 @@
-// bf16 and fp16 on cards before Hopper: right, bit-invariant for the same reason (one accumulator
-// per element, k in ascending steps of 16) and not tuned.
+// GEMM in bf16 and fp16 on cards before Hopper. It is correct and bit-invariant for the same reason
+// as Hopper's kernel: one accumulator per element, k in ascending steps of 16. It is not tuned.
 #include <cuda_runtime.h>
 
 #include "kernels/common/cuda_launch.cuh"
@@ -9,9 +9,9 @@
 namespace graft {
 namespace {
 
-constexpr int kTile = 64;           // rows of x, rows of W
-constexpr int kDepth = 32;          // columns at a time
-constexpr int kPitch = kDepth + 8;  // eight rows' words lie on distinct banks
+constexpr int kTile = 64;           // rows of x and rows of W in a tile
+constexpr int kDepth = 32;          // columns of k per round
+constexpr int kPitch = kDepth + 8;  // puts the words of eight rows on different banks
 constexpr int kThreads = 128;       // four warps of 32 x 32 each
 
 // D[16, 8] += A[16, 16] B[8, 16]^T.
@@ -35,7 +35,7 @@ __device__ __forceinline__ void Multiply(const uint32_t (&a)[4], const uint32_t 
 
 using Tile = uint16_t[kTile][kPitch];
 
-// In pieces of eight elements; kVectors: rows lie on 16-byte borders.
+// Copies in pieces of eight elements. kVectors: rows lie on 16-byte borders.
 template <bool kVectors>
 __device__ void LoadTile(const void* source, int64_t stride, int64_t num_rows, int64_t k,
                          int64_t first_row, int64_t first_column, Tile& out) {

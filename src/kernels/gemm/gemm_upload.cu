@@ -1,4 +1,4 @@
-// Bringing weights to the GPU: from the host in pieces, or drawn there.
+// Brings weights to the GPU: copies them from the host in pieces, or draws random ones there.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -13,18 +13,18 @@ namespace graft {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
-// Rows that a thread takes at a time.
+// The work that a thread of the host takes at a time.
 constexpr int64_t kGrainBytes = 64 << 10;
 
-// Page-locked memory is slow to come by (16 MB take milliseconds) and a model has hundreds of
-// matrices, so two pieces are kept until the process ends.
+// Page-locked memory takes milliseconds to get (for 16 MB), and a model has hundreds of matrices.
+// So two pieces are kept until the process ends.
 struct Staging {
   std::mutex mutex;
   PinnedBuffer pieces[2] = {PinnedBuffer(kPieceBytes), PinnedBuffer(kPieceBytes)};
 };
 
 Staging& TheStaging() {
-  static Staging* const staging = new Staging;  // outlives the CUDA runtime's own end
+  static Staging* const staging = new Staging;  // never destroyed: the CUDA runtime may end first
   return *staging;
 }
 
@@ -48,14 +48,14 @@ void UploadRows(void* target, int64_t num_rows, int64_t row_bytes,
   for (cudaEvent_t& event : copied) {
     CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
-  // A new buffer is zeroed on the default stream, for which ours does not wait.
+  // A new buffer is zeroed on the default stream, for which our stream does not wait.
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
   const int64_t piece_rows = kPieceBytes / row_bytes;
   const int64_t grain = std::max<int64_t>(1, kGrainBytes / row_bytes);
   for (int64_t begin = 0, piece = 0; begin < num_rows; begin += piece_rows, ++piece) {
     const int64_t rows = std::min(piece_rows, num_rows - begin);
     char* out = staging.pieces[piece % 2].as<char>();
-    CUDA_CHECK(cudaEventSynchronize(copied[piece % 2]));  // no work yet: returns at once
+    CUDA_CHECK(cudaEventSynchronize(copied[piece % 2]));  // at first returns at once
     stream.cpu_threads->ParallelFor(rows, grain, [&](int64_t first, int64_t last) {
       fill(begin + first, begin + last, out + first * row_bytes);
     });
@@ -68,7 +68,7 @@ void UploadRows(void* target, int64_t num_rows, int64_t row_bytes,
 
 void FillRandomRows(uint64_t seed, float deviation, DType dtype, int64_t num_rows, int64_t k,
                     int64_t stride, void* target, Stream& stream) {
-  CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));  // see above
+  CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));  // as in UploadRows
   constexpr int kBlocks = 1024;
   constexpr int kThreads = 256;
   DispatchDType(dtype, [&]<typename T>() {

@@ -1,5 +1,5 @@
-// The hand-off by itself: a row out, a thread of the host that answers at once, and the stream that
-// waits for it: by the polling kernel, and by the driver's wait on a word of memory.
+// The hand-off by itself: a row goes out, a thread of the host answers at once, and the stream
+// waits for the answer, either by the polling kernel or by the driver's wait for a word of memory.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kColumns = 4096;
 constexpr int kRoundTrips = 200;
 
-// cuStreamWaitValue32, from the driver that is loaded.
+// cuStreamWaitValue32, taken from the loaded driver.
 using WaitValue = int (*)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 constexpr unsigned kWaitUntilReached = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 
@@ -47,7 +47,7 @@ class Echo {
   std::thread thread_;
 };
 
-// Microseconds of a round trip: all of them queued at once, as a step has them.
+// Microseconds of a round trip. All of them are queued at once, as in a step.
 template <typename Wait>
 void ReportRoundTrips(const char* name, int32_t num_rows, Stream& stream, const Wait& wait) {
   const PinnedBuffer flags(4096);
@@ -85,7 +85,7 @@ void ReportRoundTrips(const char* name, int32_t num_rows, Stream& stream, const 
   std::printf("%-28s %4d rows  %7.2f us a round trip\n", name, num_rows, times[times.size() / 2]);
 }
 
-// What adding costs whose answers come over the bus.
+// What it costs to add answers that come over the bus.
 void ReportAdd(int32_t num_rows, int64_t columns, Stream& stream) {
   const PinnedBuffer delta(num_rows * columns * 4);
   Buffer y(num_rows * columns * 4, stream.device);

@@ -1,6 +1,6 @@
-// Export: a block per run of a row; the last block to finish raises the flag, so that the stream
-// needs no second launch. Wait: one warp that asks for a flag per lane and sleeps in between. Add:
-// a block per run of columns of a row.
+// Export: one block per run of a row. The last block to finish raises the flag, so that the stream
+// needs no second launch. Wait: one warp, in which each lane polls a flag and sleeps in between.
+// Add: one block per run of columns of a row.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/host_exchange/host_exchange.h"
@@ -11,9 +11,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;
 constexpr int kBlockColumns = kThreads * kWidth;
-constexpr int kExportBytes = kThreads * 16;  // of a row, per block
+constexpr int kExportBytes = kThreads * 16;  // of a row, for one block
 
-// The index-th of the rows, and the segment it is in.
+// The row at position `index` of the rows, and the segment that it is in.
 __device__ __forceinline__ int32_t RowOf(const HostSegments& rows, int32_t index,
                                          int32_t* segment) {
   int32_t i = 0;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   __threadfence_system();
   __syncthreads();
   if (threadIdx.x != 0) return;
-  // Counts to the number of blocks and is 0 again.
+  // The counter is 0 again after the last block.
   const uint32_t num_blocks = gridDim.x * gridDim.y;
   if (atomicInc(args.num_done, num_blocks - 1) != num_blocks - 1) return;
   __threadfence_system();
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(32) WaitKernel(HostWaitArgs args) {
-  // The flags are the host's: no kernel before this one writes them.
+  // Needs no WaitForPrevious: the host writes the flags, and no earlier kernel does.
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < args.num_flags; i += 32) {
     const uint32_t* const flag = args.flags + i * args.flag_stride;
     uint32_t nanoseconds = 128;

@@ -1,4 +1,4 @@
-// A thread per eight dimensions of a head's key or value.
+// One thread per eight dimensions of a head's key or value.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/kv_write/kv_write.h"
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads) KvWriteKernel(KvWriteArgs args) {
   const int64_t row = blockIdx.x;
   const int in_row = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
   const int runs_per_head = (layout.head_dim + kWidth - 1) / kWidth;
-  const int head = in_row / runs_per_head;  // keys' heads, then values'
+  const int head = in_row / runs_per_head;  // heads of keys, then heads of values
   const int begin = in_row % runs_per_head * kWidth;
   const bool is_key = head < layout.num_kv_heads;
   const int kv_head = is_key ? head : head - layout.num_kv_heads;

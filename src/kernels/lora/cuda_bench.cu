@@ -1,9 +1,10 @@
-// LoRA on a GPU as a model's layers call it: y += x A B, bf16, every layer with operands of its
-// own, past the L2 cache, in a CUDA graph. Checks each case against sums in double first. Columns:
-// the least bytes over the card's copy bandwidth; Lora where the kernel before lets it begin early
-// ("chained"), as this program's own kernels do, and after the end of that ("apart"); the shrink
-// alone, likewise; two stand-ins for a norm, and the shrink between these: the difference is what a
-// norm's successor waits for the shrink.
+// LoRA on a GPU as a model's layers call it: y += x A B in bf16, in a CUDA graph. Every layer has
+// operands of its own, more than the L2 cache holds. Each case is first checked against sums in
+// double. The columns: the least number of bytes over the card's copy bandwidth; all of LoRA where
+// the kernel before lets it begin early, as this program's own kernels do ("chained"), and where it
+// begins after that kernel's end ("apart"); the shrink alone, in the same two ways; two kernels
+// that stand in for a norm, without and with the shrink between them. The difference of the last
+// two is how long a norm's successor waits for the shrink.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -29,14 +30,14 @@ namespace {
 using lora::LaunchOptions;
 using lora::Part;
 
-constexpr double kBytesPerUs = 4.2e6;  // copy bandwidth
+constexpr double kBytesPerUs = 4.2e6;  // copy bandwidth of an H200
 constexpr int64_t kRotatedBytes = int64_t{192} << 20;
-constexpr int64_t kLaunchesMin = 64;  // of a graph, so that its own launch weighs little
+constexpr int64_t kLaunchesMin = 64;  // in a graph, so that the graph's own launch weighs little
 
 struct Shape {
   std::string name;
   std::vector<int32_t> segment_rows;
-  std::vector<int32_t> ranks;  // of each segment's adapter
+  std::vector<int32_t> ranks;  // the rank of each segment's adapter
   int64_t k = 4096;
   std::vector<int64_t> n = {4096};
 
@@ -84,7 +85,8 @@ __device__ double Widen(const void* p, int64_t i) {
   return __uint_as_float(uint32_t{static_cast<const Bfloat16*>(p)[i].bits} << 16);
 }
 
-// h[slice][row][rank] and the sums of its terms' magnitudes. A block per row, slice and rank.
+// h[slice][row][rank], and the sum of the magnitudes of its terms. One block per row, slice and
+// rank.
 __global__ void ReferenceShrink(LoraArgs args, int32_t segment_idx, double* h) {
   const LoraSegment segment = args.segments[segment_idx];
   const LoraMatrix matrix = args.matrices[segment.adapter_slot * args.matrices_stride + blockIdx.y];
@@ -105,7 +107,7 @@ __global__ void ReferenceShrink(LoraArgs args, int32_t segment_idx, double* h) {
   }
 }
 
-// The largest |y - expected| / sum of magnitudes.
+// The largest of |y - expected| / (sum of the magnitudes of the terms).
 __global__ void ReferenceExpand(LoraArgs args, int32_t segment_idx, const double* h,
                                 const float* y_before, unsigned* worst) {
   const LoraSegment segment = args.segments[segment_idx];
@@ -124,12 +126,12 @@ __global__ void ReferenceExpand(LoraArgs args, int32_t segment_idx, const double
       magnitude += fabs(term);
     }
     const double error = fabs(static_cast<double>(args.y[at]) - sum) / magnitude;
-    // NaN is never less.
+    // A comparison with NaN is false, so NaN becomes a large error.
     atomicMax(worst, __float_as_uint(error < 1e30 ? static_cast<float>(error) : 1e30f));
   }
 }
 
-// As many layers of a shape as rotate past the cache, on the device.
+// Layers of one shape on the device: as many as it takes for their rotation to exceed the cache.
 class Layers {
  public:
   Layers(const Shape& shape, const Device& device, Stream& stream)
@@ -146,7 +148,7 @@ class Layers {
     int64_t num_pointers = 0;
     for (const int32_t rank : shape.ranks) num_pointers += 2 * rank * int64_t(shape.n.size());
     pointers_ = Buffer(count_ * num_pointers * 8, device);
-    CUDA_CHECK(cudaDeviceSynchronize());  // the buffers are zeroed on another stream
+    CUDA_CHECK(cudaDeviceSynchronize());  // another stream zeroes the buffers
     PlaceTables(num_pointers, stream);
     Fill(stream);
   }
@@ -256,7 +258,7 @@ float WorstError(Layers& layers, const Apply& apply, const Device& device, Strea
   return result;
 }
 
-// Median microseconds of a layer.
+// Median microseconds for one layer.
 double Time(Layers& layers, const Apply& apply, Stream& stream) {
   const cudaStream_t s = CudaStreamOf(stream);
   cudaGraph_t graph;
@@ -287,8 +289,8 @@ double Time(Layers& layers, const Apply& apply, Stream& stream) {
   return times[times.size() / 2] * 1e3 / static_cast<double>(launches);
 }
 
-// Rows of each adapter under Punica's popularity laws; skewed: each next adapter has two thirds of
-// the rows of the one before.
+// How many rows each adapter has under Punica's popularity laws. "skewed": each adapter has two
+// thirds of the rows of the one before it.
 std::vector<int32_t> RowsUnder(const std::string& law, int32_t rows) {
   if (law == "distinct") return std::vector<int32_t>(rows, 1);
   std::vector<int32_t> result;
@@ -344,7 +346,7 @@ void Barrier(Stream& stream) {
   CUDA_CHECK(cudaGetLastError());
 }
 
-// A small kernel that takes some microseconds and lets the next begin at once, as a norm does.
+// A small kernel that takes some microseconds and lets the next one begin at once, as a norm does.
 __global__ void Norm() {
   WaitForPrevious();
   LetNextStart();

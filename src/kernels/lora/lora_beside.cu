@@ -1,14 +1,14 @@
-// LoRA beside a GEMM's kernel, for the few rows of a decoding step: shrink, then expand into a
-// buffer of its own, by a kernel that is launched before the GEMM's and runs while that one streams
-// W; the GEMM adds the buffer when it stores y. A block has a multiprocessor to itself, and three
-// teams that each work like a block of LoraShrink and LoraExpand: neither kernel keeps the other
-// from beginning, and what the two are slow at, this one's latencies and that one's bytes,
-// overlaps. The teams share out the work whatever the mix of adapters. h goes from team to team by
-// way of the second-level cache, once each has written the step's number to say that its share is
-// there: all of this kernel's blocks run before the GEMM's may begin. Nothing waits for a later
-// kernel.
+// LoRA beside a GEMM's kernel, for the few rows of a decode step. This kernel is launched before
+// the GEMM's and runs while the GEMM streams W: it does the shrink, then the expand into a buffer
+// of its own, which the GEMM adds when it stores y. A block has a multiprocessor to itself, and
+// three teams, each of which works like a block of LoraShrink and LoraExpand. So the GEMM and this
+// kernel do not keep each other from beginning, and LoRA's latencies overlap with the GEMM's
+// reading. The teams share out the work evenly whatever the mix of adapters. h passes from team to
+// team through the second-level cache; each team writes the step's number to a word to say that its
+// share of h is there. Teams may wait for each other, because all blocks of this kernel are running
+// before any of the GEMM's may begin. Nothing waits for a later kernel.
 //
-// The bits are those of LoraShrink, Gemm and LoraExpand, one after the other.
+// The bits are those of LoraShrink, Gemm and LoraExpand, called one after the other.
 #include "kernels/lora/lora_beside.h"
 
 #include <algorithm>
@@ -20,28 +20,28 @@
 namespace graft::lora {
 namespace {
 
-constexpr int kDepthOfTeam = 4;  // or what there is room for
-constexpr int kTeams = 3;        // of a block
-// LoraBeside::words: the first says that x is there; on a line of the second-level cache of their
-// own, a word of each team that its share of h is.
+constexpr int kDepthOfTeam = 4;  // or fewer, where shared memory has no room
+constexpr int kTeams = 3;        // in a block
+// LoraBeside::words: the first word says that x is there. Then, on lines of the second-level cache
+// of their own, each team has a word that says that its share of h is there.
 constexpr int kFirstTeamWord = 32;
-// More blocks than this have no word left.
+// There are no words for more blocks than this.
 constexpr int kBlocksMax = 64;
 static_assert(kFirstTeamWord + kBlocksMax * kTeams <= kLoraBesideWords);
 
 __device__ __forceinline__ unsigned Team() { return blockIdx.x * kTeams + threadIdx.y; }
 __device__ __forceinline__ unsigned NumTeams() { return gridDim.x * kTeams; }
 
-// Rows of a launch in groups of up to kTileRows that one adapter, or none, has.
+// The rows of a launch, in groups of up to kTileRows rows that have the same adapter, or none.
 struct RowGroups {
   int32_t count;
-  int32_t slot[kLoraBesideRowsMax];  // -1: none
+  int32_t slot[kLoraBesideRowsMax];  // -1: no adapter
   int32_t begin[kLoraBesideRowsMax + 1];
-  // Of a row, while the groups are found.
+  // Per row; used only while the groups are being found.
   int32_t row_slot[kLoraBesideRowsMax];
   int32_t segment_begin[kLoraBesideRowsMax];
 
-  // By all threads of the block, of which the first team does the work.
+  // Called by all threads of the block; the first team does the work.
   __device__ void Find(const LoraArgs& lora) {
     const int i = static_cast<int>(threadIdx.x);
     const bool in_first_team = threadIdx.y == 0;
@@ -88,7 +88,7 @@ struct RowGroups {
 
 constexpr int kGroupsBytes = (static_cast<int>(sizeof(RowGroups)) + 127) / 128 * 128;
 
-// The items of a team: consecutive ones of `count`.
+// A team's items: consecutive ones of `count`.
 struct ItemRange {
   int begin, end;
   __device__ explicit ItemRange(int count)
@@ -156,7 +156,7 @@ __device__ __forceinline__ void FeedExpandItems(const KernelArgs& args, const Ro
   }
 }
 
-// Beside y, for the GEMM to add.
+// Stores the product beside y, for the GEMM to add.
 struct DeltaStore {
   static __device__ __forceinline__ float* Of(const LoraArgs& lora) { return lora.beside.delta; }
   static __device__ __forceinline__ void Put(const KernelArgs& args, float* to, int columns,
@@ -174,7 +174,7 @@ struct DeltaStore {
   }
 };
 
-// What adds to a sum without changing it.
+// Stores -0, which changes no sum that it is added to.
 __device__ __forceinline__ void StoreNothing(const LoraArgs& lora, int row_begin, int row_end,
                                              int column, int columns) {
   for (int row = row_begin; row < row_end; ++row) {
@@ -221,7 +221,7 @@ class BesideTeam {
   }
 
  private:
-  // Every read is under way while the stage before it is multiplied.
+  // The reads for each stage are under way while the stage before it is multiplied.
   __device__ __forceinline__ void Shrink(const ItemRange& range, LoraMatrix matrix) {
     typename Shrinker<kIsBf16, true>::X x;
     LoadX(range, range.begin, 0, x);
@@ -282,7 +282,7 @@ class BesideTeam {
 
   __device__ uint32_t* TeamWords() const { return lora_.beside.words + kFirstTeamWord; }
 
-  // Until every team has written its share of h.
+  // Waits until every team has written its share of h.
   __device__ __forceinline__ void WaitForTeams() const {
     if (threadIdx.x < 32) {
       for (bool all = false; !all;) {
@@ -369,7 +369,8 @@ void LaunchBeside(const LoraArgs& lora, int num_blocks, Stream& stream) {
                         .depth = depth,
                         .team_bytes = TeamBytes(depth, lora),
                         .vectors = AllowsVectors(lora)};
-  // Teams wait for each other, so all must be there: of two streams at once, too.
+  // Teams wait for each other, so all blocks must be able to run at once, even when two streams do
+  // this.
   const int blocks = std::min({num_blocks, kBlocksMax, NumMultiprocessors() / 2 - 2});
   const Launch launch{.grid = dim3(static_cast<unsigned>(blocks)),
                       .teams = kTeams,

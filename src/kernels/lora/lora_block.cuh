@@ -1,10 +1,11 @@
 // What the LoRA kernels of bf16 and fp16 share. A block streams pieces of rows of A or B through a
-// ring of stages in shared memory: a stage is kTileRanks ranks of up to kChunk elements. Two warps,
-// the feeders, find the rows and ask for whole pieces at once; they never look at x, h or y, so
+// ring of stages in shared memory; a stage is kTileRanks ranks of up to kChunk elements. Two warps,
+// the feeders, find the rows and ask for whole pieces at once. They never look at x, h or y, so
 // they begin while an earlier kernel still runs. The other warps multiply.
 //
-// The tensor cores take k and the ranks in any order as long as both operands agree on it, so that
-// 16 bytes as they lie in memory are two operands of a lane, and no element changes its lane.
+// The tensor cores take k and the ranks in any order, as long as both operands agree on it. The
+// order here is chosen so that 16 bytes, as they lie in memory, are two operands of a lane, and no
+// element has to move to another lane.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,20 +22,21 @@
 
 namespace graft::lora {
 
-inline constexpr int kWarps = 4;  // that multiply
+inline constexpr int kWarps = 4;  // warps that multiply
 inline constexpr int kFeeders = 2;
 inline constexpr int kMultiplyThreads = kWarps * 32;
 inline constexpr int kThreads = (kWarps + kFeeders) * 32;
-inline constexpr int kTileRanks = 16;            // of one tensor core operation
-inline constexpr int kTileRows = kLoraTileRows;  // of x and y, likewise
+inline constexpr int kTileRanks = 16;            // ranks of one tensor core operation
+inline constexpr int kTileRows = kLoraTileRows;  // rows of x and y of one tensor core operation
 inline constexpr int kChunk = 512;
-inline constexpr int kNarrow = 256;  // columns of B^T that a block takes where blocks are few
+inline constexpr int kNarrow = 256;  // columns of B^T for a block, where blocks are few
 inline constexpr int kGroup = 64;    // elements of a chunk that a warp takes at a time
 inline constexpr int kChunkGroups = kChunk / kGroup;
 inline constexpr int kDepthMax = 8;
 
-// Bytes between two rows of a stage. A warp reads 64 bytes of each of eight rows of A or x (32 of
-// four of B) with four lanes (two) side by side: the odd bytes keep its lanes in different banks.
+// Bytes between two rows of a stage. A warp reads 64 bytes of each of eight rows of A or x, with
+// four lanes side by side; of B, 32 bytes of each of four rows, with two lanes. The extra bytes put
+// its lanes in different banks.
 inline constexpr int kRowBytesOfA = kChunk * 2 + 64;
 __host__ __device__ constexpr int RowBytesOfB(int columns) { return columns * 2 + 32; }
 inline constexpr int kRowBytesOfB = RowBytesOfB(kChunk);
@@ -43,7 +45,7 @@ __host__ __device__ constexpr int RankTiles(int64_t rank) {
   return static_cast<int>((rank + kTileRanks - 1) / kTileRanks);
 }
 
-// Up to 8 elements from p, wherever it lies; zeros after `count`.
+// Up to 8 elements from p, which need not be aligned; zeros after `count`.
 inline __device__ __noinline__ uint4 LoadElements(const uint16_t* p, int count) {
   uint32_t words[4] = {};
 #pragma unroll
@@ -54,14 +56,14 @@ inline __device__ __noinline__ uint4 LoadElements(const uint16_t* p, int count) 
   return {words[0], words[1], words[2], words[3]};
 }
 
-// 16 bytes of a stage; zeros where !present, for there may be anything then.
+// 16 bytes of a stage. If !present the stage may hold anything there, and the result is zeros.
 __device__ __forceinline__ uint4 LoadStage(uint32_t address, bool present) {
   const uint4 v = LoadShared(address);
   return {present ? v.x : 0, present ? v.y : 0, present ? v.z : 0, present ? v.w : 0};
 }
 
-// Asks for `elements` of each of up to kTileRows rows of x or y, which allow vectors, into the L2
-// cache, before anybody may read them. By the feeders.
+// Brings `elements` of each of up to kTileRows rows of x or y into the L2 cache, before any kernel
+// may read them. The rows must allow vectors. Called by the feeders.
 template <typename T>
 __device__ __forceinline__ void PrefetchRows(const T* first, int64_t stride, int rows,
                                              int elements) {
@@ -72,7 +74,8 @@ __device__ __forceinline__ void PrefetchRows(const T* first, int64_t stride, int
   __syncwarp();
 }
 
-// Not on 16-byte borders, or on a card without the copy engine: a warp copies and waits.
+// For rows that are not on 16-byte borders, and for cards without the copy engine: a warp copies
+// the rows and waits.
 inline __device__ __noinline__ void CopyRows(uint32_t to, int row_bytes, const uint16_t* from,
                                              int rows, int elements, bool vectors) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -91,8 +94,9 @@ inline __device__ __noinline__ void CopyRows(uint32_t to, int row_bytes, const u
   WaitForCopies();
 }
 
-// A warp brings `elements` from each of up to 32 rows, lane r's from `from` to row r of the stage
-// at `to`; each of its lanes arrives at `barrier`, for when they are there.
+// A warp brings `elements` from each of up to 32 rows: lane r's row, which begins at its `from`,
+// goes to row r of the stage at `to`. Each lane arrives at `barrier`, which passes once the rows
+// are there.
 __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint16_t* from,
                                           int rows, int elements, bool vectors, uint32_t barrier,
                                           uint64_t cache) {
@@ -103,7 +107,7 @@ __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint
   if (vectors) {
     const int bytes = lane < rows ? elements * 2 : 0;
     if (bytes > 0) CopyPiece(to + lane * row_bytes, from, bytes, barrier, cache);
-    ArriveExpecting(barrier, bytes);  // after the copy, which racecheck takes for the lane's own
+    ArriveExpecting(barrier, bytes);  // after the copy, or racecheck reports the lane
     return;
   }
 #endif
@@ -111,9 +115,9 @@ __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint
   Arrive(barrier);
 }
 
-// The stages and, for each, a barrier that is passed when it is full and one when it is free. Every
-// lane arrives for what it has itself copied or read: compute-sanitizer's racecheck does not follow
-// one that arrives for its warp after __syncwarp.
+// The stages. Each has a barrier that passes when the stage is full, and one that passes when it is
+// free. Every lane arrives for what it copied or read itself: compute-sanitizer's racecheck cannot
+// follow a lane that arrives for its whole warp after __syncwarp.
 class Ring {
  public:
   static constexpr int kBarrierBytes = 2 * kDepthMax * 8;
@@ -128,10 +132,10 @@ class Ring {
         stage_bytes_(stage_bytes),
         row_bytes_(row_bytes) {}
 
-  // Of the stages from here on.
+  // Sets the row size of the stages from here on.
   __device__ __forceinline__ void SetRowBytes(int row_bytes) { row_bytes_ = row_bytes; }
 
-  // By one thread; the block synchronises after it.
+  // Called by one thread; the block must synchronise afterwards.
   __device__ __forceinline__ void Init() const {
     for (int i = 0; i < depth_; ++i) {
       InitBarrier(Full(i), kFeeders * 32);
@@ -139,8 +143,8 @@ class Ring {
     }
   }
 
-  // By the feeders, all of them, for each stage in turn: ranks from rank_begin, lane r's row from
-  // `from`. What few blocks read should leave the cache first.
+  // Called by all feeders for each stage in turn. Brings the ranks from rank_begin on; lane r's row
+  // begins at `from`. Rows that only few blocks read should leave the cache first (`cache`).
   __device__ __forceinline__ void Feed(const uint16_t* from, int ranks, int elements, bool vectors,
                                        uint64_t cache = kCacheFirstOut) {
     constexpr int kRanks = kTileRanks / kFeeders;
@@ -152,13 +156,14 @@ class Ring {
     Next();
   }
 
-  // By the warps that multiply, for each stage in turn. The address of the stage, once it is full.
+  // Called by the multiplying warps for each stage in turn. Waits until the stage is full and
+  // returns its address.
   __device__ __forceinline__ uint32_t Wait() const {
     WaitAtBarrier(Full(slot_), round_ & 1);
     return stages_ + slot_ * stage_bytes_;
   }
   __device__ __forceinline__ void Release() {
-    __syncwarp();  // for no order, but the expand is slower without
+    __syncwarp();  // not needed for order, but the expand is slower without it
     Arrive(Free(slot_));
     Next();
   }
@@ -182,8 +187,8 @@ class Ring {
   int round_ = 0;
 };
 
-// The rows of a matrix, in shared memory. All are looked up at once, for a look-up costs a memory's
-// latency. Each feeder has those of its own half of a tile.
+// The addresses of a matrix's rows, in shared memory. All are looked up at once, because a look-up
+// costs a memory latency. Each feeder holds those of its own half of a tile.
 class RowTable {
  public:
   static constexpr int Bytes(int64_t rank_max) { return RankTiles(rank_max) * kTileRanks * 8; }
@@ -192,7 +197,7 @@ class RowTable {
       : rows_(reinterpret_cast<const uint16_t**>(shared)) {
     const int thread = static_cast<int>(threadIdx.x) - kMultiplyThreads;
     mine_ = thread / 32 * kRanks + thread % kRanks;
-    __syncwarp();  // the last table has been read
+    __syncwarp();  // all lanes have read the table before this one
 #pragma unroll
     for (int i = 0; i < kLoraRankMax / (kTiles * kTileRanks); ++i) {
       const int row = mine_ + (i * kTiles + thread % 32 / kRanks) * kTileRanks;
@@ -201,20 +206,20 @@ class RowTable {
     __syncwarp();
   }
 
-  // The lane's row of the tile; none of a matrix's where it has none.
+  // This lane's row in the tile. The address is undefined past the matrix's ranks.
   __device__ __forceinline__ const uint16_t* Row(int tile) const {
     return rows_[tile * kTileRanks + mine_];
   }
 
  private:
-  static constexpr int kRanks = kTileRanks / kFeeders;  // of a tile
-  static constexpr int kTiles = 32 / kRanks;            // of a look-up
+  static constexpr int kRanks = kTileRanks / kFeeders;  // ranks of a tile for one feeder
+  static constexpr int kTiles = 32 / kRanks;            // tiles per look-up
 
   const uint16_t** const rows_;
   int mine_;
 };
 
-// A part of k, and the chunks that it is read in.
+// One part of k, and the chunks in which it is read.
 struct KPart {
   int begin_group = 0;
   int groups = 0;
@@ -225,7 +230,7 @@ struct KPart {
     begin_group = all * part / kLoraSplits;
     groups = all * (part + 1) / kLoraSplits - begin_group;
   }
-  // At least one, so that sums of nothing are stored too.
+  // At least one, so that an empty part stores its zero sums too.
   __device__ __forceinline__ int chunks() const {
     return max(1, (groups + kChunkGroups - 1) / kChunkGroups);
   }
@@ -240,7 +245,7 @@ struct KPart {
   }
 };
 
-// The rows of a block: kRows at a time, args.row_splits * kRows apart.
+// The rows of a block: up to rows_of_pass at a time, args.row_splits * rows_of_pass apart.
 struct BlockRows {
   int begin = 0;
   int end = 0;
@@ -264,10 +269,10 @@ __device__ __forceinline__ float* HOf(const LoraArgs& lora, int split, int slice
          ((int64_t{split} * lora.num_slices + slice) * lora.num_rows + row) * lora.h_stride;
 }
 
-// The most shared memory that a block may have, on the current device.
+// The most shared memory that a block may have on the current device.
 inline int SharedBytesMax() { return CurrentTraits().shared_bytes_max; }
 
-// Of the current device: what the work of a launch is divided by.
+// The current device's multiprocessors, among which the work of a launch is divided.
 inline int32_t NumMultiprocessors() { return CurrentTraits().num_multiprocessors; }
 
 inline unsigned NumBlocks(const Launch& launch) {

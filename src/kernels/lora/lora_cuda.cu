@@ -1,5 +1,5 @@
-// The choice of a LoRA kernel and its grid from what the host knows: upper bounds of rows, segments
-// and ranks. None of the choices changes a bit of a result.
+// Chooses a LoRA kernel and its grid from what the host knows: upper bounds of rows, segments and
+// ranks. The choice never changes a bit of a result.
 #include <algorithm>
 #include <numeric>
 
@@ -10,27 +10,28 @@ namespace graft {
 namespace lora {
 namespace {
 
-// Stages of all blocks of a multiprocessor together: more than enough to keep its share of the
-// memory busy, and room beside them for the kernels before and after.
+// Shared memory for the stages of all blocks of a multiprocessor together. It is more than enough
+// to keep the multiprocessor's share of the memory busy, and leaves room for the kernels before and
+// after.
 constexpr int32_t kSharedBytesWanted = 190 << 10;
-// Blocks of a multiprocessor that a launch is spread over; more where some of them will find no
-// rows, because segments differ in length.
+// The blocks per multiprocessor that a launch is spread over. There are more where some blocks will
+// find no rows, because segments differ in length.
 constexpr int64_t kBlocksWanted = 2;
 constexpr int64_t kBlocksWantedUneven = 6;
-// From here on, sums of many rows take too much shared memory.
+// Above this rank the sums of many rows take too much shared memory.
 constexpr int64_t kRankOfWide = 64;
 constexpr int32_t kRowsOfWideShrink = 64;
-// So many elements of y cost the L2 cache a microsecond or two to add.
+// The L2 cache adds so many elements of y in a microsecond or two.
 constexpr int64_t kAddInL2Max = 1 << 20;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// With an adapter, at most.
+// An upper bound of the rows that have an adapter.
 int32_t NumRows(const LoraArgs& args) {
   return args.segment_rows > 0 ? args.segment_rows : args.num_rows;
 }
 
-// Many rows of few adapters: y and x are what moves.
+// Whether there are many rows of few adapters. Then the bytes of y and x are what takes the time.
 bool IsPrefill(const LoraArgs& args) {
   const int32_t num_rows = NumRows(args);
   return num_rows >= 256 && num_rows >= 16 * args.num_segments && args.h_stride <= kRankOfWide;
@@ -44,22 +45,23 @@ int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
   return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes));
 }
 
-// kNarrow where all blocks find room at once. Those of a single tile of ranks have so little to do
-// that the next kernel's want the room, too. blocks_of_pass: narrow ones that share up to kTileRows
-// rows of a segment.
+// kNarrow, where all blocks find room at once. Blocks of a single tile of ranks have so little to
+// do that they must also leave room for the next kernel's. blocks_of_pass: the narrow blocks that
+// share up to kTileRows rows of a segment.
 int ColumnsOfBlock(const LoraArgs& args, int64_t blocks_of_pass, int32_t row_splits) {
   const int64_t passes_launched = int64_t{args.num_segments} * row_splits;
   if (blocks_of_pass * passes_launched > 4 * NumMultiprocessors()) return kChunk;
   if (RankTiles(args.h_stride) > 1) return kNarrow;
-  // As many passes as have rows, however the segments divide them.
+  // The most passes that can have rows, however the segments divide them.
   const int64_t passes_max =
       args.num_segments + std::max(0, NumRows(args) - args.num_segments) / kTileRows;
   const int64_t with_rows = blocks_of_pass * std::min(passes_launched, passes_max);
   return with_rows <= 2 * NumMultiprocessors() ? kNarrow : kChunk;
 }
 
-// As many stages as a block can use, as shared memory has for all blocks that there will be. Two
-// where a block can hold them, so that one is filled while the other is read.
+// The number of stages: as many as a block can use, and as shared memory has room for in all blocks
+// that will run. It is two where a block can hold two, so that one is filled while the other is
+// read.
 template <typename SharedBytes>
 int32_t Depth(int64_t stages, int64_t blocks, const SharedBytes& shared_bytes) {
   const int64_t blocks_of_one = CeilDiv(blocks, NumMultiprocessors());

@@ -1,14 +1,14 @@
-// y += scale * h B^T in bf16 and fp16. A block takes some columns of a slice; its B is on its way
-// before h is there.
+// y += scale * h B^T in bf16 and fp16. A block takes some columns of a slice. It asks for its part
+// of B before h is there.
 #include "kernels/lora/lora_expand.cuh"
 
 namespace graft::lora {
 namespace {
 
-// y += delta.
+// Adds the product to y.
 struct YStore {
   static __device__ __forceinline__ float* Of(const LoraArgs& lora) { return lora.y; }
-  // Eight columns from y, or as many as there are, of one row.
+  // Adds up to eight columns of one row to y.
   static __device__ __forceinline__ void Put(const KernelArgs& args, float* y, int columns,
                                              const float (&delta)[8]) {
     if (args.vectors && args.add_in_l2) {
@@ -31,7 +31,7 @@ struct YStore {
   }
 };
 
-// kBlocks: per multiprocessor.
+// kBlocks: blocks per multiprocessor.
 template <bool kIsBf16, int kBlocks, int kColumns>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     ExpandKernel(const __grid_constant__ KernelArgs args) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __syncthreads();
   if (threadIdx.x >= kMultiplyThreads) {
     if (!has_work) return;
-    if (kColumns == kNarrow && args.vectors) {  // the others' registers are spoken for
+    if (kColumns == kNarrow && args.vectors) {  // the multiplying warps have no registers to spare
       PrefetchRows(YStore::Of(args.lora) + rows.begin * args.lora.y_stride +
                        args.lora.slice_begin[slice] + column,
                    args.lora.y_stride, rows.end - rows.begin, column_end - column);
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
   LoraMatrix matrix;
   if (has_work) matrix = MatrixOf(args.lora, rows.adapter_slot, slice);
-  WaitForPrevious();  // also without work: who waits for this kernel waits for those before it
+  WaitForPrevious();  // also without work: the next kernel relies on it
   if (matrix.rank == 0) return;
   Expander<kIsBf16, YStore, kColumns> expander(
       args, ring,
@@ -93,8 +93,9 @@ int ExpandSharedBytes(int depth, int64_t rank_max, int columns) {
          RowTable::Bytes(rank_max) + kTileRows * (HStride(rank_max) + 2) * 4;
 }
 
-// Few blocks per multiprocessor have more registers each: 3 and 4 narrow ones use no local memory,
-// 4 others little and 5 more, which pays where y is what moves.
+// With few blocks per multiprocessor each block has more registers. 3 or 4 narrow blocks use no
+// local memory, 4 wide ones use a little, and 5 use more, which still pays where the bytes of y
+// take the time.
 void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill) {
   if (columns == kNarrow) {
     if (int64_t{NumBlocks(launch)} <= 3 * NumMultiprocessors())

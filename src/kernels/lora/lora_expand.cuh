@@ -1,5 +1,5 @@
-// How a block multiplies h with some columns of B^T in bf16 and fp16, for up to kTileRows rows at
-// a time. The bits of a row do not depend on its batch: parts of h are added in order, ranks
+// How a block multiplies h by some columns of B^T in bf16 and fp16, for up to kTileRows rows at a
+// time. The bits of a row do not depend on its batch: parts of h are added in order, and ranks are
 // multiplied tile by tile.
 #pragma once
 
@@ -14,20 +14,20 @@ struct Element;
 
 template <>
 struct Element<true> {
-  // h as so many numbers of falling size: together they are h to the last bit or nearly. Two leave
-  // 4e-6.
+  // h is split into this many numbers of falling size, whose sum is h to the last bit or nearly so.
+  // Two would leave an error of 4e-6.
   static constexpr int kParts = 3;
   static __device__ __forceinline__ uint32_t Pack(float first, float second) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
-  // v minus what Pack keeps of it.
+  // What Pack loses of v.
   static __device__ __forceinline__ float Rest(float v) {
     return v - __bfloat162float(__float2bfloat16_rn(v));
   }
 };
 
-// fp16 knows 6e-8 to 65504: h is brought there by a power of two for each row.
+// fp16 reaches from 6e-8 to 65504, so each row of h is brought into that range by a power of two.
 template <>
 struct Element<false> {
   static constexpr int kParts = 2;
@@ -40,8 +40,8 @@ struct Element<false> {
   }
 };
 
-// The exponent e that brings a row of h, whose largest magnitude is `peak`, to [2^13, 2^14) by
-// 2^e; held where 2^e and 2^-e are both normal numbers.
+// The exponent e for which 2^e brings a row of h, whose largest magnitude is `peak`, into [2^13,
+// 2^14). It is clamped so that 2^e and 2^-e are both normal numbers.
 __device__ __forceinline__ int ExponentFor(float peak) {
   const int exponent = static_cast<int>(__float_as_uint(peak) >> 23 & 255);
   return min(126, max(-126, 13 + 127 - exponent));
@@ -50,12 +50,12 @@ __device__ __forceinline__ float PowerOfTwo(int exponent) {
   return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Floats between two rows of h in shared memory: no two lanes of LoadH in one bank.
+// Floats between two rows of h in shared memory, such that no two lanes of LoadH hit the same bank.
 __host__ __device__ constexpr int HStride(int64_t rank_max) {
   return RankTiles(rank_max) * kTileRanks + 4;
 }
 
-// What one Pass multiplies.
+// Feeds the ring with what one Pass multiplies.
 __device__ __forceinline__ void FeedExpand(const KernelArgs& args, const RowTable& table, int rank,
                                            int column, int columns, Ring& ring) {
 #pragma unroll 1
@@ -64,8 +64,8 @@ __device__ __forceinline__ void FeedExpand(const KernelArgs& args, const RowTabl
   }
 }
 
-// Store: the matrix that takes scale * h B^T, laid out like y, and how. kColumns: the most that a
-// Pass takes.
+// Store: the matrix that receives scale * h B^T, laid out like y, and how it receives it. kColumns:
+// the most columns of a Pass.
 template <bool kIsBf16, typename Store, int kColumns = kChunk>
 class Expander {
  public:
@@ -79,8 +79,8 @@ class Expander {
         g_(static_cast<int>(threadIdx.x) % 32 / 4),
         t_(static_cast<int>(threadIdx.x) % 4) {}
 
-  // h of the first kTileRows of rows [row_begin, row_end), and what each row's products are to be
-  // multiplied with. The threads must meet before and after it.
+  // Forms h for the first kTileRows of rows [row_begin, row_end), and the factor for each row's
+  // products. The threads must meet before and after it.
   __device__ __forceinline__ void SumH(int row_begin, int row_end, int slice,
                                        const LoraMatrix& matrix) const {
     const int rows = min(kTileRows, row_end - row_begin);
@@ -91,7 +91,8 @@ class Expander {
     }
   }
 
-  // Columns [column, column_end) of the slice, at most kColumns, of the rows of the last SumH.
+  // Multiplies columns [column, column_end) of the slice, at most kColumns, for the rows of the
+  // last SumH.
   __device__ __forceinline__ void Pass(int row, int row_end, int slice, int rank, int column,
                                        int column_end) {
     float sum[kUnitsOfWarp][4][4] = {};
@@ -115,7 +116,7 @@ class Expander {
  private:
   static constexpr int kUnitsOfWarp = kColumns / kUnit / kWarps;
 
-  // Element `rank` of h, zero past the matrix's ranks.
+  // Element `rank` of h; zero past the matrix's ranks.
   __device__ __forceinline__ float SumOfParts(int row, int rank, int slice, int num_ranks) const {
     float parts[kLoraSplits];
 #pragma unroll
@@ -128,8 +129,8 @@ class Expander {
     return sum;
   }
 
-  // The threads divide among the rows, up to 128 to one: every further round of reads costs a
-  // latency of the second-level cache.
+  // The threads are divided among the rows, up to 128 threads for one row: every further round of
+  // reads costs a latency of the second-level cache.
   __device__ __forceinline__ void SumRows(int row_begin, int rows, int slice,
                                           const LoraMatrix& matrix) const {
     static_assert(kMultiplyThreads == 1 << 7 && kTileRows << 4 == kMultiplyThreads);
@@ -145,7 +146,7 @@ class Expander {
     scales_[2 * row] = matrix.scale;
   }
 
-  // A warp per row, of which the largest element decides what all are brought to.
+  // One warp per row. The row's largest element decides the power of two for all of them.
   __device__ __forceinline__ void SumAndScaleRows(int row_begin, int rows, int slice,
                                                   const LoraMatrix& matrix) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -174,7 +175,7 @@ class Expander {
     uint32_t parts[Element<kIsBf16>::kParts][2];
   };
 
-  // Ranks t, t+4, t+8 and t+12 of the tile for row g, as the tensor cores take them.
+  // Ranks t, t+4, t+8 and t+12 of the tile for row g, in the order that the tensor cores expect.
   __device__ __forceinline__ HTile LoadH(int rank_begin, int rows) const {
     float v[4] = {};
     if (g_ < rows) {
@@ -215,7 +216,7 @@ class Expander {
     }
   }
 
-  // A lane's share of a tile is eight columns of two rows.
+  // Stores a lane's share of a tile, which is eight columns of two rows.
   __device__ __forceinline__ void PutUnit(int pass_row, int row_end, int slice, int column,
                                           int column_end, const float (&sum)[4][4]) const {
     const LoraArgs& lora = args_.lora;

@@ -1,4 +1,4 @@
-// LoRA in fp32, which serves checks against references: plain, but each sum in the same order
+// LoRA in fp32, for checks against references. It is plain, but forms each sum in the same order
 // whatever the batch.
 #include <algorithm>
 
@@ -28,7 +28,7 @@ __device__ float* HOf(const LoraArgs& args, int64_t split, int row) {
   return args.h + ((split * args.num_slices + blockIdx.z) * args.num_rows + row) * args.h_stride;
 }
 
-// A warp per row and rank; blockIdx.x is the part of k.
+// A warp per row and rank. blockIdx.x is the part of k.
 __global__ void ShrinkKernel(const __grid_constant__ LoraArgs args) {
   WaitForPrevious();
   LetNextStart();

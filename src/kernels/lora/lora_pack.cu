@@ -1,4 +1,4 @@
-// One block a segment and slice; a thread takes four ranks of a row.
+// One block per segment and slice. A thread takes four ranks of a row.
 #include "kernels/lora/lora_pack.cuh"
 
 #include <cuda_bf16.h>
@@ -12,18 +12,18 @@ namespace graft::lora {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kQuad = 4;  // ranks
+constexpr int kQuad = 4;  // ranks of a thread
 
 __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
-// v minus what PackBf16 keeps of it.
+// What PackBf16 loses of v.
 __device__ __forceinline__ float RestOfBf16(float v) {
   return v - __bfloat162float(__float2bfloat16_rn(v));
 }
 
-// Four elements of h's parts, of which `count` exist: each one's sum, in order.
+// Four elements of h, of which `count` exist. Each is the sum of its parts, in order.
 __device__ __forceinline__ float4 SumParts(const float* h, int64_t part, int count, bool vectors) {
   float4 parts[kLoraSplits];
 #pragma unroll
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
     const int count = rank - first;
     float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
     if (count > 0) {
-      // A row's stride has room for all four where it may be read so.
+      // Where vectors are allowed, a row's stride has room for all four ranks.
       sum = SumParts(lora.h + row * lora.h_stride + first, part, count, vectors);
     }
     const float v[kQuad] = {scale * sum.x, count > 1 ? scale * sum.y : 0.0f,
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
 void LaunchPackH(const LoraArgs& lora, Stream& stream) {
   const bool vectors = reinterpret_cast<uintptr_t>(lora.h) % 16 == 0 && lora.h_stride % 4 == 0;
   const PackedH packed = PackedHOf(lora);
-  // A thread takes one, where segments are of one length.
+  // The number of rounds for which each thread takes one quad, if the segments have equal lengths.
   const int64_t rounds = CeilDiv(lora.num_rows * int64_t{packed.rank_tiles} * (kPackRanks / kQuad),
                                  kThreads * int64_t{lora.num_segments});
   const dim3 grid(static_cast<unsigned>(lora.num_segments), static_cast<unsigned>(lora.num_slices),

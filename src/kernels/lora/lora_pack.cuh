@@ -1,5 +1,6 @@
-// h as Hopper's GEMM takes it (gemm_hopper_lora.cuh): the parts' sum times the adapter's scale, as
-// two bf16 numbers, the second of which is what the first leaves: 16 bits of it.
+// Packs h as Hopper's GEMM takes it (gemm_hopper_lora.cuh). The sum of h's parts times the
+// adapter's scale is written as two bf16 numbers, of which the second is what the first loses.
+// Together they keep 16 bits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +13,11 @@
 namespace graft::lora {
 
 inline constexpr int kPackRanks = 16;
-inline constexpr int kPackElements = 2 * kPackRanks;  // of a row: the first numbers, the second
+inline constexpr int kPackElements = 2 * kPackRanks;  // of a row: first numbers, then second ones
 
-// [num_slices * num_rows, tiles of ranks, kPackElements], on a border of 16 bytes. Rows of no
-// segment and tiles past a segment's rank hold anything; ranks past it zeros.
+// [num_slices * num_rows, tiles of ranks, kPackElements], on a 16-byte border. Rows without a
+// segment, and tiles past a segment's rank, hold anything. Ranks past it within its last tile hold
+// zeros.
 struct PackedH {
   uint16_t* data = nullptr;
   int rank_tiles = 0;
@@ -25,7 +27,7 @@ struct PackedH {
   }
 };
 
-// Where LaunchPackH puts it: behind the parts, see LoraScratchFloats.
+// Where LaunchPackH puts the packed h: behind the parts (LoraScratchFloats).
 inline PackedH PackedHOf(const LoraArgs& lora) {
   const int64_t parts = int64_t{kLoraSplits} * lora.num_slices * lora.num_rows * lora.h_stride;
   const uintptr_t end = reinterpret_cast<uintptr_t>(lora.h + parts);
@@ -33,7 +35,7 @@ inline PackedH PackedHOf(const LoraArgs& lora) {
           static_cast<int>((lora.h_stride + kPackRanks - 1) / kPackRanks)};
 }
 
-// Of bf16 adapters' segments, after LoraShrink.
+// Packs h for segments of bf16 adapters. To be called after LoraShrink.
 void LaunchPackH(const LoraArgs& lora, Stream& stream);
 
 }  // namespace graft::lora

@@ -1,6 +1,6 @@
-// The instructions of the LoRA kernels that CUDA C++ has no words for: copies that a barrier in
-// shared memory counts, and tensor cores. Whole pieces of rows are copied by Hopper's copy engine;
-// older cards copy 16 bytes per instruction. Addresses are 32-bit ones of shared memory.
+// Instructions of the LoRA kernels for which CUDA C++ has no words: copies that a barrier in shared
+// memory counts, and tensor cores. Hopper's copy engine copies whole pieces of rows; older cards
+// copy 16 bytes per instruction. Addresses are 32-bit addresses of shared memory.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ __device__ __forceinline__ uint32_t AddressInShared(const void* p) {
 
 // ---- Copies ----
 
-// 16 bytes from global to shared memory, both on borders of 16 bytes.
+// Copies 16 bytes from global to shared memory; both lie on 16-byte borders.
 __device__ __forceinline__ void CopyAsync(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
 }
-// Until all of the thread's CopyAsync are there, for that thread.
+// Waits until all of this thread's CopyAsync are done. Only this thread may then rely on them.
 __device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// `bytes`, a multiple of 16, by the copy engine; they count at `barrier`. Hopper alone.
+// The copy engine copies `bytes`, a multiple of 16; they count at `barrier`. Hopper only.
 __device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, uint32_t bytes,
                                           uint32_t barrier, uint64_t cache) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -33,7 +33,7 @@ __device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, uint32_
 #endif
 }
 
-// `bytes`, a multiple of 16, into the L2 cache. Hopper alone.
+// Brings `bytes`, a multiple of 16, into the L2 cache. Hopper only.
 __device__ __forceinline__ void PrefetchPiece(const void* from, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -55,7 +55,7 @@ __device__ __forceinline__ void StoreShared(uint32_t address, uint4 v) {
                : "memory");
 }
 
-// p[0, 4) += v in the L2 cache, p on a border of 16 bytes; in one piece from Hopper on.
+// p[0, 4) += v in the L2 cache. p lies on a 16-byte border. From Hopper on this is one instruction.
 __device__ __forceinline__ void AddInL2(float* p, float4 v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y),
@@ -80,7 +80,7 @@ __device__ __forceinline__ void Arrive(uint32_t barrier) {
                : "memory");
 }
 
-// Arrives, and makes the phase wait for so many bytes of CopyPiece too. Hopper alone.
+// Arrives, and makes the phase also wait for so many bytes of CopyPiece. Hopper only.
 __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -88,7 +88,7 @@ __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes
 #endif
 }
 
-// Until the phase of the given parity is over.
+// Waits until the phase of the given parity is over.
 __device__ __forceinline__ void WaitAtBarrier(uint32_t barrier, uint32_t parity) {
   uint32_t done = 0;
   while (done == 0) {
@@ -109,12 +109,12 @@ __device__ __forceinline__ void WaitAtBarrier(uint32_t barrier, uint32_t parity)
   }
 }
 
-// Of the first kThreads threads of the block.
+// A barrier of the first kThreads threads of the block.
 template <int kThreads>
 __device__ __forceinline__ void SyncThreads() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
-// Of the first kThreads threads of each team of a block, apart.
+// A barrier of the first kThreads threads of one team; each team of a block has its own.
 template <int kThreads>
 __device__ __forceinline__ void SyncTeamThreads() {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.y), "n"(kThreads) : "memory");

@@ -1,4 +1,4 @@
-// h = x A^T in bf16 and fp16. A block multiplies one of kLoraSplits parts of k.
+// h = x A^T in bf16 and fp16. A block multiplies one of the kLoraSplits parts of k.
 #include "kernels/lora/lora_shrink.cuh"
 #include "tensor/cuda_check.h"
 
@@ -11,13 +11,13 @@ __device__ __forceinline__ void AwaitX(const LoraArgs& lora) {
   if (lora.precedes_product) LetNextStart();
 }
 
-// Who waits for this kernel waits for those before it: where nobody did in AwaitX, one block does
-// before it ends.
+// A kernel that waits for this one relies on this one having waited for all earlier kernels. If
+// AwaitX did not wait, one block does so before it ends.
 __device__ __forceinline__ void AwaitProduct(const LoraArgs& lora) {
   if (lora.follows_product && blockIdx.x + blockIdx.y + blockIdx.z == 0) WaitForPrevious();
 }
 
-// kBlocks: per multiprocessor.
+// kBlocks: blocks per multiprocessor.
 template <bool kIsBf16, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     ShrinkKernel(const __grid_constant__ KernelArgs args) {
@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// ---- Many rows: the warps divide them, each with x of its own, and share A of all slices. ----
+// ---- Many rows: each warp takes some rows and loads their x itself; all warps share A. ----
 
-constexpr int kWideTiles = 2;  // of rows, of a warp
+constexpr int kWideTiles = 2;  // tiles of rows for one warp
 constexpr int kWideRowsOfWarp = kWideTiles * kTileRows;
 constexpr int kWideRows = kWarps * kWideRowsOfWarp;
 
@@ -156,7 +156,8 @@ class WideShrinker {
     }
   }
 
-  // A lane's sums from h, where it left them after the chunk before, or to h.
+  // kLoad: a lane's sums are read from h, where it left them after the chunk before; else they are
+  // written to h.
   template <bool kLoad>
   __device__ __forceinline__ void MoveH(int row, int slice, int rank_begin, int rank,
                                         float (&total)[kWideTiles][4]) const {
@@ -181,7 +182,7 @@ class WideShrinker {
   const BlockRows& rows_;
   const KPart part_;
   Ring ring_;
-  const uint32_t x_, x_barrier_;  // the warp's own
+  const uint32_t x_, x_barrier_;  // this warp's own
   const int g_, t_;               // the lane is 4g + t
 };
 
@@ -205,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (rows.begin < rows.end) FeedWide(args, rows, barriers + Ring::kBarrierBytes, ring);
     return;
   }
-  AwaitX(args.lora);  // also with no rows: who waits for this kernel waits for those before it
+  AwaitX(args.lora);  // also without rows: the next kernel relies on it
   if (rows.begin >= rows.end) return;
   WideShrinker<kIsBf16>(args, rows, ring,
                         AddressInShared(x) + warp * kWideRowsOfWarp * kRowBytesOfA,
@@ -230,7 +231,8 @@ int WideShrinkSharedBytes(int depth, int64_t rank_max) {
          RowTable::Bytes(rank_max) + kWarps * 8;
 }
 
-// Six blocks per multiprocessor keep some of x in local memory: not where four hold the launch.
+// With six blocks per multiprocessor some of x lies in local memory, so four are used where they
+// hold the whole launch.
 void LaunchShrink(const KernelArgs& args, const Launch& launch) {
   if (int64_t{NumBlocks(launch)} <= 4 * NumMultiprocessors()) return LaunchWith<4>(args, launch);
   LaunchWith<6>(args, launch);

@@ -1,7 +1,7 @@
-// How a block forms h = x A^T in bf16 and fp16 for up to kTileRows rows at a time: one of
-// kLoraSplits parts of k. An element of h's part is the sum, in order, of its groups of k, each
-// multiplied by one chain of tensor core operations that begins at zero: so the bits of a row do
-// not depend on its batch, nor on the kernel.
+// How a block forms h = x A^T in bf16 and fp16, for up to kTileRows rows at a time and one of the
+// kLoraSplits parts of k. An element of a part of h is the sum, in order, over groups of k. Each
+// group is multiplied by one chain of tensor core operations that begins at zero. So the bits of a
+// row depend neither on its batch nor on the kernel.
 #pragma once
 
 #include "kernels/lora/lora_block.cuh"
@@ -9,11 +9,11 @@
 namespace graft::lora {
 
 constexpr int kGroupsOfWarp = kChunkGroups / kWarps;
-// Floats between two rows of a group's sums: no two lanes in one bank.
+// Floats between two rows of a group's sums, such that no two lanes hit the same bank.
 constexpr int kPartialStride = kTileRanks + 4;
 constexpr int kPartialFloats = kChunkGroups * kTileRows * kPartialStride;
 
-// A lane's 16 + 16 bytes of a row of x for one group.
+// What a lane has of a row of x for one group: 16 + 16 bytes.
 struct XGroup {
   uint4 v[2];
 };
@@ -32,7 +32,8 @@ __device__ __forceinline__ XGroup LoadX(const KernelArgs& args, int row, int row
   return x;
 }
 
-// A lane's share of a group of A: ranks g and g + 8 of the tile, the k of XGroup; zeros past k.
+// What a lane has of a group of A: ranks g and g + 8 of the tile, for the same k as XGroup; zeros
+// past k.
 struct AGroup {
   uint4 low[2], high[2];
 };
@@ -65,7 +66,7 @@ __device__ __forceinline__ void MultiplyGroup(float (&sum)[4], const AGroup& a, 
 
 // ---- Few rows: the warps divide k. ----
 
-// What one Pass multiplies.
+// Feeds the ring with what one Pass multiplies.
 __device__ __forceinline__ void FeedShrink(const KernelArgs& args, const RowTable& table, int rank,
                                            const KPart& part, Ring& ring) {
   const int tiles = RankTiles(rank);
@@ -80,7 +81,7 @@ __device__ __forceinline__ void FeedShrink(const KernelArgs& args, const RowTabl
   }
 }
 
-// kIsTeam: its threads are one of several teams of the block.
+// kIsTeam: these threads are one of several teams of the block.
 template <bool kIsBf16, bool kIsTeam = false>
 class Shrinker {
  public:
@@ -94,7 +95,7 @@ class Shrinker {
 
   using X = XGroup[kGroupsOfWarp];
 
-  // This thread's share of x of the first kTileRows of rows [row, row_end).
+  // Loads this thread's share of x, for the first kTileRows of rows [row, row_end).
   __device__ __forceinline__ void LoadChunkOfX(int row, int row_end, const KPart& part, int chunk,
                                                X& x) const {
 #pragma unroll
@@ -130,7 +131,7 @@ class Shrinker {
     HOf(args_.lora, part_idx, slice, row + MyRow())[tile_begin + MyRank()] = total;
   }
 
-  // All of the above for all ranks.
+  // Does all of the above for all ranks.
   __device__ __forceinline__ void Pass(int row, int row_end, int part_idx, int slice, int rank) {
     const KPart part(args_.lora.k, part_idx);
     const int chunks = part.chunks();

@@ -1,7 +1,8 @@
-// A block takes a tile of 128 rows and 128 columns of W. bf16 and fp16: B^T and A of up to 64 ranks
-// at a time lie in shared memory as their rows come, the tensor cores multiply, and each thread
-// adds runs of eight columns of W, 16 bytes, which it asked for beforehand: the bytes of W, read
-// and written once, are the floor. fp32: plain, a thread per column.
+// A block takes a tile of 128 rows and 128 columns of W. In bf16 and fp16, up to 64 ranks of B^T
+// and A at a time lie in shared memory, in rows as they come, and the tensor cores multiply them.
+// Each thread adds the result to runs of eight columns (16 bytes) of W, for which it asked
+// beforehand. The time has a floor: every byte of W is read and written once. In fp32 the kernel is
+// plain, with a thread per column.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -16,15 +17,15 @@ namespace graft {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 128;          // rows, and columns, of W
-constexpr int kDepth = 64;          // ranks at a time
-constexpr int kStride = kTile + 8;  // of a row in shared memory: eight rows hit all banks once
-constexpr int kRun = 8;             // columns of 16 bytes
+constexpr int kTile = 128;          // rows of W, and columns of W
+constexpr int kDepth = 64;          // ranks per round
+constexpr int kStride = kTile + 8;  // of a row in shared memory: eight rows use each bank once
+constexpr int kRun = 8;             // 16 bytes of columns
 constexpr int kWarpRows = 32;
 constexpr int kWarpColumns = 64;
 constexpr int kGroup = 32;  // columns that four lanes hold in runs
 
-// A slice, as rows [begin, begin + n) of W.
+// A slice of W: rows [begin, begin + n).
 struct Slice {
   LoraMatrix matrix;
   int64_t begin = 0;
@@ -39,7 +40,7 @@ __device__ Slice SliceOfBlock(const LoraMergeWork& work) {
   return slice;
 }
 
-// Eight elements of a row, of which `count` are there; zeros for the others.
+// Eight elements of a row, of which `count` exist; the others are zeros.
 template <typename T>
 __device__ __forceinline__ uint4 LoadRun16(const T* p, int64_t count) {
   if (count >= kRun && reinterpret_cast<uintptr_t>(p) % 16 == 0) {
@@ -52,9 +53,9 @@ __device__ __forceinline__ uint4 LoadRun16(const T* p, int64_t count) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// Rows [first, first + depth) of `rows`, columns from `column` on, of n. Where kSpread the columns
-// of a group change places: lane t of a quad, to which tile i of the tensor cores gives columns 2t
-// and 2t + 1, shall own the run of columns 8t..8t+7.
+// Loads rows [first, first + depth) of `rows`, in columns from `column` on, of n. kSpread: the
+// columns of a group change places, so that lane t of a quad, to which tile i of the tensor cores
+// gives columns 2t and 2t + 1, ends up with the run of columns 8t..8t+7.
 template <typename T, bool kSpread>
 __device__ __forceinline__ void LoadRows(const void* const* rows, int first, int rank, int depth,
                                          int64_t column, int64_t n, T (*shared)[kStride]) {
@@ -79,7 +80,7 @@ __device__ __forceinline__ void LoadRows(const void* const* rows, int first, int
   }
 }
 
-// Four 8 x 8 matrices, each lane naming a row of one, transposed.
+// Loads four 8 x 8 matrices, transposed. Each lane gives the address of a row of one of them.
 __device__ __forceinline__ void LoadTransposed(const void* row, uint32_t (&out)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -87,7 +88,8 @@ __device__ __forceinline__ void LoadTransposed(const void* row, uint32_t (&out)[
                : "memory");
 }
 
-// sum += the warp's 32 x 64 of B A over 16 ranks. Tile (i, j) of sum: rows 16 i, columns 8 j of it.
+// sum += the warp's 32 x 64 part of B A, over 16 ranks. Tile (i, j) of sum has rows from 16 i on
+// and columns from 8 j on.
 template <typename T>
 __device__ __forceinline__ void Multiply(const T (*b)[kStride], const T (*a)[kStride],
                                          float (&sum)[2][8][4]) {
@@ -113,9 +115,9 @@ __device__ __forceinline__ void Multiply(const T (*b)[kStride], const T (*a)[kSt
   }
 }
 
-// What a thread owns of its warp's tile: runs of eight columns of rows 16 i + 8 half + lane / 4.
+// What a thread owns of its warp's tile: runs of eight columns, in rows 16 i + 8 half + lane / 4.
 struct Run {
-  int64_t offset;  // from W's first element
+  int64_t offset;  // elements from the start of W
   bool inside;
 };
 
@@ -127,7 +129,7 @@ __device__ __forceinline__ Run RunOf(const Slice& slice, int64_t row, int64_t co
   return {(slice.begin + row) * stride + column, row < slice.n && column < stride};
 }
 
-// Columns 2 j and 2 j + 1 of the run are tile j's.
+// Columns 2 j and 2 j + 1 of the run come from tile j.
 template <typename T>
 __device__ __forceinline__ uint4 AddRun(uint4 w, float scale, const float (&sum)[8][4], int half,
                                         int group) {
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
 
-  WaitForPrevious();  // which may read or write what is written now; all else is constant
+  WaitForPrevious();  // earlier kernels may use what is written now; all else is constant
   T* const merged = static_cast<T*>(work.merged);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {

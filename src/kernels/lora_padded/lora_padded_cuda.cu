@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Null: zeros. Elements have at least two bytes.
+// If `from` is null, writes zeros. Elements have at least two bytes.
 __device__ void CopyRow(const char* from, int64_t bytes, char* to) {
   constexpr int64_t kVector = sizeof(uint4);
   const bool vectors = reinterpret_cast<uintptr_t>(from) % kVector == 0;

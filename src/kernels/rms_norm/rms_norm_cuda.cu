@@ -1,5 +1,5 @@
-// Long vectors: a block each, whose threads keep what they read in registers between the two
-// passes. Short ones (Qwen3's heads): a warp each. The order of summation depends on n alone.
+// A long vector has a block, whose threads keep what they read in registers between the two passes.
+// A short one (Qwen3's heads) has a warp. The order of summation depends on n alone.
 #include <algorithm>
 
 #include "kernels/common/cuda_launch.cuh"
@@ -11,8 +11,9 @@ namespace graft {
 namespace {
 
 constexpr int kWidth = 4;
-// Runs that a thread keeps; what lies beyond is read twice. Few leave registers to blocks of the
-// product that follows: of 103 of them 32 came 3 us after the others, when the norm had ended.
+// The runs that a thread keeps in registers; the rest of a vector is read twice. A small number
+// leaves registers for the blocks of the product that follows: without it, 32 of its 103 blocks
+// came 3 us after the others, when the norm had ended.
 constexpr int kFewRuns = 2;
 constexpr int kManyRuns = 4;
 constexpr int kWarpsPerBlock = 4;
@@ -30,9 +31,9 @@ __device__ __forceinline__ void StoreOrAdd(float (&values)[kWidth], int64_t coun
   StoreRun<kVectors>(values, count, out);
 }
 
-// One vector by `num_threads` threads of which this is number `thread`: a warp, or a block (with
-// `shared`). Threads of an `active` false group join the reductions and write nothing. kAdd: to
-// what `out` holds.
+// Norms one vector with `num_threads` threads, of which this is number `thread`. They are a warp,
+// or a block (which passes `shared`). Where `active` is false the threads join the reductions and
+// write nothing. kAdd: the result is added to what `out` holds.
 template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd>
 __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
                                                 int num_threads, int thread, float* shared) {

@@ -1,4 +1,5 @@
-// A thread per four rotating dimensions of a head's first half and their partners in the second.
+// One thread per four rotating dimensions of a head's first half, together with their partners in
+// the second half.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/rope/rope.h"

@@ -1,4 +1,5 @@
-// The rotation itself, for the ops that contain it: rounds as the CPU's does, product first.
+// The rotation itself, for all ops that contain it. It rounds as the CPU's does: one product is
+// rounded, the other one is fused with the sum.
 #pragma once
 
 namespace graft {

@@ -1,5 +1,5 @@
-// Half a warp per head of a row: 16 lanes hold both halves of the head in registers from the one
-// read to the last write. Of 32 rows of Llama-2-7B all 1536 warps are resident at once.
+// Half a warp per head of a row: 16 lanes hold both halves of the head in registers from the only
+// read to the only write. For 32 rows of Llama-2-7B all 1536 warps are resident at once.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_reduce.cuh"
 #include "kernels/common/cuda_vector.cuh"
@@ -15,14 +15,15 @@ constexpr int kLanes = 16;  // per head
 constexpr int kHeadsPerBlock = kThreads / kLanes;
 
 // A head's dimensions are taken in pairs of a lower and an upper one. The lower ones of a lane's
-// run are consecutive, the upper ones are their partners: of the rotating part, in its second half;
-// of what stays, likewise.
+// run are consecutive. In the rotating part of the head their partners lie in that part's second
+// half, and likewise in the part that stays.
 struct HeadRun {
   float low[kWidth];
   float high[kWidth];
 };
 
-// Where a half-warp works: its row, its head among queries, keys and values, and its own lane.
+// Where a half-warp works: its row, its head (counted over queries, keys and values), and this
+// thread's lane.
 struct Place {
   int64_t row;
   int head;
@@ -31,14 +32,14 @@ struct Place {
   bool is_value;
 };
 
-// What the host says about a row.
+// What the host knows about a row.
 struct RowNumbers {
   int32_t position;
   int32_t page;
   int32_t slot;
 };
 
-// Where a run lies in the head, and the number of its pairs that exist.
+// Where a run lies in the head, and how many of its pairs exist.
 struct RunRange {
   int low;
   int high;
@@ -46,7 +47,8 @@ struct RunRange {
   bool rotates;
 };
 
-// How a head falls into runs. The rotating part is whole runs where anything stays behind it.
+// How a head is divided into runs. If anything stays behind the rotating part, that part is whole
+// runs.
 struct HeadShape {
   int head_dim;
   int rotary_dim;
@@ -64,7 +66,7 @@ struct HeadShape {
   }
 };
 
-// The sums' order depends on head_dim alone.
+// The order of the sum depends on head_dim alone.
 template <bool kVectors, int kRuns>
 __device__ __forceinline__ void NormalizeHead(const HeadRun (&weights)[kRuns], float epsilon,
                                               int head_dim, HeadRun (&x)[kRuns]) {
@@ -121,7 +123,7 @@ __device__ __forceinline__ void LoadHead(const float* from, int lane, const Head
   }
 }
 
-// Of the dimensions of a run.
+// The rotation of each dimension of a run.
 struct Angles {
   float cos[kWidth];
   float sin[kWidth];
@@ -177,7 +179,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     LoadHead<kVectors>(place.is_key ? args.k_norm_weight : args.q_norm_weight, place.lane, shape,
                        weights);
   }
-  // What the step's batch says does not change while it runs.
+  // These arrays do not change while the step runs.
   const RowNumbers numbers = {args.positions[place.row], args.row_page[place.row],
                               args.row_slot[place.row]};
   Angles angles[kRuns] = {};
@@ -190,7 +192,8 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   HeadRun x[kRuns] = {};
   if (active) LoadHead<kVectors>(data, place.lane, shape, x);
   if (normalizes) {
-    // Both halves of a warp sum, whatever they hold: shuffles want all lanes.
+    // All lanes join the sum, those of values and of inactive heads too, because a shuffle needs
+    // the whole warp.
     HeadRun normed[kRuns];
 #pragma unroll
     for (int run = 0; run < kRuns; ++run) normed[run] = x[run];

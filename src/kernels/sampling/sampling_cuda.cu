@@ -1,6 +1,5 @@
-// The greedy kernel: the largest logit of a row and whether the row is sound, in one pass that is
-// split over blocks by the vocabulary. The last block of a row to finish puts their results
-// together.
+// The greedy kernel: finds the largest logit of a row, and whether the row is sound, in one pass.
+// Blocks divide a row by the vocabulary. The last block of a row to finish combines their results.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_reduce.cuh"
 #include "kernels/common/cuda_vector.cuh"
@@ -16,7 +15,7 @@ constexpr int kWidth = 4;
 constexpr int kRuns = 4;
 constexpr int32_t kChunk = kThreads * kWidth * kRuns;  // logits per block
 
-// The best rank among a thread's part of a chunk.
+// The best rank in a thread's part of a chunk.
 template <bool kVectors>
 __device__ __forceinline__ uint64_t BestOfThread(const float* row, int32_t first, int32_t n) {
   float values[kRuns][kWidth];
@@ -55,8 +54,8 @@ __device__ __forceinline__ void WriteToken(const DrawRowsArgs& args, int32_t row
   if (args.device_tokens != nullptr) args.device_tokens[row] = token;
 }
 
-// Counts this block in; whether it is the last of `num_blocks`, which then sees what the calling
-// threads of all others wrote before. The counter is back at zero after the last.
+// Counts this block, and returns whether it is the last of `num_blocks`. The last block sees what
+// the calling threads of all others wrote before. After the last block the counter is zero again.
 __device__ __forceinline__ bool IsLastBlock(uint32_t* ticket, uint32_t num_blocks) {
   uint32_t num_before;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) GreedyKernel(DrawRowsArgs args) {
                               warps, Least{});
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1) {
-    // Blocks agree on the complement's maximum, whose neutral element is zero.
+    // The blocks agree on the maximum of the complement, whose neutral element is zero.
     auto* row_best = reinterpret_cast<unsigned long long*>(&args.greedy_best[item]);
     atomicMax(row_best, ~best);
     if (!IsLastBlock(&args.tickets[item], gridDim.x)) return;

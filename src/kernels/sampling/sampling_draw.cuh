@@ -1,4 +1,4 @@
-// The kernel for rows that want more than the largest logit (sampling_draw_cuda.cu).
+// The kernel for rows that need more than the largest logit (sampling_draw_cuda.cu).
 #pragma once
 
 #include "kernels/sampling/sampling_device.h"

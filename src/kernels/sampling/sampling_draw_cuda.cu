@@ -1,4 +1,5 @@
-// A block per row: log-probabilities, penalties, filters, draw, in the order of docs/sampling.md.
+// One block per row: log-probabilities, penalties, filters and draw, in the order of
+// docs/sampling.md.
 #include "base/random.h"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/sampling/sampling_draw.cuh"
@@ -7,18 +8,18 @@
 namespace graft {
 namespace {
 
-// What lies in shared memory of a block.
+// A block's shared memory.
 struct DrawShared {
   RowShared row;
   alignas(16) uint32_t item[(sizeof(DeviceRow) + 3) / 4];
 };
 
-// A row with what Scan found.
+// A row, and what Scan found in it.
 struct ScannedLogits {
   const float* logits;
   int32_t n;
-  uint64_t best;        // rank
-  uint32_t thread_key;  // each thread's own
+  uint64_t best;        // the row's best rank
+  uint32_t thread_key;  // differs between threads
 
   __device__ __forceinline__ float maximum() const { return RankedLogit(best); }
   __device__ __forceinline__ uint32_t maximum_key() const { return AscendingKey(maximum()); }
@@ -30,7 +31,7 @@ __device__ bool AdjustsLogits(const SamplingRow& row) {
   return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0;
 }
 
-// Penalties, then biases, then bans. A token may be in each list, but in counts only once.
+// Applies penalties, then biases, then bans. A token may be in each list, but in counts only once.
 __device__ void AdjustLogits(const SamplingRow& row, float* logits) {
   __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < row.num_counts; i += kRowThreads) {
@@ -57,8 +58,8 @@ __device__ void AdjustLogits(const SamplingRow& row, float* logits) {
   __syncthreads();
 }
 
-// The likeliest tokens; those of probability zero are left out. The first thread learns how
-// many there are.
+// Writes the likeliest tokens, without those of probability zero. Only the first thread learns
+// their number.
 __device__ int32_t WriteTop(const ScannedLogits& row, int32_t num_top, double log_sum,
                             RowBlock& block, SampledToken* out) {
   if (num_top <= 0) return 0;
@@ -83,7 +84,8 @@ __device__ double LogSumExp(const ScannedLogits& row, RowBlock& block) {
   return row.maximum() + log(ldexp(static_cast<double>(total), -kWeightBits));
 }
 
-// The largest key in [low, high] from which on up `measure` reaches `target`; low if none does.
+// The largest key in [low, high] at which `measure`, of all logits from that key up, reaches
+// `target`. Returns low if there is none.
 template <typename Measure>
 __device__ uint32_t LargestKeyThatReaches(uint32_t low, uint32_t high, uint64_t target,
                                           const Measure& measure) {
@@ -98,7 +100,8 @@ __device__ uint32_t LargestKeyThatReaches(uint32_t low, uint32_t high, uint64_t 
   return low;
 }
 
-// Cuts to the fewest of the likeliest whose weights reach `target`; lower ids first among equals.
+// Keeps the fewest of the likeliest tokens whose weights together reach `target`. Among equal
+// logits lower ids come first.
 __device__ void KeepLikeliest(const ScannedLogits& row, const Elements& candidates,
                               const Weigher& weigher, uint32_t low, uint64_t target,
                               RowBlock& block, Kept* kept) {
@@ -124,7 +127,7 @@ __device__ void KeepLikeliest(const ScannedLogits& row, const Elements& candidat
   kept->id_max = id_low;
 }
 
-// A logit below which every weight is below exp(exponent_min), with room for rounding.
+// A logit below which every weight is below exp(exponent_min). It leaves room for rounding.
 __device__ float BoundOfWeight(const ScannedLogits& row, const Weigher& weigher,
                                double exponent_min) {
   const double bound = fmax(row.maximum() + (exponent_min - 1e-3) / weigher.inverse_temperature,
@@ -132,7 +135,7 @@ __device__ float BoundOfWeight(const ScannedLogits& row, const Weigher& weigher,
   return nextafterf(static_cast<float>(bound), -INFINITY);
 }
 
-// What top_k, then top_p, then min_p keep.
+// What top_k, then top_p, then min_p leave of a row.
 __device__ Kept Filter(const ScannedLogits& row, const SamplingRow& settings,
                        const Weigher& weigher, RowBlock& block) {
   Kept kept;
@@ -147,7 +150,7 @@ __device__ Kept Filter(const ScannedLogits& row, const SamplingRow& settings,
   uint32_t low = kMinusInfinityKey;
   if (!cuts_k) {
     total = block.SumSegments(row.logits, row.n, weigher, Kept{});
-    // All logits below it together weigh less than what top_p may leave out.
+    // All logits below this bound together weigh less than top_p may leave out.
     const double left_out =
         (1.0 - settings.top_p) * ldexp(static_cast<double>(total), -kWeightBits) / row.n;
     low = AscendingKey(fmaxf(kept.bound, BoundOfWeight(row, weigher, log(left_out))));
@@ -175,7 +178,7 @@ __device__ int32_t DrawToken(const ScannedLogits& row, const SamplingRow& settin
   if (settings.temperature == 0.0f) return RankedToken(row.best);
   const Weigher weigher = {row.maximum(), 1.0f / fmaxf(settings.temperature, 1e-30f)};
   const Kept kept = Filter(row, settings, weigher, block);
-  // RandomUniform's 53 bits as a 64-bit fraction.
+  // RandomUniform's 53 bits, as a fraction of 64 bits.
   const uint64_t bits = RandomBits(settings.seed, settings.draw_idx) >> 11 << 11;
   return block.Draw(row.logits, row.n, weigher, kept, bits);
 }
@@ -220,7 +223,7 @@ __device__ void SampleRow(const DrawRowsArgs& args, const DeviceRow& item, RowBl
 __global__ void __launch_bounds__(kRowThreads) DrawKernel(DrawRowsArgs args) {
   extern __shared__ __align__(16) unsigned char bytes[];
   auto* shared = reinterpret_cast<DrawShared*>(bytes);
-  // The host wrote it before the launch.
+  // The host wrote the row before the launch, so no wait is needed.
   const auto* item = reinterpret_cast<const uint32_t*>(&args.rows[blockIdx.x]);
   if (threadIdx.x < sizeof(DeviceRow) / 4) shared->item[threadIdx.x] = item[threadIdx.x];
   LetNextStart();

@@ -1,12 +1,12 @@
-// Logits as integers whose order is the one that sampling wants, and weights as integers whose sum
-// does not depend on the order of adding.
+// Logits as integers that have the order which sampling needs, and weights as integers, so that the
+// order of adding does not change a sum.
 #pragma once
 
 #include <cstdint>
 
 namespace graft {
 
-// Ascends with the logit; -0 equals 0.
+// A larger logit has a larger key. -0 and 0 have the same.
 __device__ __forceinline__ uint32_t AscendingKey(float logit) {
   const uint32_t bits = __float_as_uint(logit + 0.0f);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
@@ -16,7 +16,7 @@ __device__ __forceinline__ float LogitOfKey(uint32_t key) {
 }
 inline constexpr uint32_t kMinusInfinityKey = 0x007fffffu;
 
-// Ascends as (logit descending, id ascending).
+// Orders by logit descending, then by id ascending: the better token has the larger key.
 __device__ __forceinline__ uint64_t RankKey(float logit, uint32_t id) {
   return uint64_t{~AscendingKey(logit)} << 32 | id;
 }
@@ -26,7 +26,7 @@ __device__ __forceinline__ int32_t RankedToken(uint64_t key) {
 __device__ __forceinline__ float RankedLogit(uint64_t key) {
   return LogitOfKey(~static_cast<uint32_t>(key >> 32));
 }
-// Less than any rank: a row that holds NaN or +Inf.
+// Below every rank: the rank of a row that holds NaN or +Inf.
 inline constexpr uint64_t kFlawedRank = 0;
 // Whether a row's best rank names a token that can be drawn.
 __device__ __forceinline__ bool IsDrawable(uint64_t best) {
@@ -39,8 +39,8 @@ struct Least {
   }
 };
 
-// exp((logit - maximum) * inverse_temperature), zero from exp(-87) down; the arithmetic of the
-// CPU's vectors (kernels/common/simd.h, ExpOrZero), so that min_p cuts the same tokens.
+// exp((logit - maximum) * inverse_temperature), and zero from exp(-87) down. The arithmetic is that
+// of the CPU's vectors (kernels/common/simd.h, ExpOrZero), so that min_p cuts the same tokens.
 struct Weigher {
   float maximum;
   float inverse_temperature;
@@ -48,7 +48,7 @@ struct Weigher {
   __device__ __forceinline__ float Weigh(float logit) const {
     const float exponent = __fmul_rn(__fsub_rn(logit, maximum), inverse_temperature);
     if (!(exponent > -87.0f)) return 0.0f;
-    // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
+    // Adding 1.5 * 2^23 puts the nearest integer into the low bits.
     constexpr float kRounder = 12582912.0f;
     const float shifted = __fadd_rn(__fmul_rn(exponent, 1.44269504f), kRounder);
     const float n = __fsub_rn(shifted, kRounder);
@@ -66,13 +66,13 @@ struct Weigher {
   }
 };
 
-// A weight in [0, 1] in steps of 2^-kWeightBits: 2^19 of them add up without overflow, and what is
-// cut off is less than one part in 2^25 of the row's total, which is at least 1.
+// A weight in [0, 1] as an integer in steps of 2^-kWeightBits. 2^19 of them add up without
+// overflow. Rounding loses less than one part in 2^25 of the row's total, which is at least 1.
 inline constexpr int kWeightBits = 44;
 
 __device__ __forceinline__ uint64_t FixedWeight(float weight) {
   const uint32_t bits = __float_as_uint(weight);
-  // The mantissa from the top down to bit 40, then right by what the exponent says.
+  // The mantissa goes to the top, down to bit 40, and then right by the exponent.
   const uint64_t mantissa = uint64_t{(bits << 8) | 0x80000000u} << 32;
   const uint32_t shift = 63 - kWeightBits + 127 - (bits >> 23);
   return shift < 64 ? mantissa >> shift : 0;

@@ -1,8 +1,9 @@
-// What a block of kRowThreads threads can find out about one row of logits. No step sorts: bounds
-// are found by bisection over the integers that logits are ordered by (sampling_keys.cuh), among a
-// few candidates in shared memory where they fit and over the whole row where they do not. All sums
-// are of integers, so neither the order of candidates nor the number of threads shows in a result.
-// All threads of the block call each function, with equal arguments unless it says otherwise.
+// What a block of kRowThreads threads can find out about one row of logits. Nothing is sorted:
+// bounds are found by bisection over the integers that order the logits (sampling_keys.cuh). It
+// runs among a few candidates in shared memory where they fit, and over the whole row where they do
+// not. All sums are sums of integers, so neither the order of candidates nor the number of threads
+// shows in a result. All threads of the block call each function, with equal arguments unless its
+// comment says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ inline constexpr int kRowWarps = kRowThreads / kWarpThreads;
 inline constexpr int kCandidatesMax = 8192;
 inline constexpr int kOneWarpMax = 2048;
 
-// In shared memory.
+// A block's shared memory.
 struct RowShared {
   uint64_t warps[2][kRowWarps];
   uint64_t segments[kRowWarps];
@@ -30,23 +31,23 @@ struct RowShared {
   int32_t kept_id_max;
 };
 
-// Logits to look at: candidates in any order, or a whole row (ids null).
+// The logits to look at: candidates in any order, or a whole row (ids null).
 struct Elements {
   const float* logits;
   const int32_t* ids;
   int32_t n;
-  const float* weights = nullptr;  // null: not computed beforehand
+  const float* weights = nullptr;  // null if they were not computed beforehand
 
-  // So few that one warp is faster alone than the block with its barriers. Then only the first warp
-  // calls the functions that look at them.
+  // Whether they are so few that one warp alone is faster than the block with its barriers. If so,
+  // only the first warp calls the functions that look at them.
   __device__ __forceinline__ bool IsForOneWarp() const {
     return ids != nullptr && n <= kOneWarpMax;
   }
   __device__ __forceinline__ int32_t Id(int32_t i) const { return ids == nullptr ? i : ids[i]; }
 };
 
-// The tokens that the filters leave: larger logits than `bound`, those that equal it up to id_max,
-// and of these the ones that weigh at least weight_min.
+// The tokens that the filters leave: logits above `bound`, and logits equal to it with ids up to
+// id_max. Of these, only tokens whose weight is at least weight_min.
 struct Kept {
   float bound = -INFINITY;
   int32_t id_max = INT32_MAX;
@@ -57,7 +58,7 @@ struct Kept {
   }
   __device__ __forceinline__ uint64_t Weight(float logit, int32_t id,
                                              const Weigher& weigher) const {
-    // Most logits are below the bound, of whole warps at a time: these do without the exponential.
+    // Most logits are below the bound, in whole warps at a time, and skip the exponential.
     if (logit < bound || (logit == bound && id > id_max)) return 0;
     const float weight = weigher.Weigh(logit);
     return weight >= weight_min ? FixedWeight(weight) : 0;
@@ -68,8 +69,8 @@ class RowBlock {
  public:
   __device__ explicit RowBlock(RowShared* shared) : shared_(*shared) {}
 
-  // The row's best rank, or kFlawedRank; `copy`, if not null, gets the logits. *thread_key becomes
-  // the largest key of what this thread saw.
+  // Returns the row's best rank, or kFlawedRank. If `copy` is not null it gets the logits.
+  // *thread_key becomes the largest key that this thread saw.
   __device__ uint64_t Scan(const float* logits, int32_t n, float* copy, uint32_t* thread_key) {
     float best = -INFINITY;
     int32_t best_id = 0;
@@ -89,8 +90,8 @@ class RowBlock {
                   ~uint64_t{0}, Least{});
   }
 
-  // The total weight of what is kept; leaves the sums of the row's kRowWarps segments in shared
-  // memory.
+  // Returns the total weight of what is kept, and leaves the sums of the row's kRowWarps segments
+  // in shared memory.
   __device__ uint64_t SumSegments(const float* logits, int32_t n, const Weigher& weigher,
                                   const Kept& kept) {
     const int32_t begin = SegmentSize(n) * Warp();
@@ -112,13 +113,14 @@ class RowBlock {
       }
     }
     sum = ReduceWarp(sum, Add{});
-    __syncthreads();  // what was there may still be read
+    __syncthreads();  // the values from before may still be in use
     if (Lane() == 0) shared_.segments[Warp()] = sum;
     __syncthreads();
     return ReduceWarp(shared_.segments[Lane()], Add{});
   }
 
-  // Inverse CDF in the order of ids; `random_bits` / 2^64 is the uniform.
+  // Draws by the inverse of the distribution, in the order of ids. `random_bits` / 2^64 is the
+  // uniform number.
   __device__ int32_t Draw(const float* logits, int32_t n, const Weigher& weigher, const Kept& kept,
                           uint64_t random_bits) {
     const uint64_t total = SumSegments(logits, n, weigher, kept);
@@ -128,7 +130,7 @@ class RowBlock {
     while (segment < kRowWarps - 1 && before + shared_.segments[segment] <= target) {
       before += shared_.segments[segment++];
     }
-    // The segment's runs of neighbours, one per thread.
+    // Each thread takes one run of neighbours of the segment.
     const int32_t run = SegmentSize(n) / kRowThreads + 1;
     const int32_t segment_end = min(n, (segment + 1) * SegmentSize(n));
     const int32_t begin = min(segment_end, segment * SegmentSize(n) + Thread() * run);
@@ -148,8 +150,8 @@ class RowBlock {
     return shared_.token;
   }
 
-  // A key that at least k of the threads' keys reach, so that at least k logits do. k is at most
-  // kRowThreads.
+  // A key that at least k of the threads' keys reach. So at least k logits reach it, too. k is at
+  // most kRowThreads.
   __device__ uint32_t BoundOfLargest(uint32_t thread_key, int32_t k, uint32_t high) {
     uint32_t low = kMinusInfinityKey;
     while (low < high) {
@@ -163,7 +165,8 @@ class RowBlock {
     return low;
   }
 
-  // The row's logits of at least `bound`: in shared memory, or the whole row if they are too many.
+  // The row's logits that are at least `bound`: in shared memory or, if they are too many, the
+  // whole row.
   __device__ Elements Gather(const float* logits, int32_t n, float bound) {
     __syncthreads();
     if (Thread() == 0) shared_.num_candidates = 0;
@@ -182,7 +185,7 @@ class RowBlock {
     return {shared_.logits, shared_.ids, shared_.num_candidates};
   }
 
-  // Fills candidates->weights where they lie in shared memory.
+  // Computes candidates->weights, if the candidates lie in shared memory.
   __device__ void Weigh(const Weigher& weigher, Elements* candidates) {
     if (candidates->ids == nullptr) return;
     for (int32_t i = Thread(); i < candidates->n; i += kRowThreads) {
@@ -192,9 +195,10 @@ class RowBlock {
     candidates->weights = shared_.weights;
   }
 
-  // The rest looks at elements, with one warp where they are few (Elements::IsForOneWarp).
+  // The functions below look at elements. One warp calls them where the elements are few
+  // (Elements::IsForOneWarp).
 
-  // How many elements are at least `bound`, and what they weigh.
+  // How many elements are at least `bound` (Count), and what they weigh (WeightFrom).
   __device__ uint64_t Count(const Elements& elements, float bound) {
     return Sum(elements, [&](int32_t i) { return uint64_t{elements.logits[i] >= bound}; });
   }
@@ -209,15 +213,15 @@ class RowBlock {
       return logit >= bound ? FixedWeight(weigher.Weigh(logit)) : 0;
     });
   }
-  // How many equal `logit` and have an id up to id_max.
+  // How many elements equal `logit` and have an id up to id_max.
   __device__ uint64_t CountEquals(const Elements& elements, float logit, int32_t id_max) {
     return Sum(elements, [&](int32_t i) {
       return uint64_t{elements.logits[i] == logit && elements.Id(i) <= id_max};
     });
   }
 
-  // Calls cut(kept), which looks at these candidates, by those that are to look at them; all
-  // threads then have its result.
+  // Calls cut(kept), which looks at these candidates, in the threads that should look at them. Then
+  // all threads get its result.
   template <typename Cut>
   __device__ void CutBy(const Elements& candidates, Kept* kept, const Cut& cut) {
     if (!candidates.IsForOneWarp()) return cut(kept);
@@ -233,7 +237,7 @@ class RowBlock {
     kept->id_max = shared_.kept_id_max;
   }
 
-  // The best rank above `previous`; the largest integer if there is none.
+  // The best rank after `previous`; the largest integer if there is none.
   __device__ uint64_t NextRank(const Elements& elements, uint64_t previous) {
     const bool one_warp = elements.IsForOneWarp();
     const int32_t stride = one_warp ? kWarpThreads : kRowThreads;
@@ -254,7 +258,8 @@ class RowBlock {
     return (n + kRowThreads - 1) / kRowThreads * kWarpThreads;
   }
 
-  // Loads that wait for memory together: ids first, first + stride, ..., -Inf from `end` on.
+  // Loads kBatch logits, so that their waits for memory overlap: ids first, first + stride, ... and
+  // -Inf from `end` on.
   static constexpr int kBatch = 8;
   static __device__ __forceinline__ void LoadBatch(const float* logits, int32_t first, int32_t end,
                                                    int32_t stride, float (*batch)[kBatch]) {
@@ -265,7 +270,7 @@ class RowBlock {
     }
   }
 
-  // Called by whole warps; keeps count of the candidates for which there is no room, too.
+  // Called by whole warps. Candidates for which there is no room are counted, too.
   __device__ __forceinline__ void AddCandidate(float logit, int32_t id, bool wanted) {
     const unsigned votes = __ballot_sync(0xffffffffu, wanted);
     if (votes == 0) return;
@@ -278,8 +283,8 @@ class RowBlock {
     }
   }
 
-  // Two scratches take turns: a thread that writes one has passed the barrier of the other's call,
-  // which all threads reach after they have read the first.
+  // Two scratches take turns. A thread that writes to one has passed the barrier of the call that
+  // used the other, and all threads reach that barrier only after they have read the first.
   template <typename Combine>
   __device__ uint64_t Reduce(uint64_t value, uint64_t neutral, const Combine& combine) {
     turn_ ^= 1;
@@ -296,7 +301,7 @@ class RowBlock {
     return one_warp ? ReduceWarp(sum, Add{}) : Reduce(sum, 0, Add{});
   }
 
-  // Thread-dependent: the sum of `value` over the threads before this one.
+  // The sum of `value` over the threads before this one; it differs between threads.
   __device__ uint64_t SumOfThreadsBefore(uint64_t value) {
     uint64_t inclusive = value;
 #pragma unroll

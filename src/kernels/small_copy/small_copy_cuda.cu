@@ -1,4 +1,5 @@
-// A thread per sixteen bytes: all of the host's are asked for at once. y: the range.
+// One thread per sixteen bytes, so that all of the host's memory is asked for at once. blockIdx.y
+// is the range.
 #include <algorithm>
 #include <cstddef>
 
@@ -11,19 +12,19 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kVectorBytes = 16;
-constexpr size_t kRangesMax = 24;  // of a launch
+constexpr size_t kRangesMax = 24;  // of one launch
 
 struct Pieces {
   char* target;
   const char* source;
-  bool vectors;  // both lie on their borders
+  bool vectors;  // both pointers lie on 16-byte borders
   ByteRange ranges[kRangesMax];
 };
 
 __global__ void __launch_bounds__(kThreads) SmallCopyKernel(const __grid_constant__ Pieces pieces) {
   const ByteRange range = pieces.ranges[blockIdx.y];
   const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  // From the border before the range on.
+  // A thread's bytes begin on a border; the first ones may begin before the range.
   int64_t begin = (range.begin / kVectorBytes + thread) * kVectorBytes;
   const int64_t end = min(begin + kVectorBytes, range.end);
   begin = max(begin, range.begin);
@@ -34,7 +35,8 @@ __global__ void __launch_bounds__(kThreads) SmallCopyKernel(const __grid_constan
   } else {
     for (; begin < end; ++begin) pieces.target[begin] = __ldcv(pieces.source + begin);
   }
-  // Nobody is let in before the end, and who begins then may read it without waiting.
+  // No kernel begins before this one's end. One that then begins may read the target without
+  // waiting.
   __threadfence();
 }
 

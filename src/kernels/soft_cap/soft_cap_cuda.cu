@@ -1,4 +1,4 @@
-// A thread per four elements.
+// One thread per four elements.
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/soft_cap/soft_cap.h"
