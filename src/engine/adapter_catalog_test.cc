@@ -47,7 +47,7 @@ class FakeBackend : public AdapterBackend {
   }
 
   std::map<std::string, int32_t> priorities_;
-  std::set<std::string> host_;  // what was read and not dropped
+  std::set<std::string> host_;  // read and not dropped since
   std::atomic<int> num_hashes_ = 0;
   std::atomic<int> num_reads_ = 0;
   std::function<void(const std::string& hash)> while_reading_;
@@ -79,7 +79,7 @@ class AdapterCatalogTest : public testing::Test {
   void WriteWeights(const std::string& folder, size_t bytes) {
     std::ofstream(root_ / folder / "adapter_model.safetensors") << std::string(bytes, 'w');
   }
-  // What the engine does with contents that nobody holds.
+  // Recycles the contents that nobody holds, as the engine does.
   void Recycle() {
     for (const int32_t content : table_.TakeUnused()) table_.Recycle(content);
   }
@@ -189,7 +189,7 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
   Write("a", "one");
   ASSERT_TRUE(catalog_->LoadFolder(kReadAll).ok());
   EXPECT_TRUE(registry_->List()->empty());
-  // Listed already, and asked for now.
+  // "a" is listed already; now somebody asks to load it.
   ASSERT_TRUE(Load("a", "a").ok());
   ASSERT_EQ(registry_->List()->size(), 1u);
   Write("a", "changed");
@@ -228,7 +228,7 @@ TEST_F(AdapterCatalogTest, WhoseLoadItWasSurvivesARestart) {
   EXPECT_EQ(Load("x", "a", false, "carol")->tenant, "carol") << "who asked last";
   EXPECT_EQ(Load("a", "a", false, "carol")->tenant, "carol") << "asked for now";
   EXPECT_EQ(tenant("x"), "carol");
-  // The hash, not the stamp, tells that its content is what it was.
+  // The file's hash, not its time stamp, shows that the content has not changed.
   const fs::path config = root_ / "a" / "adapter_config.json";
   fs::last_write_time(config, fs::last_write_time(config) + std::chrono::seconds(1));
   restart();
@@ -259,7 +259,7 @@ TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
   restart();
   const std::vector<std::string> doubtful = {"/elsewhere/a", root_ / "disk/away", root_ / "link"};
   EXPECT_EQ(known(), doubtful);
-  // The disk of all adapters is away.
+  // The disk that holds all adapters is away.
   for (const char* name : {"here", "disk", "link"}) fs::remove_all(root_ / name);
   restart();
   EXPECT_EQ(known(), doubtful);
@@ -301,14 +301,14 @@ TEST_F(AdapterCatalogTest, ListsAFolderWithoutReadingIt) {
   EXPECT_EQ(unread.hash, "");
   EXPECT_TRUE(table_.Contains(unread.key()));
   EXPECT_EQ(catalog_->NameOf(unread.key()), "a");
-  // The first request reads it.
+  // The first request for it reads the folder.
   catalog_->OnRead(unread.key(), *backend_.Read(root_ / "a"));
   EXPECT_EQ(catalog_->Find("a")->hash, "hash of one");
   EXPECT_EQ(catalog_->Find("a")->key(), "hash of one");
   EXPECT_TRUE(table_.Contains("hash of one"));
   EXPECT_TRUE(table_.Contains(unread.key())) << "for who looked before";
   EXPECT_EQ(catalog_->NameOf("hash of one"), "a");
-  // The next start knows it without reading.
+  // After a restart the catalog knows the hash without reading.
   table_.Retire("hash of one");
   table_.Retire(catalog_->Find("b")->key());
   Recycle();
@@ -325,7 +325,7 @@ TEST_F(AdapterCatalogTest, TellsWhereAnAdapterIs) {
   ASSERT_TRUE(catalog_->LoadFolder(0).ok());
   const auto state = [this] { return catalog_->StateOf(*catalog_->Find("a")); };
   EXPECT_EQ(state(), AdapterState::kUnread);
-  // As the engine does for the first request.
+  // What the engine does for the first request.
   const std::string key = catalog_->Find("a")->key();
   AdapterLease lease = *table_.Acquire(key);
   table_.SetPlace(lease.content(), AdapterPlace::kLoading);
@@ -378,12 +378,12 @@ TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
   EXPECT_TRUE(catalog_->Unload("a").ok());
   EXPECT_TRUE(catalog_->Unload("b").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
-  // Somebody had asked before: there is nothing to tell them.
+  // Somebody had asked before, so there is nothing new to tell.
   catalog_->OnRead(key, AdapterFacts{.hash = "hash of one"});
   EXPECT_FALSE(table_.Contains("hash of one"));
 }
 
-// A request's fetch ends while somebody loads the same folder: both readings are of one content.
+// A request's fetch ends while somebody loads the same folder. Both have read the same content.
 TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   Write("x", "one");
   fs::create_directory_symlink(root_ / "x", root_ / "y");
@@ -454,7 +454,7 @@ TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
   EXPECT_EQ(backend_.num_reads_, 1);
 }
 
-// A simulator's clock need not be this machine's.
+// A simulator's clock may differ from this machine's.
 TEST_F(AdapterCatalogTest, AdaptersAreListedAtTheTimeOfTheClockThatWasPassedIn) {
   Write("loaded", "one");
   Write("unread", "two");
@@ -503,7 +503,7 @@ TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
   EXPECT_EQ(Load("x", "a").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(catalog_->LoadFolder(kReadAll)->num_loaded, 0);
   EXPECT_EQ(backend_.num_reads_, 0);
-  // As a hub's cache lays its files out.
+  // Links into a shared folder, as in a hub's cache.
   std::ofstream(root_ / "blob") << "weights";
   fs::remove(root_ / "a" / "adapter_model.safetensors");
   fs::create_symlink(root_ / "blob", root_ / "a" / "adapter_model.safetensors");
@@ -538,7 +538,7 @@ TEST_F(AdapterCatalogTest, LinksMayLeadIntoFoldersThatTheOperatorNames) {
             StatusCode::kPermissionDenied);
 }
 
-// As huggingface_hub lays it out: files are links from a snapshot into blobs/.
+// The layout of huggingface_hub: a snapshot's files are links into blobs/.
 TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
   const auto fetch = [&](const std::string& folder, const std::string& revision,
                          const std::string& content) {
@@ -570,8 +570,8 @@ TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
   EXPECT_EQ(Load("two", "models--two").status().code(), StatusCode::kPermissionDenied);
 }
 
-// One that nobody can look into is no folder without an adapter. (A link that leads to itself fails
-// for root, too, whom no rights stop.)
+// A folder that nobody can look into is not taken for one without an adapter. (The test uses a link
+// to itself: reading it fails for root, too, who may read any folder.)
 TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
   Write("good", "one");
   fs::create_directories(root_ / "loop");
@@ -590,7 +590,7 @@ TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
   EXPECT_TRUE(found->folders.empty());
 }
 
-// A table with room for two contents and what four threads retire before anybody recycles it.
+// The table has room for two contents, and for what four threads retire before it is recycled.
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   AdapterTable table(16);
   EngineAdapterCatalog catalog(table, backend_, *registry_, AdapterFolders(root_, {}), "base");
@@ -607,7 +607,7 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
         EXPECT_TRUE(catalog.Find(name).ok());
         catalog.List();
         {
-          std::lock_guard lock(recycling);  // one thread's business, as it is the engine's
+          std::lock_guard lock(recycling);  // one thread recycles at a time
           for (const int32_t content : table.TakeUnused()) table.Recycle(content);
         }
         if (round % 5 == 0) {

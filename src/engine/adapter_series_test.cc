@@ -10,7 +10,7 @@ class AdapterSeriesTest : public testing::Test {
   void Count(const std::string& key, int32_t content) {
     series_.Of(key, content)->requests->Increment();
   }
-  // Of graft_adapter_requests_total; -1: there is no such series.
+  // The value of graft_adapter_requests_total, or -1 if there is no such series.
   double Requests(const std::string& name) const {
     const std::string page = metrics_.Render();
     const std::string line = "graft_adapter_requests_total{adapter=\"" + name + "\"} ";
@@ -27,7 +27,7 @@ TEST_F(AdapterSeriesTest, TheNamesUsedLastHaveSeries) {
   Count("a1", 0);
   Count("b1", 1);
   Count("a1", 0);
-  Count("c1", 2);  // in b's place
+  Count("c1", 2);  // takes b's place
   EXPECT_EQ(Requests("base"), 1);
   EXPECT_EQ(Requests("a"), 2);
   EXPECT_EQ(Requests("b"), -1);
@@ -57,13 +57,13 @@ TEST_F(AdapterSeriesTest, WhatIsInUseStays) {
 
 TEST_F(AdapterSeriesTest, AnUnloadedAdaptersSeriesGo) {
   Count("a1", 0);
-  Count("a2", 1);  // loaded anew under its name
+  Count("a2", 1);  // loaded again under the same name
   series_.Forget(0);
   series_.Forget(0);
   EXPECT_EQ(Requests("a"), 2);
   series_.Forget(1);
   EXPECT_EQ(Requests("a"), -1);
-  // Its id is another content's now.
+  // From here on its id belongs to another content.
   Count("b1", 1);
   EXPECT_EQ(Requests("b"), 1);
   series_.Forget(77);

@@ -13,7 +13,7 @@ TEST(CopyForecastTest, NothingIsKnownBeforeACopyHasEnded) {
   CopyForecast forecast(1);
   forecast.Ordered(3, Size(1000, 4), 0);
   EXPECT_FALSE(forecast.Of(3, 0).has_value());
-  forecast.Ended(3, 0, 50);  // it came to nothing
+  forecast.Ended(3, 0, 50);  // the copy failed: nothing was learned
   forecast.Ordered(4, Size(1000, 4), 60);
   EXPECT_FALSE(forecast.Of(4, 60).has_value());
   forecast.Ended(4, 500, 600);
@@ -26,13 +26,13 @@ TEST(CopyForecastTest, CopiesComeOneAfterTheOther) {
   forecast.Ended(0, 2000, 2100);
   forecast.Ordered(1, Size(3000, 4), 10000);
   forecast.Ordered(2, Size(500, 7), 11000);
-  // The first began at 10,000 and takes 6,000.
+  // The first copy began at 10,000 ns and takes 6,000.
   EXPECT_EQ(forecast.Of(1, 12000)->ahead_ns, 0.0);
   EXPECT_DOUBLE_EQ(forecast.Of(1, 12000)->own_ns, 4000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(2, 12000)->ahead_ns, 4000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(2, 12000)->own_ns, 1000.0);
   EXPECT_EQ(forecast.Of(2, 12000)->size.num_layers, 7);
-  // Late: it may end at any time, what stands behind it has all its copy before it.
+  // The first copy is late and may end at any time. The one behind it has yet to be copied whole.
   EXPECT_EQ(forecast.Of(1, 20000)->own_ns, 0.0);
   EXPECT_EQ(forecast.Of(2, 20000)->ahead_ns, 0.0);
   EXPECT_DOUBLE_EQ(forecast.Of(2, 20000)->own_ns, 1000.0);
@@ -52,10 +52,10 @@ TEST(CopyForecastTest, TheFirstFewShareTheBus) {
   EXPECT_DOUBLE_EQ(forecast.Of(3, 12000)->ahead_ns, 2000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(3, 12000)->own_ns, 4000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(1, 12000)->own_ns, 7000.0) << "with 500 and 1,000 of the others";
-  // Half of the second is there, and 250 bytes of the first with it.
+  // 500 ns later each has advanced by 250 bytes: half of the second copy is there.
   EXPECT_DOUBLE_EQ(forecast.Of(2, 13000)->own_ns, 1000.0);
   EXPECT_DOUBLE_EQ(forecast.Of(1, 13000)->own_ns, 6000.0);
-  // Late: the third has not begun.
+  // The second copy is late, so the third has not begun.
   EXPECT_EQ(forecast.Of(2, 15000)->own_ns, 0.0);
   EXPECT_EQ(forecast.Of(3, 15000)->ahead_ns, 0.0);
   forecast.Ended(2, 1000, 15000);
@@ -64,7 +64,7 @@ TEST(CopyForecastTest, TheFirstFewShareTheBus) {
   EXPECT_DOUBLE_EQ(forecast.Of(3, 16000)->own_ns, 1500.0) << "250 bytes came while it shared";
 }
 
-// A cold burst: every request of a plan orders its adapter's copy and asks when it comes, and the
+// A cold burst: every request of a plan orders its adapter's copy and asks when the copy comes. The
 // next plan asks again.
 TEST(CopyForecastTest, ABurstLooksAtEachOfTheLineAFewTimes) {
   constexpr int32_t kLine = 1024;
@@ -73,7 +73,7 @@ TEST(CopyForecastTest, ABurstLooksAtEachOfTheLineAFewTimes) {
   forecast.Ended(kLine, 2000, 2000);  // 2 ns a byte
   for (int32_t i = 0; i < kLine; ++i) {
     forecast.Ordered(i, Size(1000, 4), 2000);
-    // The first three begin at once, of the next always three together.
+    // The first three begin at once; the others follow three at a time.
     EXPECT_NEAR(forecast.Of(i, 2000)->ahead_ns, i / 3 * 6000.0, 1e-3 * (i + 1));
   }
   EXPECT_LT(forecast.num_visits(), 30 * kLine);
@@ -88,7 +88,7 @@ TEST(CopyForecastTest, ABurstLooksAtEachOfTheLineAFewTimes) {
   EXPECT_LT(forecast.num_visits() - before, 10 * kLine);
 }
 
-// What is foreseen while copies are ordered is what is foreseen of the whole line.
+// The forecast after each order is that of the whole line at once.
 TEST(CopyForecastTest, OrdersOneByOneAreForeseenAsTheWholeLineIs) {
   CopyForecast grown(3);
   CopyForecast whole(3);
@@ -139,7 +139,7 @@ TEST(StepCostTest, OfStepsThatWereAllAlikeNothingElseIsKnown) {
 TEST(StepCostTest, IsNeverNegative) {
   StepCost cost;
   cost.Observe(10, 5000);
-  cost.Observe(20, 1000);  // more rows in less time
+  cost.Observe(20, 1000);  // more rows in less time, which cannot be
   EXPECT_GT(cost.At(500), 0.0);
   StepCost steep;
   steep.Observe(10, 10);
@@ -147,7 +147,7 @@ TEST(StepCostTest, IsNeverNegative) {
   EXPECT_GE(steep.At(1), 0.0);
 }
 
-// 7 ms and 20 us per row.
+// A step takes 7 ms and 20 us per row.
 class BeginsNowTest : public testing::Test {
  protected:
   BeginsNowTest() {
@@ -163,7 +163,7 @@ class BeginsNowTest : public testing::Test {
     step.num_rows_joining = rows_joining;
     return step;
   }
-  // A worker reads a layer of Case's adapter in so many microseconds, and takes that for each row.
+  // A worker needs read_us to read one layer of Case's adapter, and row_us for each row.
   void SetWorkers(int32_t num_workers, double read_us, double row_us) {
     const double byte_ns = 1e3 / kLayerBytes;
     costs_.assist =
@@ -185,7 +185,7 @@ TEST_F(BeginsNowTest, AStepThatHidesTheCopyWaitsForItsFirstLayerAlone) {
 }
 
 TEST_F(BeginsNowTest, ALongCopyHoldsUpOthersForTooLong) {
-  // 64 ms beside a step of 9.7: all but its last layer's share would be waited for.
+  // 64 ms beside a step of 9.7 ms: others would wait for all but the last layer's share of it.
   const ColdStartCase step = Case(8, 128, 64.0);
   EXPECT_NEAR(StallWith(step, costs_).least_ns(), 64 * kMs - (7 * kMs + 136 * 20'000) * 31.0 / 32,
               1.0);
@@ -218,12 +218,12 @@ TEST_F(BeginsNowTest, WithoutWorkersNobodyIsAssisted) {
   }
 }
 
-// A layer is copied in 2 ms, so that the step meets none of them.
+// A layer is copied in 2 ms, so a step meets no layer that has arrived.
 TEST_F(BeginsNowTest, TheCpuIsTakenWhereItComputesALayerFasterThanTheLinkCopiesIt) {
   SetWorkers(1, 100.0, 10.0);  // 16 rows in 0.26 ms, 128 in 1.38, 256 in 2.66
   const ArrivalStall few = StallWith(Case(8, 16, 64.0), costs_);
   EXPECT_TRUE(few.assists());
-  // A layer in 0.234 + 0.26 ms: all are computed before they come.
+  // A layer's turn comes every 0.234 + 0.26 ms, before its copy: the CPU computes all layers.
   EXPECT_NEAR(few.assist_ns, 32 * 260e3, 1.0);
   EXPECT_TRUE(StallWith(Case(8, 128, 64.0), costs_).assists());
   EXPECT_FALSE(StallWith(Case(8, 256, 64.0), costs_).assists()) << "slower than the link";
@@ -234,17 +234,17 @@ TEST_F(BeginsNowTest, TheCpuIsTakenWhereItComputesALayerFasterThanTheLinkCopiesI
 
 TEST_F(BeginsNowTest, TheCpuComputesUntilTheCopyIsAhead) {
   SetWorkers(1, 100.0, 0.0);
-  // Copied in 0.2 ms a layer, computed in 0.234 + 0.1: the first two layers are the CPU's.
+  // A copy takes 0.2 ms a layer, a computed layer 0.234 + 0.1 ms: the CPU has the first two layers.
   EXPECT_NEAR(StallWith(Case(8, 16, 6.4), costs_).assist_ns, 2 * 100e3, 1.0);
   ColdStartCase in_line = Case(8, 16, 6.4);
-  in_line.arrival.ahead_ns = 0.6 * kMs;  // 0.8 until the first layer, which the step gains 0.134 on
+  in_line.arrival.ahead_ns = 0.6 * kMs;  // 0.8 until the first layer; each gains 0.134
   EXPECT_NEAR(StallWith(in_line, costs_).assist_ns, 6 * 100e3, 1.0);
 }
 
 TEST_F(BeginsNowTest, ATieTakesNoCores) {
   SetWorkers(1, 200.0, 0.0);
   ColdStartCase step = Case(0, 1, 6.4);
-  // The first layer is copied in as long as it is computed, and then the copy is ahead.
+  // The first layer's copy takes as long as computing it. After that the copy is ahead.
   const ArrivalStall stall = StallWith(step, costs_);
   EXPECT_DOUBLE_EQ(stall.wait_ns, stall.assist_ns);
   EXPECT_FALSE(stall.assists());
@@ -253,7 +253,7 @@ TEST_F(BeginsNowTest, ATieTakesNoCores) {
 }
 
 TEST_F(BeginsNowTest, MoreWorkersAreWorthAsMuchAsTheirRows) {
-  SetWorkers(4, 100.0, 10.0);  // ten rows are worth a worker
+  SetWorkers(4, 100.0, 10.0);  // ten rows cost as much as another worker does
   EXPECT_NEAR(StallWith(Case(8, 15, 64.0), costs_).assist_ns, 32 * 250e3, 1.0);
   EXPECT_NEAR(StallWith(Case(8, 20, 64.0), costs_).assist_ns, 32 * 200e3, 1.0);
   EXPECT_NEAR(StallWith(Case(8, 160, 64.0), costs_).assist_ns, 32 * 500e3, 1.0);
@@ -264,7 +264,7 @@ TEST_F(BeginsNowTest, WhatElseArrivesIsTheCpusToo) {
   ColdStartCase step = Case(8, 16, 64.0);
   step.stall = StallWith(step, costs_);
   step.num_rows += 16;
-  step.is_adapter_named = true;  // read once
+  step.is_adapter_named = true;  // the adapter is read once for both
   EXPECT_NEAR(StallWith(step, costs_).assist_ns, 32 * 420e3, 1.0);
   step.is_adapter_named = false;
   step.arrival.ahead_ns = 64.0 * kMs;
@@ -277,7 +277,7 @@ TEST_F(BeginsNowTest, TheCpuIsBelievedByWhatItReallyTook) {
   const ColdStartCase step = Case(8, 128, 64.0);
   const ArrivalStall stall = StallWith(step, costs_);
   ASSERT_TRUE(stall.assists());
-  costs_.assist.Observe(stall.work, 0, 9e9);  // no layer was: nothing is told
+  costs_.assist.Observe(stall.work, 0, 9e9);  // no layer was assisted, so nothing is learned
   EXPECT_TRUE(StallWith(step, costs_).assists());
   for (int i = 0; i < 20; ++i) costs_.assist.Observe(stall.work, 32, 32 * 1380e3 * 3);
   EXPECT_FALSE(StallWith(step, costs_).assists()) << "thrice as slow";

@@ -1,4 +1,5 @@
-// Adapters beside the steps: staying; eviction by one rule; turns; what a failure may touch.
+// Adapters are loaded and evicted beside the steps: how long they stay, turns, and what a failure
+// may touch.
 #include <gmock/gmock.h>
 
 #include "engine/engine_testing.h"
@@ -6,8 +7,8 @@
 namespace graft {
 namespace {
 
-// A folder on storage that does not answer keeps nobody else's adapter from being fetched, though
-// only so many are fetched at once.
+// An adapter folder on storage that does not answer must not keep other adapters from being
+// fetched, although only so many are fetched at once.
 TEST_F(EngineAdapterTest, AFolderThatHangsHoldsUpItsOwnRequestsAlone) {
   EngineOptions options = TestOptions();
   options.fetches_max = 1;
@@ -30,7 +31,7 @@ TEST_F(EngineAdapterTest, AFolderThatHangsHoldsUpItsOwnRequestsAlone) {
   harness_->loader.ReleaseFolder("hangs");
   harness_->RunAll();
   ExpectAnswered(*hanging, "hangs");
-  // What is given up fails as what cannot be read does.
+  // A fetch that was given up fails like one that cannot be read.
   harness_->loader.ClearHost();
   harness_->AddAdapter("lost");
   harness_->loader.HangFolder("lost");
@@ -60,7 +61,7 @@ TEST_F(EngineAdapterTest, SoManyAreFetchedAtOnceAsItIsTold) {
   }
 }
 
-// Base requests behind so many that wait for adapters are not seen.
+// Base requests that stand behind many requests with cold adapters are not looked at.
 TEST_F(EngineAdapterTest, SoManyInLineAreLookedAtAsItIsTold) {
   for (const int32_t waiting_looked_at : {3, 5}) {
     EngineOptions options = TestOptions();
@@ -106,7 +107,7 @@ TEST_F(EngineAdapterTest, WhatIsPinnedStaysUnderPressure) {
   ExpectAnswered(*again[0], "aa");
   EXPECT_EQ(Now().adapter_copies - Now().adapter_evictions, Now().adapters_resident);
   EXPECT_GE(Now().adapters_resident, 2);
-  // Both were copied once.
+  // Both were copied once before.
   EXPECT_EQ(Now().adapter_copies, 2 + Now().adapter_evictions + (Now().adapters_resident - 2));
 }
 
@@ -177,7 +178,7 @@ TEST_F(EngineAdapterTest, EvictsTheIdleAdapterThatWasUsedLeastRecently) {
   EXPECT_EQ(Now().adapter_copies, 4);
 }
 
-// Adapters of three pages each; KV needs the room of one of them.
+// Each adapter has three pages. KV needs so much room that one adapter can stay.
 TEST_F(EngineAdapterTest, KvTakesThePagesOfIdleAdaptersBeforeItPreempts) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;
@@ -204,9 +205,9 @@ TEST_F(EngineAdapterTest, PrefixesAndAdaptersAreEvictedByOneRule) {
   Make(limits);
   for (const char* content : {"aa", "bb"}) AddOfThreePages(content);
   Run("aa");                        // 3 pages, a prefix of 1
-  auto prefix = Submit("", 33, 1);  // a prefix of 8, later than aa
+  auto prefix = Submit("", 33, 1);  // a prefix of 8 pages, used after aa
   harness_->RunAll();
-  Run("bb");  // later still
+  Run("bb");  // used last
   EXPECT_EQ(Now().adapter_evictions, 0);
   auto other = harness_->Submit(harness_->MakeRequest(Prompt(38, 20), 2));  // 10 pages
   harness_->RunAll();
@@ -233,8 +234,8 @@ TEST_F(EngineAdapterTest, ASplitPoolKeepsThemApart) {
   EXPECT_EQ(Now().adapter_evictions, 1);
 }
 
-// The bound: from the step in which B found no room, requests that came after it run for a turn at
-// most before B's load begins.
+// The bound: once B has found no room, requests that came after it run for one more turn at most,
+// and then B's load begins.
 TEST_F(EngineAdapterTest, ATurnBoundsHowLongYoungerRequestsRunAhead) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 1;
@@ -249,14 +250,14 @@ TEST_F(EngineAdapterTest, ATurnBoundsHowLongYoungerRequestsRunAhead) {
   const int64_t began = Now().steps;
   int64_t first_copy = -1;
   while (!waiting->done()) {
-    // Somebody younger always wants the adapter that is there.
+    // There is always a younger request for the adapter that is resident.
     flood.push_back(Submit("aa", 7, 50));
     harness_->Step();
     waiting->Collect();
     if (first_copy < 0 && Now().adapter_copies == 2) first_copy = Now().steps;
     ASSERT_LT(Now().steps, 200);
   }
-  // The one that came before it runs to its end; younger ones run beside it, not after it.
+  // The request that came before B runs to its end. Younger ones run beside it, but not after it.
   EXPECT_LE(first_copy - began, 30 + 3);
   EXPECT_GT(Now().preemptions, 0);
   EXPECT_GT(Now().turns, 0);
@@ -284,8 +285,8 @@ TEST_F(EngineAdapterTest, TheTurnEndsAYoungerOnesRun) {
   ExpectAnswered(*younger, "aa");
 }
 
-// Of two adapters that only younger ones run on, the one that costs less to leave; and whoever
-// finds no room behind the first waits for the next turn, or for somebody's end.
+// If only younger requests run on two adapters, the one whose loss costs less goes. A second
+// request that finds no room waits for the next turn, or for the end of a running request.
 TEST_F(EngineAdapterTest, ATurnMakesRoomForOneByTheCheapestAdapter) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 2;
@@ -307,8 +308,8 @@ TEST_F(EngineAdapterTest, ATurnMakesRoomForOneByTheCheapestAdapter) {
   ExpectAnswered(*waiting[1], "dd");
 }
 
-// 32 contents for 2 slots, requests of all of them mixed: they are served in turns, each loaded a
-// few times instead of once per request.
+// 32 contents for 2 slots, with requests for all of them mixed. They are served in turns, and each
+// content is loaded a few times instead of once per request.
 TEST_F(EngineAdapterTest, SixteenTimesMoreThanFitDoNotThrash) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 2;
@@ -354,16 +355,15 @@ TEST_F(EngineAdapterTest, AFailureIsItsOwnRequestsAlone) {
   EXPECT_THAT(reason(4), HasSubstr("--page-tokens"));
   EXPECT_EQ(harness_->loader.num_held(), 0);
   harness_->loader.SetFolder("broken", "broken");
-  Run("broken");  // mended
+  Run("broken");  // it has been repaired
 }
 
-// An adapter that vanishes while it is evicted fails a sequence that was preempted, too.
 TEST_F(EngineAdapterTest, AnAdapterBesideThePromptMustFit) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 16;
   Make(limits);
   harness_->AddAdapter("aa");
-  harness_->loader.SetRows("aa", {{kRowAlignment, 40}});  // 4 pages, 1 more at worst
+  harness_->loader.SetRows("aa", {{kRowAlignment, 40}});  // 4 pages, or 5 at worst
   auto too_long = Submit("aa", 50, 5);
   auto cut = Submit("aa", 40, 24);
   harness_->RunAll();
@@ -393,7 +393,7 @@ TEST_F(EngineAdapterTest, TheTableIsToldWhereContentsAre) {
   auto failed = Submit("broken", 5, 3);
   harness_->RunAll();
   EXPECT_EQ(place("broken"), AdapterPlace::kElsewhere);
-  // A content that takes the place of one that is gone has not its state.
+  // A new content that takes the place of a gone one starts without the old one's state.
   harness_->adapters.Retire("b");
   harness_->Step();
   EXPECT_EQ(harness_->adapters.num_contents(), 2);
@@ -408,7 +408,7 @@ TEST_F(EngineAdapterTest, AnUnreadFolderIsIdentifiedByItsFirstUse) {
   auto one = Submit(first, 9, 4);
   harness_->RunAll();
   ExpectAnswered(*one, "content");
-  // Its KV is the content's: found under the hash as well.
+  // Its KV belongs to the content, so a request by hash finds it, too.
   auto by_hash = Submit("content", 9, 4);
   harness_->RunAll();
   ExpectAnswered(*by_hash, "content");
@@ -420,8 +420,8 @@ TEST_F(EngineAdapterTest, AnUnreadFolderIsIdentifiedByItsFirstUse) {
   EXPECT_EQ(harness_->adapters.num_contents(), 1) << "one content under three keys";
 }
 
-// Nobody told the table the hash: the name was unloaded meanwhile. Requests in flight still never
-// meet what the folder holds later.
+// The table was never told the hash, because the name was unloaded meanwhile. Even so, requests in
+// flight never see what the folder holds later.
 TEST_F(EngineAdapterTest, AContentStaysWhatItWasWhenFirstRead) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 1;
@@ -458,7 +458,7 @@ TEST_F(EngineAdapterTest, CancelsWhileLoadingLeaveNothingBehind) {
   EXPECT_EQ(client->last().finish_reason, FinishReason::kCancelled);
 }
 
-// The page of the prefix that the younger two share is one, not two.
+// The two younger requests share their prefix's page, so it counts once.
 TEST_F(EngineAdapterTest, NobodyIsPreemptedInVain) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 14;
@@ -482,7 +482,7 @@ TEST_F(EngineAdapterTest, NobodyIsPreemptedInVain) {
   EXPECT_EQ(Now().preemptions, 0);
 }
 
-// Else it would meet the next adapter on its way, for ever.
+// If it did, it would meet the next adapter that arrives, and so on for ever.
 TEST_F(EngineAdapterTest, NobodyBeginsAnewForAnAdapterOnItsWay) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 6;
@@ -499,7 +499,7 @@ TEST_F(EngineAdapterTest, NobodyBeginsAnewForAnAdapterOnItsWay) {
   harness_->Step();
   auto younger = SubmitAll({"aa", "bb"}, 1);
   harness_->Step();
-  harness_->loader.set_delay(3);  // of the copies into the pages that the oldest wants next
+  harness_->loader.set_delay(3);  // copies into the pages that the oldest needs next
   harness_->RunAll();
   ExpectAnswered(*oldest, "");
   ExpectAnswered(*younger[0], "aa");
@@ -550,7 +550,7 @@ TEST_F(EngineAdapterTest, WhoeverWaitsForPagesHoldsUpNoLoads) {
   for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
   auto running = Submit("", 30, 25);
   harness_->Step();
-  auto first = Submit("", 50, 5);  // 13 of the 12 pages left
+  auto first = Submit("", 50, 5);  // needs 13 pages; 12 are left
   auto behind = SubmitAll({"aa", "bb", "cc"}, 1);
   harness_->Step();
   harness_->Step();

@@ -1,5 +1,5 @@
-// Steps that are begun before the one before them has ended: when, and what happens to those who
-// stop meanwhile.
+// Steps that begin before the step in front of them has ended: when that happens, and what becomes
+// of requests that stop meanwhile.
 #include "engine/engine_testing.h"
 
 namespace graft {
@@ -27,7 +27,7 @@ class EngineAheadTest : public testing::Test {
     request.UseAdapter(adapter);
     return harness_->Submit(std::move(request));
   }
-  // The adapter is resident then.
+  // Afterwards the adapter is resident.
   void Run(const std::string& adapter) {
     auto client = Submit(5, 2, adapter);
     harness_->RunAll();
@@ -40,7 +40,7 @@ class EngineAheadTest : public testing::Test {
     harness_->executor.DoBesideNextStep([this, ms] { harness_->clock.AdvanceNs(ms * 1'000'000); });
     harness_->Step();
   }
-  // All steps until nothing is left; how many of them were begun ahead.
+  // Runs until nothing is left, and returns how many steps were begun ahead.
   int64_t RunAll() {
     harness_->RunAll();
     return Now().steps_ahead;
@@ -59,8 +59,8 @@ TEST_F(EngineAheadTest, DecodeStepsAreBegunAheadUntilALengthEnds) {
   Make();
   auto longer = Submit(5, 9);
   auto shorter = Submit(6, 4);
-  // Step 2 is the first without a prompt: nobody knows yet how long one takes. Step 4 of both, none
-  // between 4 and 5, when one ends, steps 6 to 9 of the other.
+  // Step 2 is the first one without a prompt, and nobody knows how long it takes. Step 4 is begun
+  // ahead. Step 5 is not, since a request ends before it. The other's steps 6 to 9 are.
   EXPECT_EQ(RunAll(), 1 + 4);
   EXPECT_EQ(Now().steps, 9);
   ExpectAnswered(*longer);
@@ -72,9 +72,9 @@ TEST_F(EngineAheadTest, StepsAfterPromptsAreBegunAheadOnceTheirTimeIsKnown) {
   auto running = Submit(5, 30);
   for (int i = 0; i < 4; ++i) StepTaking(7);
   auto second = Submit(6, 20);
-  StepTaking(7);  // what was begun ahead
+  StepTaking(7);  // this step was begun ahead
   const int64_t before = Now().steps_ahead;
-  StepTaking(9);  // the first with rows of a prompt beside others
+  StepTaking(9);  // the first with a prompt's rows beside decode rows
   EXPECT_EQ(Now().steps_ahead, before) << "nobody knows how long they take";
   StepTaking(7);
   auto third = Submit(7, 10);
@@ -96,7 +96,7 @@ TEST_F(EngineAheadTest, StepsAfterPromptsAreBegunAheadOnceTheirTimeIsKnown) {
   ExpectAnswered(*fourth);
 }
 
-// The engine's clock need not be the machine's: an executor is told how long, not until when.
+// The engine's clock may differ from the machine's, so an executor is told a duration, not a time.
 TEST_F(EngineAheadTest, TheNextStepIsBegunSoLongBeforeThisOneEnds) {
   for (const int64_t ahead_ms : {1, 3}) {
     EngineOptions options = TestOptions();
@@ -105,7 +105,7 @@ TEST_F(EngineAheadTest, TheNextStepIsBegunSoLongBeforeThisOneEnds) {
     harness_->clock.AdvanceNs(int64_t{1} << 60);
     auto client = Submit(5, 9);
     StepTaking(9);
-    StepTaking(7);  // what a step takes is known from here on
+    StepTaking(7);  // from here on a step's duration is known
     StepTaking(7);
     EXPECT_EQ(harness_->executor.last_timeout_ns(), (7 - ahead_ms) * 1'000'000);
     RunAll();
@@ -180,7 +180,7 @@ TEST_F(EngineAheadTest, WhoeverWaitsIsAdmittedByTheStepAfterTheOneAhead) {
   Step(3);
   auto newcomer = Submit(6, 5);
   const int64_t before = Now().steps_ahead;
-  Step(1);  // was begun already, and is followed by none
+  Step(1);  // was begun before; none is begun behind it
   EXPECT_EQ(Now().steps_ahead, before);
   newcomer->Collect();
   EXPECT_TRUE(newcomer->events.empty());
@@ -206,12 +206,12 @@ TEST_F(EngineAheadTest, WhatDependsOnTheLastTokenWaitsForIt) {
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.repetition_penalty = 1.2f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.frequency_penalty = 0.5f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.presence_penalty = 0.5f; }), 0);
-  // The first five draws ban the stops.
+  // min_tokens bans the stop tokens in the first five draws.
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.tokens_min = 5; }), 5);
 }
 
-// Two of one prompt and seed: whenever a page is full the second takes over the first's.
-// FakeExecutor checks where copies go.
+// Two requests have the same prompt and seed. Whenever a page is full, the second takes over the
+// first one's page. FakeExecutor checks the targets of copies.
 TEST_F(EngineAheadTest, NoAdapterIsCopiedToAPageThatTheStepAheadReads) {
   ExecutorLimits limits = AheadLimits();
   limits.adapters_max = 1;
@@ -219,12 +219,12 @@ TEST_F(EngineAheadTest, NoAdapterIsCopiedToAPageThatTheStepAheadReads) {
   AddAdapter("aa", 30);  // three pages
   AddAdapter("bb", 10);  // one
   Run("aa");
-  Run("bb");  // aa is in the host's memory alone
+  Run("bb");  // aa is now in the host's memory only
   Request request = harness_->MakeRequest(Prompt(5), 30);
   auto first = harness_->Submit(request);
   request.id = ++harness_->last_id;
   auto second = harness_->Submit(request);
-  Step(4);  // eight positions: two pages are full
+  Step(4);  // eight positions fill two pages
   const int64_t copies = Now().adapter_copies;
   std::unique_ptr<TestClient> newcomer;
   harness_->executor.DoBesideNextStep([&] { newcomer = Submit(6, 2, "aa"); });
@@ -248,7 +248,7 @@ TEST_F(EngineAheadTest, WhoWaitsKeepsItsAdapterFromThoseWhoComeAfterTheStepAhead
   auto first = Submit(5, 30);
   auto second = Submit(6, 30);
   auto waiting = Submit(7, 2, "aa");
-  Step(1);  // the next one is planned anew, and followed by one ahead
+  Step(1);  // the next step is planned anew, and one is begun ahead behind it
   const int64_t evictions = Now().adapter_evictions;
   std::unique_ptr<TestClient> newcomer;
   harness_->executor.DoBesideNextStep([&] { newcomer = Submit(8, 2, "bb"); }, /*late=*/true);
@@ -260,7 +260,8 @@ TEST_F(EngineAheadTest, WhoWaitsKeepsItsAdapterFromThoseWhoComeAfterTheStepAhead
   }
 }
 
-// What the running step waits for has come by its end, and who runs is known.
+// When a step ends, everything that it waited for has come, and the set of running requests is
+// known.
 TEST_F(EngineAheadTest, AStepAfterArrivalsIsBegunAheadOnceTheyHaveCome) {
   for (const int delay : {1, 9}) {
     SCOPED_TRACE(delay);
@@ -272,11 +273,11 @@ TEST_F(EngineAheadTest, AStepAfterArrivalsIsBegunAheadOnceTheyHaveCome) {
     AddAdapter("aa", 2);
     AddAdapter("bb", 2);
     Run("aa");
-    Run("bb");  // aa is in the host's memory alone
+    Run("bb");  // aa is now in the host's memory only
     auto running = Submit(5, 40);
     for (int i = 0; i < 4; ++i) StepTaking(7);
-    auto teacher = Submit(6, 4);  // of what steps with a prompt take
-    StepTaking(7);                // what was begun ahead
+    auto teacher = Submit(6, 4);  // shows how long steps with a prompt take
+    StepTaking(7);                // this step was begun ahead
     StepTaking(9);
     for (int i = 0; i < 7; ++i) StepTaking(7);
     ExpectAnswered(*teacher);
@@ -294,7 +295,7 @@ TEST_F(EngineAheadTest, AStepAfterArrivalsIsBegunAheadOnceTheyHaveCome) {
   }
 }
 
-// Loads of those in line begin when a step is planned anew.
+// Loads for requests in line begin only when a step is planned anew.
 TEST_F(EngineAheadTest, BlockingLoadsForThoseInLineThoughTheBatchIsFull) {
   ExecutorLimits limits = AheadLimits();
   limits.sequences_max = 2;
@@ -336,7 +337,7 @@ TEST_F(EngineAheadTest, WhereTheDeviceMeasuresNothingTheHostCounts) {
   Step(1);
   harness_->clock.AdvanceNs(700);
   Step(1);
-  EXPECT_EQ(Now().gap_ns, 700 + 1000);  // the harness lets so much pass before a step
+  EXPECT_EQ(Now().gap_ns, 700 + 1000);  // the harness lets 1000 ns pass before each step
   RunAll();
   ExpectAnswered(*client);
 }

@@ -1,4 +1,5 @@
-// What happens to requests whose adapter is not there, in every way, and to those beside them.
+// What happens to requests whose adapter is not resident, and to those beside them, in every way of
+// a cold start.
 #include "engine/engine_testing.h"
 
 namespace graft {
@@ -12,7 +13,7 @@ class EngineColdStartTest : public EngineAdapterTest {
     options.cold_start = way;
     Make(limits, options, assist_rates);
   }
-  // One slot for two adapters, layer by layer.
+  // There is one slot for two adapters, and loads are layer by layer.
   void MakeOneSlotForTwo() {
     ExecutorLimits limits = TestLimits();
     limits.adapters_max = 1;
@@ -121,7 +122,8 @@ TEST_F(EngineColdStartTest, WhoComesBesideAStepIsLoadedForBesideIt) {
   ExpectAnswered(*running, "");
 }
 
-// Neither a slot that the step names nor, at a turn's end, a sequence that it runs.
+// Beside a step nothing is taken that the step uses: no slot that it names and, at a turn's end, no
+// running sequence.
 TEST_F(EngineColdStartTest, WhatAStepUsesIsNotTakenBesideIt) {
   MakeOneSlotForTwo();
   Run("bb");
@@ -179,8 +181,8 @@ TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
   ExpectAnswered(*running, "");
 }
 
-// Copies take 500 ns and steps about as long: an adapter of ten times the bytes is waited for by
-// nobody, unless a CPU helps that computes a layer of it in no time.
+// Copies take 500 ns and steps about as long. Nobody waits for an adapter of ten times the bytes,
+// unless there is a CPU assist that computes a layer in no time.
 TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
   for (const double row_ns : {1e-6, 1.0}) {
     SCOPED_TRACE(row_ns);
@@ -207,7 +209,7 @@ TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
   }
 }
 
-// The rates say that it costs nothing, the steps that it costs a hundred of them.
+// By the rates the assist costs nothing. In fact it costs as much as a hundred steps.
 TEST_F(EngineColdStartTest, AutoBelievesWhatAssistedStepsTook) {
   MakeFor(ColdStart::kAuto, {{{8, 1e-2, 1e-2}}, 2});
   harness_->executor.set_assist_ns(100'000);
@@ -238,7 +240,8 @@ TEST_F(EngineColdStartTest, CpuAssistIsAskedForInEveryStepWithArrivals) {
   EXPECT_EQ(harness_->executor.num_gated_steps(), 0);
 }
 
-// Whoever runs on it ends before its copy does: it stays where it is being copied to.
+// The request that runs on it ends before the copy does. The adapter stays until its copy has
+// ended.
 TEST_F(EngineColdStartTest, WhatArrivesIsNotEvicted) {
   MakeOneSlotForTwo();
   Run("aa");

@@ -1,6 +1,6 @@
-// One thread drives several engines by their events, on one virtual clock: requests, cold loads and
-// cancels meet steps in every state, nothing ever waits, and the tokens are those of engines on
-// threads of their own.
+// One thread drives several engines by their events, on one virtual clock. Requests, cold loads and
+// cancels meet steps in every state, and no call ever waits. The tokens are those of engines that
+// have threads of their own.
 #include <map>
 #include <queue>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
 
-// What happens when, in the order of time and then of being told.
+// Work that is due at given times. Work for the same time runs in the order in which it was added.
 class VirtualTime {
  public:
   const ManualClock& clock() const { return clock_; }
@@ -36,7 +36,7 @@ class VirtualTime {
   int64_t num_events_ = 0;
 };
 
-// Steps that take their time, one after the other.
+// Steps take time by the virtual clock, one after the other.
 class TimedExecutor : public Executor {
  public:
   TimedExecutor(FakeExecutor& inner, const VirtualTime& time, int64_t step_ns)
@@ -57,7 +57,7 @@ class TimedExecutor : public Executor {
     ends_ns_.pop();
     return inner_.Finish();
   }
-  // Of the step begun first.
+  // When the step that was begun first ends.
   int64_t end_ns() const { return ends_ns_.front(); }
 
  private:
@@ -68,12 +68,12 @@ class TimedExecutor : public Executor {
   std::queue<int64_t> ends_ns_;
 };
 
-// Loads that take their time, beside each other, and ring when they end.
+// Loads take time by the virtual clock, beside each other, and wake the engine when they end.
 class TimedLoader : public AdapterLoader {
  public:
   TimedLoader(FakeLoader& inner, VirtualTime& time, int64_t load_ns)
       : inner_(inner), time_(time), load_ns_(load_ns) {
-    inner_.set_delay(1 << 30);  // until told
+    inner_.set_delay(1 << 30);  // until told to end
   }
   void Fetch(FetchOrder order) override {
     inner_.Fetch(std::move(order));
@@ -99,7 +99,7 @@ class TimedLoader : public AdapterLoader {
   }
   void WaitForEvent() override { ADD_FAILURE() << "nobody waits"; }
   void SetWaker(std::function<void()> waker) override { waker_ = std::move(waker); }
-  // When the engine is to look at it.
+  // Called when the engine should look at its loads.
   void SetOnRing(std::function<void()> on_ring) { on_ring_ = std::move(on_ring); }
 
  private:
@@ -118,7 +118,7 @@ class TimedLoader : public AdapterLoader {
   std::function<void()> on_ring_;
 };
 
-// An engine, and who calls it when.
+// An engine together with the events that drive it.
 class Node {
  public:
   Node(VirtualTime& time, const ExecutorLimits& limits, const EngineOptions& options,
@@ -196,7 +196,7 @@ std::vector<NodeShape> NodeShapes() {
   };
   add(ColdStart::kAuto, 5 * kMillisecond, 3 * kMillisecond);
   add(ColdStart::kJoinLater, 2 * kMillisecond, 40 * kMillisecond).limits.num_pages =
-      20;  // preemptions too
+      20;  // small enough for preemptions, too
   add(ColdStart::kBlocking, 7 * kMillisecond, 11 * kMillisecond);
   add(ColdStart::kLayerwise, 3 * kMillisecond, 9 * kMillisecond).limits.adapters_max = 1;
   return shapes;
@@ -216,7 +216,7 @@ Request RequestOf(int i) {
 constexpr int kRequests = 40;
 bool IsCancelled(int i) { return i % 6 == 5; }
 
-// Everything that came out of the engines, and when.
+// Everything that came out of the engines, and the snapshots at the end.
 struct Outcome {
   std::vector<std::vector<std::vector<int32_t>>> tokens;  // by engine and request
   std::vector<EngineSnapshot> snapshots;
@@ -260,7 +260,7 @@ Outcome RunOnOneThread() {
   return outcome;
 }
 
-// The same requests, without the cancels, through an engine with a thread of its own.
+// The same requests, without the cancels, through an engine that has a thread of its own.
 std::vector<std::vector<int32_t>> RunOnItsThread(const NodeShape& shape) {
   FakeExecutor executor(shape.limits);
   FakeLoader loader(executor);
@@ -318,7 +318,7 @@ TEST(EngineEventsTest, OneThreadDrivesManyEnginesToTheTokensOfThreads) {
   EXPECT_GT(outcome.snapshots[3].adapter_evictions, 0);
 }
 
-// No clock but the one given, no thread, no chance.
+// The run depends on nothing but the virtual clock: no thread, no chance.
 TEST(EngineEventsTest, AVirtualRunIsTheSameEveryTime) {
   const Outcome first = RunOnOneThread();
   const Outcome second = RunOnOneThread();
@@ -333,7 +333,7 @@ TEST(EngineEventsTest, AVirtualRunIsTheSameEveryTime) {
   }
 }
 
-// Between BeginStep and EndStep: its step is ended first.
+// Stop comes between BeginStep and EndStep, so the running step is ended first.
 TEST(EngineEventsTest, StopEndsTheStepThatRuns) {
   EngineHarness harness;
   auto client = harness.Submit(harness.MakeRequest(Prompt(5), 9));

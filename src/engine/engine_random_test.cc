@@ -1,7 +1,7 @@
-// Randomised runs: arrivals, cancels, tiny pools, preemptions, tenants, chunk sizes; more adapters
-// than fit, of many sizes, that are loaded, evicted, retired, published again, replaced by others
-// under their name, never read before, broken and mended. After every step all pages, references
-// and slots are accounted for; every output equals what the request gives alone.
+// Randomised runs: arrivals, cancels, tiny pools, preemptions, tenants and chunk sizes. There are
+// more adapters than fit, of many sizes; they are loaded, evicted, retired, published again,
+// replaced under their name, first read by a request, broken and repaired. After every step all
+// pages, references and slots are accounted for. Every output equals what the request gives alone.
 #include "base/long_tests.h"
 #include "base/random.h"
 #include "engine/engine_testing.h"
@@ -14,12 +14,12 @@ struct Shape {
   ExecutorLimits limits;
   int32_t prefill_chunk_max;
   bool prefix_cache;
-  bool preempts;  // the pool is too small for all that run; otherwise only turns preempt
+  bool preempts;  // the pool is too small for all that run; else only turns preempt
   ColdStart cold_start = ColdStart::kJoinLater;
   int32_t adapter_pages = 0;
   int32_t merge_after_steps = 0;
-  double assist_row_ns = 0.0;  // a byte, of the CPU that helps; 0: none does
-  bool decodes_long = false;   // fewer arrivals, and hardly any that bans or counts tokens
+  double assist_row_ns = 0.0;  // the CPU assist's time for a byte; 0: there is none
+  bool decodes_long = false;   // few arrivals, and hardly any that ban or count tokens
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -29,7 +29,7 @@ std::vector<Shape> Shapes() {
   roomy.num_pages = 256;
   roomy.adapters_max = 3;
   ExecutorLimits tiny = TestLimits();
-  tiny.num_pages = 21;  // a whole context and the largest adapter
+  tiny.num_pages = 21;  // room for a whole context and the largest adapter
   ExecutorLimits one_row = tiny;
   one_row.step_tokens_max = 1;
   ExecutorLimits one_token_pages = TestLimits();
@@ -79,7 +79,7 @@ class RandomRun {
   RandomRun(const Shape& shape, uint64_t seed)
       : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape), RatesOf(shape)) {
     for (const std::string& hash : contents_) {
-      // Up to three pages, which no row of 256 bytes fills.
+      // Up to three pages, which rows of 256 bytes do not fill exactly.
       harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
       harness_.AddAdapter(hash);
     }
@@ -104,7 +104,7 @@ class RandomRun {
       ASSERT_LT(++num_steps_, 200000) << "no progress";
       if (testing::Test::HasFailure()) return;
     }
-    while (harness_.Step()) {  // what was begun ahead
+    while (harness_.Step()) {  // ends the step that was begun ahead
     }
     EXPECT_GT(num_compared_, kRequests / 2);
     const EngineSnapshot snapshot = harness_.engine.Snapshot();
@@ -157,7 +157,7 @@ class RandomRun {
   int32_t Below(uint64_t n) { return static_cast<int32_t>(random_.Below(n)); }
 
   void Arrive() {
-    // Few distinct prompts, long and short, so that prefixes recur.
+    // There are few distinct prompts, long and short ones, so that prefixes recur.
     Request request = harness_.MakeRequest(Prompt(1 + Below(40), 2 + Below(2)), Below(30));
     if (random_.Below(3) == 0) request.prompt_tokens.back() = 2 + Below(48);
     if (random_.Below(20) == 0) request.prompt_tokens[0] = kPoisonToken;
@@ -171,7 +171,7 @@ class RandomRun {
     if (random_.Below(shape_.decodes_long ? 32 : 8) == 0) request.sampling.presence_penalty = 1.0f;
     if (random_.Below(4) != 0) request.UseAdapter(contents_[random_.Below(contents_.size())]);
     if (shape_.merge_after_steps > 0 && random_.Below(32) != 0) {
-      // Times of one adapter, in which it can have the machine for itself.
+      // For some time all requests are for one adapter, which may then be merged.
       request.UseAdapter(contents_[static_cast<size_t>(num_steps_ / 64) % contents_.size()]);
     }
     if (!unread_.empty() && random_.Below(8) == 0) request.UseAdapter(unread_.rbegin()->first);
@@ -262,7 +262,7 @@ class RandomRun {
   const std::vector<std::string> contents_ = {"c0", "c1", "c2", "c3", "c4",
                                               "c5", "c6", "c7", "c8", "c9"};
   std::map<std::string, std::string> unread_;  // contents by key
-  std::set<std::string> broken_;               // at some time
+  std::set<std::string> broken_;               // was broken at some time
   Random random_;
   EngineHarness harness_;
   std::vector<std::unique_ptr<TestClient>> live_;
@@ -270,7 +270,7 @@ class RandomRun {
   int num_submitted_ = 0;
   int num_compared_ = 0;
   int num_steps_ = 0;
-  int64_t num_failures_ = 0;  // of loads
+  int64_t num_failures_ = 0;  // of loads that failed
 };
 
 class EngineRandomTest : public testing::TestWithParam<Shape> {};
@@ -285,14 +285,14 @@ TEST_P(EngineRandomTest, EveryOutputIsThatOfTheRequestAlone) {
     if (HasFatalFailure()) return;
     num_failures += run.num_failures();
   }
-  // In some runs what is broken is mended before anybody asks for it.
+  // In some runs a broken adapter is repaired before a request asks for it.
   EXPECT_GT(num_failures, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EngineRandomTest, testing::ValuesIn(Shapes()),
                          [](const auto& shape) { return std::string(shape.param.name); });
 
-// The requests of one mixed batch, once together and once each in an engine of its own.
+// Each request of a mixed batch runs once beside the others and once in an engine of its own.
 TEST(EngineBatchTest, AnAnswerDoesNotDependOnTheRestOfTheBatch) {
   EngineHarness together;
   const std::vector<std::string> contents = {"c0", "c1", "c2"};

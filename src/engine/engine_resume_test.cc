@@ -1,4 +1,4 @@
-// Requests that begin with tokens which another engine has drawn.
+// Requests that begin with tokens that another engine has drawn.
 #include <gtest/gtest.h>
 
 #include "engine/engine_testing.h"
@@ -47,7 +47,8 @@ TEST(EngineResumeTest, EndsAtTheSameStopToken) {
   request.sampling.tokens_min = 10;
   request.output_tokens = whole->output();
   request.output_tokens.resize(4);
-  // Where the stop token is banned another is drawn: what ends it is what ends a whole run.
+  // Where the stop token is banned, another one is drawn. A resumed run must end where a whole run
+  // ends.
   EngineHarness second;
   Request uncut = request;
   uncut.output_tokens.clear();
@@ -60,8 +61,8 @@ TEST(EngineResumeTest, EndsAtTheSameStopToken) {
   EXPECT_EQ(rest->last().finish_reason, all->last().finish_reason);
 }
 
-// A chat's next turn finds the pages of the prompt, and those of the answer only where drawn rows
-// are shared.
+// A chat's next turn finds the pages of its prompt in the cache. It finds those of the answer only
+// where drawn pages are shared.
 TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
   for (const bool shares : {true, false}) {
     EngineOptions options = TestOptions();
@@ -82,7 +83,8 @@ TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
     second->Collect();
     EXPECT_EQ(second->last().usage.cached_tokens, shares ? 16 : 8);
     EXPECT_EQ(second->output(), harness.Reference(next));
-    // What goes on elsewhere computes its drawn rows as drawn, whoever has them as a prompt.
+    // A resumed request computes its drawn rows as drawn ones, even if another request has them as
+    // its prompt.
     Request resumed = request;
     resumed.id = 78;
     resumed.output_tokens = first->output();

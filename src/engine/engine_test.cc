@@ -29,7 +29,7 @@ TEST(EngineTest, MixesPrefillAndDecodeOfBaseAndAdaptersInOnePlan) {
   ASSERT_TRUE(harness.engine.PinAdapters({"aa", "bb"}).ok());
   std::vector<std::unique_ptr<TestClient>> clients;
   const auto submit = [&](const std::string& adapter) {
-    const auto first = static_cast<int32_t>(10 * clients.size());  // no prefix in common
+    const auto first = static_cast<int32_t>(10 * clients.size());  // so that no two share a prefix
     Request request = harness.MakeRequest(Prompt(6, 2 + first), 5);
     request.UseAdapter(adapter);
     clients.push_back(harness.Submit(request));
@@ -69,7 +69,8 @@ TEST(EngineTest, CutsLongPromptsIntoChunksBesideDecodes) {
   auto second = harness.Submit(harness.MakeRequest(Prompt(30, 10), 2));
   std::vector<size_t> rows;
   while (harness.Step()) rows.push_back(harness.executor.last_plan().tokens.size());
-  // 7 rows of the prompt beside every decode until 28 are done, then 2, then decodes alone.
+  // 7 rows of the prompt run beside each decode row until 28 are done, then its last 2, then decode
+  // rows alone.
   EXPECT_EQ((std::vector<size_t>{rows.begin(), rows.begin() + 7}),
             (std::vector<size_t>{8, 8, 8, 8, 3, 2, 1}));
   for (TestClient* client : {first.get(), second.get()}) {
@@ -103,7 +104,7 @@ TEST(EngineTest, StopsAtEosAndStopTokensAndSaysWhich) {
   EXPECT_EQ(stopped->last().finish_reason, FinishReason::kStop);
   EXPECT_EQ(stopped->last().token, free_run[10]);
 
-  // Some seed draws EOS early: the stop wins over the length.
+  // With some seed EOS is drawn early. Then the finish reason is stop, not length.
   request.sampling.stop_token_ids.clear();
   request.sampling.ignore_eos = false;
   do {
@@ -167,7 +168,7 @@ TEST(EngineTest, RefusesWhatCanNeverRun) {
   EXPECT_EQ(submit(request).code(), StatusCode::kNotFound);
   EXPECT_FALSE(harness.Step());
 
-  // The pool is the limit where it is smaller than the context.
+  // Where the pool is smaller than the context, the pool is the limit.
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 5;
   EngineHarness small(limits);
@@ -274,7 +275,7 @@ TEST(EngineTest, ANotFiniteResultFailsThatRequestAlone) {
   ASSERT_EQ(bad->events.size(), 1u);
   EXPECT_EQ(bad->last().finish_reason, FinishReason::kError);
   EXPECT_EQ(bad->last().status.code(), StatusCode::kInternal);
-  // Nothing of it is shared.
+  // None of its pages is shared.
   auto again = harness.Submit(harness.MakeRequest({2, 3, kPoisonToken, 5, 6}, 5));
   harness.RunAll();
   again->Collect();
@@ -348,10 +349,11 @@ TEST(EngineTest, PreemptsTheNewestAndResumesItUnchanged) {
     for (auto& client : clients) {
       client->Collect();
       EXPECT_EQ(client->output(), harness.Reference(client->request));
-      EXPECT_EQ(client->last().usage.cached_tokens, 0);  // what it found again was its own
+      EXPECT_EQ(client->last().usage.cached_tokens, 0);  // what it found again were its own pages
     }
     EXPECT_GT(harness.engine.Snapshot().preemptions, 0);
-    EXPECT_LE(harness.engine.Snapshot().preemptions, 4);  // and no bouncing
+    EXPECT_LE(harness.engine.Snapshot().preemptions,
+              4);  // no preempting in turns
   }
 }
 
@@ -391,7 +393,7 @@ TEST(EngineTest, StopCancelsWhatIsInFlight) {
       StatusCode::kUnavailable);
 }
 
-// The harness's clock moves between steps only.
+// The harness's clock moves only between steps.
 TEST(EngineTest, AnIterationLastsFromTheEndOfTheStepBeforeWhileRequestsRun) {
   EngineHarness harness;
   const auto expect = [&](int64_t prompt_steps, int64_t prompt_ns, int64_t decode_ns) {
@@ -402,7 +404,7 @@ TEST(EngineTest, AnIterationLastsFromTheEndOfTheStepBeforeWhileRequestsRun) {
   };
   auto first = harness.Submit(harness.MakeRequest(Prompt(5), 4));
   harness.Step();
-  expect(1, 0, 0);  // nobody ran before
+  expect(1, 0, 0);  // no request ran before
   harness.Step();
   expect(1, 0, 1000);
   auto second = harness.Submit(harness.MakeRequest(Prompt(6), 2));

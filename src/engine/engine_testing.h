@@ -30,12 +30,12 @@ inline ExecutorLimits TestLimits() {
 inline EngineOptions TestOptions() {
   EngineOptions options;
   options.eos_token_ids = {kEosToken};
-  options.cold_start = ColdStart::kJoinLater;  // what is loaded when is plain to see
+  options.cold_start = ColdStart::kJoinLater;  // makes it plain what is loaded when
   options.prefix_hash_key = 1;
   return options;
 }
 
-// A request and what came back of it.
+// A request, and the events that came back for it.
 struct TestClient {
   Request request;
   std::shared_ptr<TokenStream> stream = std::make_shared<TokenStream>();
@@ -74,11 +74,12 @@ class EngineHarness {
     });
   }
 
-  // Makes a content known, under its hash and in a folder of that name. False: it is already.
+  // Makes a content known under its hash, in a folder of that name. Returns false if it is known
+  // already.
   bool AddAdapter(const std::string& hash) {
     return adapters.Publish({.path = hash, .hash = hash, .key = hash}).ok();
   }
-  // A folder that nobody has read yet; requests ask for it by what this returns.
+  // Adds a folder that was never read. Requests ask for it by the key that this returns.
   std::string AddUnread(const std::string& folder, const std::string& hash) {
     loader.SetFolder(folder, hash);
     const std::string key = "unread " + folder;
@@ -96,7 +97,7 @@ class EngineHarness {
     return request;
   }
 
-  // Accepted, or the test fails.
+  // Submits a request that must be accepted.
   std::unique_ptr<TestClient> Submit(Request request) {
     auto client = std::make_unique<TestClient>();
     client->request = request;
@@ -113,7 +114,7 @@ class EngineHarness {
     return ran;
   }
 
-  // Steps until nothing is left; a request that never ends fails the test.
+  // Steps until nothing is left. A request that never ends fails the test.
   void RunAll() {
     for (int step = 0; Step(); ++step) ASSERT_LT(step, 100000) << "no progress";
   }
@@ -132,14 +133,14 @@ class EngineHarness {
   Engine engine;
 };
 
-// Tokens 2, 3, ...: neither EOS nor poison.
+// Tokens 2, 3, ...: neither EOS nor the poison token.
 inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < num_tokens; ++i) tokens.push_back(2 + (first - 2 + i) % 48);
   return tokens;
 }
 
-// An engine whose adapters come and go.
+// A fixture for engines whose adapters come and go.
 class EngineAdapterTest : public testing::Test {
  protected:
   void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions(),
@@ -157,7 +158,7 @@ class EngineAdapterTest : public testing::Test {
     harness_->loader.SetRows(content, {{kRowAlignment, 30}});
     harness_->AddAdapter(content);
   }
-  // A burst of clients for these contents, one after the other.
+  // Submits one request for each of these contents, one after the other.
   std::vector<std::unique_ptr<TestClient>> SubmitAll(const std::vector<std::string>& contents,
                                                      int32_t tokens_max) {
     std::vector<std::unique_ptr<TestClient>> clients;
@@ -179,7 +180,7 @@ class EngineAdapterTest : public testing::Test {
   }
   EngineSnapshot Now() const { return harness_->engine.Snapshot(); }
 
-  static constexpr int64_t kStepNs = 1000;  // as EngineHarness steps
+  static constexpr int64_t kStepNs = 1000;  // EngineHarness steps by this
   static constexpr int64_t kTurnSteps = 10;
   std::unique_ptr<EngineHarness> harness_;
 };

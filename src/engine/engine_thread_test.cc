@@ -1,5 +1,5 @@
-// The engine on its own thread: submitters, readers, cancels, retirement and draining at once. Runs
-// clean under TSan.
+// The engine on its own thread: submitters, readers, cancels, retirement and draining, all at once.
+// The test is clean under TSan.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -14,7 +14,7 @@ using std::chrono::seconds;
 
 constexpr int kSubmitters = 8;
 
-// SteadyClock instead of the harness's: a ManualClock belongs to one thread.
+// Uses SteadyClock, because the harness's ManualClock belongs to one thread.
 struct ThreadedEngine {
   explicit ThreadedEngine(const ExecutorLimits& limits = TestLimits(),
                           const EngineOptions& options = TestOptions())
@@ -25,7 +25,7 @@ struct ThreadedEngine {
     for (const char* hash : {"c0", "c1"}) LoadAdapter(hash);
   }
 
-  // Nothing new while it is there.
+  // Changes nothing if the adapter is there already.
   void LoadAdapter(const std::string& hash) {
     (void)adapters.Publish({.path = hash, .hash = hash, .key = hash});
   }
@@ -60,7 +60,7 @@ std::vector<TokenEvent> ReadAll(TokenStream& stream) {
 
 TEST(EngineThreadTest, EightSubmittersGetTheirOwnAnswers) {
   ExecutorLimits limits = TestLimits();
-  limits.num_pages = 20;  // preemptions too
+  limits.num_pages = 20;  // small enough for preemptions, too
   ThreadedEngine threaded(limits);
   threaded.engine.Start();
   std::atomic<int> num_cancelled = 0;
@@ -131,7 +131,7 @@ TEST(EngineThreadTest, DrainFinishesWhatRunsAndRefusesTheRest) {
   }
 }
 
-// An executor that takes its time, so that a deadline comes first.
+// An executor whose steps are slow, so that a deadline passes first.
 class SlowExecutor : public Executor {
  public:
   explicit SlowExecutor(Executor& inner) : inner_(inner) {}
@@ -180,7 +180,7 @@ TEST(EngineThreadTest, DrainCancelsAtTheDeadline) {
   EXPECT_LT(events.size(), 60u);
 }
 
-// A day by the engine's clock, which is not the machine's.
+// The deadline is a day away by the engine's clock, which is not the machine's.
 TEST(EngineThreadTest, TheDeadlineIsByTheEnginesClock) {
   class FastClock : public Clock {
    public:
@@ -219,7 +219,7 @@ TEST(EngineThreadTest, StopEndsEveryStreamWhileSubmittersRun) {
   for (std::thread& submitter : submitters) submitter.join();
 }
 
-// Idle means asleep: the thread's processor time does not grow while nothing is asked.
+// An idle engine sleeps: its thread uses no processor time while there is no request.
 TEST(EngineThreadTest, AnIdleEngineSleeps) {
   ThreadedEngine threaded;
   threaded.engine.Start();

@@ -1,5 +1,5 @@
-// The decision by itself, then in an engine: merged steps, who ends them, and what a slot that
-// changes hands may not do.
+// The decision by itself, and then in an engine: merged steps, which requests end them, and a slot
+// that gets another adapter.
 #include "engine/merge_decision.h"
 
 #include "engine/engine_testing.h"
@@ -117,8 +117,8 @@ TEST_F(EngineMergeTest, WhileOthersWaitNothingIsMerged) {
   EXPECT_EQ(Now().merges, 1);
 }
 
-// What was merged is a content: neither the slot's next adapter nor the content's next slot
-// mistakes it.
+// A merge belongs to a content. It must not be used for the slot's next adapter, and the content
+// must be found again in its next slot.
 TEST_F(EngineMergeTest, ASlotThatChangesHands) {
   ExecutorLimits limits = TestLimits();
   limits.adapters_max = 1;

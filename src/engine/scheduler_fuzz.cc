@@ -1,6 +1,6 @@
-// The scheduler under arbitrary arrivals, cancels and loads, on arbitrary small shapes: integrity
-// after every step, every plan within waist 2's rules (FakeExecutor checks them), and everything
-// ends.
+// The scheduler under arbitrary arrivals, cancels and loads, on arbitrary small shapes. After every
+// step its integrity is checked; every plan obeys waist 2's rules (FakeExecutor checks them); and
+// every request ends.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,7 +41,7 @@ class Run {
     loader_.set_delay(1 + bytes.Below(4));
     for (int32_t i = 0; i < kContents; ++i) {
       const std::string hash = "c" + std::to_string(i);
-      // Some are too large for some pools.
+      // Some adapters are too large for some pools.
       loader_.SetRows(hash, {{kRowAlignment * (1 + bytes.Below(4)), 1 + bytes.Below(12)}});
       CHECK(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
     }
@@ -82,8 +82,8 @@ class Run {
     return limits;
   }
 
-  // Without a byte of its own, so that the corpus keeps its meaning: two of three have a CPU that
-  // helps, of one kind or the other.
+  // Uses no byte of its own, so that the corpus keeps its meaning. Two thirds of the shapes have a
+  // CPU assist, of one of two speeds.
   static AssistRates RatesOf(const ExecutorLimits& limits) {
     if (limits.num_pages % 3 == 0) return {};
     const double row_ns = limits.num_pages % 3 == 1 ? 1e-6 : 1e-2;
@@ -101,7 +101,7 @@ class Run {
             .cold_start = kColdStarts[bytes.Below(4)],
             .assist_rates = RatesOf(limits),
             .turn_ns = bytes.Below(8),
-            // Without a byte of its own, so that the corpus keeps its meaning.
+            // Uses no byte of its own, so that the corpus keeps its meaning.
             .merge_after_steps = limits.sequences_max % 3,
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};

@@ -1,5 +1,5 @@
-// What the scheduler looks at, by counting: work that grows with all there is must not be done for
-// each of a few.
+// Counts what the scheduler looks at. Work that grows with everything that exists must not be done
+// for every single request.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class SchedulerTest : public testing::Test {
     scheduler_->Add(std::move(sequence));
     return last_id_;
   }
-  // False: there was nothing to run.
+  // Runs a step. Returns false if there was nothing to run.
   bool Step() {
     const StepPlan& plan = scheduler_->Plan();
     EXPECT_TRUE(scheduler_->TakeFailed().empty());
@@ -72,7 +72,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t last_id_ = 0;
   bool next_runs_alone_ = false;
-  size_t num_planned_ = 0;  // sequences of the last step
+  size_t num_planned_ = 0;  // in the last step
 };
 
 TEST_F(SchedulerTest, WhatRunsAloneSharesNoStepUntilItDraws) {
@@ -83,7 +83,7 @@ TEST_F(SchedulerTest, WhatRunsAloneSharesNoStepUntilItDraws) {
   Add(Prompt(4, 12), 6);
   Step();
   next_runs_alone_ = true;
-  Add(Prompt(14, 20), 4);  // three steps of its own
+  Add(Prompt(14, 20), 4);  // takes three steps alone
   std::vector<size_t> sequences_of_step;
   while (!scheduler_->empty()) {
     ASSERT_LT(sequences_of_step.size(), 100u) << "no progress";
@@ -93,8 +93,8 @@ TEST_F(SchedulerTest, WhatRunsAloneSharesNoStepUntilItDraws) {
   EXPECT_EQ(sequences_of_step, (std::vector<size_t>{1, 1, 1, 3, 3, 3, 2, 2}));
 }
 
-// Its prefix is in the cache, but there is no room for the rest: it is looked up once, not in every
-// step, until a page of it goes.
+// The request's prefix is cached, but there is no room for the rest. It is looked up once, and
+// again only after a page of the prefix has gone; not in every step.
 TEST_F(SchedulerTest, WhoWaitsForPagesIsNotLookedUpInEveryStep) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 16;
@@ -104,14 +104,14 @@ TEST_F(SchedulerTest, WhoWaitsForPagesIsNotLookedUpInEveryStep) {
   Make(limits);
   Add(Prompt(160), 1);
   RunAll();
-  Add(Prompt(81, 30), 40);  // six pages for fifteen steps
+  Add(Prompt(81, 30), 40);  // uses up to six pages in fifteen steps
   Step();
   Add(Prompt(160), 1);
   const int64_t before = scheduler_->stats().prefix_pages_searched;
   for (int step = 0; step < 12; ++step) Step();
   ASSERT_EQ(scheduler_->num_waiting(), 1);
   EXPECT_EQ(scheduler_->stats().prefix_pages_searched - before, 10) << "nine, and none after them";
-  // The running one takes its pages, one after the other.
+  // The running request takes the cached pages, one after the other.
   RunAll();
   EXPECT_GT(scheduler_->stats().prefix_pages_searched - before, 10);
   EXPECT_GT(scheduler_->stats().prefix_hit_tokens, 0);
@@ -139,8 +139,8 @@ TEST_F(SchedulerTest, ManyCancelsLookAtEachSequenceOnce) {
   EXPECT_TRUE(scheduler_->empty());
 }
 
-// Pages of KV are evicted one by one beside two hundred idle adapters, none of which is compared
-// with the others for it.
+// KV pages are evicted one by one beside two hundred idle adapters. No adapter is compared with the
+// others for any of them.
 TEST_F(SchedulerTest, EvictionLooksAtTheOldestIdleAdapterAlone) {
   constexpr int32_t kAdapters = 200;
   ExecutorLimits limits = TestLimits();
@@ -156,12 +156,12 @@ TEST_F(SchedulerTest, EvictionLooksAtTheOldestIdleAdapterAlone) {
   EXPECT_LE(scheduler_->adapters().num_idle_visits(), kAdapters) << "as they became idle";
   const int64_t before = scheduler_->adapters().num_idle_visits();
   for (int32_t i = 0; i < 20; ++i) {
-    Add(Prompt(40, 2 + i), 20);  // other pages each time
+    Add(Prompt(40, 2 + i), 20);  // different pages each time
     RunAll();
   }
   EXPECT_GT(scheduler_->adapters().stats().evictions, 0);
   EXPECT_EQ(scheduler_->adapters().num_idle_visits(), before);
-  // Who was used last goes last.
+  // The adapter used last is evicted last.
   EXPECT_EQ(scheduler_->adapters().OldestIdle(), scheduler_->adapters().stats().evictions);
 }
 

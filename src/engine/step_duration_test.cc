@@ -23,7 +23,7 @@ class StepDurationTest : public testing::Test {
 
 TEST_F(StepDurationTest, WhatWasNeverSeenIsUnknown) {
   EXPECT_EQ(Expect(4), -1);
-  Learn(104, 20 * kMs);  // of no use before a step without a prompt
+  Learn(104, 20 * kMs);  // teaches nothing before a step without a prompt was seen
   EXPECT_EQ(Expect(104), -1);
   Learn(4, 7 * kMs);
   EXPECT_EQ(Expect(4), 7 * kMs);
@@ -36,13 +36,13 @@ TEST_F(StepDurationTest, RowsOfPromptsCostTheLeastThatTheyDidOfLate) {
   EXPECT_EQ(Expect(24), 11 * kMs);
   Learn(104, 9 * kMs);  // 0.02
   EXPECT_EQ(Expect(24), 7 * kMs + 20 * 20'000);
-  Learn(14, 9 * kMs);  // dearer rows count by and by
+  Learn(14, 9 * kMs);  // dearer rows count only gradually
   EXPECT_EQ(Expect(24), 7 * kMs + 20 * (20'000 + 2'500 + 1'000));
   Learn(4, 6 * kMs);
   EXPECT_EQ(Expect(24), 6 * kMs + 20 * 23'500);
 }
 
-// The step before was one of longer contexts, or waited for something.
+// Such a step follows one of longer contexts, or one that waited.
 TEST_F(StepDurationTest, AStepShorterThanDecodingTeachesNothing) {
   Learn(4, 7 * kMs);
   Learn(104, 9 * kMs);

@@ -1,4 +1,5 @@
-// What an engine tells of its steps: who is in them without having drawn, and who was evicted.
+// What an engine says of its steps: which requests are in them without having drawn, and which were
+// evicted.
 #include "engine/step_teller.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ TEST(StepTellerTest, TellsChangesAlone) {
   harness.Step();
   EXPECT_EQ(heard.lists, (std::vector<Ids>{{1}}));
   harness.Step();
-  harness.Step();  // draws
+  harness.Step();  // draws its first token
   EXPECT_EQ(heard.lists.size(), 1u);
   harness.Step();
   EXPECT_EQ(heard.lists, (std::vector<Ids>{{1}, {}}));
