@@ -1,5 +1,5 @@
-// Any bytes as adapter_config.json: refused, or targets within their limits. Regexes of the input
-// run against real paths, so this is a fuzzer of their limits, too.
+// Any bytes as adapter_config.json: they are refused, or give targets within their limits. The
+// input's regexes run against real paths, so this also fuzzes the limits of regexes.
 #include <cmath>
 #include <cstdint>
 #include <string_view>

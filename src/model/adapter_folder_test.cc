@@ -27,7 +27,7 @@ std::string HashOf(const std::string& path) {
   return folder.ok() ? AdapterHash(*folder) : folder.status().ToString();
 }
 
-// Python: sha256(pack('<Q', len(config)) + config + pack('<Q', len(weights)) + weights).
+// In Python: sha256(pack('<Q', len(config)) + config + pack('<Q', len(weights)) + weights).
 TEST(AdapterFolderTest, HashIsTheDocumentedOne) {
   const TempDir dir;
   WriteAdapter(dir.File("a"), kConfig, kWeights);
@@ -53,7 +53,7 @@ TEST(AdapterFolderTest, HashIsOfTheContentAlone) {
   EXPECT_NE(HashOf(dir.File("b")), hash);
   WriteAdapter(dir.File("c"), kConfig, kWeights + std::string(1, '\0'));
   EXPECT_NE(HashOf(dir.File("c")), hash);
-  // A byte that moves from one file to the other.
+  // One byte moves from one file to the other.
   WriteAdapter(dir.File("d"), kConfig + kWeights.substr(0, 1), kWeights.substr(1));
   EXPECT_NE(HashOf(dir.File("d")), hash);
   WriteAdapter(dir.File("e"), kWeights, kConfig);
@@ -76,7 +76,7 @@ TEST(AdapterFolderTest, PicklesAreRefusedWithTheWayOut) {
   EXPECT_THAT(HashOf(dir.path()),
               AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(dir.path()),
                     HasSubstr("adapter_model.bin"), HasSubstr("safe_serialization=True")));
-  // Beside safetensors it is ignored, as PEFT does.
+  // The .bin file beside a safetensors file is ignored, as in PEFT.
   WriteFile(dir.File("adapter_model.safetensors"), kWeights);
   EXPECT_EQ(HashOf(dir.path()), "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
 }
@@ -88,7 +88,7 @@ TEST(AdapterFolderTest, AHugeConfigIsRefused) {
               AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("adapter_config.json")));
 }
 
-// Sparse, as a folder may hold it by mistake: nobody's memory has room for it.
+// A sparse file, as a folder may hold by mistake. No memory has room for it.
 TEST(AdapterFolderTest, HugeWeightsAreRefusedUnread) {
   const TempDir dir;
   WriteAdapter(dir.path(), kConfig, kWeights);
@@ -112,7 +112,7 @@ TEST(AdapterFolderTest, WhatAModelsAdaptersMayHave) {
   EXPECT_LT(bytes, every_module + (int64_t{2} << 30));
 }
 
-// Whoever opens a pipe waits for somebody to write to it.
+// Opening a pipe would wait until somebody writes to it.
 TEST(AdapterFolderTest, PipesAreRefused) {
   const TempDir dir;
   ASSERT_EQ(mkfifo(dir.File("adapter_config.json").c_str(), 0600), 0);

@@ -18,8 +18,7 @@
 
 namespace graft::testing {
 
-// No two projections share a shape but k with v and gate with up; nothing is a multiple of a SIMD
-// register.
+// Only k and v, and gate and up, have the same shape. No size is a multiple of a SIMD register.
 inline ModelConfig OddModel() {
   ModelConfig config;
   config.name_or_path = "test/odd";
@@ -43,7 +42,8 @@ inline ModelConfig FusedOddModel() {
   return config;
 }
 
-// The least config, rank 4 and scale 2 on q and v, with `extra` ("key": value, ...) laid over it.
+// A config with rank 4 and scale 2 on q and v and nothing else. `extra` ("key": value, ...)
+// overrides it.
 inline std::string PeftJson(std::string_view extra = "") {
   OrderedJson json = OrderedJson::parse(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM",
       "base_model_name_or_path": "test/base", "r": 4, "lora_alpha": 8,
@@ -65,7 +65,7 @@ inline std::string RandomElements(const std::string& dtype, int64_t n, Random& r
   return bytes;
 }
 
-// A and B of every module that the config targets, random, sorted by name.
+// Random A and B of every module that the config targets, sorted by name.
 inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const ModelConfig& model,
                                                const std::string& dtype = "F32",
                                                uint64_t seed = 1) {

@@ -1,5 +1,5 @@
-// Whatever the loader lets in every kernel takes, on each device: a model at each bound of each
-// field of a config, prefilled and decoded.
+// What the loader accepts, every kernel must take, on each device. For each bound of each field of
+// a config, a model at that bound is prefilled and decoded.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,12 +22,12 @@ using testing::TestSession;
 struct Bound {
   const char* name;
   const char* changes;
-  // The next number, which is refused; null: there is none to try.
+  // The next value beyond the bound, which must be refused; null: there is none to try.
   const char* too_far = nullptr;
 };
 
-// max_position_embeddings and windows are bounded by a server's own context, which is what kernels
-// see; the loader takes up to 2^24 of either.
+// The loader takes max_position_embeddings and windows of up to 2^24. Kernels see no more of them
+// than the context of the server.
 constexpr Bound kBounds[] = {
     {"small", R"({})"},
     {"vocab_least", R"({"vocab_size": 1})", R"({"vocab_size": 0})"},
@@ -109,7 +109,7 @@ TEST_P(ConfigBoundsTest, EveryKernelTakesWhatTheLoaderDoes) {
       *config, weights, device.stream(), 5, 16,
       {.step_tokens_max = 16, .logits_rows_max = 2, .sequences_max = 4, .context_tokens_max = 32});
   const auto last = [&](int32_t i) { return i % config->vocab_size; };
-  // A prompt, then rows of two sequences that decode beside a prompt.
+  // First a prompt, then a decode row of it beside another sequence's prompt.
   auto logits = session.StepForLast({{0, {last(1), last(2), last(3), last(4), last(5), last(6)}}});
   logits = session.StepForLast({{0, {last(7)}}, {1, {last(8), last(9), last(10)}}});
   ASSERT_EQ(logits.size(), 2u);

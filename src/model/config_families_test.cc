@@ -107,7 +107,7 @@ TEST(GemmaConfigTest, Gemma3TwoRopes) {
   EXPECT_EQ(plain.layers[0].score_cap, 0.0f);
   EXPECT_EQ(plain.logit_cap, 0.0f);
 
-  // As published, and as transformers 5 writes it.
+  // Once as published, once as transformers 5 writes it.
   const ModelConfig older =
       Parsed(With(Gemma3(), {{"sliding_window_pattern", 2},
                              {"sliding_window", 16},

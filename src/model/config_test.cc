@@ -48,7 +48,7 @@ std::vector<int32_t> WindowsOf(const ModelConfig& config) {
   return windows;
 }
 
-// The failure of parsing `json`, as "CODE: message".
+// How parsing `json` fails, as "CODE: message".
 std::string Refusal(const Json& json) {
   const Result<ModelConfig> config = ParseModelConfig(json);
   return config.ok() ? "accepted" : config.status().ToString();
@@ -107,7 +107,7 @@ TEST(ModelConfigTest, FieldsThatChangeTheComputationAreRefusedByName) {
               HasSubstr("attention_bias"));
   EXPECT_THAT(Refusal(Merged(Tiny("Qwen2ForCausalLM", "qwen2"), {{"mlp_bias", true}})),
               HasSubstr("mlp_bias"));
-  // Neutral values mean the same as absence.
+  // A neutral value means the same as no value.
   EXPECT_TRUE(ParseModelConfig(Merged(TinyLlama(), {{"quantization_config", nullptr},
                                                     {"num_experts", 0},
                                                     {"sliding_window", nullptr},
@@ -143,7 +143,7 @@ TEST(ModelConfigTest, HostileNumbers) {
                 AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("head_dim " + std::to_string(head_dim)),
                       HasSubstr("up to 256"), HasSubstr("CPU"), HasSubstr("GPU")));
   }
-  // Each dimension at its limit: products stay within 64 bits.
+  // Every dimension is at its limit; products must stay within 64 bits.
   const Result<ModelConfig> huge =
       ParseModelConfig(Merged(TinyLlama(), {{"vocab_size", 1 << 20},
                                             {"hidden_size", 1 << 16},
@@ -239,7 +239,7 @@ TEST(ModelConfigTest, Windows) {
   };
   EXPECT_THAT(mistral({{"sliding_window", 8}}), ElementsAre(8, 8, 8, 8));
   EXPECT_THAT(mistral({{"sliding_window", nullptr}}), ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(mistral(Json::object()), Each(4096));  // HF's default
+  EXPECT_THAT(mistral(Json::object()), Each(4096));  // the default in HF
   const auto qwen2 = [&](const Json& changes) {
     return windows("Qwen2ForCausalLM", "qwen2", changes);
   };

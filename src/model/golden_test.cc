@@ -1,5 +1,5 @@
-// The numbers of HF transformers and PEFT (tests/goldens, demo/golden.json) against ours, base and
-// adapters, in every dtype, on the CPU and on a GPU, one at a time and all in one batch.
+// Compares our numbers with those of HF transformers and PEFT (tests/goldens, demo/golden.json):
+// base and adapters, every dtype, CPU and GPU, one at a time and all in one batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ LoraTable TableOf(const LoraStore& store) {
   return {store.matrices(0, LoraModule::kQ), store.matrices_stride(), store.rank_max()};
 }
 
-// Where and in what to compute, and how near that must come to HF's fp32.
+// On which device and in which dtype to compute, and how close log-probabilities must come to HF's
+// fp32.
 struct Arithmetic {
   DeviceKind device;
   DType dtype;
@@ -56,7 +57,7 @@ constexpr Arithmetic kArithmetics[] = {
     {DeviceKind::kCuda, DType::kBF16, 1.5e-1},
 };
 
-// Of merged weights of 16 bits: like a GPU's bf16 inputs, W + AB is rounded in every GEMM.
+// For merged weights of 16 bits: like a GPU's bf16 inputs, W + AB is rounded in every GEMM.
 constexpr double kMergedErrorMax = 1.5e-1;
 
 std::string NameOf(const Arithmetic& arithmetic) {
@@ -64,7 +65,7 @@ std::string NameOf(const Arithmetic& arithmetic) {
          std::string(DTypeName(arithmetic.dtype));
 }
 
-// A model folder with all that is needed to run it.
+// A model folder, loaded with everything that it takes to run it.
 struct Model {
   Model(const std::string& dir, DType dtype, Stream& stream, int32_t adapters_max)
       : config(*LoadModelConfig(dir)),
@@ -87,11 +88,12 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
   return values;
 }
 
-// How far numbers are from the golden ones.
+// The differences between our numbers and the golden ones.
 class Differences {
  public:
   void Add(double got, double golden) { all_.push_back(std::abs(got - golden)); }
-  // The difference that this share of all numbers does not exceed; 1: the largest.
+  // The difference that a given share of all numbers does not exceed. For share 1 it is the
+  // largest.
   double Quantile(double share) {
     std::sort(all_.begin(), all_.end());
     return all_[static_cast<size_t>(share * static_cast<double>(all_.size() - 1))];
@@ -133,8 +135,8 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
       Compare(session.Step({{1, tokens, 0}}, TableOf(model.loras)),
               Values<float>(golden, "logits_adapter"))};
   for (Differences& difference : differences) {
-    // These models have random weights, which blow up roundings more than trained ones do; so 16
-    // bits are held to the mean error. Logits are around 1.4.
+    // These models have random weights, which enlarge rounding errors more than trained ones do, so
+    // 16-bit types are held to the mean error. Logits are around 1.4.
     const double error_max = arithmetic.logprob_error_max;
     EXPECT_LT(difference.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
     EXPECT_LT(difference.Rms(), error_max / 3.0);
@@ -144,8 +146,8 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
   }
 }
 
-// The adapter merged into the weights, which rounds them anew where they have 16 bits; then, with
-// the base weights again, the very bits of before.
+// The adapter is merged into the weights; weights of 16 bits are rounded again by that. After it is
+// taken out, the base has exactly the bits of before.
 TEST_P(GoldenTest, LogitsOfMergedAdapter) {
   const auto& [name, arithmetic] = GetParam();
   TestDevice device(arithmetic.device);
@@ -185,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name + "_" + NameOf(std::get<1>(info.param));
     });
 
-// longrope's short factors hold where no position of the server's context needs the long ones; HF
-// takes them for a sequence that is as short.
+// longrope's short factors apply where no position of the server's context needs the long ones. HF
+// chooses by the length of the sequence.
 TEST(LongRopeTest, ShortContexts) {
   const std::string dir = SourcePath("tests/goldens/phi3-longrope");
   for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
@@ -214,9 +216,9 @@ struct Expected {
   std::string model;
   std::vector<int32_t> prompt;
   std::vector<int32_t> greedy;
-  std::vector<double> prompt_logprobs;  // of prompt[1], prompt[2], ...
+  std::vector<double> prompt_logprobs;  // of prompt[1], prompt[2], and so on
   std::vector<double> greedy_logprobs;
-  std::vector<int32_t> top_ids;  // of the first next token
+  std::vector<int32_t> top_ids;  // for the first generated token
   std::vector<double> top_logprobs;
 };
 
@@ -264,14 +266,15 @@ class DemoGoldenTest : public ::testing::TestWithParam<Arithmetic> {
   std::map<std::string, int32_t> slots_;
 };
 
-// A sequence on its way: its prompt, then the golden tokens one by one.
+// A sequence that is fed step by step: its prompt, then the golden tokens one by one.
 struct Sequence {
-  std::vector<int32_t> tokens;  // prompt and greedy
+  std::vector<int32_t> tokens;  // the prompt and the greedy tokens
   size_t num_done = 0;
 };
 
-// What one step takes: the next chunk of each sequence that has joined and is not done. Each joins
-// when the one before it has done its prompt; prompts go in chunks of 4. False: all are done.
+// Fills one step with the next chunk of each sequence that has joined and is not done. A sequence
+// joins when the prompt before it is done. Prompts go in chunks of 4. Returns false when all are
+// done.
 bool NextStep(const std::vector<Expected>& expected, const std::vector<Sequence>& sequences,
               std::vector<Chunk>* chunks) {
   chunks->clear();
@@ -289,8 +292,8 @@ bool NextStep(const std::vector<Expected>& expected, const std::vector<Sequence>
   return !chunks->empty();
 }
 
-// All entries of the golden file together, interleaved, prefill and decode mixed. Teacher-forced
-// with the golden tokens, so that one near tie in bf16 does not spoil what follows it.
+// All entries of the golden file at once, prefill and decode mixed. Each step is fed the golden
+// token, so that one near tie in bf16 does not change what follows.
 TEST_P(DemoGoldenTest, EveryModelInOneBatch) {
   TestSession session(model_->config, model_->weights, device_.stream(), 16, 256);
   std::vector<Sequence> sequences;
@@ -300,7 +303,7 @@ TEST_P(DemoGoldenTest, EveryModelInOneBatch) {
                                    expected.greedy.end() - 1);
   }
   Differences differences;
-  double widest_gap = 0.0;  // between our first choice and the golden one, where they differ
+  double widest_gap = 0.0;  // where they differ: our first choice over the golden one
   std::vector<Chunk> chunks;
   while (NextStep(expected_, sequences, &chunks)) {
     for (Chunk& chunk : chunks) chunk.adapter_slot = SlotOf(expected_[chunk.sequence]);
@@ -338,7 +341,7 @@ TEST_P(DemoGoldenTest, EveryModelInOneBatch) {
                                  std::to_string(widest_gap));
 }
 
-// Free-running greedy decoding, one model after the other: the very tokens of HF.
+// Greedy decoding without golden tokens, one model after the other, must give exactly HF's tokens.
 TEST_P(DemoGoldenTest, GreedyTokens) {
   if (GetParam().dtype != DType::kF32) GTEST_SKIP() << "near ties may fall either way";
   for (const Expected& expected : expected_) {

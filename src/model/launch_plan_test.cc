@@ -69,9 +69,9 @@ std::vector<std::string> Planned(const LaunchConditions& conditions, LayerProduc
   return Texts(PlanLaunches(conditions).of(product));
 }
 
-// What Transformer::Project launched when it decided product by product and layer by layer: its
-// lines, with text in place of the launches. Kept to compare with, for every combination that a
-// step can be.
+// What Transformer::Project launched when it still decided product by product and layer by layer:
+// the old code, with texts in place of launches. The plan is compared with it for every possible
+// step.
 class ByHand {
  public:
   ByHand(const LaunchConditions& c, LayerProduct product) : c_(c) {
@@ -123,10 +123,10 @@ class ByHand {
   std::vector<std::string> texts_;
 };
 
-// Every step there is: on each device, padded or not, with rows few enough for LoRA beside the
-// products or not, drawn rows and prompts with adapters or without (base and merged steps have
-// neither), assisted or not. LoRA goes beside the products in recorded steps alone, which have
-// neither prompts nor an assist.
+// Every possible step: on each device, padded or not, few enough rows for LoRA beside the products
+// or not, drawn rows and prompts with adapters or without (base and merged steps have neither),
+// assisted or not. Only recorded steps have LoRA beside the products, and these have neither
+// prompts nor an assist.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
   for (int bits = 0; bits < 64; ++bits) {
@@ -172,7 +172,7 @@ struct Row {
   std::vector<std::string> expected;
 };
 
-// The steps that servers spend their time on, written out.
+// The steps on which servers spend most of their time, written out.
 TEST(LaunchPlanTest, StepsOfServers) {
   const LaunchConditions decode{.on_gpu = true, .can_beside = true, .has_drawn = true};
   LaunchConditions beside = decode;
@@ -223,7 +223,7 @@ TEST(LaunchPlanTest, AttentionHoldsTheNextKernelForLoraBesideIt) {
   }
 }
 
-// The bounds that were measured on an H200.
+// These bounds were measured on an H200.
 TEST(LaunchPlanTest, FewAdaptersGoBesideTheProducts) {
   constexpr int32_t kH200 = 132;
   EXPECT_EQ(ChooseBesideScope(0, 1, kH200), LoraBesideScope::kNone);
@@ -238,7 +238,7 @@ TEST(LaunchPlanTest, FewAdaptersGoBesideTheProducts) {
   EXPECT_EQ(ChooseBesideScope(16, 11, kH200 - 12), LoraBesideScope::kMlp);
 }
 
-// As a collective would: neither side may count on the other then.
+// A launch between two neighbours, such as a collective, ends what they may expect of each other.
 TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   ProductPlan plan;
   plan.inside = LoraRows::kPrompts;
@@ -256,7 +256,7 @@ TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   EXPECT_EQ(Texts(after), (std::vector<std::string>{"product", "assist-finish", "shrink:drawn"}));
 }
 
-// GeGLU: no product's kernel does it, so that a launch of its own does, for all rows.
+// GeGLU is in no product's kernel, so a launch of its own computes it for all rows.
 TEST(LaunchPlanTest, OtherActivationsStayApart) {
   for (const bool on_gpu : {false, true}) {
     for (const bool has_drawn : {false, true}) {
@@ -279,7 +279,7 @@ TEST(LaunchPlanTest, OtherActivationsStayApart) {
   }
 }
 
-// Where a plan was linked before something was put between its launches, linking again says so.
+// After a launch was put between two others, linking the plan again takes their promises back.
 TEST(LaunchPlanTest, LinkingAgainForgets) {
   ProductPlan plan;
   plan.Add(LaunchKind::kProduct);

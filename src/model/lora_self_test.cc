@@ -12,21 +12,22 @@ namespace graft {
 namespace {
 
 constexpr uint64_t kProbeSeed = 20240229;
-// Of the sum of all terms' absolute values. Float's accumulation was measured at 1e-7 of it.
+// A share of the sum of all terms' absolute values. Float's accumulation was measured at 1e-7 of
+// it.
 constexpr double kTolerance = 2e-5;
 
-// The columns that are compared: the borders and one inside, which a shift or a transposition
-// moves.
+// The columns that are compared: the first, the last, and one inside. A shift or a transposition
+// changes one of them.
 std::vector<int64_t> ProbedColumns(int64_t n) {
   std::vector<int64_t> columns = {0, n / 3, n - 1};
   return columns;
 }
 
-// n of the file's elements, rounded to the served dtype as serving must round them. What remains
-// between reference and kernels is float's accumulation, so the bound can be tight: one wide enough
-// for bf16's rounding would pass any adapter whose terms cancel, and those of large layers do.
+// Reads n elements of the file and rounds them to the served dtype, as serving must. Then only
+// float's accumulation separates reference and kernels, and the bound can be tight. A bound with
+// room for bf16's rounding would pass any adapter whose terms cancel, and in large layers they do.
 void ReadServed(const TensorView& tensor, int64_t begin, int64_t n, DType served, float* out) {
-  std::vector<float> rounded(n);  // room enough for any dtype
+  std::vector<float> rounded(n);  // large enough for any dtype
   const char* const source =
       static_cast<const char*>(tensor.data) + begin * DTypeBytes(tensor.dtype);
   ConvertElements(tensor.dtype, source, served, rounded.data(), n);
@@ -34,7 +35,7 @@ void ReadServed(const TensorView& tensor, int64_t begin, int64_t n, DType served
 }
 
 struct Probe {
-  std::vector<float> x;  // as the kernels see it, after rounding to their dtype
+  std::vector<float> x;  // as the kernels see it: rounded to their dtype
   Buffer bytes;          // the same in that dtype
 
   Probe(int64_t n, DType dtype) : x(n), bytes(n * DTypeBytes(dtype)) {
@@ -45,7 +46,7 @@ struct Probe {
   }
 };
 
-// Rows of `dtype` as fp32: what the CPU's kernels take instead of fp16.
+// Rows of `dtype`, widened to fp32, which the CPU's kernels take instead of fp16.
 class WidenedRows {
  public:
   WidenedRows(const void* const* rows, int32_t rank, int64_t n, DType dtype)
@@ -62,7 +63,7 @@ class WidenedRows {
   std::vector<const void*> rows_;
 };
 
-// y = scale * B A x through the kernels, one row.
+// Computes y = scale * B A x for one row by the kernels.
 std::vector<float> RunKernels(const LoraMatrix& matrix, const LoraModuleShape& shape,
                               const Probe& probe, DType dtype, Stream& stream) {
   if (dtype == DType::kF16) {
@@ -97,7 +98,7 @@ std::vector<float> RunKernels(const LoraMatrix& matrix, const LoraModuleShape& s
 
 struct Reference {
   double value = 0.0;      // row `column` of the merged delta, times x
-  double magnitude = 0.0;  // the sum of all terms' absolute values: what rounding scales with
+  double magnitude = 0.0;  // sum of the terms' absolute values, with which rounding scales
 };
 
 Reference MergedRow(const LoraTensors& tensors, const LoraTarget& target, int64_t column,
@@ -157,7 +158,7 @@ Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const M
 
 Status SelfTestLora(const SafetensorsFile& file, const PeftConfig& peft, const ModelConfig& model,
                     const LoraWeights& weights) {
-  // Ranks and scales come from the config anew, not from the weights that are on trial.
+  // Takes ranks and scales from the config again, because the weights' own are under test.
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
   if (targets.size() != weights.targets().size()) {
     return InternalError("self-test: loaded " + std::to_string(weights.targets().size()) +

@@ -17,8 +17,8 @@ using testing::OddModel;
 using testing::Peft;
 using testing::TestTensor;
 
-// Loads by one file and config, and puts the result on trial against another. The self-test sees a
-// loader that got something wrong.
+// Loads by one file and config, and tests the result against another file and config. To the
+// self-test this looks like a loader with a defect.
 Status Try(const std::vector<TestTensor>& loaded, const PeftConfig& loaded_peft,
            const std::vector<TestTensor>& truth, const PeftConfig& true_peft,
            const ModelConfig& model, DType dtype) {
@@ -27,8 +27,8 @@ Status Try(const std::vector<TestTensor>& loaded, const PeftConfig& loaded_peft,
   return SelfTestLora(FileOf(truth), true_peft, model, *weights);
 }
 
-// Rows and columns as long as a real model's: here terms cancel most, and a bound that allowed for
-// bf16's rounding of every term would let anything pass.
+// Rows and columns are as long as in a real model. There most terms cancel, and a bound with room
+// for bf16's rounding of every term would let anything pass.
 ModelConfig WideModel() {
   ModelConfig config = OddModel();
   config.num_layers = 1;
@@ -38,7 +38,7 @@ ModelConfig WideModel() {
   return config;
 }
 
-// B of every square pair, transposed.
+// Transposes B of every square pair.
 void TransposeB(std::vector<TestTensor>& tensors, const std::string& name) {
   TestTensor& b = FindTensor(tensors, name);
   const int64_t n = b.shape[0];
@@ -128,7 +128,7 @@ TEST(SelfTestLoraTest, CatchesOtherModulesAndRanks) {
               HasSubstr("model.layers.2.self_attn.q_proj: loaded with rank 5, the config gives 4"));
 }
 
-// Finite weights whose product is not: every answer would be NaN.
+// The weights are finite but their product is not. Every answer would be NaN.
 TEST(SelfTestLoraTest, CatchesAnOverflow) {
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), OddModel());
   for (TestTensor& tensor : tensors) {

@@ -41,7 +41,8 @@ constexpr std::string_view kAllRanks =
        "rank_pattern": {"q_proj": 1, "k_proj": 16, "v_proj": 17, "up_proj": 33, "down_proj": 256},
        "alpha_pattern": {"o_proj": -3})";
 
-// Loads q and v adapters of the odd model from tensors that one test has spoiled.
+// Loads adapters of q and v of the odd model from tensors in which a test has spoiled something.
+// Returns the error.
 std::string Refusal(const std::vector<TestTensor>& tensors, DType dtype = DType::kF32) {
   const Result<LoraWeights> weights = LoraWeights::Load(FileOf(tensors), Peft(), OddModel(), dtype);
   return weights.ok() ? "accepted" : weights.status().ToString();
@@ -115,12 +116,13 @@ TEST(LoraWeightsTest, ModulesLeftAloneHaveRankZeroAndPointersHoldAfterAMove) {
     const bool adapted = module == LoraModule::kQ || module == LoraModule::kV;
     EXPECT_EQ(weights.matrix(2, module).rank, adapted ? 4 : 0);
   }
-  // Rows of A and of B^T in 64-byte units (21 and 10 or 30 floats), their pointers, the table.
+  // Rows of A and of B^T take whole units of 64 bytes (they have 21, and 10 or 30 floats). Then
+  // come their pointers, then the table.
   const int64_t rows = 3 * 4 * (128 + 128 + 128 + 64);
   EXPECT_EQ(weights.bytes(), rows + 3 * 2 * 2 * 4 * 8 + 21 * int64_t{sizeof(LoraMatrix)});
 }
 
-// x + scale * B A x through the kernels, against doubles and plain loops over the file's tensors.
+// Compares x + scale * B A x from the kernels with plain loops in double over the file's tensors.
 TEST(LoraWeightsTest, KernelsComputeTheAdapter) {
   const ModelConfig model = OddModel();
   const PeftConfig peft = Peft(kAllRanks);
@@ -203,7 +205,7 @@ TEST(LoraWeightsTest, TensorNamesWithTheAdaptersName) {
   FindTensor(tensors, kQa).name =
       "base_model.model.model.layers.1.self_attn.q_proj.lora_A.default.weight";
   EXPECT_EQ(Refusal(tensors), "accepted");
-  // Both spellings of one matrix.
+  // The file has one matrix under both spellings of its name.
   tensors.push_back({kQa, "F32", {4, 21}, std::string(4 * 21 * 4, '\0')});
   EXPECT_THAT(Refusal(tensors),
               AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr(kQa),
@@ -333,7 +335,7 @@ TEST(LoraWeightsTest, ValuesThatAreNotFiniteAreFound) {
   for (const Case& c : {Case{NAN, "NaN"}, Case{kInf, "Inf"}, Case{-kInf, "-Inf"}}) {
     for (const std::string dtype : {"F32", "BF16", "F16"}) {
       for (const DType served : {DType::kF32, DType::kBF16}) {
-        // The last element of A, and one inside B.
+        // The last element of A, and one in the middle of B.
         for (const auto& [name, at, where] :
              {std::tuple(kQa, 83, "at [3, 20]"), std::tuple(kQb, 4 * 17 + 2, "at [17, 2]")}) {
           std::vector<TestTensor> tensors = QvTensors(dtype);
@@ -390,7 +392,8 @@ TEST(LoraStoreTest, SlotsAreSetReplacedAndFreed) {
   EXPECT_EQ(store.bytes(), small_bytes + large_bytes);
   EXPECT_EQ(store.num_loaded(), 2);
 
-  // As the kernels address it: base of (layer, module), then slots a stride apart.
+  // Looks an entry up as the kernels do: from the base of (layer, module), with slots a stride
+  // apart.
   const auto at = [&](int32_t slot, int layer, LoraModule module) {
     return store.matrices(layer, module)[slot * store.matrices_stride()];
   };
@@ -403,7 +406,7 @@ TEST(LoraStoreTest, SlotsAreSetReplacedAndFreed) {
 
   store.Set(0, OddWeights(R"("r": 6)"));
   EXPECT_EQ(store.rank_max(), 6);
-  EXPECT_EQ(at(0, 1, LoraModule::kDown).rank, 0);  // nothing is left of what was there
+  EXPECT_EQ(at(0, 1, LoraModule::kDown).rank, 0);  // nothing is left of the slot's last adapter
   EXPECT_EQ(at(0, 1, LoraModule::kQ).rank, 6);
   EXPECT_EQ(store.num_loaded(), 2);
 
@@ -453,7 +456,7 @@ TEST(LoraStoreDeathTest, SlotsAndModelsAreChecked) {
   EXPECT_DEATH(other.Set(0, OddWeights("")), "an adapter of another model");
 }
 
-// Stacked projections: one A, whose rows their modules share, and a slice of B each.
+// Stacked projections have one A, whose rows their modules share, and each module has a slice of B.
 TEST(LoraWeightsTest, FusedProjectionsAreSliced) {
   const ModelConfig model = testing::FusedOddModel();
   const PeftConfig peft =
@@ -480,8 +483,8 @@ TEST(LoraWeightsTest, FusedProjectionsAreSliced) {
     }
     row += ShapeOfLoraModule(model, module).out;
   }
-  // Rows of A and B^T in 64-byte units: qkv 128 + 128 + 64 + 64, gate_up 128 + 192 + 192, down 192
-  // + 128.
+  // Rows of A and B^T take whole units of 64 bytes: qkv has 128 + 128 + 64 + 64, gate_up 128 + 192
+  // + 192, down 192 + 128.
   EXPECT_EQ(weights->buffer().bytes(), 3 * 3 * (384 + 512 + 320));
   EXPECT_TRUE(SelfTestLora(file, peft, model, *weights).ok());
 }

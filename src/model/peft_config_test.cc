@@ -40,7 +40,7 @@ TEST(PeftConfigTest, ReadsWhatPeftWrites) {
   EXPECT_EQ(config.rank, 16);
   EXPECT_EQ(config.alpha, 12.5);
   EXPECT_TRUE(config.rank_stabilized);
-  // The file's order, not the alphabet's: the first key that matches wins.
+  // The keys keep the file's order, because the first key that matches decides.
   EXPECT_THAT(config.rank_pattern, ElementsAre(Pair("z", 3), Pair("a", 256)));
   EXPECT_THAT(config.alpha_pattern, ElementsAre(Pair("m", 0.5), Pair("b", -2.0)));
   EXPECT_THAT(std::get<ModuleNames>(config.target_modules).names, ElementsAre("q_proj", "v_proj"));
@@ -81,7 +81,7 @@ TEST(PeftConfigTest, KindsOfTargets) {
   EXPECT_THAT(Peft(R"("layers_to_transform": 5)").layers_to_transform, ElementsAre(5));
 }
 
-// Each key that would change what the model computes: refused by its name, with its value.
+// Keys that would change what the model computes are refused by name, with their value.
 TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
   struct Case {
     std::string key;
@@ -118,7 +118,7 @@ TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
       {"something_new", "0.5"},
       {"something_new", "0"},
       {"something_new", R"({"a":null})"},
-      // Off in another spelling than PEFT's: not taken on trust.
+      // These are "off" in another spelling than PEFT's, and are not taken on trust.
       {"use_dora", "0"},
   };
   for (const Case& c : cases) {
@@ -252,7 +252,7 @@ TEST(PeftConfigTest, LimitsAndLongValues) {
     EXPECT_THAT(Refusal("\"" + key + "\": " + names.dump()),
                 AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr(key)));
   }
-  // Many keys anywhere are refused before they cost time.
+  // Too many keys, wherever they are, are refused before they cost time.
   std::string many;
   for (int i = 0; i < 300'000; ++i) many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":0";
   EXPECT_THAT(RefusalOfText(R"({"peft_type": "LORA", "eva_config": {)" + many + "}}"),
@@ -261,7 +261,7 @@ TEST(PeftConfigTest, LimitsAndLongValues) {
   EXPECT_LT(Refusal("\"modules_to_save\": " + names.dump()).size(), 400u);
 }
 
-// A key that stands twice means its last value, as for Python.
+// Of a key that stands twice the last value counts, as in Python.
 TEST(PeftConfigTest, TheLastOfTwoEqualKeysCounts) {
   EXPECT_THAT(RefusalOfText(R"({"peft_type": "LORA", "r": 8, "lora_alpha": 8,
                                 "use_dora": false, "use_dora": true})"),
@@ -272,15 +272,15 @@ TEST(PeftConfigTest, TheLastOfTwoEqualKeysCounts) {
   EXPECT_EQ(config->rank, 2);
 }
 
-// What people published: each file is taken, or refused for exactly the key that matters.
+// Configs that people published. Each is accepted, or refused for exactly the key that matters.
 TEST(PeftConfigTest, PublishedConfigs) {
   const std::string dir = SourcePath("../shared/conformance/adapter_configs/");
   if (!std::filesystem::is_directory(dir)) {
     GTEST_SKIP() << "no published configs at " << dir;
   }
   struct Case {
-    std::string refusal;  // "": accepted
-    int32_t rank = 0;     // then also the rank and the scale of every module,
+    std::string refusal;  // empty if it is accepted
+    int32_t rank = 0;     // if accepted: rank and scale of every module,
     double scale = 0.0;
     size_t num_targets = 0;  // and the number of modules in a model of two layers
   };

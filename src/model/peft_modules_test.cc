@@ -48,7 +48,7 @@ std::string Refusal(std::string_view extra, const ModelConfig& model = ModelOf(k
   return targets.ok() ? "accepted" : targets.status().ToString();
 }
 
-// "q k v o gate up down" of what is targeted anywhere, in our order.
+// The modules that are targeted in any layer, in the order "q k v o gate up down".
 std::string Modules(std::string_view extra) {
   std::set<LoraModule> modules;
   for (const LoraTarget& target : Targets(extra)) modules.insert(target.module);
@@ -70,7 +70,7 @@ LoraTarget At(const std::vector<LoraTarget>& targets, int32_t layer, LoraModule 
   for (const LoraTarget& target : targets) {
     if (target.layer == layer && target.module == module) return target;
   }
-  return {};  // rank 0: not targeted
+  return {};  // rank 0: the module is not targeted
 }
 
 TEST(LoraModuleTest, PathsRoundTrip) {
@@ -113,8 +113,8 @@ TEST(PeftModulesTest, ANameIsAPathOrItsEndAfterADot) {
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].layer, 3);
   EXPECT_EQ(one[0].module, LoraModule::kK);
-  EXPECT_THAT(Layers(R"("target_modules": ["1.self_attn.k_proj"])"), ElementsAre(1));  // not 11
-  // Not an end after a dot; not a regex either.
+  EXPECT_THAT(Layers(R"("target_modules": ["1.self_attn.k_proj"])"), ElementsAre(1));  // and not 11
+  // A name must be a whole part between dots, and it is no regex.
   for (const std::string name : {"proj", "_proj", "q_pro", "self_attn", "layers.0", "", ".*q_proj",
                                  "q_proj.", "layers.12.self_attn.q_proj", "query_key_value"}) {
     EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
@@ -130,11 +130,11 @@ TEST(PeftModulesTest, ARegexMatchesTheWholePath) {
               ElementsAre(2, 10, 11));
   EXPECT_THAT(Layers(R"("target_modules": "(?i)MODEL\\.layers\\.4\\..*")"), ElementsAre(4));
   EXPECT_EQ(Modules(R"("target_modules": ".*(?<!k)(?<!v)_proj")"), "q o gate up down");
-  // re.fullmatch: neither an end nor a beginning is enough.
+  // As with re.fullmatch, it is not enough to match an end or a beginning.
   EXPECT_THAT(Refusal(R"("target_modules": "q_proj")"), HasSubstr("matches no projection"));
   EXPECT_THAT(Refusal(R"("target_modules": "model\\.layers")"), HasSubstr("no projection"));
   EXPECT_THAT(Refusal(R"("target_modules": "")"), HasSubstr("matches no projection"));
-  // It backtracks into the longer alternative for the whole match.
+  // The regex must backtrack into the longer alternative to match the whole path.
   EXPECT_EQ(Modules(R"("target_modules": ".*\\.q|.*\\.q_proj")"), "q");
 }
 
@@ -147,7 +147,7 @@ TEST(PeftModulesTest, AllLinear) {
 
 TEST(PeftModulesTest, Exclusion) {
   EXPECT_EQ(Modules(R"("exclude_modules": ["v_proj"])"), "q");
-  EXPECT_EQ(Modules(R"("exclude_modules": "q_proj")"), "q v");  // a regex, the whole path
+  EXPECT_EQ(Modules(R"("exclude_modules": "q_proj")"), "q v");  // is a regex over the whole path
   EXPECT_EQ(Modules(R"("exclude_modules": ".*q_proj")"), "v");
   EXPECT_EQ(Modules(R"("exclude_modules": ["nothing_like_it"])"), "q v");
   EXPECT_EQ(Targets(R"("exclude_modules": ["layers.0.self_attn.q_proj"])").size(), 23u);
@@ -184,16 +184,17 @@ TEST(PeftModulesTest, LayersToTransform) {
   EXPECT_THAT(Layers(R"("layers_to_transform": [3], "layers_pattern": [])"), ElementsAre(3));
   EXPECT_THAT(Refusal(R"("layers_to_transform": [3], "layers_pattern": "blocks")"),
               HasSubstr("no projection"));
-  // A name that is a whole path holds whatever its layer.
+  // A name that is a whole path counts in any layer.
   EXPECT_THAT(Layers(R"("layers_to_transform": [3],
                         "target_modules": ["v_proj", "model.layers.7.self_attn.q_proj"])"),
               ElementsAre(3, 7));
-  // The pattern stands in PEFT's regex without a group around it: its first half finds no index.
+  // PEFT puts the pattern into its regex without a group, so the pattern's first half finds no
+  // index.
   EXPECT_THAT(Refusal(R"("layers_to_transform": [-1, 3], "layers_pattern": "model|h")"),
               HasSubstr("no projection"));
 }
 
-// As PEFT: re.match of `(.*\.)?(key)$`, the first key of the file that matches.
+// As in PEFT: re.match of `(.*\.)?(key)$`, and the first key of the file that matches.
 TEST(PeftModulesTest, PatternKeys) {
   const auto rank = [](const std::string& pattern, int32_t layer, LoraModule module) {
     return At(Targets(R"("target_modules": "all-linear", "rank_pattern": )" + pattern), layer,
@@ -203,10 +204,10 @@ TEST(PeftModulesTest, PatternKeys) {
   using enum LoraModule;
   EXPECT_EQ(rank(R"({"q_proj": 7})", 0, kQ), 7);
   EXPECT_EQ(rank(R"({"q_proj": 7})", 0, kK), 4);
-  EXPECT_EQ(rank(R"({"proj": 7})", 0, kQ), 4);  // no dot before it
+  EXPECT_EQ(rank(R"({"proj": 7})", 0, kQ), 4);  // there is no dot before it
   EXPECT_EQ(rank(R"({"": 7})", 0, kQ), 4);
   EXPECT_EQ(rank(R"({"self_attn.q_proj": 7})", 5, kQ), 7);
-  EXPECT_EQ(rank(R"({"self_attn": 7})", 5, kQ), 4);  // not the path's end
+  EXPECT_EQ(rank(R"({"self_attn": 7})", 5, kQ), 4);  // does not end the path
   EXPECT_EQ(rank(R"({"model.layers.5.self_attn.q_proj": 7})", 5, kQ), 7);
   EXPECT_EQ(rank(R"({"model.layers.5.self_attn.q_proj": 7})", 4, kQ), 4);
   EXPECT_EQ(rank(R"({"layers\\.1\\.self_attn\\.q_proj": 7})", 1, kQ), 7);
@@ -225,7 +226,7 @@ TEST(PeftModulesTest, PatternKeys) {
   EXPECT_EQ(rank(R"({"^q_proj": 7})", 9, kQ), 4);
   EXPECT_EQ(rank(R"({"layers.([0-4])\\..*": 7})", 4, kUp), 7);
   EXPECT_EQ(rank(R"({"layers.([0-4])\\..*": 7})", 5, kUp), 4);
-  // The file's order decides, for plain keys and regexes alike.
+  // The order in the file decides, for plain keys and for regexes.
   EXPECT_EQ(rank(R"({"q_proj": 7, "layers.0.self_attn.q_proj": 9})", 0, kQ), 7);
   EXPECT_EQ(rank(R"({"layers.0.self_attn.q_proj": 9, "q_proj": 7})", 0, kQ), 9);
   EXPECT_EQ(rank(R"({"z.*|.*q_proj": 7, "a|q_proj": 9})", 0, kQ), 7);
@@ -263,7 +264,7 @@ TEST(PeftModulesTest, RegexesThatPythonReadsOtherwiseAreRefused) {
                 AllOf(HasSubstr("UNIMPLEMENTED: \"target_modules\""), HasSubstr(c.named)))
         << c.json_pattern;
   }
-  // Named without cutting a character in two: the message goes into JSON.
+  // The message goes into JSON, so the value is cut between characters only.
   EXPECT_THAT(Refusal(R"json("target_modules": "(?x\u00e9)")json"),
               HasSubstr("construct '(?x' is"));
   for (const std::string bad : {"(", ")", "[a", "a**", "*", "(?P<a>x)(?P<a>y)", "a\\\\"}) {
@@ -295,7 +296,7 @@ TEST(PeftModulesTest, HostileRegexesAreBounded) {
               AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("\"rank_pattern\" has more than")));
 }
 
-// demo/README.md's table.
+// The table of demo/README.md.
 TEST(PeftModulesTest, DemoAdapters) {
   struct Case {
     int32_t rank;
@@ -373,7 +374,7 @@ TEST(PeftModulesTest, FusedProjections) {
               AllOf(HasSubstr("target_modules"), HasSubstr("Phi3ForCausalLM")));
 }
 
-// These goldens' adapters have the same patterns; two are rank-stabilized.
+// The goldens' adapters all use these patterns; two of them are rank-stabilized.
 TEST(PeftModulesTest, GoldenAdapters) {
   for (const std::string name : {"llama", "llama-linear-rope", "llama3-rope", "mistral-window",
                                  "qwen2", "qwen3", "gemma2", "gemma3"}) {

@@ -21,8 +21,8 @@ TEST(RopeTableTest, PlainAndLinear) {
   for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(linear[i], plain[i] / 4.0f);
 }
 
-// Llama 3.1's published settings: the first frequencies stay, the last are an eighth, and the
-// blend between the two falls without a jump.
+// The published settings of Llama 3.1. The first frequencies stay and the last are divided by
+// eight, with a blend without a jump in between.
 TEST(RopeTableTest, Llama3) {
   RopeConfig rope{.theta = 500000.0};
   const std::vector<float> plain = RopeFrequencies(rope, 128, 4096);
@@ -75,7 +75,8 @@ TEST(RopeTableTest, CosinesAndSines) {
   }
 }
 
-// Phi-3: one set of factors up to the original context, another for every position of a longer one.
+// Phi-3: one set of factors up to the original context, another one for all positions of a longer
+// context.
 TEST(RopeTableTest, LongRope) {
   RopeConfig rope{.theta = 10000.0, .scaling = RopeScaling::kLongRope, .original_tokens = 16};
   rope.short_factors = {1.0, 2.0};

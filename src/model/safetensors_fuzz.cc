@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: refused, or every listed tensor is inside the file.
+// Any bytes as a safetensors file: they are refused, or every listed tensor lies inside the file.
 #include <cstdint>
 #include <string>
 
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& [name, entry] : file->entries()) {
     const graft::Result<std::span<const char>> bytes = file->Bytes(name);
     CHECK(bytes.ok());
-    for (const char byte : *bytes) sink = byte;  // the sanitizer watches
+    for (const char byte : *bytes) sink = byte;  // reads it, for the sanitizer
     const graft::Result<graft::TensorView> tensor = file->Tensor(name);
     if (tensor.ok()) CHECK_EQ(tensor->bytes(), static_cast<int64_t>(bytes->size()));
   }

@@ -19,7 +19,7 @@ using testing::TempDir;
 using testing::WithHeader;
 using testing::WriteFile;
 
-// A file with a header of these bytes and `data_bytes` of data: its refusal as "CODE: message".
+// How a file with this header and `data_bytes` of data is refused, as "CODE: message".
 std::string Refusal(const std::string& header, size_t data_bytes = 0) {
   const Result<SafetensorsFile> file =
       SafetensorsFile::FromBytes(WithHeader(header, std::string(data_bytes, 'x')), "hostile");
@@ -47,7 +47,7 @@ TEST(SafetensorsTest, ReadsWhatWasWritten) {
     EXPECT_EQ(std::memcmp(b->data, floats.data(), sizeof(float) * 6), 0);
     EXPECT_EQ(file->Tensor("empty")->num_elements(), 0);
     EXPECT_EQ(file->Tensor("scalar")->num_elements(), 1);
-    // Integers are listed and readable as bytes, but are no tensor of ours.
+    // Integer tensors are listed and can be read as bytes, but not as tensors.
     EXPECT_THAT(file->Tensor("a").status().ToString(),
                 AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("'a'"), HasSubstr("I32")));
     EXPECT_EQ(std::memcmp(file->Bytes("a")->data(), ints.data(), 8), 0);
@@ -86,7 +86,7 @@ TEST(SafetensorsTest, HeaderLength) {
   EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("100 MiB"));
   std::string truncated = SafetensorsBytes({{"x", "F32", {1}, "abcd"}});
   EXPECT_THAT(refusal(truncated.substr(0, 20)), HasSubstr("truncated"));
-  // Every truncation of a good file is refused.
+  // Every truncated copy of a good file is refused.
   for (size_t n = 0; n < truncated.size(); ++n) {
     EXPECT_FALSE(SafetensorsFile::FromBytes(truncated.substr(0, n), "t").ok()) << n;
   }
@@ -124,12 +124,12 @@ TEST(SafetensorsTest, HeaderGrammar) {
     EXPECT_THAT(Refusal(header), HasSubstr("INVALID_ARGUMENT")) << header;
   }
   const std::string good = R"("dtype":"F32","shape":[0],"data_offsets":[0,0])";
-  EXPECT_EQ(Refusal("{\"x\":{" + good + "}}   \n "), "accepted");  // padded as writers do
+  EXPECT_EQ(Refusal("{\"x\":{" + good + "}}   \n "), "accepted");  // padded, as some writers do
   EXPECT_THAT(Refusal("{\"x\":{" + good + "},\"x\":{" + good + "}}"),
               AllOf(HasSubstr("'x'"), HasSubstr("twice")));
   EXPECT_THAT(Refusal(R"({"x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,0],"data_offsets":[0,0]}})"),
               HasSubstr("8 dimensions"));
-  // Deep nesting is refused at its first level, without recursion.
+  // Deep nesting is refused at the first level, without recursion.
   EXPECT_THAT(Refusal(std::string(1 << 20, '[')), HasSubstr("a list"));
 }
 
@@ -156,7 +156,7 @@ TEST(SafetensorsTest, OffsetsAndShapes) {
   EXPECT_THAT(one("F4", "3", "0,2", 2), HasSubstr("need"));
   EXPECT_THAT(one("F32", "1", "4,8", 8), HasSubstr("hole"));
   EXPECT_THAT(one("F32", "1", "0,4", 8), HasSubstr("4 bytes after the last tensor"));
-  // Header order is free; data order decides.
+  // The header may be in any order; the data must follow each other without gaps.
   EXPECT_EQ(
       Refusal("{" + entry("x", "F32", "1", "4,8") + "," + entry("y", "F32", "1", "0,4") + "}", 8),
       "accepted");
@@ -177,7 +177,7 @@ TEST(SafetensorsTest, UnknownDtypeIsListedAndRefusedWhenAsked) {
   EXPECT_TRUE(file->Tensor("y").ok());
 }
 
-// Any byte of a good file changed: never a crash, and what is accepted stays readable.
+// Any one byte of a good file may change: there is no crash, and what is accepted can be read.
 TEST(SafetensorsTest, FlippedBytes) {
   const std::string good = SafetensorsBytes(
       {{"weight", "F32", {2, 2}, std::string(16, 'w')}, {"bias", "F32", {2}, std::string(8, 'b')}});
@@ -217,7 +217,7 @@ class SafetensorsSetTest : public ::testing::Test {
     WriteFile(dir_.File("2.safetensors"),
               SafetensorsBytes({{"b", "F32", {1}, "bbbb"}, {"unlisted", "F32", {1}, "cccc"}}));
   }
-  // The set of a folder whose index is `weight_map`.
+  // Opens a folder whose index is `weight_map`.
   Result<SafetensorsSet> WithMap(const Json& weight_map) {
     WriteFile(dir_.File("model.safetensors.index.json"), Json{{"weight_map", weight_map}}.dump());
     return SafetensorsSet::Open(dir_.path());

@@ -1,5 +1,5 @@
-// Drives a Transformer by hand: sequences with pages scattered over the pool, and steps made of
-// chunks of them. Test code only.
+// Drives a Transformer by hand: sequences whose pages are scattered over the pool, and steps made
+// of chunks of them. For tests only.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace graft::testing {
 
-// The threads and stream of a device, or nothing where the machine has no such device.
+// The threads and the stream of a device. Empty where the machine has no such device.
 class TestDevice {
  public:
   explicit TestDevice(DeviceKind kind) {
@@ -32,11 +32,11 @@ class TestDevice {
   std::optional<OwnedStream> stream_;
 };
 
-// Some more rows of one sequence.
+// The next rows of one sequence.
 struct Chunk {
   int32_t sequence = 0;
   std::vector<int32_t> tokens;
-  int32_t adapter_slot = -1;  // base
+  int32_t adapter_slot = -1;  // -1: the base
 };
 
 class TestSession {
@@ -48,26 +48,26 @@ class TestSession {
         pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
               stream.device),
         transformer_(config, weights, pool_, Limits(limits, config), stream) {
-    // A shuffled order of pages, so that no sequence's pages lie side by side.
+    // The pages are shuffled, so that no sequence's pages lie side by side.
     free_pages_.resize(num_pages);
     std::iota(free_pages_.begin(), free_pages_.end(), 0);
     Random random(7);
     Shuffle(free_pages_, random);
   }
 
-  // From here on all rows count as drawn, whose LoRA may go beside the products.
+  // From here on all rows count as drawn, so that their LoRA may go beside the products.
   void TreatRowsAsDrawn(LoraBesideScope lora_beside) {
     are_drawn_ = true;
     lora_beside_ = lora_beside;
   }
 
-  // One step over the chunks; the logits of each of their rows, in order.
+  // Runs one step over the chunks. Returns the logits of each of their rows, in order.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
                                        ForwardTimes* times = nullptr,
                                        const MergedWeights* merged = nullptr) {
     return Run(chunks, lora, times, merged, false);
   }
-  // The logits of each chunk's last row alone.
+  // Runs one step and returns the logits of each chunk's last row only.
   std::vector<std::vector<float>> StepForLast(const std::vector<Chunk>& chunks) {
     return Run(chunks, {}, nullptr, nullptr, true);
   }
@@ -132,7 +132,7 @@ class TestSession {
     return result;
   }
 
-  // With the model's own context where there is none.
+  // Where the limits have no context, the model's own is used.
   static TransformerLimits Limits(TransformerLimits limits, const ModelConfig& config) {
     if (limits.context_tokens_max == 0) limits.context_tokens_max = config.context_tokens_max;
     return limits;

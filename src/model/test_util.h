@@ -1,5 +1,5 @@
-// What the model's tests share: safetensors files made by hand, folders that vanish, and the paths
-// of the repository's data. Test code only.
+// What the model's tests share: safetensors files made by hand, temporary folders, and the paths of
+// the repository's data. For tests only.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TestTensor {
   std::string data;
 };
 
-// A safetensors file around a header given as text.
+// A safetensors file with this text as its header.
 inline std::string WithHeader(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   std::string bytes(sizeof(length), '\0');

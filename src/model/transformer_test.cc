@@ -14,7 +14,7 @@ using testing::TestSession;
 
 using Logits = std::vector<std::vector<float>>;
 
-// A model of odd sizes: nothing is a multiple of a vector's lanes, a panel or a page.
+// A model of odd sizes: none is a multiple of a vector's lanes, a panel or a page.
 ModelConfig OddConfig() {
   ModelConfig config;
   config.vocab_size = 101;
@@ -34,7 +34,7 @@ ModelConfig OddConfig() {
   return config;
 }
 
-// One that a GPU's tensor cores and copy engine take as it is.
+// A model whose sizes suit a GPU's tensor cores and copy engine.
 ModelConfig EvenConfig() {
   ModelConfig config;
   config.vocab_size = 101;
@@ -50,7 +50,7 @@ ModelConfig EvenConfig() {
   return config;
 }
 
-// All that Gemma's layers have, with two ropes; and heads of which a part rotates.
+// A model with everything that Gemma's layers have, two ropes, and heads that rotate only in part.
 ModelConfig SandwichConfig() {
   ModelConfig config = OddConfig();
   config.head_dim = 20;
@@ -70,7 +70,7 @@ ModelConfig SandwichConfig() {
   return config;
 }
 
-// The same for tensor cores, with heads of 96.
+// The same with sizes for tensor cores, and heads of 96.
 ModelConfig EvenSandwichConfig() {
   ModelConfig config = EvenConfig();
   const ModelConfig sandwich = SandwichConfig();
@@ -99,8 +99,8 @@ std::vector<int32_t> Slice(const std::vector<int32_t>& tokens, size_t begin, siz
                               tokens.begin() + static_cast<int64_t>(std::min(end, tokens.size())));
 }
 
-// Adapters of odd ranks made of random numbers: slot 0 changes everything, slot 1 only v and down.
-// In page-locked memory, which a GPU reads, too.
+// Adapters of odd ranks with random numbers: slot 0 changes every module, slot 1 only v and down.
+// They lie in page-locked memory, which a GPU can read, too.
 class RandomAdapters {
  public:
   RandomAdapters(const ModelConfig& config, DType dtype)
@@ -159,7 +159,7 @@ class TransformerTest : public ::testing::TestWithParam<TestCase> {
     weights_ = RandomWeights(config_, GetParam().dtype, 11, device_.stream());
   }
 
-  // The logits of one sequence run alone, prefilled in chunks of `chunk_tokens`.
+  // Runs one sequence alone and returns its logits. The prompt goes in chunks of `chunk_tokens`.
   Logits Alone(const std::vector<int32_t>& tokens, size_t chunk_tokens, int32_t adapter_slot) {
     TestSession session(config_, weights_, device_.stream());
     Logits all;
@@ -189,13 +189,13 @@ TEST_P(TransformerTest, ChunkingDoesNotChangeABit) {
   }
 }
 
-// Five sequences, base and adapters, prefilling and decoding at different paces in shared steps.
+// Five sequences of base and adapters prefill and decode at different paces in shared steps.
 TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
   struct Member {
     std::vector<int32_t> tokens;
     size_t chunk_tokens;
     int32_t adapter_slot;
-    size_t joins;  // at this step
+    size_t joins;  // the step at which it joins
     Logits got;
     size_t num_done = 0;
   };
@@ -207,7 +207,7 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
   TestSession session(config_, weights_, device_.stream());
   for (size_t step = 0; step < 60; ++step) {
     std::vector<Chunk> chunks;
-    std::vector<size_t> owners;  // of each row
+    std::vector<size_t> owners;  // the owner of each row
     for (size_t i = 0; i < members.size(); ++i) {
       Member& member = members[i];
       if (step < member.joins || member.num_done == member.tokens.size()) continue;
@@ -229,7 +229,7 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
   }
 }
 
-// As it does in every step, so that the steps before leave their traces.
+// LoRA goes beside the products in every step, so that earlier steps leave their traces.
 TEST_P(TransformerTest, LoraBesideTheProductsHasTheVeryBits) {
   TestSession after(config_, weights_, device_.stream());
   TestSession mlp_beside(config_, weights_, device_.stream());
@@ -260,12 +260,12 @@ TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
   TestSession session(without, weights_, device_.stream());
   const Logits full = session.Step({{0, tokens, -1}});
   for (size_t row = 0; row < 30; ++row) {
-    // Within the window nothing changes; past it something does.
+    // Rows within the window do not change; rows past it do.
     EXPECT_EQ(full[row] == base[row], row < 9) << row;
   }
 }
 
-// Each part of a LayerSpec changes the answer.
+// Each field of a LayerSpec changes the answer.
 TEST(TransformerSpecTest, EveryPartMatters) {
   ThreadPool threads(2);
   Stream stream{.device = {}, .cpu_threads = &threads};
@@ -315,7 +315,7 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
   session.Step({{0, RandomTokens(20, 9, 101), -1}}, {}, &times);
   EXPECT_GT(times.gemm_ns, 0);
   EXPECT_GT(times.attention_ns, 0);
-  EXPECT_EQ(times.lora_ns, 0);  // no segments, no LoRA work
+  EXPECT_EQ(times.lora_ns, 0);  // without segments there is no LoRA work
   EXPECT_GE(times.total_ns, times.gemm_ns + times.attention_ns);
   session.Step({{1, RandomTokens(20, 9, 101), 0}}, adapters_.table(), &times);
   EXPECT_GT(times.lora_ns, 0);

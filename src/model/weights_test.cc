@@ -20,7 +20,7 @@ using testing::TempDir;
 using testing::TestTensor;
 using testing::WriteFile;
 
-// A model folder with the llama golden's tensors, to be spoiled by one test each.
+// A model folder with the tensors of the llama golden. Each test spoils one thing in it.
 class LoadWeightsTest : public ::testing::Test {
  protected:
   LoadWeightsTest() : config_(*LoadModelConfig(SourcePath("tests/goldens/llama"))) {
@@ -76,7 +76,7 @@ TEST_F(LoadWeightsTest, LoadsAndReportsProgress) {
 }
 
 TEST_F(LoadWeightsTest, DtypesOfTheFileAreConverted) {
-  // The same embedding as fp16: small normal numbers survive the trip from bf16 through fp32.
+  // The same embedding as fp16. Small normal numbers survive the way from bf16 through fp32.
   const ModelWeights before = std::move(*Load());
   TestTensor& table = Find("model.embed_tokens.weight");
   std::string converted(table.data.size(), '\0');
@@ -91,7 +91,7 @@ TEST_F(LoadWeightsTest, DtypesOfTheFileAreConverted) {
 
 TEST_F(LoadWeightsTest, MisalignedTensorsAreRead) {
   const ModelWeights before = std::move(*Load());
-  // One byte first: every tensor after it lies at an odd address.
+  // With one byte in front, every tensor after it lies at an odd address.
   tensors_.insert(tensors_.begin(), TestTensor{"pad", "U8", {1}, "p"});
   const Result<ModelWeights> after = Load();
   ASSERT_TRUE(after.ok()) << after.status().ToString();
@@ -133,7 +133,8 @@ TEST_F(LoadWeightsTest, NotFiniteIsNamed) {
 }
 
 TEST_F(LoadWeightsTest, UnexpectedTensors) {
-  // Frequencies of old checkpoints, and parts of models around ours, are left alone.
+  // Rope frequencies of old checkpoints, and parts of models around the language model, are
+  // ignored.
   tensors_.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, "abcd"});
   tensors_.push_back({"score.weight", "F32", {1}, "abcd"});
   EXPECT_TRUE(Load().ok()) << Refusal();
@@ -152,7 +153,7 @@ TEST_F(LoadWeightsTest, BiasesThatTheConfigWantsMustBeThere) {
   EXPECT_THAT(Refusal(), HasSubstr("mlp.gate_proj.bias"));
 }
 
-// The logits of the first hidden dimension alone: column 0 of the head.
+// The logits for the first hidden dimension alone, which is column 0 of the head.
 float HeadElement(const ModelWeights& weights, int32_t token, Stream& stream) {
   std::vector<float> x(64, 0.0f), y(256);
   x[0] = 1.0f;
@@ -171,7 +172,7 @@ TEST_F(LoadWeightsTest, TiedEmbeddings) {
   config_.tied_embeddings = true;
   TestTensor& head = Find("lm_head.weight");
   head.data = Find("model.embed_tokens.weight").data;
-  const ModelWeights with_head = std::move(*Load());  // saved although tied: the same table
+  const ModelWeights with_head = std::move(*Load());  // saved although tied; it is the same table
   EXPECT_EQ(HeadElement(with_head, 3, stream_), with_head.embedding.as<float>()[3 * 64]);
   head.name = "x";
   EXPECT_TRUE(Load().ok());
@@ -179,7 +180,7 @@ TEST_F(LoadWeightsTest, TiedEmbeddings) {
   EXPECT_THAT(Refusal(), HasSubstr("lm_head.weight"));
 }
 
-// Safetensors drops one of two names of a tensor, and either may be it.
+// Of two names of one tensor safetensors drops one, which may be either.
 TEST_F(LoadWeightsTest, TiedEmbeddingsUnderTheHeadsNameAlone) {
   const ModelWeights apart = std::move(*Load());
   TestTensor& table = Find("model.embed_tokens.weight");
@@ -193,7 +194,7 @@ TEST_F(LoadWeightsTest, TiedEmbeddingsUnderTheHeadsNameAlone) {
   EXPECT_THAT(Refusal(), HasSubstr("model.embed_tokens.weight"));
 }
 
-// As transformers 5 has it: what the file says of lm_head wins over tie_word_embeddings.
+// As in transformers 5: an lm_head in the file wins over tie_word_embeddings.
 TEST_F(LoadWeightsTest, TiedEmbeddingsBesideAnotherHead) {
   const ModelWeights apart = std::move(*Load());
   config_.tied_embeddings = true;
@@ -222,7 +223,7 @@ TEST(ServingDTypeTest, FollowsTheCheckpointUnlessAsked) {
   EXPECT_EQ(ServingDType(config, DType::kBF16), DType::kBF16);
 }
 
-// Gemma 2's sqrt(3072) in bf16 is 55.5, and its norms are kept less one.
+// In Gemma 2 sqrt(3072) in bf16 is 55.5, and norm weights are stored minus one.
 TEST(GemmaWeightsTest, EmbeddingScaleAndNorms) {
   ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/gemma2"));
   config.hidden_size = 3072;
