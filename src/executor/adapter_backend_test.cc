@@ -25,7 +25,7 @@ using testing::WriteAdapter;
 
 class AdapterBackendTest : public ::testing::Test {
  protected:
-  // A folder with a config and random weights that fit it.
+  // Makes a folder with a config and random weights that fit it, and returns its path.
   std::string Folder(const std::string& name, const std::string& extra = "") {
     const std::string path = dir_.File(name);
     WriteAdapter(path, PeftJson(extra), SafetensorsBytes(LoraTestTensors(Peft(extra), model_)));
@@ -57,7 +57,7 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   const HostAdapter::Matrix& q = held->matrices[2 * kLoraModules];
   EXPECT_EQ(q.rank, 6);
   EXPECT_EQ(q.scale, 1.5f);
-  // What is there needs no folder.
+  // An adapter that is in the host's memory needs no folder.
   std::filesystem::remove_all(path);
   EXPECT_TRUE(backend_.Fetch(path, facts->hash).ok());
   EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
@@ -77,13 +77,13 @@ TEST_F(AdapterBackendTest, ContentIsIdentity) {
   const std::string hash = *backend_.Hash(Folder("a"));
   EXPECT_EQ(*backend_.Hash(Folder("b")), hash);
   EXPECT_NE(*backend_.Hash(Folder("a", R"("lora_alpha": 9)")), hash);
-  // Hash alone does not judge: Read does.
+  // Hash does not judge what it reads; Read does.
   WriteAdapter(dir_.File("junk"), "junk", "junk");
   EXPECT_TRUE(backend_.Hash(dir_.File("junk")).ok());
   EXPECT_THAT(backend_.Hash(dir_.File("nowhere")).status().ToString(), HasSubstr("NOT_FOUND"));
 }
 
-// Whoever may write in one adapter's folder puts links there after it was listed.
+// Somebody with write access to one adapter's folder puts links there after it was listed.
 TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
   Folder("outside");
   const std::string path = dir_.File("in/a");
@@ -101,7 +101,7 @@ TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
   EXPECT_TRUE(jailed.Read(dir_.File("in/b")).ok());
 }
 
-// A server that has too many connections open is not one without the adapter.
+// A server with too many open connections must not answer that the adapter does not exist.
 TEST_F(AdapterBackendTest, ALackOfDescriptorsPasses) {
   const std::string path = Folder("a");
   rlimit limit{};
@@ -180,7 +180,7 @@ TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
   ASSERT_TRUE(fused.ok()) << fused.status().ToString();
   EXPECT_EQ((*fused)["modules"].size(), 4u);
   EXPECT_EQ((*fused)["modules"]["qkv_proj"]["ranks"], OrderedJson({6}));
-  // Refused as a load would be: an adapter of the demo model on another base.
+  // Refused like a load would be: it is an adapter of the demo model on another base.
   EXPECT_THAT(InspectAdapter(path, model_, DType::kF32).status().message(),
               AllOf(HasSubstr(path), HasSubstr("another base")));
 }

@@ -1,6 +1,6 @@
-// The CPU assist by itself: how rows are split, and that what comes back is what the LoRA kernels
-// of the CPU would have added, bit for bit, from threads and from processes, on the CPU's stream
-// and on a GPU's, also when a process is killed. This program is its own worker process.
+// The CPU assist by itself: how it splits rows, and that it adds exactly the bits that the CPU's
+// LoRA kernels would add. Threads and processes, the CPU's stream and a GPU's, and a killed process
+// are all tried. This program is also its own worker process.
 #include "executor/cpu_assist.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<int32_t> Split(const std::vector<AssistPart>& parts, int32_t num_wor
 }
 
 TEST(SplitRowsTest, FewRowsTakeFewWorkers) {
-  const AssistCost cost{100.0, 10.0};  // ten rows are worth a worker
+  const AssistCost cost{100.0, 10.0};  // ten rows cost as much as another worker does
   EXPECT_EQ(Split({{1, cost}}, 16), (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(Split({{19, cost}}, 16), (std::vector<int32_t>{0, 19}));
   EXPECT_EQ(Split({{20, cost}}, 16), (std::vector<int32_t>{0, 10, 20}));
@@ -54,7 +54,7 @@ TEST(AssistRatesTest, AreALayersCostsByItsBytes) {
   const AssistRates rates = RatesOf(profile, config, DType::kBF16, 3);
   EXPECT_EQ(rates.num_workers, 3);
   ASSERT_EQ(rates.ranks.size(), AssistProfile::kRanks.size());
-  // q 200, k 150, v 150, o 200, gate 400, up 400, down 400 elements of two bytes per rank.
+  // Elements of two bytes per rank: q 200, k 150, v 150, o 200, gate 400, up 400, down 400.
   for (const AssistRates::OfRank& rate : rates.ranks) {
     EXPECT_NEAR(rate.read_ns * 3800 * rate.rank, 4 * 2000.0 * rate.rank, 1e-6);
     EXPECT_NEAR(rate.row_ns * 3800 * rate.rank, 4 * 500.0, 1e-9);
@@ -62,7 +62,7 @@ TEST(AssistRatesTest, AreALayersCostsByItsBytes) {
 }
 
 TEST(SplitRowsTest, SharesCostTheSame) {
-  // Rows of a rank eight times as large cost eight times as much.
+  // A row of eight times the rank costs eight times as much.
   const std::vector<AssistPart> parts = {{80, {10.0, 1.0}}, {30, {80.0, 8.0}}};
   const std::vector<int32_t> begin = Split(parts, 4);
   ASSERT_EQ(begin.size(), 5u);
@@ -142,7 +142,7 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
     }
   }
 
-  // x, y and y as the device's Lora would leave it, for a projection of all rows.
+  // x, y, and the y that the device's Lora would leave, for all rows of a projection.
   struct Operands {
     LoraArgs args;
     PinnedBuffer x, y;
@@ -193,12 +193,12 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
     Lora(direct, stream);
   }
 
-  // A step's projections, all of them through the assist; `meanwhile` runs between a projection's
-  // two halves.
+  // Runs all projections of a step through the assist. `meanwhile` runs between the two halves of
+  // each.
   void ExpectStep(const std::vector<LoraSegment>& segments,
                   const std::function<void()>& meanwhile = {}) {
     HostBatch batch;
-    const size_t half = segments.size() / 2;  // it does not matter which of the two kinds
+    const size_t half = segments.size() / 2;  // either kind of segment will do
     batch.lora_segments = std::span(segments).subspan(0, half);
     batch.lora_prompt_segments = std::span(segments).subspan(half);
     assist_->Enter(*arrivals_, &batch);
@@ -282,7 +282,7 @@ TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
   batch.lora_segments = segments;
   assist_->Enter(*arrivals_, &batch);
   EXPECT_EQ(batch.assist, nullptr) << "too many stretches of rows";
-  // What found no room in the host store is in no worker process's memory.
+  // What the host store had no room for is in no worker process's memory either.
   HostStore none(0, metrics_);
   const PeftConfig peft = testing::Peft(kAdapters[0]);
   LoraWeights weights = *LoraWeights::Load(testing::FileOf(testing::LoraTestTensors(peft, model_)),
@@ -295,7 +295,7 @@ TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
   EXPECT_EQ(batch.assist != nullptr, std::get<1>(GetParam()) == Workers::kThreads);
 }
 
-// The first running process.
+// The first process that runs.
 pid_t AnyProcess(const AssistWorkers& workers) {
   for (;;) {
     for (const pid_t process : workers.processes()) {
@@ -315,7 +315,7 @@ TEST_P(CpuAssistTest, KilledWorkersAreReplacedAndTheirSharesComputed) {
     kill(AnyProcess(assist_->workers()), SIGKILL);
   });
   ExpectStep(segments);
-  // Stopped before it answers, then killed: nobody waits for it.
+  // The processes are stopped before they answer, and then killed: nobody may wait for them.
   AnyProcess(assist_->workers());
   for (const pid_t process : assist_->workers().processes()) {
     if (process != 0) kill(process, SIGSTOP);
@@ -344,7 +344,7 @@ TEST(CpuAssistOptionsTest, RefusesWhatItCannotDo) {
   EXPECT_NE(create(1, DType::kF16).find("fp16"), std::string::npos);
 }
 
-// Workers whose program does not start at all: their threads do the work.
+// If the workers' program does not start at all, threads do the work.
 TEST(CpuAssistOptionsTest, WorksWithoutItsProgram) {
   Metrics metrics;
   const SharedMemory memory =
@@ -371,7 +371,7 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<1>(info.param) == Workers::kThreads ? "threads" : "processes");
     });
 
-// What `graft assist-worker` does, with its flags in the order in which AssistWorkers writes them.
+// Does what `graft assist-worker` does, with flags in the order in which AssistWorkers writes them.
 int RunWorker(char** argv) {
   return RunAssistProcess({.exchange = std::atoi(argv[3]),
                            .store = std::atoi(argv[5]),

@@ -23,8 +23,8 @@ TEST(RaggedBatchTest, LaysOutRowsPagesAndSegments) {
   plan.tokens = {10, 11, 12, 13, 14, 15};
   plan.pages = {7, 3, 5, 9, 1};
   plan.sequences = {
-      Planned(kNoAdapter, 0, 1, 4, 0, 2),  // decode at position 4: second page, first slot
-      Planned(2, 1, 3, 2, 2, 2),           // a chunk over a page border
+      Planned(kNoAdapter, 0, 1, 4, 0, 2),  // a decode row at position 4: second page, first slot
+      Planned(2, 1, 3, 2, 2, 2),           // a chunk across a border between pages
       Planned(2, 4, 1, 0, 4, 1),           // the same adapter again: one segment
       Planned(6, 5, 1, 3, 4, 1),
   };
@@ -85,7 +85,7 @@ TEST(RaggedBatchTest, PromptsComeLast) {
   };
   EXPECT_EQ(rows(batch.segments()), (std::vector<int32_t>{1, 0, 1, 3, 1, 2}));
   EXPECT_EQ(rows(batch.prompt_segments()), (std::vector<int32_t>{1, 2, 4, 3, 4, 5}));
-  // In the plan's order.
+  // In the order of the plan.
   EXPECT_EQ(batch.sample_rows(), (std::vector<int32_t>{3, 0, 1, 4}));
   EXPECT_EQ(batch.first_row(0), 2);
   EXPECT_EQ(batch.first_row(2), 1);
@@ -127,7 +127,7 @@ TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {
     EXPECT_EQ(row.counts[2].num_output, 2);
   }
   start.output_tokens.clear();
-  resumed.Start(start);  // a slot is reused
+  resumed.Start(start);  // takes the slot again
   EXPECT_EQ(resumed.Row(nullptr, 0).draw_idx, 0u);
   EXPECT_EQ(resumed.Row(nullptr, 0).num_counts, 2);
 }

@@ -16,7 +16,7 @@
 namespace graft {
 namespace {
 
-// Adapters of a few hundred KiB, of which several fit a store of 3 MiB.
+// Adapters of a few hundred KiB, several of which fit a store of 3 MiB.
 ModelConfig SmallModel() {
   ModelConfig config = testing::OddModel();
   config.hidden_size = 100;
@@ -44,7 +44,7 @@ class HostStoreTest : public ::testing::Test {
   HostStore store_{int64_t{3} << 20, metrics_};
 };
 
-// The rows that a held adapter's stretches give, one after the other.
+// All bytes of a held adapter, row after row.
 std::string Bytes(const HostAdapter& adapter) {
   std::string bytes;
   for (const HostAdapter::Stretch& stretch : adapter.stretches) {
@@ -65,7 +65,7 @@ TEST_F(HostStoreTest, KeepsWhatWasPut) {
   ASSERT_TRUE(held);
   EXPECT_EQ(Bytes(*held), expected);
   EXPECT_EQ(held->facts.rank_max, 16);
-  // A second adapter of the same hash gives way.
+  // A second adapter with the same hash gives way to the first.
   EXPECT_EQ(&*Put("a", 16, 8), &*held);
   EXPECT_EQ(store_.num_adapters(), 1);
 }
@@ -112,7 +112,7 @@ TEST_F(HostStoreTest, WhatIsHeldOrPinnedStays) {
   for (const char* hash : {"pinned", "held", "cherished"}) EXPECT_TRUE(store_.Has(hash)) << hash;
   EXPECT_EQ(Bytes(*held), bytes);
   EXPECT_LT(store_.num_adapters(), 10);
-  // Of a higher priority, it may take the place of what is cherished.
+  // With a higher priority it may replace an adapter of high priority.
   store_.SetPriority("urgent", 2);
   store_.SetPriority("urgent too", 2);
   for (const char* hash : {"urgent", "urgent too"}) Put(hash, 64);
@@ -120,7 +120,7 @@ TEST_F(HostStoreTest, WhatIsHeldOrPinnedStays) {
   EXPECT_TRUE(store_.Has("pinned"));
 }
 
-// What a store would evict, looked for among all of it by the rule as it is written.
+// Finds what a store should evict, by the rule as it is written, looking at everything.
 class EvictionRule {
  public:
   void Use(const std::string& hash) { uses_[hash].push_back(++num_uses_); }
@@ -132,7 +132,7 @@ class EvictionRule {
     for (const auto& [hash, uses] : uses_) hashes.insert(hash);
     return hashes;
   }
-  // The first so many to go for `newcomer` of those that nobody holds.
+  // The adapters that must go for `newcomer`, among those that nobody holds.
   std::set<std::string> Victims(const std::string& newcomer, const std::string& held,
                                 size_t count) {
     std::vector<std::tuple<int32_t, double, std::string>> costs;
@@ -195,7 +195,7 @@ TEST_F(HostStoreTest, EvictsByTheRuleWhateverHappens) {
   EXPECT_GT(num_evicted, 50u);
 }
 
-// Two thousand half-lives are more than a double's exponent holds.
+// After two thousand half-lives a use is worth less than a double can express.
 TEST_F(HostStoreTest, WhatWasUsedLongAgoIsStillWeighed) {
   HostStore store(int64_t{5} << 20, metrics_);
   const auto put = [&](const std::string& hash, int32_t rank) {

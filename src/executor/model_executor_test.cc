@@ -1,5 +1,5 @@
-// The executor over the demo model and three of its adapters: a sequence's tokens and
-// log-probabilities are the same bits alone and in company, launched kernel by kernel and replayed
+// The executor over the demo model and three of its adapters. A sequence's tokens and
+// log-probabilities have the same bits alone and in company, launched kernel by kernel and replayed
 // from graphs, on the CPU and on a GPU.
 #include "executor/model_executor.h"
 
@@ -43,7 +43,7 @@ struct Wanted {
   float temperature = 0.0f;
 };
 
-// What a sequence drew, as bits.
+// What a sequence drew; log-probabilities are compared by their bits.
 struct Drawn {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
@@ -113,7 +113,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
   std::unique_ptr<Transformer> transformer_;
 };
 
-// Adds a sequence's next rows to the plan: its prompt, or the token it drew last.
+// Adds a sequence's next rows to the plan: its prompt, or the last drawn token.
 void AddSequence(const Wanted& wanted, const Drawn& drawn, int32_t slot, StepPlan* plan) {
   const auto num_prompt = static_cast<int32_t>(wanted.prompt.size());
   const bool is_first = drawn.tokens.empty();
@@ -152,8 +152,8 @@ void AppendDrawn(const StepPlan& plan, const StepResult& result, std::vector<Dra
   }
 }
 
-// Runs `wanted` together, `num_tokens` each; sequence i joins at step i * join_every. Before each
-// step `before` may give the adapters other slots.
+// Runs `wanted` together and draws `num_tokens` each. Sequence i joins at step i * join_every.
+// `before` runs before each step and may move adapters to other slots.
 std::vector<Drawn> Generate(Executor& executor, std::vector<Wanted> wanted, size_t num_tokens,
                             size_t join_every = 0,
                             const std::function<void(std::vector<Wanted>&)>& before = {}) {
@@ -172,8 +172,8 @@ std::vector<Drawn> Generate(Executor& executor, std::vector<Wanted> wanted, size
   }
 }
 
-// Runs `wanted` together, `num_tokens` each; each step is begun before the one before it is
-// finished.
+// Runs `wanted` together and draws `num_tokens` each. Every step is begun before the step in front
+// of it is finished.
 std::vector<Drawn> GenerateAhead(Executor& executor, const std::vector<Wanted>& wanted,
                                  size_t num_tokens) {
   std::vector<Drawn> drawn(wanted.size());
@@ -209,7 +209,7 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> together = Generate(*executor, company, 12);
   EXPECT_NE(together[0].tokens, together[2].tokens) << "adapters matter";
-  // Prompts beside decode rows, in the same steps.
+  // The same with prompts and decode rows in the same steps.
   EXPECT_EQ(Generate(*executor, company, 12, 1), together);
   for (size_t i = 0; i < company.size(); ++i) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], together[i]) << i;
@@ -224,7 +224,7 @@ TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   const std::atomic<bool> interrupted{true};
   const std::atomic<bool> undisturbed{false};
   executor->Begin(plan);
-  // As often as it is not done.
+  // An interrupted wait returns false as long as the step is not done.
   while (!executor->Wait(interrupted, kNever)) {
   }
   while (!executor->Wait(undisturbed, 0)) {
@@ -234,7 +234,7 @@ TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   EXPECT_EQ(token, Generate(*executor, {wanted}, 1)[0].tokens[0]);
 }
 
-// An adapter's rows in pages, loaded anew from the host's memory before every step, or while it
+// Adapters in pages that are loaded again from the host's memory before every step, or while it
 // runs.
 class MovingAdapters {
  public:
@@ -249,7 +249,7 @@ class MovingAdapters {
     for (int32_t page = 0; page < kKvPages; ++page) kv_.push_back(ids_.Allocate());
   }
 
-  // Adapter i goes to a slot and pages where it was not; its old pages are overwritten.
+  // Moves adapter i to another slot and other pages, and overwrites its old pages.
   AdapterSlot Move(size_t i, const std::string& folder, const std::vector<AdapterSlot>& others) {
     if (slots_[i] >= 0) {
       loader_.Free(slots_[i]);
@@ -262,7 +262,7 @@ class MovingAdapters {
     loader_.Fetch({content, folder, hashes_[i], ""});
     const LoadEvent fetched = Next(LoadEvent::Kind::kFetched);
     hashes_[i] = fetched.facts.hash;
-    // Something in the way, so that it comes to lie elsewhere.
+    // A gap in front, so that the adapter comes to lie elsewhere.
     const PackedRows gap =
         *packer_.Pack(std::vector<RowRun>{{64, 1 + static_cast<int32_t>(random_.Below(500))}});
     pages_[i] = *packer_.Pack(fetched.facts.rows);
@@ -270,18 +270,18 @@ class MovingAdapters {
     ++num_copying_;
     return slots_[i] = slot;
   }
-  // The slots that the adapters of `company` are in by now.
+  // Updates `wanted` to the slots in which the adapters of `company` are now.
   void Follow(const std::vector<Wanted>& company, std::vector<Wanted>* wanted) const {
     for (size_t w = 0; w < wanted->size(); ++w) {
       if (company[w].adapter_slot < 0) continue;
       (*wanted)[w].adapter_slot = slots_[static_cast<size_t>(company[w].adapter_slot)];
     }
   }
-  // Whatever moved has arrived.
+  // Waits until all moved adapters have arrived.
   void Settle() {
     while (num_copying_ > 0) Next(LoadEvent::Kind::kCopied);
   }
-  // A step comes to every layer before its rows do.
+  // Slows copies down, so that a step reaches every layer before the layer's rows arrive.
   void SlowDown() {
     loader_.SetBeforeLayer(
         [](AdapterSlot, int32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
@@ -353,7 +353,7 @@ TEST_P(ModelExecutorTest, EvictedAndReloadedAdaptersGiveTheVeryBits) {
   EXPECT_EQ(drawn, resident);
 }
 
-// `company` on adapters that arrive while the steps run that use them.
+// Runs `company` on adapters that arrive while the steps run that use them.
 std::vector<Drawn> GenerateOnArrivals(Executor& executor, const std::vector<Wanted>& company,
                                       MovingAdapters& moving,
                                       const std::vector<std::string>& folders) {
@@ -362,7 +362,7 @@ std::vector<Drawn> GenerateOnArrivals(Executor& executor, const std::vector<Want
     moving.Settle();
     const size_t first = step == 0 ? 0 : step % 4;
     const size_t end = step == 0 ? 3 : first + 1;
-    // In the first step all arrive at once, in every fourth one nobody.
+    // In the first step all adapters arrive at once, in every fourth step none does.
     for (size_t i = first; i < std::min<size_t>(end, 3); ++i) {
       moving.Move(i, folders[i], {moving.slot(0), moving.slot(1), moving.slot(2)});
     }
@@ -388,7 +388,7 @@ TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
   EXPECT_LE(num_blocked, num_steps) << "once a step";
 }
 
-// Steps with arrivals wait, or are the CPU's.
+// Lets steps with arrivals wait, or gives their rows to the CPU assist.
 class Choosing : public Executor {
  public:
   Choosing(Executor& executor, bool assists) : executor_(executor), assists_(assists) {}
@@ -412,7 +412,7 @@ class Choosing : public Executor {
   int64_t num_assisted_layers_ = 0;
 };
 
-// On a GPU the CPU rounds in another order: what follows from the same tokens is close.
+// Beside a GPU the CPU rounds in another order, so results for the same tokens are only close.
 TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
   const auto [kind, dtype] = GetParam();
   const std::vector<Wanted> company = Company();
@@ -459,7 +459,7 @@ TEST_P(ModelExecutorTest, TheCpuComputesForAdaptersThatArrive) {
       EXPECT_EQ(drawn[i].tokens, resident[i].tokens) << i;
     }
   }
-  // Random weights draw near ties, after which another text follows.
+  // With random weights there are near ties; after one that falls the other way the text differs.
   EXPECT_GE(num_equal * 2, num_tokens);
 }
 
@@ -471,7 +471,7 @@ TEST_P(ModelExecutorTest, GraphsReplayTheVeryBits) {
   executor->RecordGraphs();
   EXPECT_EQ(Generate(*executor, company, 12), launched);
   EXPECT_EQ(Generate(*executor, company, 12, 2), launched);
-  // Smaller batches are padded to a graph's size; other mixes replay the same graphs.
+  // Smaller batches are padded to a graph's size. Other mixes of rows replay the same graphs.
   for (size_t i = 0; i < company.size(); i += 3) {
     EXPECT_EQ(Generate(*executor, {company[i]}, 12)[0], launched[i]) << i;
   }
@@ -491,7 +491,7 @@ TEST_P(ModelExecutorTest, WhatIsBegunAheadDrawsTheSame) {
   EXPECT_EQ(Generate(*executor, company, 12), expected);
 }
 
-// More tiles of rows with an adapter than go beside the products.
+// There are more tiles of rows with an adapter than may go beside the products.
 TEST_P(ModelExecutorTest, GraphsOfManyAdaptersReplayTheVeryBits) {
   if (std::get<0>(GetParam()) == DeviceKind::kCpu) GTEST_SKIP() << "graphs are for GPUs";
   std::vector<Wanted> many;
@@ -502,8 +502,8 @@ TEST_P(ModelExecutorTest, GraphsOfManyAdaptersReplayTheVeryBits) {
   EXPECT_EQ(Generate(*executor, many, 24, 1), launched);
 }
 
-// Steps of one adapter run on merged weights, into which it is merged when it is not; all others do
-// not.
+// Runs the steps of a single adapter on merged weights, and merges the adapter when it is not
+// merged yet. Other steps are not merged.
 class Merging : public Executor {
  public:
   explicit Merging(Executor& executor) : executor_(executor) {}
@@ -541,7 +541,7 @@ TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
   for (size_t i = 0; i < same.size(); ++i) {
     EXPECT_EQ(Generate(merging, {same[i]}, 12)[0], merged[i]) << i;
   }
-  // Of all adapters: the merged one's steps are not merged, to the bit as if nothing ever was.
+  // Steps of several adapters are not merged: not a bit is different from before the merge.
   EXPECT_EQ(Generate(merging, company, 12), before);
   EXPECT_NE(Generate(merging, {company[6], company[7]}, 12)[0], merged[0]);
   EXPECT_EQ(Generate(merging, same, 12), merged) << "merged a second time";
@@ -554,7 +554,7 @@ TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
   EXPECT_EQ(Generate(replaying, same, 12, 1), merged);
 }
 
-// For rows whose arrival has ended by the time of the merge.
+// The merge takes rows whose arrival ended just before it.
 TEST_P(ModelExecutorTest, MergesAfterAStepThatWaited) {
   const std::vector<Wanted> one = {Company()[3]};
   MergedWeights weights(config_, weights_);
@@ -582,8 +582,8 @@ TEST_P(ModelExecutorTest, PaddedCopiesAreTheSameProduct) {
   const std::vector<Drawn> padded = Generate(*MakeExecutor(), company, 12, 1);
   for (size_t i = 0; i < company.size(); ++i) {
     EXPECT_EQ(Generate(*MakeExecutor(), {company[i]}, 12)[0], padded[i]) << i;
-    if (company[i].temperature > 0.0f) continue;  // whose draw may fall on another token
-    // A GPU adds a prompt's B to the sums of the GEMM otherwise.
+    if (company[i].temperature > 0.0f) continue;  // a random draw may fall on another token
+    // Without padding a GPU adds a prompt's B inside the product's sums, in another order.
     EXPECT_NEAR(padded[i].logprobs[0], gathered[i].logprobs[0],
                 std::get<1>(GetParam()) == DType::kF32 ? 1e-4 : 5e-2)
         << i;

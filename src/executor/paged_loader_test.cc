@@ -22,7 +22,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   void SetUp() override {
     if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
     const Device device = device_.stream().device;
-    // Pages of 1,920 bytes, not a multiple of a row's alignment: a few rows each.
+    // Pages of 1,920 bytes: no multiple of a row's alignment, with room for a few rows each.
     pool_ = std::make_unique<KvPool>(MakeKvLayout(model_, 8, DType::kF32), kPages, device);
     loras_ = std::make_unique<LoraStore>(model_, 4, device);
     loader_ = std::make_unique<PagedLoader>(model_, backend_, *pool_, *loras_, device, metrics_, 2);
@@ -62,7 +62,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
     Synchronize(device_.stream());
     return values;
   }
-  // What the kernels would find in the slot is what the folder holds.
+  // What the kernels would find in the slot must be what the folder holds.
   void ExpectServes(AdapterSlot slot, const std::string& extra, uint64_t seed) {
     for (int32_t layer = 0; layer < model_.num_layers; ++layer) {
       ExpectServes(slot, extra, seed, layer);
@@ -133,7 +133,8 @@ TEST_P(PagedLoaderTest, FillsPagesWithRowsAndTables) {
   EXPECT_EQ(loras_->rank_of(2), 6);
   EXPECT_EQ(loras_->rank_of(0), 13);
   EXPECT_EQ(loras_->bytes(), first.facts.bytes + second.facts.bytes);
-  // Evicted and loaded again, elsewhere, from the host's memory: the folder is not needed.
+  // After the eviction it is loaded again from the host's memory, into other pages. The folder is
+  // not needed.
   loader_->Free(2);
   EXPECT_EQ(loras_->num_loaded(), 1);
   std::filesystem::remove_all(a);
@@ -188,7 +189,7 @@ TEST_P(PagedLoaderTest, TwoAtOnceTakeTurnsByLayers) {
     const LoadEvent fetched = Fetch(i, path);
     pages.push_back(*packer_->Pack(fetched.facts.rows));
     EXPECT_TRUE(loader_->Copy({{i, path, fetched.facts.hash, ""}, i, pages.back().extents()}));
-    if (i == 0) begun.acquire();  // its first layer, alone
+    if (i == 0) begun.acquire();  // the first layer is copied alone
   }
   allowed.release(3 * model_.num_layers);
   std::vector<int32_t> order;
@@ -223,14 +224,14 @@ TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
   EXPECT_GT(copied.copy_ns, 0);
   EXPECT_EQ(loader_->arrivals().Find(2), nullptr);
   ExpectServes(2, kAll, 1);
-  // Held since its fetch, it need not be read.
+  // The store has held it since its fetch, so the folder is not read.
   loader_->Free(2);
   Fetch(0, path);
   std::filesystem::remove_all(path);
   EXPECT_TRUE(loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents()}));
   EXPECT_EQ(Next().status.ToString(), "OK");
   ExpectServes(1, kAll, 1);
-  loader_.reset();  // before its backend
+  loader_.reset();  // must go before its backend
 }
 
 TEST_P(PagedLoaderTest, FailuresSayWhy) {
@@ -244,7 +245,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_TRUE(Fetch(1, path, good.facts.hash).status.ok()) << "it is in the host's memory";
   loader_->Drop(1);
   EXPECT_THAT(Fetch(2, path).status.message(), HasSubstr("adapter_model.safetensors"));
-  // Gone from both before it was copied.
+  // Neither the folder nor the host's store has it any more when it is copied.
   HostStore none(0, metrics_);
   LoraAdapterBackend backend(model_, DType::kF32, none);
   PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_, 1);
@@ -254,7 +255,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_FALSE(loader.TakeEvents()[0].status.ok());
 }
 
-// A backend one of whose folders lies on storage that does not answer until it is told to.
+// A backend with one folder on storage that does not answer until it is told to.
 class HangingBackend : public LoraAdapterBackend {
  public:
   using LoraAdapterBackend::LoraAdapterBackend;
@@ -276,7 +277,8 @@ TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
   HangingBackend backend(model_, DType::kF32, store_);
-  // With a second thread from the start, and with one that is added once the first is slow.
+  // Once with a second thread from the start, and once with a thread that is added when the first
+  // is slow.
   for (const FetchLimits& limits :
        {FetchLimits{2, 0, kLongNs, kLongNs}, FetchLimits{1, 1, 1'000'000, kLongNs}}) {
     SCOPED_TRACE(limits.threads);
@@ -322,13 +324,13 @@ TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   EXPECT_EQ(given_up.code(), StatusCode::kUnavailable);
   EXPECT_THAT(given_up.message(), HasSubstr("does not answer"));
   EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
-  // No thread more is lost to the folder; who stands in line for the one that hangs is given up,
-  // too.
+  // No further thread is lost to that folder, and a fetch that is in line behind the one that hangs
+  // is given up, too.
   EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
   EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
   EXPECT_EQ(backend.num_hanging, 1);
   EXPECT_EQ(fetch(1, Folder("elsewhere", kSome, 2)).code(), StatusCode::kUnavailable);
-  // Once the storage has answered, it is read like any other.
+  // Once the storage has answered, the folder is read like any other.
   backend.answers.release(1000);
   Status status = fetch(0, hangs);
   while (!status.ok()) {
@@ -339,7 +341,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   loader_.reset();
 }
 
-// Pages and slot of its copy are free then: what the storage brings later goes nowhere.
+// Then its pages and slot are free. What the storage delivers later is written nowhere.
 TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HostStore none(0, metrics_);
@@ -353,7 +355,7 @@ TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   EXPECT_EQ(event.kind, LoadEvent::Kind::kCopied);
   EXPECT_EQ(event.status.code(), StatusCode::kUnavailable);
   backend.answers.release();
-  loader_.reset();  // waits for it
+  loader_.reset();  // waits for the thread that hangs
   EXPECT_EQ(loras_->num_loaded(), 0);
 }
 
@@ -368,7 +370,7 @@ TEST_P(PagedLoaderTest, WakesTheEngine) {
     num_events += loader_->TakeEvents().size();
   }
   EXPECT_EQ(num_wakes, 5);
-  loader_->WaitForEvent();  // nothing is under way: returns
+  loader_->WaitForEvent();  // returns at once, because nothing is under way
 }
 
 class FusedPagedLoaderTest : public PagedLoaderTest {
@@ -376,7 +378,7 @@ class FusedPagedLoaderTest : public PagedLoaderTest {
   FusedPagedLoaderTest() : PagedLoaderTest(testing::FusedOddModel()) {}
 };
 
-// Modules of a stacked projection find the rows of A that they share, whichever page those are in.
+// Modules of a stacked projection find the rows of A that they share, in whichever page these are.
 TEST_P(FusedPagedLoaderTest, FillsPagesWithSharedRows) {
   const std::string path = Folder("a", kAll, 1);
   const LoadEvent fetched = Fetch(0, path);

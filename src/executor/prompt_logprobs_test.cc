@@ -1,5 +1,5 @@
-// Log-probabilities of a prompt that is longer than the rows for which there are logits at once:
-// the same bits as with logits for all of it, on the CPU and on a GPU.
+// Log-probabilities of a prompt with more rows than have logits at once: the same bits as with
+// logits for all rows, on the CPU and on a GPU.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -25,7 +25,7 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
     weights_ = std::move(*LoadWeights(dir, config_, std::get<1>(GetParam()), device_.stream()));
   }
 
-  // Two sequences, each a whole prompt, in one step; the first in two chunks.
+  // Runs two whole prompts in one step, the first of them in two chunks.
   std::vector<SequenceResult> Run(int32_t logits_rows_max) {
     KvPool pool(
         MakeKvLayout(config_, 128, KvDType(std::get<1>(GetParam()), device_.stream().device)), 2,
