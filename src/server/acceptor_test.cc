@@ -1,4 +1,5 @@
-// Taking connections when descriptors are short or handlers fail, and how many are taken.
+// Accepting connections when descriptors are short or handlers fail, and how many connections are
+// accepted.
 #include "server/acceptor.h"
 
 #include <arpa/inet.h>
@@ -33,7 +34,7 @@ bool Connect(int descriptor, uint16_t port) {
   return ::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
 }
 
-// What the other side says before it closes.
+// Everything that the other side sends before it closes.
 std::string ReadAll(int descriptor) {
   std::string all;
   char data[64];
@@ -43,7 +44,7 @@ std::string ReadAll(int descriptor) {
   return all;
 }
 
-// An acceptor whose handlers say one word and close.
+// An acceptor whose handlers send one word and close.
 class AcceptorTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -100,7 +100,7 @@ TEST(ApiKeysTest, TheRateComesBackWithTime) {
   EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
   clock.AdvanceNs(int64_t{1} * 1'000'000'000);
   EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
-  // A long pause saves up a minute's worth and no more.
+  // A long pause earns one minute's worth of requests and no more.
   clock.AdvanceNs(int64_t{3600} * 1'000'000'000);
   EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
   EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
@@ -165,7 +165,7 @@ TEST(ApiKeysTest, LoadingAgainKeepsWhatWasUsed) {
   auto second = (*keys.Authenticate("Bearer k"))->Admit(0);
   EXPECT_TRUE(second.ok());
   EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(0).ok());
-  // A key that is gone opens nothing; what runs with it gives its place back all the same.
+  // A removed key is refused. A request that still runs with it gives its place back as usual.
   ASSERT_TRUE(keys.Load(Json::parse(R"([{"key":"new","tenant":"u","adapters":["*"]}])")).ok());
   EXPECT_EQ(keys.Authenticate("Bearer k").error().http_status, 401);
 }

@@ -1,5 +1,5 @@
-// From a chat's messages to the prompt's tokens: what clients hear of a template that cannot be
-// used, and that messages forge no turns.
+// From the messages of a chat to the prompt's tokens: what clients are told of a template that
+// cannot be used, and that messages cannot forge turns.
 #include "server/generation_plan.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class ChatPromptTest : public ::testing::Test {
     return PlanGeneration(context, RequestLimits(), key, /*is_chat=*/true, DumpJson(body));
   }
 
-  // How many of the prompt's tokens are special.
+  // The number of special tokens in the prompt.
   int64_t NumSpecial(const std::string& content) {
     ApiResult<GenerationPlan> plan = PlanChatOf(content);
     if (!plan.ok()) {

@@ -31,7 +31,7 @@ class GenerationPlanTest : public testing::Test {
     return PlanGeneration(context, limits_, key_, is_chat, body);
   }
 
-  FakeGenerator generator_;  // a context of 1,024 tokens
+  FakeGenerator generator_;  // its context is 1,024 tokens
   FakeCatalog catalog_;
   Metrics metrics_;
   AtomicClock clock_;
@@ -52,7 +52,7 @@ TEST_F(GenerationPlanTest, LogprobsOfOneAnswerAreBounded) {
       << huge.error().message;
   EXPECT_TRUE(Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":100,"logprobs":20})").ok());
   EXPECT_TRUE(Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":1000})").ok());
-  // A prompt's count once for each choice that echoes it.
+  // A prompt's log-probabilities count once for each choice that echoes it.
   limits_.logprobs_max = 100;
   const std::string echo = R"({"model":"demo","prompt":[)" + std::string("1,1,1,1,1,1,1,1,1,1") +
                            R"(],"max_tokens":0,"echo":true,"logprobs":0,"n":)";
@@ -70,7 +70,7 @@ TEST_F(GenerationPlanTest, AnAnswerOfNoGivenLengthHasAsManyTokensAsItsLogprobsMa
   for (const Request& request : plan->requests) EXPECT_EQ(request.sampling.tokens_max, 50);
 }
 
-// The demo's longest token has 16 bytes or so; a mebibyte of spaces would take it a second.
+// The demo's longest token has about 16 bytes. Tokenising a mebibyte of spaces would take a second.
 TEST_F(GenerationPlanTest, ATextThatCannotFitIsNotTokenised) {
   const std::string spaces(size_t{1} << 20, ' ');
   const auto refused = Plan(R"({"model":"demo","prompt":")" + spaces + R"("})");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr HttpParserLimits kLimits{.head_bytes_max = 512, .body_bytes_max = 64};
 
-// Parses `text` in pieces of `step` bytes until the request or an error is there.
+// Parses `text` in pieces of `step` bytes until it has a request or an error.
 std::unique_ptr<HttpParser> Parse(const std::string& text, size_t step, std::string* rest) {
   auto parser = std::make_unique<HttpParser>(kLimits);
   rest->clear();
@@ -81,7 +81,7 @@ TEST(HttpParserTest, BadHttpIsRefused) {
   }
 }
 
-// What another program in front may take for another request's begin (RFC 9112, 6.1 and 6.3).
+// A program in front might take part of such a body for another request (RFC 9112, 6.1 and 6.3).
 TEST(HttpParserTest, BodiesOfUnclearLengthAreRefused) {
   const std::pair<std::string, int> cases[] = {
       {"Transfer-Encoding: xchunked", 400},
@@ -147,7 +147,7 @@ TEST(HostCheckTest, NamesOfThisMachineAndOthers) {
   }
   EXPECT_TRUE(IsServedHost(ServedHosts({}, "127.0.0.5", false), "127.0.0.5:80"));
   EXPECT_TRUE(IsServedHost(ServedHosts({}, "::1", false), "[::1]:80"));
-  // Others reach these anyway, or need a key.
+  // A server that others can reach anyway, or that asks for a key, does not check the host.
   EXPECT_TRUE(IsServedHost(ServedHosts({}, "0.0.0.0", false), "evil.example"));
   EXPECT_TRUE(IsServedHost(ServedHosts({}, "127.0.0.1", true), "evil.example"));
   EXPECT_TRUE(IsServedHost(ServedHosts({"*"}, "127.0.0.1", false), "evil.example"));

@@ -1,5 +1,5 @@
-// Arbitrary bytes as request bodies and as a token's text: parsing never crashes, what is accepted
-// keeps its limits, and what is formatted is JSON again.
+// Any bytes as request bodies and as a token's text. Parsing never crashes, accepted requests are
+// within their limits, and what is formatted is valid JSON.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -64,7 +64,8 @@ void FuzzRequests(std::string_view bytes) {
   if (keys.Load(json.value()).ok()) CHECK(keys.required());
 }
 
-// Text of any bytes must come back as itself, or with replacements where it is not UTF-8.
+// A text of any bytes must come back unchanged, or with replacement characters where it is not
+// UTF-8.
 void FuzzStrings(std::string_view bytes) {
   std::string text;
   AppendJsonString(bytes, &text);
@@ -77,7 +78,7 @@ void FuzzStrings(std::string_view bytes) {
 void FuzzHttp(std::string_view bytes) {
   HttpParser parser({.head_bytes_max = 1024, .body_bytes_max = 256});
   std::string input;
-  // In two pieces, cut where the first byte says.
+  // In two pieces, cut at a place that the first byte decides.
   const size_t cut = bytes.empty() ? 0 : static_cast<unsigned char>(bytes[0]) % bytes.size();
   for (const std::string_view piece : {bytes.substr(0, cut), bytes.substr(cut)}) {
     input.append(piece);

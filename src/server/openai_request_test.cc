@@ -16,7 +16,7 @@ ApiResult<ChatRequest> Chat(const std::string& body) {
   return ParseChatRequest(ParseJson(body).value(), RequestLimits{});
 }
 
-// The completion request with these fields besides the required ones is refused about `param`.
+// A completion request with these extra fields must be refused, and the error must name `param`.
 void ExpectRefused(const std::string& fields, const std::string& param,
                    const std::string& message_part = "") {
   const auto request = Completion(R"({"model":"m","prompt":"p",)" + fields + "}");
@@ -107,7 +107,7 @@ TEST(CompletionRequestTest, NullEqualsAbsence) {
     "logprobs":null,"stream":null,"stream_options":null,"logit_bias":null,"seed":null,
     "suffix":null,"best_of":null,"temperature":null,"unknown":null,"nonsense":1})");
   ASSERT_FALSE(request.ok());
-  EXPECT_EQ(request.error().param, "nonsense");  // the nulls before it passed
+  EXPECT_EQ(request.error().param, "nonsense");  // the nulls before it were accepted
 }
 
 TEST(CompletionRequestTest, WrongTypesNameTheFieldAndTheType) {
@@ -265,7 +265,7 @@ TEST(NearestNamesTest, FindsWhatWasMeant) {
   EXPECT_EQ(NearestNames("", names), "");
   EXPECT_EQ(EditDistance("abcd", "abdc", 5), 1);
   EXPECT_EQ(EditDistance("kitten", "sitting", 5), 3);
-  EXPECT_EQ(EditDistance("kitten", "sitting", 1), 2);  // given up
+  EXPECT_EQ(EditDistance("kitten", "sitting", 1), 2);  // gave up at the limit
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TokenEvent Event(int32_t token, FinishReason finish = FinishReason::kNone) {
   return {.token = token, .logprob = -1.0f, .finish_reason = finish};
 }
 
-// Everything a choice lets out of these tokens, and its end.
+// Everything that a choice emits for these tokens, and how it ends.
 struct Outcome {
   std::string text;
   std::vector<ChoiceLogprob> logprobs;

@@ -1,4 +1,4 @@
-// What the log says of requests, under which id, and what it hides from nobody.
+// What the log says of requests, and under which id.
 #include "server/request_log.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 namespace graft {
 namespace {
 
-// Lines of a JSON log by their "id".
+// Reads the lines of a JSON log by their "id".
 class RequestLogTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// A real server and what is refused before or while a body is read, and who may ask at all.
+// A real server: what it refuses before or while it reads a body, and which hosts it answers to.
 #include <gtest/gtest.h>
 
 #include "server/server_testing.h"
@@ -25,7 +25,7 @@ TEST(ServerBodiesTest, BodiesThatNobodyAskedForAreNotWaitedFor) {
   head.Send("HEAD /health HTTP/1.1\r\n" + announced);
   EXPECT_EQ(head.Receive(/*head_only=*/true).status, 200);
   EXPECT_TRUE(head.WaitForEnd());
-  // One that is there already is skipped, and the connection goes on.
+  // A body that has already arrived is skipped, and the connection goes on.
   RawClient small(test.port());
   small.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
   EXPECT_EQ(small.Receive().status, 200);
@@ -47,7 +47,7 @@ TEST(ServerBodiesTest, AKeyOverItsLimitSendsNoBody) {
   second.Send(head + "\r\n{");
   EXPECT_EQ(second.Receive().status, 429);
   EXPECT_TRUE(second.WaitForEnd());
-  // Whoever leaves before the end of its body gives its place back.
+  // A client that leaves before the end of its body gives its place back.
   first.reset();
   int status = 429;
   for (int i = 0; i < 10000 && status == 429; ++i) {
@@ -126,7 +126,7 @@ TEST(ServerBodiesTest, ABodyNeedsItsType) {
   const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
   const std::pair<const char*, int> cases[] = {
       {"", 415},
-      {"Content-Type: application/x-www-form-urlencoded\r\n", 415},  // curl -d
+      {"Content-Type: application/x-www-form-urlencoded\r\n", 415},  // what curl -d sends
       {"Content-Type: text/plain\r\n", 415},
       {"Content-Type: Application/JSON; charset=utf-8\r\n", 200},
   };

@@ -1,5 +1,5 @@
-// A real server and the clients nobody wants: slow, gone, greedy, without a key, or there when it
-// ends.
+// A real server and difficult clients: slow ones, ones that leave, greedy ones, ones without a key,
+// and ones that are there when the server ends.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -58,7 +58,7 @@ TEST(ServerLimitsTest, SlowClientsAreNotWaitedFor) {
     RawClient idle(test.port());
     EXPECT_TRUE(idle.WaitForEnd());
   }
-  options.idle_timeout = std::chrono::seconds(60);  // nor do those who send count as idle
+  options.idle_timeout = std::chrono::seconds(60);  // a client that sends is not idle
   options.head_timeout = milliseconds(200);
   options.body_timeout = milliseconds(200);
   TestServer test(options);
@@ -136,10 +136,10 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(200);
   TestServer test(options);
-  test.generator.set_tick(milliseconds(10));  // 10 s, if nobody is dropped
+  test.generator.set_tick(milliseconds(10));  // 10 s of work, unless the client is dropped
   RawClient client(test.port());
   client.SetReceiveBuffer(4096);
-  // Twenty logprobs per token make megabytes a second, soon more than the socket's buffers hold.
+  // Twenty logprobs per token are megabytes a second, soon more than the socket's buffers hold.
   const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 700},
                      {"stream", true},  {"logprobs", 20}, {"n", 32}};
   client.Send(PostText("/v1/completions", body.dump()));
@@ -155,7 +155,7 @@ TEST(ServerLimitsTest, AClientThatReadsSlowlyIsNotDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(1000);
   TestServer test(options);
-  // One write of more than the sockets' buffers hold.
+  // The answer is a single write, larger than the sockets' buffers.
   constexpr size_t kHelpBytes = 32 << 20;
   test.metrics.Counter("long_total", std::string(kHelpBytes, 'x'));
   RawClient client(test.port());
@@ -202,7 +202,7 @@ TEST(ServerLimitsTest, ConnectionsAreLimited) {
   EXPECT_EQ(third.Receive().status, 503);
   EXPECT_TRUE(third.WaitForEnd());
   first.reset();
-  // A place comes free a moment later.
+  // The place becomes free a moment later.
   bool served = false;
   for (int i = 0; i < 100 && !served; ++i) {
     RawClient next(test.port());
@@ -226,7 +226,8 @@ TEST(ServerLimitsTest, WaitingConnectionsMakeRoomTheLongestWaitingFirst) {
   RawClient first_more(test.port());
   EXPECT_EQ(first_more.Get("/health").status, 200);
   EXPECT_TRUE(silent.WaitForEnd());
-  // A connection waits again a moment after its answer has come: until then there is no room.
+  // After its answer it takes a moment until a connection counts as waiting. Until then there is no
+  // room.
   std::optional<RawClient> second_more;
   for (int i = 0; i < 1000; ++i) {
     second_more.emplace(test.port());
@@ -261,7 +262,8 @@ TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
   const Json models = client.Get("/v1/models", alpha).json();
   ASSERT_EQ(models["data"].size(), 1u);
   EXPECT_EQ(models["data"][0]["id"], "austen");
-  // What a key may not use looks as if it were not there, and no name of another tenant leaks.
+  // A model that the key may not use looks as if it did not exist, and no name of another tenant
+  // leaks.
   for (const char* model : {"demo", "doyle", "doile"}) {
     const Json body = {{"model", model}, {"prompt", "x"}};
     const RawResponse response = client.Post("/v1/completions", body.dump(), alpha);
@@ -360,7 +362,7 @@ TEST(ServerKeysTest, LongBodiesDoNotWaitForLoads) {
   TestServer test(options);
   const std::string admin = "Authorization: Bearer secret\r\n";
   const std::string load = R"({"lora_name":"new","lora_path":"good/slow","load_inplace":true})";
-  // More of them than there are threads for long bodies.
+  // There are more loads than threads for long bodies.
   std::vector<std::unique_ptr<RawClient>> loads;
   std::unique_lock folder(test.catalog.slow_folder);
   for (int i = 0; i < 4; ++i) {
@@ -374,7 +376,7 @@ TEST(ServerKeysTest, LongBodiesDoNotWaitForLoads) {
   for (const auto& waiting : loads) EXPECT_EQ(waiting->Receive().status, 200);
 }
 
-// With one thread for sockets: it is not the one that looks through the adapters.
+// With a single thread for sockets: another thread must list the adapters.
 TEST(ServerKeysTest, NobodyWaitsForAListOfModels) {
   ServerOptions options;
   options.threads_max = 1;
@@ -507,7 +509,7 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
       PostText("/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})"));
   ASSERT_TRUE(test.generator.WaitForRunning(2));
   std::thread shutdown([&] { test.server->Shutdown(std::chrono::seconds(30)); });
-  // The connection that was idle is closed at once, or sees the change and is closed with it.
+  // The idle connection is closed at once, or it sees the change and is closed with that answer.
   int ready = 200;
   RawResponse response;
   for (int i = 0; i < 200 && ready == 200; ++i) {

@@ -1,4 +1,4 @@
-// A real server on a free port, asked over real sockets: what it answers.
+// A real server on a free port, asked over real sockets: the answers that it gives.
 #include "server/server.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ std::string ErrorMessage(const RawResponse& response) {
   return response.json()["error"]["message"].get<std::string>();
 }
 
-// One completion of everything the fake generator has to say.
+// The whole text of a completion by the fake generator.
 std::string ScriptText(int32_t num_tokens) {
   const std::vector<int32_t> script = DemoTokenizer().Encode("one two three", false).value();
   std::vector<int32_t> tokens;
@@ -160,7 +160,7 @@ TEST(ServerTest, StreamsACompletion) {
     EXPECT_EQ(texts[i], ScriptText(9));
     EXPECT_EQ(finishes[i], "length");
   }
-  // The connection goes on.
+  // The connection can still be used.
   EXPECT_EQ(client.Get("/health").status, 200);
 }
 

@@ -1,5 +1,5 @@
-// What the server's tests share: a generator without a model, a catalog without files, a raw client
-// and a running server around the demo's tokenizer. Test code only.
+// What the server's tests share: a generator without a model, a catalog without files, a raw
+// client, and a running server with the demo's tokenizer. For tests only.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -26,12 +26,12 @@
 
 namespace graft {
 
-// The demo's, loaded once.
+// The demo's tokenizer and template, loaded once.
 const Tokenizer& DemoTokenizer();
 const ChatTemplate& DemoChatTemplate();
 
-// One thread that gives every running request a token per tick: the tokens of `script`, over and
-// over, ended by the request's tokens_max. Thread-safe.
+// One thread that gives every running request a token per tick. The tokens are `script`, over and
+// over, until the request's tokens_max. Thread-safe.
 class FakeGenerator : public Generator {
  public:
   FakeGenerator();
@@ -41,20 +41,21 @@ class FakeGenerator : public Generator {
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
 
-  // To be set before requests come, or under no load.
+  // The setters are for use before requests come, or without load.
   void set_script(const std::string& text);
   void set_script_tokens(std::vector<int32_t> tokens);
-  // The token after the script ends the request with kStop, instead of the script's start.
+  // With this set, the end of the script ends the request with kStop. Without it, the script starts
+  // again.
   void set_eos(int32_t token);
   void set_tick(std::chrono::microseconds tick);
-  void set_submit_status(Status status);  // what Submit says
-  void set_fail_after(int32_t tokens);    // kError after so many; -1: never
-  void set_hold(bool hold);               // nothing comes while true: everybody is queued
+  void set_submit_status(Status status);  // Submit's answer
+  void set_fail_after(int32_t tokens);    // kError after so many tokens; -1: never
+  void set_hold(bool hold);               // no token comes while true: all requests are queued
 
   int32_t num_running() const;
   int32_t num_cancelled() const;
   std::vector<Request> submitted() const;
-  // Whether so many ran before the test's patience ended.
+  // Waits until so many requests run. False: the test's patience ended first.
   bool WaitForRunning(int32_t count) const;
   bool WaitForCancelled(int32_t count) const;
 
@@ -67,7 +68,7 @@ class FakeGenerator : public Generator {
   };
 
   void Loop();
-  // Whether it goes on.
+  // Returns whether the request goes on.
   bool Step(Running& running);
 
   mutable std::mutex mutex_;
@@ -85,8 +86,8 @@ class FakeGenerator : public Generator {
   std::thread thread_;
 };
 
-// Adapters "austen", "doyle" and "doyle-large"; loads what lies under "good/" and fails
-// to load "broken", "unwritten" for want of a registry, and "full" for want of places.
+// Has adapters "austen", "doyle" and "doyle-large". It loads what lies under "good/". Loading
+// "broken" fails, "unwritten" fails for want of a registry, and "full" for want of places.
 // Thread-safe.
 class FakeCatalog : public AdapterCatalog {
  public:
@@ -94,15 +95,15 @@ class FakeCatalog : public AdapterCatalog {
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
   std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
-  // "austen" is resident, the others are in the host's memory.
+  // "austen" is resident; the others are in the host's memory.
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name) override;
 
-  // Whoever loads "good/slow" holds it meanwhile, and whoever lists adapters the other one.
+  // Loading "good/slow" waits for the first mutex, and listing adapters for the second.
   std::mutex slow_folder;
   mutable std::mutex slow_list;
-  // Whether anybody began to list while anybody had patience.
+  // Waits until a list has begun. False: the test's patience ended first.
   bool WaitForList() const;
 
  private:
@@ -111,7 +112,7 @@ class FakeCatalog : public AdapterCatalog {
   std::map<std::string, AdapterInfo> adapters_;
 };
 
-// A ManualClock for several threads.
+// A ManualClock that several threads may use.
 class AtomicClock : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_; }
@@ -131,11 +132,11 @@ struct RawResponse {
   std::vector<std::string> events() const;
 };
 
-// The begin of a head that a client's completion may have; more headers and "\r\n" follow.
+// The beginning of a completion request's head. More headers and "\r\n" follow.
 inline const std::string kPostCompletion =
     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 
-// A socket that says exactly what it is told to. One thread.
+// A socket that sends exactly what it is told to. One thread.
 class RawClient {
  public:
   explicit RawClient(uint16_t port, bool tls = false);
@@ -145,14 +146,14 @@ class RawClient {
 
   bool connected() const { return connected_; }
   void Send(std::string_view data);
-  // One whole response; what follows it is kept. `head_only` for answers to HEAD.
+  // Receives one whole response and keeps what follows it. `head_only`: the response is to HEAD.
   RawResponse Receive(bool head_only = false);
-  // Some more bytes, as they are.
+  // Receives some more bytes, unparsed.
   std::string ReceiveSome();
-  // Whether the server ends the connection in time; what it sends first is dropped.
+  // Whether the server ends the connection in time. What it sends before that is dropped.
   bool WaitForEnd();
   void HalfClose();
-  // With a reset instead of an orderly end.
+  // Ends the connection with a reset instead of an orderly close.
   void Reset();
   void SetReceiveBuffer(int bytes);
 
@@ -189,7 +190,7 @@ class TestServer {
   uint16_t port() const { return server->port(); }
 };
 
-// A path in the test's temporary folder with these bytes in it.
+// Writes these bytes to a file in the test's temporary folder, and returns its path.
 std::string WriteTempFile(const std::string& name, const std::string& bytes);
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// A real server over TLS: what it agrees to, and its certificate's files.
+// A real server over TLS: what it negotiates, and the files of its certificate.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -61,13 +61,13 @@ TEST(ServerTlsTest, ServesOverTls) {
     const RawResponse stream = client.Post(
         "/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":50,"stream":true})");
     EXPECT_EQ(stream.events().back(), "[DONE]");
-    // A plain error that closes the connection is read whole.
+    // An error in plain HTTP that closes the connection can be read whole.
     client.Send("nonsense\r\n\r\n");
     EXPECT_EQ(client.Receive().status, 400);
     EXPECT_TRUE(client.WaitForEnd());
   }
   {
-    // One that goes away in the middle.
+    // The client goes away in the middle of a stream.
     test.generator.set_tick(std::chrono::milliseconds(2));
     RawClient client(test.port(), /*tls=*/true);
     client.Send(kPostCompletion + "Content-Length: " + std::to_string(kEndlessStream.size()) +
@@ -101,16 +101,16 @@ TEST(ServerTlsTest, BadFilesStopTheStart) {
             std::string::npos);
 }
 
-// What a client offers, and what comes of it.
+// What a client offers, and what is negotiated.
 struct Offer {
-  int version = TLS1_3_VERSION;  // this one alone
+  int version = TLS1_3_VERSION;  // only this version
   const char* ciphers = "ALL";   // of TLS 1.2
   std::string protocols;         // as ALPN sends them
 };
 struct Agreement {
   bool ok = false;
   std::string protocol;
-  long serial = 0;  // of the server's certificate
+  long serial = 0;  // the server's certificate's
 };
 
 Agreement Negotiate(uint16_t port, const Offer& offer) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kShort = 1 << 10;
 constexpr int64_t kLong = int64_t{4} << 20;
 
-// What was run, in its order, once `queue` has ended.
+// Records the order in which work was run. To be read after `queue` has ended.
 class Record {
  public:
   std::function<void()> Of(const std::string& name) {
@@ -30,7 +30,7 @@ class Record {
   std::string order_;
 };
 
-// Holds a queue's one thread until it is opened.
+// Keeps a queue's only thread busy until it is opened.
 class Gate {
  public:
   explicit Gate(WorkQueue& queue) {
@@ -74,14 +74,15 @@ TEST(WorkQueueTest, OwnersTakeTurns) {
   EXPECT_EQ(record.order(), "ababab");
 }
 
-// However much little work comes, whoever asked for much before it has its turn.
+// Long work has its turn in the end, however much short work keeps coming.
 TEST(WorkQueueTest, NobodyIsPassedOverForEver) {
   std::string order;
   {
     std::optional<WorkQueue> queue(1);
     Gate gate(*queue);
     queue->Run(1, kLong, [&] { order += "L"; });
-    // Each brings the next, of another owner: there is always one more that is short.
+    // Each piece of work adds the next one for another owner, so that there is always a short one
+    // more.
     std::function<void(uint64_t)> chain = [&](uint64_t owner) {
       order += "s";
       if (owner < 4000) queue->Run(owner + 1, kShort, [&, owner] { chain(owner + 1); });
@@ -117,7 +118,7 @@ TEST(WorkQueueTest, OneThreadIsKeptForShortWork) {
   }
   began.wait();
   queue.Run(4, kShort, [&] { served.count_down(); });
-  served.wait();  // for ever, if long work had both threads
+  served.wait();  // would wait for ever if long work had both threads
   EXPECT_EQ(num_long, 1);
   end.count_down();
 }
