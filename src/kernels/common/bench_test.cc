@@ -18,7 +18,7 @@ TEST(BenchTest, PeaksAreMeasuredForEveryDType) {
   ThreadPool threads(2);
   Stream stream{.device = {}, .cpu_threads = &threads};
   MachinePeaks peaks(int64_t{64} << 20, stream);
-  for (int i = 0; i < 3; ++i) {  // past the end of the memory and around
+  for (int i = 0; i < 3; ++i) {  // beyond the end of the memory, and around
     EXPECT_GT(peaks.MeasureGbytesPerSecond(), 0.01);
   }
   EXPECT_GT(peaks.MeasureGflops(DType::kF32), 0.01);

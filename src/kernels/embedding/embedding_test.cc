@@ -60,7 +60,7 @@ TEST(EmbeddingTest, MatchesReference) {
   }
 }
 
-// A GPU cannot refuse them: nobody has seen what the step before drew.
+// A GPU cannot refuse such tokens: the host has not seen what the step before drew.
 TEST(EmbeddingTest, GpuMakesZerosOfTokensOutsideOfTheVocabulary) {
   const auto table = Input<float>::Normal(int64_t{kVocab} * 12, 1);
   const Shared<int32_t> tokens{-1, 2, kVocab};

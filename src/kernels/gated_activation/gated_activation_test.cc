@@ -53,10 +53,10 @@ void ExpectMatchesReference(const Case& c, Activation activation) {
       const double gate = gate_up.At(from);
       Reference expected;
       expected.Add(Activated(activation, gate) * gate_up.At(from + c.n));
-      // Where 1 + tanh(u) cancels, what is left of it is as exact as its exponent, which reaches 12
-      // at the inputs here before the product is below that of the terms.
+      // Where 1 + tanh(u) cancels, the rest is only as exact as its exponent. With the inputs here
+      // the exponent reaches 12 before the product becomes smaller than the error of the terms.
       expected.magnitude += 1e-6 * std::fabs(gate * gate_up.At(from + c.n));
-      // Below fp16's normal range its steps no longer shrink.
+      // Below fp16's normal range its step size stays the same.
       if (DTypeOf<T>() == DType::kF16) expected.magnitude += 0x1.0p-14;
       ASSERT_TRUE(IsClose(out.At(i), expected, ToleranceOf(DTypeOf<T>()))) << i;
     }

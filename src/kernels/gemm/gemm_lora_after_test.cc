@@ -1,5 +1,5 @@
-// Gemm with lora_after has the bits of the product and then Lora, whether the GPU computes LoRA
-// after it or beside it.
+// Gemm with lora_after has the bits of the product followed by Lora, whether the GPU computes LoRA
+// after the product or beside it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,10 +32,11 @@ struct Case {
   int32_t num_rows;
   bool accumulate = false;
   bool activates = false;
-  int64_t spare_columns = 0;  // of y, that no slice covers
+  int64_t spare_columns = 0;  // columns of y that no slice covers
 };
 
-// Segments of the given lengths, by turns of so many adapters; between some a base row.
+// Segments of the given lengths that use the adapters in turn. Every base_every-th has a base row
+// in front.
 std::vector<LoraSegment> Segments(const std::vector<int32_t>& lengths, int32_t adapters,
                                   int32_t base_every) {
   std::vector<LoraSegment> segments;
@@ -87,7 +88,7 @@ std::vector<Case> Cases() {
 template <typename T>
 class Problem {
  public:
-  // fp16 adapters are a GPU's alone.
+  // Only a GPU has fp16 adapters.
   Problem(const Case& c, Stream& stream)
       : case_(c),
         n_(c.spare_columns),
@@ -118,7 +119,7 @@ class Problem {
     Output<T> activated{0};
   };
 
-  // The product, and whatever else one after the other.
+  // Runs the product and everything else one after the other.
   Result Apart(Stream& stream) const {
     Result result = Prepare();
     GemmArgs gemm = MakeGemm(result);
@@ -134,7 +135,7 @@ class Problem {
     Result result = Prepare();
     LoraArgs lora = MakeLora(result);
     step_[0] = step;
-    // Whatever is not written shows.
+    // NaN makes visible what is read without having been written.
     for (int64_t i = 0; i < delta_.size(); ++i) delta_[i] = std::numeric_limits<float>::quiet_NaN();
     for (int64_t i = 0; i < h_.size(); ++i) h_[i] = std::numeric_limits<float>::quiet_NaN();
     if (beside) {
@@ -147,7 +148,8 @@ class Problem {
     return result;
   }
 
-  // Launched at once: what makes x, the product, and LoRA, which need not wait for the product.
+  // Launches the kernel that makes x, the product, and LoRA, which need not wait for the product,
+  // without a wait in between.
   Result Following(Stream& stream) {
     Result result = Prepare();
     std::memset(static_cast<void*>(x_.data()), 0xff, x_.size() * sizeof(T));  // NaN
@@ -265,7 +267,7 @@ void CheckCase(const Case& c, Stream& stream) {
     SCOPED_TRACE("following the product");
     problem.ExpectSame(apart, problem.Following(stream));
   }
-  // One after the other, as steps are: the words hold the step before's number.
+  // One after the other, as in steps: the words still hold the number of the step before.
   for (const uint32_t step : {1u, 2u, 3u, 0x80000000u}) {
     SCOPED_TRACE("beside, step " + std::to_string(step));
     problem.ExpectSame(apart, problem.InOne(step, true, stream));
@@ -283,7 +285,7 @@ TEST(GemmLoraAfterTest, HasTheBitsOfOneAfterTheOther) {
   }
 }
 
-// What a graph's launches are padded with.
+// Graphs pad their launches with such empty segments.
 TEST(GemmLoraAfterTest, TakesAsManySegmentsAsRows) {
   Case c{.name = "padded",
          .slices = {512},
@@ -296,8 +298,8 @@ TEST(GemmLoraAfterTest, TakesAsManySegmentsAsRows) {
   ForEachDevice([&](Stream& stream) { CheckCase<Bfloat16>(c, stream); });
 }
 
-// Llama-2-7B's products: each has a tile for nearly every multiprocessor, and the last one of
-// gate_up reaches beyond the gate.
+// Llama-2-7B's products. Each has a tile for nearly every multiprocessor, and gate_up's last tile
+// reaches beyond the gate.
 TEST(GemmLoraAfterTest, FillsTheCard) {
   const std::vector<int32_t> ones(32, 1);
   std::vector<std::vector<int32_t>> ranks, ranks_of_one, ranks_of_two;

@@ -1,4 +1,4 @@
-// Gemm with LoRA: the sum of the product and of scale * h B^T, whatever else is in the batch.
+// Gemm with LoRA gives the product plus scale * h B^T, whatever else is in the batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,17 +31,17 @@ constexpr float kBf16Max = 0x1.FEp127f;
 
 struct Case {
   const char* name;
-  std::vector<int64_t> slices;  // columns of each, side by side
+  std::vector<int64_t> slices;  // columns of each, which lie side by side
   int64_t n;                    // columns of y
   int64_t k;
   std::vector<std::vector<int32_t>> ranks;  // [adapter slot][slice]
   std::vector<LoraSegment> segments;
   int32_t num_rows;
   bool accumulate = false;
-  int64_t misalign = 0;  // of B's rows
+  int64_t misalign = 0;  // of the rows of B
   int64_t h_gap = 0;
   int64_t h_misalign = 0;
-  int32_t huge_slot = -1;  // the adapter whose B is as large as bf16 can be
+  int32_t huge_slot = -1;  // the adapter with the largest B that bf16 can hold
 };
 
 std::vector<LoraSegment> OneRowEach(int32_t rows, int32_t adapters) {
@@ -97,8 +97,8 @@ std::vector<Case> Cases() {
   };
 }
 
-// A Case with its data. h is given, not computed: kLoraSplits parts on a GPU. What nobody may read
-// of it is NaN.
+// A Case with its data. h is not computed but given, on a GPU in kLoraSplits parts. What no kernel
+// may read of it is NaN.
 template <typename T>
 class Problem {
  public:
@@ -168,7 +168,7 @@ class Problem {
     return all;
   }
 
-  // Rows [first, first + m) as a batch of their own.
+  // Rows [first, first + m) as a separate batch.
   struct Batch {
     Batch(const Problem& problem, int32_t first, int32_t m)
         : segments(SegmentsOf(problem, first, m)),
@@ -205,7 +205,7 @@ class Problem {
     GemmArgs gemm;
   };
 
-  // Puts NaN into h of the adapter's rows.
+  // Puts NaN into h for the rows of this adapter.
   void Spoil(int32_t slot) {
     for (int32_t row = 0; row < test.num_rows; ++row) {
       if (SlotOf(row) == slot) h_[HAt(0, 0, row, test.num_rows)] = kNan;
@@ -279,10 +279,11 @@ class Problem {
   Shared<LoraMatrix> matrices_;
 };
 
-// The fused path multiplies 16 bits of h: 2^-18 of each term beside the sums' own errors.
+// The fused path multiplies 16 bits of h. That adds 2^-18 of each term to the errors of the sums
+// themselves.
 double ToleranceFor(const Case& c) { return 6e-6 + 1e-7 * static_cast<double>(c.k + 256); }
 
-// What compute(args) makes of all rows is `expected`, but of those whose sums no type holds.
+// compute(args) on all rows must give `expected`, except in rows whose sums overflow every type.
 template <typename T, typename Function>
 void ExpectReference(const Problem<T>& problem, const std::vector<Reference>& expected,
                      Stream& stream, const Function& compute) {
@@ -327,8 +328,8 @@ TEST(GemmLoraTest, EqualsReference) {
   }
 }
 
-// Every tile's rings go round, LoRA's too, and some blocks of clusters have no tile. Few launches,
-// so that racecheck can follow them.
+// The rings of every tile, LoRA's too, go round once, and some blocks of clusters have no tile.
+// There are few launches, so that racecheck can follow them.
 void CheckEachTile(int32_t huge_slot) {
   const Case c{.name = "each tile",
                .slices = {136, 120},
@@ -354,7 +355,7 @@ void CheckEachTile(int32_t huge_slot) {
 
 TEST(GemmLoraTest, EachTileOnce) { CheckEachTile(-1); }
 
-// Its products with zeros are all that others in a tile get of it.
+// The largest B reaches the other rows of a tile only in products with zeros.
 TEST(GemmLoraTest, LargestBStaysAlone) { CheckEachTile(2); }
 
 Case MixedCase(std::vector<int64_t> slices, int64_t k, int64_t misalign, int64_t n = 1008) {
@@ -370,14 +371,15 @@ Case MixedCase(std::vector<int64_t> slices, int64_t k, int64_t misalign, int64_t
   for (const int32_t length : {1, 1, 1, 2, 1, 5, 1, 0, 17, 1, 64, 3, 1, 64, 30, 64, 1, 29, 1, 1}) {
     const auto slot = static_cast<int32_t>(c.segments.size() % c.ranks.size());
     c.segments.push_back({c.num_rows, c.num_rows + length, slot});
-    c.num_rows += length + length % 3 / 2;  // sometimes a base row after it
+    c.num_rows += length + length % 3 / 2;  // then sometimes a base row
   }
   for (int i = 0; i < 40; ++i) c.segments.push_back({});  // padding
   return c;
 }
 
-// compute(args of a batch) of the last m rows has the bits that each row has alone; those of no
-// segment the bits that they have without LoRA. Rows of a huge adapter may have any.
+// compute(args of a batch) on the last m rows must give each row the bits that it has alone. Rows
+// without a segment must have the bits that they have without LoRA. Rows of a huge adapter may have
+// any bits.
 template <typename T, typename Function>
 void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& stream,
                     const Function& compute) {
@@ -424,9 +426,10 @@ void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
 
 TEST(GemmLoraTest, TilesDoNotChangeBits) {
   CheckTiles<Bfloat16>(MixedCase({304, 408, 296}, 200, 0), {1, 20, 64, 65, 300});
-  CheckTiles<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), {20, 300});  // slices off borders
-  CheckTiles<Bfloat16>(MixedCase({304, 8, 600}, 72, 1), {20, 300});    // rows of B off borders
-  // An odd number of tiles for pairs that share x; more tiles than run at once, of every kind.
+  CheckTiles<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), {20, 300});  // slices are not aligned
+  CheckTiles<Bfloat16>(MixedCase({304, 8, 600}, 72, 1), {20, 300});    // rows of B are not aligned
+  // An odd number of tiles for pairs that share x, and for every kind of tile more of them than run
+  // at once.
   CheckTiles<Bfloat16>(MixedCase({304, 408, 336}, 72, 0, 1052), {300});
   CheckTiles<Bfloat16>(MixedCase({6000, 8, 9000}, 200, 0, 16000), {300});
   Case c = MixedCase({304, 408, 296}, 72, 0);
@@ -450,8 +453,8 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
   });
 }
 
-// GatedActivation of y with LoRA in it, bit for bit: by Gemm, and by all tiles that can; and y
-// itself in the rows that are kept, in those of a tile alone.
+// GatedActivation of a y that includes LoRA, bit for bit, by Gemm and by every tile that can do it.
+// Also y itself in the rows that are kept, which may be those of a single tile.
 template <typename T>
 void CheckActivated(Case c, bool on_cpu) {
   c.accumulate = false;
@@ -521,13 +524,14 @@ TEST(GemmLoraTest, ActivatedHasGatedActivationsBits) {
   }
   CheckActivated<Bfloat16>(MixedCase({504, 504}, 200, 0), false);
   CheckActivated<Bfloat16>(MixedCase({504, 504}, 72, 1), false);       // rows of B off borders
-  CheckActivated<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), false);  // a slice on both sides
+  CheckActivated<Bfloat16>(MixedCase({300, 401, 303}, 72, 0), false);  // a slice lies on both sides
   CheckActivated<Bfloat16>(MixedCase({501, 501}, 72, 0, 1002), false);
   CheckActivated<Bfloat16>(MixedCase({520, 520}, 72, 0, 1040), false);
   CheckActivated<Bfloat16>(MixedCase({8000, 8000}, 200, 0, 16000), false);
 }
 
-// A tenant's NaN is no one else's. (Adapters hold none; what they make of a prompt may.)
+// A tenant's NaN must not reach other rows. (Adapters hold no NaN, but what they make of a prompt
+// may.)
 TEST(GemmLoraTest, BadRowsStayAlone) {
   const Case c{.name = "neighbours",
                .slices = {64},

@@ -1,4 +1,4 @@
-// Gemm with SwiGLU's middle: GatedActivation of y, bit for bit, in one kernel or in two.
+// Gemm with SwiGLU's activation gives GatedActivation of y, bit for bit, in one kernel or in two.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,8 +19,8 @@ using testing::ForFirstGpu;
 using testing::Input;
 using testing::Output;
 
-// Of gate and up of `n` columns each: compute(args) must write to args.activated what
-// GatedActivation makes of y, and nothing around it.
+// A gate and an up of `n` columns each. compute(args) must write to args.activated what
+// GatedActivation makes of y, and must write nothing around it.
 template <typename T>
 class Activated {
  public:
@@ -49,7 +49,7 @@ class Activated {
 
   int64_t num_columns() const { return weight_.n(); }
 
-  // Of the first m rows. Returns whether y was left alone.
+  // Runs the first m rows. Returns whether y was left alone.
   template <typename Function>
   bool ExpectSame(int64_t m, int64_t misalign, const Function& compute) const {
     Output<T> out(m * n_, misalign);
@@ -119,7 +119,7 @@ TEST(GemmSiluTest, ActivatedHasGatedActivationsBits) {
   CheckActivated<Float16>();
 }
 
-// The last of `batches` is the largest.
+// The last of `batches` must be the largest.
 template <typename T>
 void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches,
                          int64_t misalign = 0) {
@@ -142,10 +142,11 @@ void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batch
 TEST(GemmSiluTest, TilesDoNotChangeActivated) {
   const std::vector<int64_t> batches = {1, 20, 64, 65, 330};
   CheckActivatedTiles<Bfloat16>(1016, 392, batches);
-  CheckActivatedTiles<Bfloat16>(1002, 392, batches);  // rows off borders
+  CheckActivatedTiles<Bfloat16>(1002, 392, batches);  // rows are not aligned
   CheckActivatedTiles<Bfloat16>(501, 392, batches);
-  CheckActivatedTiles<Bfloat16>(1016, 72, {20, 330}, 1);  // all rows off borders
-  // An odd number of tiles for pairs that share x; more tiles than run at once, of every kind.
+  CheckActivatedTiles<Bfloat16>(1016, 72, {20, 330}, 1);  // no row is aligned
+  // An odd number of tiles for pairs that share x, and for every kind of tile more of them than run
+  // at once.
   CheckActivatedTiles<Bfloat16>(520, 72, {65, 330});
   CheckActivatedTiles<Bfloat16>(8000, 200, {330});
   CheckActivatedTiles<Float16>(1016, 392, batches);

@@ -22,7 +22,7 @@ using testing::Reference;
 using testing::Shared;
 
 struct Case {
-  std::vector<int64_t> parts;  // rows of each stacked weight
+  std::vector<int64_t> parts;  // the rows of each stacked weight
   int64_t k;
   int64_t m;
   bool bias = false;
@@ -55,7 +55,7 @@ const Case kCases[] = {
     {.parts = {70}, .k = 33, .m = 600, .accumulate = true, .x_gap = 2, .y_gap = 1, .misalign = 7},
 };
 
-// vdpbf16ps rounds twice per pair, so the bound grows with k; inputs are exact in both types.
+// vdpbf16ps rounds twice per pair, so the bound grows with k. The inputs are exact in both types.
 double ToleranceFor(int64_t k) { return 1e-6 + 1e-7 * static_cast<double>(k); }
 
 // X: the type of x.
@@ -70,7 +70,8 @@ struct Problem {
     x_stride = k + c.x_gap;
     y_stride = n + c.y_gap;
     x = Input<X>::Normal((m - 1) * x_stride + k, seed + 1, c.misalign);
-    // Beside bf16 weights fp32 may be refined bf16: exact only for what bf16 holds.
+    // Beside bf16 weights fp32 may be computed as several bf16 numbers, so only what bf16 holds is
+    // exact.
     if constexpr (!std::is_same_v<T, X>) {
       for (int64_t i = 0; i < (m - 1) * x_stride + k; ++i) x[i] = ToFloat(FromFloat<T>(x[i]));
     }
@@ -117,7 +118,7 @@ struct Problem {
   Input<float> bias{0}, y_before{0};
 };
 
-// What compute(args) makes of y is `expected`, and nothing beside its rows is written.
+// compute(args) must give `expected` in y, and must write nothing beside its rows.
 template <typename T, typename X, typename Function>
 void ExpectReference(const Problem<T, X>& problem, const std::vector<Reference>& expected,
                      const GemmWeight& weight, Stream& stream, const Function& compute) {
@@ -174,8 +175,8 @@ TEST(GemmTest, EqualsReference) {
   }
 }
 
-// The contract that greedy decoding rests on: the same bits for a row, alone or in any batch, on
-// any number of threads.
+// Greedy decoding rests on this: a row has the same bits alone and in any batch, with any number of
+// threads.
 template <typename T, typename X = T>
 void CheckRowInvariance(int64_t n, int64_t k, bool accumulate) {
   constexpr int64_t kRowsMax = 300;
@@ -185,7 +186,7 @@ void CheckRowInvariance(int64_t n, int64_t k, bool accumulate) {
   for (int64_t m = 1; m <= 40; ++m) batches.push_back(m);
   for (const int64_t m : {64, 65, 128, 200, 256, 257, 300}) batches.push_back(m);
   CpuIsa isa = CpuIsa::kPortable;
-  std::vector<float> alone;  // each row as a batch of one, on one thread, per instruction set
+  std::vector<float> alone;  // every row as a batch of one, on one thread, per instruction set
   ForEachCpu([&](Stream& stream) {
     const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
     if (alone.empty() || isa != ActiveCpuIsa()) {
@@ -199,7 +200,7 @@ void CheckRowInvariance(int64_t n, int64_t k, bool accumulate) {
       }
     }
     for (const int64_t m : batches) {
-      // Rows from the end, so that a row's place in its tile differs from batch to batch.
+      // Rows are taken from the end, so that a row's place in its tile differs between batches.
       const int64_t first = kRowsMax - m;
       std::vector<float> y(problem.y_before.data() + first * n,
                            problem.y_before.data() + kRowsMax * n);
@@ -220,7 +221,7 @@ TEST(GemmTest, RowsDoNotDependOnTheirBatch) {
   CheckRowInvariance<Bfloat16, float>(100, 1026, false);
 }
 
-// A file's dtype need not be the model's, and a mapped tensor need not be aligned.
+// The dtype in a file may differ from the model's, and a mapped tensor need not be aligned.
 TEST(GemmTest, PacksFromAnyDTypeAndAlignment) {
   constexpr int64_t kN = 37, kK = 301;
   const Input<float> source = Input<float>::Normal(kN * kK, 3);
@@ -271,9 +272,10 @@ TEST(GemmTest, NoRowsTouchNothing) {
   });
 }
 
-// fp32 x beside bf16 weights: values that bf16 does not hold. Exact without vdpbf16ps; with it half
-// of all pairs are rounded, those with the smaller errors, so that the error is well below half of
-// what rounding x costs. Odd numbers of pairs and tails of every length.
+// fp32 x beside bf16 weights, with values that bf16 does not hold. The result is exact without
+// vdpbf16ps. With it, the half of all pairs with the smaller errors is rounded, so that the error
+// stays well below half of what rounding x costs. The sizes have odd numbers of pairs and tails of
+// every length.
 TEST(GemmTest, Fp32InputKeepsMoreThanBf16) {
   constexpr int64_t kN = 33;
   for (const int64_t k : {1, 2, 3, 5, 31, 33, 47, 66, 513, 1030}) {
@@ -305,7 +307,7 @@ TEST(GemmTest, Fp32InputKeepsMoreThanBf16) {
         squares += (y.At(n) - exact) * (y.At(n) - exact);
         rounded_squares += (rounded - exact) * (rounded - exact);
       }
-      if (k <= 2) {  // one pair keeps its errors
+      if (k <= 2) {  // a single pair keeps its rounding errors
         EXPECT_LT(squares, 0.01 * rounded_squares + 1e-10);
       } else if (k >= 500) {
         EXPECT_LT(squares, 0.5 * rounded_squares);
@@ -314,7 +316,7 @@ TEST(GemmTest, Fp32InputKeepsMoreThanBf16) {
   }
 }
 
-// NaN and infinity of one row stay in that row.
+// NaN and infinity in one row must stay in that row.
 TEST(GemmTest, BadRowsStayAlone) {
   constexpr int64_t kN = 40, kK = 64, kM = 20;
   const Problem<Bfloat16> problem({.parts = {kN}, .k = kK, .m = kM}, 9);
@@ -341,7 +343,7 @@ TEST(GemmTest, BadRowsStayAlone) {
   });
 }
 
-// One problem on the GPU, its rows' bits as batches of one, and anything else compared with them.
+// One problem on the GPU: the bits of each row as a batch of one, to compare other batches with.
 template <typename T>
 class GpuRows {
  public:
@@ -359,7 +361,7 @@ class GpuRows {
     Synchronize(stream);
   }
 
-  // compute(args, weight) of the last m rows.
+  // Runs compute(args, weight) on the last m rows.
   template <typename Function>
   void ExpectSame(int64_t m, const Function& compute) {
     const int64_t n = problem_.n;
@@ -397,14 +399,14 @@ void CheckGpuRowInvariance(int64_t n, int64_t k, int64_t num_rows, bool accumula
 
 TEST(GemmTest, RowsDoNotDependOnTheirBatchOnTheGpu) {
   CheckGpuRowInvariance<float>(65, 700, 200, false);
-  CheckGpuRowInvariance<Bfloat16>(65, 701, 200, true);  // x is no operand for the copy engine
+  CheckGpuRowInvariance<Bfloat16>(65, 701, 200, true);  // the copy engine cannot read x
   CheckGpuRowInvariance<Bfloat16>(1000, 704, 900, true);
   CheckGpuRowInvariance<Bfloat16>(2560, 328, 300, false);  // k ends inside a box
   CheckGpuRowInvariance<Float16>(520, 1024, 900, false);
 }
 
-// Every tile of Hopper's kernel, whatever the shape would choose. The last of `batches` is the
-// largest.
+// Runs every tile of Hopper's kernel, whichever the shape would choose. The last of `batches` must
+// be the largest.
 template <typename T>
 void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
@@ -424,12 +426,12 @@ void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
 TEST(GemmTest, TilesDoNotChangeBits) {
   CheckTiles<Bfloat16>(1004, 392, {1, 20, 64, 65, 330});
   CheckTiles<Bfloat16>(1052, 72, {65, 330});  // an odd number of tiles for pairs that share x
-  CheckTiles<Bfloat16>(16000, 200, {330});    // more tiles than run at once, of every kind
+  CheckTiles<Bfloat16>(16000, 200, {330});    // for every kind more tiles than run at once
   CheckTiles<Float16>(1004, 136, {20, 330});
 }
 
-// Every tile's ring goes round, and some blocks of clusters have no tile. Few launches, so that
-// racecheck can follow them.
+// Every tile's ring goes round once, and some blocks of clusters have no tile. There are few
+// launches, so that racecheck can follow them.
 TEST(GemmTest, EachTileOnce) {
   ForFirstGpu([](Stream& stream) {
     if constexpr (kHasCuda) {
@@ -446,7 +448,7 @@ TEST(GemmTest, EachTileOnce) {
   });
 }
 
-// The kernel of the cards before Hopper, on whatever card this is.
+// The kernel for cards before Hopper, on any card.
 template <typename T>
 void CheckMma(const Case& c) {
   const Problem<T> problem(c, 42);
@@ -467,12 +469,12 @@ TEST(GemmTest, OlderCardsKernelEqualsReference) {
   }
 }
 
-// Through y, as there is no other way to see a packed weight.
+// Compares by way of y, because a packed weight cannot be seen otherwise.
 TEST(GemmTest, RandomWeightsAreTheSameOnEveryDevice) {
   constexpr int64_t kK = 9;
   constexpr float kDeviation = 0.02f;
   constexpr GemmWeight::RandomPart kParts[] = {{3, 11}, {5, 12}};
-  Input<float> x(kK * kK);  // the unit vectors
+  Input<float> x(kK * kK);  // unit vectors
   for (int64_t i = 0; i < kK; ++i) x[i * kK + i] = 1.0f;
   ForEachDevice([&](Stream& stream) {
     const GemmWeight weight = GemmWeight::Random(kParts, kK, kDeviation, DType::kF32, stream);

@@ -23,7 +23,7 @@ using testing::Shared;
 struct Case {
   std::vector<std::pair<int32_t, int32_t>> rows;
   int64_t num_rows;
-  int64_t k;  // and columns of the first slice
+  int64_t k;  // also the number of columns of the first slice
   int64_t pad;
   int64_t misalign;
 };
@@ -46,7 +46,7 @@ HostSegments SegmentsOf(const Case& c) {
   return rows;
 }
 
-// The segment of a row, -1 for none.
+// The segment that a row is in, or -1.
 int SegmentOf(const HostSegments& rows, int64_t row) {
   for (int32_t i = 0; i < rows.count; ++i) {
     if (row >= rows.segments[i].row_begin && row < rows.segments[i].row_end) return i;
@@ -65,7 +65,7 @@ void ExpectExports(const Case& c) {
   ForEachDevice([&](Stream& stream) {
     Shared<uint32_t> flag{6};
     Buffer num_done = Counter(stream);
-    // Twice: the count of finished blocks is as before after the first.
+    // Runs twice, because after the first run the count of finished blocks must be zero again.
     for (const uint32_t step : {7u, 8u}) {
       Output<T> out(c.num_rows * c.k, c.misalign);
       HostExport({.rows = rows,
@@ -100,7 +100,7 @@ TEST(HostExportTest, RowsAndFlag) {
   }
 }
 
-// Three slices of k, 5 and 12 columns, the second one left alone.
+// Three slices of k, 5 and 12 columns. The second slice must be left alone.
 void ExpectAdds(const Case& c) {
   SCOPED_TRACE(std::to_string(c.num_rows) + " x " + std::to_string(c.k));
   const int64_t n = c.k + 17;
@@ -144,7 +144,7 @@ TEST(HostAddTest, MatchesReference) {
   for (const Case& c : kCases) ExpectAdds(c);
 }
 
-// A worker that answers late, around the wrap of the step numbers: what it wrote is added.
+// A worker answers late, and the step numbers wrap around meanwhile. What it wrote must be added.
 TEST(HostWaitTest, WaitsForEveryFlag) {
   constexpr int64_t kColumns = 300;
   HostSegments rows;
@@ -193,7 +193,7 @@ TEST(HostWaitTest, WaitsForEveryFlag) {
     }
     Synchronize(stream);
     worker.join();
-    for (int64_t i = 0; i < 2 * kColumns; ++i) {  // 1 + 2 + 3 + 4 times x
+    for (int64_t i = 0; i < 2 * kColumns; ++i) {  // the sum is 1 + 2 + 3 + 4 times x
       ASSERT_NEAR(y[static_cast<size_t>(i)], 10.0 * x.At(i), 1e-5 * std::fabs(x.At(i)) + 1e-6) << i;
     }
   });

@@ -42,7 +42,7 @@ void ExpectMatchesReference(const Case& c) {
   const int64_t stride = int64_t{c.num_kv_heads} * c.head_dim + c.gap;
   const auto k = Input<float>::Normal(c.num_rows * stride, 1, c.misalign);
   const auto v = Input<float>::Normal(c.num_rows * stride, 2, c.misalign);
-  // Row i goes to position i of pages dealt from the last one down; some rows are padding.
+  // Row i goes to position i. Pages are dealt from the last one down, and some rows are padding.
   Shared<int32_t> pages{std::vector<int32_t>(c.num_rows)};
   Shared<int32_t> slots{std::vector<int32_t>(c.num_rows)};
   for (int32_t i = 0; i < c.num_rows; ++i) {

@@ -28,7 +28,7 @@ struct Case {
   int32_t num_rows;
   int64_t k;
   std::vector<int64_t> n;  // columns of each slice
-  int64_t gap = 0;         // elements between the rows of x and of y, and between slices
+  int64_t gap = 0;         // between rows of x, between rows of y, and between slices
   int64_t misalign = 0;
 };
 
@@ -86,7 +86,7 @@ std::vector<Case> Cases() {
        {4130, 2085},
        1,
        1},
-      {"many rows of few adapters",  // on a GPU the shrink that shares A among warps
+      {"many rows of few adapters",  // on a GPU: the shrink whose warps share A
        {{16, 8}, {60, 1}},
        {{0, 64, 0}, {64, 128, 0}, {130, 200, 1}, {200, 258, 1}, {260, 300, 0}},
        300,
@@ -108,8 +108,8 @@ std::vector<Case> Cases() {
   };
 }
 
-// A Case with its data. Every row of A and B is an allocation of its own, as pages of a pool are.
-// X: the type of x.
+// A Case with its data. Every row of A and B is an allocation of its own, as rows in a pool's pages
+// are. X: the type of x.
 template <typename T, typename X = T>
 struct Problem {
   Problem(const Case& c, uint64_t seed)
@@ -166,7 +166,7 @@ struct Problem {
     return args;
   }
 
-  // The row's adapter slot, or -1 for a base row.
+  // The adapter slot of a row, or -1 for a base row.
   int32_t SlotOf(int32_t row) const {
     for (const LoraSegment& segment : test.segments) {
       if (row >= segment.row_begin && row < segment.row_end) return segment.adapter_slot;
@@ -197,7 +197,7 @@ struct Problem {
   Shared<LoraMatrix> matrices;
 };
 
-// vdpbf16ps and long sums: one rounding per term in the worst case.
+// For vdpbf16ps and long sums: in the worst case every term is rounded once.
 double ToleranceFor(int64_t terms) { return 1e-6 + 1e-7 * static_cast<double>(terms); }
 
 template <typename T, typename X>
@@ -210,7 +210,7 @@ Reference ExpectedH(const Problem<T, X>& problem, int32_t row, const LoraMatrix&
   return sum;
 }
 
-// The parts that a GPU leaves of element i, summed.
+// Element i of h, which on a GPU is the sum of its parts.
 double HAt(const Output<float>& h, int64_t i, int64_t part_size) {
   double sum = 0.0;
   for (; i < h.size(); i += part_size) sum += h.At(i);
@@ -241,7 +241,8 @@ void CheckShrink(const Problem<T, X>& problem, const Output<float>& h) {
   EXPECT_TRUE(h.GuardsIntact());
 }
 
-// Against double arithmetic from h, so that errors of the two launches do not mix.
+// Compares with double arithmetic on the given h, so that the errors of the two launches do not
+// mix.
 template <typename T, typename X>
 void CheckExpand(const Problem<T, X>& problem, const Output<float>& h, const Output<float>& y) {
   const Case& c = problem.test;
@@ -261,7 +262,7 @@ void CheckExpand(const Problem<T, X>& problem, const Output<float>& h, const Out
           const int64_t at = (int64_t{slice} * c.num_rows + row) * problem.h_stride + j;
           const double factor = static_cast<double>(matrix.scale) *
                                 ToFloat(static_cast<const T*>(matrix.b_rows[j])[n]);
-          // A GPU's parts of h are terms of their own: they are summed in fp32.
+          // On a GPU the parts of h are separate terms, which are summed in fp32.
           for (int64_t i = at; i < h.size(); i += part_size) sum.Add(factor * h.At(i));
         }
         ASSERT_TRUE(IsClose(y.At(row * problem.y_stride + column), sum, ToleranceFor(matrix.rank)))
@@ -277,7 +278,8 @@ void CheckExpand(const Problem<T, X>& problem, const Output<float>& h, const Out
   EXPECT_TRUE(y.GuardsIntact());
 }
 
-// Every instruction set, which knows no fp16, then the GPU, which takes x in dtype alone.
+// Runs every instruction set, unless the type is fp16, and then the GPU, if x has the weights'
+// type.
 template <typename T, typename X, typename Function>
 void ForEachDeviceOf(const Function& function) {
   if (!std::is_same_v<T, Float16>) ForEachCpu(function);
@@ -315,8 +317,8 @@ TEST(LoraTest, EqualsReference) {
   }
 }
 
-// The same bits for a row alone and in a batch with other adapters, other rows of its own adapter
-// and base rows, on any number of threads.
+// A row must have the same bits alone and in a batch with other adapters, other rows of its own
+// adapter and base rows, with any number of threads.
 template <typename T, typename X = T>
 void CheckRowInvariance(int64_t k, std::vector<int64_t> n) {
   const std::vector<std::vector<int32_t>> ranks = {{16, 8}, {64, 5}, {7, 33}};
@@ -324,7 +326,7 @@ void CheckRowInvariance(int64_t k, std::vector<int64_t> n) {
   int32_t row = 0;
   for (const int32_t length : {1, 2, 3, 4, 5, 6, 7, 8, 13, 29, 40}) {
     segments.push_back({row, row + length, length % 3});
-    row += length + length % 2;  // sometimes a base row after it
+    row += length + length % 2;  // then sometimes a base row
   }
   const Problem<T, X> problem({"batch", ranks, segments, row, k, n}, 5);
   const auto run = [&](const Shared<LoraSegment>& of, Stream& stream, Output<float>& y) {
@@ -337,7 +339,7 @@ void CheckRowInvariance(int64_t k, std::vector<int64_t> n) {
   };
   CpuIsa isa = CpuIsa::kPortable;
   bool is_cpu = false;
-  std::unique_ptr<Output<float>> alone;  // y with every row as a launch of its own
+  std::unique_ptr<Output<float>> alone;  // y of one launch per row
   ForEachDeviceOf<T, X>([&](Stream& stream) {
     if (alone == nullptr || isa != ActiveCpuIsa() || is_cpu != stream.device.is_cpu()) {
       isa = ActiveCpuIsa();

@@ -23,7 +23,7 @@ using testing::Shared;
 
 struct Case {
   const char* name;
-  std::vector<int32_t> ranks;  // of each slice
+  std::vector<int32_t> ranks;  // the rank of each slice
   std::vector<int64_t> n;
   int64_t k;
   int64_t misalign = 0;  // of the rows of A and B
@@ -41,7 +41,7 @@ std::vector<Case> Cases() {
           {"left alone", {0, 0}, {64, 70}, 100}};
 }
 
-// An adapter of a case; every row is an allocation of its own, as pages of a pool are.
+// The adapter of a case. Every row is an allocation of its own, as rows in a pool's pages are.
 template <typename T>
 struct Adapter {
   Adapter(const Case& c, uint64_t seed) : matrices(std::vector<LoraMatrix>(c.n.size())) {
@@ -71,7 +71,7 @@ std::vector<char> BytesOf(const GemmWeight& weight, Stream& stream) {
   return bytes;
 }
 
-// Where the elements of a weight are in its bytes.
+// Finds the elements of a weight in its bytes.
 class Layout {
  public:
   Layout(const GemmWeight& weight, const Stream& stream)
@@ -108,7 +108,7 @@ void Merge(const Case& c, const GemmWeight& base, const Adapter<T>& adapter, Gem
   Synchronize(stream);
 }
 
-// One rounding to the weight's dtype, of fp32 sums.
+// A merge rounds the fp32 sums once, to the weight's dtype.
 template <typename T>
 double BoundOf(const Reference& expected) {
   const DType dtype = DTypeOf<T>();
@@ -158,7 +158,7 @@ void CheckCase(const Case& c, Stream& stream) {
   EXPECT_EQ(padding, std::vector<char>(padding.size())) << "what lies beside the weight is zero";
   EXPECT_EQ(BytesOf(base, stream), before) << "the base weight stays";
 
-  // Another adapter, and the first one again: nothing of either is left behind.
+  // Merging another adapter and then the first one again must leave nothing of the former.
   const Adapter<T> other(c, 70000);
   Merge(c, base, other, &merged, stream);
   bool changes = false;

@@ -24,7 +24,7 @@ struct Case {
   int32_t num_rows;
   int64_t k;
   std::vector<int64_t> n;  // columns of each slice
-  int32_t rank;            // of the copies
+  int32_t rank;            // the rank of the copies
   int64_t misalign = 0;
 };
 
@@ -48,7 +48,7 @@ std::vector<Case> Cases() {
            32}};
 }
 
-// As a pool has them, every row of an adapter somewhere else.
+// As in a pool, every row of an adapter lies somewhere else.
 template <typename T>
 struct Adapters {
   explicit Adapters(const Case& c)
@@ -76,7 +76,7 @@ struct Adapters {
   Shared<LoraMatrix> matrices;
 };
 
-// The sums are Lora's, in the order of its own padding; zeros add nothing but another order.
+// The sums are Lora's in the order of this op's padding. Zeros change nothing but the order.
 template <typename T>
 void CheckCase(const Case& c, Stream& stream) {
   const Adapters<T> adapters(c);
@@ -119,7 +119,7 @@ void CheckCase(const Case& c, Stream& stream) {
   }
   EXPECT_TRUE(y.GuardsIntact());
   EXPECT_TRUE(h.GuardsIntact());
-  // Of the padding nothing is left from the batch before.
+  // Nothing of the last batch may be left in the padding.
   const std::vector<float> first(y.data(), y.data() + y.size());
   CopyToDevice(scratch.data(), std::vector<char>(static_cast<size_t>(bytes), '\xff').data(), bytes,
                stream);

@@ -60,7 +60,7 @@ void ExpectMatchesReference(const Case& c) {
     Synchronize(stream);
     EXPECT_TRUE(out.GuardsIntact());
     for (int64_t begin = 0; begin < c.num_tokens * stride; begin += stride) {
-      double norm = 0.0;  // of the head at hand
+      double norm = 0.0;  // of this head
       for (int64_t i = 0; i < row; ++i) {
         if (i % c.n == 0) {
           double sum = 0.0;
@@ -69,7 +69,7 @@ void ExpectMatchesReference(const Case& c) {
         }
         Reference expected;
         expected.Add(x.At(begin + i) * weight.At(i % c.n) / norm);
-        // Below fp16's normal range its steps no longer shrink.
+        // Below fp16's normal range its step size stays the same.
         if (DTypeOf<T>() == DType::kF16) expected.magnitude += 0x1.0p-14;
         ASSERT_TRUE(IsClose(out.At(begin + i), expected, ToleranceOf(DTypeOf<T>())))
             << begin << " + " << i;
@@ -114,7 +114,7 @@ TEST(RmsNormTest, InPlaceEqualsOutOfPlace) {
   });
 }
 
-// The very bits of adding what the op writes otherwise.
+// The bits must be those of adding what the op writes without `accumulate`.
 TEST(RmsNormTest, AccumulateAddsToTheOutput) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
@@ -172,7 +172,7 @@ TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
   });
 }
 
-// A row's bits do not depend on how many rows there are.
+// The bits of a row must not depend on the number of rows.
 TEST(RmsNormTest, RowsDoNotDependOnTheBatch) {
   for (const int64_t n : {96, 1000, 4096}) {
     const auto x = Input<float>::Normal(7 * n, 3);

@@ -1,4 +1,4 @@
-// Against the ops that it stands for, run on the same device.
+// Compares with the ops that this op replaces, run on the same device.
 #include "kernels/rope_kv_write/rope_kv_write.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct Case {
   int32_t page_tokens;
   int64_t gap;
   int64_t misalign;
-  int32_t rotary_dim = 0;  // 0: all of them
+  int32_t rotary_dim = 0;  // 0: all dimensions rotate
   int32_t rotates() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 };
 
@@ -146,7 +146,8 @@ void ExpectSameAsApart(const Case& c, bool normalizes) {
     Synchronize(stream);
     EXPECT_TRUE(together.GuardsIntact());
     EXPECT_TRUE(pool.GuardsIntact());
-    // A norm may sum in another order: a few last bits, or a step of the pool's type.
+    // A norm may sum in another order, so a few last bits or one step of the pool's type may
+    // differ.
     const double tolerance = normalizes ? 4e-6 : 0.0;
     for (int64_t i = 0; i < together.size(); ++i) {
       ASSERT_NEAR(together[i], apart[i], tolerance * (1.0 + std::fabs(apart.At(i)))) << i;

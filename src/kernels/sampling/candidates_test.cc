@@ -1,4 +1,4 @@
-// What the filters keep and how the draw falls, against a naive reference that sorts everything.
+// What the filters keep and which token is drawn, against a naive reference that sorts everything.
 #include "kernels/sampling/candidates.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace candidates_test {
 
 using testing::ForEachCpu;
 
-// A row of logits with its maxima, as Sample hands it over.
+// A row of logits with its maxima, as Sample passes it on.
 class Row {
  public:
   explicit Row(std::vector<float> logits) : logits_(std::move(logits)) {
@@ -43,8 +43,9 @@ class Row {
   std::vector<float> maxima_;
 };
 
-// Probabilities of all tokens after the filters, zero where cut. `slack` loosens (> 0) or tightens
-// (< 0) top_p and min_p, for what lies within rounding of their borders.
+// Probabilities of all tokens after the filters; zero where a filter cuts. A positive `slack`
+// loosens top_p and min_p and a negative one tightens them, for tokens within rounding of the
+// borders.
 std::vector<double> NaiveFilter(const std::vector<float>& logits, const SamplingRow& row,
                                 double slack) {
   const size_t n = logits.size();
@@ -174,7 +175,8 @@ TEST(CandidatesTest, TopKKeepsEquals) {
   });
 }
 
-// Every draw is the token in which the inverse CDF, in the order of ids, passes the uniform.
+// Every drawn token must be the one at which the sum of probabilities, in the order of ids, passes
+// the uniform number.
 TEST(CandidatesTest, DrawIsTheInverseCdf) {
   ForEachCpu([](Stream& stream) {
     Random random(7);
@@ -204,7 +206,8 @@ TEST(CandidatesTest, DrawIsTheInverseCdf) {
   });
 }
 
-// Pearson's statistic over tokens expected at least ten times, the others pooled.
+// Pearson's statistic over the tokens that are expected at least ten times; the others are one
+// cell.
 void ExpectDistribution(const std::vector<int64_t>& counts, const std::vector<double>& expected,
                         int64_t num_draws) {
   double statistic = 0.0, pooled_expected = 0.0;
@@ -227,7 +230,7 @@ void ExpectDistribution(const std::vector<int64_t>& counts, const std::vector<do
     statistic += difference * difference / pooled_expected;
     ++num_cells;
   }
-  // Four standard deviations above the mean of chi-square; the seeds are fixed.
+  // The limit is four standard deviations above the mean of chi-square. The seeds are fixed.
   const double freedom = num_cells - 1;
   EXPECT_LT(statistic, freedom + 4.0 * std::sqrt(2.0 * freedom) + 1.0) << num_cells << " cells";
 }
@@ -249,7 +252,7 @@ TEST(CandidatesTest, DrawsFollowTheDistribution) {
   for (const int32_t n : {6, 200}) {
     const Row row = RandomRow(n, 3, random);
     for (SamplingRow settings : cases) {
-      // One seed drawn from again and again, as in one long answer; and many seeds drawn from once.
+      // One seed with many draws, as in a long answer, and many seeds with one draw each.
       for (const bool many_seeds : {false, true}) {
         constexpr int64_t kDraws = 20000;
         std::vector<int64_t> counts(n);

@@ -31,7 +31,7 @@ std::vector<float> RandomLogits(int32_t n, uint64_t seed, double scale = 3.0) {
 
 constexpr int32_t kRowsMax = 64, kVocabMax = 152000;
 
-// Enough for every test of this file; nothing on the CPU.
+// Scratch that is large enough for every test of this file. The CPU needs none.
 SamplingScratch* ScratchOf(const Stream& stream) {
   if (stream.device.is_cpu()) return nullptr;
   static auto* const scratch = new SamplingScratch(kRowsMax, kVocabMax, stream.device);
@@ -66,7 +66,7 @@ int32_t NaiveArgmax(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Ids by logit, equals by lower id.
+// Ids in the order of their logits; equal ones in ascending order.
 std::vector<int32_t> NaiveOrder(const std::vector<float>& logits) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -107,7 +107,7 @@ TEST(SamplingTest, LogprobsMatchReference) {
   for (const int32_t n : kVocabs) {
     SCOPED_TRACE(n);
     std::vector<float> logits = RandomLogits(n, 17 + n, 6.0);
-    if (n > 2) logits[n / 2] = logits[n - 1];  // equals come by lower id
+    if (n > 2) logits[n / 2] = logits[n - 1];  // among equals the lower id comes first
     const double log_sum = NaiveLogSumExp(logits);
     const std::vector<int32_t> order = NaiveOrder(logits);
     ForEachDevice([&](Stream& stream) {
@@ -199,7 +199,7 @@ TEST(SamplingTest, NothingLeftToDraw) {
   });
 }
 
-// Penalties, bias and bans, all shown by which token greedy takes.
+// Penalties, bias and bans. Which token greedy sampling takes shows what they did.
 TEST(SamplingTest, AdjustmentsMatchReference) {
   Random random(11);
   for (int round = 0; round < 200; ++round) {
@@ -269,7 +269,7 @@ TEST(SamplingTest, SmallestAndLargestTemperatures) {
   });
 }
 
-// Rows of all kinds, some broken, in one launch: each as if it were alone.
+// Rows of all kinds, some of them broken, in one launch: each must be as if it were alone.
 TEST(SamplingTest, RowsDoNotDependOnEachOther) {
   constexpr int32_t kRows = 24, kVocab = 3001;
   auto logits = Input<float>::Normal(int64_t{kRows} * kVocab, 4, 3, 3.0);
@@ -361,8 +361,8 @@ TEST(TokenLogprobsTest, MatchesReference) {
   }
 }
 
-// The GPU's draws are the CPU's: both use the same weights, and sums differ by less than a
-// millionth, so that a uniform rarely falls between them.
+// The GPU draws what the CPU draws: both use the same weights, and their sums differ by less than a
+// millionth, so that a uniform number rarely falls in between.
 TEST(SamplingCudaTest, DrawsWhatTheCpuDraws) {
   constexpr int32_t kRounds = 60;
   Random random(77);
@@ -412,8 +412,8 @@ TEST(SamplingCudaTest, DrawsWhatTheCpuDraws) {
   EXPECT_GE(num_equal, num_draws - num_draws / 1000) << "of " << num_draws;
 }
 
-// Pearson's statistic of the draws of each kind of filter against the probabilities that the CPU's
-// filters leave (candidates_test.cc checks those).
+// Pearson's statistic of the draws with each kind of filter, against the probabilities that the
+// CPU's filters leave (candidates_test.cc checks those).
 TEST(SamplingCudaTest, DrawsFollowTheDistribution) {
   constexpr int32_t kVocab = 50, kRounds = 300;
   const SamplingRow cases[] = {{.temperature = 1.3f},

@@ -17,7 +17,7 @@ using testing::Output;
 
 TEST(SmallCopyTest, CopiesTheRangesAndNoOtherByte) {
   constexpr int64_t kBytes = 90'000;
-  std::vector<ByteRange> many;  // more than a launch takes
+  std::vector<ByteRange> many;  // more than one launch takes
   for (int64_t i = 0; i < 60; ++i) many.push_back({i * 1000, i * 1000 + 1 + i * 13});
   const std::vector<std::vector<ByteRange>> cases = {
       {}, {{0, 1}}, {{0, kBytes}}, {{15, 17}, {32, 48}, {50, 70'001}}, {{1, 16}, {16, 31}}, many};
@@ -49,7 +49,7 @@ TEST(SmallCopyTest, CopiesTheRangesAndNoOtherByte) {
   }
 }
 
-// As a step does it: other numbers at the same place each time.
+// As in steps, the same place holds other numbers each time.
 TEST(SmallCopyTest, ReadsTheHostsMemoryAnew) {
   constexpr int64_t kBytes = 4096;
   const std::vector<ByteRange> all = {{0, kBytes}};

@@ -56,7 +56,7 @@ TEST(SoftCapTest, ExtremesStayWithinTheCap) {
   });
 }
 
-// Tasks and vectors fall elsewhere; an element's bits do not.
+// Tasks and vectors are cut at other places here. The bits of an element must not change.
 TEST(SoftCapTest, ElementsDoNotDependOnTheirNeighbours) {
   const auto x = Input<float>::Normal(9000, 2, 0, 20.0);
   ForEachDevice([&](Stream& stream) {
