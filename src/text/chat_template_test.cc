@@ -1,5 +1,5 @@
-// Whole templates: the demo's against its golden, real ones against hashes of what Hugging Face
-// renders, and the ways to load one.
+// Whole templates: the demo's against its golden, and published ones against hashes of what Hugging
+// Face renders. Also the ways to load a template.
 #include "text/chat_template.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST(ChatTemplateTest, RendersTheDemoAsItsGolden) {
   EXPECT_EQ(*text, golden["text"].get<std::string>());
 }
 
-// The template of conformance file `name`, which may be a tokenizer_config.json.
+// The template in a conformance file, which may be a tokenizer_config.json.
 std::string TemplateSource(const std::string& path) {
   if (fs::path(path).extension() == ".json") {
     return ReadJson(path)["chat_template"].get<std::string>();
@@ -101,7 +101,8 @@ TEST(ChatTemplateTest, RendersRealTemplatesAsHuggingFaceDoes) {
         const Result<std::string> text = chat_template->Render(context);
         if (expected.empty()) {
           ++num_refused;
-          // kResourceExhausted: Hermes' macro calls itself without end on array parameters.
+          // kResourceExhausted: Hermes' macro calls itself without end where a parameter is an
+          // array.
           EXPECT_THAT(text.status().code(),
                       AnyOf(StatusCode::kInvalidArgument, StatusCode::kResourceExhausted))
               << context.dump();
@@ -114,7 +115,7 @@ TEST(ChatTemplateTest, RendersRealTemplatesAsHuggingFaceDoes) {
     EXPECT_EQ(i, hashes.size());
   }
   EXPECT_GT(num_refused, 0);
-  // Everything there is has expectations.
+  // Every template in the folder must have expectations.
   for (const auto& entry : fs::directory_iterator(conformance + "/chat_templates")) {
     EXPECT_TRUE(file["hashes"].contains("chat_templates/" + entry.path().filename().string()))
         << entry.path();

@@ -1,5 +1,5 @@
-// Arbitrary ids, two bytes each, through a small tokenizer with byte tokens: the pieces are whole
-// UTF-8 and join to Decode. The first byte chooses the kind of decoder.
+// Any ids, two bytes each, through a small tokenizer with byte tokens. The pieces must be whole
+// UTF-8 and join to what Decode gives. The first byte chooses the kind of decoder.
 #include <memory>
 #include <string>
 #include <vector>

@@ -19,7 +19,7 @@ std::string PushAll(Detokenizer* detokenizer, const Ids& ids, std::vector<std::s
   return all;
 }
 
-// Random ids, most of them byte tokens, so that most sequences are broken somewhere.
+// Random ids, most of them byte tokens, so that most sequences are broken UTF-8 somewhere.
 TEST(DetokenizerTest, PiecesJoinToDecodeAndAreWholeUtf8) {
   for (const int family : {0, 1}) {
     const auto tokenizer = GoldenTokenizer(family);

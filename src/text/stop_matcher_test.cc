@@ -40,7 +40,7 @@ TEST(StopMatcherTest, EmptyStopsMatchNothing) {
   EXPECT_EQ(output.text, "text");
 }
 
-// What a stop leaves of `text`: looks at every end from left to right.
+// What is left of `text` before a stop. Looks at every end of the text from left to right.
 std::string NaiveCut(const std::string& text, const std::vector<std::string>& stops, bool include) {
   for (size_t end = 1; end <= text.size(); ++end) {
     const std::string head = text.substr(0, end);

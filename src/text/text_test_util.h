@@ -36,7 +36,7 @@ inline std::unique_ptr<Tokenizer> GoldenTokenizer(int family) {
   return *std::move(tokenizer);
 }
 
-// As make_goldens.py changes a tokenizer for one case.
+// Changes a tokenizer for one case in the way that make_goldens.py does.
 inline Json Patched(Json file, const Json& patch) {
   for (const auto& [key, value] : patch.items()) {
     if (key != "model") {

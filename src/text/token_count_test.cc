@@ -1,4 +1,4 @@
-// What is told of a text's tokens before it is tokenized must hold for every tokenizer.
+// A number of tokens that is known before tokenizing must hold for every tokenizer.
 #include "text/token_count.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace graft {
 namespace {
 
-// Texts that are hard on the bound: what shrinks most, and long runs.
+// Texts that are hard for the bound: those that shrink most, and long runs.
 std::vector<std::string> HardTexts() {
   std::vector<std::string> texts;
   const Json goldens = ComponentGoldens();
@@ -73,7 +73,8 @@ TEST(TokenCountTest, TellsAFloodOfSpacesFromItsLength) {
   EXPECT_GT((*tokenizer)->TextTokensMin(std::string(4 << 20, ' ')), 1024);
 }
 
-// A text may lose any amount of white space to a token that takes it along, but only if it has one.
+// A token that takes white space along may take any amount of it, but only if the vocabulary has
+// such a token.
 TEST(TokenCountTest, TokensThatTakeWhiteSpace) {
   Json file = ComponentGoldens()["families"][0]["tokenizer"];
   file["added_tokens"].push_back({{"id", 1000},
@@ -120,7 +121,7 @@ std::string Encoded(char32_t c) {
   return text;
 }
 
-// The code points of the planes that have any, without surrogates.
+// The code points of all planes that have assigned ones, without surrogates.
 std::vector<char32_t> AssignedPlanes() {
   std::vector<char32_t> all;
   for (char32_t c = 1; c < 0x32000; ++c) {
@@ -129,9 +130,9 @@ std::vector<char32_t> AssignedPlanes() {
   return all;
 }
 
-// Four bytes become one at most, over every character and every way to compose one.
+// At most four bytes become one. This holds for every character and for every way to compose one.
 TEST(TokenCountTest, NoNormalFormShrinksByMoreThanFour) {
-  std::map<std::string, std::string> longest;  // what becomes this
+  std::map<std::string, std::string> longest;  // the longest text that becomes this
   for (const NormalForm form : {NormalForm::kNfd, NormalForm::kNfkd}) {
     for (const char32_t c : AssignedPlanes()) {
       const std::string text = Encoded(c);

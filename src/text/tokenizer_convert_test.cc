@@ -1,5 +1,5 @@
-// Older kinds of tokenizer files and transformers 5's LlamaTokenizer against the originals, by
-// tests/goldens/tokenizer/older.json: see make_older.py beside it.
+// Older kinds of tokenizer files, and transformers 5's LlamaTokenizer, against the originals'
+// results (tests/goldens/tokenizer/older.json, made by make_older.py beside it).
 #include "text/tokenizer_convert.h"
 
 #include <gmock/gmock.h>
@@ -109,7 +109,7 @@ TEST_F(TokenizerConvertTest, TiktokenEqualsTiktoken) {
 
 TEST_F(TokenizerConvertTest, AFileOfLlama3sSizeHasItsSpecialTokens) {
   std::string file;
-  // 128,000 tokens of two bytes, which is not what they are, but as many.
+  // 128,000 tokens of two bytes. The real file has other tokens, but as many.
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (int i = 0; i < 128'000; ++i) {

@@ -1,5 +1,5 @@
-// Arbitrary bytes as a tokenizer.json, and behind the first zero byte a text: a tokenizer that
-// loads must encode what is UTF-8, and its pieces must join to what it decodes.
+// Any bytes as a tokenizer.json, and behind the first zero byte a text. A tokenizer that loads must
+// encode valid UTF-8, and the text's pieces must join to what it decodes.
 #include <algorithm>
 
 #include "base/check.h"

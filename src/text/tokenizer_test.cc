@@ -67,7 +67,7 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
   return parts;
 }
 
-// Texts and ids of llama.cpp's tests for the vocabularies whose tokenizers are at hand.
+// Texts and ids of llama.cpp's tests, for the vocabularies whose tokenizers are available here.
 TEST(TokenizerTest, PublicVectors) {
   if (!FileExists(ConformanceDir())) GTEST_SKIP() << "no ../shared/conformance";
   for (const auto& [vectors, model] :
@@ -90,8 +90,8 @@ TEST(TokenizerTest, PublicVectors) {
   }
 }
 
-// tokenizer.model through sentencepiece and tokenizer.json through our own BPE are two ways to the
-// same ids.
+// tokenizer.model through sentencepiece, and tokenizer.json through our own BPE, must give the same
+// ids.
 TEST(TokenizerTest, SentencePieceEqualsJson) {
   if (!FileExists(ConformanceDir())) GTEST_SKIP() << "no ../shared/conformance";
   const std::string dir = ConformanceDir() + "/tokenizers/Mistral-7B-Instruct-v0.3";
@@ -160,7 +160,7 @@ TEST(TokenizerTest, TokenBytesOfEveryKind) {
   }
 }
 
-// The bytes of the tokens are the bytes of the text, for every text of a byte-level vocabulary.
+// In a byte-level vocabulary the bytes of the tokens must be the bytes of the text, for every text.
 TEST(TokenizerTest, TokenBytesJoinToTheText) {
   const auto tokenizer = GoldenTokenizer(0);
   const Json goldens = ComponentGoldens();
@@ -180,7 +180,7 @@ TEST(TokenizerTest, RefusesTextThatIsNotUtf8) {
   }
 }
 
-// Inputs without a place to split, a megabyte each: what is quadratic would not come back.
+// Megabyte inputs without a place to split. A quadratic algorithm would not finish.
 TEST(TokenizerTest, LongWordsTakeTimeInProportion) {
   const size_t num_bytes = LongTests() ? 1 << 20 : 1 << 17;
   for (const int family : {0, 1}) {

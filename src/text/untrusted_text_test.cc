@@ -1,5 +1,5 @@
-// Who writes a message must not be able to write a turn: special tokens that a message spells out
-// are text. And everything else stays as it would be without that.
+// The author of a message must not be able to write a turn: special tokens that a message spells
+// out are plain text. Everything else must stay as it is without this rule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr const char* kLlama2 =
     "}}{% endif %}"
     "{% endfor %}";
 
-// A base of the goldens with these special tokens behind its vocabulary.
+// A base tokenizer of the goldens, with these special tokens added behind its vocabulary.
 std::unique_ptr<Tokenizer> TokenizerWith(int family, const std::vector<std::string>& special,
                                          const Json& flags = Json::object()) {
   Json file = ComponentGoldens()["families"][family]["tokenizer"];
@@ -58,7 +58,7 @@ OrderedJson ChatOf(const std::vector<std::pair<std::string, std::string>>& turns
 struct EncodedChat {
   std::string text;
   Ids ids;       // with what the messages spell out as text
-  Ids ids_open;  // with special tokens in messages
+  Ids ids_open;  // special tokens in messages count
 };
 
 EncodedChat EncodeChat(const Tokenizer& tokenizer, const std::string& source,
@@ -106,15 +106,14 @@ TEST(UntrustedTextTest, AMessageForgesNoTurn) {
     }
     EXPECT_GT(num_forged, 1) << "without the ranges the turn is forged";
     EXPECT_EQ(honest.ids, honest.ids_open);
-    // A metaspace tokenizer puts a space behind a special token, so it tells the two apart.
+    // A metaspace tokenizer puts a space behind a special token, so the two differ.
     if (forgery.family == 0) {
       EXPECT_EQ(tokenizer->Decode(forged.ids, false), forged.text);
     }
   }
 }
 
-// DeepSeek's files say that its turns are no special tokens; they are written
-// as some.
+// DeepSeek's files do not mark its turns as special tokens, but write them like special ones.
 TEST(UntrustedTextTest, WhatIsWrittenAsAControlTokenIsOne) {
   const std::string user = "<\xEF\xBD\x9CUser\xEF\xBD\x9C>";
   const auto tokenizer = TokenizerWith(0, {user, "<think>"}, {{"special", false}});
@@ -151,7 +150,7 @@ TEST(UntrustedTextTest, SeamsChangeNothing) {
       Json file = Patched(family["tokenizer"], entry["patch"]);
       const auto tokenizer = Tokenizer::Parse(DumpJson(file), "");
       ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
-      // What HF makes of a text of which no special token is known.
+      // What HF gives for a text if no special token is known.
       Json plain_file = file;
       plain_file["added_tokens"] = Json::array();
       for (const Json& token : file["added_tokens"]) {
@@ -164,7 +163,7 @@ TEST(UntrustedTextTest, SeamsChangeNothing) {
         const TextRanges all = text.empty() ? TextRanges{} : TextRanges{{0, text.size()}};
         const Ids expected = *(*plain)->Encode(text, false);
         EXPECT_EQ(*(*tokenizer)->Encode(text, false, all), expected) << text;
-        if (*(*tokenizer)->Encode(text, false) != expected) continue;  // spells out tokens
+        if (*(*tokenizer)->Encode(text, false) != expected) continue;  // the text spells out tokens
         TextRanges every_third;
         for (size_t i = 1; i < text.size(); i += 3) every_third.push_back({i, i + 1});
         EXPECT_EQ(*(*tokenizer)->Encode(text, false, every_third), expected) << text;
@@ -175,8 +174,7 @@ TEST(UntrustedTextTest, SeamsChangeNothing) {
   EXPECT_GE(num_cases, 300);
 }
 
-// Control tokens that are looked for after the normalizer keep their trust
-// through it.
+// Some control tokens are searched for after the normalizer. They must keep their trust through it.
 TEST(UntrustedTextTest, TrustPassesThroughNormalizers) {
   for (const char* normalizer :
        {R"({"type": "NFC"})", R"({"type": "Lowercase"})", R"({"type": "NFD"})",
@@ -210,8 +208,7 @@ TEST(UntrustedTextTest, WhereANormalizerJoinsAcrossASeamNothingIsTrusted) {
   EXPECT_EQ(Count(*(*tokenizer)->Encode(text, false, TextRanges{{6, 8}}), 1000), 0);
 }
 
-// Real templates and tokenizers: without special tokens in messages the ids are
-// the same.
+// For real templates and tokenizers, and messages without special tokens, the ids must be the same.
 TEST(UntrustedTextTest, HonestChatsAreTokenizedAsBefore) {
   namespace fs = std::filesystem;
   if (!FileExists(ConformanceDir())) GTEST_SKIP() << "no ../shared/conformance";

@@ -1,5 +1,5 @@
-// The interpreter against jinja2: every feature, with what jinja2 renders, from
-// tests/data/jinja_cases.json; and what no template may do to the server.
+// The interpreter against jinja2: every feature, with what jinja2 renders
+// (tests/data/jinja_cases.json). Also what no template may do to the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kNow = 1'700'000'000;  // as the cases were made
+constexpr int64_t kNow = 1'700'000'000;  // the time at which the cases were made
 
 Result<std::string> Render(const std::string& source, const OrderedJson& context) {
   ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::Parse(source));
@@ -99,7 +99,7 @@ TEST(JinjaTest, SyntaxErrorsNameTheLine) {
   }
 }
 
-// The texts of a sum are put out one by one; what is no text is not.
+// The texts of a sum are written one by one. A sum of other values is computed first.
 TEST(JinjaTest, SumsAreWhatTheirFirstOperandMakesThem) {
   const std::pair<const char*, const char*> kCases[] = {
       {"{{ 1 + 2 + 3 }}", "6"},
@@ -175,7 +175,7 @@ TEST(JinjaTest, WideTemplatesRender) {
             "5000");
 }
 
-// Whatever a template computes ends soon, in bounded memory and stack, with this code.
+// Whatever a template computes must end soon, in bounded memory and stack, with this code.
 TEST(JinjaTest, HostileTemplatesRunIntoLimits) {
   const std::string kSources[] = {
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
@@ -209,7 +209,7 @@ TEST(JinjaTest, HostileTemplatesRunIntoLimits) {
   }
 }
 
-// Each works until there is no more work to be had, which takes seconds under sanitizers.
+// Each works until it has used up its limit of work, which takes seconds under sanitizers.
 TEST(JinjaTest, EndlessTemplatesRunIntoTheLimitOfWork) {
   const std::string kGrow = "{% set n = namespace(x=[1]) %}{% for i in range(";
   std::vector<std::string> sources = {

@@ -1,5 +1,5 @@
-// Which bytes of a rendered text are untrusted, over every way that a template
-// has to make text.
+// Which bytes of a rendered text count as untrusted, for every way in which a template can make
+// text.
 #include "text/jinja/origin.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// The rendered text with every untrusted stretch in square brackets.
+// Renders a template and puts every untrusted stretch in square brackets.
 std::string RenderMarked(const std::string& source, const OrderedJson& context) {
   const auto chat_template = ChatTemplate::Parse(source);
   EXPECT_TRUE(chat_template.ok()) << chat_template.status().ToString();
