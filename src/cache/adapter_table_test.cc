@@ -38,7 +38,7 @@ TEST(AdapterTableTest, ARetiredContentLivesUntilItsLastLease) {
   EXPECT_FALSE(table.Contains("aa"));
   EXPECT_FALSE(table.Acquire("aa").ok());
   EXPECT_EQ(table.SourceOf(content).path, "/adapters/aa");
-  // The same key can come back, as another content, while the old one is still in use.
+  // The same key may come back as another content while the old one is still in use.
   ASSERT_TRUE(table.Publish(Source("aa")).ok());
   EXPECT_NE(table.Acquire("aa")->content(), content);
 
@@ -65,7 +65,7 @@ TEST(AdapterTableTest, APlaceIsTheContentsUnderAllItsKeys) {
   table.SetPlace(lease.content(), AdapterPlace::kResident);
   EXPECT_EQ(table.PlaceOf("aa"), AdapterPlace::kResident);
   EXPECT_EQ(table.PlaceOf("unread"), AdapterPlace::kResident);
-  // What comes back under its key is another content, wherever the old one is.
+  // A content that comes back under its key is a new one, wherever the old one is.
   table.Retire("aa");
   ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
   EXPECT_EQ(table.PlaceOf("aa"), AdapterPlace::kElsewhere);
@@ -109,7 +109,7 @@ TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
   EXPECT_EQ(table.Acquire("hash")->content(), content);
   EXPECT_EQ(table.Acquire("unread a")->content(), content);
   EXPECT_EQ(table.SourceOf(content).hash, "hash");
-  // A second folder with the same content gives way to the first; who uses it goes on.
+  // A second folder with the same content gives way to the first. Requests that use it go on.
   ASSERT_TRUE(table.Publish(Source("unread b")).ok());
   AdapterLease lease = *table.Acquire("unread b");
   table.Identify("unread b", "hash");
@@ -118,7 +118,7 @@ TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
   const int32_t second = lease.content();
   lease.Release();
   EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{second});
-  // All its names go together.
+  // All names of the content go together.
   table.Retire("hash");
   for (const char* key : {"hash", "unread a", "unread b"}) EXPECT_FALSE(table.Contains(key)) << key;
   EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{content});
@@ -126,7 +126,7 @@ TEST(AdapterTableTest, AContentGoesByItsHashOnceItWasRead) {
   EXPECT_FALSE(table.Contains("hash"));
 }
 
-// Unloading all of many adapters looks at each one's keys, not at everybody's each time.
+// Unloading all of many adapters looks at each one's own keys, not at all keys every time.
 TEST(AdapterTableTest, RetiringLooksAtItsOwnKeysAlone) {
   constexpr int kContents = 500;
   AdapterTable table(kContents);
@@ -154,7 +154,7 @@ TEST(AdapterTableDeathTest, MisuseIsABug) {
       "still live");
 }
 
-// What a lease names must stay, whoever retires and publishes meanwhile.
+// What a lease names must stay, whatever is retired and published meanwhile.
 TEST(AdapterTableTest, LeasesPinContentAcrossThreads) {
   AdapterTable table(8);
   std::atomic<bool> stop = false;

@@ -1,5 +1,6 @@
-// The page pool against a naive model (a count and two flags per page, lists searched linearly):
-// after every operation both agree on every page, and on who is evicted next.
+// The page pool against a naive model: a count and two flags per page, and lists that are searched
+// from end to end. After every operation both must agree on every page, and on the page that is
+// evicted next.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -108,7 +109,7 @@ class Model {
   }
 
   PagePool pool_;
-  std::vector<PageRef> refs_;  // destroyed before the pool
+  std::vector<PageRef> refs_;  // declared after the pool, so destroyed before it
   std::vector<Page> pages_;
   std::list<int32_t> cached_;  // oldest first
 };

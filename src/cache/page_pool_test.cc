@@ -56,7 +56,7 @@ TEST(PagePoolTest, KeptPagesStayCachedInTheOrderOfTheirLastUse) {
   const int32_t last = pages.page(2);
   pages.Clear();
   EXPECT_EQ(pool.num_cached(), 3);
-  EXPECT_EQ(pool.OldestCached(), last);  // a list lets go of its last page first
+  EXPECT_EQ(pool.OldestCached(), last);  // a list frees its last page first
   { PageRef again = pool.Share(last); }
   EXPECT_NE(pool.OldestCached(), last);
   pool.Evict(pool.OldestCached());

@@ -17,7 +17,8 @@ constexpr int32_t kPageTokens = 4;
 
 class PrefixTreeTest : public testing::Test {
  protected:
-  // What a sequence that computes all whole pages of `tokens` leaves: matched, then own pages.
+  // Does what a sequence does that computes all whole pages of `tokens`: matches, then adds its own
+  // pages.
   PageList Compute(const PrefixKey& key, const std::vector<int32_t>& tokens) {
     PageList pages = tree_.Match(key, tokens);
     const int32_t num_pages = static_cast<int32_t>(tokens.size()) / kPageTokens;
@@ -60,7 +61,7 @@ TEST_F(PrefixTreeTest, MatchesWholePagesOfTheLongestPrefix) {
   std::vector<int32_t> forked = tokens_;
   forked[5] = 99;
   EXPECT_EQ(tree_.Match(base_, forked).size(), 1);
-  forked[0] = 99;  // the second and third page's tokens alone find nothing
+  forked[0] = 99;  // the second or third page alone matches nothing
   forked[5] = tokens_[5];
   EXPECT_EQ(tree_.Match(base_, forked).size(), 0);
 }
@@ -78,7 +79,7 @@ TEST_F(PrefixTreeTest, NeverSharesAcrossTenantsOrAdapters) {
 
 TEST_F(PrefixTreeTest, ASecondPageOfTheSameContentGivesWay) {
   const PageList first = Compute(base_, tokens_);
-  // Computed at the same time, before the first was indexed.
+  // Both are computed at the same time, before the first one is in the index.
   PageList second;
   for (int32_t idx = 0; idx < 3; ++idx) second.Append(pool_.Allocate());
   EXPECT_EQ(pool_.num_free(), 2);
@@ -98,7 +99,7 @@ TEST_F(PrefixTreeTest, EvictsLeavesOfTheLongestUnusedPrefixFirst) {
   EXPECT_TRUE(tree_.EvictOldest());
   EXPECT_EQ(tree_.Match(base_, tokens_).size(), 2);
   EXPECT_EQ(tree_.Match(base_, other).size(), 2);
-  EXPECT_TRUE(tree_.EvictOldest());  // tokens_ was asked for before `other`
+  EXPECT_TRUE(tree_.EvictOldest());  // tokens_ was used before `other`
   EXPECT_EQ(tree_.Match(base_, tokens_).size(), 1);
   ExpectIntegrity();
   EXPECT_TRUE(tree_.EvictOldest());
@@ -116,7 +117,7 @@ TEST_F(PrefixTreeTest, NeverEvictsWhatIsReferenced) {
   EXPECT_EQ(tree_.Match(base_, tokens_).size(), 2);
 }
 
-// Against a map from (key, leading tokens) to page, through eviction and shared ownership.
+// Compares with a map from (key, leading tokens) to page, through eviction and shared ownership.
 TEST_F(PrefixTreeTest, AMatchIsCurrentUntilItWouldEndElsewhere) {
   EXPECT_FALSE(tree_.IsCurrent(tree_.Find(base_, tokens_))) << "nothing is found again at once";
   Compute(base_, {tokens_.begin(), tokens_.begin() + 8});
@@ -127,7 +128,7 @@ TEST_F(PrefixTreeTest, AMatchIsCurrentUntilItWouldEndElsewhere) {
     const PageList first = tree_.Match(base_, std::span(tokens_).first(4));
     EXPECT_EQ(tree_.NumCached(two), 1);
   }
-  // Neither another prefix nor one that leaves it earlier changes it.
+  // Neither another prefix, nor one that branches off earlier, changes it.
   Compute(base_, {1, 2, 3, 4, 50, 51, 52, 53});
   Compute({"tenant", ""}, tokens_);
   ASSERT_TRUE(tree_.IsCurrent(two));
@@ -151,7 +152,7 @@ TEST_F(PrefixTreeTest, AMatchIsNotCurrentOnceItsPageWasEvicted) {
   EXPECT_FALSE(tree_.IsCurrent(one));
 }
 
-// Prompts and salts that were found to share a bucket do so by chance alone under another key.
+// Prompts and salts that share a bucket under one key share one under another key only by chance.
 TEST(KeyedHashTest, WhatCollidesUnderOneKeyDoesNotUnderAnother) {
   constexpr uint64_t kBuckets = 64;
   const auto spread = [](const std::function<uint64_t(uint64_t key, int32_t i)>& hash) {

@@ -23,7 +23,7 @@ class RowPackerTest : public testing::Test {
   RowPacker packer_{pool_, PageUse::kAdapters, kPageBytes};
 };
 
-// Every row lies whole in one extent, and the extents are the source in order.
+// Every row must lie whole in one extent, and the extents in order must be the source.
 void ExpectHoldsRows(const PackedRows& packed, const std::vector<RowRun>& runs) {
   int64_t source = 0;
   for (const PageExtent& extent : packed.extents()) {
