@@ -9,7 +9,8 @@
 namespace graft {
 namespace {
 
-// A message with every field set, sub-messages and lists included, to what no default is.
+// Fills a message: every field, including sub-messages and lists, with something else than its
+// default.
 void FillFields(Random& random, google::protobuf::Message* message) {
   using Field = google::protobuf::FieldDescriptor;
   const google::protobuf::Reflection* const reflection = message->GetReflection();
@@ -57,7 +58,7 @@ void FillFields(Random& random, google::protobuf::Message* message) {
   }
 }
 
-// A field that a conversion forgets comes back as its default.
+// A field that a conversion forgets would come back as its default.
 TEST(RequestProtoTest, CarriesEveryFieldBothWays) {
   Random random(1);
   for (int i = 0; i < 200; ++i) {
@@ -78,7 +79,7 @@ TEST(RequestProtoTest, DefaultsSurvive) {
   EXPECT_EQ(sent.sampling.num_logprobs, -1);
 }
 
-// Bytes from anywhere make a Request or no message; the engine's checks take it from there.
+// Any bytes give a Request or no message. Further checks are the engine's.
 TEST(RequestProtoTest, AnyBytesAreTaken) {
   Random random(2);
   rpc::Request filled;

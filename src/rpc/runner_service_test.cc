@@ -1,4 +1,4 @@
-// A service and links to it, over the loopback.
+// A service, and links to it over the loopback.
 #include "rpc/runner_service.h"
 
 #include <grpcpp/generic/generic_stub.h>
@@ -20,9 +20,9 @@
 namespace graft {
 namespace {
 
-constexpr std::chrono::seconds kPatience(60);  // against hangs alone
+constexpr std::chrono::seconds kPatience(60);  // only against hangs
 
-// Keeps what it is asked for, and answers when told to.
+// Records what it is asked for, and answers when it is told to.
 class ScriptedGenerator : public Generator {
  public:
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
@@ -50,7 +50,7 @@ class ScriptedGenerator : public Generator {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience, [&] { return streams_.size() == count; });
   }
-  // One token for every request.
+  // Gives every request one token.
   void Step(int32_t token, size_t num_top = 0) {
     std::lock_guard lock(mutex_);
     for (auto& [id, stream] : streams_) {
@@ -86,7 +86,7 @@ class OneAdapter : public AdapterCatalog {
   Status Unload(const std::string&) override { return NotFoundError("none"); }
 };
 
-// Writes down what it hears.
+// Records what it is told.
 class Notes : public RunnerListener {
  public:
   Status OnUp(size_t, RunnerFacts facts) override {
@@ -140,7 +140,7 @@ class Notes : public RunnerListener {
   RunnerFacts facts_;
   std::vector<uint64_t> calls_;
   std::map<uint64_t, std::vector<TokenEvent>> events_;
-  std::vector<ListedAdapter> adapters_;  // told after the welcome
+  std::vector<ListedAdapter> adapters_;  // sent after the welcome
   RunnerLoad load_;
   std::vector<std::vector<uint64_t>> steps_;
   std::vector<uint64_t> evicted_;
@@ -208,13 +208,13 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.size() == 1; }));
 }
 
-// What gRPC's own health check (grpc.health.v1) says of a service: the number of its ServingStatus,
-// or minus the code of the failure.
+// The answer of gRPC's own health check (grpc.health.v1) for a service: the number of its
+// ServingStatus, or minus the code of the failure.
 int AskHealth(int port, const std::string& service) {
   const auto channel =
       grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
   grpc::GenericStub stub(channel);
-  // Field 1 is the service's name, and in the answer the status.
+  // Field 1 is the service's name. In the answer it is the status.
   const grpc::Slice name("\x0a" + std::string(1, static_cast<char>(service.size())) + service);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
@@ -249,7 +249,7 @@ TEST_F(RunnerServiceTest, AFrontendThatTakesNothingIsEndedAndHoldsUpNobody) {
   Serve({.frontend_silence_ns = 600'000'000});
   link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
-  // Says that it lives, and reads its welcome alone.
+  // It says that it lives, but reads nothing after its welcome.
   const auto stub = rpc::Runner::NewStub(
       grpc::CreateChannel(LinkOptions().address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
@@ -277,7 +277,7 @@ TEST_F(RunnerServiceTest, AFrontendThatTakesNothingIsEndedAndHoldsUpNobody) {
     generator_.Step(5, /*num_top=*/2000);
     service_->OnDelivered();
     ++num_steps;
-    // The other has this step's event before the next one is made.
+    // The other frontend must have this step's event before the next one is made.
     is_held_up = !notes_.WaitFor([&](const Notes& notes) {
       const auto it = notes.events_.find(1);
       return it != notes.events_.end() && it->second.size() == num_steps;
@@ -296,7 +296,7 @@ TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
   for (uint64_t number = 1; number <= 20; ++number) link_->Submit(MakeRequest(number));
   ASSERT_TRUE(generator_.WaitForStreams(20));
   generator_.Step(5);
-  // Nothing leaves before the step's end is told.
+  // Nothing is sent before the end of the step is told.
   std::this_thread::sleep_for(std::chrono::nanoseconds(3 * kHeartbeatNs));
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.events_.empty(); }));
   service_->OnDelivered();
@@ -366,7 +366,7 @@ TEST_F(RunnerServiceTest, AServiceThatGoesIsNoticedAndComesBack) {
   EXPECT_TRUE(notes_.WaitForUp());
 }
 
-// The next attempt that begins finds it.
+// The next attempt to connect finds it.
 TEST_F(RunnerServiceTest, AServiceThatStartsAfterItsCallerIsFoundAtOnce) {
   Serve();
   RunnerServiceOptions options{.port = static_cast<uint16_t>(service_->port())};
@@ -379,7 +379,7 @@ TEST_F(RunnerServiceTest, AServiceThatStartsAfterItsCallerIsFoundAtOnce) {
   EXPECT_EQ(notes_.why_.message().find("TLS"), std::string::npos) << notes_.why_.message();
   Serve(options);
   ASSERT_TRUE(notes_.WaitForUp());
-  // One may have been under way, and one begun before the port was open.
+  // One attempt may have been under way, and another may have begun before the port was open.
   EXPECT_LE(notes_.num_downs_, 5);
 }
 

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-// Through the bytes that travel.
+// Sends an event by way of its bytes.
 TokenEvent SendEvent(const TokenEvent& event) {
   rpc::TokenEvent proto;
   EXPECT_TRUE(proto.ParseFromString(ToProto(event).SerializeAsString()));
