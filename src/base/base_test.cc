@@ -69,7 +69,7 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
   EXPECT_EQ((*ParseJson(R"(["[[[\"[[[", "]"])", 1))[0], "[[[\"[[[") << "brackets of strings";
 }
 
-// Each would take minutes if its time grew with the square of its length.
+// If the time grew with the square of the length, each would take minutes.
 TEST(JsonTest, LongArraysOfObjectsAreRead) {
   std::string text = "[";
   for (int i = 0; i < 300000; ++i) text += R"({"a":1},)";
@@ -104,7 +104,7 @@ TEST(FaultTest, WhatPassesIsToldFromWhatStays) {
   EXPECT_FALSE(IsPassing(OkStatus()));
 }
 
-// A folder of this test alone; while it lives nothing else opens files.
+// Has a folder of its own. While it lives, nothing else opens files.
 class FileFaultTest : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(root_); }
@@ -144,7 +144,7 @@ TEST_F(FileFaultTest, WithoutDescriptorsAFileIsUnavailableAndNotGone) {
 TEST_F(FileFaultTest, AFileThatMayNotBeReadIsToldFromOneThatIsNotThere) {
   const std::string path = Write("file", "bytes");
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
-  const int user = setfsuid(getuid() == 0 ? 65534 : getuid());  // root may read everything
+  const int user = setfsuid(getuid() == 0 ? 65534 : getuid());  // root may read every file
   const Status status = ReadFile(path).status();
   setfsuid(static_cast<uid_t>(user));
   EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status.ToString();
@@ -178,7 +178,7 @@ TEST_F(FileFaultTest, AJailReadsInsideItsRootsAlone) {
   EXPECT_EQ(*FileJail().Read(root_ / "secret", 100), "secret") << "no roots, no jail";
 }
 
-// The file is swapped for a link out of the root and back, as fast as can be.
+// The file is swapped for a link out of the root and back, as fast as possible.
 TEST_F(FileFaultTest, AJailLosesNoRace) {
   namespace fs = std::filesystem;
   fs::create_directories(root_ / "in");
@@ -222,7 +222,7 @@ TEST(FileTest, ResolveInsideKeepsThePathJailed) {
   EXPECT_EQ(ResolveInside(root, "link/secret").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ResolveInside(root, "/etc/passwd").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ResolveInside(root, "b").status().code(), StatusCode::kNotFound);
-  // By the one name that a server takes out of what it tells its clients.
+  // Errors name the root by its canonical path, which a server takes out of its answers.
   const fs::path other_name = root.parent_path() / "other name";
   fs::create_symlink(root, other_name);
   for (const char* path : {"b", "../secret"}) {
@@ -232,7 +232,7 @@ TEST(FileTest, ResolveInsideKeepsThePathJailed) {
   fs::remove_all(root.parent_path());
 }
 
-// As the whole table gives it, without cells that are left out.
+// Computes the whole table, without leaving cells out.
 int PlainDistance(const std::string& a, const std::string& b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

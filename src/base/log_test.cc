@@ -1,5 +1,5 @@
-// Lines of the log: what others' texts may do to them, their two formats, and a reader that does
-// not read.
+// Lines of the log: what foreign texts may do to them, the two formats, and a reader that does not
+// read.
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ bool IsStamp(std::string text) {
   return text == date_and_time + "+dd:dd" || text == date_and_time + "-dd:dd";
 }
 
-// A log whose lines this test reads.
+// Writes a log that the test reads.
 class ServerLogTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe(pipe_), 0); }
@@ -60,7 +60,7 @@ class ServerLogTest : public testing::Test {
     log_ = std::move(*log);
   }
 
-  // What was written until now.
+  // Everything that was written so far.
   std::string Read() {
     fcntl(pipe_[0], F_SETFL, O_NONBLOCK);
     std::string all;

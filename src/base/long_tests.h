@@ -1,6 +1,6 @@
-// How long tests take. `make test` runs a few of many random seeds, or smaller sizes, where more of
-// them only repeat; `make test-all` sets GRAFT_LONG_TESTS and runs them all. For tests alone. Any
-// thread.
+// How long tests take. `make test` runs only a few of many random seeds, or smaller sizes, where
+// more of them would only repeat. `make test-all` sets GRAFT_LONG_TESTS, which runs all of them.
+// For tests only. Any thread.
 #pragma once
 
 #include <cstdlib>

@@ -14,8 +14,8 @@
 namespace graft {
 namespace {
 
-// Gives every request a token per millisecond or so, on a thread of its own; refuses adapter
-// "refused" and never answers "silent".
+// Gives every request a token about every millisecond, on a thread of its own. It refuses adapter
+// "refused" and never answers for "silent".
 class FakeGenerator : public Generator {
  public:
   FakeGenerator() : thread_([this] { Run(); }) {}
@@ -83,7 +83,7 @@ class FakeGenerator : public Generator {
   std::set<RequestId> ids_, cancelled_;
   size_t in_flight_max_ = 0;
   std::atomic<bool> stop_{false};
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the others
 };
 
 std::vector<LoadRequest> Requests(int count, int32_t output_tokens,

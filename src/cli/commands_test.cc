@@ -28,7 +28,7 @@ const Command* Find(const Command& program, const std::vector<std::string>& word
   return command;
 }
 
-// What is said of it there; "" where there is none.
+// What the page says of the option there, or "" if there is nothing.
 std::string Help(const Command& program, const std::vector<std::string>& words,
                  const std::string& name) {
   for (const OptionGroup& group : Find(program, words)->groups) {
@@ -70,7 +70,7 @@ void CheckNames(const Command& command, const std::string& path) {
 
 TEST(CommandsTest, NoCommandHasAnOptionTwiceOrWithoutHelp) { CheckNames(GraftProgram(), "graft"); }
 
-// The defaults are those of the structs, and every one of them passes its own check.
+// The defaults must be those of the structs, and each of them must pass its own check.
 void CheckDefaults(const Command& command, const std::string& path) {
   for (const OptionGroup& group : command.groups) {
     for (const Option& option : group.options) {
@@ -84,7 +84,7 @@ void CheckDefaults(const Command& command, const std::string& path) {
 
 TEST(CommandsTest, EveryDefaultMayBeWrittenOut) { CheckDefaults(GraftProgram(), "graft"); }
 
-// The page's tables are what `graft help --markdown` prints, between two comments.
+// Between two comments, the page must hold the tables that `graft help --markdown` prints.
 TEST(CommandsTest, ThePageHoldsTheTables) {
   const char* root = std::getenv("GRAFT_SOURCE_DIR");
   ASSERT_NE(root, nullptr);

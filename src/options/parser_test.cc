@@ -57,7 +57,7 @@ class ParserTest : public testing::Test {
                                           .environment_prefix = "GRAFT_BENCH_"}}}}};
   }
 
-  // The error's text; "" after a run.
+  // Parses the words. Returns the error's text, or "" after a run.
   std::string Parse(const std::vector<std::string>& args) {
     const Result<CommandRun> run = ParseCommandLine(Program(), "1.2.3", args);
     if (!run.ok()) return run.status().message();
@@ -72,7 +72,7 @@ class ParserTest : public testing::Test {
     variables_[name] = value;
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
-  // A config file's path.
+  // Writes a config file and returns its path.
   std::string Write(const std::string& text) {
     const std::string path = testing::TempDir() + "parser_test.yaml";
     std::ofstream(path) << text;

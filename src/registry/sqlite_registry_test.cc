@@ -70,7 +70,7 @@ TEST_F(SqliteRegistryTest, SaysWhatToDoAboutABrokenFile) {
             StatusCode::kNotFound);
 }
 
-// A disk without room: in a process of its own, since the limit is the process's.
+// A disk without room. It runs in a process of its own, because the limit is the process's.
 TEST_F(SqliteRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
   ASSERT_TRUE((*SqliteRegistry::Open(path_))->Put(Entry("a", "h"), true).ok());
   const std::string fresh = folder_ / "fresh.db";
@@ -98,7 +98,7 @@ TEST_F(SqliteRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
   EXPECT_EQ(*(*later)->List(), std::vector<RegistryEntry>{Entry("a", "h")});
 }
 
-// Clients hear why a load was not remembered, and not where the file is.
+// Clients are told why a load was not remembered, but not where the file is.
 TEST_F(SqliteRegistryTest, AFullDiskLaterOnPassesAndNamesNoPath) {
   const pid_t child = fork();
   if (child == 0) {

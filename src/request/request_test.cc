@@ -97,7 +97,7 @@ TEST(TokenStreamTest, CallsBackWhenEventsWaitAndNeverAfterRemoval) {
   stream.SetReadyCallback([&] { ++calls; });
   EXPECT_EQ(calls, 1);
   stream.Push({});
-  EXPECT_EQ(calls, 1);  // not empty before: the reader is on its way
+  EXPECT_EQ(calls, 1);  // the queue was not empty, so the reader knows already
   while (stream.TryPop()) {
   }
   stream.Push({});

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-// Few heads and a wide MLP: a token's KV is far shorter than a row of an adapter of down_proj.
+// Few heads and a wide MLP: a token's KV is much shorter than a row of down_proj's adapter.
 ModelConfig WideModel() {
   return *ParseModelConfig(*ParseJson(R"({"architectures": ["LlamaForCausalLM"],
       "model_type": "llama", "hidden_size": 64, "intermediate_size": 8192, "num_hidden_layers": 1,

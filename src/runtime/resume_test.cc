@@ -1,4 +1,5 @@
-// The demo model: a request cut at any token and begun anew elsewhere ends as if nobody had cut it.
+// The demo model: a request that is cut at any token and resumed elsewhere ends as if it had not
+// been cut.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,7 @@ struct ResumeCase {
   SamplingParams sampling;
 };
 
-// One process's engine; what it keeps of prompts is its own.
+// The engine of one process, with a prefix cache of its own.
 struct DemoEngine {
   DemoEngine() {
     RuntimeOptions options;

@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// Mean and coefficient of variation of the gaps.
+// The mean of the gaps, and their coefficient of variation.
 std::pair<double, double> GapsOf(const std::vector<double>& arrivals) {
   std::vector<double> gaps(arrivals.size());
   std::adjacent_difference(arrivals.begin(), arrivals.end(), gaps.begin());

@@ -14,12 +14,12 @@ TEST(DeviceTraitsTest, TheCardAndTheCodeForItDecide) {
   EXPECT_EQ(hopper.family, GpuFamily::kHopper);
   EXPECT_TRUE(hopper.overlaps_launches);
   EXPECT_EQ(hopper.num_multiprocessors, 132);
-  // The same card with kernels for older ones: none of Hopper's kernels has a body there.
+  // The same card with kernels for older cards only: none of Hopper's kernels has a body there.
   const DeviceTraits without = TraitsOfCard(9, 132, kHopperBytes, false);
   EXPECT_EQ(without.family, GpuFamily::kAmpere);
   EXPECT_FALSE(without.overlaps_launches);
   EXPECT_EQ(without.shared_bytes_max, kHopperBytes);
-  // Older and later cards run no code for sm_90a.
+  // Neither older nor later cards run code for sm_90a.
   EXPECT_EQ(TraitsOfCard(8, 108, 163 << 10, true).family, GpuFamily::kAmpere);
   EXPECT_EQ(TraitsOfCard(12, 170, 99 << 10, true).family, GpuFamily::kAmpere);
   EXPECT_FALSE(TraitsOfCard(12, 170, 99 << 10, true).overlaps_launches);

@@ -90,7 +90,7 @@ TEST(DTypeTest, EveryHalfSurvivesTheRoundTrip) {
 }
 
 TEST(DTypeTest, NarrowsToNearestEven) {
-  EXPECT_EQ(ToFloat(FromFloat<Bfloat16>(1.0f + 1.0f / 256)), 1.0f);  // tie, even below
+  EXPECT_EQ(ToFloat(FromFloat<Bfloat16>(1.0f + 1.0f / 256)), 1.0f);  // a tie: to the even one
   EXPECT_EQ(ToFloat(FromFloat<Bfloat16>(1.0f + 3.0f / 256)), 1.0f + 4.0f / 256);
   EXPECT_EQ(ToFloat(FromFloat<Float16>(1.0f + 1.0f / 2048)), 1.0f);
   EXPECT_EQ(ToFloat(FromFloat<Float16>(65519.0f)), 65504.0f);
@@ -132,7 +132,7 @@ TEST(DeviceTest, ParsesAndRefuses) {
   }
 }
 
-// Cards as their drivers show them: of an H200, an RTX 4090, an RTX 2080 and a B200.
+// Cards as their drivers describe them: an H200, an RTX 4090, an RTX 2080 and a B200.
 constexpr int64_t kHopperShared = 227 << 10, kAdaShared = 99 << 10, kTuringShared = 64 << 10;
 const CudaCard kHopper = {"H200", 9, 0, kHopperShared, true};
 const CudaCard kAda = {"RTX 4090", 8, 9, kAdaShared, true};
