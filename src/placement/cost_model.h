@@ -1,0 +1,96 @@
+// What steps and loads take on a kind of runner, as lines that `graft profile` fits: what placement
+// predicts by and the simulator computes. CaraServe, section 5: a decode step is a line over the
+// batch times its largest rank where kernels pad, over the sum of ranks where they do not. Plain
+// data and pure functions; milliseconds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json_fwd.h"
+#include "base/status.h"
+
+namespace graft {
+
+struct CostLine {
+  double base_ms = 0.0;
+  double ms_per_unit = 0.0;
+  double r_squared = 0.0;  // of the fit; 0: not fitted
+
+  double At(double units) const { return base_ms + ms_per_unit * units; }
+};
+
+// The ranks of the requests in a batch, base rows having none.
+struct BatchRanks {
+  int64_t num_requests = 0;
+  int64_t sum = 0;
+  int32_t largest = 0;
+
+  void Add(int32_t rank) {
+    ++num_requests;
+    sum += rank;
+    if (rank > largest) largest = rank;
+  }
+};
+
+// What a step computes.
+struct StepWork {
+  BatchRanks ranks;            // of all sequences in it
+  int64_t prompt_tokens = 0;   // rows beyond one of each sequence
+  int64_t context_tokens = 0;  // whose keys and values its rows read
+};
+
+struct CostModel {
+  // Kernels pad: a step's units of LoRA are its batch times the largest rank. Else the sum of
+  // ranks.
+  bool pads = false;
+  // CaraServe's two models: a decode step over units of LoRA, a prompt over its tokens. Without a
+  // file: what one H200 takes for Llama-2-7B at contexts of 512, from docs/benchmarks.md.
+  CostLine decode = {5.0, 0.0035};
+  CostLine prompt = {4.6, 0.0225};
+  // All parts of a step at once.
+  double step_ms = 4.6;
+  double step_ms_per_row = 0.005;
+  double step_ms_per_unit = 0.0023;
+  double step_ms_per_prompt_token = 0.0225;
+  double step_ms_per_context_token = 6e-5;
+  double step_r_squared = 0.0;
+  // An adapter's way to the device, from the host's memory.
+  double load_ms = 1.0;
+  double load_ms_per_rank = 0.1;
+
+  double UnitsOf(const BatchRanks& ranks) const {
+    return static_cast<double>(pads ? ranks.num_requests * ranks.largest : ranks.sum);
+  }
+  double DecodeMs(const BatchRanks& ranks) const { return decode.At(UnitsOf(ranks)); }
+  double StepMs(const StepWork& work) const {
+    return step_ms + step_ms_per_row * static_cast<double>(work.ranks.num_requests) +
+           step_ms_per_unit * UnitsOf(work.ranks) +
+           step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
+           step_ms_per_context_token * static_cast<double>(work.context_tokens);
+  }
+  double LoadMs(int32_t rank) const { return load_ms + load_ms_per_rank * rank; }
+};
+
+// The line with the least squares; through their mean where all `units` are the same. As many units
+// as times, one at least.
+CostLine FitLine(std::span<const double> units, std::span<const double> ms);
+
+// The share of the variance of `ms` that `predicted` explains; 1 where there is none to explain.
+double RSquared(std::span<const double> ms, std::span<const double> predicted);
+
+// Coefficients of the columns for the least squares, none of them negative: a column that would
+// have to be is left out. Each row has one value for each coefficient. kInvalidArgument: too few
+// rows, or columns that depend on each other.
+Result<std::vector<double>> FitColumns(const std::vector<std::vector<double>>& rows,
+                                       std::span<const double> ms);
+
+OrderedJson ToJson(const CostModel& costs);
+// kInvalidArgument names the field that is missing, no number or negative.
+Result<CostModel> CostModelFromJson(const Json& json);
+// What `graft profile` wrote; its other fields are for people.
+Result<CostModel> ReadCostModel(const std::string& path);
+
+}  // namespace graft

@@ -1,0 +1,81 @@
+#include "placement/cost_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+
+namespace graft {
+namespace {
+
+TEST(CostModelTest, FitsALineAndSaysHowWell) {
+  const CostLine exact = FitLine(std::vector<double>{0, 1, 2}, std::vector<double>{5, 7, 9});
+  EXPECT_DOUBLE_EQ(exact.base_ms, 5.0);
+  EXPECT_DOUBLE_EQ(exact.ms_per_unit, 2.0);
+  EXPECT_DOUBLE_EQ(exact.r_squared, 1.0);
+  const CostLine rough = FitLine(std::vector<double>{0, 1, 2}, std::vector<double>{1, 0, 4});
+  EXPECT_DOUBLE_EQ(rough.ms_per_unit, 1.5);  // (-1 * -2/3 + 1 * 7/3) / 2
+  EXPECT_NEAR(rough.base_ms, 1.0 / 6.0, 1e-12);
+  // Predicted 1/6, 5/3, 19/6: residuals 25/36 + 100/36 + 25/36 = 25/6; total 4/9 + 25/9 + 49/9.
+  EXPECT_NEAR(rough.r_squared, 1.0 - (25.0 / 6.0) / (78.0 / 9.0), 1e-12);
+}
+
+TEST(CostModelTest, OneSizeHasTheirMean) {
+  const CostLine line = FitLine(std::vector<double>{3, 3}, std::vector<double>{4, 6});
+  EXPECT_DOUBLE_EQ(line.At(3), 5.0);
+  EXPECT_DOUBLE_EQ(line.ms_per_unit, 0.0);
+}
+
+TEST(CostModelTest, FitsColumnsNoneBelowNothing) {
+  const std::vector<std::vector<double>> rows = {{1, 0, 0}, {1, 1, 0}, {1, 0, 2}, {1, 3, 1}};
+  const auto fitted = FitColumns(rows, std::vector<double>{5, 7, 11, 14});  // 5 + 2 a + 3 b
+  ASSERT_TRUE(fitted.ok()) << fitted.status().ToString();
+  EXPECT_NEAR((*fitted)[0], 5.0, 1e-9);
+  EXPECT_NEAR((*fitted)[1], 2.0, 1e-9);
+  EXPECT_NEAR((*fitted)[2], 3.0, 1e-9);
+  const auto falling = FitColumns({{1, 0}, {1, 1}, {1, 2}}, std::vector<double>{3, 2, 1});
+  ASSERT_TRUE(falling.ok());
+  EXPECT_NEAR((*falling)[0], 2.0, 1e-9) << "the column that would be negative is left out";
+  EXPECT_EQ((*falling)[1], 0.0);
+}
+
+TEST(CostModelTest, RefusesMeasurementsThatDoNotTellCostsApart) {
+  EXPECT_FALSE(FitColumns({{1, 2}}, std::vector<double>{1}).ok());
+  EXPECT_FALSE(FitColumns({{1, 2}, {2, 4}, {3, 6}}, std::vector<double>{1, 2, 3}).ok());
+}
+
+TEST(CostModelTest, UnitsOfLoraArePaddedOrSummed) {
+  BatchRanks ranks;
+  for (const int32_t rank : {8, 64, 0}) ranks.Add(rank);
+  CostModel costs;
+  EXPECT_DOUBLE_EQ(costs.UnitsOf(ranks), 72.0);
+  costs.pads = true;
+  EXPECT_DOUBLE_EQ(costs.UnitsOf(ranks), 3 * 64.0);
+}
+
+TEST(CostModelTest, GoesThroughJson) {
+  CostModel costs;
+  costs.pads = true;
+  costs.decode = {31.8, 0.004, 0.96};
+  costs.step_ms_per_row = 0.25;
+  costs.load_ms_per_rank = 0.5;
+  const auto parsed = ParseJson(ToJson(costs).dump());
+  ASSERT_TRUE(parsed.ok());
+  const auto read = CostModelFromJson(*parsed);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(ToJson(*read).dump(), ToJson(costs).dump());
+}
+
+TEST(CostModelTest, NamesTheFieldThatIsWrong) {
+  Json json = *ParseJson(ToJson(CostModel()).dump());
+  json["decode"]["base_ms"] = -1;
+  EXPECT_THAT(CostModelFromJson(json).status().message(), testing::HasSubstr("decode.base_ms"));
+  json["decode"].erase("base_ms");
+  EXPECT_THAT(CostModelFromJson(json).status().message(), testing::HasSubstr("graft profile"));
+  EXPECT_FALSE(CostModelFromJson(Json::array()).ok());
+  EXPECT_THAT(ReadCostModel("/no/such/costs.json").status().message(),
+              testing::HasSubstr("/no/such/costs.json"));
+}
+
+}  // namespace
+}  // namespace graft

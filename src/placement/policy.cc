@@ -1,0 +1,48 @@
+#include "placement/policy.h"
+
+#include "base/random.h"
+
+namespace graft {
+
+bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query) {
+  if (!CanServe(fleet, idx, query)) return false;
+  const RunnerState& runner = fleet.runner(idx);
+  if (runner.batch_max > 0 && runner.num_requests >= runner.batch_max) return false;
+  if (runner.page_tokens <= 0) return true;
+  return runner.pages_free > query.request.prompt_tokens / runner.page_tokens + 1;
+}
+
+uint64_t RendezvousWeight(uint64_t adapter_id, uint64_t runner_id) {
+  return RandomBits(runner_id, adapter_id);
+}
+
+int32_t PickFewestRequests(const Fleet& fleet, const PlacementQuery& query) {
+  HolderWalk holders = fleet.WalkHolders(query.request.adapter);
+  return PickLeast<std::pair<int64_t, bool>>(
+      fleet, [&](size_t i) { return CanServe(fleet, i, query); },
+      [&](size_t i) { return std::pair(fleet.runner(i).num_requests, !holders.Holds(i)); });
+}
+
+std::unique_ptr<PlacementPolicy> MakePlacementPolicy(const PlacementOptions& options) {
+  switch (options.kind) {
+    case PlacementKind::kMostIdle:
+      return MakeMostIdle();
+    case PlacementKind::kPunica:
+      return MakePunica();
+    case PlacementKind::kFirstFit:
+      return MakeFirstFit();
+    case PlacementKind::kRandom:
+      return MakeRandomChoice(options.seed);
+    case PlacementKind::kRendezvous:
+      return MakeRendezvous();
+    case PlacementKind::kMinCostFlow:
+      return MakeMinCostFlow();
+    case PlacementKind::kCaraServe:
+      return MakeCaraServe(options);
+    case PlacementKind::kAuto:
+      return MakeAuto(options);
+  }
+  return MakeMostIdle();
+}
+
+}  // namespace graft

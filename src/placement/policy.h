@@ -1,0 +1,129 @@
+// Placement: which runner a request goes to. One policy a file, all behind PlacementPolicy, called
+// by the frontend and by the simulator alike. Pure: no clock, no thread, no network; the same
+// calls with the same seed give the same choices. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "placement/cost_model.h"
+#include "placement/fleet.h"
+
+namespace graft {
+
+enum class PlacementKind : uint8_t {
+  kMostIdle,
+  kPunica,
+  kFirstFit,
+  kRandom,
+  kRendezvous,
+  kMinCostFlow,
+  kCaraServe,
+  kAuto,
+};
+
+struct PlacementName {
+  PlacementKind kind;
+  const char* name;
+};
+inline constexpr PlacementName kPlacementNames[] = {
+    {PlacementKind::kMostIdle, "most-idle"},    {PlacementKind::kPunica, "punica"},
+    {PlacementKind::kFirstFit, "first-fit"},    {PlacementKind::kRandom, "random"},
+    {PlacementKind::kRendezvous, "rendezvous"}, {PlacementKind::kMinCostFlow, "min-cost-flow"},
+    {PlacementKind::kCaraServe, "caraserve"},   {PlacementKind::kAuto, "auto"}};
+
+struct PlacementOptions {
+  PlacementKind kind = PlacementKind::kMostIdle;
+  CostModel costs;
+  // Of a token after the first; 0: 1.5 times a step of one row of rank 64 (CaraServe, section 7.5).
+  double slo_ms = 0.0;
+  uint64_t seed = 1;
+
+  double SloMs() const {
+    return slo_ms > 0.0 ? slo_ms
+                        : 1.5 * costs.DecodeMs({.num_requests = 1, .sum = 64, .largest = 64});
+  }
+};
+
+// A request that looks for a runner.
+struct PlacementQuery {
+  PlacedRequest request;
+  // By runner, whether it could serve the request at all; empty: all can.
+  std::span<const uint8_t> allowed;
+  int64_t now_ns = 0;
+};
+
+class PlacementPolicy {
+ public:
+  virtual ~PlacementPolicy() = default;
+
+  // A runner that is open and allowed, or kNoRunner: the request waits in line. Where nobody has
+  // room all but Punica's still choose one, in whose line it waits.
+  virtual int32_t Pick(const Fleet& fleet, const PlacementQuery& query) = 0;
+
+  // Whoever cannot be placed holds up those behind it in line.
+  virtual bool keeps_order() const { return false; }
+
+  // A new request, before its first Pick.
+  virtual void OnArrival(const PlacedRequest& /*request*/) {}
+  // Once a second: what takes too long for a choice.
+  virtual void Plan(const Fleet& /*fleet*/) {}
+};
+
+std::unique_ptr<PlacementPolicy> MakePlacementPolicy(const PlacementOptions& options);
+
+std::unique_ptr<PlacementPolicy> MakeMostIdle();
+std::unique_ptr<PlacementPolicy> MakePunica();
+std::unique_ptr<PlacementPolicy> MakeFirstFit();
+std::unique_ptr<PlacementPolicy> MakeRandomChoice(uint64_t seed);
+std::unique_ptr<PlacementPolicy> MakeRendezvous();
+std::unique_ptr<PlacementPolicy> MakeMinCostFlow();
+std::unique_ptr<PlacementPolicy> MakeCaraServe(const PlacementOptions& options);
+std::unique_ptr<PlacementPolicy> MakeAuto(const PlacementOptions& options);
+
+// What the policies share.
+
+inline bool CanServe(const Fleet& fleet, size_t idx, const PlacementQuery& query) {
+  return fleet.runner(idx).is_open && (query.allowed.empty() || query.allowed[idx] != 0);
+}
+
+// The next step could have it: its batch is not full, and the pages suffice for what the request
+// has and a page more. What a runner does not say is no limit.
+bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query);
+
+// Rendezvous hashing: the runner with the largest of these has the adapter.
+uint64_t RendezvousWeight(uint64_t adapter_id, uint64_t runner_id);
+
+// The runner with the least cost among those that `fits` lets through, the first of equals;
+// kNoRunner: none.
+template <typename Cost, typename Fits, typename CostOf>
+int32_t PickLeast(const Fleet& fleet, const Fits& fits, const CostOf& cost_of) {
+  int32_t picked = kNoRunner;
+  Cost least = {};
+  for (size_t i = 0; i < fleet.num_runners(); ++i) {
+    if (!fits(i)) continue;
+    Cost cost = cost_of(i);
+    if (picked != kNoRunner && !(cost < least)) continue;
+    picked = static_cast<int32_t>(i);
+    least = std::move(cost);
+  }
+  return picked;
+}
+
+// The least of those with room; where there is none, of all that could serve it.
+template <typename Cost, typename CostOf>
+int32_t PickRoomFirst(const Fleet& fleet, const PlacementQuery& query, const CostOf& cost_of) {
+  const int32_t picked = PickLeast<Cost>(
+      fleet, [&](size_t i) { return HasRoom(fleet, i, query); }, cost_of);
+  if (picked != kNoRunner) return picked;
+  return PickLeast<Cost>(
+      fleet, [&](size_t i) { return CanServe(fleet, i, query); }, cost_of);
+}
+
+// The runner with the fewest requests; of equals one that holds the adapter, then the first.
+int32_t PickFewestRequests(const Fleet& fleet, const PlacementQuery& query);
+
+}  // namespace graft
