@@ -13,6 +13,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "kernels/common/launch_ledger.h"
@@ -49,6 +50,12 @@ inline const DeviceTraits& CurrentTraits() {
   int index = 0;
   CUDA_CHECK(cudaGetDevice(&index));
   return TraitsOf({DeviceKind::kCuda, index});
+}
+
+// A grid of blocks by numbers as the host computes them. LaunchKernel fails where a card has no
+// such grid.
+inline dim3 GridOf(int64_t x, int64_t y = 1, int64_t z = 1) {
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z));
 }
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...), overlapping the kernel before it. The

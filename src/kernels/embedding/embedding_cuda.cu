@@ -35,8 +35,7 @@ void EmbeddingCuda(const EmbeddingArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
   const bool vectors =
       IsVectorAligned(args.table) && IsVectorAligned(args.out) && args.n % kWidth == 0;
-  const dim3 grid(static_cast<unsigned>(args.num_tokens),
-                  static_cast<unsigned>(CeilDiv(args.n, kBlockElements)));
+  const dim3 grid = GridOf(args.num_tokens, CeilDiv(args.n, kBlockElements));
   DispatchDType(args.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
       LaunchKernel(EmbeddingKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);

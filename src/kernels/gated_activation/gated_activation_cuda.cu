@@ -39,8 +39,7 @@ void GatedActivationCuda(const GatedActivationArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
   const bool vectors =
       IsVectorAligned(args.gate_up) && IsVectorAligned(args.out) && args.n % kWidth == 0;
-  const dim3 grid(static_cast<unsigned>(args.num_tokens),
-                  static_cast<unsigned>(CeilDiv(args.n, kBlockElements)));
+  const dim3 grid = GridOf(args.num_tokens, CeilDiv(args.n, kBlockElements));
   DispatchDType(args.out_dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
       const auto kernel = args.activation == Activation::kSilu

@@ -94,8 +94,7 @@ bool GemmCudaRunsLoraBeside(const Device& device) {
 }
 
 void GemmFma(const GemmCudaArgs& args, Stream& stream) {
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.n, kTile)),
-                  static_cast<unsigned>(CeilDiv(args.gemm.m, kTile)));
+  const dim3 grid = GridOf(CeilDiv(args.n, kTile), CeilDiv(args.gemm.m, kTile));
   LaunchKernel(FmaKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
 }
 

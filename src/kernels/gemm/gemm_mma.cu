@@ -122,8 +122,7 @@ __global__ void __launch_bounds__(kThreads) MmaKernel(const __grid_constant__ Ge
 }  // namespace
 
 void GemmMma(const GemmCudaArgs& args, Stream& stream) {
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.n, kTile)),
-                  static_cast<unsigned>(CeilDiv(args.gemm.m, kTile)));
+  const dim3 grid = GridOf(CeilDiv(args.n, kTile), CeilDiv(args.gemm.m, kTile));
   const bool vectors =
       IsVectorAligned(args.gemm.x) && (args.gemm.m == 1 || args.gemm.x_stride % 8 == 0);
   DispatchVectors(vectors, [&]<bool kVectors>() {

@@ -99,8 +99,7 @@ void LaunchExport(const HostExportArgs& args, Stream& stream) {
   const int64_t element_bytes = DTypeBytes(args.dtype);
   const auto unit_bytes = static_cast<int64_t>(sizeof(Unit));
   const int64_t row_bytes = args.k * element_bytes;
-  const dim3 grid(static_cast<unsigned>(args.rows.num_rows()),
-                  static_cast<unsigned>(CeilDiv(row_bytes, kExportBytes)));
+  const dim3 grid = GridOf(args.rows.num_rows(), CeilDiv(row_bytes, kExportBytes));
   LaunchKernel(ExportKernel<Unit>, grid, kThreads, 0, CudaStreamOf(stream), args,
                row_bytes / unit_bytes, args.x_stride * element_bytes / unit_bytes);
 }
@@ -143,9 +142,7 @@ void HostAddCuda(const HostAddArgs& args, Stream& stream) {
     if (args.slice_n[s] > slice_n_max) slice_n_max = args.slice_n[s];
     vectors = vectors && args.slice_begin[s] % kWidth == 0 && args.slice_n[s] % kWidth == 0;
   }
-  const dim3 grid(static_cast<unsigned>(num_rows),
-                  static_cast<unsigned>(CeilDiv(slice_n_max, kBlockColumns)),
-                  static_cast<unsigned>(args.num_slices));
+  const dim3 grid = GridOf(num_rows, CeilDiv(slice_n_max, kBlockColumns), args.num_slices);
   DispatchVectors(vectors, [&]<bool kVectors>() {
     LaunchKernel(AddKernel<kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
   });

@@ -43,8 +43,7 @@ void KvWriteCuda(const KvWriteArgs& args, Stream& stream) {
                        IsVectorAligned(args.pool) && IsVectorAligned(args.row_stride * 4) &&
                        layout.head_dim % kWidth == 0;
   const int64_t runs_per_row = int64_t{2} * layout.num_kv_heads * CeilDiv(layout.head_dim, kWidth);
-  const dim3 grid(static_cast<unsigned>(args.num_rows),
-                  static_cast<unsigned>(CeilDiv(runs_per_row, kThreads)));
+  const dim3 grid = GridOf(args.num_rows, CeilDiv(runs_per_row, kThreads));
   DispatchDType(layout.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
       LaunchKernel(KvWriteKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);

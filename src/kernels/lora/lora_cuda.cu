@@ -92,8 +92,7 @@ void LaunchShrinkFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   };
   args.depth =
       options.depth > 0 ? options.depth : Depth(stages, blocks * args.row_splits, shared_bytes);
-  launch.grid = dim3(kLoraSplits, static_cast<unsigned>(lora.num_segments),
-                     static_cast<unsigned>(slices * args.row_splits));
+  launch.grid = GridOf(kLoraSplits, lora.num_segments, slices * args.row_splits);
   launch.shared_bytes = shared_bytes(args.depth);
   if (wide) return LaunchWideShrink(args, launch);
   LaunchShrink(args, launch);
@@ -119,9 +118,7 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
                    ? options.depth
                    : Depth(std::max(1, RankTiles(lora.h_stride)),
                            n_blocks(columns) * matrices * args.row_splits, shared_bytes);
-  launch.grid =
-      dim3(static_cast<unsigned>(n_blocks(columns)), static_cast<unsigned>(lora.num_segments),
-           static_cast<unsigned>(lora.num_slices * args.row_splits));
+  launch.grid = GridOf(n_blocks(columns), lora.num_segments, lora.num_slices * args.row_splits);
   launch.shared_bytes = shared_bytes(args.depth);
   LaunchExpand(args, launch, columns, IsPrefill(lora));
 }

@@ -85,8 +85,7 @@ void LaunchPackH(const LoraArgs& lora, Stream& stream) {
   // The number of rounds for which each thread takes one quad, if the segments have equal lengths.
   const int64_t rounds = CeilDiv(lora.num_rows * int64_t{packed.rank_tiles} * (kPackRanks / kQuad),
                                  kThreads * int64_t{lora.num_segments});
-  const dim3 grid(static_cast<unsigned>(lora.num_segments), static_cast<unsigned>(lora.num_slices),
-                  static_cast<unsigned>(std::max<int64_t>(1, rounds)));
+  const dim3 grid = GridOf(lora.num_segments, lora.num_slices, std::max<int64_t>(1, rounds));
   LaunchKernel(PackKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), lora, packed, vectors);
 }
 

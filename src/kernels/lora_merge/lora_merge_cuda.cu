@@ -233,8 +233,7 @@ void Launch(Kernel kernel, int64_t rows, int64_t columns, const LoraMergeWork& w
             Stream& stream) {
   const int64_t n = *std::max_element(work.slice_n, work.slice_n + work.num_slices);
   const int64_t stride = GemmCudaStride(work.k);
-  const dim3 grid(static_cast<unsigned>(CeilDiv(stride, columns)),
-                  static_cast<unsigned>(CeilDiv(n, rows)), static_cast<unsigned>(work.num_slices));
+  const dim3 grid = GridOf(CeilDiv(stride, columns), CeilDiv(n, rows), work.num_slices);
   LaunchKernel(kernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), work, stride);
 }
 

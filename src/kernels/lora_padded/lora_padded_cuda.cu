@@ -63,8 +63,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void CopyPaddedCuda(const LoraPaddedWork& work, Stream& stream) {
-  const dim3 grid(static_cast<unsigned>(work.rank), static_cast<unsigned>(work.lora.num_slices),
-                  static_cast<unsigned>(work.lora.num_segments));
+  const dim3 grid = GridOf(work.rank, work.lora.num_slices, work.lora.num_segments);
   LaunchKernel(CopyKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), work);
 }
 

@@ -45,8 +45,7 @@ void RopeCuda(const RopeArgs& args, Stream& stream) {
                        IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
                        half % kWidth == 0 && args.head_dim % kWidth == 0;
   const int64_t runs_per_token = args.num_heads * CeilDiv(half, kWidth);
-  const dim3 grid(static_cast<unsigned>(args.num_tokens),
-                  static_cast<unsigned>(CeilDiv(runs_per_token, kThreads)));
+  const dim3 grid = GridOf(args.num_tokens, CeilDiv(runs_per_token, kThreads));
   DispatchVectors(vectors, [&]<bool kVectors>() {
     LaunchKernel(RopeKernel<kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
   });

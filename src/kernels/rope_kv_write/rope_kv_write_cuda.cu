@@ -218,8 +218,7 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
                        IsVectorAligned(args.pool) && IsVectorAligned(args.q_norm_weight) &&
                        IsVectorAligned(args.k_norm_weight);
   const int64_t num_heads = args.num_q_heads + int64_t{2} * layout.num_kv_heads;
-  const dim3 grid(static_cast<unsigned>(args.num_rows),
-                  static_cast<unsigned>(CeilDiv(num_heads, kHeadsPerBlock)));
+  const dim3 grid = GridOf(args.num_rows, CeilDiv(num_heads, kHeadsPerBlock));
   DispatchDType(layout.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
       constexpr int64_t kOneRun = int64_t{kLanes} * kWidth;

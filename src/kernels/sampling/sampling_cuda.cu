@@ -94,8 +94,7 @@ __global__ void __launch_bounds__(kThreads) GreedyKernel(DrawRowsArgs args) {
 void DrawRowsCuda(const DrawRowsArgs& args, Stream& stream) {
   const bool vectors = IsVectorAligned(args.logits) && args.vocab_size % kWidth == 0;
   if (args.num_greedy > 0) {
-    const dim3 grid(static_cast<unsigned>(CeilDiv(args.vocab_size, kChunk)),
-                    static_cast<unsigned>(args.num_greedy));
+    const dim3 grid = GridOf(CeilDiv(args.vocab_size, kChunk), args.num_greedy);
     DispatchVectors(vectors, [&]<bool kVectors>() {
       LaunchKernel(GreedyKernel<kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
     });

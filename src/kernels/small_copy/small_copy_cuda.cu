@@ -54,8 +54,7 @@ void SmallCopyCuda(const SmallCopyArgs& args, Stream& stream) {
     for (const auto [begin, end] : ranges) {
       vectors_max = std::max(vectors_max, CeilDiv(end, kVectorBytes) - begin / kVectorBytes);
     }
-    const dim3 grid(static_cast<unsigned>(CeilDiv(vectors_max, kThreads)),
-                    static_cast<unsigned>(ranges.size()));
+    const dim3 grid = GridOf(CeilDiv(vectors_max, kThreads), static_cast<int64_t>(ranges.size()));
     LaunchKernel(SmallCopyKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), pieces);
   }
 }
