@@ -35,7 +35,7 @@ Result<std::string> HashOf(const std::string& folder) {
 
 using Folders = std::map<std::string, std::string>;  // by hash
 
-// A machine with adapters.
+// One machine with adapters.
 class Peer {
  public:
   explicit Peer(Folders folders) : folders_(std::move(folders)) {
@@ -116,7 +116,7 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
     EXPECT_EQ(*HashOf(*folder), hash_);
   }
   EXPECT_EQ(with.num_reads, static_cast<int>(kAdapterFiles.size()));
-  EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is there
+  EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is in the store already
 }
 
 TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
@@ -127,7 +127,7 @@ TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
   std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'w');
   ASSERT_TRUE(store.Get(hash_, {with.address()}).ok());
 
-  // What was there before is gone on with, so that what is wrong in it is found by the hash alone.
+  // The download goes on from what was there, so only the hash can show what is wrong in it.
   fs::remove_all(store.contents() + "/" + hash_);
   fs::create_directories(part);
   std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'x');

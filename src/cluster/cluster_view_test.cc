@@ -111,7 +111,7 @@ TEST(ClusterMirrorTest, FollowsChangesAndKeepsWhatItCannotRead) {
   EXPECT_EQ(last->leader.leader_id, "");
   EXPECT_TRUE(last->leader.slices.empty());
   EXPECT_EQ(last->away.message(), "away");
-  // Who has a view keeps it.
+  // A process that has a view keeps it.
   EXPECT_EQ(first->registry->adapters.size(), 1u);
 }
 

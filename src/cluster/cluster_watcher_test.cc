@@ -48,7 +48,7 @@ class ClusterWatcherTest : public testing::Test {
              view()->registry->adapters.size() == num_adapters;
     });
   }
-  // The file has what was seen last.
+  // Whether the file holds what was seen last.
   bool IsSaved(const std::string& word) {
     return Eventually([&] {
       const auto text = ReadFile(view_file_);
@@ -75,7 +75,7 @@ TEST_F(ClusterWatcherTest, RunnersComeTellAndGo) {
       first.Set(EncodeRecord(busy));
     }
     EXPECT_TRUE(Eventually([&] { return view()->runners.at("r1").running_requests == 200; }));
-    // Told at most every interval, the newest alone.
+    // It is told once per interval at most, and only of the newest view.
     EXPECT_LT(view()->revision, 100);
   }
   EXPECT_TRUE(Sees(0, 0));
@@ -112,17 +112,17 @@ TEST_F(ClusterWatcherTest, AnEmptyEtcdTakesNothingAndTheViewIsWrittenBack) {
   EXPECT_EQ(view()->registry->adapters.size(), 140u);
   EXPECT_EQ(view()->runners.size(), 1u);
   EXPECT_EQ(PutAdapter("b").code(), StatusCode::kFailedPrecondition);
-  // A process that starts now does not serve with nothing.
+  // A process that starts now must not serve an empty registry.
   const auto other = ClusterWatcher::Start(*client_, {});
   EXPECT_THAT(other.status().message(), HasSubstr("graft cluster restore"));
 
   const auto records = ReadViewFile(view_file_)->LastingRecords();
   ASSERT_TRUE(ClusterStore::Restore(*client_, records, "test").ok());
   ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
-  EXPECT_EQ(view()->runners.size(), 1u);  // it has the time to come back
+  EXPECT_EQ(view()->runners.size(), 1u);  // the runner has time to come back
   EXPECT_TRUE(Sees(1, 140));
   ASSERT_TRUE(PutAdapter("b").ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // past that time
+  std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // longer than that time
   EXPECT_TRUE(Sees(1, 141));
   EXPECT_EQ(ClusterStore::Restore(*client_, records, "test").code(), StatusCode::kAlreadyExists);
 }
@@ -140,7 +140,7 @@ TEST_F(ClusterWatcherTest, StartsFromTheDiskWhileEtcdIsAway) {
   ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
   EXPECT_TRUE(PutAdapter("b").ok());
   EXPECT_TRUE(Sees(0, 2));
-  // Without a view on disk nothing is known.
+  // Without a view on disk nothing is known at all.
   etcd_.Kill();
   EXPECT_FALSE(ClusterWatcher::Start(*client_, {}).ok());
 }

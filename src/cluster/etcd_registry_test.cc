@@ -59,7 +59,7 @@ TEST(EtcdRegistryTest, KeepsVersionsAndRollsBack) {
   EXPECT_EQ(*registry.List(), std::vector<RegistryEntry>{Entry("a", "h5")});
   EXPECT_THAT(registry.RollBack("a", 1, "t").status().message(), HasSubstr("kept are 4, 5"));
   EXPECT_EQ(registry.RollBack("b", 1, "t").status().code(), StatusCode::kNotFound);
-  // What comes next is a version of its own.
+  // The next change makes a new version.
   ASSERT_TRUE(registry.Put(Entry("a", "next"), true).ok());
   EXPECT_EQ(registry.Versions("a")->back().version, num_versions + 1);
   ASSERT_TRUE(registry.Remove("a").ok());
@@ -126,8 +126,8 @@ TEST(EtcdRegistryTest, WhileEtcdIsAwayChangesAreRefusedWithTheReason) {
               HasSubstr("graft cluster init"));
 }
 
-// The connection broke while etcd had the change: by its line in the audit log it is known what
-// came of it.
+// The connection broke while etcd had the change. The change's line in the audit log shows whether
+// it was made.
 TEST(EtcdRegistryTest, AChangeWhoseAnswerWasLostIsFoundOut) {
   OwnRegistry own;
   own.etcd().Pause();

@@ -21,7 +21,7 @@ Status PutKey(EtcdClient& client, const std::string& key, const std::string& val
   return client.Commit({.then = {Op::Put(key, value)}}).status();
 }
 
-// What a listener would have in memory.
+// Holds what a listener would keep in memory.
 class Mirror : public EtcdListener {
  public:
   void OnAll(const std::vector<EtcdKeyValue>& items, int64_t, bool set_back) override {
@@ -163,7 +163,7 @@ TEST(EtcdClientTest, SignsInAndSaysWhenThePasswordIsWrong) {
   options.password = "secret";
   const auto client = *EtcdClient::Make(options);
   EXPECT_TRUE(PutKey(*client, "a", "1").ok());
-  // A token that etcd does not know any more is replaced.
+  // A token that etcd does not know any more must be replaced.
   client->impl().token = "stale.1";
   EXPECT_TRUE(PutKey(*client, "a", "2").ok());
 }
@@ -176,7 +176,7 @@ TEST(EtcdClientTest, AStoppedServerIsADeadlineAndNobodyKnowsWhatItDid) {
   const Status status = PutKey(*client, "a", "2");
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(status.message(), HasSubstr("whether it was done is not known"));
-  // What only reads has changed nothing.
+  // A call that only reads cannot have changed anything.
   EXPECT_EQ(client->ReadPrefix("a").status().code(), StatusCode::kUnavailable);
   etcd.Resume();
   EXPECT_TRUE(Eventually([&] { return PutKey(*client, "a", "3").ok(); }));
@@ -191,14 +191,15 @@ TEST(EtcdLeaseTest, IsRenewedLostAndTakenAgain) {
     return client->Commit({.then = {Op::Put("me", "here", id)}}).status();
   });
   ASSERT_TRUE(Eventually([&] { return num_attached == 1 && lease.held(); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than the span
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than the lease
   EXPECT_EQ(num_attached, 1);
   EXPECT_EQ(client->ReadPrefix("me")->found[0].size(), 1u);
   etcd.Pause();
   EXPECT_TRUE(Eventually([&] { return !lease.held() && !lease.status().ok(); }));
   etcd.Resume();
   EXPECT_TRUE(Eventually([&] { return lease.held(); }));
-  // Ended behind its back: another one, and what stands under it is written again.
+  // The lease ends without the client's doing. It gets another one, and writes what stood under the
+  // lease again.
   const int before = num_attached;
   ASSERT_TRUE(client->RevokeLease(lease.id()).ok());
   EXPECT_TRUE(Eventually([&] { return num_attached > before && lease.held(); }));
@@ -232,10 +233,10 @@ TEST(EtcdWatchTest, FollowsThroughAKillAndReadsAgainWhereEtcdForgot) {
   ASSERT_TRUE(Eventually([&] { return PutKey(*client, "w/c", "3").ok(); }));
   ASSERT_TRUE(Eventually([&] { return mirror.values() == Values{{"w/b", "2"}, {"w/c", "3"}}; }));
   EXPECT_TRUE(mirror.away().ok());
-  EXPECT_EQ(mirror.num_all(), 1);  // it went on where it was
+  EXPECT_EQ(mirror.num_all(), 1);  // it went on from where it was
   EXPECT_EQ(mirror.num_changes(), 3);
 
-  // Away while what comes next is forgotten.
+  // etcd is away while it forgets the revisions that come next.
   etcd.Kill();
   ASSERT_TRUE(Eventually([&] { return !mirror.away().ok(); }));
   etcd.Start();
@@ -279,7 +280,7 @@ TEST(EtcdWatchTest, AnEmptyEtcdIsAnotherAndTakesNothingAway) {
   ASSERT_TRUE(Eventually([&] { return mirror.away().code() == StatusCode::kFailedPrecondition; }));
   EXPECT_THAT(mirror.away().message(), HasSubstr("not ours"));
   EXPECT_EQ(mirror.values().size(), 2u);
-  // Set back to less, but ours again.
+  // The data is set back to an older state, but it is ours again.
   ASSERT_TRUE(PutKey(*etcd.Client(), "w/id", "ours").ok());
   ASSERT_TRUE(Eventually([&] { return mirror.values() == Values{{"w/id", "ours"}}; }));
   EXPECT_EQ(mirror.num_set_back(), 1);

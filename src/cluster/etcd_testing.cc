@@ -20,7 +20,7 @@ extern char** environ;
 namespace graft {
 namespace {
 
-// One that nobody listens on now.
+// A port on which no process listens now.
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -15,7 +15,7 @@ namespace graft {
 
 class TestEtcd {
  public:
-  // Starts at once; `flags` besides those for its place.
+  // Starts etcd at once. `flags` are added to those that say where it lies.
   explicit TestEtcd(std::vector<std::string> flags = {}, bool tls = false);
   ~TestEtcd();
 
@@ -23,12 +23,13 @@ class TestEtcd {
   std::unique_ptr<EtcdClient> Client() const;
   const std::string& folder() const { return folder_; }
 
-  // SIGKILL; the folder stays.
+  // Ends it by SIGKILL. Its folder stays.
   void Kill();
-  // SIGSTOP and SIGCONT.
+  // Stop it by SIGSTOP, and let it go on by SIGCONT.
   void Pause();
   void Resume();
-  // On the same port, with the data that it had or without; waits until it answers.
+  // Starts it again on the same port, with or without the data that it had, and waits until it
+  // answers.
   void Start(bool keep_data = true);
 
  private:
@@ -42,7 +43,7 @@ class TestEtcd {
   pid_t pid_ = -1;
 };
 
-// Looks again and again; false: it did not come true within `limit`.
+// Tries until `holds` is true. Returns false if that takes longer than `limit`.
 bool Eventually(const std::function<bool()>& holds,
                 std::chrono::milliseconds limit = std::chrono::seconds(20));
 

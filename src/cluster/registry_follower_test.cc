@@ -12,7 +12,7 @@
 namespace graft {
 namespace {
 
-// Names and contents in memory: a path has the content that it is said to have.
+// Names and contents in memory. The test says which content a path has.
 class FakeCatalog : public AdapterCatalog {
  public:
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override {
@@ -102,7 +102,7 @@ TEST_F(RegistryFollowerTest, LoadsReplacesAndUnloadsWhatTheRegistrySays) {
   EXPECT_GT(num_changes_, 1);
   follower_->Follow(ViewOf({}));
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == ""; }));
-  EXPECT_EQ(catalog_.HashOf("own"), "h3");  // of its own folder
+  EXPECT_EQ(catalog_.HashOf("own"), "h3");  // it comes from the runner's own folder
 }
 
 TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) {
@@ -111,7 +111,7 @@ TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) 
                             {.name = "b", .hash = "h3", .path = "/3"}}));
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("b") == "h3"; }));  // one stops no other
   EXPECT_EQ(catalog_.HashOf("a"), "");
-  // It is tried again, and found by its hash.
+  // The load is tried again, and the content is found by its hash.
   store_has_it_ = true;
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
   EXPECT_EQ(catalog_.HashOf("gone"), "");
