@@ -1,5 +1,5 @@
-"""A real graft process on the demo model, and the clients that talk to it. GRAFT_DEVICE=cuda:0 in the environment makes
-every one of them a GPU's."""
+"""A real graft process on the demo model, and the clients that talk to it. With GRAFT_DEVICE=cuda:0 in the environment
+all of these processes run on a GPU."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Server:
         return self.process.stderr.read() or ""
 
     def says(self, text, timeout_s=30):
-        """Whether `text` comes in the log, of which this reads on."""
+        """Reads on in the log. Whether `text` comes in it."""
         log, deadline = "", time.monotonic() + timeout_s
         while text not in log and time.monotonic() < deadline:
             log += self.log()

@@ -100,7 +100,7 @@ def test_every_way_gives_the_same_tokens(expected, args):
             assert (server.metric("graft_steps_with_arrivals_total") > 0) == begins_early
         has_workers = way == "cpu-assist" or "--cpu-assist" in args
         assert ("CPU assist: " in server.log()) == has_workers
-        if way == "cpu-assist" or not has_workers:  # else it is as the copies and the CPU are
+        if way == "cpu-assist" or not has_workers:  # else copies may have been faster
             starts = server.metric("graft_cold_starts_total", 'way="cpu-assist"')
             assert (starts > 0) == (way == "cpu-assist")
         if "cached" in args:
@@ -230,7 +230,7 @@ def test_failures_touch_their_own_requests_alone(folder, expected):
         with pytest.raises(openai.BadRequestError, match="68719476736 bytes, the limit is"):
             complete(server, "lovecraft")
         (folder / "montgomery" / "adapter_config.json").unlink()
-        os.mkfifo(folder / "montgomery" / "adapter_config.json")  # whose reader would wait for ever
+        os.mkfifo(folder / "montgomery" / "adapter_config.json")  # reading it would wait for ever
         with pytest.raises(openai.BadRequestError, match="is a pipe or a device"):
             complete(server, "montgomery")
         shutil.rmtree(folder / "doyle")  # vanished
@@ -261,7 +261,7 @@ def test_an_adapter_too_large_for_the_pool_is_refused_with_the_reason(expected):
     config = json.loads((DEMO / "base" / "config.json").read_text())
     head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
     page_bytes = config["num_hidden_layers"] * 2 * config["num_key_value_heads"] * 16 * head_dim * 4
-    # Room for a context and a half, which lovecraft's rank 64 is more than.
+    # The pool has room for a context and a half. lovecraft, of rank 64, needs more.
     gib = 1.5 * 8 * page_bytes / 2**30
     with Server("--dtype", "fp32", "--pool-gib", f"{gib:.6f}", "--context-tokens-max", "128",
                 "--read-at-start-gib", "0") as server:
@@ -284,7 +284,7 @@ def test_a_restart_knows_what_was_read(tmp_path):
 
 
 def test_ten_thousand_adapters_are_listed_at_a_start_within_two_seconds(tmp_path):
-    """A tenth of one in the bench whose functions these are (bench/adapters_listed.py): 2 s are far from a slow machine."""
+    """The bench that has these functions (bench/adapters_listed.py) sees 0.1 s, so 2 s leave room for a slow machine."""
     sys.path.insert(0, str(ROOT / "bench"))
     import adapters_listed
     folder = tmp_path / "adapters"

@@ -114,7 +114,7 @@ def test_a_bench_has_variables_of_its_own():
     ({}, ["--context", "100000"], "lower --context"),
     ({"num_hidden_layers": 1024, "intermediate_size": 500_000}, [], "do not fit into the")])
 def test_a_bench_beyond_the_memory_says_what_to_lower(tmp_path, changes, args, words):
-    """It ended by a failed check, or by the kernel's hand."""
+    """Before, such a bench ended by a failed check, or was killed for its memory."""
     config = json.loads((DEMO / "base" / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
     done = run("bench", "step", "--device", "cpu", "--shape", tmp_path / "config.json", *args)
