@@ -409,7 +409,7 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
     const bool late = SteadyTime::now() >= deadline;
     if (late) error = HttpError(504, "timeout", "The request took too long.");
     if (aborted_) error = DrainingError();
-    if (error.has_value()) exchange.record.error = error->message;
+    if (error.has_value()) RecordError(exchange, *error);
     // Before the first token a failure still has a status of its own.
     if (error.has_value() && !exchange.head_sent) {
       co_return co_await RespondError(exchange, *error);
@@ -466,7 +466,7 @@ HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {
 }
 
 Connection::Awaitable<bool> Connection::RespondError(Exchange& exchange, const ApiError& error) {
-  exchange.record.error = error.message;
+  RecordError(exchange, error);
   HttpResponse response = ErrorResponse(error);
   if (error.http_status == 405) {
     response.headers.emplace_back("Allow", RouteMethod(exchange.match.route));
@@ -484,13 +484,18 @@ Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse
   co_return sent&& exchange.keep_alive;
 }
 
+void Connection::RecordError(Exchange& exchange, const ApiError& error) {
+  exchange.record.error = error.message;
+  exchange.record.error_status = error.http_status;
+}
+
 void Connection::RecordEnd(Exchange& exchange) {
   RequestRecord& record = exchange.record;
   record.seconds = NsToSeconds(state_.context.clock.NowNs() - exchange.start_ns);
   // nginx's number for a client that left without an answer.
   if (record.status == 0) record.status = 499;
   state_.metrics.RequestEnded(exchange.match.route, record.status, record.seconds);
-  if (!state_.options.logs_requests) return;
+  if (!state_.options.logs_requests && !IsServerFailure(record)) return;
   record.method = exchange.request->method;
   record.path = exchange.request->path;
   record.route = exchange.match.route;

@@ -88,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Accounts for the bytes that the body has grown to.
   std::optional<ApiError> HoldBody(Exchange& exchange, const HttpParser& parser);
   HttpHeadOptions HeadOptions(const Exchange& exchange) const;
+  static void RecordError(Exchange& exchange, const ApiError& error);
   void RecordEnd(Exchange& exchange);
   void RecordFirstToken(Exchange& exchange, const GenerationSession& session);
   void ReadMore();

@@ -21,7 +21,7 @@ bool IsIdChar(char c) {
 }
 
 LogLevel LevelOf(const RequestRecord& record) {
-  if (record.status == 500) return LogLevel::kError;
+  if (IsServerFailure(record)) return LogLevel::kError;
   const bool is_probe = record.route == Route::kHealth || record.route == Route::kReady ||
                         record.route == Route::kMetrics;
   return is_probe && record.status < 400 ? LogLevel::kDebug : LogLevel::kInfo;

@@ -20,8 +20,12 @@ struct RequestRecord {
   std::string model;           // "": none was found
   int64_t prompt_tokens = -1;  // -1: nothing was generated
   int64_t output_tokens = -1;
-  std::string error;  // what the client was told, or would have been
+  std::string error;     // what the client was told, or would have been
+  int error_status = 0;  // of the error: a stream that fails has had its status 200
 };
+
+// Whether the server itself has failed.
+inline bool IsServerFailure(const RequestRecord& record) { return record.error_status == 500; }
 
 // At level info; failures of the server at error, and probes that went well at debug.
 void LogRequest(const RequestRecord& record);

@@ -98,6 +98,31 @@ TEST_F(RequestLogTest, EveryRequestIsALine) {
   EXPECT_EQ(requests.count("probe-1"), 0u) << "probes that go well are said at debug alone";
 }
 
+TEST_F(RequestLogTest, AFailureOfTheServerIsALineThoughRequestsAreNot) {
+  {
+    ServerOptions options;
+    options.logs_requests = false;
+    TestServer test(options);
+    RawClient client(test.port());
+    const std::string body = R"({"model":"austen","prompt":"Once","max_tokens":9)";
+    const auto post = [&](const std::string& id, const std::string& rest) {
+      return client.Post("/v1/completions", body + rest, "X-Request-Id: " + id + "\r\n").status;
+    };
+    EXPECT_EQ(post("whole-1", "}"), 200);
+    EXPECT_EQ(post("wrong-1", R"(,"n":0})"), 400);
+    test.generator.set_fail_after(2);
+    EXPECT_EQ(post("failed-1", "}"), 500);
+    EXPECT_EQ(post("failed-2", R"(,"stream":true})"), 200);
+  }
+  const std::map<std::string, Json> requests = ReadRequests();
+  ASSERT_EQ(requests.size(), 2u);
+  for (const char* id : {"failed-1", "failed-2"}) {
+    ASSERT_EQ(requests.count(id), 1u) << id;
+    EXPECT_EQ(requests.at(id)["level"], "error");
+    EXPECT_EQ(requests.at(id)["error"], "the fake engine failed as told");
+  }
+}
+
 TEST(RequestIdTest, WhatClientsMayCallTheirRequests) {
   EXPECT_EQ(RequestIdFor("0af7-65:x/y.z_A+=@"), "0af7-65:x/y.z_A+=@");
   EXPECT_EQ(RequestIdFor(std::string(128, 'a')), std::string(128, 'a'));
