@@ -43,7 +43,7 @@ class Sampler {
   }
   void Report(LoadFigures* figures) const {
     const double n = std::max<double>(1.0, static_cast<double>(num_samples_));
-    // Of equal samples the rounded mean may lie above them all.
+    // The rounded mean of equal samples may lie above all of them.
     figures->waste_mean = std::min(waste_sum_ / n, waste_max_);
     figures->waste_max = waste_max_;
     figures->adapter_pages_mean = adapter_pages_sum_ / n;

@@ -38,8 +38,8 @@ OrderedJson Overheads(const LoadFigures& figures, const LoadFigures& cached) {
           {"total", over(figures.total_ms, cached.total_ms)}};
 }
 
-// Of each request's time, the share by which the same request was answered sooner from a server
-// that held its adapter.
+// The share of each request's time that the same request saved on a server that held its adapter
+// already.
 OrderedJson ColdShares(const LoadFigures& figures, const LoadFigures& cached) {
   CHECK_EQ(figures.total_ms.size(), cached.total_ms.size());
   std::vector<double> shares;
@@ -129,7 +129,7 @@ Result<std::unique_ptr<Runtime>> ColdStartBench::Start(const ColdStartWay& way) 
   return bench_.Start(options, bench_.Fleet(adapters_max_));
 }
 
-// Of a server that holds all adapters, which sets the rates of all points.
+// Measures a server that holds all adapters. Its capacity sets the rates of all points.
 Status ColdStartBench::MeasureCapacity() {
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server, Start(kCachedWay));
   Workload workload = {.seconds = bench_.options().seconds};

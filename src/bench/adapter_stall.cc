@@ -28,8 +28,8 @@ struct Load {
   double copy_ms = 0.0;
 };
 
-// Of each of a rank's loads: its copy, a step around it, and what the steps during it took beyond
-// that.
+// For each load of adapters of one rank: its copy, a step around it, and how much longer the steps
+// during the copy took.
 struct RankStalls {
   std::vector<double> copy_ms, step_ms, stall_ms;
 };
@@ -137,7 +137,7 @@ Status StallBench::Probe(int32_t adapter, Load* load) {
   return OkStatus();
 }
 
-// Of all copies so far.
+// The seconds of all copies so far.
 double StallBench::CopySeconds() {
   prometheus::Histogram& histogram =
       server_->metrics().Histogram("graft_adapter_load_seconds", "", {}, {{"stage", "copy"}});

@@ -103,7 +103,7 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
 // What a pool gives to a load that needs KV and few adapters, and to one that needs many.
 struct PoolFigures {
   std::vector<double> tokens_per_second;
-  // Of as many tokens of each load.
+  // The rate if each load had as many tokens.
   double combined() const {
     double seconds = 0.0;
     for (const double rate : tokens_per_second) seconds += 1.0 / rate;

@@ -181,7 +181,7 @@ Status ServeBench::Prepare() {
 
 std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(idx); }
 
-// Of a batch at full context.
+// GiB of a batch's KV at full context.
 double ServeBench::KvGib(const RuntimeOptions& runtime) const {
   const KvLayout layout = MakeKvLayout(model_->config, runtime.page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
@@ -367,7 +367,7 @@ double ServeBench::BaseBytes(const Scenario& scenario) const {
          Median(scenario.rows) * MeanContext(scenario.requests) * kv_token_bytes;
 }
 
-// Of the base model's speed, if bytes were all.
+// The share of the base model's speed that is left if bytes were all that counts.
 double ServeBench::BytesOverBase(const Scenario& scenario) const {
   const double base_bytes = BaseBytes(scenario);
   return base_bytes /

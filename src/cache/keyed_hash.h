@@ -18,7 +18,7 @@ constexpr uint64_t MixIn(uint64_t key, uint64_t state, uint64_t word) {
   return RandomBits(state ^ key, word);
 }
 
-// Of one page's tokens that follow `parent`.
+// The hash of one page's tokens that follow `parent`.
 inline uint64_t KeyedHash(uint64_t key, int32_t parent, std::span<const int32_t> tokens) {
   uint64_t state = MixIn(key, tokens.size(), static_cast<uint32_t>(parent));
   size_t i = 0;

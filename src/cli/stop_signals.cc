@@ -16,7 +16,7 @@
 namespace graft {
 namespace {
 
-// Who signals a process and its group, as timeout(1) does, means it once.
+// Programs that signal a process and its group, as timeout(1) does, mean a single signal.
 constexpr std::chrono::seconds kOneAndTheSame{1};
 constexpr std::chrono::milliseconds kFlushTime{500};
 

@@ -408,7 +408,7 @@ std::string EngineAdapterCatalog::NameOf(const std::string& key) const {
   std::shared_lock lock(names_mutex_);
   const auto names = names_of_key_.find(key);
   if (names != names_of_key_.end() && !names->second.empty()) return *names->second.begin();
-  // Of one that was never read no more than that: its folder is no business of who reads metrics.
+  // An unread adapter's key has its folder, which readers of metrics must not see: it is cut there.
   return key.substr(0, std::min(kHashDigitsShown, key.find(' ')));
 }
 

@@ -160,7 +160,7 @@ bool AdmissionWalk::IsNamed(int32_t content) const {
                      });
 }
 
-// By those whose adapters still arrive.
+// How long the planned rows stall because their adapters still arrive.
 ArrivalStall AdmissionWalk::StallOfPlanned() {
   AdapterResidency& adapters = sequences_.adapters();
   if (!adapters.is_copying() || !costs_.steps.is_known()) return {};
@@ -192,8 +192,8 @@ void AdmissionWalk::CountColdStart(Sequence& sequence) {
   sequence.waited_for_adapter = false;
 }
 
-// Of those who came later: the sequences of one adapter that is nobody else's, if that is enough,
-// and then those that are computed anew for the least; else all of them, if that is.
+// The younger sequences that must make room: if that suffices, those of one adapter that no older
+// one uses, the cheapest to compute anew; else all of them, if that suffices; else none.
 std::vector<const Sequence*> AdmissionWalk::WhoMakesRoom(const Sequence& sequence) {
   const int32_t content = sequence.adapter.content();
   std::vector<const Sequence*> younger;
@@ -274,7 +274,7 @@ bool AdmissionWalk::FitsNow(const Sequence& sequence, const PrefixMatch& match) 
       needed += 1 + std::max(0, sequences_.PagesFor(other->num_tokens()) - other->pages.size());
     }
   }
-  // Of what could be evicted, its own leading pages could not.
+  // Its own leading pages could be evicted, too, but must not be.
   return needed <= available && needed + sequences_.tree().NumCached(match) <= available;
 }
 

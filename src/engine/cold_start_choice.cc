@@ -233,8 +233,8 @@ ArrivalStall StallWith(const ColdStartCase& step, const ColdStartCosts& costs) {
 bool BeginsNow(const ColdStartCase& step, const ColdStartCosts& costs) {
   const double before_ns = step.stall.least_ns();
   const double stall_ns = StallWith(step, costs).least_ns();
-  // Else it joins at the end of the first step after its adapter came; alone it is not kept
-  // waiting.
+  // If it does not begin now, it joins at the end of the first step after its adapter came. If it
+  // is alone it does not even wait for that.
   double later_ns = step.arrival.ahead_ns + step.arrival.own_ns;
   if (step.num_others > 0) {
     const double beside_ns = std::max(1.0, costs.steps.At(step.num_rows) + before_ns);

@@ -109,7 +109,7 @@ class Engine : public Generator {
   void OnSubmitted();
   // While a step runs, at ahead_time_ns(): begins the next one if it can be.
   void OnAheadTime();
-  // By the engine's clock; kNever: not any more in this step.
+  // A time of the engine's clock; kNever: not in this step any more.
   int64_t ahead_time_ns() const { return running_.ahead_ns; }
   // The executor has done the step: books its tokens. Their events are delivered with the next
   // BeginStep, or by Deliver.
@@ -145,8 +145,8 @@ class Engine : public Generator {
   void PublishFailed();
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
-  // Until the step is done: the adapters of requests that come meanwhile are loaded beside it, not
-  // after it.
+  // Waits until the step is done. Meanwhile the adapters of requests that come are loaded beside
+  // the step, not after it.
   void WaitForStep();
   int64_t AheadTimeOf(const StepPlan& plan, int64_t since_ns) const;
   void RecordStep(const StepPlan& plan, const StepTimes& times, int64_t finish_ns);
@@ -168,8 +168,8 @@ class Engine : public Generator {
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
-  // Of the last step: events not yet pushed, and how many requests ended with them. The pointers
-  // are shared with the readers, who may hang up first.
+  // The last step's events that are not pushed yet, and how many requests ended with them. The
+  // pointers are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   int32_t num_finished_ = 0;
   std::function<void()> on_delivered_;

@@ -122,7 +122,7 @@ void Scheduler::BuildPlan() {
       if (sequence->num_planned > 0) planned_.push_back(sequence.get());
     }
   }
-  // Who just failed, or was preempted, may have kept the next one's pages or slot for this step.
+  // A sequence that just failed or was preempted may have held the next one's pages or slot so far.
   CHECK(!planned_.empty() || empty() || adapters().is_busy() || sequences_.has_failed() ||
         stats().preemptions > preemptions_before_)
       << "nobody can run and no adapter is on its way, yet requests wait";

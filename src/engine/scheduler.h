@@ -53,8 +53,8 @@ class Scheduler {
   Sequences::List TakeFailed() { return sequences_.TakeFailed(); }
   // Those that gave their pages to others since the last call, and still wait.
   std::vector<RequestId> TakeEvicted() { return sequences_.TakeEvicted(); }
-  // Whose rows the plan's entry i are; null: it ended since. Valid until the next Plan or Remove,
-  // those that finished as long as what TakeFinished returned lives.
+  // The sequence of the plan's entry i; null: it ended since. Valid until the next Plan or Remove,
+  // and those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.
   void Commit(const StepPlan& plan, const StepResult& result);

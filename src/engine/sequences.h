@@ -55,7 +55,7 @@ class Sequences {
   bool CanReusePages(const Sequence& sequence) const {
     return options_.prefix_cache && !sequence.wants_prompt_logprobs();
   }
-  // Of its leading tokens those whose pages others may find, or it may find of others.
+  // The number of leading tokens whose pages it may share with other sequences.
   int32_t SharableTokens(const Sequence& sequence, int32_t num_tokens) const {
     const bool shares_all = options_.shares_drawn_pages || sequence.adapter.content() < 0;
     return shares_all ? num_tokens : std::min(num_tokens, sequence.num_prompt_tokens);
@@ -144,9 +144,9 @@ class Sequences {
   std::vector<RequestId> evicted_;  // preempted, and not started again
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_order_ = 0;
-  // Of a step begun ahead: what the sequences with a row in it have let go of since. That is all
-  // that ended ones held, and pages that the prefix tree had of others. Freed earlier, an adapter
-  // could be copied there.
+  // While a step begun ahead runs: what the sequences with a row in it have let go of since. These
+  // are all pages of sequences that ended, and pages given up for equal ones of the prefix tree. If
+  // they were free earlier, an adapter could be copied there.
   bool is_ahead_ = false;
   std::vector<Sequence*> ahead_planned_;
   std::vector<Holdings> held_;

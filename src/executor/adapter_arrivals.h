@@ -39,7 +39,7 @@ class AdapterArrival {
   // The copying thread's: the next layer's copies are in `copies`.
   void QueuedLayer(const Stream& copies);
 
-  // By AdapterArrivals.
+  // Called by AdapterArrivals.
   void Begin(HostStore::Held held);
   void End() { held_.Release(); }
 
@@ -70,7 +70,7 @@ class AdapterArrivals {
  private:
   const Device device_;
   const int32_t num_layers_;
-  // By slot: whose turn it is with an element is settled by the orders and events of the loader.
+  // One for each slot. The loader's orders and events settle which thread may use an element.
   std::vector<std::unique_ptr<AdapterArrival>> arrivals_;
   std::atomic<int32_t> num_under_way_{0};
   std::mutex mutex_;  // guards what follows

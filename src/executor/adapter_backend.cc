@@ -77,7 +77,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   std::map<LoraModule, ModuleFacts> modules;
   std::set<int32_t> layers;
   for (const LoraTarget& target : adapter.weights.targets()) {
-    // Of stacked modules the first stands for all.
+    // The first of several stacked modules stands for all of them.
     if (StoredProjectionOf(config, target.module).first != target.module) continue;
     ModuleFacts& facts = modules[target.module];
     facts.ranks.insert(target.rank);

@@ -113,7 +113,7 @@ AdapterCopier::~AdapterCopier() = default;
 
 void AdapterCopier::Add(CopyOrder order, AdapterArrival& arrival) {
   CHECK(!is_full());
-  // Else it would run into pages of others.
+  // A longer copy would run into pages of others.
   const PageExtent& last = order.extents.back();
   CHECK_EQ(last.source_begin + last.bytes, arrival.adapter().facts.bytes) << order.source.path;
   copies_.push_back(std::make_unique<Copy>(std::move(order), arrival, pool_, stream_.get()));

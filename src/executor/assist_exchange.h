@@ -31,7 +31,7 @@ struct AssistJob {
     int32_t row_begin = 0;
     int32_t row_end = 0;
     int32_t rank[kLoraSlicesMax] = {};
-    // Of each module: `rank` places of rows of A, then as many of B^T.
+    // Where each module's places begin: `rank` places of rows of A, then as many of B^T.
     int32_t places_begin[kLoraSlicesMax] = {};
   };
 

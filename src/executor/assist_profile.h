@@ -30,7 +30,7 @@ class AssistProfile {
   // Takes a fraction of a second. Activations are of the adapter's dtype unless `x_is_fp32`.
   static AssistProfile Measure(const ModelConfig& config, DType dtype, bool x_is_fp32);
 
-  // Of the projection that begins with module `first`, for the nearest rank measured.
+  // The cost of the projection that begins with module `first`, at the nearest rank measured.
   const AssistCost& Of(LoraModule first, int32_t rank) const;
   AssistCost& Of(LoraModule first, int32_t rank) {
     return const_cast<AssistCost&>(static_cast<const AssistProfile*>(this)->Of(first, rank));

@@ -22,7 +22,7 @@ class AssistWorker {
         number_(exchange.FirstNumber()),
         threads_(num_threads) {}
 
-  // Until the exchange stops, or the steady clock's `until_ns`; but all that is posted.
+  // Works until the exchange stops, or until `until_ns` (steady clock) and all jobs are done.
   void Serve(int64_t until_ns = INT64_MAX);
 
  private:

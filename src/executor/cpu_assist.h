@@ -93,12 +93,12 @@ class CpuAssist : public LoraAssist {
   prometheus::Counter& rows_total_;
   prometheus::Counter& layers_total_;
 
-  // Of the step.
+  // For the current step.
   int32_t num_layers_taken_ = 0;
   std::vector<Pending> pending_;
   std::vector<LoraSegment> settled_;
   std::vector<LoraSegment> settled_prompts_;
-  // Of the projection.
+  // For the current projection.
   std::vector<AssistPart> parts_;
   HostSegments rows_;
   uint32_t number_ = 0;

@@ -94,7 +94,7 @@ void HostStore::LetGo(Entry& entry) {
   if (--entry.num_holds == 0) victims_.insert(VictimOf(entry));
 }
 
-// Of one that is held: else its place among the victims changed.
+// Counts a use. The entry must be held, or else its place among the victims would change.
 void HostStore::CountUse(Entry& entry) {
   ++num_uses_;
   const auto age = static_cast<double>(num_uses_ - entry.used_at);

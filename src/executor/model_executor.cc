@@ -100,7 +100,7 @@ void ModelExecutor::Begin(const StepPlan& plan) {
   step.done.Record(stream_);
 }
 
-// By looking again and again, which is what waiting for a stream does, too.
+// Looks again and again, which is what waiting for a stream does, too.
 bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) {
   const RunningStep& step = first_step();
   const int64_t begin_ns = SteadyClock::Get().NowNs();

@@ -180,7 +180,7 @@ void PagedLoader::MakePlaceFor(Reading& reading) {
   Push(std::move(event));
 }
 
-// Who is ordered while others are copied takes turns with them from the next layer on.
+// A copy that is ordered while others run takes turns with them from the next layer on.
 void PagedLoader::CopyInTurns() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -259,7 +259,7 @@ bool PagedLoader::Copy(CopyOrder order) {
     copies_wanted_.orders.push_back(std::move(order));
     copies_wanted_.came.notify_one();
   } else {
-    // By way of another thread: copies behind it do not wait for its folder.
+    // Another thread fetches it first, so that the copies behind it do not wait for its folder.
     FetchOrder source = order.source;
     OrderFetch({.order = std::move(source), .copy = std::move(order)});
   }

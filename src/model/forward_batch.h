@@ -58,8 +58,8 @@ struct BatchArrays {
 // Which weights a step computes with, and who else takes part. The host reads it when it launches.
 struct BatchWeights {
   LoraTable lora;
-  // Of a step with adapters that are on their way; null: all are there. Such a step is not
-  // recorded.
+  // The gate of a step whose adapters are on their way; null: all have arrived. A step with a gate
+  // is not recorded.
   LayerGate* gate = nullptr;
   // Computes for these adapters until they are there; null: the step waits at the gate.
   LoraAssist* assist = nullptr;

@@ -19,8 +19,8 @@ enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
 enum class LayerProduct : uint8_t { kQkv, kO, kGateUp, kDown };
 inline constexpr int kLayerProducts = 4;
 
-// Whose rows a LoRA launch serves, as DeviceBatch has their segments. Settled: without those of
-// adapters that LoraAssist computes for.
+// The rows that a LoRA launch serves; DeviceBatch has their segments. "Settled" ones leave out the
+// adapters for which LoraAssist computes.
 enum class LoraRows : uint8_t {
   kDrawn,
   kPrompts,
@@ -42,8 +42,8 @@ enum class LaunchKind : uint8_t {
 struct Launch {
   LaunchKind kind = LaunchKind::kProduct;
   LoraRows rows = LoraRows::kDrawn;
-  // Of a kShrink: LoraArgs' fields of these names. Of a kProduct: that such a shrink is right
-  // before it.
+  // In a kShrink these are LoraArgs' fields of the same names. In a kProduct they say that such a
+  // shrink is right before it.
   bool precedes_product = false;
   bool follows_product = false;
   bool follows_shrink = false;

@@ -104,7 +104,7 @@ void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices
   Synchronize(copies_.get());
 }
 
-// By what changed: an engine with thousands of slots frees one in each step.
+// Counts only what has changed: an engine with thousands of slots frees one in each step.
 void LoraStore::Count(const Resident& resident, int32_t change) {
   const auto rank = slots_of_rank_.try_emplace(resident.rank_max, 0).first;
   rank->second += change;

@@ -146,7 +146,7 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
   return InvalidArgumentError(message);
 }
 
-// Of the projection's B only the module's rows.
+// Keeps only the module's rows of the projection's B.
 void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
   const StoredProjection& projection = StoredProjectionOf(model, target.module);
   for (int m = static_cast<int>(projection.first); m < static_cast<int>(target.module); ++m) {

@@ -10,7 +10,7 @@
 namespace graft {
 namespace {
 
-// Of all objects of the file together.
+// An upper bound of the keys of all objects of the file together.
 constexpr int64_t kKeysMax = 2 * kPeftPatternKeysMax + 1024;
 
 // What PEFT does with a key that this file does not read into PeftConfig.
@@ -342,7 +342,7 @@ Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   return config;
 }
 
-// Of all objects in it, which nest no deeper than ParseJson allows.
+// The keys of all objects in it. They nest no deeper than ParseJson allows.
 int64_t NumKeys(const Json& json) {
   int64_t count = json.is_object() ? static_cast<int64_t>(json.size()) : 0;
   if (json.is_structured()) {

@@ -55,7 +55,7 @@ std::span<const LoraSegment> SegmentsOf(LoraRows rows, const DeviceBatch& batch)
   return {};
 }
 
-// Of one product, with its segments of these rows.
+// The arguments of one product with the segments of these rows.
 LoraArgs LoraOf(LoraRows rows, LoraArgs args, const DeviceBatch& batch) {
   const std::span<const LoraSegment> segments = SegmentsOf(rows, batch);
   args.segments = segments.data();

@@ -35,7 +35,7 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
-  // Of a tensor that a model may or may not come with.
+  // Whether the checkpoint has a tensor that it may lack.
   virtual bool Has(const std::string& name) const = 0;
   void Release() { live_.clear(); }
 

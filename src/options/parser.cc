@@ -85,7 +85,7 @@ std::string FlagsOf(const Option& option) {
 // The help without its examples.
 std::string Summary(const std::string& help) { return help.substr(0, help.find("\n  ")); }
 
-// Of the help: "off|auto [off]".
+// What the help says of an option's values: "off|auto [off]".
 std::string OptionText(const Option& option) {
   std::string text = option.target.type;
   if (option.target.shape == OptionTarget::Shape::kMany) text += " ...";

@@ -7,7 +7,7 @@
 namespace graft {
 
 AdapterInfo InfoOf(const RegistryEntry& entry);
-// Of an adapter that was read.
+// The entry of an adapter that was read.
 RegistryEntry EntryOf(const AdapterInfo& info);
 
 }  // namespace graft

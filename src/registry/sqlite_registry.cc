@@ -76,7 +76,7 @@ struct SqliteRegistry::Database {
         return InternalError(message);
     }
   }
-  // Of the last failure: it is the disk's or the rights', and others may be able to write.
+  // Whether the last failure is the disk's, or one of rights; other processes may be able to write.
   bool CannotWrite() const {
     const int code = sqlite3_errcode(handle);
     return code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_FULL ||
@@ -296,7 +296,7 @@ Status SqliteRegistry::ForgetFolders(const std::vector<std::string>& paths) {
     status = database_->ForgetFolder(paths[i]);
   }
   if (status.ok()) status = database_->Execute("COMMIT", "cannot write");
-  // Of no further interest where this fails: then the first failure has undone it already.
+  // If this fails, the first failure has undone the transaction already.
   if (!status.ok()) sqlite3_exec(database_->handle, "ROLLBACK", nullptr, nullptr, nullptr);
   return status;
 }

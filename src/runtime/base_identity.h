@@ -12,7 +12,7 @@ struct BaseIdentity {
   std::string weights_hash;  // of the weights' sizes, headers and samples; "" where there are none
 };
 
-// Of an HF folder; a frontend's has no weights.
+// The identity of an HF folder. A frontend's folder has no weights.
 Result<BaseIdentity> IdentifyBase(const std::string& folder);
 
 }  // namespace graft

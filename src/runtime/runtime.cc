@@ -85,7 +85,7 @@ int64_t PagesPerContext(const ExecutorLimits& limits) {
   return (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
 }
 
-// Of a static pool, the adapters' own; 0 where they share it.
+// The adapters' own pages in a static pool; 0 where they share it.
 int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
   if (options.pool != PoolKind::kStatic || limits.adapters_max == 0) return 0;
   return std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));

@@ -162,8 +162,8 @@ Connection::Awaitable<bool> Connection::ServeNext() {
   co_return keep;
 }
 
-// Until a request's head is there, or is refused (then parser.error() is set). False if there is
-// nothing to answer.
+// Reads until a request's head is there, or is refused (then parser.error() is set). False: there
+// is nothing to answer.
 Connection::Awaitable<bool> Connection::ReadHead(HttpParser& parser) {
   auto deadline = SteadyTime::now() + state_.options.idle_timeout;
   bool started = false;

@@ -65,7 +65,7 @@ void AppendBaseEntry(const ServerState& state, std::string* out) {
                   state.context.generator.limits().context_tokens_max, out);
 }
 
-// Whose load it was is the admins' business.
+// Only admins see whose load it was.
 void AppendAdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key,
                         std::string* out) {
   AppendAdapterModel(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
@@ -109,8 +109,8 @@ HttpResponse ModelResponse(const ServerState& state, const std::string& name, co
   return response;
 }
 
-// Of a load or unload that failed. The log, not the answer, has the places on this machine; what
-// lies in the adapters folder goes by the name that it has there.
+// Answers a load or unload that failed. Places on this machine are in the log and not in the
+// answer, where a path in the adapters folder goes by its name there.
 HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status,
                                   const std::string& param, const std::string& given_path) {
   ApiError error = ErrorFromStatus(status, param);

@@ -17,8 +17,8 @@ struct GenerationDefaults {
   std::optional<int32_t> tokens_max;  // max_new_tokens
 };
 
-// Of `model_dir`/generation_config.json; OpenAI's where there is none. kInvalidArgument names the
-// field whose value no request could have.
+// The defaults in `model_dir`/generation_config.json, or OpenAI's where there is no such file.
+// kInvalidArgument names a field whose value no request could have.
 Result<GenerationDefaults> LoadGenerationDefaults(const std::string& model_dir);
 
 }  // namespace graft

@@ -32,7 +32,7 @@ class HttpParser {
   bool head_done() const;
   bool done() const;
   const std::optional<ApiError>& error() const { return error_; }
-  // Of the body, so far; what its head announces takes no memory.
+  // Bytes of the body that have come. What its head announces takes no memory.
   int64_t body_bytes() const;
 
   // Valid once head_done(); the body once done().

@@ -32,8 +32,8 @@ class HttpServer {
 
   // Puts these keys, a keys file's text, in the place of those in force; likewise.
   Status SetKeys(const std::string& json);
-  // Of each key's requests a minute, by its digest, the part that may be let through here, where
-  // other servers share the budget. Those that are not named have all of theirs.
+  // By a key's digest, how many of its requests a minute this server may let through, where other
+  // servers share the budget. Keys that are not named have all of theirs.
   void SetKeyShares(std::map<std::string, double> requests_per_minute);
   // What was asked for since the last call, by the digest of keys with a budget.
   std::map<std::string, int64_t> TakeKeyDemand();

@@ -28,7 +28,7 @@ class StreamSocket : public Socket {
         [done = std::move(done)](error_code error, size_t got) { done(error ? 0 : got); });
   }
 
-  // By parts, each as much as the kernel has room for.
+  // Writes in parts, each as large as the kernel has room for.
   void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) override {
     stream_.async_write_some(
         asio::buffer(data.data(), data.size()),

@@ -31,7 +31,7 @@ class WorkQueue {
   void Run(uint64_t owner, int64_t bytes, std::function<void()> work);
 
  private:
-  // By the time of its end, were every owner served at once and alike; then by arrival.
+  // Ordered by when each would end if all owners were served at once and alike, then by arrival.
   using Line = std::map<std::pair<int64_t, int64_t>, std::function<void()>>;
 
   void Loop();

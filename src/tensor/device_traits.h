@@ -22,7 +22,7 @@ struct DeviceTraits {
   bool operator==(const DeviceTraits&) const = default;
 };
 
-// Of a device that this binary has kernels for. GRAFT_GPU_FAMILY lowers it: see LoweredTo.
+// The traits of a device that has kernels in this binary. GRAFT_GPU_FAMILY lowers them (LoweredTo).
 const DeviceTraits& TraitsOf(const Device& device);
 
 // What a card of this compute capability allows with the code that this binary has for it:

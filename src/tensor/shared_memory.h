@@ -18,7 +18,7 @@ class SharedMemory {
   ~SharedMemory();
 
   static Result<SharedMemory> Create(int64_t bytes);
-  // Of another process; the descriptor is this object's from here on.
+  // Maps another process's memory. The descriptor is this object's from here on.
   static Result<SharedMemory> Map(int descriptor);
 
   // Makes a stretch page-locked and visible to every GPU at the same address, where there is one;

@@ -39,7 +39,7 @@ class TokenTrie {
     int32_t value;
     size_t bytes;
   };
-  // Of those only for which accepts(value, bytes) holds.
+  // Considers only tokens for which accepts(value, bytes) holds.
   template <typename Accepts>
   std::optional<Match> LongestAt(std::string_view text, size_t pos, Accepts accepts) const {
     std::optional<Match> longest;

@@ -111,7 +111,7 @@ class Translator {
     pos_ += bytes;
     return OkStatus();
   }
-  // Of an escape of two bytes.
+  // Replaces an escape of two bytes.
   Status Replace(std::string_view with) {
     out_.append(with);
     pos_ += 2;

@@ -17,8 +17,8 @@ class StopMatcher {
     std::string text;  // safe to send
     bool stopped;      // a stop has matched; whatever follows is dropped
   };
-  // Of several stops the one that is complete first counts, of those that end together the longest:
-  // so the result does not depend on how the text is cut into pieces.
+  // The stop that is complete first counts and, of stops that end together, the longest. So the
+  // result does not depend on how the text is cut into pieces.
   Output Push(std::string_view text);
   // The text held back, at the end of a stream that did not stop.
   std::string Flush();

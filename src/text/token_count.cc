@@ -17,7 +17,7 @@ size_t CountCodePoints(std::string_view text) {
 
 // The longest text of one token, in bytes of what the model sees.
 size_t LongestTokenBytes(const TokenizerParts& parts, bool byte_level) {
-  // Of an unknown character.
+  // An unknown character has so many bytes at most.
   size_t longest = byte_level ? 1 : 4;
   for (int32_t id = 0; id < parts.model->size(); ++id) {
     const std::string_view token = parts.model->Token(id);

@@ -67,8 +67,8 @@ struct LoraArgs {
   float* h = nullptr;
   int64_t h_stride = 0;  // >= the largest rank in use
   int32_t num_rows = 0;
-  // Of the segments together, at most, where the caller knows better than num_rows; else 0. How a
-  // GPU divides the work depends on it, no result does.
+  // An upper bound of the segments' rows together, if the caller knows a better one than num_rows;
+  // else 0. How a GPU divides the work depends on it, no result does.
   int32_t segment_rows = 0;
   float* y = nullptr;  // [num_rows, ...], rows y_stride elements apart
   int64_t y_stride = 0;

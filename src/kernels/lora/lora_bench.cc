@@ -200,8 +200,8 @@ class Batch {
     }
   }
 
-  // Of adapters of one rank: copies an adapter for every row into one batch, then multiplies row by
-  // row (a batched matrix product has no rows to share).
+  // For adapters of one rank: copies an adapter for every row into one batch, then multiplies row
+  // by row (a batched matrix product has no rows to share).
   void GatherBmm(int64_t run, Stream& stream) {
     const int64_t adapter_floats = operands_.adapter_bytes() / 4;
     Embedding({.table = operands_.adapters().data(),
@@ -323,7 +323,7 @@ void BenchPunica(OpBench& bench) {
   }
 }
 
-// Of every row's adapter its own rank is read, not the largest one's.
+// Every row reads its own adapter's rank, not the largest one.
 void BenchMixedRanks(OpBench& bench) {
   constexpr int32_t kRows = 64;
   Operands operands({1, 4096, 4096}, {8, 16, 32, 64, 128}, kRows, bench);

@@ -63,7 +63,7 @@ class Interpreter {
   Result<Value> EvaluateList(const Expr& expr, Scope* scope);
   Result<Value> EvaluateDict(const Expr& expr, Scope* scope);
   Result<Value> EvaluateUnary(const Expr& expr, Scope* scope);
-  // Of three or more: one text in place of one for each sign.
+  // Adds three or more texts at once, and makes one text in place of one for each sign.
   Result<Value> EvaluateSum(const Expr& expr, Scope* scope);
   Result<Value> EvaluateBinary(const Expr& expr, Scope* scope);
   Result<Value> EvaluateConcat(const Expr& expr, Scope* scope);

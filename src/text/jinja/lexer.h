@@ -28,7 +28,7 @@ enum class TokenKind : uint8_t {
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   int line = 1;
-  // Of data and strings the final text, of names and operators what was written.
+  // The final text of data and strings; names and operators as they were written.
   std::string text;
   int64_t integer = 0;
   double number = 0;
