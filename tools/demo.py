@@ -6,12 +6,13 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+
+from local_server import free_port, wait_ready
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROMPT = "It was a dark and stormy night, and"
@@ -37,14 +38,11 @@ def start_server(port):
     start = time.monotonic()
     process = subprocess.Popen([f"{ROOT}/build/release/graft", "serve", "--model", f"{ROOT}/demo/base", "--adapters",
                                 f"{ROOT}/demo/adapters", "--port", str(port), "--log-level", "warn"])
-    while True:
-        if process.poll() is not None:
-            sys.exit("the server did not start; its message is above")
-        try:
-            if get(port, "/ready")[0] == 200:
-                break
-        except OSError:
-            time.sleep(0.005)
+    try:
+        wait_ready(f"http://127.0.0.1:{port}", process)
+    except RuntimeError as error:
+        process.kill()
+        sys.exit(f"the server did not start: {error}; its message is above")
     print(f"   ready after {time.monotonic() - start:.2f} s")
     return process
 
@@ -63,9 +61,7 @@ def complete(port, model, barrier):
 
 
 def main():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = start_server(port)
     try:
         models = json.loads(get(port, "/v1/models")[1])["data"]
