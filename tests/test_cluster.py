@@ -27,13 +27,14 @@ SMALL = (*LITTLE, "--pool-gib", 0.1)
 class Process:
     """A graft subcommand whose log is read as it comes."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, env=None):
         self.args = [binary(), *map(str, args)]
+        self.env = {**os.environ, **(env or {})}
         self.lines = []
         self.process = None
 
     def start(self):
-        self.process = subprocess.Popen(self.args, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.args, env=self.env, stderr=subprocess.PIPE, text=True)
         threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True).start()
         return self
 

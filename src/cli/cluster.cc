@@ -42,6 +42,7 @@ struct ClusterFlags {
   int64_t version = 1;
   int64_t lines_max = 50;
   double weight = 1;
+  bool if_none = false;
 };
 
 // A cluster on this machine, as `up` wrote it down.
@@ -308,6 +309,15 @@ std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) 
   };
 }
 
+// A cluster that is there already is what --if-none asks for.
+Result<std::string> InitCluster(ClusterAdmin& admin, const ClusterFlags& flags) {
+  Result<std::string> made = admin.Init(flags.name);
+  if (flags.if_none && made.status().code() == StatusCode::kAlreadyExists) {
+    return made.status().message() + "\n";
+  }
+  return made;
+}
+
 std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option adapter{.name = "adapter",
                  .target = Text(flags->name),
@@ -327,14 +337,15 @@ std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
               .help = "JSON file of keys, each given by its key_sha256 (docs/http-api.md)",
               .is_required = true};
   Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
+  Option if_none{"if-none", Switch(flags->if_none),
+                 "a cluster that is there already is no error, and stays"};
   Option lines{
       .name = "lines", .target = Number(flags->lines_max, AtLeast(1)), .help = "the newest"};
   return {
       AskCommand("init",
                  "Make a cluster in an etcd that has none.\n"
                  "  graft cluster init --etcd HOST:PORT",
-                 flags, {base},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Init(f.name); }),
+                 flags, {base, if_none}, InitCluster),
       AskCommand(
           "restore",
           "Write back what was last known, into an etcd that came back empty.\n"

@@ -1,0 +1,169 @@
+"""deploy/kubernetes: every object is one that Kubernetes takes, and what the pods run serves, with processes in the place
+of pods."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+import kubernetes_validate
+import openai
+import pytest
+import yaml
+
+from conftest import DEMO, ROOT, binary, free_port
+from test_cluster import Process
+
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+DEMO_OVERLAY = KUBERNETES / "overlays" / "demo"
+PATIENCE_S = 120
+# Of the API server: one that is still supported, and the newest that the schemas know.
+VERSIONS = ("1.33", "1.37")
+
+
+def objects_of(text):
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def base_objects():
+    listed = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
+    return [one for name in listed for one in objects_of((KUBERNETES / "base" / name).read_text())]
+
+
+def check(objects):
+    for one in objects:
+        for version in VERSIONS:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+def pods_of(objects):
+    return {one["metadata"]["name"]: one["spec"]["template"] for one in objects if "template" in one.get("spec", {})}
+
+
+def make_certificates(folder):
+    subprocess.run([KUBERNETES / "make_certificates.sh", "default", folder], check=True, capture_output=True)
+    return folder
+
+
+def test_the_base_is_what_kubernetes_takes():
+    objects = base_objects()
+    check(objects)
+    pods = pods_of(objects)
+    assert sorted(pods) == ["graft-cluster-init", "graft-frontend", "graft-runner"]
+    for name, pod in pods.items():
+        assert pod["spec"]["enableServiceLinks"] is False, f"{name}: a Service named graft sets GRAFT_PORT"
+    # Services, budgets and network policies must find the pods.
+    for one in objects:
+        spec = one["spec"]
+        chosen = {"Service": lambda: spec["selector"], "PodDisruptionBudget": lambda: spec["selector"]["matchLabels"],
+                  "NetworkPolicy": lambda: spec["podSelector"]["matchLabels"]}.get(one["kind"])
+        if chosen:
+            assert any(chosen().items() <= pod["metadata"]["labels"].items() for pod in pods.values()), one["metadata"]
+
+
+def test_a_wrong_object_is_found():
+    [runner] = [one for one in base_objects() if one["kind"] == "StatefulSet"]
+    runner["spec"]["template"]["spec"]["containers"][0]["livenes"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check([runner])
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="without kubectl, which renders overlays")
+@pytest.mark.parametrize("overlay", sorted(path.name for path in (KUBERNETES / "overlays").iterdir()))
+def test_an_overlay_is_what_kubernetes_takes(overlay, tmp_path):
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    folder = tmp_path / "kubernetes" / "overlays" / overlay
+    make_certificates(folder / "tls")
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    objects = objects_of(done.stdout)
+    check(objects)
+    # What pods refer to is there, or the page says that the operator brings it.
+    brought = {"graft-model", "graft-tls", "graft-admin"} - ({"graft-model"} if overlay == "demo" else set())
+    named = {one["metadata"]["name"] for one in objects} | brought
+    for name, pod in pods_of(objects).items():
+        for volume in pod["spec"].get("volumes", []):
+            for kind, key in (("configMap", "name"), ("secret", "secretName"), ("persistentVolumeClaim", "claimName")):
+                assert kind not in volume or volume[kind][key] in named, (name, volume)
+        for container in pod["spec"]["containers"]:
+            for source in container.get("envFrom", []):
+                assert source["configMapRef"]["name"] in named, (name, source)
+
+
+class Pod:
+    """The process of a pod's one container, with paths, ports and names of this machine."""
+
+    def __init__(self, pod, folder, certificates, etcd_port, options=None):
+        [self.container] = pod["spec"]["containers"]
+        [port] = self.container.get("ports", [{"containerPort": 0}])
+        self.port = free_port()
+        folder.mkdir()
+        places = {"/etc/graft/options/": f"{folder}/", "/etc/graft/tls": str(certificates), "/var/lib/graft": str(folder),
+                  "/opt/graft/demo": str(DEMO), str(port["containerPort"]): str(self.port), "$(POD_IP)": "127.0.0.1",
+                  "$(POD_NAME).graft-runners.$(POD_NAMESPACE).svc": "localhost"}
+
+        def here(text):
+            for there, place in places.items():
+                text = text.replace(there, place)
+            return text
+        if options:
+            (folder / options.name).write_text(here(options.read_text()))
+        self.process = Process(*map(here, self.container["args"]), env={
+            "GRAFT_ETCD": f"127.0.0.1:{etcd_port}", "GRAFT_ADMIN_KEY": "of-the-secret", "GRAFT_THREADS": "1",
+            "GRAFT_POOL_GIB": "0.1", "GRAFT_HOST_GIB": "0.1",
+            # As if service links were on.
+            "GRAFT_PORT": "tcp://10.0.0.1:80", "GRAFT_SERVICE_HOST": "10.0.0.1"}).start()
+
+    def is_ready(self):
+        probe = self.container["readinessProbe"]
+        try:
+            if "tcpSocket" in probe:
+                socket.create_connection(("127.0.0.1", self.port), 5).close()
+            else:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}{probe['httpGet']['path']}", timeout=5).close()
+            return True
+        except OSError:
+            assert self.process.process.poll() is None, self.process.log()
+            return False
+
+    def wait_ready(self):
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.is_ready():
+            assert time.monotonic() < deadline, self.process.log()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def etcd_port(tmp_path):
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    process = subprocess.Popen(["etcd", f"--data-dir={tmp_path / 'etcd'}", f"--listen-client-urls={client}",
+                                f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+                                f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+                                "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield int(client.rsplit(":", 1)[1])
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.skipif(
+    shutil.which("etcd") is None or
+    not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
+    reason="without etcd, or built without gRPC")
+def test_what_the_pods_run_serves(tmp_path, etcd_port):
+    pods = pods_of(base_objects())
+    certificates = make_certificates(tmp_path / "tls")
+    for attempt in ("init", "again"):
+        job = Pod(pods["graft-cluster-init"], tmp_path / attempt, certificates, etcd_port)
+        assert job.process.process.wait(PATIENCE_S) == 0, job.process.log()
+    runner = Pod(pods["graft-runner"], tmp_path / "runner", certificates, etcd_port, DEMO_OVERLAY / "runner.yaml")
+    frontend = Pod(pods["graft-frontend"], tmp_path / "frontend", certificates, etcd_port,
+                   DEMO_OVERLAY / "frontend.yaml")
+    runner.wait_ready()
+    frontend.wait_ready()
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{frontend.port}/v1", api_key="none", timeout=PATIENCE_S)
+    assert client.completions.create(model="austen", prompt="It was", max_tokens=8).usage.completion_tokens > 0
+    assert "as Kubernetes sets it" in frontend.process.log()
+    assert [pod.process.stop(signal.SIGTERM) for pod in (frontend, runner)] == [0, 0], frontend.process.log()
