@@ -354,14 +354,29 @@ class Faults:
             self.load.failed.append("a leader that was stopped leads on though another was elected")
 
 
+async def re_prefill_seconds(args, client, url, requests, answers):
+    """How long one process takes to compute anew the streams of a runner, each with the tokens of a whole answer."""
+    longest = sorted(zip(requests, answers), key=lambda pair: -(pair[1][2] or 0))
+    moved = [longest[i % len(longest)] for i in range(-(-args.streams // args.runners))]
+    # A number of its own stands before each, so that the prefix cache has none of them.
+    asked = [{**request, "prompt": f"{i} {request['prompt']}{answer[0]}", "max_tokens": 1}
+             for i, (request, answer) in enumerate(moved)]
+    began = time.monotonic()
+    await asyncio.gather(*(ask(client, url, request) for request in asked))
+    return time.monotonic() - began
+
+
 async def reference(args, requests, folder):
+    """The answers of one process, and see re_prefill_seconds."""
     port = free_port()
     server = Process(folder / "single.log", args.binary, "serve", "--model", args.model, "--adapters", args.adapters,
                      "--port", port, "--threads", args.threads).start()
     try:
         await wait_ready(f"http://127.0.0.1:{port}")
         async with httpx.AsyncClient(timeout=300) as client:
-            return [(await ask(client, f"http://127.0.0.1:{port}", request))[:3] for request in requests]
+            url = f"http://127.0.0.1:{port}"
+            answers = [(await ask(client, url, request))[:3] for request in requests]
+            return answers, await re_prefill_seconds(args, client, url, requests, answers)
     finally:
         server.end()
 
@@ -375,7 +390,7 @@ async def main(args, folder):
     models = ["base"] + sorted(os.listdir(args.adapters))
     requests = requests_of(models, args.requests, args.tokens)
     print(f"asking one process for {len(requests)} answers; logs are in {folder}", flush=True)
-    expected = await reference(args, requests, folder)
+    expected, re_prefill_s = await reference(args, requests, folder)
     cluster = Cluster(args, folder)
     try:
         await cluster.start()
@@ -390,7 +405,7 @@ async def main(args, folder):
               "frontends": args.frontends, **faults.seen, "answers": load.done, "failed": len(load.failed),
               "changed": len(load.changed), "broken_by_killed_frontend": load.broken,
               "tokens_per_second": round(load.tokens / seconds, 1),
-              "first_piece_s": pauses_of(load.firsts),
+              "re_prefill_s": round(re_prefill_s, 3), "first_piece_s": pauses_of(load.firsts),
               "longest_pause_s": pauses_of(sum(load.pauses, [])),
               "longest_pause_s_by_frontend": [pauses_of(pauses) for pauses in load.pauses]}
     print(json.dumps(result, indent=1))
