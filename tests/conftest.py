@@ -1,6 +1,7 @@
 """A real graft process on the demo model, and the clients that talk to it. With GRAFT_DEVICE=cuda:0 in the environment
 all of these processes run on a GPU."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 sys.path.insert(0, str(ROOT / "tools"))
-from local_server import free_port, wait_ready
+from local_server import free_port, wait_listening, wait_ready
 ADMIN_KEY = "admin-secret"
 # `make test-all` sets it; without it tests leave out what only repeats, and what checks benches.
 LONG_TESTS = bool(os.environ.get("GRAFT_LONG_TESTS"))
@@ -87,6 +88,23 @@ class Server:
     def alive(self):
         with urllib.request.urlopen(self.url + "/health", timeout=10) as reply:
             return reply.status == 200
+
+
+@contextlib.contextmanager
+def running_etcd(folder):
+    """An etcd of one process, whose data lies in `folder`: its port."""
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    process = subprocess.Popen(["etcd", f"--data-dir={folder}", f"--listen-client-urls={client}",
+                                f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+                                f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+                                "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    port = int(client.rsplit(":", 1)[1])
+    try:
+        wait_listening(port, process)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -80,8 +80,8 @@ class Runner(Process):
 class Frontend(Process):
     def __init__(self, runners, *args, model=DEMO / "base"):
         self.port = free_port()
-        super().__init__("frontend", "--model", model, "--runners", ",".join(one.address for one in runners), "--port",
-                         self.port, "--quiet", *args)
+        known = ("--runners", ",".join(one.address for one in runners)) if runners else ()
+        super().__init__("frontend", "--model", model, *known, "--port", self.port, "--quiet", *args)
         self.url = f"http://127.0.0.1:{self.port}"
 
     client = Server.client
@@ -323,8 +323,8 @@ def test_another_base_is_refused_with_what_to_start(tmp_path, cluster):
     assert frontend.stop() == 0
 
 
-def make_authority(folder, name):
-    """A CA and a certificate of it for this machine."""
+def make_authority(folder, name, address="127.0.0.1"):
+    """A CA and a certificate of it for this machine, which others call by that address."""
     folder.mkdir()
 
     def openssl(*args):
@@ -333,7 +333,7 @@ def make_authority(folder, name):
             "ca.pem", "-days", 2, "-subj", f"/CN={name}")
     openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem", "-out",
             "request.pem", "-subj", "/CN=machine")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    (folder / "names").write_text(f"subjectAltName=IP:{address},DNS:localhost\n")
     openssl("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "cert.pem",
             "-days", 2, "-extfile", "names")
     return folder

@@ -14,7 +14,7 @@ import openai
 import pytest
 import yaml
 
-from conftest import DEMO, ROOT, binary, free_port
+from conftest import DEMO, ROOT, binary, free_port, running_etcd
 from test_cluster import Process
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -138,14 +138,8 @@ class Pod:
 
 @pytest.fixture
 def etcd_port(tmp_path):
-    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    process = subprocess.Popen(["etcd", f"--data-dir={tmp_path / 'etcd'}", f"--listen-client-urls={client}",
-                                f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
-                                f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
-                                "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield int(client.rsplit(":", 1)[1])
-    process.kill()
-    process.wait()
+    with running_etcd(tmp_path / "etcd") as port:
+        yield port
 
 
 @pytest.mark.skipif(

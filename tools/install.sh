@@ -40,14 +40,16 @@ if [ ${#missing[@]} -gt 0 ]; then
     -o Dpkg::Options::=--force-unsafe-io "${missing[@]}" > /dev/null
 fi
 
-case $what in
-  test | test-all)
-    if ! cmp -s tests/requirements.txt build/venv/requirements.txt; then
-      echo "== installing the Python clients that the whole-program tests use, and clang-format (build/venv)"
-      rm -rf build/venv
-      python3 -m venv build/venv
-      build/venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
-      cp tests/requirements.txt build/venv/requirements.txt
-    fi
-    ;;
+python_packages() {  # FOLDER REQUIREMENTS WHAT
+  cmp -s "$2" "$1/requirements.txt" && return
+  echo "== installing $3 ($1)"
+  rm -rf "$1"
+  python3 -m venv "$1"
+  "$1/bin/pip" install -q --disable-pip-version-check -r "$2"
+  cp "$2" "$1/requirements.txt"
+}
+case $what in test | test-all)
+  python_packages build/venv tests/requirements.txt \
+    "the Python clients that the whole-program tests use, and clang-format" ;;
 esac
+case $what in test-all) python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray" ;; esac

@@ -29,3 +29,15 @@ def wait_ready(url, process, timeout_s=120):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{process.args[0]} was not ready after {timeout_s} s")
         time.sleep(0.005)
+
+
+def wait_listening(port, process, timeout_s=120):
+    """Until something listens at this machine's `port`, the same way."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 5).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{process.args[0]} does not listen at {port}: {process.returncode}") from None
+        time.sleep(0.005)

@@ -163,11 +163,15 @@ def stage_long(log):
     return count_ctest(ctest("dev", log, f"-R '^({'|'.join(LONG_TESTS)})$'", LONG))
 
 
-def pytest(preset, log, env=None):
+def whole_program_tests():
     files = sorted(glob.glob("tests/test_*.py", root_dir=ROOT))
-    parts = [[LONGEST_PYTEST], [file for file in files if file != LONGEST_PYTEST]]
+    return [[LONGEST_PYTEST], [file for file in files if file != LONGEST_PYTEST]]
+
+
+def pytest(preset, log, env=None, parts=None, venv="venv"):
+    parts = parts or whole_program_tests()
     env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"), **(env or {})}
-    command = "build/venv/bin/python -m pytest -q -p no:cacheprovider --durations=5"
+    command = f"build/{venv}/bin/python -m pytest -q -p no:cacheprovider --durations=5"
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         results = list(pool.map(lambda part: run(f"{command} {' '.join(part)}", log, env), parts))
     num_passed = num_failed = 0
@@ -255,6 +259,13 @@ def stage_deb(log):
     return int(code == 0), int(code != 0)
 
 
+def stage_ray(log):
+    """Runners on a Ray cluster: two nodes on this machine, of which one is killed."""
+    if not build("release", ["graft"], log):
+        return 0, 1
+    return pytest("release", log, parts=[["tests/deploy_ray"]], venv="venv-ray")
+
+
 def fuzz(name, log):
     seeds = f"tests/fuzz_corpus/{name}"
     corpus = f"build/fuzz/corpus/{name}"
@@ -283,10 +294,11 @@ def stage_lint(log):
 STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program": stage_program,
           "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
-          "lint": stage_lint}
+          "lint": stage_lint, "ray": stage_ray}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
-TEST_ALL = TEST + [["long"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"]]
+TEST_ALL = TEST + [["long"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
+                   ["ray"]]
 
 
 class Results:
