@@ -97,6 +97,28 @@ TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
   }
 }
 
+// It was in line at a frontend, or on another runner, before the other came here.
+TEST(EngineResumeTest, WhoWasAcceptedFirstGoesFirst) {
+  ExecutorLimits limits = TestLimits();
+  limits.sequences_max = 1;
+  EngineHarness harness(limits);
+  auto running = harness.Submit(harness.MakeRequest(Prompt(5), 8));
+  harness.Step();
+  auto young = harness.Submit(harness.MakeRequest(Prompt(6), 3));
+  Request request = harness.MakeRequest(Prompt(7), 3);
+  request.age_ns = 5'000'000'000;
+  auto old = harness.Submit(request);
+  while (!old->done() && harness.Step()) old->Collect();
+  EXPECT_TRUE(old->done());
+  young->Collect();
+  EXPECT_TRUE(young->events.empty());
+  harness.RunAll();
+  for (const auto& client : {&running, &young, &old}) {
+    (*client)->Collect();
+    EXPECT_EQ((*client)->output(), harness.Reference((*client)->request));
+  }
+}
+
 TEST(EngineResumeTest, RefusesWhatHasNothingLeftToDraw) {
   EngineHarness harness;
   Request request = harness.MakeRequest(Prompt(5), 3);

@@ -2,6 +2,7 @@
 // scheduler moves it between waiting and running and owns it in both.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,12 +19,19 @@ namespace graft {
 
 struct AdapterCounters;
 
+// Who goes first: who was accepted first, wherever that was; of equals who came here first.
+struct ArrivalOrder {
+  int64_t arrival_ns = 0;
+  uint64_t number = 0;
+  auto operator<=>(const ArrivalOrder&) const = default;
+};
+
 struct Sequence {
   // What was asked.
   RequestId id = 0;
   PrefixKey prefix_key;  // its hash is sure once the adapter was resident
   SamplingParams sampling;
-  int64_t arrival_ns = 0;
+  int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
   int32_t num_prompt_tokens = 0;
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
   bool runs_alone = false;        // no other row is in its steps, until it draws here
@@ -35,7 +43,7 @@ struct Sequence {
 
   // Where it stands. `tokens` is prompt, then output.
   std::vector<int32_t> tokens;
-  uint64_t order = 0;                     // of admission; smaller came first
+  ArrivalOrder order;                     // smaller goes first
   int32_t sequence_slot = -1;             // -1: waiting
   AdapterSlot adapter_slot = kNoAdapter;  // while it runs
   bool started = false;                   // the executor knows it (since its slot was given)

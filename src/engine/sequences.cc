@@ -23,9 +23,10 @@ SchedulerOptions CompletedOptions(SchedulerOptions options) {
 
 // Where one of this order belongs.
 template <typename List>
-auto PlaceOf(List& sequences, uint64_t order) {
-  return std::upper_bound(sequences.begin(), sequences.end(), order,
-                          [](uint64_t before, const auto& other) { return before < other->order; });
+auto PlaceOf(List& sequences, const ArrivalOrder& order) {
+  return std::upper_bound(
+      sequences.begin(), sequences.end(), order,
+      [](const ArrivalOrder& before, const auto& other) { return before < other->order; });
 }
 
 }  // namespace
@@ -49,8 +50,8 @@ void Sequences::Add(std::unique_ptr<Sequence> sequence) {
   CHECK(sequence->num_prompt_tokens > 0 && sequence->num_output_tokens() >= 0);
   CHECK_LE(sequence->num_prompt_tokens + std::max(0, sequence->output_tokens_max - 1), tokens_max())
       << "request " << ToString(sequence->id) << " can never fit";
-  sequence->order = next_order_++;
-  waiting_.push_back(std::move(sequence));
+  sequence->order = {sequence->arrival_ns, next_number_++};
+  waiting_.insert(PlaceOf(waiting_, sequence->order), std::move(sequence));
 }
 
 // Each is looked at once, however many are taken out.

@@ -143,7 +143,7 @@ class Sequences {
   List failed_;
   std::vector<RequestId> evicted_;  // preempted, and not started again
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
-  uint64_t next_order_ = 0;
+  uint64_t next_number_ = 0;
   // While a step begun ahead runs: what the sequences with a row in it have let go of since. These
   // are all pages of sequences that ended, and pages given up for equal ones of the prefix tree. If
   // they were free earlier, an adapter could be copied there.

@@ -35,9 +35,10 @@ Status Sequences::CheckQueues() const {
     return InternalError("a sequence slot is lost");
   }
   std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
-  uint64_t order_min = 0;  // of the next one in line
+  const Sequence* before = nullptr;  // in line
   const auto in_order = [&](const Sequence& sequence) {
-    return sequence.order >= std::exchange(order_min, sequence.order + 1);
+    const Sequence* const last = std::exchange(before, &sequence);
+    return last == nullptr || last->order < sequence.order;
   };
   for (const auto& sequence : running_) {
     RETURN_IF_ERROR(CheckRunning(*sequence));
@@ -46,7 +47,7 @@ Status Sequences::CheckQueues() const {
     slot_taken[slot] = true;
     if (!in_order(*sequence)) return InternalError("running sequences are out of order");
   }
-  order_min = 0;
+  before = nullptr;
   for (const auto& sequence : waiting_) {
     if (!in_order(*sequence)) return InternalError("waiting sequences are out of order");
     if (sequence->pages.size() != 0 || sequence->sequence_slot != -1 ||
