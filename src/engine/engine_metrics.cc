@@ -25,10 +25,10 @@ std::array<prometheus::Counter*, 4> PartCounters(Metrics& metrics) {
 
 std::array<prometheus::Counter*, 5> FinishCounters(Metrics& metrics) {
   std::array<prometheus::Counter*, 5> counters = {};
-  const char* const reasons[] = {"", "stop", "length", "cancelled", "error"};
   for (size_t i = 1; i < counters.size(); ++i) {
-    counters[i] = &metrics.Counter("graft_requests_finished_total",
-                                   "Requests that ended, by reason", {{"reason", reasons[i]}});
+    counters[i] =
+        &metrics.Counter("graft_requests_finished_total", "Requests that ended, by reason",
+                         {{"reason", NameOf(static_cast<FinishReason>(i))}});
   }
   return counters;
 }

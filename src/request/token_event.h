@@ -2,6 +2,7 @@
 // data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,12 @@ enum class FinishReason : uint8_t {
   kCancelled,  // Cancel was called
   kError,      // `status` says why
 };
+
+// For logs and metrics; "" of kNone.
+constexpr const char* NameOf(FinishReason reason) {
+  constexpr const char* kNames[] = {"", "stop", "length", "cancelled", "error"};
+  return kNames[static_cast<size_t>(reason)];
+}
 
 struct TokenLogprob {
   int32_t token = -1;

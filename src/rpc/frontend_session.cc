@@ -14,26 +14,6 @@
 #include "rpc/token_event_proto.h"
 
 namespace graft {
-namespace {
-
-const char* EndOf(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
-    case FinishReason::kNone:
-      break;
-  }
-  return "";
-}
-
-}  // namespace
-
 FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
                                  uint64_t frontend, MakeState state, uint64_t adapters_told,
                                  bool logs_requests)
@@ -207,7 +187,7 @@ void FrontendSession::LogEnd(const Answer& answer, const TokenEvent& last) const
   OrderedJson fields = {{"id", answer.log_id},
                         {"frontend", fmt::format("{:016x}", frontend_)},
                         {"number", answer.number},
-                        {"end", EndOf(last.finish_reason)},
+                        {"end", NameOf(last.finish_reason)},
                         {"prompt_tokens", last.usage.prompt_tokens},
                         {"output_tokens", last.usage.output_tokens}};
   if (!answer.traceparent.empty()) fields["traceparent"] = answer.traceparent;
