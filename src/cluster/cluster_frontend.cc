@@ -119,21 +119,9 @@ void ClusterFrontend::TellLoop() {
       if (requests > 0) record.demand[digest] = static_cast<double>(requests) * kDemandsPerMinute;
     }
     presence_->Set(EncodeRecord(record));
-    options_.on_shares(SharesNow());
+    options_.on_shares(SharesOf(*watcher_->view(), id_, presence_->stands()));
     lock.lock();
   }
-}
-
-// What was lent is over when the leader's lease is, or when the leader may take this frontend for
-// dead and lend its part to others.
-std::map<std::string, double> ClusterFrontend::SharesNow() const {
-  const auto view = watcher_->view();
-  std::map<std::string, double> shares = EvenSlice(*view);
-  if (!view->away.ok() || !presence_->stands()) return shares;
-  const auto lent = view->leader.slices.find(id_);
-  if (lent == view->leader.slices.end()) return shares;
-  for (const auto& [digest, requests] : lent->second) shares[digest] = requests;
-  return shares;
 }
 
 }  // namespace graft

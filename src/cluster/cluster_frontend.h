@@ -37,7 +37,6 @@ class ClusterFrontend : public RunnersInReach {
   // Under view_mutex_.
   void Take(const ClusterView& view);
   Result<AdapterInfo> Prove(const AdapterLoad& load) const;
-  std::map<std::string, double> SharesNow() const;
   void TellLoop();
 
   const FrontendRunnersOptions runners_options_;

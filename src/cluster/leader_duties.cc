@@ -49,6 +49,18 @@ std::map<std::string, double> EvenSlice(const ClusterView& view) {
   return slice;
 }
 
+std::map<std::string, double> SharesOf(const ClusterView& view, const std::string& frontend,
+                                       bool stands) {
+  std::map<std::string, double> shares = EvenSlice(view);
+  const auto lent = view.leader.slices.find(frontend);
+  if (!view.away.ok() || !stands || lent == view.leader.slices.end()) return shares;
+  // A key that is new, or was taken away, is not in both.
+  for (const auto& [digest, requests] : lent->second) {
+    if (shares.contains(digest)) shares[digest] = requests;
+  }
+  return shares;
+}
+
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id) {
   const auto slices = LendSlices(view);
   if (slices == view.leader.slices) return {};

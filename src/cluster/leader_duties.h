@@ -21,6 +21,13 @@ std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterVie
 // By key's digest, what each frontend may let through while nobody lends: equal parts.
 std::map<std::string, double> EvenSlice(const ClusterView& view);
 
+// By key's digest, what this frontend may let through now: its part of what is lent. What was lent
+// is over, and parts are equal, while etcd is not heard, when the leader's lease has ended, or when
+// the leader may take this frontend for dead (its record does not `stand`) and lend its part to
+// others.
+std::map<std::string, double> SharesOf(const ClusterView& view, const std::string& frontend,
+                                       bool stands);
+
 // What of that differs from the view's, to be written by the leader under its lease: what is lent
 // is over with its place.
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id);

@@ -120,6 +120,25 @@ TEST(LeaderDutiesTest, WithoutALeaderThePartsAreEqual) {
   EXPECT_EQ(EvenSlice(view), (Slice{{"d", 30}}));
 }
 
+TEST(LeaderDutiesTest, AFrontendUsesItsPartWhileThatCannotBeAnothers) {
+  using Slice = std::map<std::string, double>;
+  ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}},
+                               {"new", {{"requests_per_minute", 10}}},
+                               {"free", {{"tenant", "t"}}}});
+  view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
+  view.frontends["f2"] = {"f2", "", {}};
+  const Slice even = {{"d", 30}, {"new", 5}};
+  EXPECT_EQ(SharesOf(view, "f1", true), even);  // nobody has lent so far
+  // "gone" is a key that was taken away since.
+  view.leader.slices = {{"f1", {{"d", 45}, {"gone", 7}}}, {"f2", {{"d", 15}, {"gone", 7}}}};
+  EXPECT_EQ(SharesOf(view, "f1", true), (Slice{{"d", 45}, {"new", 5}}));
+  EXPECT_EQ(SharesOf(view, "f2", true), (Slice{{"d", 15}, {"new", 5}}));
+  EXPECT_EQ(SharesOf(view, "f3", true), even);   // it came after the leader's last turn
+  EXPECT_EQ(SharesOf(view, "f1", false), even);  // its lease may be over
+  view.away = UnavailableError("etcd is away");
+  EXPECT_EQ(SharesOf(view, "f1", true), even);
+}
+
 TEST(LeaderDutiesTest, WhatADeadFrontendHadGoesToTheOthers) {
   ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}});
   view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
