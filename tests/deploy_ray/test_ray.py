@@ -67,10 +67,9 @@ class Ray:
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="ray")  # a socket's path has 107 bytes at most
-        os.environ.update(RAY)
+        os.environ.update({**RAY, "RAY_TMPDIR": self.folder})
         node = {"num_cpus": 2, "num_gpus": 2, "object_store_memory": 80 << 20}
-        self.nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False,
-                                                                   "temp_dir": self.folder})
+        self.nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         self.second = self.nodes.add_node(**node)
 
     def run(self, *args, code=0):
