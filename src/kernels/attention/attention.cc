@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "kernels/attention/attention_tile.h"
 #include "kernels/common/cpu_isa.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -69,6 +70,7 @@ void CheckShapes(const AttentionArgs& args) {
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK_GE(args.window, 0);
+  CHECK(args.num_given >= 0 && args.num_given <= args.num_sequences);
   CHECK_GE(args.score_cap, 0.0f);
   CHECK_GE(args.q_stride, int64_t{args.num_heads} * layout.head_dim);
 }
@@ -113,6 +115,17 @@ void Attention(const AttentionArgs& args, Stream& stream) {
     for (int32_t s = 0; s < args.num_sequences; ++s) CheckSequence(args, s);
   }
   AttentionOnDevice(args, stream);
+}
+
+bool AttentionTellsGivenRows(const KvLayout& layout, const Device& device) {
+  if (device.is_cpu() || TraitsOf(device).family != GpuFamily::kHopper) return false;
+  const int32_t head_dim = layout.head_dim;
+  const bool has_shape = head_dim == 64 || head_dim == 128 || head_dim == 256 ||
+                         (head_dim > 64 && head_dim <= 96 && head_dim % 8 == 0);
+  // Tiles of 64 or 128 positions are whole pages or parts of one.
+  const int32_t page = layout.page_tokens;
+  const bool has_pages = page == 8 || page == 16 || page == 32 || page == 64 || page % 128 == 0;
+  return layout.dtype != DType::kF32 && has_shape && has_pages;
 }
 
 int64_t AttentionSplitsMax(int32_t num_sequences, int32_t kv_tokens_max) {

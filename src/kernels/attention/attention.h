@@ -52,14 +52,19 @@ struct AttentionArgs {
   float score_cap = 0.0f;  // 0: none; c: scaled scores s become c tanh(s / c)
   int32_t window = 0;      // 0: full; w: a row at position p sees (p - w, p]
 
-  // For GPUs: what ListAttentionSplits made of the arrays, with this window, and how many they are.
+  // For GPUs where AttentionTellsGivenRows: the last so many sequences are of rows that were given,
+  // as a prompt's are, and take a kernel of their own, however few they are. The rows of the others
+  // were drawn, also where they are computed anew.
+  int32_t num_given = 0;
+  // For GPUs: what ListAttentionSplits made of the arrays without the last num_given sequences,
+  // with this window, and how many they are.
   // Room for AttentionSplitsMax.
   const AttentionSplit* splits = nullptr;
   const int32_t* num_splits = nullptr;  // [1]
   // For GPUs, where the arrays are in the device's memory and the host cannot look: bounds on what
   // they say, for this call and all replays of its launches. The CPU does not read them.
   int32_t rows_max = 0;           // row_begin[num_sequences]
-  int32_t sequence_rows_max = 0;  // rows of one sequence
+  int32_t sequence_rows_max = 0;  // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;      // kv_tokens of one sequence
   // AttentionScratchBytes, zeroed before the first use and then used by this op alone, one launch
   // at a time.
@@ -69,6 +74,9 @@ struct AttentionArgs {
   // it gets such that the other part streams weights 5 % slower, until the layer's end.
   bool next_starts_late = false;
 };
+
+// Whether the device has a kernel for given rows, whose results are not the bits of drawn rows.
+bool AttentionTellsGivenRows(const KvLayout& layout, const Device& device);
 
 // Calls with up to these bounds need so much scratch; 0 on the CPU.
 int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,

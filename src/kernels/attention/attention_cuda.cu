@@ -147,10 +147,28 @@ void LaunchPlain(const Params& params, cudaStream_t stream) {
   });
 }
 
+// The last num_given sequences alone.
+Params GivenRows(const Params& params) {
+  Params given = params;
+  const int32_t num_drawn = params.args.num_sequences - params.args.num_given;
+  given.args.num_sequences = params.args.num_given;
+  given.args.row_begin += num_drawn;
+  given.args.page_begin += num_drawn;
+  given.args.kv_tokens += num_drawn;
+  return given;
+}
+
 void LaunchTensorCores(Params params, cudaStream_t stream) {
   const AttentionArgs& args = params.args;
   CHECK(args.scratch != nullptr && args.kv_tokens_max > 0);
   CHECK_LE(args.num_sequences, kSequencesMax);
+  if (args.num_given > 0) {
+    LaunchPrompt(GivenRows(params), stream);
+    params.args.num_sequences -= args.num_given;
+    params.args.num_given = 0;
+    if (args.num_sequences == 0) return;
+    params.wait_late = true;
+  }
   if (args.sequence_rows_max > 1) {
     const bool is_all = args.num_sequences == 1;
     if (is_all) params.prefill_rows_min = 1;
@@ -182,8 +200,10 @@ bool HasSharedMemory() { return CurrentTraits().shared_bytes_max >= 224 * 1024; 
 void AttentionCuda(const AttentionArgs& args, Stream& stream) {
   const attention::Params params = attention::MakeParams(args);
   const KvLayout& layout = args.layout;
+  CHECK(args.num_given == 0 || AttentionTellsGivenRows(layout, stream.device));
   if (layout.dtype == DType::kF32 || layout.head_dim % 8 != 0 || !IsVectorAligned(args.pool) ||
       !attention::HasSharedMemory()) {
+    CHECK_EQ(args.num_given, 0) << "no kernel for given rows";
     attention::LaunchPlain(params, CudaStreamOf(stream));
   } else {
     attention::LaunchTensorCores(params, CudaStreamOf(stream));

@@ -92,6 +92,14 @@ class Problem {
   int64_t q_stride() const { return q_stride_; }
   const Sequence& sequence(size_t idx) const { return case_.sequences[idx]; }
 
+  // The rows of the last `num_given` sequences were given: where a GPU tells them, they take
+  // another kernel.
+  void GiveRows(int32_t num_given, const Device& device) {
+    num_given_ = AttentionTellsGivenRows(layout_, device) ? num_given : 0;
+    ListSplits();
+  }
+  void GiveAllRows(const Device& device) { GiveRows(num_sequences(), device); }
+
   // Leaves only rows [begin, end) of sequence 0, which was built with all of its rows. The other
   // sequences move up behind them, to other queries.
   void SelectRows(int32_t begin, int32_t end) {
@@ -116,7 +124,7 @@ class Problem {
   // Bounds are those of all rows where `bounds_of_case`, else what the arrays say now.
   void Run(void* out, DType out_dtype, Stream& stream, bool bounds_of_case = false) const {
     int32_t sequence_rows_max = 0;
-    for (int32_t s = 0; s < num_sequences(); ++s) {
+    for (int32_t s = 0; s < num_sequences() - num_given_; ++s) {
       const int32_t now = row_begin_[s + 1] - row_begin_[s];
       sequence_rows_max =
           std::max(sequence_rows_max, bounds_of_case ? case_.sequences[s].num_rows : now);
@@ -137,6 +145,7 @@ class Problem {
                .scale = Scale(),
                .score_cap = case_.score_cap,
                .window = case_.window,
+               .num_given = stream.device.is_cpu() ? 0 : num_given_,
                .splits = splits_.data(),
                .num_splits = num_splits_.data(),
                .rows_max = static_cast<int32_t>(num_rows()),
@@ -191,12 +200,13 @@ class Problem {
     return kv_tokens_max;
   }
   void ListSplits() {
-    const auto span = [](const Shared<int32_t>& values) {
-      return std::span(values.data(), values.size());
+    const auto num_drawn = static_cast<size_t>(num_sequences() - num_given_);
+    const auto first = [](const Shared<int32_t>& values, size_t count) {
+      return std::span(values.data(), values.size()).first(count);
     };
     std::vector<AttentionSplit> splits;
-    ListAttentionSplits(span(row_begin_), span(page_begin_), span(kv_tokens_), case_.window,
-                        splits);
+    ListAttentionSplits(first(row_begin_, num_drawn + 1), first(page_begin_, num_drawn + 1),
+                        first(kv_tokens_, num_drawn), case_.window, splits);
     std::ranges::copy(splits, splits_.data());
     num_splits_[0] = static_cast<int32_t>(splits.size());
   }
@@ -247,6 +257,7 @@ class Problem {
   PinnedBuffer scratch_;
   Input<float> q_{0};
   int64_t q_stride_ = 0;
+  int32_t num_given_ = 0;
 };
 
 std::vector<Case> Cases() {
@@ -335,6 +346,108 @@ TEST(AttentionTest, MatchesReferenceF16) {
   ExpectClose<Float16, Float16>(Cases()[1], 1e-3, kGpuF16Close);
 }
 
+// Given rows, which a GPU may compute by another kernel.
+std::vector<Case> GivenCases() {
+  return {
+      {"one token", 1, 1, 64, 16, 0, {{1, 1}}},
+      {"prompt", 4, 2, 128, 16, 0, {{130, 130}}},
+      {"several", 8, 2, 128, 8, 0, {{90, 1}, {70, 70}, {150, 20}, {0, 0}, {40, 1}, {900, 300}}},
+      {"groups of 5", 5, 1, 64, 64, 0, {{300, 300}, {77, 2}}},
+      {"long pages", 2, 1, 64, 256, 0, {{700, 200}}},
+      {"head_dim 80", 4, 4, 80, 32, 0, {{200, 150}}},
+      {"head_dim 96", 4, 2, 96, 16, 0, {{600, 70}, {130, 130}, {1, 1}}},
+      {"head_dim 256", 2, 1, 256, 32, 0, {{100, 1}, {530, 300}}},
+      {"window 1", 2, 1, 64, 8, 1, {{300, 300}, {70, 1}}},
+      {"window 70", 4, 2, 128, 16, 70, {{600, 400}, {200, 200}, {129, 1}}},
+      {"head_dim 96, window", 6, 2, 96, 8, 50, {{600, 1}, {190, 170}}},
+      {"cap", 4, 2, 64, 16, 0, {{70, 70}, {600, 20}}, 1.5f},
+      {"cap, window", 4, 2, 128, 16, 40, {{130, 1}, {200, 90}}, 50.0f},
+      {"cap, head_dim 256, window", 2, 1, 256, 16, 70, {{300, 1}, {130, 130}}, 30.0f},
+  };
+}
+
+template <typename T, typename Out>
+void ExpectGivenClose(const Case& c, double tolerance) {
+  SCOPED_TRACE(c.name);
+  Problem<T> problem(c, 0);
+  ForFirstGpu([&](Stream& stream) {
+    problem.GiveAllRows(stream.device);
+    for (const int64_t misalign : {0, 1}) {
+      Output<Out> out(problem.num_rows() * problem.row_elements(), misalign);
+      problem.Run(out.data(), DTypeOf<Out>(), stream);
+      Synchronize(stream);
+      EXPECT_TRUE(out.GuardsIntact());
+      int64_t row = 0;
+      for (size_t s = 0; s < c.sequences.size(); ++s) {
+        for (int32_t r = 0; r < c.sequences[s].num_rows; ++r, ++row) {
+          for (int32_t head = 0; head < c.num_heads; ++head) {
+            const std::vector<Reference> expected = problem.Expected(s, r, head);
+            for (int32_t d = 0; d < c.head_dim; ++d) {
+              const int64_t i = (row * c.num_heads + head) * c.head_dim + d;
+              ASSERT_TRUE(IsClose(out.At(i), expected[d], tolerance))
+                  << "sequence " << s << ", row " << r << ", head " << head << ", " << d;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(AttentionTest, GpuGivenRowsMatchReference) {
+  for (const Case& c : GivenCases()) {
+    ExpectGivenClose<Bfloat16, Bfloat16>(c, kBF16Close);
+    ExpectGivenClose<Bfloat16, float>(c, kBF16Close);
+    ExpectGivenClose<Float16, Float16>(c, kGpuF16Close);
+  }
+}
+
+// Twice, as the first launch leaves the scratch.
+std::vector<Bfloat16> OutWithGiven(const Case& c, int32_t num_given, Stream& stream) {
+  Problem<Bfloat16> problem(c, 0);
+  problem.GiveRows(num_given, stream.device);
+  const int64_t size = problem.num_rows() * problem.row_elements();
+  std::vector<Bfloat16> last;
+  for (int time = 0; time < 2; ++time) {
+    Output<Bfloat16> out(size);
+    problem.Run(out.data(), DType::kBF16, stream);
+    Synchronize(stream);
+    EXPECT_TRUE(out.GuardsIntact());
+    if (time > 0) {
+      EXPECT_TRUE(BitEqual(out.data(), last.data(), size));
+    }
+    last.assign(out.data(), out.data() + size);
+  }
+  return last;
+}
+
+// Each has the bits that it has among its own kind.
+TEST(AttentionTest, GpuGivenAndDrawnRowsInOneCall) {
+  const std::vector<Sequence> sequences = {{900, 1}, {130, 40}, {1, 1},     {0, 0},
+                                           {60, 1},  {5, 5},    {700, 300}, {1200, 1}};
+  ForFirstGpu([&](Stream& stream) {
+    for (const Case& c :
+         {Case{"full", 8, 2, 128, 16, 0, sequences}, Case{"window", 4, 1, 64, 8, 70, sequences},
+          Case{"cap, head_dim 256", 4, 2, 256, 32, 0, sequences, 2.0f}}) {
+      SCOPED_TRACE(c.name);
+      const auto num_sequences = static_cast<int32_t>(sequences.size());
+      const std::vector<Bfloat16> drawn = OutWithGiven(c, 0, stream);
+      const std::vector<Bfloat16> given = OutWithGiven(c, num_sequences, stream);
+      for (const int32_t num_given : {1, 2, 4, num_sequences - 1}) {
+        int64_t num_drawn_rows = 0;
+        for (int32_t s = 0; s < num_sequences - num_given; ++s) {
+          num_drawn_rows += sequences[s].num_rows;
+        }
+        std::vector<Bfloat16> expected = given;
+        std::copy_n(drawn.begin(), num_drawn_rows * c.num_heads * c.head_dim, expected.begin());
+        const std::vector<Bfloat16> out = OutWithGiven(c, num_given, stream);
+        EXPECT_TRUE(BitEqual(out.data(), expected.data(), static_cast<int64_t>(out.size())))
+            << num_given;
+      }
+    }
+  });
+}
+
 TEST(AttentionTest, ListsSplitsOfSequencesOfOneRow) {
   const std::vector<int32_t> row_begin = {0, 1, 1, 4, 5, 6};
   const std::vector<int32_t> page_begin = {0, 70, 70, 80, 113, 120};
@@ -403,12 +516,16 @@ std::vector<T> ChunkedPrefill(Problem<T>& problem, int32_t chunk, Stream& stream
 
 template <typename T>
 void ExpectSameBitsInAnyChunk(const Case& alone_case, const Case& mixed_case,
-                              const std::vector<int32_t>& chunks, int64_t misalign,
-                              Stream& stream) {
+                              const std::vector<int32_t>& chunks, int64_t misalign, Stream& stream,
+                              bool given = false) {
   SCOPED_TRACE(alone_case.name);
   Problem<T> alone(alone_case, misalign);
   Problem<T> mixed(mixed_case, misalign);
   std::copy_n(alone.q_row(0), alone.num_rows() * alone.q_stride(), mixed.q_row(0));
+  if (given) {
+    alone.GiveAllRows(stream.device);
+    mixed.GiveAllRows(stream.device);
+  }
   const std::vector<T> expected = ChunkedPrefill(alone, 1 << 20, stream);
   for (const int32_t chunk : chunks) {
     SCOPED_TRACE(chunk);
@@ -444,6 +561,8 @@ TEST_P(AttentionAcrossSplitsTest, GpuRowsDoNotDependOnChunks) {
   ForFirstGpu([&](Stream& stream) {
     ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream);
     ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream);
+    ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream, true);
+    ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream, true);
   });
 }
 

@@ -36,6 +36,8 @@ struct Params {
 
 void LaunchDecode(const Params& params, cudaStream_t stream);
 void LaunchPrefill(const Params& params, cudaStream_t stream);
+// Of given rows, all sequences; only for what AttentionTellsGivenRows says.
+void LaunchPrompt(const Params& params, cudaStream_t stream);
 void LaunchMergeSplits(const Params& params, cudaStream_t stream);
 
 // How many thread blocks of a kernel run at once on the current device.

@@ -8,52 +8,16 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/common/cuda_tensor_map.cuh"
 #include "kernels/gemm/gemm_hopper_launch.cuh"
 #include "tensor/device_traits.h"
 
 namespace graft {
 namespace hopper {
-namespace {
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-// The driver is asked for this function at run time, so that the program also starts on a machine
-// without a driver.
-EncodeTiled MapEncoder() {
-  static const EncodeTiled encoder = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
-                                                cudaEnableDefault, &result));
-    CHECK(result == cudaDriverEntryPointSuccess) << "the driver has no tensor maps";
-    return reinterpret_cast<EncodeTiled>(entry);
-  }();
-  return encoder;
-}
-
-// A matrix of `count` dimensions, innermost first, and the box that one copy brings.
-struct MapShape {
-  cuuint32_t count = 0;
-  cuuint64_t sizes[4] = {};
-  cuuint64_t strides[3] = {};  // bytes between neighbours in all dimensions but the innermost
-  cuuint32_t box[4] = {};
-};
-CUtensorMap EncodeMap(CUtensorMapDataType type, const void* data, const MapShape& shape,
-                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion) {
-  CUtensorMap map;
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
-  const CUresult error = MapEncoder()(
-      &map, type, shape.count, const_cast<void*>(data), shape.sizes, shape.strides, shape.box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CHECK(error == CUDA_SUCCESS) << "cuTensorMapEncodeTiled: " << static_cast<int>(error);
-  return map;
-}
-
-}  // namespace
 
 CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t column_stride,
                     std::initializer_list<MapDimension> dimensions) {
-  MapShape shape{.sizes = {static_cast<cuuint64_t>(columns)}, .box = {kBoxColumns}};
+  TensorMapShape shape{.sizes = {static_cast<cuuint64_t>(columns)}, .box = {kBoxColumns}};
   const int64_t row_bytes = column_stride * DTypeBytes(dtype);
   shape.count = 1;
   for (const MapDimension& dimension : dimensions) {
@@ -61,7 +25,7 @@ CUtensorMap MakeMap(const void* data, DType dtype, int64_t columns, int64_t colu
     shape.strides[shape.count - 1] = static_cast<cuuint64_t>(dimension.stride * row_bytes);
     shape.box[shape.count++] = static_cast<cuuint32_t>(dimension.box);
   }
-  return EncodeMap(
+  return EncodeTensorMap(
       dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
       data, shape, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
 }
@@ -71,14 +35,14 @@ CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
   // A single row may have any stride, but a map's stride must be a multiple of 16 bytes.
   const int64_t stride = args.gemm.m == 1 ? CeilDiv(args.n, 4) * 4 : args.gemm.y_stride;
   const auto rows = static_cast<cuuint32_t>(args.gemm.m);
-  const MapShape shape{
+  const TensorMapShape shape{
       .count = 2,
       .sizes = {static_cast<cuuint64_t>(args.n), rows},
       .strides = {static_cast<cuuint64_t>(stride) * sizeof(float)},
       .box = {static_cast<cuuint32_t>(box_columns), rows},
   };
-  return EncodeMap(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, args.gemm.lora_after->beside.delta, shape,
-                   CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
+  return EncodeTensorMap(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, args.gemm.lora_after->beside.delta, shape,
+                         CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 DeviceLimits LimitsOf(const Device& device) {
