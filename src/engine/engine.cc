@@ -30,6 +30,7 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .merge_after_steps = options.merge_after_steps,
           .prefix_cache = options.prefix_cache,
           .shares_drawn_pages = options.shares_drawn_pages,
+          .tells_base_rows = options.tells_base_rows,
           .prefix_hash_key = options.prefix_hash_key,
           .eos_token_ids = options.eos_token_ids,
           .on_forget_adapter = std::move(on_forget)};

@@ -44,7 +44,8 @@ struct EngineOptions {
   // the weights (see MergeDecision); 0: never.
   int32_t merge_after_steps = 0;
   bool prefix_cache = true;
-  bool shares_drawn_pages = true;  // see SchedulerOptions
+  bool shares_drawn_pages = true;  // these two: see SchedulerOptions
+  bool tells_base_rows = false;
   // Begins a step before the one that runs has ended, where the executor can and only its tokens
   // are unknown.
   bool runs_ahead = true;

@@ -63,37 +63,46 @@ TEST(EngineResumeTest, EndsAtTheSameStopToken) {
 
 // A chat's next turn finds the pages of its prompt in the cache. It finds those of the answer only
 // where drawn pages are shared.
+void ExpectDrawnPagesShared(const EngineOptions& options, const char* adapter, bool shares) {
+  EngineHarness harness(TestLimits(), options);
+  harness.AddAdapter("aa");
+  Request request = harness.MakeRequest(Prompt(8), 12);  // pages of 4
+  request.UseAdapter(adapter);
+  auto first = harness.Submit(request);
+  harness.RunAll();
+  first->Collect();
+  Request next = request;
+  next.id = 77;
+  for (const int32_t token : first->output()) next.prompt_tokens.push_back(token);
+  next.prompt_tokens.push_back(3);
+  auto second = harness.Submit(next);
+  harness.RunAll();
+  second->Collect();
+  EXPECT_EQ(second->last().usage.cached_tokens, shares ? 16 : 8);
+  EXPECT_EQ(second->output(), harness.Reference(next));
+  // A resumed request computes its drawn rows as drawn ones, even if another request has them as
+  // its prompt.
+  Request resumed = request;
+  resumed.id = 78;
+  resumed.output_tokens = first->output();
+  resumed.output_tokens.resize(9);
+  auto rest = harness.Submit(resumed);
+  harness.RunAll();
+  rest->Collect();
+  EXPECT_EQ(rest->last().usage.cached_tokens, shares ? 16 : 8);
+  EXPECT_EQ(rest->output(), From(first->output(), 9));
+}
+
 TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
   for (const bool shares : {true, false}) {
-    EngineOptions options = TestOptions();
-    options.shares_drawn_pages = shares;
-    EngineHarness harness(TestLimits(), options);
-    harness.AddAdapter("aa");
-    Request request = harness.MakeRequest(Prompt(8), 12);  // pages of 4
-    request.UseAdapter("aa");
-    auto first = harness.Submit(request);
-    harness.RunAll();
-    first->Collect();
-    Request next = request;
-    next.id = 77;
-    for (const int32_t token : first->output()) next.prompt_tokens.push_back(token);
-    next.prompt_tokens.push_back(3);
-    auto second = harness.Submit(next);
-    harness.RunAll();
-    second->Collect();
-    EXPECT_EQ(second->last().usage.cached_tokens, shares ? 16 : 8);
-    EXPECT_EQ(second->output(), harness.Reference(next));
-    // A resumed request computes its drawn rows as drawn ones, even if another request has them as
-    // its prompt.
-    Request resumed = request;
-    resumed.id = 78;
-    resumed.output_tokens = first->output();
-    resumed.output_tokens.resize(9);
-    auto rest = harness.Submit(resumed);
-    harness.RunAll();
-    rest->Collect();
-    EXPECT_EQ(rest->last().usage.cached_tokens, shares ? 16 : 8);
-    EXPECT_EQ(rest->output(), From(first->output(), 9));
+    for (const bool tells_base_rows : {true, false}) {
+      SCOPED_TRACE(testing::Message() << shares << tells_base_rows);
+      EngineOptions options = TestOptions();
+      options.shares_drawn_pages = shares;
+      options.tells_base_rows = tells_base_rows;
+      ExpectDrawnPagesShared(options, "aa", shares);
+      ExpectDrawnPagesShared(options, "", shares || !tells_base_rows);
+    }
   }
 }
 

@@ -215,6 +215,8 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     const PlannedSequence& planned = plan.sequences[i];
     CHECK(sequence_slots.insert(planned.sequence_slot).second) << "planned twice";
     CHECK_GT(planned.num_tokens, 0);
+    CHECK(planned.num_prompt_rows == 0 || planned.num_prompt_rows == planned.num_tokens)
+        << "rows of a prompt and drawn rows in one chunk";
     CHECK_EQ(static_cast<size_t>(planned.token_begin), num_tokens);
     CHECK_EQ(static_cast<size_t>(planned.page_begin), num_pages);
     const int32_t end = planned.position_begin + planned.num_tokens;

@@ -32,9 +32,11 @@ struct SchedulerOptions {
   int64_t turn_ns = 0;
   int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
   bool prefix_cache = true;
-  // Whether others may find what an adapter's drawn rows left in pages. Where they round otherwise
-  // than the rows of a prompt, an answer would depend on who drew the one before it.
+  // Whether others may find what drawn rows left in pages, where those round otherwise than the
+  // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
+  // answer depends on who drew the one before it.
   bool shares_drawn_pages = true;
+  bool tells_base_rows = false;
   uint64_t prefix_hash_key = 0;  // see PrefixTree
   std::vector<int32_t> eos_token_ids;
   // Called with an adapter's content that is forgotten, before its id is given to another.

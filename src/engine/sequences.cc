@@ -130,7 +130,10 @@ Sequence& Sequences::Start(size_t idx, PageList matched) {
 }
 
 void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
-  const int32_t wanted = std::min({sequence.num_pending(), rows_left, options_.prefill_chunk_max});
+  // Rows of the prompt and drawn rows may be computed in different ways: a chunk has one kind.
+  const int32_t prompt_left = sequence.num_prompt_tokens - sequence.num_computed;
+  const int32_t of_a_kind = prompt_left > 0 ? prompt_left : sequence.num_pending();
+  const int32_t wanted = std::min({of_a_kind, rows_left, options_.prefill_chunk_max});
   const int32_t pages_wanted = PagesFor(sequence.num_computed + wanted);
   while (sequence.pages.size() < pages_wanted && TakePage(sequence)) {
   }

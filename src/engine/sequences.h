@@ -57,7 +57,8 @@ class Sequences {
   }
   // The number of leading tokens whose pages it may share with other sequences.
   int32_t SharableTokens(const Sequence& sequence, int32_t num_tokens) const {
-    const bool shares_all = options_.shares_drawn_pages || sequence.adapter.content() < 0;
+    const bool shares_all = options_.shares_drawn_pages ||
+                            (sequence.adapter.content() < 0 && !options_.tells_base_rows);
     return shares_all ? num_tokens : std::min(num_tokens, sequence.num_prompt_tokens);
   }
   // Its leading pages that are in the prefix tree, or belong there.

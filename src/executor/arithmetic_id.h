@@ -19,7 +19,7 @@ struct ArithmeticParts {
   bool pads = false;    // adapters to one rank
 };
 
-// For example "k1 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".
+// For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts);
 
 }  // namespace graft

@@ -76,6 +76,7 @@ TEST(RaggedBatchTest, PromptsComeLast) {
   EXPECT_EQ(batch.row_begin(), (std::vector<int32_t>{0, 1, 2, 4, 5}));
   EXPECT_EQ(batch.row_page(), (std::vector<int32_t>{1, 2, 0, 0, 3}));
   EXPECT_EQ(batch.kv_tokens(), (std::vector<int32_t>{4, 3, 2, 1}));
+  EXPECT_EQ(batch.arrays().num_given, 2);
   const auto rows = [](const std::vector<LoraSegment>& segments) {
     std::vector<int32_t> rows;
     for (const LoraSegment& one : segments) {
@@ -98,6 +99,16 @@ TEST(RaggedBatchDeathTest, RefusesRowsPastTheirPages) {
   plan.sequences = {Planned(kNoAdapter, 0, 2, 3, 0, 1)};
   RaggedBatch batch(4);
   EXPECT_DEATH(batch.Build(plan), "past the sequence's pages");
+}
+
+TEST(RaggedBatchDeathTest, RefusesAChunkOfGivenAndDrawnRows) {
+  StepPlan plan;
+  plan.tokens = {1, 2};
+  plan.pages = {0};
+  plan.sequences = {Planned(kNoAdapter, 0, 2, 0, 0, 1)};
+  plan.sequences[0].num_prompt_rows = 1;
+  RaggedBatch batch(4);
+  EXPECT_DEATH(batch.Build(plan), "drawn rows in one chunk");
 }
 
 TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {

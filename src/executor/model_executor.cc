@@ -203,7 +203,7 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   step.is_assisted = batch.assist != nullptr;
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&
-                         batch.logits_rows.size() == num_rows && batch.lora_prompt_segments.empty();
+                         batch.logits_rows.size() == num_rows && batch.num_given == 0;
   if (graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr) {
     return graphs_->Run(batch, stream_);
   }

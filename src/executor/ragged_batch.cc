@@ -11,11 +11,13 @@ void RaggedBatch::Build(const StepPlan& plan) {
   page_begin_.assign(1, 0);
   segments_.clear();
   prompt_segments_.clear();
+  num_given_ = 0;
   first_rows_.resize(plan.sequences.size());
   for (const bool has_prompt : {false, true}) {
     for (size_t i = 0; i < plan.sequences.size(); ++i) {
       if ((plan.sequences[i].num_prompt_rows > 0) != has_prompt) continue;
       first_rows_[i] = num_rows();
+      num_given_ += has_prompt ? 1 : 0;
       Append(plan, plan.sequences[i]);
     }
   }
@@ -37,6 +39,7 @@ BatchArrays RaggedBatch::arrays() const {
   arrays.page_begin = page_begin_;
   arrays.pages = pages_;
   arrays.kv_tokens = kv_tokens_;
+  arrays.num_given = num_given_;
   arrays.logits_rows = sample_rows_;
   arrays.lora_segments = segments_;
   arrays.lora_prompt_segments = prompt_segments_;
@@ -79,10 +82,11 @@ void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) 
   page_begin_.push_back(static_cast<int32_t>(pages_.size()));
   kv_tokens_.push_back(kv_tokens);
 
-  CHECK(sequence.num_prompt_rows >= 0 && sequence.num_prompt_rows <= sequence.num_tokens);
-  const int32_t drawn_begin = row_begin + sequence.num_prompt_rows;
-  AddSegment({row_begin, drawn_begin, sequence.adapter_slot}, &prompt_segments_);
-  AddSegment({drawn_begin, row_end, sequence.adapter_slot}, &segments_);
+  const bool is_prompt = sequence.num_prompt_rows > 0;
+  CHECK_EQ(sequence.num_prompt_rows, is_prompt ? sequence.num_tokens : 0)
+      << "rows of a prompt and drawn rows in one chunk";
+  AddSegment({row_begin, row_end, sequence.adapter_slot},
+             is_prompt ? &prompt_segments_ : &segments_);
 }
 
 }  // namespace graft

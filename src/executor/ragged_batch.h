@@ -52,6 +52,7 @@ class RaggedBatch {
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_, first_rows_;
   std::vector<LoraSegment> segments_, prompt_segments_;
+  int32_t num_given_ = 0;
 };
 
 }  // namespace graft

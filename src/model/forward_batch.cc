@@ -119,8 +119,14 @@ std::span<const LoraSegment> BatchUpload::AppendSegments(
                 LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
 }
 
+int32_t BatchUpload::NumGiven(const HostBatch& batch) const {
+  return limits_.tells_given_rows ? batch.num_given : 0;
+}
+
 DeviceBatch::Splits BatchUpload::AppendSplits(const HostBatch& batch, int32_t window) {
-  ListAttentionSplits(batch.row_begin, batch.page_begin, batch.kv_tokens, window, splits_);
+  const auto num_drawn = batch.kv_tokens.size() - static_cast<size_t>(NumGiven(batch));
+  ListAttentionSplits(batch.row_begin.first(num_drawn + 1), batch.page_begin.first(num_drawn + 1),
+                      batch.kv_tokens.first(num_drawn), window, splits_);
   const auto count = static_cast<int32_t>(splits_.size());
   const int32_t* const count_on_device = Append(std::span(&count, 1), 1, 0, 1).data();
   return {Append(std::span<const AttentionSplit>(splits_), 0, AttentionSplit{},
@@ -187,16 +193,18 @@ DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Str
   static_cast<BatchWeights&>(put) = batch;
   put.kv_tokens_max = padding.kv_tokens_max;
   put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
+  const int32_t num_given = NumGiven(batch);
+  CHECK(num_given == 0 || padding.num_rows == 0) << "padding would come behind given rows";
   for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {
     put.kv_tokens_max = std::max(put.kv_tokens_max, batch.kv_tokens[i]);
+    if (i + static_cast<size_t>(num_given) >= batch.kv_tokens.size()) continue;
     put.sequence_rows_max =
         std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
   }
   put.lora_rows = RowsOf(batch.lora_segments);
-  if (where_.is_cpu()) {
-    static_cast<BatchArrays&>(put) = batch;
-    return put;
-  }
+  if (where_.is_cpu()) static_cast<BatchArrays&>(put) = batch;
+  put.num_given = num_given;
+  if (where_.is_cpu()) return put;
   used_ = 0;
   filled_.clear();
   host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();

@@ -42,6 +42,9 @@ struct BatchArrays {
   std::span<const int32_t> page_begin;  // [num_sequences + 1]
   std::span<const int32_t> pages;       // of all sequences
   std::span<const int32_t> kv_tokens;   // [num_sequences]
+  // The last so many sequences are of rows that were given, as a prompt's are, the others of drawn
+  // rows: see AttentionArgs.
+  int32_t num_given = 0;
   // The rows whose logits are asked for, at most logits_rows_max.
   std::span<const int32_t> logits_rows;
   // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
@@ -99,7 +102,7 @@ struct DeviceBatch : BatchArrays, BatchWeights {
   Splits window_splits;
   // Bounds that launches are sized by, as the host cannot look at the arrays any more.
   GemmArgs::RowRange lora_rows;   // all of lora_segments lie in them
-  int32_t sequence_rows_max = 0;  // rows of one sequence
+  int32_t sequence_rows_max = 0;  // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;
 };
 
@@ -111,6 +114,8 @@ struct ForwardBatchLimits {
   int32_t kv_tokens = 0;      // of a sequence
   int32_t window = 0;         // of layers that do not attend to all positions; 0: there are none
   bool cuts_segments = true;  // as the segmented kernels of a GPU like them
+  // AttentionTellsGivenRows. Otherwise no sequence is given in what BatchUpload puts.
+  bool tells_given_rows = false;
 };
 
 // Brings batches to a device, to addresses that never change: a captured graph finds the next
@@ -145,6 +150,7 @@ class BatchUpload {
       std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max,
       size_t padded_size, int32_t num_rows);
 
+  int32_t NumGiven(const HostBatch& batch) const;
   DeviceBatch::Splits AppendSplits(const HostBatch& batch, int32_t window);
 
   const ForwardBatchLimits limits_;

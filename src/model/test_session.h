@@ -116,6 +116,7 @@ class TestSession {
     batch.page_begin = page_begin;
     batch.pages = pages;
     batch.kv_tokens = kv_tokens;
+    batch.num_given = are_drawn_ ? 0 : static_cast<int32_t>(chunks.size());
     batch.logits_rows = rows;
     (are_drawn_ ? batch.lora_segments : batch.lora_prompt_segments) = segments;
     batch.lora = lora;

@@ -22,16 +22,18 @@ int32_t MaxSequences(const TransformerLimits& limits) {
 }
 
 ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimits& limits,
-                               int32_t page_tokens) {
+                               const KvLayout& layout, const Device& device) {
   ForwardBatchLimits batch;
   batch.num_rows = limits.step_tokens_max;
   batch.num_sequences = MaxSequences(limits);
   batch.num_logits_rows = limits.logits_rows_max;
-  const int64_t context_pages = (limits.context_tokens_max + page_tokens - 1) / page_tokens;
+  const int64_t context_pages =
+      (limits.context_tokens_max + layout.page_tokens - 1) / layout.page_tokens;
   batch.num_pages = batch.num_sequences * context_pages;
   batch.kv_tokens = limits.context_tokens_max;
   batch.window = config.widest_window();
   batch.cuts_segments = limits.padded_rank_max == 0;
+  batch.tells_given_rows = AttentionTellsGivenRows(layout, device);
   return batch;
 }
 
@@ -137,7 +139,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
       traits_(TraitsOf(stream.device)),
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
-      upload_(BatchLimits(config, limits, pool.layout().page_tokens), stream.device) {
+      upload_(BatchLimits(config, limits, pool.layout(), stream.device), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
   CHECK_EQ(config.layers.size(), static_cast<size_t>(config.num_layers));
   const int32_t window = config.widest_window();
@@ -209,6 +211,7 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
         batch.page_begin.size() == num_sequences + 1);
   CHECK_EQ(static_cast<size_t>(batch.row_begin.back()), num_rows);
   CHECK_EQ(static_cast<size_t>(batch.page_begin.back()), batch.pages.size());
+  CHECK_LE(static_cast<size_t>(batch.num_given), num_sequences);
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
@@ -358,6 +361,7 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                     .scale = spec.attention_scale,
                     .score_cap = spec.score_cap,
                     .window = spec.window,
+                    .num_given = batch.num_given,
                     .splits = splits.splits,
                     .num_splits = splits.count,
                     .rows_max = static_cast<int32_t>(step.num_rows()),

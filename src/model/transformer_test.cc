@@ -150,6 +150,7 @@ struct TestCase {
   ModelConfig (*config)();
   DeviceKind device;
   DType dtype;
+  int32_t page_tokens = 5;
 };
 
 class TransformerTest : public ::testing::TestWithParam<TestCase> {
@@ -159,9 +160,13 @@ class TransformerTest : public ::testing::TestWithParam<TestCase> {
     weights_ = RandomWeights(config_, GetParam().dtype, 11, device_.stream());
   }
 
+  TestSession Session(const ModelConfig& config) {
+    return TestSession(config, weights_, device_.stream(), GetParam().page_tokens);
+  }
+
   // Runs one sequence alone and returns its logits. The prompt goes in chunks of `chunk_tokens`.
   Logits Alone(const std::vector<int32_t>& tokens, size_t chunk_tokens, int32_t adapter_slot) {
-    TestSession session(config_, weights_, device_.stream());
+    TestSession session = Session(config_);
     Logits all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk_tokens) {
       Logits logits = session.Step({{0, Slice(tokens, begin, begin + chunk_tokens), adapter_slot}},
@@ -204,7 +209,7 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
                                  {RandomTokens(9, 4, 101), 3, 1, 0, {}},
                                  {RandomTokens(50, 5, 101), 7, 0, 4, {}},
                                  {RandomTokens(60, 6, 101), 60, -1, 5, {}}};
-  TestSession session(config_, weights_, device_.stream());
+  TestSession session = Session(config_);
   for (size_t step = 0; step < 60; ++step) {
     std::vector<Chunk> chunks;
     std::vector<size_t> owners;  // the owner of each row
@@ -231,9 +236,9 @@ TEST_P(TransformerTest, CompanyDoesNotChangeABit) {
 
 // LoRA goes beside the products in every step, so that earlier steps leave their traces.
 TEST_P(TransformerTest, LoraBesideTheProductsHasTheVeryBits) {
-  TestSession after(config_, weights_, device_.stream());
-  TestSession mlp_beside(config_, weights_, device_.stream());
-  TestSession beside(config_, weights_, device_.stream());
+  TestSession after = Session(config_);
+  TestSession mlp_beside = Session(config_);
+  TestSession beside = Session(config_);
   after.TreatRowsAsDrawn(LoraBesideScope::kNone);
   mlp_beside.TreatRowsAsDrawn(LoraBesideScope::kMlp);
   beside.TreatRowsAsDrawn(LoraBesideScope::kAll);
@@ -257,7 +262,7 @@ TEST_P(TransformerTest, AdaptersAndWindowsMatter) {
   EXPECT_NE(Alone(tokens, 30, 1), Alone(tokens, 30, 0));
   ModelConfig without = config_;
   without.layers[1].window = 0;
-  TestSession session(without, weights_, device_.stream());
+  TestSession session = Session(without);
   const Logits full = session.Step({{0, tokens, -1}});
   for (size_t row = 0; row < 30; ++row) {
     // Rows within the window do not change; rows past it do.
@@ -297,7 +302,7 @@ TEST(TransformerSpecTest, EveryPartMatters) {
 
 TEST_P(TransformerTest, LogitsOfFurtherRows) {
   const std::vector<int32_t> tokens = RandomTokens(12, 8, config_.vocab_size);
-  TestSession session(config_, weights_, device_.stream());
+  TestSession session = Session(config_);
   const Logits all = session.Step({{0, tokens, -1}});
   const std::vector<int32_t> rows = {11, 0, 5, 5};
   const float* logits = session.transformer().Logits(rows, device_.stream());
@@ -310,7 +315,7 @@ TEST_P(TransformerTest, LogitsOfFurtherRows) {
 }
 
 TEST_P(TransformerTest, TimesCoverTheParts) {
-  TestSession session(config_, weights_, device_.stream());
+  TestSession session = Session(config_);
   ForwardTimes times;
   session.Step({{0, RandomTokens(20, 9, 101), -1}}, {}, &times);
   EXPECT_GT(times.gemm_ns, 0);
@@ -323,7 +328,7 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
 }
 
 TEST_P(TransformerTest, NothingToDo) {
-  TestSession session(config_, weights_, device_.stream());
+  TestSession session = Session(config_);
   EXPECT_TRUE(session.Step({}).empty());
 }
 
@@ -339,7 +344,12 @@ INSTANTIATE_TEST_SUITE_P(
         TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},
-        TestCase{"even_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16}),
+        TestCase{"even_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16},
+        // Pages of which Hopper's copy engine takes the keys of given rows.
+        TestCase{"even_pages_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16, 8},
+        TestCase{"even_pages_cuda_fp16", EvenConfig, DeviceKind::kCuda, DType::kF16, 16},
+        TestCase{"sandwich_pages_cuda_bf16", EvenSandwichConfig, DeviceKind::kCuda, DType::kBF16,
+                 16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "executor/arithmetic_id.h"
+#include "kernels/attention/attention.h"
 #include "runtime/adapter_priorities.h"
 #include "runtime/page_size.h"
 #include "runtime/progress.h"
@@ -158,11 +159,14 @@ int32_t MergeAfterSteps(const RuntimeOptions& options, const Device& device) {
 
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                               const LoadedModel& model, EngineAdapterCatalog& catalog) {
+  const KvLayout layout =
+      MakeKvLayout(model.config, limits.page_tokens, KvDType(model.weights.dtype, model.device));
   EngineOptions engine;
   engine.requests_max = options.requests_max;
   engine.prefill_chunk_max = options.prefill_chunk_max;
   engine.prefix_cache = options.prefix_cache;
   engine.shares_drawn_pages = options.shares_drawn_pages || model.device.is_cpu();
+  engine.tells_base_rows = AttentionTellsGivenRows(layout, model.device);
   engine.runs_ahead = options.run_ahead;
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = options.cold_start;

@@ -44,7 +44,7 @@ struct PlannedSequence {
   AdapterSlot adapter_slot = kNoAdapter;
   int32_t token_begin = 0;      // into StepPlan::tokens
   int32_t num_tokens = 0;       // 1 in decode, a chunk in prefill
-  int32_t num_prompt_rows = 0;  // of them, the first so many are of the prompt; the rest was drawn
+  int32_t num_prompt_rows = 0;  // all, where they are of the prompt; 0 where they were drawn
   int32_t position_begin = 0;   // position of its first row; rows before it are in the KV pages
   int32_t page_begin = 0;       // into StepPlan::pages
   int32_t num_pages = 0;        // covers position_begin + num_tokens positions
