@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "bench/report.h"
 #include "runtime/progress.h"
+#include "runtime/runtime.h"
 #include "sim/arrivals.h"
 #include "sim/slo.h"
 #include "tensor/device.h"
@@ -345,7 +346,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"ranks", o.ranks},
           {"sources_per_rank", o.sources_per_rank},
           {"sequences_max", o.runtime.sequences_max},
-          {"step_tokens_max", o.runtime.step_tokens_max},
+          {"step_tokens_max", StepTokensMax(o.runtime, model_->device)},
           {"pool_gib", o.runtime.pool_gib},
           {"cold_start", WordOf(o.runtime.cold_start, kColdStartWords)},
           {"lora_kernel", WordOf(o.runtime.lora_kernel, kLoraKernelWords)},

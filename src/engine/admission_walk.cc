@@ -16,9 +16,9 @@ constexpr int32_t kPrefetchesMax = 16;
 
 }  // namespace
 
-void AdmissionWalk::Admit(int32_t rows_left) {
+void AdmissionWalk::Admit(int32_t rows_left, int32_t num_rows) {
   const int64_t now_ns = clock_.NowNs();
-  state_ = {.rows_left = rows_left};
+  state_ = {.rows_left = rows_left, .num_rows = num_rows};
   if (cold_start() == ColdStart::kAuto) {
     state_.num_planned = static_cast<int32_t>(
         std::count_if(sequences_.running().begin(), sequences_.running().end(),
@@ -88,6 +88,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
   sequences_.PlanChunk(next, state_.rows_left);
   CHECK_GT(next.num_planned, 0) << "admitted without a page";
   state_.rows_left -= next.num_planned;
+  state_.num_rows += next.num_planned;
   ++state_.num_planned;
   return Next::kAdmitted;
 }
@@ -142,7 +143,7 @@ bool AdmissionWalk::BeginsWhileArriving(const Sequence& sequence) {
   if (!arrival.has_value() || !costs_.steps.is_known()) return state_.num_planned == 0;
   const ColdStartCase step = {
       .arrival = *arrival,
-      .num_rows = options.step_tokens_max - state_.rows_left,
+      .num_rows = state_.num_rows,
       .num_others = state_.num_planned,
       .stall = state_.stall,
       .num_rows_joining =

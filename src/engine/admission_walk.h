@@ -22,8 +22,8 @@ class AdmissionWalk {
   AdmissionWalk(Sequences& sequences, const ColdStartCosts& costs, const Clock& clock)
       : sequences_(sequences), costs_(costs), clock_(clock) {}
 
-  // For a plan in which the running sequences have their rows already.
-  void Admit(int32_t rows_left);
+  // For a plan in which the running sequences have their rows, num_rows, already.
+  void Admit(int32_t rows_left, int32_t num_rows);
   // While the plan runs: asks for the adapters of requests that came since, as a plan
   // would.
   void LoadAhead();
@@ -44,6 +44,7 @@ class AdmissionWalk {
   struct State {
     size_t idx = 0;  // of whom it looks at
     int32_t rows_left = 0;
+    int32_t num_rows = 0;     // planned
     int32_t num_planned = 0;  // sequences
     int32_t num_early = 0;    // that begin while their adapter arrives
     ArrivalStall stall;       // the step's, as far as is known

@@ -16,6 +16,7 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
   return {.sequences_max = limits.sequences_max,
           .step_tokens_max = step_tokens_max,
           .prefill_chunk_max = options.prefill_chunk_max,
+          .step_ns_max = options.step_ns_max,
           .num_pages = limits.num_pages,
           .kv_pages_max = limits.num_pages - options.adapter_pages,
           .adapter_pages_max = options.adapter_pages,

@@ -34,6 +34,7 @@ namespace graft {
 struct EngineOptions {
   int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit
   int32_t prefill_chunk_max = 0;  // rows one request prefills in one step; 0: step_tokens_max
+  int64_t step_ns_max = 0;        // see SchedulerOptions
   int32_t requests_max = 1024;    // in flight, waiting included
   ColdStart cold_start = ColdStart::kAuto;
   // While a request's adapter finds no room, younger ones run ahead of it for so long.

@@ -32,6 +32,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
     : sequences_(options, table, loader, clock),
       options_(sequences_.options()),
       costs_{{}, AssistPace(options_.assist_rates)},
+      budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
       ahead_(sequences_, walk_),
       merge_decision_(options_.merge_after_steps) {}
@@ -50,8 +51,10 @@ const StepPlan& Scheduler::Plan() {
   sequences_.UpdateAdapters();
   int32_t rows_left = options_.step_tokens_max;
   rows_left = PlanDecodes(rows_left);
-  rows_left = PlanPrefills(rows_left);
-  walk_.Admit(rows_left);
+  const int32_t num_decodes = options_.step_tokens_max - rows_left;
+  if (num_decodes > 0) rows_left = std::min(rows_left, budget_.RowsMax());
+  const int32_t prompt_rows = rows_left - PlanPrefills(rows_left);
+  walk_.Admit(rows_left - prompt_rows, num_decodes + prompt_rows);
   LeaveAlone();
   BuildPlan();
   SchedulerStats& stats = sequences_.stats();
@@ -227,6 +230,7 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   if (plan.merges) return;  // what a merge takes is no step's
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
+    budget_.Learn(plan, result.times.total_ns);
   } else if (!plan.assists) {
     costs_.assist.Forget();
   } else if (costs_.steps.is_known()) {

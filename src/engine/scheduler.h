@@ -16,6 +16,7 @@
 #include "engine/admission_walk.h"
 #include "engine/cold_start_choice.h"
 #include "engine/merge_decision.h"
+#include "engine/prompt_budget.h"
 #include "engine/run_ahead.h"
 #include "engine/scheduler_options.h"
 #include "engine/sequences.h"
@@ -96,6 +97,7 @@ class Scheduler {
   Sequences sequences_;
   const SchedulerOptions& options_;  // of sequences_
   ColdStartCosts costs_;
+  PromptBudget budget_;
   AdmissionWalk walk_;
   RunAhead ahead_;
   int64_t preemptions_before_ = 0;  // this plan

@@ -14,6 +14,9 @@ struct SchedulerOptions {
   int32_t sequences_max = 0;      // running at once; at most step_tokens_max
   int32_t step_tokens_max = 0;    // rows of one step
   int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: step_tokens_max
+  // What a step with sequences that decode is expected to take at most, by fewer rows of prompts in
+  // it (see PromptBudget); 0: no bound.
+  int64_t step_ns_max = 0;
   int32_t num_pages = 0;
   // Pages that KV and adapters may each hold; 0: as many as there are.
   int32_t kv_pages_max = 0;

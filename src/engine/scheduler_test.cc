@@ -18,6 +18,7 @@ class SchedulerTest : public testing::Test {
     loader_ = std::make_unique<FakeLoader>(*executor_);
     const SchedulerOptions options = {.sequences_max = limits.sequences_max,
                                       .step_tokens_max = limits.step_tokens_max,
+                                      .step_ns_max = step_ns_max_,
                                       .num_pages = limits.num_pages,
                                       .page_bytes = limits.page_bytes,
                                       .page_tokens = limits.page_tokens,
@@ -72,6 +73,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t last_id_ = 0;
   bool next_runs_alone_ = false;
+  int64_t step_ns_max_ = 0;
   size_t num_planned_ = 0;  // in the last step
 };
 
@@ -91,6 +93,41 @@ TEST_F(SchedulerTest, WhatRunsAloneSharesNoStepUntilItDraws) {
     sequences_of_step.push_back(num_planned_);
   }
   EXPECT_EQ(sequences_of_step, (std::vector<size_t>{1, 1, 1, 3, 3, 3, 2, 2}));
+}
+
+// A long prompt beside a sequence that decodes: a millisecond a step and 10 us a row, so that a
+// bound of 3 ms leaves 200 rows. Alone it has all the rows of a step.
+TEST_F(SchedulerTest, PromptsLeaveDecodersTheirTimePerToken) {
+  ExecutorLimits limits = TestLimits();
+  limits.step_tokens_max = 1000;
+  limits.context_tokens_max = 4000;
+  limits.page_tokens = 16;
+  limits.num_pages = 2000;
+  step_ns_max_ = 3'000'000;
+  Make(limits);
+  const auto rows_of_next_step = [&] {
+    const StepPlan& plan = scheduler_->Plan();
+    const auto num_rows = static_cast<int64_t>(plan.tokens.size());
+    StepResult result = executor_->Run(plan);
+    result.times.total_ns = 1'000'000 + 10'000 * num_rows;
+    scheduler_->Commit(plan, result);
+    scheduler_->TakeFinished();
+    return num_rows;
+  };
+  Add(Prompt(5), 100);
+  EXPECT_EQ(rows_of_next_step(), 5);
+  EXPECT_EQ(rows_of_next_step(), 1);
+  Add(Prompt(3000, 7), 2);
+  EXPECT_EQ(rows_of_next_step(), 1 + PromptBudget::kRowsFirst) << "nothing is known";
+  for (int step = 0; step < 12; ++step) {
+    const int64_t num_rows = rows_of_next_step();
+    EXPECT_GT(num_rows, 190);
+    EXPECT_LE(num_rows, 201);
+  }
+  RunAll();
+  Add(Prompt(2500, 11), 2);
+  EXPECT_EQ(rows_of_next_step(), 1000) << "nobody waits for it";
+  RunAll();
 }
 
 // The request's prefix is cached, but there is no room for the rest. It is looked up once, and

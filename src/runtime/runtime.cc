@@ -164,6 +164,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   EngineOptions engine;
   engine.requests_max = options.requests_max;
   engine.prefill_chunk_max = options.prefill_chunk_max;
+  engine.step_ns_max = int64_t{StepMsMax(options, model.device)} * 1'000'000;
   engine.prefix_cache = options.prefix_cache;
   engine.shares_drawn_pages = options.shares_drawn_pages || model.device.is_cpu();
   engine.tells_base_rows = AttentionTellsGivenRows(layout, model.device);
@@ -181,6 +182,18 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
 }
 
 }  // namespace
+
+// A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
+// about 50 ms for a model of 8 billion parameters.
+int StepTokensMax(const RuntimeOptions& options, const Device& device) {
+  if (options.step_tokens_max > 0) return options.step_tokens_max;
+  return device.is_cpu() ? 512 : 2048;
+}
+
+int StepMsMax(const RuntimeOptions& options, const Device& device) {
+  if (options.step_ms_max > 0) return options.step_ms_max;
+  return device.is_cpu() ? 0 : 50;
+}
 
 int ChooseAssistWorkers(int asked) {
   constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
@@ -256,7 +269,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   const KvLayout layout = MakeKvLayout(model.config, page_tokens, kv);
   ExecutorLimits limits;
   limits.sequences_max = options.sequences_max;
-  limits.step_tokens_max = std::max(options.step_tokens_max, options.sequences_max);
+  limits.step_tokens_max = std::max(StepTokensMax(options, model.device), options.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, model.config);
   limits.page_tokens = page_tokens;
   limits.page_bytes = layout.PageBytes();

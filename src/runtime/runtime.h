@@ -55,6 +55,11 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
                                                  const std::string& config_path, bool quiet);
 
+// Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
+// leave them to the device.
+int StepTokensMax(const RuntimeOptions& options, const Device& device);
+int StepMsMax(const RuntimeOptions& options, const Device& device);
+
 class Runtime {
  public:
   // Makes the backend of adapters that do not come from folders.

@@ -117,8 +117,12 @@ Option TurnOptionRow(int& turn_ms) {
 }
 
 std::vector<Option> StepOptionRows(RuntimeOptions& o) {
-  return {{"step-tokens-max", Number(o.step_tokens_max, Between(1, kManyMax)),
-           "token rows of one step; long prompts are cut into chunks of it"},
+  return {{"step-tokens-max", Number(o.step_tokens_max, Between(0, kManyMax)),
+           "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 512 "
+           "on the CPU"},
+          {"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
+           "what a step with decoding sequences is expected to take at most, by fewer rows of "
+           "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
           {"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
            "of them, rows of one request's prompt; 0: as many as there are"},
           {"lora-kernel", OneOf(o.lora_kernel, kLoraKernelWords),

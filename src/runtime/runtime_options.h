@@ -66,7 +66,8 @@ struct RuntimeOptions {
   std::string registry;        // SQLite file; "" to forget at exit
   int threads = 0;             // of the kernels; 0: one per core
   int sequences_max = 256;
-  int step_tokens_max = 512;
+  int step_tokens_max = 0;  // these two: 0: by the device, see StepTokensMax and StepMsMax
+  int step_ms_max = 0;
   int prefill_chunk_max = 0;  // rows of one prompt in a step; 0: step_tokens_max
   int page_tokens = 16;
   int context_tokens_max = 0;  // 0: the model's own
