@@ -51,12 +51,13 @@ function(graft_library name)
   target_link_libraries(${name} PUBLIC graft_options ${ARG_DEPS})
 endfunction()
 
-# graft_test(NAME [UNSANITIZED] [SHARDS n] SOURCES ... DEPS ...): one GoogleTest program, registered with
+# graft_test(NAME [UNSANITIZED] [LONG] [SHARDS n] SOURCES ... DEPS ...): one GoogleTest program, registered with
 # CTest, in SHARDS parts that run side by side. Tests find the repository through GRAFT_SOURCE_DIR.
+# LONG: it runs for more than half a minute, so that it is started before the others.
 # UNSANITIZED: the test's own code runs optimised and without sanitizers (but where GRAFT_SANITIZE_ALL is
 # on), because it computes a lot; what it tests is built as ever.
 function(graft_test name)
-  cmake_parse_arguments(ARG "UNSANITIZED" "SHARDS" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "UNSANITIZED;LONG" "SHARDS" "SOURCES;DEPS" ${ARGN})
   if(NOT GRAFT_BUILD_TESTS)
     return()
   endif()
@@ -81,6 +82,9 @@ function(graft_test name)
     # The timeout is against hangs alone: the longest takes two minutes, on a busy machine several times that.
     set_tests_properties(${test} PROPERTIES TIMEOUT 3000 ENVIRONMENT
       "GRAFT_SOURCE_DIR=${PROJECT_SOURCE_DIR};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    if(ARG_LONG)
+      set_tests_properties(${test} PROPERTIES COST 100)
+    endif()
   endforeach()
 endfunction()
 

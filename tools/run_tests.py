@@ -33,8 +33,11 @@ TSAN_RPC = {"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:ignore_non
 # Programs that run a part of what they can unless GRAFT_LONG_TESTS is set.
 LONG_TESTS = ["engine_test", "text_test"]
 LONG = {"GRAFT_LONG_TESTS": "1"}
-# Takes as long as all the other whole-program tests.
-LONGEST_PYTEST = "tests/test_adapter_paging.py"
+# Whole-program tests that take longest: they begin first, and the others fill what is left at the end.
+LONG_PYTESTS = [f"tests/test_{name}.py" for name in ("adapter_paging", "features", "openai_client", "bench_adapters",
+                                                     "cluster", "golden", "cluster_etcd")]
+# Servers' threads that poll for work hold up those of other servers, of which several run at once.
+ONE_THREAD = {"GRAFT_THREADS": "1"}
 FUZZ_SECONDS = 40
 # `make test` alone does: who names stages or asks for all of them gets them whole.
 SKIPS_WHAT_PASSED = not sys.argv[1:]
@@ -160,20 +163,21 @@ def stage_unit(log):
 
 def stage_long(log):
     """Test programs that `make test` runs in part, in full."""
-    return count_ctest(ctest("dev", log, f"-R '^({'|'.join(LONG_TESTS)})$'", LONG))
+    return count_ctest(ctest("dev", log, f"-R '^({'|'.join(LONG_TESTS)})(\\.[0-9]+)?$'", LONG))
 
 
 def whole_program_tests():
-    files = sorted(glob.glob("tests/test_*.py", root_dir=ROOT))
-    return [[LONGEST_PYTEST], [file for file in files if file != LONGEST_PYTEST]]
+    others = set(glob.glob("tests/test_*.py", root_dir=ROOT)) - set(LONG_PYTESTS)
+    return LONG_PYTESTS + sorted(others)
 
 
-def pytest(preset, log, env=None, parts=None, venv="venv"):
-    parts = parts or whole_program_tests()
+def pytest(preset, log, env=None, files=None, venv="venv"):
+    """Each file in a process of its own, some at once: more of them where servers have one thread."""
+    files = files or whole_program_tests()
     env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"), **(env or {})}
     command = f"build/{venv}/bin/python -m pytest -q -p no:cacheprovider --durations=5"
-    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
-        results = list(pool.map(lambda part: run(f"{command} {' '.join(part)}", log, env), parts))
+    with concurrent.futures.ThreadPoolExecutor(3 if env.get("GRAFT_THREADS") == "1" else 2) as pool:
+        results = list(pool.map(lambda file: run(f"{command} {file}", log, env), files))
     num_passed = num_failed = 0
     for code, output in results:
         passed = re.search(r"(\d+) passed", output)
@@ -190,7 +194,7 @@ def stage_program(log):
     if passed.skip("pytest", program):
         print("   program: it is as it was when it passed", flush=True)
         return 0, 0
-    results = pytest("dev", log)
+    results = pytest("dev", log, {} if "--all" in sys.argv else ONE_THREAD)
     if results[0] and not results[1]:
         passed.add({"pytest": program})
     return results
@@ -263,7 +267,7 @@ def stage_ray(log):
     """Runners on a Ray cluster: two nodes on this machine, of which one is killed."""
     if not build("release", ["graft"], log):
         return 0, 1
-    return pytest("release", log, parts=[["tests/deploy_ray"]], venv="venv-ray")
+    return pytest("release", log, files=["tests/deploy_ray"], venv="venv-ray")
 
 
 def fuzz(name, log):
