@@ -2,6 +2,7 @@
 while runners are killed, stopped and drained."""
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -160,14 +161,16 @@ def test_answers_are_a_single_processes(single, cluster):
 def test_a_requests_id_and_trace_are_in_the_logs_of_both_machines(cluster):
     frontend, runners = cluster
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    frontend.client().completions.create(**asked(1, 5), extra_headers={"X-Request-Id": "cluster-7", "traceparent": trace})
-    frontend.wait_for(f"request id=cluster-7 .*traceparent={trace}")
+    frontend.client(ADMIN_KEY).completions.create(**asked(1, 5),
+                                                  extra_headers={"X-Request-Id": "cluster-7", "traceparent": trace})
+    key = f"key={hashlib.sha256(ADMIN_KEY.encode()).hexdigest()[:12]} tenant=admin"
+    frontend.wait_for(f"request id=cluster-7 .*traceparent={trace} {key}")
     lines, deadline = [], time.monotonic() + 60
     while not lines and time.monotonic() < deadline:
         time.sleep(0.02)
         lines = [line for runner in runners for line in runner.lines if "request id=cluster-7 " in line]
     assert len(lines) == 1 and "end=length" in lines[0] and "output_tokens=5" in lines[0], lines
-    assert f"traceparent={trace}" in lines[0]
+    assert f"traceparent={trace} {key}" in lines[0]
 
 
 def test_adapters_are_those_of_the_runners_folders(cluster):

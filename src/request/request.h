@@ -78,8 +78,8 @@ struct Request {
   float tenant_weight = 1.0f;
 
   // Where the request came from, for logs; no answer depends on these fields.
-  std::string log_id;  // the request's name in the logs of all machines
-  std::string key_id;
+  std::string log_id;       // the request's name in the logs of all machines
+  std::string key_id;       // the first digits of its digest
   std::string traceparent;  // W3C's trace context
 
   // Of a request with one adapter or none.

@@ -14,6 +14,7 @@
 #include "rpc/token_event_proto.h"
 
 namespace graft {
+
 FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
                                  uint64_t frontend, MakeState state, uint64_t adapters_told,
                                  bool logs_requests)
@@ -58,6 +59,8 @@ void FrontendSession::Submit(const rpc::Request& proto) {
   answer->number = proto.number();
   answer->log_id = request.log_id;
   answer->traceparent = request.traceparent;
+  answer->key_id = request.key_id;
+  answer->tenant = request.tenant;
   answer->stream = std::make_shared<TokenStream>();
   {
     std::lock_guard lock(mutex_);
@@ -191,6 +194,8 @@ void FrontendSession::LogEnd(const Answer& answer, const TokenEvent& last) const
                         {"prompt_tokens", last.usage.prompt_tokens},
                         {"output_tokens", last.usage.output_tokens}};
   if (!answer.traceparent.empty()) fields["traceparent"] = answer.traceparent;
+  if (!answer.key_id.empty()) fields["key"] = answer.key_id;
+  if (!answer.tenant.empty()) fields["tenant"] = answer.tenant;
   if (!last.status.ok()) fields["error"] = last.status.message();
   LogFields(LogLevel::kInfo, "request", fields);
 }

@@ -57,6 +57,8 @@ class FrontendSession {
     uint64_t number = 0;
     std::string log_id;
     std::string traceparent;
+    std::string key_id;
+    std::string tenant;
     // Shared with the engine's thread, which may hold it longer.
     std::shared_ptr<TokenStream> stream;
   };

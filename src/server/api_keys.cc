@@ -10,6 +10,7 @@ namespace graft {
 namespace {
 
 constexpr size_t kKeyBytesMax = 1024;
+constexpr size_t kIdDigits = 12;
 constexpr size_t kModelsMax = 100000;
 
 std::string DigestOf(std::string_view key) {
@@ -230,6 +231,7 @@ Status ApiKeys::Add(const std::string& digest, ApiKey::Rights rights, const Tabl
                     Table* table) const {
   if (table->keys.count(digest) != 0) return InvalidArgumentError("the same key is given twice");
   table->has_admin = table->has_admin || rights.admin;
+  rights.id = digest.substr(0, kIdDigits);
   const auto it = former.keys.find(digest);
   table->keys[digest] = it == former.keys.end()
                             ? std::make_shared<ApiKey>(std::move(rights), clock_.NowNs())

@@ -24,6 +24,7 @@ namespace graft {
 class ApiKey {
  public:
   struct Rights {
+    std::string id;  // the first digits of the key's digest, for logs; "": nobody's
     std::string tenant;
     bool all_models = false;
     std::set<std::string> models;         // names of adapters, or the base model's

@@ -354,6 +354,7 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   exchange.body_lease.Clear();
   for (Request& request : plan->requests) {
     request.log_id = exchange.record.id;
+    request.key_id = exchange.key->rights().id;
     request.traceparent = exchange.record.traceparent;
   }
   GenerationSession session(state_.context, std::move(*plan));
@@ -499,7 +500,10 @@ void Connection::RecordEnd(Exchange& exchange) {
   record.method = exchange.request->method;
   record.path = exchange.request->path;
   record.route = exchange.match.route;
-  if (exchange.key != nullptr) record.tenant = exchange.key->rights().tenant;
+  if (exchange.key != nullptr) {
+    record.key = exchange.key->rights().id;
+    record.tenant = exchange.key->rights().tenant;
+  }
   LogRequest(record);
 }
 

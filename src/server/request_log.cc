@@ -36,6 +36,7 @@ void LogRequest(const RequestRecord& record) {
                         {"status", record.status},
                         {"ms", std::round(record.seconds * 1e4) / 10}};
   if (!record.traceparent.empty()) fields["traceparent"] = record.traceparent;
+  if (!record.key.empty()) fields["key"] = record.key;
   if (!record.tenant.empty()) fields["tenant"] = record.tenant;
   if (!record.model.empty()) fields["model"] = record.model;
   if (record.prompt_tokens >= 0) fields["prompt_tokens"] = record.prompt_tokens;
