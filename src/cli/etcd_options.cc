@@ -20,8 +20,8 @@ std::vector<Option> EtcdOptionRows(EtcdFlags& flags) {
 
 std::vector<Option> ClusterPlaceRows(EtcdFlags& flags, ClusterPlace& place) {
   std::vector<Option> rows = EtcdOptionRows(flags);
-  rows.push_back({"advertise", Text(place.address), "HOST:PORT that others reach this one by",
-                  "where it listens"});
+  rows.push_back(
+      {"advertise", Address(place.address), "what others reach this one by", "where it listens"});
   rows.push_back({"view-file", Text(place.view_file),
                   "keeps what is known of the cluster, for a start while etcd is away"});
   return rows;

@@ -121,6 +121,13 @@ std::string WordsType(const std::vector<std::string>& words) {
   return type;
 }
 
+bool IsAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  if (text.find_first_of(", ") != std::string::npos) return false;
+  return ParseNumber<uint16_t>(text.substr(colon + 1), Between(1, 65535)).ok();
+}
+
 }  // namespace
 
 template <typename T>
@@ -186,13 +193,23 @@ OptionTarget Texts(std::vector<std::string>& values) {
           }};
 }
 
+OptionTarget Address(std::string& value) {
+  return {.type = "HOST:PORT",
+          .initial = value,
+          .set = [&value](const std::vector<std::string>& texts) -> Status {
+            if (!IsAddress(texts.front())) return InvalidArgumentError("must be HOST:PORT");
+            value = texts.front();
+            return OkStatus();
+          }};
+}
+
 OptionTarget Addresses(std::vector<std::string>& values) {
   return {.shape = OptionTarget::Shape::kMany,
           .type = "HOST:PORT,...",
           .set = [&values](const std::vector<std::string>& texts) -> Status {
             std::vector<std::string> addresses = SplitAtCommas(texts);
             for (const std::string& address : addresses) {
-              if (!address.empty()) continue;
+              if (IsAddress(address)) continue;
               return InvalidArgumentError("must be HOST:PORT, several with commas between them");
             }
             values = std::move(addresses);

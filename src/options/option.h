@@ -61,6 +61,8 @@ template <typename T>
 OptionTarget Numbers(std::vector<T>& values, NumberRange range = {}, size_t count = 0);
 OptionTarget Text(std::string& value);
 OptionTarget Texts(std::vector<std::string>& values);
+// A machine: HOST:PORT.
+OptionTarget Address(std::string& value);
 // Machines: several in one text have commas between them.
 OptionTarget Addresses(std::vector<std::string>& values);
 OptionTarget Boolean(bool& value);

@@ -28,6 +28,7 @@ class ParserTest : public testing::Test {
                                         {"pool-gib,kv-gib", Number(pool_gib_), "a size"},
                                         {"pin", Texts(pins_), "names"},
                                         {"peers", Addresses(peers_), "machines"},
+                                        {"self", Address(self_), "this machine"},
                                         {"quiet", Switch(quiet_), "no bars"},
                                         {"cache", Boolean(cache_), "share"}}}};
     };
@@ -82,6 +83,7 @@ class ParserTest : public testing::Test {
   uint16_t port_ = 8000;
   std::string api_keys_;
   double pool_gib_ = 0.0;
+  std::string self_;
   std::vector<std::string> peers_, pins_, paths_;
   bool quiet_ = false, cache_ = true;
   int runs_ = 0;
@@ -103,7 +105,14 @@ TEST_F(ParserTest, FlagsSetTheirValues) {
 TEST_F(ParserTest, AddressesHaveCommasBetweenThemOrComeOneByOne) {
   EXPECT_EQ(Parse({"serve", "--peers", "a:1,b:2", "--peers", "c:3"}), "");
   EXPECT_EQ(peers_, (std::vector<std::string>{"a:1", "b:2", "c:3"}));
-  EXPECT_NE(Parse({"serve", "--peers", "a:1,,b:2"}).find("must be HOST:PORT"), std::string::npos);
+  for (const char* const wrong : {"a:1,,b:2", "a", "a:", ":1", "a:0", "a:65536", "a:one"}) {
+    EXPECT_NE(Parse({"serve", "--peers", wrong}).find("must be HOST:PORT"), std::string::npos)
+        << wrong;
+    EXPECT_NE(Parse({"serve", "--self", wrong}).find("must be HOST:PORT"), std::string::npos)
+        << wrong;
+  }
+  EXPECT_EQ(Parse({"serve", "--self", "[::1]:7001"}), "");
+  EXPECT_EQ(self_, "[::1]:7001");
 }
 
 TEST_F(ParserTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
