@@ -17,7 +17,8 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, binary, free_port
+from conftest import ADMIN_KEY, DEMO, Server, binary, free_port
+from test_cluster import asked, streamed
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or
@@ -46,6 +47,7 @@ class Cluster:
         for name in ("austen", "wells"):
             shutil.copytree(DEMO / "adapters" / name, self.adapters / name)
         self.state = folder / "cluster"
+        self.others = []
         self.ports = self._two_ports()
         self.run("up", "--model", DEMO / "base", "--adapters", self.adapters, "--runners", 2, "--frontends", 2,
                  "--port", self.ports[0])
@@ -107,21 +109,35 @@ class Cluster:
         state = json.loads((self.state / "cluster.json").read_text())
         return next(one["pid"] for one in state["processes"] if one["name"] == name)
 
-    def kill_etcd(self, keep_data=True):
+    def kill(self, name):
         """Ends it at once; what is returned starts it again in its place."""
-        pid = self.pid("etcd")
+        pid = self.pid(name)
         args = open(f"/proc/{pid}/cmdline").read().split("\0")[:-1]
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not os.path.exists(f"/proc/{pid}/fd") or not os.listdir(f"/proc/{pid}/fd"), "it lives")
-        if not keep_data:
-            shutil.rmtree(self.state / "etcd")
-        return lambda: subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        program = args[0] if name == "etcd" else binary()
+        return lambda: subprocess.Popen([program, *args[1:]], env={**os.environ, **SMALL}, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+
+    def start_again(self, start):
+        """By what `kill` returned; ended with the cluster."""
+        self.others.append(start())
+
+    def runner(self, log, *args):
+        """One more on this machine."""
+        etcd = json.loads((self.state / "cluster.json").read_text())["etcd"]
+        with open(log, "w") as out:
+            return subprocess.Popen([binary(), "runner", "--model", DEMO / "base", "--etcd", etcd, "--quiet",
+                                     *map(str, args)], env={**os.environ, **SMALL}, stderr=out)
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     running = Cluster(tmp_path_factory.mktemp("etcd"))
     yield running
+    for process in running.others:
+        process.terminate()
+        process.wait()
     running.run("down")
     assert not (running.state / "cluster.json").exists()
 
@@ -148,7 +164,22 @@ def test_what_is_loaded_at_one_frontend_is_served_by_all_and_rolled_back(cluster
     assert "roll back 'mine@1' by operator" in cluster.run("audit")
     assert cluster.change("unload_lora_adapter", which=1, lora_name="mine")[0] == 200
     eventually(lambda: cluster.answers("mine", which=0) is None, "it is still served")
-    assert cluster.load("bad", "nowhere")[0] in (400, 404)
+    code, text = cluster.load("bad", "nowhere")
+    assert code == 404 and "'nowhere' does not exist under the adapters folder" in text
+    code, text = cluster.load("content:x", "wells")
+    assert code == 400 and "the cluster's own" in text
+
+
+def test_a_name_of_the_runners_folders_is_replaced_on_request_alone_and_comes_back(cluster):
+    austen, wells = cluster.ask("austen"), cluster.ask("wells")
+    code, text = cluster.load("austen", "wells")
+    assert code in (400, 409) and "other content" in text
+    assert cluster.load("austen", "wells", load_inplace=True)[0] == 200
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("austen", which) == wells, "not replaced")
+    assert cluster.change("unload_lora_adapter", lora_name="austen")[0] == 200
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("austen", which) == austen, "it did not come back")
 
 
 def test_streams_finish_on_the_content_that_they_began_with(cluster):
@@ -173,15 +204,47 @@ def test_streams_finish_on_the_content_that_they_began_with(cluster):
     eventually(lambda: cluster.answers("changes") is None, "it is still served")
 
 
+def test_both_frontends_answer_as_one_process_while_runners_come_and_go(cluster, tmp_path):
+    """Clients ask again and again, while a third runner is added, one of the others is killed, and the third drained."""
+    requests = [asked(i, 48, ("base", "austen", "wells")) for i in range(9)]
+    with Server(env=SMALL) as single:
+        wanted = [streamed(single.client(), request, lambda: None) for request in requests]
+    ended, got = threading.Event(), [[] for _ in requests]
+
+    def run(i):
+        while not ended.is_set():
+            got[i].append(streamed(cluster.client(i % 2), requests[i], lambda: None))
+
+    def both_say(word, count=1):
+        return all((cluster.state / f"frontend-{i}.log").read_text().count(word) >= count for i in (0, 1))
+
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        running = [pool.submit(run, i) for i in range(len(requests))]
+        try:
+            log = tmp_path / "log"
+            third = cluster.runner(log, "--adapters", cluster.adapters, "--request-log", "true")
+            eventually(lambda: log.read_text().count("request id=") > 5, "the third runner is not used")
+            start = cluster.kill("runner-0")
+            eventually(lambda: both_say(" is down: "), "nobody noticed")
+            cluster.start_again(start)
+            eventually(lambda: both_say(" is up: ", 4), "it did not come back")
+            third.terminate()
+            assert third.wait(60) == 0, log.read_text()
+            eventually(lambda: both_say(" drains"), "no frontend was told")
+        finally:
+            ended.set()
+        for one in running:
+            one.result()
+    for i, want in enumerate(wanted):
+        assert len(got[i]) > 1 and set(got[i]) == {want}
+
+
 def test_content_that_a_runner_does_not_have_is_fetched(cluster, tmp_path):
     assert cluster.load("travels", "austen")[0] == 200
     (tmp_path / "empty").mkdir()
-    etcd = json.loads((cluster.state / "cluster.json").read_text())["etcd"]
     log = tmp_path / "log"
-    with open(log, "w") as out:  # a folder of its own, which the registry's path does not lie in
-        runner = subprocess.Popen([binary(), "runner", "--model", DEMO / "base", "--adapters", tmp_path / "empty",
-                                   "--etcd", etcd, "--adapter-store", tmp_path / "store", "--quiet"],
-                                  env={**os.environ, **SMALL}, stderr=out)
+    # A folder of its own, which the registry's path does not lie in.
+    runner = cluster.runner(log, "--adapters", tmp_path / "empty", "--adapter-store", tmp_path / "store")
     try:
         eventually(lambda: "was fetched from" in log.read_text() or runner.poll() is not None, "it is not fetched")
         assert "was fetched from" in log.read_text(), log.read_text()
@@ -194,7 +257,7 @@ def test_content_that_a_runner_does_not_have_is_fetched(cluster, tmp_path):
 
 def test_etcd_away_and_back_with_its_data(cluster):
     assert cluster.load("kept", "austen")[0] == 200
-    restart = cluster.kill_etcd()
+    restart = cluster.kill("etcd")
     assert cluster.ask("kept") == cluster.ask("austen")
     code, text = cluster.load("new", "wells")
     assert code == 503 and "etcd" in text

@@ -12,6 +12,7 @@
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
+#include "cli/folder_hash.h"
 #include "cli/http_front.h"
 #include "cli/rpc_options.h"
 #include "model/config.h"
@@ -27,6 +28,9 @@ struct FrontendOptions {
   TlsFiles tls;
   EtcdFlags etcd;
   ClusterPlace place;
+  std::string adapter_store;
+  std::string rpc_host = "127.0.0.1";
+  uint16_t rpc_port = 0;
   int requests_max = 4096;
   std::string log_level = "info";
   HttpFrontOptions http;
@@ -71,10 +75,27 @@ class KeysOfCluster {
   HttpServer* server_ = nullptr;
 };
 
+// Runners reach it by --advertise's host, where one is given.
+Status AddStore(const FrontendOptions& options, ClusterFrontendOptions* cluster) {
+  RETURN_IF_ERROR(CheckReachable(options.place, options.rpc_host));
+  WarnAboutPlainRpc(options.tls, options.rpc_host, "read the cluster's adapters");
+  cluster->store = options.adapter_store;
+  cluster->contents_host = options.rpc_host;
+  cluster->contents_port = options.rpc_port;
+  cluster->contents_advertised_host =
+      options.place.address.substr(0, options.place.address.rfind(':'));
+  cluster->hash_folder = HashOfFolder;
+  return OkStatus();
+}
+
 Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
                                               FrontendRunnersOptions runners, KeysOfCluster& keys) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
   if (options.etcd.options.endpoints.empty()) {
+    if (!options.adapter_store.empty()) {
+      return InvalidArgumentError(
+          "--adapter-store keeps what the cluster's registry names: --etcd");
+    }
     runners.addresses = options.runners;
     return library->ReachRunners(runners);
   }
@@ -88,6 +109,7 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
   ClusterFrontendOptions cluster;
   cluster.place = options.place;
   ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
+  if (!options.adapter_store.empty()) RETURN_IF_ERROR(AddStore(options, &cluster));
   if (cluster.place.address.empty()) {
     const ServerOptions& server = options.http.server;
     RETURN_IF_ERROR(CheckReachable(cluster.place, server.host));
@@ -166,6 +188,12 @@ Command FrontendCommand() {
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
   for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);
+  const std::vector<Option> store_rows = {
+      {"adapter-store", Text(options->adapter_store),
+       "folder of the cluster's adapters by content hash, for runners that lack one"},
+      {"rpc-host", Text(options->rpc_host), "address on which runners are given them"},
+      {"rpc-port", Number(options->rpc_port), "0: any free one"}};
+  group.options.insert(group.options.end(), store_rows.begin(), store_rows.end());
   return {.name = "frontend",
           .help =
               "Serve OpenAI's HTTP API over runners (graft runner).\n"

@@ -10,10 +10,9 @@ std::vector<Option> RpcTlsOptionRows(TlsFiles& files) {
           {"rpc-ca", Text(files.ca), "PEM certificate of who signed the other machines'"}};
 }
 
-void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host) {
+void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host, const std::string& what) {
   if (files.is_on() || host == "localhost" || host == "::1" || host.starts_with("127.")) return;
-  LOG_WARN("whoever reaches {} may ask this runner for anything: --rpc-cert, --rpc-key, --rpc-ca",
-           host);
+  LOG_WARN("whoever reaches {} may {}: --rpc-cert, --rpc-key, --rpc-ca", host, what);
 }
 
 }  // namespace graft

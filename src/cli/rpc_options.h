@@ -11,7 +11,7 @@ namespace graft {
 
 std::vector<Option> RpcTlsOptionRows(TlsFiles& files);
 
-// Whoever reaches an open port may ask for anything. On this machine alone that is no mistake.
-void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host);
+// Of an open port, and `what` whoever reaches it may do. On this machine alone that is no mistake.
+void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host, const std::string& what);
 
 }  // namespace graft

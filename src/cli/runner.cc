@@ -10,15 +10,16 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
+#include "cli/folder_hash.h"
 #include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/stop_signals.h"
-#include "model/adapter_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 
@@ -33,6 +34,18 @@ struct RunnerOptions {
   int drain_seconds = 30;
   bool quiet = false;
 };
+
+Status CheckPlace(const RunnerOptions& options) {
+  if (options.etcd.options.endpoints.empty()) {
+    if (options.cluster.store.empty()) return OkStatus();
+    return InvalidArgumentError("--adapter-store is for runners that find each other: --etcd");
+  }
+  if (!options.runtime.registry.empty()) {
+    return InvalidArgumentError(
+        "--registry and --etcd: the cluster's adapters are in etcd, leave --registry out");
+  }
+  return CheckReachable(options.cluster.place, options.service.host);
+}
 
 // Content that was fetched may be loaded, and is not of the runner's own folder.
 Status AllowStore(RunnerOptions& options) {
@@ -49,12 +62,6 @@ Status AllowStore(RunnerOptions& options) {
   return OkStatus();
 }
 
-Result<std::string> HashOfFolder(const std::string& folder) {
-  ASSIGN_OR_RETURN(const AdapterFolder read,
-                   ReadAdapterFolder(folder, std::numeric_limits<int64_t>::max()));
-  return AdapterHash(read);
-}
-
 Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, Runtime& runtime,
                                                   const std::function<RunnerLoad()>& load) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
@@ -67,6 +74,8 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   cluster.capacity_requests = runtime.engine().limits().requests_max;
   cluster.pages = runtime.limits().num_pages;
   cluster.hash_folder = HashOfFolder;
+  const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
+  if (adapters_dir.ok()) cluster.adapters_dir = *adapters_dir;
   return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
                                      load);
 }
@@ -75,9 +84,7 @@ Status RunRunner(RunnerOptions options) {
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
   RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
-  if (!options.etcd.options.endpoints.empty()) {
-    RETURN_IF_ERROR(CheckReachable(options.cluster.place, options.service.host));
-  }
+  RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
@@ -105,7 +112,7 @@ Status RunRunner(RunnerOptions options) {
   engine.Start();
   LOG_INFO("runner of {} on {}:{}, {} adapters, {}", model->name, options.service.host,
            served->port(), runtime->catalog().List().size(), options.service.arithmetic_id);
-  WarnAboutPlainRpc(options.service.tls, options.service.host);
+  WarnAboutPlainRpc(options.service.tls, options.service.host, "ask this runner for anything");
   NotifyService("READY=1");
 
   const int signal = signals.Wait();
@@ -137,8 +144,8 @@ Command RunnerCommand() {
     group.options.push_back(row);
   }
   group.options.push_back({"adapter-store", Text(options->cluster.store),
-                           "folder for adapters fetched from other runners, shared by all of a "
-                           "machine"});
+                           "folder of adapters by content hash, those fetched from others too; "
+                           "all of a machine share it"});
   groups.push_back(std::move(group));
   return {.name = "runner",
           .help =

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "rpc/adapter_client.h"
+#include "rpc/adapter_files.h"
 
 namespace graft {
 namespace {
@@ -47,6 +48,18 @@ bool IsContentHash(const std::string& hash) {
          });
 }
 
+Status CopyToDisk(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (!fs::is_regular_file(from, error)) return NotFoundError(from + " is no file");
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (error) return SystemError(error.value(), "cannot copy an adapter");
+  const int fd = open(to.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fsync(fd) == 0;
+  const int error_number = errno;
+  if (fd >= 0) close(fd);
+  return synced ? OkStatus() : SystemError(error_number, "cannot keep an adapter");
+}
+
 }  // namespace
 
 AdapterStore::AdapterStore(std::string root, TlsFiles tls, HashFolder hash_folder)
@@ -63,21 +76,77 @@ Result<AdapterStore> AdapterStore::Open(const std::string& root, TlsFiles tls,
   return AdapterStore(absolute.string(), std::move(tls), std::move(hash_folder));
 }
 
+Result<std::string> AdapterStore::Find(const std::string& hash) const {
+  if (!IsContentHash(hash)) return InvalidArgumentError("'" + hash + "' is no content hash");
+  std::string place = contents() + "/" + hash;
+  std::error_code error;
+  fs::last_write_time(place, fs::file_time_type::clock::now(), error);  // it is in use
+  if (!error) return place;
+  return NotFoundError("the store has no adapter of content " + hash);
+}
+
 Result<std::string> AdapterStore::Get(const std::string& hash,
                                       const std::vector<std::string>& peers) const {
-  if (!IsContentHash(hash)) return InvalidArgumentError("'" + hash + "' is no content hash");
+  return Make(hash, hash,
+              [&](const std::string& folder) { return FetchInto(hash, peers, folder); });
+}
+
+Result<std::string> AdapterStore::Keep(const std::string& hash, const std::string& folder) const {
+  return Make(hash, hash + ".copy", [&](const std::string& copy) -> Status {
+    std::error_code error;
+    fs::remove_all(copy, error);
+    fs::create_directories(copy, error);
+    if (error) return SystemError(error.value(), "cannot write in the adapters' store");
+    for (const char* const file : kAdapterFiles) {
+      RETURN_IF_ERROR(CopyToDisk(folder + "/" + file, copy + "/" + file));
+    }
+    ASSIGN_OR_RETURN(const std::string found, hash_folder_(copy));
+    if (found == hash) return OkStatus();
+    fs::remove_all(copy, error);
+    return DataLossError(folder + " has other content");
+  });
+}
+
+Result<std::string> AdapterStore::Make(const std::string& hash, const std::string& part,
+                                       const Fill& fill) const {
+  Result<std::string> found = Find(hash);
+  if (found.status().code() != StatusCode::kNotFound) return found;
   const std::string place = contents() + "/" + hash;
-  if (FileExists(place)) return place;
-  const std::string folder = root_ + "/fetching/" + hash;
-  const FolderLock lock(folder + ".lock");
+  const std::string folder = root_ + "/fetching/" + part;
+  const std::string lock_path = root_ + "/fetching/" + hash + ".lock";
+  const FolderLock lock(lock_path);
   if (!lock.ok()) return SystemError(errno, "cannot write in the adapters' store");
   if (FileExists(place)) return place;  // by whoever had the lock
-  RETURN_IF_ERROR(FetchInto(hash, peers, folder));
+  RETURN_IF_ERROR(fill(folder));
   std::error_code error;
   fs::rename(folder, place, error);
   if (error) return SystemError(error.value(), "cannot keep an adapter");
-  fs::remove(folder + ".lock", error);
+  fs::remove(lock_path, error);
   return place;
+}
+
+int AdapterStore::Sweep(const std::set<std::string>& wanted, std::chrono::seconds grace) const {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  std::vector<fs::path> unwanted;
+  for (const auto& entry : fs::directory_iterator(contents(), error)) {
+    if (wanted.contains(entry.path().filename().string())) {
+      fs::last_write_time(entry.path(), now, error);  // for the others who sweep
+    } else if (const auto touched = fs::last_write_time(entry.path(), error);
+               !error && now - touched > grace) {
+      unwanted.push_back(entry.path());
+    }
+  }
+  int num_removed = 0;
+  for (const fs::path& path : unwanted) {
+    // In one piece: who looks finds all of it or nothing.
+    const fs::path gone = root_ + "/fetching/" + path.filename().string() + ".gone";
+    fs::rename(path, gone, error);
+    if (error) continue;
+    fs::remove_all(gone, error);
+    ++num_removed;
+  }
+  return num_removed;
 }
 
 Status AdapterStore::FetchInto(const std::string& hash, const std::vector<std::string>& peers,

@@ -1,10 +1,12 @@
 // AdapterStore: a folder of adapters by content hash, shared by the processes of one machine. What
 // is not there is fetched from another machine, once however many processes ask: the others wait
 // for the first. A fetch that broke off goes on where it was, and only content whose hash is right
-// gets its place. Thread-safe; calls block.
+// gets its place, where nobody writes it any more. Thread-safe; calls block.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,9 @@
 #include "rpc/tls_files.h"
 
 namespace graft {
+
+// How long a content stays in a store that nobody wants any more.
+inline constexpr std::chrono::minutes kContentGrace(10);
 
 class AdapterStore {
  public:
@@ -26,9 +31,20 @@ class AdapterStore {
   // The folder of that content, fetched from one of `peers` (host:port) if it is not there.
   // kNotFound: none has it.
   Result<std::string> Get(const std::string& hash, const std::vector<std::string>& peers) const;
+  // The same, copied from `folder` if it is not there. kDataLoss: that has other content.
+  Result<std::string> Keep(const std::string& hash, const std::string& folder) const;
+  // The folder of that content, which counts as wanted for a while; kNotFound.
+  Result<std::string> Find(const std::string& hash) const;
+  // Removes contents that are not `wanted`, and have been by nobody who swept or asked for as long
+  // as `grace`. How many.
+  int Sweep(const std::set<std::string>& wanted, std::chrono::seconds grace) const;
 
  private:
   AdapterStore(std::string root, TlsFiles tls, HashFolder hash_folder);
+  // Has `fill` put the content into a new folder, unless another process does so first.
+  using Fill = std::function<Status(const std::string& folder)>;
+  Result<std::string> Make(const std::string& hash, const std::string& part,
+                           const Fill& fill) const;
   Status FetchInto(const std::string& hash, const std::vector<std::string>& peers,
                    const std::string& folder) const;
 

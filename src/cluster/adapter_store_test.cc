@@ -137,6 +137,44 @@ TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
   EXPECT_TRUE(store.Get(hash_, {with.address()}).ok());
 }
 
+TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {
+  const AdapterStore store = Store();
+  EXPECT_EQ(store.Find(hash_).status().code(), StatusCode::kNotFound);
+  const auto kept = store.Keep(hash_, source_);
+  ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+  Write("source", "{}", "something else");
+  EXPECT_EQ(*HashOf(*kept), hash_);
+  EXPECT_EQ(*store.Find(hash_), *kept);
+  EXPECT_EQ(*store.Keep(hash_, root_ + "/none"), *kept);
+  const std::string other(64, 'a');
+  EXPECT_EQ(store.Keep(other, source_).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(store.Keep(other, root_ + "/none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store.Keep("../etc", source_).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store.Find(other).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdapterStoreTest, WhatNobodyWantsIsRemovedOnceItIsOld) {
+  const AdapterStore store = Store();
+  const auto age = [this, &store](const std::string& hash) {
+    fs::last_write_time(store.contents() + "/" + hash,
+                        fs::file_time_type::clock::now() - std::chrono::hours(1));
+  };
+  const std::string other = Write("other", "{}", "other");
+  const std::string other_hash = *HashOf(other);
+  ASSERT_TRUE(store.Keep(hash_, source_).ok());
+  ASSERT_TRUE(store.Keep(other_hash, other).ok());
+  EXPECT_EQ(store.Sweep({}, kContentGrace), 0);  // both are new
+  age(hash_);
+  age(other_hash);
+  EXPECT_EQ(store.Sweep({hash_}, kContentGrace), 1);
+  EXPECT_TRUE(store.Find(hash_).ok());
+  EXPECT_FALSE(store.Find(other_hash).ok());
+  EXPECT_EQ(store.Sweep({}, kContentGrace), 0);  // another process wanted it just now
+  age(hash_);
+  EXPECT_EQ(store.Sweep({}, kContentGrace), 1);
+  EXPECT_FALSE(store.Find(hash_).ok());
+}
+
 TEST_F(AdapterStoreTest, WhatCannotBeHadSaysWhy) {
   const std::string other = Write("other", "{}", "other");
   Peer liar(Folders{{hash_, other}});

@@ -21,11 +21,18 @@ constexpr std::chrono::milliseconds kViewPatience(2000);
 constexpr std::chrono::milliseconds kViewPoll(5);
 
 template <typename Holds>
-void WaitForView(const ClusterWatcher& watcher, const Holds& holds) {
+bool WaitUntil(const Holds& holds) {
   const auto end = std::chrono::steady_clock::now() + kViewPatience;
-  while (!holds(*watcher.view()) && std::chrono::steady_clock::now() < end) {
+  bool is_so = holds();
+  for (; !is_so && std::chrono::steady_clock::now() < end; is_so = holds()) {
     std::this_thread::sleep_for(kViewPoll);
   }
+  return is_so;
+}
+
+template <typename Holds>
+void WaitForView(const ClusterWatcher& watcher, const Holds& holds) {
+  WaitUntil([&] { return holds(*watcher.view()); });
 }
 
 // The view of an etcd that is heard, or why it is not.
@@ -62,8 +69,7 @@ std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
     infos.push_back(InfoOf(it->second.entry));
   }
   for (AdapterInfo& info : runners_.ListAfter(name, infos_max)) {
-    const bool is_proof = HasPrefix(info.name, kProofPrefix);
-    if (!is_proof && !adapters.contains(info.name)) infos.push_back(std::move(info));
+    if (!adapters.contains(info.name)) infos.push_back(std::move(info));
   }
   std::sort(infos.begin(), infos.end(),
             [](const auto& left, const auto& right) { return left.name < right.name; });
@@ -75,7 +81,6 @@ Result<AdapterInfo> ClusterCatalog::Find(const std::string& name) const {
   const auto view = watcher_.view();
   const auto it = view->registry->adapters.find(name);
   if (it != view->registry->adapters.end()) return InfoOf(it->second.entry);
-  if (HasPrefix(name, kProofPrefix)) return NotFoundError("there is no adapter '" + name + "'");
   return runners_.Find(name);
 }
 
@@ -99,12 +104,17 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
   if (load.name == base_name_) {
     return InvalidArgumentError("'" + load.name + "' is the base model's name; choose another");
   }
+  if (IsRunnersOwnName(load.name)) {
+    return InvalidArgumentError("names that begin with '" + std::string(kProofPrefix) + "' or '" +
+                                kContentPrefix + "' are the cluster's own; choose another");
+  }
   const auto known = view->registry->adapters.find(load.name);
   ASSIGN_OR_RETURN(AdapterInfo info, prove_(load));
   const bool is_taken = known != view->registry->adapters.end();
   if (is_taken && !load.replace && known->second.entry.hash != info.hash) {
     return NameIsTaken(load.name, known->second.entry.hash);
   }
+  if (!is_taken && !load.replace) RETURN_IF_ERROR(CheckRunnersFolders(load.name, info.hash));
   info.name = load.name;
   info.tenant = load.tenant;
   info.loaded_at = unix_seconds_();
@@ -115,6 +125,16 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
     return it != now.registry->adapters.end() && it->second.entry.hash == info.hash;
   });
   return info;
+}
+
+// A name that has just left the registry is let go by runners soon.
+Status ClusterCatalog::CheckRunnersFolders(const std::string& name, const std::string& hash) const {
+  Result<AdapterInfo> theirs = runners_.Find(name);
+  const bool is_free = WaitUntil([&] {
+    theirs = runners_.Find(name);
+    return !theirs.ok() || theirs->hash == hash;
+  });
+  return is_free ? OkStatus() : NameIsTaken(name, theirs->hash);
 }
 
 Status ClusterCatalog::Unload(const std::string& name) {

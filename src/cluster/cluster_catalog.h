@@ -31,6 +31,9 @@ class ClusterCatalog : public AdapterCatalog {
   Status Unload(const std::string& name) override;
 
  private:
+  // kAlreadyExists: a runner's own folder has other content under this name.
+  Status CheckRunnersFolders(const std::string& name, const std::string& hash) const;
+
   ClusterWatcher& watcher_;
   EtcdRegistry& registry_;
   AdapterCatalog& runners_;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/leader_duties.h"
+#include "cluster/registry_follower.h"
 #include "rpc/adapter_client.h"
 
 namespace graft {
@@ -15,6 +16,9 @@ namespace {
 
 constexpr std::chrono::seconds kDemandInterval(1);
 constexpr double kDemandsPerMinute = 60;
+constexpr std::chrono::milliseconds kMissingInterval(100);
+// Before a content that was found nowhere is looked for again.
+constexpr int64_t kLookAgainNs = 2'000'000'000;
 
 }  // namespace
 
@@ -50,14 +54,33 @@ Status ClusterFrontend::Begin() {
   catalog_ = std::make_unique<ClusterCatalog>(
       *watcher_, *registry_, runners_->catalog(), runners_options_.base.name,
       [this](const AdapterLoad& load) { return Prove(load); }, UnixTimeSeconds);
-  const FrontendRecord record = {id_, options_.place.address, {}};
-  presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_), EncodeRecord(record),
-                                         Presence::Options{});
+  if (!options_.store.empty()) RETURN_IF_ERROR(ServeContents());
+  presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_),
+                                         EncodeRecord(Describe({})), Presence::Options{});
   leader_ = std::make_unique<Leader>(
       watcher_->store(), Leader::Options{.id = id_},
       [this](int64_t lease_id) { return LeaderWrites(*watcher_->view(), lease_id); });
   teller_ = std::thread([this] { TellLoop(); });
+  recaller_ = std::thread([this] { RecallLoop(); });
   return OkStatus();
+}
+
+Status ClusterFrontend::ServeContents() {
+  ContentServer::Options options;
+  options.store = options_.store;
+  options.host = options_.contents_host;
+  options.port = options_.contents_port;
+  options.tls = runners_options_.tls;
+  options.hash_folder = options_.hash_folder;
+  ASSIGN_OR_RETURN(contents_, ContentServer::Start(options, *watcher_));
+  const std::string& advertised = options_.contents_advertised_host;
+  contents_address_ = (advertised.empty() ? options_.contents_host : advertised) + ":" +
+                      std::to_string(contents_->port());
+  return OkStatus();
+}
+
+FrontendRecord ClusterFrontend::Describe(std::map<std::string, double> demand) const {
+  return {id_, options_.place.address, std::move(demand), contents_address_};
 }
 
 ClusterFrontend::~ClusterFrontend() {
@@ -67,8 +90,10 @@ ClusterFrontend::~ClusterFrontend() {
   }
   wake_.notify_all();
   if (teller_.joinable()) teller_.join();
+  if (recaller_.joinable()) recaller_.join();
   leader_.reset();
   presence_.reset();
+  contents_.reset();
   watcher_.reset();
 }
 
@@ -81,7 +106,7 @@ void ClusterFrontend::Take(const ClusterView& view) {
   if (told_ == view.registry) return;
   RegistryFacts facts;
   for (const auto& [name, adapter] : view.registry->adapters) {
-    facts.adapters.insert(adapter.entry.hash);
+    facts.adapters[adapter.entry.hash] = adapter.entry.path;
   }
   for (const auto& [name, tenant] : view.registry->tenants) {
     facts.tenant_weights[name] = static_cast<float>(tenant.weight);
@@ -94,17 +119,22 @@ void ClusterFrontend::Take(const ClusterView& view) {
   if (!view.registry->keys.empty()) options_.on_keys(DumpJson(view.KeysList()));
 }
 
-// One of the runners looks whether it can be served at all.
+// One of the runners that have the folder looks whether it can be served at all.
 Result<AdapterInfo> ClusterFrontend::Prove(const AdapterLoad& load) const {
-  Status last = UnavailableError("no runner is up that could look at the adapter");
+  Status first = UnavailableError("no runner is up that could look at the adapter");
+  bool somebody_looked = false;
   for (const auto& [id, runner] : watcher_->view()->runners) {
     if (runner.draining) continue;
     ASSIGN_OR_RETURN(const auto client, AdapterClient::Make(runner.address, runners_options_.tls));
     Result<AdapterInfo> info = client->Load(load);
-    if (info.ok() || info.status().code() != StatusCode::kUnavailable) return info;
-    last = info.status();
+    const StatusCode code = info.status().code();
+    const bool is_away = code == StatusCode::kUnavailable;
+    const bool has_it_not = code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
+    if (!is_away && !has_it_not) return info;
+    if (!is_away && !std::exchange(somebody_looked, true)) first = info.status();
+    if (is_away && !somebody_looked) first = info.status();
   }
-  return last;
+  return first;
 }
 
 // What was asked for is told, and what is lent is taken, once a second.
@@ -114,12 +144,52 @@ void ClusterFrontend::TellLoop() {
     wake_.wait_for(lock, kDemandInterval, [this] { return stopping_; });
     if (stopping_) return;
     lock.unlock();
-    FrontendRecord record = {id_, options_.place.address, {}};
+    std::map<std::string, double> demand;
     for (const auto& [digest, requests] : options_.take_demand()) {
-      if (requests > 0) record.demand[digest] = static_cast<double>(requests) * kDemandsPerMinute;
+      if (requests > 0) demand[digest] = static_cast<double>(requests) * kDemandsPerMinute;
     }
-    presence_->Set(EncodeRecord(record));
+    presence_->Set(EncodeRecord(Describe(std::move(demand))));
     options_.on_shares(SharesOf(*watcher_->view(), id_, presence_->stands()));
+    lock.lock();
+  }
+}
+
+// A runner that could go on with a request loads its adapter's content, wherever that still is.
+Status ClusterFrontend::Recall(const MissingContent& missing) const {
+  Status last = NotFoundError("no runner is up that could load it");
+  for (const std::string& address : missing.runners) {
+    ASSIGN_OR_RETURN(const auto client, AdapterClient::Make(address, runners_options_.tls));
+    const Result<AdapterInfo> info = client->Load(
+        {.name = kContentPrefix + missing.hash, .path = missing.path, .hash = missing.hash});
+    if (info.ok() && info->hash == missing.hash) {
+      LOG_INFO("runner {} goes on with adapter content {:.12}, which no name leads to", address,
+               missing.hash);
+      return OkStatus();
+    }
+    // A runner of the version before looks at the folder alone.
+    last = info.ok() ? NotFoundError(address + " has other content there")
+                     : info.status().WithContext(address);
+  }
+  return last;
+}
+
+void ClusterFrontend::RecallLoop() {
+  std::map<std::string, int64_t> look_again_ns;  // by hash
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kMissingInterval, [this] { return stopping_; })) {
+    lock.unlock();
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    std::erase_if(look_again_ns, [now_ns](const auto& one) { return one.second <= now_ns; });
+    for (const MissingContent& missing : runners_->FindMissing()) {
+      if (look_again_ns.contains(missing.hash)) continue;
+      const Status recalled = Recall(missing);
+      if (!recalled.ok()) {
+        LOG_WARN(
+            "requests wait for adapter content {:.12}, which no runner that could go on has: {}",
+            missing.hash, recalled.message());
+      }
+      look_again_ns[missing.hash] = SteadyClock::Get().NowNs() + kLookAgainNs;
+    }
     lock.lock();
   }
 }

@@ -13,6 +13,7 @@
 #include "cluster/cluster_library.h"
 #include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
+#include "cluster/content_server.h"
 #include "cluster/etcd_registry.h"
 #include "cluster/leader.h"
 #include "cluster/presence.h"
@@ -37,7 +38,11 @@ class ClusterFrontend : public RunnersInReach {
   // Under view_mutex_.
   void Take(const ClusterView& view);
   Result<AdapterInfo> Prove(const AdapterLoad& load) const;
+  Status ServeContents();
+  FrontendRecord Describe(std::map<std::string, double> demand) const;
   void TellLoop();
+  Status Recall(const MissingContent& missing) const;
+  void RecallLoop();
 
   const FrontendRunnersOptions runners_options_;
   const ClusterFrontendOptions options_;
@@ -47,6 +52,8 @@ class ClusterFrontend : public RunnersInReach {
   std::unique_ptr<ClusterWatcher> watcher_;
   std::unique_ptr<EtcdRegistry> registry_;
   std::unique_ptr<ClusterCatalog> catalog_;
+  std::unique_ptr<ContentServer> contents_;  // null: it keeps none
+  std::string contents_address_;
   std::unique_ptr<Presence> presence_;
   std::unique_ptr<Leader> leader_;
   std::mutex view_mutex_;
@@ -55,6 +62,7 @@ class ClusterFrontend : public RunnersInReach {
   std::condition_variable wake_;
   bool stopping_ = false;
   std::thread teller_;
+  std::thread recaller_;
 };
 
 }  // namespace graft

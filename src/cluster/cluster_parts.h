@@ -25,6 +25,7 @@ struct ClusterRunnerOptions {
   std::string base_id;
   int32_t capacity_requests = 0;
   int64_t pages = 0;
+  std::string adapters_dir;  // its own folder, which clients do not learn of
   // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
   std::string store;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
@@ -32,6 +33,13 @@ struct ClusterRunnerOptions {
 
 struct ClusterFrontendOptions {
   ClusterPlace place;
+  // Folder of adapters' contents that it keeps for runners, see ContentServer; "": none. Where it
+  // serves them, and by which host runners reach that, "": where it listens.
+  std::string store;
+  std::string contents_host = "127.0.0.1";
+  uint16_t contents_port = 0;  // 0: any free one
+  std::string contents_advertised_host;
+  std::function<Result<std::string>(const std::string& folder)> hash_folder;
   // The cluster's keys, a keys file's text, whenever they have changed; on a thread of the library.
   std::function<void(const std::string& json)> on_keys;
   // Once a second, while there are frontends to share with: what was asked for since, by key's

@@ -65,8 +65,10 @@ std::string EncodeRecord(const ClusterRecord& cluster) {
 }
 
 std::string EncodeRecord(const FrontendRecord& frontend) {
-  return DumpJson(
-      {{"id", frontend.id}, {"address", frontend.address}, {"demand", frontend.demand}});
+  return DumpJson({{"id", frontend.id},
+                   {"address", frontend.address},
+                   {"demand", frontend.demand},
+                   {"contents_address", frontend.contents_address}});
 }
 
 std::string EncodeRecord(const AdapterVersion& adapter) {
@@ -126,6 +128,7 @@ Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
   FrontendRecord frontend;
   Read(json, "id", &frontend.id);
   Read(json, "address", &frontend.address);
+  Read(json, "contents_address", &frontend.contents_address);
   const auto demand = json.find("demand");
   if (demand != json.end() && demand->is_object()) {
     for (const auto& [digest, requests] : demand->items()) {

@@ -47,6 +47,7 @@ struct FrontendRecord {
   std::string id;
   std::string address;
   std::map<std::string, double> demand;  // by key's digest: requests a minute that were asked for
+  std::string contents_address = {};     // where its AdapterStore is served; "": it has none
 
   bool operator==(const FrontendRecord&) const = default;
 };

@@ -1,9 +1,11 @@
 #include "cluster/cluster_runner.h"
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "rpc/adapter_files.h"
 
@@ -11,8 +13,9 @@ namespace graft {
 namespace {
 
 constexpr std::chrono::milliseconds kTellInterval(500);
-// Looking through all adapters is done at every so many tellings.
+// Looking through all adapters is done at every so many tellings, and through the store.
 constexpr int kTellsPerLook = 4;
+constexpr int kTellsPerSweep = 120;
 
 }  // namespace
 
@@ -47,15 +50,13 @@ Status ClusterRunner::Begin(Generator& generator) {
                                                    [this](const auto& view) { OnView(view); }));
   follower_ = std::make_unique<RegistryFollower>(
       catalog_, RegistryFollower::Options{},
-      [this](const RegistryEntry& entry, bool folder_is_stale) {
-        return Locate(entry, folder_is_stale);
-      },
+      [this](const RegistryEntry& entry, ContentSource source) { return Locate(entry, source); },
       [this] {
         std::lock_guard lock(mutex_);
         if (serving_ != nullptr) serving_->OnAdaptersChanged();
       });
   adapters_ = std::make_unique<AdapterService>(
-      AdapterService::Handlers{[this](const AdapterLoad& load) { return follower_->Prove(load); },
+      AdapterService::Handlers{[this](const AdapterLoad& load) { return Serve(load); },
                                [this](const std::string& hash) { return FolderOf(hash); }});
   ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator, catalog_, load_,
                                                   adapters_.get()));
@@ -104,20 +105,49 @@ void ClusterRunner::OnView(const std::shared_ptr<const ClusterView>& view) {
   if (following_ != nullptr) following_->Follow(view);
 }
 
-Result<std::string> ClusterRunner::Locate(const RegistryEntry& entry, bool folder_is_stale) const {
-  if (!folder_is_stale && FileExists(entry.path + "/" + kAdapterFiles[0])) return entry.path;
+Result<std::string> ClusterRunner::Locate(const RegistryEntry& entry, ContentSource source) const {
+  if (source == ContentSource::kFolder) return entry.path;
   if (store_ == nullptr) {
-    if (!folder_is_stale) return entry.path;
-    return NotFoundError("without --adapter-store it is not fetched from another runner");
+    return NotFoundError("without --adapter-store it is not fetched from another machine");
   }
+  if (source == ContentSource::kCopy) return store_->Keep(entry.hash, entry.path);
+  return store_->Get(entry.hash, Peers());
+}
+
+// What another machine asks to have loaded.
+Result<AdapterInfo> ClusterRunner::Serve(const AdapterLoad& load) {
+  Result<AdapterInfo> info = load.hash.empty() ? follower_->Prove(load) : follower_->Recall(load);
+  if (info.ok() || options_.adapters_dir.empty()) return info;
+  // Clients do not learn of places on this machine: what lies in the adapters folder goes by its
+  // name there.
+  std::string told = info.status().message();
+  const std::string& folder = options_.adapters_dir;
+  for (const auto& [text, word] : {std::pair(folder + "/", std::string()),
+                                   std::pair(folder, std::string("the adapters folder"))}) {
+    for (size_t at = told.find(text); at != std::string::npos; at = told.find(text, at)) {
+      told.replace(at, text.size(), word);
+    }
+  }
+  return Status(info.status().code(), told);
+}
+
+std::vector<std::string> ClusterRunner::Peers() const {
+  const auto view = watcher_->view();
   std::vector<std::string> peers;
-  for (const auto& [id, runner] : watcher_->view()->runners) {
+  for (const auto& [id, runner] : view->runners) {
     if (runner.address != address_) peers.push_back(runner.address);
   }
-  return store_->Get(entry.hash, peers);
+  for (const auto& [id, frontend] : view->frontends) {
+    if (!frontend.contents_address.empty()) peers.push_back(frontend.contents_address);
+  }
+  return peers;
 }
 
 Result<std::string> ClusterRunner::FolderOf(const std::string& hash) const {
+  if (store_ != nullptr) {
+    Result<std::string> kept = store_->Find(hash);
+    if (kept.ok()) return kept;
+  }
   for (const AdapterInfo& info : catalog_.List()) {
     if (info.hash == hash) return info.path;
   }
@@ -132,6 +162,7 @@ RunnerRecord ClusterRunner::Describe() {
       if (catalog_.StateOf(info) == AdapterState::kResident) resident_.push_back(info.hash);
     }
   }
+  if (store_ != nullptr && num_tells_ % kTellsPerSweep == 0) SweepStore();
   const RunnerLoad load = load_();
   RunnerRecord record;
   record.id = options_.place.id.empty() ? address_ : options_.place.id;
@@ -148,6 +179,15 @@ RunnerRecord ClusterRunner::Describe() {
   std::lock_guard lock(mutex_);
   record.draining = draining_;
   return record;
+}
+
+// What no name of the registry leads to, or has led to, and nobody serves goes from the disk.
+void ClusterRunner::SweepStore() const {
+  if (!watcher_->view()->away.ok()) return;
+  std::set<std::string> wanted = watcher_->Contents();
+  for (const AdapterInfo& info : catalog_.List()) wanted.insert(info.hash);
+  const int num_removed = store_->Sweep(wanted, kContentGrace);
+  if (num_removed > 0) LOG_INFO("{} adapters that nobody wants left the store", num_removed);
 }
 
 void ClusterRunner::TellLoop() {

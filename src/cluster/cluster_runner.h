@@ -40,10 +40,14 @@ class ClusterRunner : public ServedRunner {
                 AdapterCatalog& catalog, std::function<RunnerLoad()> load);
   Status Begin(Generator& generator);
   void OnView(const std::shared_ptr<const ClusterView>& view);
-  Result<std::string> Locate(const RegistryEntry& entry, bool folder_is_stale) const;
+  Result<std::string> Locate(const RegistryEntry& entry, ContentSource source) const;
+  Result<AdapterInfo> Serve(const AdapterLoad& load);
+  // Who may have contents of adapters.
+  std::vector<std::string> Peers() const;
   Result<std::string> FolderOf(const std::string& hash) const;
   RunnerRecord Describe();
   void TellLoop();
+  void SweepStore() const;
 
   const RunnerServiceOptions service_options_;
   const ClusterRunnerOptions options_;

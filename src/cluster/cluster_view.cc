@@ -110,8 +110,12 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
   } else if (HasPrefix(key, kAdaptersPrefix)) {
     AdapterVersion adapter;
     if (TakeRecord(DecodeAdapterVersion(text), key, &adapter)) {
+      contents_[key] = adapter.entry.hash;
       registry().adapters[NameInKey(key, kAdaptersPrefix)] = std::move(adapter);
     }
+  } else if (HasPrefix(key, kVersionsPrefix)) {
+    AdapterVersion version;
+    if (TakeRecord(DecodeAdapterVersion(text), key, &version)) contents_[key] = version.entry.hash;
   } else if (HasPrefix(key, kTenantsPrefix)) {
     TenantRecord tenant;
     if (TakeRecord(DecodeTenantRecord(text), key, &tenant)) {
@@ -139,6 +143,7 @@ void ClusterMirror::EraseLeaders(const std::string& key) {
 
 void ClusterMirror::Erase(const std::string& key) {
   records_.erase(key);
+  contents_.erase(key);
   EraseLeaders(key);
   runners_.erase(HasPrefix(key, kRunnersPrefix) ? NameInKey(key, kRunnersPrefix) : "");
   frontends_.erase(HasPrefix(key, kFrontendsPrefix) ? NameInKey(key, kFrontendsPrefix) : "");
@@ -176,6 +181,12 @@ std::string ClusterMirror::ClusterText() const {
   return it == records_.end() ? "" : it->second;
 }
 
+std::set<std::string> ClusterMirror::Contents() const {
+  std::set<std::string> hashes;
+  for (const auto& [key, hash] : contents_) hashes.insert(hash);
+  return hashes;
+}
+
 std::map<std::string, std::string> ClusterMirror::LastingRecords() const {
   std::map<std::string, std::string> lasting;
   for (const auto& [key, text] : records_) {
@@ -189,8 +200,10 @@ std::string ClusterMirror::Encode() const {
 }
 
 Result<ClusterMirror> ClusterMirror::Decode(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   const Status broken = DataLossError("this is no view of a cluster; remove the file");
+  const Result<Json> parsed = ParseJson(text);
+  if (!parsed.ok()) return broken;
+  const Json& json = *parsed;
   if (!json.is_object() || !json.contains("records") || !json["records"].is_object()) return broken;
   const auto revision = json.find("revision");
   if (revision == json.end() || !revision->is_number_integer()) return broken;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class ClusterMirror {
   std::shared_ptr<const ClusterView> View(const Status& away) const;
   // The cluster's own record, "" if none is known.
   std::string ClusterText() const;
+  // Hashes of all that names lead to, and of their versions that are kept.
+  std::set<std::string> Contents() const;
   // What ClusterStore::Restore writes back: all that nobody's life keeps.
   std::map<std::string, std::string> LastingRecords() const;
 
@@ -71,8 +74,9 @@ class ClusterMirror {
   void EraseLeaders(const std::string& key);
 
   int64_t revision_ = 0;
-  std::map<std::string, std::string> records_;  // as they are in etcd, by key
-  std::map<std::string, bool> unheard_;         // keys that LetGo erases
+  std::map<std::string, std::string> records_;   // as they are in etcd, by key
+  std::map<std::string, std::string> contents_;  // hashes, by the key of a name or a version
+  std::map<std::string, bool> unheard_;          // keys that LetGo erases
   std::map<std::string, RunnerRecord> runners_;
   std::map<std::string, FrontendRecord> frontends_;
   std::shared_ptr<const RegistryView> registry_ = std::make_shared<RegistryView>();

@@ -46,7 +46,7 @@ TEST(ClusterRecordsTest, ComeBackAsTheyWere) {
   EXPECT_EQ(*DecodeRunnerRecord(EncodeRecord(FullRunner())), FullRunner());
   const ClusterRecord cluster = {"id", "base", 17};
   EXPECT_EQ(*DecodeClusterRecord(EncodeRecord(cluster)), cluster);
-  const FrontendRecord frontend = {"f", "h:1", {{"digest", 2.5}}};
+  const FrontendRecord frontend = {"f", "h:1", {{"digest", 2.5}}, "h:2"};
   EXPECT_EQ(*DecodeFrontendRecord(EncodeRecord(frontend)), frontend);
   EXPECT_EQ(*DecodeAdapterVersion(EncodeRecord(Adapter("a", 3))), Adapter("a", 3));
   const TenantRecord tenant = {"t", 2.5};
@@ -113,6 +113,20 @@ TEST(ClusterMirrorTest, FollowsChangesAndKeepsWhatItCannotRead) {
   EXPECT_EQ(last->away.message(), "away");
   // A process that has a view keeps it.
   EXPECT_EQ(first->registry->adapters.size(), 1u);
+}
+
+TEST(ClusterMirrorTest, KnowsTheContentsOfNamesAndOfTheirVersions) {
+  ClusterMirror mirror;
+  mirror.Apply(
+      {Put(AdapterKey("a"), EncodeRecord(Adapter("a", 2))),
+       Put(VersionKey("a", 1), EncodeRecord(Adapter("a", 1))),
+       Put(VersionKey("a", 2), EncodeRecord(Adapter("a", 2))),
+       Put(VersionKey("b", 7), EncodeRecord(Adapter("b", 7))), Put(VersionKey("b", 8), "nonsense")},
+      1);
+  EXPECT_EQ(mirror.Contents(), (std::set<std::string>{"h1", "h2", "h7"}));
+  mirror.Apply({Erase(VersionKey("a", 1)), Erase(VersionKey("b", 7))}, 2);
+  EXPECT_EQ(mirror.Contents(), std::set<std::string>{"h2"});
+  EXPECT_EQ(ClusterMirror::Decode(mirror.Encode())->Contents(), std::set<std::string>{"h2"});
 }
 
 TEST(ClusterMirrorTest, WhereEtcdWasSetBackRunnersMayComeBack) {

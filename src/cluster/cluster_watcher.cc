@@ -85,6 +85,11 @@ std::shared_ptr<const ClusterView> ClusterWatcher::view() const {
   return view_;
 }
 
+std::set<std::string> ClusterWatcher::Contents() const {
+  std::lock_guard lock(mutex_);
+  return mirror_.Contents();
+}
+
 void ClusterWatcher::Publish(std::unique_lock<std::mutex> lock) {
   view_ = mirror_.View(away_);
   const std::shared_ptr<const ClusterView> view = view_;
@@ -154,8 +159,14 @@ void ClusterWatcher::Save(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   const Status saved = WriteViewFile(options_.view_file, mirror);
   lock.lock();
-  if (saved.ok()) return;
-  LOG_WARN("a start while etcd is away would not know the cluster: {}", saved.message());
+  const std::string failure = saved.ok() ? "" : saved.message();
+  if (failure == save_failure_) return;
+  save_failure_ = failure;
+  if (saved.ok()) {
+    LOG_INFO("the view is written to {} again", options_.view_file);
+  } else {
+    LOG_WARN("a start while etcd is away would not know the cluster: {}", failure);
+  }
 }
 
 }  // namespace graft

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,8 @@ class ClusterWatcher : public EtcdListener {
   ~ClusterWatcher() override;
 
   std::shared_ptr<const ClusterView> view() const;
+  // See ClusterMirror.
+  std::set<std::string> Contents() const;
   ClusterStore& store() { return *store_; }
 
  private:
@@ -58,6 +61,7 @@ class ClusterWatcher : public EtcdListener {
   bool stopping_ = false;
   bool heard_ = false;  // etcd has told all once
   bool unsaved_ = false;
+  std::string save_failure_;  // that the log has told of; "": none
   int64_t let_go_at_ns_ = 0;  // 0: nobody is waited for
   ClusterMirror mirror_;
   Status away_;

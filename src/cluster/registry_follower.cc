@@ -1,5 +1,6 @@
 #include "cluster/registry_follower.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -12,9 +13,12 @@ namespace {
 
 constexpr int64_t kFollowerNsPerMs = 1'000'000;
 constexpr std::chrono::milliseconds kLookInterval(500);
-constexpr size_t kDigitsShown = 12;
 
 }  // namespace
+
+bool IsRunnersOwnName(const std::string& name) {
+  return name.starts_with(kProofPrefix) || name.starts_with(kContentPrefix);
+}
 
 RegistryFollower::RegistryFollower(AdapterCatalog& catalog, Options options, Locate locate,
                                    std::function<void()> on_change)
@@ -56,6 +60,38 @@ Result<AdapterInfo> RegistryFollower::Prove(const AdapterLoad& load) {
   return info;
 }
 
+Result<AdapterInfo> RegistryFollower::Recall(const AdapterLoad& load) {
+  RegistryEntry entry;
+  entry.name = kContentPrefix + load.hash;
+  entry.hash = load.hash;
+  entry.path = load.path;
+  entry.tenant = load.tenant;
+  OwnContent(entry.name);
+  RETURN_IF_ERROR(LoadEntry(entry));
+  on_change_();
+  return catalog_.Find(entry.name);
+}
+
+void RegistryFollower::KeepContent(const AdapterInfo& info) {
+  if (info.hash.empty() || IsRunnersOwnName(info.name)) return;
+  const std::string name = kContentPrefix + info.hash;
+  const Result<AdapterInfo> kept = catalog_.Load(
+      {.name = name, .path = "", .replace = true, .tenant = info.tenant, .hash = info.hash});
+  if (kept.ok()) OwnContent(name);
+}
+
+// Of more than may stay the one that goes first anyway goes now.
+void RegistryFollower::OwnContent(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  owned_[name] = SteadyClock::Get().NowNs() + options_.former_ms * kFollowerNsPerMs;
+  std::vector<std::pair<int64_t, std::string>> contents;
+  for (const auto& [other, until_ns] : owned_) {
+    if (other.starts_with(kContentPrefix)) contents.emplace_back(until_ns, other);
+  }
+  if (contents.size() <= options_.formers_max) return;
+  owned_[std::min_element(contents.begin(), contents.end())->second] = 0;
+}
+
 void RegistryFollower::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -75,16 +111,18 @@ void RegistryFollower::Apply(const RegistryView& registry) {
   for (const auto& [name, adapter] : registry.adapters) {
     const RegistryEntry& entry = adapter.entry;
     const Result<AdapterInfo> found = catalog_.Find(name);
-    if (found.ok() && found->hash == entry.hash) {
+    if (found.ok()) {
       std::lock_guard lock(mutex_);
+      if (!owned_.contains(name)) folders_[name] = *found;
       owned_[name] = 0;
-      continue;
+      if (found->hash == entry.hash) continue;
     }
     const auto failure = failures_.find(name);
     if (failure != failures_.end() && failure->second.hash == entry.hash &&
         now_ns < failure->second.retry_at_ns) {
       continue;
     }
+    if (found.ok()) KeepContent(*found);
     const Status loaded = LoadEntry(entry);
     if (loaded.ok()) {
       failures_.erase(name);
@@ -96,6 +134,11 @@ void RegistryFollower::Apply(const RegistryView& registry) {
       if (stopping_) return;
       continue;
     }
+    if (found.ok()) {  // not what the registry says
+      const Status unloaded = catalog_.Unload(name);
+      if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
+      changed = true;
+    }
     if (failure == failures_.end() || failure->second.hash != entry.hash) {
       LOG_WARN("adapter '{}' of the cluster is not served here: {}", name, loaded.message());
     }
@@ -106,24 +149,28 @@ void RegistryFollower::Apply(const RegistryView& registry) {
 }
 
 Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
-  const Status own = LoadFrom(entry, /*folder_is_stale=*/false);
-  if (own.ok()) return own;
-  const Status fetched = LoadFrom(entry, /*folder_is_stale=*/true);
+  const Status own = LoadFrom(entry, ContentSource::kFolder);
+  if (own.ok()) {
+    const Status copied = LoadFrom(entry, ContentSource::kCopy);
+    if (!copied.ok() && copied.code() != StatusCode::kNotFound) {
+      LOG_WARN("adapter '{}' stays in its folder: {}", entry.name, copied.message());
+    }
+    return own;
+  }
+  const Status fetched = LoadFrom(entry, ContentSource::kElsewhere);
   if (fetched.ok()) return fetched;
   return Status(own.code(), own.message() + "; and " + fetched.message());
 }
 
-Status RegistryFollower::LoadFrom(const RegistryEntry& entry, bool folder_is_stale) {
-  AdapterLoad load{.name = entry.name, .path = entry.path, .replace = true, .tenant = entry.tenant};
-  ASSIGN_OR_RETURN(load.path, locate_(entry, folder_is_stale));
-  ASSIGN_OR_RETURN(const AdapterInfo info, catalog_.Load(load));
-  if (info.hash == entry.hash) return OkStatus();
-  const Status unloaded = catalog_.Unload(entry.name);
-  if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
-  return FailedPreconditionError(load.path + " has other content (" +
-                                 info.hash.substr(0, kDigitsShown) + ") than was registered (" +
-                                 entry.hash.substr(0, kDigitsShown) +
-                                 "): load it again to serve the new content");
+Status RegistryFollower::LoadFrom(const RegistryEntry& entry, ContentSource source) {
+  ASSIGN_OR_RETURN(const std::string path, locate_(entry, source));
+  return catalog_
+      .Load({.name = entry.name,
+             .path = path,
+             .replace = true,
+             .tenant = entry.tenant,
+             .hash = entry.hash})
+      .status();
 }
 
 void RegistryFollower::UnloadOthers(const RegistryView& registry) {
@@ -132,8 +179,8 @@ void RegistryFollower::UnloadOthers(const RegistryView& registry) {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = SteadyClock::Get().NowNs();
     for (auto it = owned_.begin(); it != owned_.end();) {
-      const bool is_proof = it->second > now_ns;
-      if (is_proof || registry.adapters.contains(it->first)) {
+      const bool stays = it->second > now_ns;
+      if (stays || registry.adapters.contains(it->first)) {
         ++it;
         continue;
       }
@@ -142,10 +189,31 @@ void RegistryFollower::UnloadOthers(const RegistryView& registry) {
     }
   }
   for (const std::string& name : gone) {
-    const Status unloaded = catalog_.Unload(name);
-    if (unloaded.ok()) LOG_INFO("adapter '{}' left the cluster's registry", name);
+    const Result<AdapterInfo> info = catalog_.Find(name);
+    if (info.ok()) KeepContent(*info);
+    if (!RestoreFolders(name)) (void)catalog_.Unload(name);  // it may never have been loaded
+    if (info.ok() && !IsRunnersOwnName(name)) {
+      LOG_INFO("adapter '{}' left the cluster's registry", name);
+    }
   }
   if (!gone.empty()) on_change_();
+}
+
+// The name leads to what the runner's own folder had under it before it was registered.
+bool RegistryFollower::RestoreFolders(const std::string& name) {
+  const auto own = folders_.find(name);
+  if (own == folders_.end()) return false;
+  const AdapterInfo info = std::move(own->second);
+  folders_.erase(own);
+  const Status restored = catalog_
+                              .Load({.name = name,
+                                     .path = info.path,
+                                     .replace = true,
+                                     .tenant = info.tenant,
+                                     .hash = info.hash})
+                              .status();
+  if (!restored.ok()) LOG_WARN("adapter '{}' is not served: {}", name, restored.message());
+  return restored.ok();
 }
 
 }  // namespace graft

@@ -21,17 +21,31 @@ namespace graft {
 // What Prove loads goes by this and its name until the registry has it: what the name leads to in
 // the meantime stays.
 inline constexpr char kProofPrefix[] = "proof:";
+// What no registered name leads to any more goes by this and its hash for a while: requests that
+// began with it may come from a runner that dies.
+inline constexpr char kContentPrefix[] = "content:";
+// A runner's name for itself, which no client may use.
+bool IsRunnersOwnName(const std::string& name);
+
+// Where a content is looked for.
+enum class ContentSource : uint8_t {
+  kFolder,     // the registry's own
+  kCopy,       // of that folder, where nobody writes it any more
+  kElsewhere,  // another machine, or where it was kept
+};
 
 class RegistryFollower {
  public:
   struct Options {
     int64_t retry_ms = 5000;    // after a load that failed
     int64_t proof_ms = 30'000;  // that Prove's name has to appear in the registry
+    // How long a content stays that a name led to, or that Recall loaded; and how many of them.
+    int64_t former_ms = 600'000;
+    size_t formers_max = 64;
   };
-  // The folder to load the entry's content from. `folder_is_stale`: the registry's own
-  // cannot be loaded here, or has other content by now.
+  // The folder to load the entry's content from; kNotFound: this runner makes no copies.
   using Locate =
-      std::function<Result<std::string>(const RegistryEntry& entry, bool folder_is_stale)>;
+      std::function<Result<std::string>(const RegistryEntry& entry, ContentSource source)>;
   // `on_change` runs after each load and unload. `catalog` must outlive it.
   RegistryFollower(AdapterCatalog& catalog, Options options, Locate locate,
                    std::function<void()> on_change);
@@ -41,6 +55,9 @@ class RegistryFollower {
   void Follow(std::shared_ptr<const ClusterView> view);
   // Loads what is about to be registered under this name, or says why it cannot be served. Blocks.
   Result<AdapterInfo> Prove(const AdapterLoad& load);
+  // Loads the content of load.hash, wherever it is found, for requests that began with it on
+  // another runner; load.path: where it once lay. Blocks.
+  Result<AdapterInfo> Recall(const AdapterLoad& load);
 
  private:
   struct Failure {
@@ -51,8 +68,12 @@ class RegistryFollower {
   void Run();
   void Apply(const RegistryView& registry);
   Status LoadEntry(const RegistryEntry& entry);
-  Status LoadFrom(const RegistryEntry& entry, bool folder_is_stale);
+  Status LoadFrom(const RegistryEntry& entry, ContentSource source);
+  bool RestoreFolders(const std::string& name);
   void UnloadOthers(const RegistryView& registry);
+  // Under a name of its own, as long as former_ms.
+  void KeepContent(const AdapterInfo& info);
+  void OwnContent(const std::string& name);
 
   AdapterCatalog& catalog_;
   const Options options_;
@@ -63,8 +84,9 @@ class RegistryFollower {
   bool stopping_ = false;
   bool fresh_ = false;  // view_ has not been applied
   std::shared_ptr<const ClusterView> view_;
-  std::map<std::string, int64_t> owned_;  // loaded for the registry; 0, or until when it is a proof
-  std::map<std::string, Failure> failures_;  // by name; the thread's
+  std::map<std::string, int64_t> owned_;  // loaded for the registry; 0, or until when it stays so
+  std::map<std::string, Failure> failures_;     // by name; the thread's
+  std::map<std::string, AdapterInfo> folders_;  // what registered names led to before; likewise
   std::thread thread_;
 };
 

@@ -34,13 +34,19 @@ class FakeCatalog : public AdapterCatalog {
   Result<AdapterInfo> Load(const AdapterLoad& load) override {
     std::lock_guard lock(mutex_);
     ++num_loads;
+    const bool is_there =
+        contents.contains(load.path) && (load.hash.empty() || contents[load.path] == load.hash);
+    for (const auto& [name, info] : names_) {
+      if (!is_there && info.hash == load.hash) return SetName(load.name, info);
+    }
     if (!contents.contains(load.path)) return NotFoundError(load.path + " is not there");
+    if (!load.hash.empty() && contents[load.path] != load.hash) {
+      return FailedPreconditionError(load.path + " has other content");
+    }
     AdapterInfo info;
-    info.name = load.name;
     info.path = load.path;
     info.hash = contents[load.path];
-    names_[load.name] = info;
-    return info;
+    return SetName(load.name, info);
   }
   Status Unload(const std::string& name) override {
     std::lock_guard lock(mutex_);
@@ -55,6 +61,11 @@ class FakeCatalog : public AdapterCatalog {
   std::atomic<int> num_loads{0};
 
  private:
+  AdapterInfo SetName(const std::string& name, AdapterInfo info) {
+    info.name = name;
+    return names_[name] = info;
+  }
+
   mutable std::mutex mutex_;
   std::map<std::string, AdapterInfo> names_;
 };
@@ -74,10 +85,15 @@ class RegistryFollowerTest : public testing::Test {
  protected:
   void SetUp() override {
     catalog_.contents = {{"/1", "h1"}, {"/2", "h2"}, {"/3", "h3"}};
+    Start({.retry_ms = 50, .proof_ms = 700});
+  }
+  void Start(RegistryFollower::Options options) {
+    follower_.reset();
     follower_ = std::make_unique<RegistryFollower>(
-        catalog_, RegistryFollower::Options{.retry_ms = 50, .proof_ms = 700},
-        [this](const RegistryEntry& entry, bool folder_is_stale) -> Result<std::string> {
-          if (!folder_is_stale) return entry.path;
+        catalog_, options,
+        [this](const RegistryEntry& entry, ContentSource source) -> Result<std::string> {
+          if (source == ContentSource::kFolder) return entry.path;
+          if (source == ContentSource::kCopy && copies_) return "/copy/" + entry.hash.substr(1);
           if (!store_has_it_) return NotFoundError("nobody has it");
           return "/" + entry.hash.substr(1);
         },
@@ -86,6 +102,7 @@ class RegistryFollowerTest : public testing::Test {
 
   FakeCatalog catalog_;
   std::atomic<bool> store_has_it_{false};
+  std::atomic<bool> copies_{false};
   std::atomic<int> num_changes_{0};
   std::unique_ptr<RegistryFollower> follower_;
 };
@@ -105,6 +122,19 @@ TEST_F(RegistryFollowerTest, LoadsReplacesAndUnloadsWhatTheRegistrySays) {
   EXPECT_EQ(catalog_.HashOf("own"), "h3");  // it comes from the runner's own folder
 }
 
+TEST_F(RegistryFollowerTest, WhatItsFolderHasComesBackWhenANameLeavesTheRegistry) {
+  ASSERT_TRUE(catalog_.Load({.name = "own", .path = "/3"}).ok());
+  ASSERT_TRUE(catalog_.Load({.name = "same", .path = "/2"}).ok());
+  follower_->Follow(ViewOf(
+      {{.name = "own", .hash = "h1", .path = "/1"}, {.name = "same", .hash = "h2", .path = "/2"}}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("own") == "h1"; }));
+  follower_->Follow(ViewOf({{.name = "own", .hash = "h2", .path = "/2"}}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("own") == "h2"; }));
+  follower_->Follow(ViewOf({}));
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("own") == "h3"; }));
+  EXPECT_EQ(catalog_.HashOf("same"), "h2");
+}
+
 TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) {
   follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/1"},
                             {.name = "gone", .hash = "h9", .path = "/9"},
@@ -115,6 +145,60 @@ TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) 
   store_has_it_ = true;
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
   EXPECT_EQ(catalog_.HashOf("gone"), "");
+}
+
+TEST_F(RegistryFollowerTest, WhatIsLoadedIsServedFromACopy) {
+  copies_ = true;
+  catalog_.contents["/copy/1"] = "h1";
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h1", .path = "/1"}}));
+  EXPECT_TRUE(Eventually([&] {
+    const auto info = catalog_.Find("a");
+    return info.ok() && info->path == "/copy/1";
+  }));
+  // Whose copy cannot be made is served all the same.
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/2"}}));
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
+}
+
+// For requests that began with it and may come from a runner that dies.
+TEST_F(RegistryFollowerTest, WhatANameLedToStaysForAWhile) {
+  Start({.former_ms = 5000});
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h1", .path = "/1"}}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h1"; }));
+  follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/2"}}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
+  EXPECT_EQ(catalog_.HashOf("content:h1"), "h1");
+  follower_->Follow(ViewOf({}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a") == ""; }));
+  EXPECT_EQ(catalog_.HashOf("content:h2"), "h2");
+  EXPECT_TRUE(Eventually([&] { return catalog_.List().empty(); }));
+}
+
+TEST_F(RegistryFollowerTest, OfManyFormerContentsTheNewestStay) {
+  Start({.formers_max = 2});
+  for (const char* const content : {"1", "2", "3", "1"}) {
+    const std::string hash = std::string("h") + content;
+    follower_->Follow(ViewOf({{.name = "a", .hash = hash, .path = std::string("/") + content}}));
+    ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a") == hash; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("content:h1") == ""; }));
+  EXPECT_EQ(catalog_.HashOf("content:h2"), "h2");
+  EXPECT_EQ(catalog_.HashOf("content:h3"), "h3");
+}
+
+TEST_F(RegistryFollowerTest, AContentIsRecalledFromWhereverItIs) {
+  ASSERT_TRUE(catalog_.Load({.name = "own", .path = "/3"}).ok());
+  const auto recall = [this](const std::string& hash, const std::string& path) {
+    return follower_->Recall({.path = path, .hash = hash});
+  };
+  EXPECT_EQ(recall("h1", "/1")->name, "content:h1");  // where it lay
+  EXPECT_EQ(recall("h3", "")->hash, "h3");            // loaded already
+  const Status nowhere = recall("h2", "/1").status();
+  EXPECT_EQ(nowhere.message(), "/1 has other content; and nobody has it");
+  store_has_it_ = true;
+  EXPECT_EQ(recall("h2", "/1")->path, "/2");
+  EXPECT_EQ(num_changes_, 3);
+  EXPECT_EQ(catalog_.List().size(), 4u);
 }
 
 TEST_F(RegistryFollowerTest, AProofTakesNoNameAndGoesByItself) {

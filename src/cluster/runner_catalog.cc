@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/nearest_names.h"
+#include "cluster/registry_follower.h"
 
 namespace graft {
 namespace {
@@ -22,6 +23,7 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
   for (const auto& [other, its] : by_runner_) {
     for (const ListedAdapter& adapter : its) {
       ++contents_[adapter.info.hash];
+      if (IsRunnersOwnName(adapter.info.name)) continue;
       const auto [it, is_new] = by_name_.emplace(adapter.info.name, adapter);
       if (!is_new && it->second.info.hash != adapter.info.hash) {
         LOG_WARN("runners have different adapters named '{}': {:.12} is served, {:.12} is not",

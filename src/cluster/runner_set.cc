@@ -14,11 +14,16 @@ namespace {
 constexpr int64_t kRunnerTickNs = 50'000'000;
 // Requests in line that are offered to runners in one tick.
 constexpr size_t kPlacedPerTickMax = 64;
+constexpr size_t kDigitsTold = 12;  // of a content's hash
 
 int64_t NowNs() { return SteadyClock::Get().NowNs(); }
 
 TokenEvent FailedEvent(Status status) {
   return {.finish_reason = FinishReason::kError, .status = std::move(status)};
+}
+
+bool IsInPool(const RunnerView& runner, const std::string& pool) {
+  return runner.is_up && (pool.empty() || runner.arithmetic_id == pool);
 }
 
 // Prompt and output, if it goes on to its end.
@@ -100,6 +105,35 @@ void RunnerSet::Call(size_t runner) {
 void RunnerSet::SetRegistry(RegistryFacts registry) {
   std::lock_guard lock(mutex_);
   registry_ = std::move(registry);
+}
+
+bool RunnerSet::IsMissing(const InFlight& one) const {
+  const std::string hash = one.request.adapter_hash();
+  if (hash.empty() || registry_.adapters.contains(hash)) return false;
+  return std::none_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
+    return IsInPool(view, one.pool) && view.adapters.contains(hash);
+  });
+}
+
+std::vector<MissingContent> RunnerSet::FindMissing() const {
+  std::lock_guard lock(mutex_);
+  std::map<std::pair<std::string, std::string>, MissingContent> found;  // by content and pool
+  for (const auto& [accepted_ns, one] : waiting_) {
+    const std::string hash = one->request.adapter_hash();
+    if (!IsMissing(*one) || found.contains({hash, one->pool})) continue;
+    MissingContent& missing = found[{hash, one->pool}];
+    missing = {.hash = hash, .path = one->adapter_path};
+    std::vector<std::pair<int64_t, std::string>> runners;
+    for (const RunnerView& view : views_) {
+      if (!IsInPool(view, one->pool) || view.draining) continue;
+      runners.emplace_back(view.load.requests_waiting + view.load.requests_running, view.address);
+    }
+    std::sort(runners.begin(), runners.end());
+    for (auto& [requests, address] : runners) missing.runners.push_back(std::move(address));
+  }
+  std::vector<MissingContent> list;
+  for (auto& [key, missing] : found) list.push_back(std::move(missing));
+  return list;
 }
 
 size_t RunnerSet::num_known() const {
@@ -188,6 +222,8 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   auto one = std::make_unique<InFlight>();
   one->id = request.id;
   one->accepted_ns = NowNs() - request.age_ns;
+  const auto registered = registry_.adapters.find(hash);
+  if (registered != registry_.adapters.end()) one->adapter_path = registered->second;
   const auto weight = registry_.tenant_weights.find(request.tenant);
   if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
   one->request = std::move(request);
@@ -271,30 +307,55 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
 }
 
 Status RunnerSet::WhyItWaited(const InFlight& one) const {
-  if (!one.pool.empty()) {
+  const bool has_pool = std::any_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
+    return IsInPool(view, one.pool);
+  });
+  if (!has_pool && !one.pool.empty()) {
     return UnavailableError("no runner that is up computes as the one did that began the answer (" +
                             one.pool + ")");
   }
   const std::string hash = one.request.adapter_hash();
+  if (IsMissing(one)) {
+    return UnavailableError("the adapter's content (" + hash.substr(0, kDigitsTold) +
+                            ") was replaced or taken away since the request began, and no runner "
+                            "has it that could go on (the log says where it was looked for)");
+  }
   const bool somebody_has_it =
       hash.empty() || std::any_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
-        return view.is_up && view.adapters.contains(hash);
+        return IsInPool(view, one.pool) && view.adapters.contains(hash);
       });
-  if (somebody_has_it) return UnavailableError("no runner has had room for the request");
+  if (somebody_has_it) {
+    return UnavailableError("no runner has taken the request" +
+                            (one.last_refusal.empty() ? "" : ": " + one.last_refusal));
+  }
   return UnavailableError(
       "no runner that is up has loaded the adapter: their logs say why (try again later)");
 }
 
 bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
-  const StatusCode code = event.status.code();
-  return event.finish_reason == FinishReason::kError && event.token < 0 && !one.has_drawn_here &&
-         (code == StatusCode::kResourceExhausted || code == StatusCode::kUnavailable);
+  if (event.finish_reason != FinishReason::kError || event.token >= 0 || one.has_drawn_here) {
+    return false;
+  }
+  switch (event.status.code()) {
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kUnavailable:
+      return true;
+    // Its adapter's content is not there, or its folder has another by now: not so everywhere.
+    case StatusCode::kNotFound:
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kDataLoss:
+    case StatusCode::kAborted:
+      return !one.pool.empty();
+    default:
+      return false;
+  }
 }
 
 void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
   const bool is_lost = event.finish_reason == FinishReason::kCancelled && !one.is_cancelled;
   if (is_lost || IsRefusal(one, event)) {  // the runner ends, or has no room
     one.refused.push_back(one.runner);
+    one.last_refusal = event.status.message();
     LeaveRunner(one);
     if (one.is_cancelled) return End(one, {.finish_reason = FinishReason::kCancelled});
     return Place(one);

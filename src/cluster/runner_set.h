@@ -44,8 +44,15 @@ struct ListedRunner {
 
 // What a cluster's registry says, as far as requests ask for it.
 struct RegistryFacts {
-  std::unordered_set<std::string> adapters;     // content hashes
-  std::map<std::string, float> tenant_weights;  // of others 1
+  std::unordered_map<std::string, std::string> adapters;  // content hashes, and where they lie
+  std::map<std::string, float> tenant_weights;            // of others 1
+};
+
+// A content that requests began with, no name leads to, and no runner has that could go on.
+struct MissingContent {
+  std::string hash;
+  std::string path;                  // where it lay
+  std::vector<std::string> runners;  // addresses of those that could take it; the idlest first
 };
 
 class RunnerSet : public Generator, private RunnerListener {
@@ -62,6 +69,8 @@ class RunnerSet : public Generator, private RunnerListener {
   void SetRunners(const std::vector<ListedRunner>& runners);
   // A request for an adapter that is registered waits until a runner has it.
   void SetRegistry(RegistryFacts registry);
+  // What waiting requests need and somebody may still have.
+  std::vector<MissingContent> FindMissing() const;
   // Of runners that are listed, or were and are in use.
   size_t num_known() const;
 
@@ -84,6 +93,8 @@ class RunnerSet : public Generator, private RunnerListener {
     bool is_cancelled = false;
     int32_t num_deaths = 0;       // of runners in steps that held it, and where it drew nothing
     std::string pool;             // arithmetic of what was drawn; "": nothing so far
+    std::string adapter_path;     // where its adapter lay when it was accepted
+    std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
   };
 
@@ -115,6 +126,7 @@ class RunnerSet : public Generator, private RunnerListener {
   bool IsGivenUp(InFlight& one);
   void End(InFlight& one, TokenEvent event);
   Status WhyItWaited(const InFlight& one) const;
+  bool IsMissing(const InFlight& one) const;
   size_t PlaceFor(const std::string& address);
   void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();

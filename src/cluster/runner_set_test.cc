@@ -42,7 +42,7 @@ class SteppingGenerator : public Generator {
 
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
     std::lock_guard lock(mutex_);
-    if (is_full_) return ResourceExhaustedError("full");
+    RETURN_IF_ERROR(refusal_);
     num_taken_++;
     last_weight_ = request.tenant_weight;
     if (request.prompt_tokens[0] == poison_) {
@@ -68,9 +68,9 @@ class SteppingGenerator : public Generator {
     std::lock_guard lock(mutex_);
     on_delivered_ = std::move(on_delivered);
   }
-  void set_full(bool is_full) {
+  void set_refusal(const Status& refusal) {
     std::lock_guard lock(mutex_);
-    is_full_ = is_full;
+    refusal_ = refusal;
   }
   void SetOnStep(std::function<void(const StepNews&)> on_step) {
     std::lock_guard lock(mutex_);
@@ -154,7 +154,7 @@ class SteppingGenerator : public Generator {
   bool poison_in_step_ = true;
   bool poison_came_ = false;
   bool poison_was_alone_ = false;
-  bool is_full_ = false;
+  Status refusal_;
   std::atomic<int32_t> num_taken_{0};
   std::atomic<float> last_weight_{0};
   std::atomic<bool> stopping_{false};
@@ -413,7 +413,7 @@ TEST_F(RunnerSetTest, WhoIsEvictedStaysInLineWhereNobodyHasRoom) {
 }
 
 TEST_F(RunnerSetTest, WhoFindsNoRoomWaitsInTheFrontend) {
-  one_.generator.set_full(true);
+  one_.generator.set_refusal(ResourceExhaustedError("full"));
   one_.Serve();
   Start({&one_});
   WaitUntilReady();
@@ -423,7 +423,7 @@ TEST_F(RunnerSetTest, WhoFindsNoRoomWaitsInTheFrontend) {
   gone.ReadAll();
   EXPECT_EQ(gone.last.finish_reason, FinishReason::kCancelled);
   clients_.pop_back();
-  one_.generator.set_full(false);
+  one_.generator.set_refusal(OkStatus());
   ExpectWholeAnswers();
 }
 
@@ -435,7 +435,7 @@ TEST_F(RunnerSetTest, WhatIsRegisteredWaitsUntilARunnerHasIt) {
   unknown.prompt_tokens = {1};
   unknown.UseAdapter("aa");
   EXPECT_EQ(set_->Submit(unknown, std::make_shared<TokenStream>()).code(), StatusCode::kNotFound);
-  set_->SetRegistry({.adapters = {"aa"}, .tenant_weights = {{"t", 2.5f}}});
+  set_->SetRegistry({.adapters = {{"aa", "/aa"}}, .tenant_weights = {{"t", 2.5f}}});
   Submit(20, "aa");
   one_.catalog.Add("aa");
   one_.service->OnAdaptersChanged();
@@ -447,11 +447,81 @@ TEST_F(RunnerSetTest, WhatNoRunnerLoadsEndsWithTheReason) {
   one_.Serve();
   Start({&one_}, /*pool_wait_ns=*/200'000'000);
   WaitUntilReady();
-  set_->SetRegistry({.adapters = {"aa"}});
+  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
   Client& client = Submit(20, "aa");
   client.ReadAll();
   EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
   EXPECT_NE(client.last.status.message().find("has loaded the adapter"), std::string::npos);
+}
+
+// Its adapter's name leads to another content by then.
+TEST_F(RunnerSetTest, WhatRunsOnAFormerContentIsLookedForAndGoesOn) {
+  one_.catalog.Add("aa");
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
+  Client& client = Submit(500, "aa");
+  client.ReadOne();
+  set_->SetRegistry({.adapters = {{"bb", "/bb"}}});
+  EXPECT_TRUE(set_->FindMissing().empty());
+  one_.Die();
+  WaitUntil([this] { return !set_->FindMissing().empty(); });
+  const std::vector<MissingContent> missing = set_->FindMissing();
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].hash, "aa");
+  EXPECT_EQ(missing[0].path, "/aa");
+  EXPECT_EQ(missing[0].runners, std::vector<std::string>{AddressOf(two_)});
+  two_.catalog.Add("aa");
+  two_.service->OnAdaptersChanged();
+  ExpectWholeAnswers();
+  EXPECT_TRUE(set_->FindMissing().empty());
+}
+
+// It was listed, and is gone when the request arrives. A request that has drawn nothing hears so.
+TEST_F(RunnerSetTest, WhatHasDrawnIsNotEndedByARunnerThatCannotGoOn) {
+  one_.catalog.Add("aa");
+  two_.catalog.Add("aa");
+  one_.Serve();
+  two_.generator.set_refusal(NotFoundError("adapter content aa is unknown"));
+  two_.Serve();
+  Start({&two_});
+  WaitUntilReady();
+  Client& refused = Submit(20, "aa");
+  refused.ReadAll();
+  EXPECT_EQ(refused.last.status.code(), StatusCode::kNotFound);
+  clients_.clear();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  while (clients_.empty() || one_.generator.num_taken() == 0) {
+    Client& client = Submit(500, "aa");
+    client.ReadOne();
+    if (client.done()) clients_.pop_back();  // it came to the other first
+  }
+  one_.Die();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  two_.generator.set_refusal(OkStatus());
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, WhatRunsOnAContentThatIsNowhereEndsWithTheReason) {
+  one_.catalog.Add("aa");
+  one_.Serve();
+  two_.Serve();
+  Start({&one_, &two_}, /*pool_wait_ns=*/300'000'000);
+  WaitUntilReady();
+  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
+  Client& client = Submit(5000, "aa");
+  client.ReadOne();
+  set_->SetRegistry({});
+  one_.Die();
+  WaitUntil([this] { return !set_->FindMissing().empty(); });
+  client.ReadAll();
+  EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(client.last.status.message().find("no runner has it that could go on"),
+            std::string::npos)
+      << client.last.status.message();
 }
 
 // A runner that starts anew on another port each time.

@@ -84,8 +84,8 @@ Result<AdapterInfo> EngineAdapterCatalog::Load(const AdapterLoad& load) {
 
 Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bool remember) {
   RETURN_IF_ERROR(CheckName(load.name));
-  ASSIGN_OR_RETURN(const std::string inside, folders_.Resolve(load.path));
-  ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
+  ASSIGN_OR_RETURN(const Content content, ContentOf(load));
+  const auto& [inside, hash] = content;
   Result<AdapterInfo> old = Find(load.name);
   const bool is_same = old.ok() && old->hash == hash;
   if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
@@ -115,6 +115,30 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bo
   }
   SetName(info);
   return info;
+}
+
+Result<EngineAdapterCatalog::Content> EngineAdapterCatalog::ContentOf(
+    const AdapterLoad& load) const {
+  Content content;
+  Status failure = NotFoundError("it is not loaded, and no folder is named");
+  if (!load.path.empty() || load.hash.empty()) {
+    const Result<std::string> inside = folders_.Resolve(load.path);
+    const Result<std::string> hash = inside.ok() ? backend_.Hash(*inside) : inside.status();
+    failure = hash.status();
+    if (hash.ok()) content = {*inside, *hash};
+    if (hash.ok() && (load.hash.empty() || load.hash == *hash)) return content;
+  }
+  // What was read is what it was, whatever its folder has by now.
+  std::shared_lock lock(names_mutex_);
+  const auto names = names_of_key_.find(load.hash);
+  if (!load.hash.empty() && names != names_of_key_.end() && !names->second.empty()) {
+    return Content{names_.at(*names->second.begin()).path, load.hash};
+  }
+  RETURN_IF_ERROR(failure);
+  return FailedPreconditionError(load.path + " has other content (" +
+                                 content.hash.substr(0, kHashDigitsShown) + ") than it had (" +
+                                 load.hash.substr(0, kHashDigitsShown) +
+                                 "): load it again to serve the new content");
 }
 
 Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,

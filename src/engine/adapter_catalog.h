@@ -70,6 +70,12 @@ class EngineAdapterCatalog : public AdapterCatalog {
   using Folder = AdapterFolders::Folder;
 
   Result<AdapterInfo> LoadLocked(const AdapterLoad& load, bool remember);
+  // A folder, its links resolved, and the hash of what is in it.
+  struct Content {
+    std::string path;
+    std::string hash;
+  };
+  Result<Content> ContentOf(const AdapterLoad& load) const;
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
   // The folders whose names are free; the report counts the others, the log says why.

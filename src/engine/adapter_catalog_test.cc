@@ -120,6 +120,28 @@ TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
   EXPECT_EQ(table_.num_contents(), 1);
 }
 
+// Whoever says which content it wants gets that one, as long as a name leads to it.
+TEST_F(AdapterCatalogTest, AContentIsLoadedByItsHash) {
+  const auto load = [this](const std::string& name, const std::string& path,
+                           const std::string& hash) {
+    return catalog_->Load({.name = name, .path = path, .replace = true, .hash = hash});
+  };
+  Write("a", "one");
+  EXPECT_EQ(load("x", "a", "hash of two").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(catalog_->Find("x").ok());
+  ASSERT_TRUE(load("x", "a", "hash of one").ok());
+  Write("a", "two");
+  EXPECT_EQ(load("kept", "", "hash of one")->hash, "hash of one");
+  EXPECT_EQ(load("x", "a", "hash of two")->hash, "hash of two");
+  EXPECT_EQ(load("y", "a", "hash of one")->hash, "hash of one") << "the folder has another";
+  EXPECT_EQ(load("y", "none", "hash of one")->hash, "hash of one");
+  EXPECT_EQ(backend_.num_reads_, 2);
+  EXPECT_TRUE(catalog_->Unload("kept").ok());
+  EXPECT_TRUE(catalog_->Unload("y").ok());
+  EXPECT_EQ(load("y", "", "hash of one").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(load("y", "none", "hash of one").status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
   Write("a", "one");
   Write("bad", "bad");

@@ -42,6 +42,9 @@ struct AdapterLoad {
   std::string path;      // the PEFT folder, inside the adapters folder
   bool replace = false;  // the content that the name has, if another
   std::string tenant;    // who asks; to be remembered, not to be checked
+  // "": whatever the folder has. Else this content: kFailedPrecondition where the folder has other,
+  // unless it is loaded already. That needs no folder: `path` may be "" then.
+  std::string hash;
 };
 
 class AdapterCatalog {

@@ -21,6 +21,8 @@ namespace {
 // A load reads, hashes and self-tests; a file is as long as a slow network makes it.
 constexpr std::chrono::minutes kLoadPatience(5);
 constexpr std::chrono::minutes kFetchPatience(30);
+// Of a content that requests wait for, no longer than they do.
+constexpr std::chrono::seconds kRecallPatience(30);
 // Of a peer that says nothing.
 constexpr int kPeerKeepaliveMs = 5000;
 constexpr int64_t kAdapterFileBytesMax = int64_t{1} << 40;
@@ -59,11 +61,13 @@ class AdapterClient::Impl {
 
   Result<AdapterInfo> Load(const AdapterLoad& load) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kLoadPatience);
+    context.set_deadline(std::chrono::system_clock::now() +
+                         (load.hash.empty() ? kLoadPatience : kRecallPatience));
     rpc::LoadAdapter request;
     request.set_name(load.name);
     request.set_path(load.path);
     request.set_tenant(load.tenant);
+    request.set_hash(load.hash);
     rpc::Adapter response;
     RETURN_IF_ERROR(FromGrpcStatus(stub_->Load(&context, request, &response), address_));
     return FromProto(response).info;

@@ -245,7 +245,7 @@ AdapterState FakeCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
-  const auto& [name, path, replace, tenant] = load;
+  const auto& [name, path, replace, tenant, hash] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {

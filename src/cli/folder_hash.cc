@@ -1,0 +1,16 @@
+#include "cli/folder_hash.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "model/adapter_folder.h"
+
+namespace graft {
+
+Result<std::string> HashOfFolder(const std::string& folder) {
+  ASSIGN_OR_RETURN(const AdapterFolder read,
+                   ReadAdapterFolder(folder, std::numeric_limits<int64_t>::max()));
+  return AdapterHash(read);
+}
+
+}  // namespace graft

@@ -1,0 +1,136 @@
+#include "cluster/content_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/adapter_service.h"
+#include "rpc/credentials.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kContentNsPerMs = 1'000'000;
+
+// Who may have what this store lacks.
+std::vector<std::string> HoldersOf(const ClusterView& view) {
+  std::vector<std::string> holders;
+  for (const auto& [id, runner] : view.runners) holders.push_back(runner.address);
+  for (const auto& [id, frontend] : view.frontends) {
+    if (!frontend.contents_address.empty()) holders.push_back(frontend.contents_address);
+  }
+  return holders;
+}
+
+}  // namespace
+
+// AdapterService on a port of its own.
+class ContentServer::Server {
+ public:
+  explicit Server(const AdapterStore& store)
+      : service_(AdapterService::Handlers{
+            .load = [](const AdapterLoad&) -> Result<AdapterInfo> {
+              return UnimplementedError("a frontend serves no adapters: ask a runner");
+            },
+            .folder_of = [&store](const std::string& hash) { return store.Find(hash); }}) {}
+  ~Server() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  Status Listen(const Options& options) {
+    ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options.tls));
+    grpc::ServerBuilder builder;
+    const std::string address = options.host + ":" + std::to_string(options.port);
+    builder.AddListeningPort(address, credentials, &port_);
+    builder.RegisterService(&service_.grpc_service());
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    server_ = builder.BuildAndStart();
+    if (server_ != nullptr && port_ != 0) return OkStatus();
+    server_ = nullptr;
+    return UnavailableError("cannot listen on " + address +
+                            "; is it in use? --rpc-host, --rpc-port");
+  }
+  int port() const { return port_; }
+
+ private:
+  AdapterService service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+Result<std::unique_ptr<ContentServer>> ContentServer::Start(const Options& options,
+                                                            const ClusterWatcher& watcher) {
+  ASSIGN_OR_RETURN(AdapterStore store,
+                   AdapterStore::Open(options.store, options.tls, options.hash_folder));
+  std::unique_ptr<ContentServer> server(new ContentServer(options, watcher, std::move(store)));
+  RETURN_IF_ERROR(server->server_->Listen(options));
+  server->thread_ = std::thread([one = server.get()] { one->Run(); });
+  return server;
+}
+
+ContentServer::ContentServer(const Options& options, const ClusterWatcher& watcher,
+                             AdapterStore store)
+    : options_(options),
+      watcher_(watcher),
+      store_(std::move(store)),
+      server_(std::make_unique<Server>(store_)) {}
+
+ContentServer::~ContentServer() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+int ContentServer::port() const { return server_->port(); }
+
+bool ContentServer::stopping() {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void ContentServer::Run() {
+  while (true) {
+    const auto view = watcher_.view();
+    FetchMissing(*view);
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    if (view->away.ok() && now_ns >= sweep_at_ns_) {
+      sweep_at_ns_ = now_ns + options_.sweep_ms * kContentNsPerMs;
+      store_.Sweep(watcher_.Contents(), kContentGrace);
+    }
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::chrono::milliseconds(options_.look_ms), [this] { return stopping_; });
+    if (stopping_) return;
+  }
+}
+
+void ContentServer::FetchMissing(const ClusterView& view) {
+  if (view.registry == complete_ || SteadyClock::Get().NowNs() < retry_at_ns_) return;
+  bool has_all = true;
+  for (const auto& [name, adapter] : view.registry->adapters) {
+    const std::string& hash = adapter.entry.hash;
+    if (store_.Find(hash).ok()) continue;
+    if (stopping()) return;
+    const Result<std::string> got = store_.Get(hash, HoldersOf(view));
+    if (got.ok()) {
+      failed_.erase(hash);
+      continue;
+    }
+    has_all = false;
+    if (failed_.insert(hash).second) {
+      LOG_WARN("adapter '{}' is not kept here: {}", name, got.status().message());
+    }
+  }
+  complete_ = has_all ? view.registry : nullptr;
+  retry_at_ns_ = has_all ? 0 : SteadyClock::Get().NowNs() + options_.retry_ms * kContentNsPerMs;
+}
+
+}  // namespace graft
