@@ -149,6 +149,30 @@ def test_status_names_everybody(cluster):
     assert "is up" in cluster.run("up", "--model", DEMO / "base", code=1)
 
 
+def test_a_cluster_that_cannot_come_up_says_so_at_once(cluster, tmp_path):
+    """Nothing is started, and nothing of the cluster that is there is taken for its own."""
+    def up(*args):
+        done = subprocess.run([binary(), "cluster", "up", *map(str, args), "--folder", tmp_path / "new"],
+                              capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stderr
+    code, text = up("--model", DEMO / "base", "--port", cluster.ports[0])
+    assert code != 0 and f"port {cluster.ports[0]} is in use" in text
+    code, text = up("--model", tmp_path / "none")
+    assert code != 0 and "has no config.json" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_base_is_refused_with_what_to_start(cluster, tmp_path):
+    shutil.copytree(DEMO / "base", tmp_path / "other")
+    with open(tmp_path / "other" / "tokenizer.json", "a", encoding="utf-8") as file:
+        file.write("\n")
+    etcd = json.loads((cluster.state / "cluster.json").read_text())["etcd"]
+    for command in (["runner"], ["frontend", "--port", free_port()]):
+        done = subprocess.run([binary(), *map(str, command), "--model", tmp_path / "other", "--etcd", etcd, "--quiet"],
+                              env={**os.environ, **SMALL}, capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and "a cluster of another base model ('base') than this one ('other')" in done.stderr
+
+
 def test_what_is_loaded_at_one_frontend_is_served_by_all_and_rolled_back(cluster):
     assert cluster.load("mine", "austen", which=0)[0] == 200
     eventually(lambda: cluster.answers("mine", which=1) == cluster.ask("austen"), "the other does not serve it")
@@ -295,6 +319,9 @@ def test_keys_of_the_cluster_hold_at_every_frontend_and_a_tenant_is_forgotten(cl
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"key": "secret", "tenant": "acme", "adapters": ["*"]}]))
     assert "key_sha256" in cluster.run("keys", "--keys", keys, code=1)
+    for wrong in ({"key_sha256": "zz"}, {"key_sha256": digest, "requests_per_minute": "many"}):
+        keys.write_text(json.dumps([{"tenant": "acme", "adapters": ["*"], **wrong}]))
+        assert "keys[0]" in cluster.run("keys", "--keys", keys, code=1)
     keys.write_text(json.dumps([{"key_sha256": digest, "tenant": "acme", "adapters": ["*"], "admin": True,
                                  "requests_per_minute": 600}]))
     cluster.run("keys", "--keys", keys)

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -16,6 +18,8 @@
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
 #include "cli/local_processes.h"
+#include "runtime/base_identity.h"
+#include "server/api_keys.h"
 
 namespace graft {
 namespace {
@@ -101,14 +105,23 @@ class LocalStart {
  private:
   Status Begin() {
     if (flags_.model.empty()) return InvalidArgumentError("which model? --model DIR, an HF folder");
+    if (!FileExists(flags_.model + "/config.json")) {
+      return NotFoundError("--model: " + flags_.model + " has no config.json");
+    }
     const Result<LocalCluster> former = ReadLocalCluster(flags_);
     for (const LocalProcess& process : former.ok() ? former->processes : cluster_.processes) {
       if (!IsAlive(process)) continue;
       return AlreadyExistsError("the cluster in " + flags_.folder +
                                 " is up; `graft cluster down` ends it");
     }
+    for (int port = flags_.port; port < flags_.port + flags_.num_frontends; ++port) {
+      if (!Listens(port)) continue;
+      return UnavailableError("port " + std::to_string(port) +
+                              " is in use: --port says where the frontends' begin");
+    }
     std::error_code error;
     fs::create_directories(flags_.folder, error);
+    if (error) return SystemError(error.value(), "cannot make the folder " + flags_.folder);
     folder_ = fs::absolute(flags_.folder, error).string();
     RETURN_IF_ERROR(StartEtcd());
     RETURN_IF_ERROR(StartRunners());
@@ -318,6 +331,41 @@ Result<std::string> InitCluster(ClusterAdmin& admin, const ClusterFlags& flags) 
   return made;
 }
 
+// Of the cluster as a whole.
+std::vector<Command> WholeCommands(const std::shared_ptr<ClusterFlags>& flags) {
+  Option view{.name = "view",
+              .target = Text(flags->view_file),
+              .help = "a frontend's or runner's --view-file",
+              .is_required = true};
+  Option model{.name = "model",
+               .target = Text(flags->model),
+               .help = "HF folder of the base model",
+               .is_required = true};
+  Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
+  Option if_none{"if-none", Switch(flags->if_none),
+                 "a cluster that is there already is no error, and stays"};
+  return {AskCommand("init",
+                     "Make a cluster in an etcd that has none.\n"
+                     "  graft cluster init --etcd HOST:PORT",
+                     flags, {base, if_none}, InitCluster),
+          AskCommand(
+              "base",
+              "Give the cluster another base model; what serves the former one is started anew.\n"
+              "  graft cluster base --model DIR",
+              flags, {model},
+              [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
+                ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(f.model));
+                const std::string name = fs::weakly_canonical(f.model).filename().string();
+                return admin.SetBase({name, base.text_hash, base.weights_hash});
+              }),
+          AskCommand("restore",
+                     "Write back what was last known, into an etcd that came back empty.\n"
+                     "  graft cluster restore --etcd HOST:PORT --view FILE",
+                     flags, {view}, [](ClusterAdmin& admin, const ClusterFlags& f) {
+                       return admin.Restore(f.view_file);
+                     })};
+}
+
 std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option adapter{.name = "adapter",
                  .target = Text(flags->name),
@@ -328,30 +376,13 @@ std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
                  .target = Number(flags->version, AtLeast(1)),
                  .help = "see versions",
                  .is_required = true};
-  Option view{.name = "view",
-              .target = Text(flags->view_file),
-              .help = "a frontend's or runner's --view-file",
-              .is_required = true};
   Option keys{.name = "keys",
               .target = Text(flags->keys_file),
               .help = "JSON file of keys, each given by its key_sha256 (docs/http-api.md)",
               .is_required = true};
-  Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
-  Option if_none{"if-none", Switch(flags->if_none),
-                 "a cluster that is there already is no error, and stays"};
   Option lines{
       .name = "lines", .target = Number(flags->lines_max, AtLeast(1)), .help = "the newest"};
   return {
-      AskCommand("init",
-                 "Make a cluster in an etcd that has none.\n"
-                 "  graft cluster init --etcd HOST:PORT",
-                 flags, {base, if_none}, InitCluster),
-      AskCommand(
-          "restore",
-          "Write back what was last known, into an etcd that came back empty.\n"
-          "  graft cluster restore --etcd HOST:PORT --view FILE",
-          flags, {view},
-          [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Restore(f.view_file); }),
       AskCommand("versions",
                  "What an adapter's name has led to.\n"
                  "  graft cluster versions ADAPTER",
@@ -370,6 +401,9 @@ std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
                  flags, {keys},
                  [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
                    ASSIGN_OR_RETURN(const std::string text, ReadFile(f.keys_file));
+                   // What no frontend would take must not reach them.
+                   ApiKeys keys(SteadyClock::Get());
+                   RETURN_IF_ERROR(keys.LoadText(text).WithContext(f.keys_file));
                    return admin.SetKeys(text);
                  }),
       AskCommand("audit", "Who changed what.\n  graft cluster audit", flags, {lines},
@@ -395,6 +429,7 @@ Command ClusterCommand() {
        .help = "End what `graft cluster up` started.\n  graft cluster down",
        .groups = {{"Options", {folder}}},
        .run = [flags] { return RunDown(*flags); }}};
+  for (Command& command : WholeCommands(flags)) commands.push_back(std::move(command));
   for (Command& command : AskCommands(flags)) commands.push_back(std::move(command));
   for (Command& command : TenantCommands(flags)) commands.push_back(std::move(command));
   return {.name = "cluster",

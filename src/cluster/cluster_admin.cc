@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_store.h"
 #include "cluster/cluster_view.h"
@@ -81,6 +82,12 @@ class EtcdClusterAdmin : public ClusterAdmin {
       text += "tenant " + name + ": weight " + WeightText(tenant.weight) + "\n";
     }
     return text + std::to_string(view->registry->keys.size()) + " keys\n";
+  }
+
+  Result<std::string> SetBase(const BaseModelId& base) override {
+    ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
+    RETURN_IF_ERROR(ReplaceBase(*store, base, Operator()));
+    return "the cluster's base model is '" + base.name + "'\n";
   }
 
   Result<std::string> Restore(const std::string& view_file) override {

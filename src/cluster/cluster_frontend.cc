@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/leader_duties.h"
 #include "cluster/registry_follower.h"
@@ -46,6 +47,10 @@ Status ClusterFrontend::Begin() {
                      std::lock_guard lock(view_mutex_);
                      Take(*view);
                    }));
+  // While etcd is away each runner's own word is what counts.
+  if (watcher_->view()->away.ok()) {
+    RETURN_IF_ERROR(JoinBase(watcher_->store(), runners_options_.base));
+  }
   {
     std::lock_guard lock(view_mutex_);
     Take(*watcher_->view());

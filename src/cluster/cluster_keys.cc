@@ -28,6 +28,7 @@ std::string Below(std::string_view prefix, const std::string& name) {
 }  // namespace
 
 std::string ClusterKey() { return "graft/cluster"; }
+std::string BaseKey() { return "graft/base"; }
 std::string LeaderKey() { return "graft/leader"; }
 std::string SlicesKey() { return "graft/slices"; }
 std::string RunnerKey(const std::string& id) { return Below(kRunnersPrefix, id); }

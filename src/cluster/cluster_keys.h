@@ -19,6 +19,7 @@ inline constexpr std::string_view kApiKeysPrefix = "graft/keys/";
 inline constexpr std::string_view kAuditPrefix = "graft-audit/";
 
 std::string ClusterKey();
+std::string BaseKey();
 std::string LeaderKey();
 // What the leader has lent: slices of keys' budgets.
 std::string SlicesKey();

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cluster/etcd_client.h"
+#include "rpc/protocol.h"
 
 namespace graft {
 
@@ -54,6 +55,7 @@ class ClusterAdmin {
   virtual ~ClusterAdmin() = default;
   virtual Result<std::string> Init(const std::string& base_name) = 0;
   virtual Result<std::string> Describe() = 0;
+  virtual Result<std::string> SetBase(const BaseModelId& base) = 0;
   virtual Result<std::string> Restore(const std::string& view_file) = 0;
   virtual Result<std::string> Forget(const std::string& tenant) = 0;
   virtual Result<std::string> Versions(const std::string& adapter) = 0;

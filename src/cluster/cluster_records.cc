@@ -88,6 +88,11 @@ std::string EncodeRecord(const TenantRecord& tenant) {
   return DumpJson({{"name", tenant.name}, {"weight", tenant.weight}});
 }
 
+std::string EncodeRecord(const BaseModelId& base) {
+  return DumpJson(
+      {{"name", base.name}, {"text_hash", base.text_hash}, {"weights_hash", base.weights_hash}});
+}
+
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a cluster"));
   ClusterRecord cluster;
@@ -164,6 +169,15 @@ Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
   Read(json, "weight", &tenant.weight);
   if (tenant.name.empty()) return MissingField("a tenant", "name");
   return tenant;
+}
+
+Result<BaseModelId> DecodeBaseModel(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a base model"));
+  BaseModelId base;
+  Read(json, "name", &base.name);
+  Read(json, "text_hash", &base.text_hash);
+  Read(json, "weights_hash", &base.weights_hash);
+  return base;
 }
 
 }  // namespace graft

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "registry/adapter_registry.h"
+#include "rpc/protocol.h"
 
 namespace graft {
 
@@ -72,6 +73,7 @@ std::string EncodeRecord(const ClusterRecord& cluster);
 std::string EncodeRecord(const FrontendRecord& frontend);
 std::string EncodeRecord(const AdapterVersion& adapter);
 std::string EncodeRecord(const TenantRecord& tenant);
+std::string EncodeRecord(const BaseModelId& base);
 
 // kDataLoss for what is no such record.
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text);
@@ -79,5 +81,6 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text);
 Result<FrontendRecord> DecodeFrontendRecord(const std::string& text);
 Result<AdapterVersion> DecodeAdapterVersion(const std::string& text);
 Result<TenantRecord> DecodeTenantRecord(const std::string& text);
+Result<BaseModelId> DecodeBaseModel(const std::string& text);
 
 }  // namespace graft

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "rpc/adapter_files.h"
 
@@ -48,6 +49,9 @@ Status ClusterRunner::Begin(Generator& generator) {
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching,
                                                    [this](const auto& view) { OnView(view); }));
+  if (watcher_->view()->away.ok()) {
+    RETURN_IF_ERROR(JoinBase(watcher_->store(), service_options_.base));
+  }
   follower_ = std::make_unique<RegistryFollower>(
       catalog_, RegistryFollower::Options{},
       [this](const RegistryEntry& entry, ContentSource source) { return Locate(entry, source); },

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/etcd_registry.h"
 #include "cluster/etcd_testing.h"
@@ -159,6 +160,26 @@ TEST_F(ClusterWatcherTest, AStoppedEtcdIsWaitedFor) {
     return runner.status().ok() && view()->runners.size() == 1 &&
            view()->registry->adapters.contains("b");
   }));
+}
+
+TEST_F(ClusterWatcherTest, ABaseModelIsTheWholeClusters) {
+  ClusterStore& store = watcher_->store();
+  const BaseModelId frontends = {"base", "text", ""};
+  const BaseModelId runners = {"base", "text", "weights"};
+  EXPECT_TRUE(JoinBase(store, frontends).ok());
+  EXPECT_TRUE(JoinBase(store, runners).ok());
+  EXPECT_TRUE(JoinBase(store, frontends).ok());
+  const Status text = JoinBase(store, {"other", "another", "weights"});
+  EXPECT_EQ(text.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(text.message(),
+              HasSubstr("another base model ('base') than this one ('other'): config "
+                        "or tokenizer differ"));
+  EXPECT_THAT(JoinBase(store, {"base", "text", "others"}).message(),
+              HasSubstr("the weights differ; start it with the cluster's model folder"));
+  ASSERT_TRUE(ReplaceBase(store, {"other", "another", "others"}, "test").ok());
+  EXPECT_FALSE(JoinBase(store, runners).ok());
+  EXPECT_TRUE(JoinBase(store, {"other", "another", "others"}).ok());
+  EXPECT_EQ(store.ReadAudit(1)->front().line.change, "base");
 }
 
 TEST_F(ClusterWatcherTest, AnotherClusterIsNotJoinedByMistake) {
