@@ -44,7 +44,7 @@ class StreamTimer {
 
   const Stream stream_;
   std::vector<void*> events_;  // cudaEvent_t, kept for the next Collect
-  int64_t num_used_ = 0;
+  [[maybe_unused]] int64_t num_used_ = 0;
   std::vector<Span> spans_;
 };
 
