@@ -371,3 +371,35 @@ def test_a_program_without_the_library_says_what_is_missing(tmp_path):
     alone = subprocess.run([tmp_path / "graft", "generate", "--model", DEMO / "base", "--prompt", "It", "--max-tokens", "1"],
                            capture_output=True, text=True, timeout=60, check=False)
     assert alone.returncode == 0, alone.stderr
+
+
+PLACEMENTS = ("most-idle", "punica", "first-fit", "random", "rendezvous", "min-cost-flow", "caraserve", "auto")
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_every_placement_serves_what_one_process_does(single, cluster, placement):
+    requests = [asked(i, 24) for i in range(12)]
+    with concurrent.futures.ThreadPoolExecutor(12) as threads:
+        expected = list(threads.map(lambda request: answer_of(single.client(), request), requests))
+        frontend = Frontend(cluster[1][:2], "--placement", placement).start()
+        frontend.wait_for("is up", count=2)
+        frontend.wait_for("frontend of")
+        assert list(threads.map(lambda request: answer_of(frontend.client(), request), requests)) == expected
+    assert frontend.stop() == 0
+
+
+def test_an_unknown_placement_is_refused_with_the_list():
+    refused = subprocess.run([binary(), "frontend", "--model", DEMO / "base", "--runners", "localhost:1", "--placement", "best"],
+                             capture_output=True, text=True)
+    assert refused.returncode == 2
+    for placement in PLACEMENTS:
+        assert placement in refused.stderr
+
+
+def test_costs_that_cannot_be_read_are_named(tmp_path):
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"pads": false, "decode": {"base_ms": 1, "ms_per_unit": -1}}')
+    refused = subprocess.run([binary(), "frontend", "--model", DEMO / "base", "--runners", "localhost:1", "--placement-costs", costs],
+                             capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert f"{costs}: decode.ms_per_unit must be a number, 0 or above" in refused.stderr

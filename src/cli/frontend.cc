@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
 #include "cli/folder_hash.h"
 #include "cli/http_front.h"
+#include "cli/placement_options.h"
 #include "cli/rpc_options.h"
 #include "model/config.h"
 #include "runtime/base_identity.h"
@@ -32,6 +34,8 @@ struct FrontendOptions {
   std::string rpc_host = "127.0.0.1";
   uint16_t rpc_port = 0;
   int requests_max = 4096;
+  PlacementOptions placement;
+  std::string placement_costs;
   std::string log_level = "info";
   HttpFrontOptions http;
 };
@@ -136,6 +140,11 @@ Status RunFrontend(const FrontendOptions& options) {
   }
   RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model's files are read
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
+  PlacementOptions placement = options.placement;
+  placement.seed = RandomSeed();
+  if (!options.placement_costs.empty()) {
+    ASSIGN_OR_RETURN(placement.costs, ReadCostModel(options.placement_costs));
+  }
   ASSIGN_OR_RETURN(const ModelText text,
                    LoadModelText(options.model, config.vocab_size, options.http));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.model));
@@ -149,7 +158,8 @@ Status RunFrontend(const FrontendOptions& options) {
                           .base = {name, base.text_hash, base.weights_hash},
                           .limits = {.context_tokens_max = config.context_tokens_max,
                                      .vocab_size = config.vocab_size,
-                                     .requests_max = options.requests_max}},
+                                     .requests_max = options.requests_max},
+                          .placement = placement},
                          keys));
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
@@ -185,6 +195,12 @@ Command FrontendCommand() {
        {"runners", Addresses(options->runners), "where they listen"},
        {"requests-max", Number(options->requests_max, AtLeast(1)),
         "requests in flight, waiting ones included"},
+       {"placement", OnePlacement(options->placement.kind), "how requests are given to runners"},
+       {"placement-costs", Text(options->placement_costs),
+        "what graft profile wrote on a runner's machine, for caraserve and auto",
+        "Llama-2-7B on an H200"},
+       {"placement-slo-ms", Number(options->placement.slo_ms, AtLeast(0)),
+        "a token's time that caraserve keeps to; 0: 1.5 times that of a row of rank 64 alone"},
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
   for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);

@@ -99,12 +99,15 @@ Status RunRunner(RunnerOptions options) {
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
   options.service.page_tokens = runtime->limits().page_tokens;
+  options.service.batch_max = runtime->limits().sequences_max;
+  options.service.adapters_max = runtime->limits().adapters_max;
   Engine& engine = runtime->engine();
   ASSIGN_OR_RETURN(const auto served, ServeRunner(options, *runtime, [&engine] {
                      const EngineSnapshot now = engine.Snapshot();
-                     return RunnerLoad{.requests_waiting = now.requests_waiting,
-                                       .requests_running = now.requests_running,
-                                       .pages_free = now.pages_free + now.pages_cached};
+                     return RunnerLoad{
+                         .requests_waiting = now.requests_waiting,
+                         .requests_running = now.requests_running,
+                         .pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle};
                    }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
   engine.SetOnStep([&served](const StepNews& news) { served->OnStep(news); });

@@ -40,7 +40,8 @@ Status ClusterFrontend::Begin() {
   ASSIGN_OR_RETURN(runners_, RunnerSet::Start({.addresses_come_later = true,
                                                .tls = runners_options_.tls,
                                                .base = runners_options_.base,
-                                               .limits = runners_options_.limits}));
+                                               .limits = runners_options_.limits,
+                                               .placement = runners_options_.placement}));
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching, [this](const auto& view) {

@@ -48,7 +48,8 @@ class GrpcClusterLibrary : public ClusterLibrary {
     ASSIGN_OR_RETURN(auto runners, RunnerSet::Start({.addresses = options.addresses,
                                                      .tls = options.tls,
                                                      .base = options.base,
-                                                     .limits = options.limits}));
+                                                     .limits = options.limits,
+                                                     .placement = options.placement}));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
+#include "placement/policy.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "request/step_news.h"
@@ -47,6 +48,7 @@ struct FrontendRunnersOptions {
   TlsFiles tls;
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; requests_max is the frontend's own
+  PlacementOptions placement;
 };
 
 class ClusterLibrary {

@@ -22,7 +22,7 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
   contents_.clear();
   for (const auto& [other, its] : by_runner_) {
     for (const ListedAdapter& adapter : its) {
-      ++contents_[adapter.info.hash];
+      contents_[adapter.info.hash] = adapter.info.rank_max;
       if (IsRunnersOwnName(adapter.info.name)) continue;
       const auto [it, is_new] = by_name_.emplace(adapter.info.name, adapter);
       if (!is_new && it->second.info.hash != adapter.info.hash) {
@@ -36,6 +36,12 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
 bool RunnerCatalog::HasContent(const std::string& hash) const {
   std::shared_lock lock(mutex_);
   return contents_.contains(hash);
+}
+
+int32_t RunnerCatalog::RankOf(const std::string& hash) const {
+  std::shared_lock lock(mutex_);
+  const auto it = contents_.find(hash);
+  return it == contents_.end() ? 0 : it->second;
 }
 
 std::vector<AdapterInfo> RunnerCatalog::ListAfter(const std::string& name, size_t infos_max) const {

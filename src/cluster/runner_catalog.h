@@ -22,6 +22,8 @@ class RunnerCatalog : public AdapterCatalog {
   void SetRunner(size_t runner, const std::vector<ListedAdapter>& adapters);
   // Whether any runner has ever been heard to have it.
   bool HasContent(const std::string& hash) const;
+  // The largest rank of the content; 0: nobody has it.
+  int32_t RankOf(const std::string& hash) const;
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
@@ -36,7 +38,7 @@ class RunnerCatalog : public AdapterCatalog {
   mutable std::shared_mutex mutex_;
   std::map<size_t, std::vector<ListedAdapter>> by_runner_;
   std::map<std::string, ListedAdapter> by_name_;  // merged
-  std::map<std::string, size_t> contents_;        // hash -> runners that have it
+  std::map<std::string, int32_t> contents_;       // hash -> its largest rank
 };
 
 }  // namespace graft

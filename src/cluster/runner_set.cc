@@ -7,11 +7,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "cluster/cluster_records.h"
 
 namespace graft {
 namespace {
 
 constexpr int64_t kRunnerTickNs = 50'000'000;
+constexpr int64_t kPlanEveryNs = 1'000'000'000;
 // Requests in line that are offered to runners in one tick.
 constexpr size_t kPlacedPerTickMax = 64;
 constexpr size_t kDigitsTold = 12;  // of a content's hash
@@ -46,6 +48,7 @@ RunnerSet::RunnerSet(const RunnerSetOptions& options)
     : options_(options),
       frontend_(RandomSeed()),
       catalog_(options.base.name),
+      chooser_(options.placement),
       views_(options.addresses.size()),
       limits_of_(options.addresses.size()),
       why_down_(options.addresses.size()),
@@ -76,7 +79,7 @@ void RunnerSet::SetRunners(const std::vector<ListedRunner>& runners) {
   for (const ListedRunner& runner : runners) {
     const size_t idx = PlaceFor(runner.address);
     views_[idx].is_listed = true;
-    views_[idx].resident = {runner.resident.begin(), runner.resident.end()};
+    chooser_.SetResident(idx, runner.resident, runner.resident.size() < kResidentToldMax);
     if (links_[idx] == nullptr && !ending_.contains(idx)) Call(idx);
   }
 }
@@ -159,11 +162,11 @@ void RunnerSet::Forget() {
     why_down_[runner] = OkStatus();
     catalog_.SetRunner(runner, {});
     for (auto& [id, one] : in_flight_) std::erase(one->refused, runner);
+    chooser_.Forget(runner);
     const RunnerView left = std::exchange(views_[runner], RunnerView());
     views_[runner].is_listed = left.is_listed;
     if (!left.is_listed) continue;
     views_[runner].address = left.address;
-    views_[runner].resident = left.resident;
     Call(runner);
   }
 }
@@ -226,6 +229,7 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   if (registered != registry_.adapters.end()) one->adapter_path = registered->second;
   const auto weight = registry_.tenant_weights.find(request.tenant);
   if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
+  one->placed = chooser_.Arrive(request, catalog_.RankOf(hash), NowNs());
   one->request = std::move(request);
   one->stream = std::move(stream);
   InFlight& placed = *one;
@@ -247,12 +251,31 @@ void RunnerSet::Cancel(RequestId id) {
   }
 }
 
+PlacementNeeds RunnerSet::NeedsOf(const InFlight& one) const {
+  return {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = one.refused};
+}
+
+// kNoRunner: it waits. Where order is kept nobody goes before those that wait for room alone.
+int32_t RunnerSet::Choose(InFlight& one) {
+  const std::pair place(one.accepted_ns, &one);
+  line_.erase(place);
+  if (!chooser_.keeps_order()) {
+    return chooser_.Pick(views_, WhoCanTake(views_, NeedsOf(one)), one.placed, NowNs());
+  }
+  const std::vector<uint8_t> can = WhoCanTake(views_, NeedsOf(one));
+  if (std::find(can.begin(), can.end(), 1) == can.end()) return kNoRunner;
+  int32_t picked = kNoRunner;
+  if (line_.empty() || place < *line_.begin()) {
+    picked = chooser_.Pick(views_, can, one.placed, NowNs());
+  }
+  if (picked == kNoRunner) line_.insert(place);
+  return picked;
+}
+
 // Puts it on a runner, or in line.
 void RunnerSet::Place(InFlight& one) {
-  const int picked = PickMostIdle(
-      views_,
-      {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = one.refused});
-  if (picked < 0) {
+  const int32_t picked = Choose(one);
+  if (picked == kNoRunner) {
     if (waiting_.emplace(one.accepted_ns, &one).second) one.waiting_since_ns = NowNs();
     return;
   }
@@ -261,6 +284,7 @@ void RunnerSet::Place(InFlight& one) {
 
 void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
   waiting_.erase({one.accepted_ns, &one});
+  line_.erase({one.accepted_ns, &one});
   one.runner = runner;
   one.number = next_number_++;
   one.has_drawn_here = false;
@@ -271,6 +295,9 @@ void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
   ++view.num_sent;
   ++view.num_in_flight;
   view.pages_sent += PagesOf(view, TokensMax(one.request));
+  one.placed.prompt_tokens =
+      static_cast<int32_t>(one.request.prompt_tokens.size() + one.request.output_tokens.size());
+  chooser_.OnPlaced(runner, one.placed);
   links_[one.runner]->Submit(one.request);
 }
 
@@ -279,12 +306,17 @@ void RunnerSet::LeaveRunner(InFlight& one) {
   if (one.runner == kNowhere) return;
   by_number_.erase(one.number);
   --views_[one.runner].num_in_flight;
+  chooser_.OnLeft(one.runner, one.placed, one.has_drawn_here);
   one.runner = kNowhere;
 }
 
 void RunnerSet::End(InFlight& one, TokenEvent event) {
   LeaveRunner(one);
   waiting_.erase({one.accepted_ns, &one});
+  line_.erase({one.accepted_ns, &one});
+  if (event.finish_reason == FinishReason::kStop || event.finish_reason == FinishReason::kLength) {
+    chooser_.OnEnded(NsToSeconds(NowNs() - one.accepted_ns), one.request.output_tokens.size());
+  }
   one.stream->Push(std::move(event));
   const RequestId id = one.id;
   in_flight_.erase(id);
@@ -301,8 +333,19 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     Place(*one);
     if (one->runner != kNowhere) continue;
     // Nobody can take it, however much room there is.
+    if (line_.contains({one->accepted_ns, one})) continue;
     if (now_ns - one->waiting_since_ns < options_.pool_wait_ns) continue;
     End(*one, FailedEvent(WhyItWaited(*one)));
+  }
+}
+
+// Somebody has room again: those that were held up go on at once.
+void RunnerSet::PlaceLine() {
+  while (!line_.empty()) {
+    InFlight* const first = line_.begin()->second;
+    first->refused.clear();
+    Place(*first);
+    if (first->runner == kNowhere) return;
   }
 }
 
@@ -362,6 +405,7 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
   }
   if (event.token >= 0) {
     one.request.output_tokens.push_back(event.token);
+    if (!one.has_drawn_here) chooser_.OnFirstToken(one.runner, one.placed);
     one.has_drawn_here = true;
     one.pool = views_[one.runner].arithmetic_id;
   }
@@ -370,9 +414,10 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
 }
 
 bool RunnerSet::CanMove(const InFlight& one) const {
-  return PickMostIdle(
-             views_,
-             {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = {}}) >= 0;
+  PlacementNeeds needs = NeedsOf(one);
+  needs.refused = {};
+  const std::vector<uint8_t> can = WhoCanTake(views_, needs);
+  return std::find(can.begin(), can.end(), 1) != can.end();
 }
 
 // A runner that does not say what its steps hold may have died of all that it had.
@@ -434,6 +479,9 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   view.load = {};
   view.num_sent = view.num_in_flight = view.pages_sent = 0;
   view.page_tokens = facts.page_tokens;
+  view.batch_max = facts.batch_max;
+  view.adapters_max = facts.adapters_max;
+  chooser_.Forget(runner);
   view.tells_steps = facts.protocol >= kProtocolWithSteps;
   view.undrawn_in_step.clear();
   limits_of_[runner] = facts.limits;
@@ -448,7 +496,12 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
 void RunnerSet::SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters) {
   RunnerView& view = views_[runner];
   view.adapters.clear();
-  for (const ListedAdapter& adapter : adapters) view.adapters.insert(adapter.info.hash);
+  std::vector<std::string> resident;
+  for (const ListedAdapter& adapter : adapters) {
+    view.adapters.insert(adapter.info.hash);
+    if (adapter.state == AdapterState::kResident) resident.push_back(adapter.info.hash);
+  }
+  chooser_.SetResident(runner, resident, /*is_whole=*/false);
   catalog_.SetRunner(runner, adapters);
 }
 
@@ -465,6 +518,7 @@ void RunnerSet::OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent>
     if (one == nullptr) return;
     TakeEvent(*one, std::move(event));
   }
+  PlaceLine();
 }
 
 // Null: it was moved, or has ended, since the runner said something of it.
@@ -484,11 +538,14 @@ void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
   std::lock_guard lock(mutex_);
   InFlight* const one = FindOn(runner, number);
   if (one == nullptr || one->is_cancelled) return;
-  const int picked = PickWithRoom(
-      views_,
-      {.adapter_hash = one->request.adapter_hash(), .pool = one->pool, .refused = {&runner, 1}},
-      TokensMax(one->request));
-  if (picked < 0) return;
+  PlacementNeeds needs = NeedsOf(*one);
+  needs.refused = {&runner, 1};
+  std::vector<uint8_t> can = WhoCanTake(views_, needs);
+  for (size_t i = 0; i < can.size(); ++i) {
+    if (!HasPagesFor(views_[i], TokensMax(one->request))) can[i] = 0;
+  }
+  const int32_t picked = chooser_.Pick(views_, can, one->placed, NowNs());
+  if (picked == kNoRunner) return;
   links_[runner]->Cancel(number);
   LeaveRunner(*one);
   one->refused.clear();
@@ -534,6 +591,10 @@ void RunnerSet::Tick() {
     last_ns = now_ns;
     for (const auto& link : links_) {
       if (link != nullptr) link->Tick(now_ns, forgives);
+    }
+    if (now_ns - planned_ns_ >= kPlanEveryNs) {
+      planned_ns_ = now_ns;
+      chooser_.Plan(views_, now_ns);
     }
     PlaceWaiting(now_ns);
     std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();

@@ -1,7 +1,8 @@
-// A cluster's runners as one Generator: places each request on the most idle of those that can take
-// it, and moves it, with the tokens drawn so far, when its runner dies, drains or has no room.
-// Whoever reads the stream sees no token lost, doubled or changed: a request that has drawn is
-// moved only where the arithmetic is the same. Thread-safe; a thread of its own looks for silence.
+// A cluster's runners as one Generator: places each request on one of those that can take it, as
+// the placement policy chooses, and moves it, with the tokens drawn so far, when its runner dies,
+// drains or has no room. Whoever reads the stream sees no token lost, doubled or changed: a request
+// that has drawn is moved only where the arithmetic is the same. Thread-safe; a thread of its own
+// looks for silence.
 #pragma once
 
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "cluster/runner_catalog.h"
+#include "cluster/runner_chooser.h"
 #include "cluster/runner_view.h"
 #include "request/generator.h"
 #include "rpc/runner_link.h"
@@ -29,6 +31,7 @@ struct RunnerSetOptions {
   TlsFiles tls;
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
+  PlacementOptions placement;
   // So many runners may die in steps that hold a request which has drawn nothing there; after that
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
@@ -96,6 +99,7 @@ class RunnerSet : public Generator, private RunnerListener {
     std::string adapter_path;     // where its adapter lay when it was accepted
     std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
+    PlacedRequest placed;         // as the chooser knows it
   };
 
   explicit RunnerSet(const RunnerSetOptions& options);
@@ -113,11 +117,14 @@ class RunnerSet : public Generator, private RunnerListener {
   // All with mutex_ held.
   Status WhyNoneIsUp() const;
   void SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters);
+  PlacementNeeds NeedsOf(const InFlight& one) const;
+  int32_t Choose(InFlight& one);
   void Place(InFlight& one);
   void PlaceOn(InFlight& one, size_t runner);
   InFlight* FindOn(size_t runner, uint64_t number);
   void LeaveRunner(InFlight& one);
   void PlaceWaiting(int64_t now_ns);
+  void PlaceLine();
   void TakeEvent(InFlight& one, TokenEvent event);
   bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
   void MoveAway(size_t runner, bool left, bool died);
@@ -141,6 +148,8 @@ class RunnerSet : public Generator, private RunnerListener {
   std::condition_variable stop_;
   bool stopping_ = false;
   RegistryFacts registry_;
+  RunnerChooser chooser_;
+  int64_t planned_ns_ = 0;                  // when the chooser last did
   std::vector<RunnerView> views_;           // address "": free, for the next runner
   std::set<size_t> ending_;                 // whose links are about to end, and may still speak
   std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up
@@ -150,7 +159,9 @@ class RunnerSet : public Generator, private RunnerListener {
   std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
   std::unordered_map<uint64_t, InFlight*> by_number_;
   std::set<std::pair<int64_t, InFlight*>> waiting_;  // oldest first
-  std::vector<std::unique_ptr<RunnerLink>> links_;   // null: down, and not listed
+  // Of these, those that hold up whoever came after them, see RunnerChooser::keeps_order.
+  std::set<std::pair<int64_t, InFlight*>> line_;
+  std::vector<std::unique_ptr<RunnerLink>> links_;  // null: down, and not listed
   std::thread ticker_;
 };
 

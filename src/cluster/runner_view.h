@@ -1,4 +1,5 @@
-// What a frontend knows of one runner, and the choice among them. Plain data and pure functions.
+// What a frontend knows of one runner, and whether it can take a request. Plain data and pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,12 @@ struct RunnerView {
   bool draining = false;
   std::string arithmetic_id;
   std::unordered_set<std::string> adapters;  // content hashes
-  std::unordered_set<std::string> resident;  // of these, on its device, as far as is known
   RunnerLoad load;                           // as it said last
   int64_t num_sent = 0;                      // requests, since then
   int64_t num_in_flight = 0;                 // this frontend's
-  int32_t page_tokens = 0;                   // 0: it does not say
+  int32_t page_tokens = 0;                   // 0: it does not say; likewise:
+  int32_t batch_max = 0;                     // requests in one step
+  int32_t adapters_max = 0;                  // on its device
   int64_t pages_sent = 0;                    // that requests sent since then may come to need
   bool tells_steps = false;
   std::unordered_set<uint64_t> undrawn_in_step;  // numbers of requests
@@ -38,16 +40,17 @@ struct PlacementNeeds {
 
 bool CanTake(const RunnerView& runner, size_t idx, const PlacementNeeds& needs);
 
+// By runner: whether it can, as a byte.
+std::vector<uint8_t> WhoCanTake(const std::vector<RunnerView>& runners,
+                                const PlacementNeeds& needs);
+
+// Others' requests are known as of the last heartbeat, this frontend's own as of now.
+int64_t RequestsOf(const RunnerView& runner);
+
 // Pages that so many tokens fill; 0 where it does not say.
 int64_t PagesOf(const RunnerView& runner, int64_t tokens);
 
-// The most idle of those that could have `tokens` of a request in pages that nobody uses, with
-// nobody in line. -1: none.
-int PickWithRoom(const std::vector<RunnerView>& runners, const PlacementNeeds& needs,
-                 int64_t tokens);
-
-// The runner with the fewest requests, others' included. Of equals one that has the adapter on its
-// device, then the first. -1: none can take it.
-int PickMostIdle(const std::vector<RunnerView>& runners, const PlacementNeeds& needs);
+// It could have `tokens` of a request in pages that nobody uses, with nobody in line.
+bool HasPagesFor(const RunnerView& runner, int64_t tokens);
 
 }  // namespace graft

@@ -1,63 +1,59 @@
 #include "cluster/runner_view.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace graft {
 namespace {
 
-RunnerView UpRunner(int64_t running) {
+using testing::ElementsAre;
+
+RunnerView UpRunner() {
   RunnerView view;
   view.is_up = true;
   view.arithmetic_id = "cpu";
   view.adapters = {"aa"};
-  view.load.requests_running = running;
   return view;
 }
 
-TEST(RunnerViewTest, PicksTheMostIdle) {
-  EXPECT_EQ(PickMostIdle({UpRunner(3), UpRunner(1), UpRunner(1)}, {}), 1);
-  std::vector<RunnerView> runners = {UpRunner(3), UpRunner(1)};
-  runners[1].num_sent = 4;  // since it said so
-  EXPECT_EQ(PickMostIdle(runners, {}), 0);
-}
-
-TEST(RunnerViewTest, OfEquallyIdlePicksWhoHasTheAdapterOnItsDevice) {
-  std::vector<RunnerView> runners = {UpRunner(1), UpRunner(1), UpRunner(0)};
-  runners[1].resident = {"aa"};
-  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa"}), 2);
-  runners[2].load.requests_running = 1;
-  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa"}), 1);
-  EXPECT_EQ(PickMostIdle(runners, {}), 0);
-}
-
 TEST(RunnerViewTest, LeavesOutWhoCannot) {
-  std::vector<RunnerView> runners = {UpRunner(0), UpRunner(1), UpRunner(2), UpRunner(3)};
+  std::vector<RunnerView> runners(4, UpRunner());
   runners[0].is_up = false;
   runners[1].draining = true;
-  EXPECT_EQ(PickMostIdle(runners, {}), 2);
+  EXPECT_THAT(WhoCanTake(runners, {}), ElementsAre(0, 0, 1, 1));
   runners[2].arithmetic_id = "hopper";
-  EXPECT_EQ(PickMostIdle(runners, {.pool = "cpu"}), 3);
+  EXPECT_THAT(WhoCanTake(runners, {.pool = "cpu"}), ElementsAre(0, 0, 0, 1));
   runners[3].adapters.clear();
-  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa", .pool = "cpu"}), -1);
-  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa"}), 2);
+  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa", .pool = "cpu"}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa"}), ElementsAre(0, 0, 1, 0));
   const size_t refused[] = {2};
-  EXPECT_EQ(PickMostIdle(runners, {.adapter_hash = "aa", .refused = refused}), -1);
+  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa", .refused = refused}),
+              ElementsAre(0, 0, 0, 0));
+}
+
+TEST(RunnerViewTest, RequestsAreThoseItToldOfAndThoseSentSince) {
+  RunnerView runner = UpRunner();
+  runner.load.requests_running = 3;
+  runner.load.requests_waiting = 1;
+  EXPECT_EQ(RequestsOf(runner), 4);
+  runner.num_sent = 2;
+  EXPECT_EQ(RequestsOf(runner), 6);
+  runner.num_in_flight = 7;  // it told of fewer than are there by now
+  EXPECT_EQ(RequestsOf(runner), 7);
 }
 
 TEST(RunnerViewTest, RoomIsPagesThatNobodyUsesOrIsPromised) {
-  std::vector<RunnerView> runners = {UpRunner(0), UpRunner(1), UpRunner(2)};
-  EXPECT_EQ(PickWithRoom(runners, {}, 1), -1) << "they do not say";
-  for (RunnerView& runner : runners) {
-    runner.page_tokens = 16;
-    runner.load.pages_free = 10;
-  }
-  EXPECT_EQ(PickWithRoom(runners, {}, 160), 0);
-  EXPECT_EQ(PickWithRoom(runners, {}, 161), -1);
-  runners[0].pages_sent = 1;
-  EXPECT_EQ(PickWithRoom(runners, {}, 145), 1);
-  runners[1].load.requests_waiting = 1;
-  EXPECT_EQ(PickWithRoom(runners, {}, 145), 2);
-  EXPECT_EQ(PickWithRoom(runners, {.pool = "hopper"}, 145), -1);
+  RunnerView runner = UpRunner();
+  EXPECT_FALSE(HasPagesFor(runner, 1)) << "it does not say";
+  runner.page_tokens = 16;
+  runner.load.pages_free = 10;
+  EXPECT_TRUE(HasPagesFor(runner, 160));
+  EXPECT_FALSE(HasPagesFor(runner, 161));
+  runner.pages_sent = 1;
+  EXPECT_TRUE(HasPagesFor(runner, 144));
+  EXPECT_FALSE(HasPagesFor(runner, 145));
+  runner.load.requests_waiting = 1;
+  EXPECT_FALSE(HasPagesFor(runner, 144));
 }
 
 }  // namespace

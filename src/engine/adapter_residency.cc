@@ -13,6 +13,7 @@ AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterL
       loader_(loader),
       clock_(clock),
       slots_(options.slots),
+      page_bytes_(options.page_bytes),
       fetches_max_(options.fetches_max),
       on_forget_(std::move(on_forget)),
       packer_(pool, PageUse::kAdapters, std::max<int64_t>(options.page_bytes, 1)),
@@ -357,6 +358,7 @@ void AdapterResidency::EnterIdle(int32_t content) {
     before = at(before).idle_before;
   }
   entry.is_idle = true;
+  idle_bytes_ += entry.facts.bytes;
   entry.idle_before = before;
   entry.idle_after = before < 0 ? oldest_idle_ : at(before).idle_after;
   (before < 0 ? oldest_idle_ : at(before).idle_after) = content;
@@ -366,6 +368,7 @@ void AdapterResidency::EnterIdle(int32_t content) {
 void AdapterResidency::LeaveIdle(int32_t content) {
   Entry& entry = at(content);
   entry.is_idle = false;
+  idle_bytes_ -= entry.facts.bytes;
   (entry.idle_before < 0 ? oldest_idle_ : at(entry.idle_before).idle_after) = entry.idle_after;
   (entry.idle_after < 0 ? newest_idle_ : at(entry.idle_after).idle_before) = entry.idle_before;
   entry.idle_before = entry.idle_after = -1;
@@ -426,13 +429,16 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
 // late.
 Status AdapterResidency::CheckIdle() const {
   size_t num_idle = 0;
+  int64_t idle_bytes = 0;
   for (const Entry& entry : entries_) {
     const bool can_be = entry.state == State::kResident && entry.num_running == 0 && !entry.pinned;
     if (entry.is_idle ? !can_be : can_be && !entry.in_wanted) {
       return InternalError("an adapter is idle against its state");
     }
     num_idle += entry.is_idle ? 1 : 0;
+    idle_bytes += entry.is_idle ? entry.facts.bytes : 0;
   }
+  if (idle_bytes != idle_bytes_) return InternalError("the idle adapters' bytes do not add up");
   int32_t before = -1;
   for (int32_t content = oldest_idle_; content >= 0; content = at(content).idle_after) {
     if (num_idle-- == 0 || !at(content).is_idle || at(content).idle_before != before ||

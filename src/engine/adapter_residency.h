@@ -107,6 +107,8 @@ class AdapterResidency {
     return forecast_.Of(content, now_ns_);
   }
   int32_t num_resident() const { return num_resident_; }
+  // As many pages as the idle adapters' bytes fill, which could be evicted for others.
+  int64_t num_idle_pages() const { return page_bytes_ > 0 ? idle_bytes_ / page_bytes_ : 0; }
   const RowPacker& packer() const { return packer_; }
   const AdapterStats& stats() const { return stats_; }
   // Idle adapters that others were compared with so far, to keep them in order. For tests.
@@ -172,6 +174,7 @@ class AdapterResidency {
   AdapterLoader& loader_;
   const Clock& clock_;
   const int32_t slots_;
+  const int64_t page_bytes_;
   const int32_t fetches_max_;
   const OnForget on_forget_;
   int64_t now_ns_ = 0;
@@ -182,6 +185,7 @@ class AdapterResidency {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   int32_t oldest_idle_ = -1;  // the ends of the line of those who can be evicted
   int32_t newest_idle_ = -1;
+  int64_t idle_bytes_ = 0;  // of those
   int64_t num_idle_visits_ = 0;
   int32_t num_resident_ = 0;
   int32_t num_fetching_ = 0;

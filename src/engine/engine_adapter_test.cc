@@ -190,10 +190,12 @@ TEST_F(EngineAdapterTest, KvTakesThePagesOfIdleAdaptersBeforeItPreempts) {
     Run(content);
   }
   EXPECT_EQ(Now().pages_adapters, 12);
+  EXPECT_EQ(Now().pages_adapters_idle, 12);
   auto long_one = Submit("", 8, 50);
   harness_->RunAll();
   ExpectAnswered(*long_one, "");
   EXPECT_EQ(Now().preemptions, 0);
+  EXPECT_EQ(Now().pages_adapters_idle, 3);
   EXPECT_EQ(Now().adapter_evictions, 3) << "15 pages of KV leave room for one of them";
   Run("dd");
   EXPECT_EQ(Now().adapter_copies, 4) << "the last used one is still there";

@@ -238,6 +238,7 @@ void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
   Advance(adapter_evictions_, *adapter_events_[2], stats.evictions);
   Advance(adapter_failures_, *adapter_events_[3], stats.failures);
   adapters_resident_.Set(adapters.num_resident());
+  pages_adapters_idle_.Set(adapters.num_idle_pages());
   adapters_resident_gauge_.Set(adapters.num_resident());
   const auto used = static_cast<double>(adapters.packer().bytes_used());
   const auto held = static_cast<double>(adapters.packer().bytes_held());
@@ -269,6 +270,7 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .pages_cached = pages_cached_.value(),
           .pages_referenced = pages_referenced_.value(),
           .pages_adapters = pages_adapters_.value(),
+          .pages_adapters_idle = pages_adapters_idle_.value(),
           .adapters_resident = adapters_resident_.value(),
           .adapter_fetches = adapter_fetches_.value(),
           .adapter_copies = adapter_copies_.value(),

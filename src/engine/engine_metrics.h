@@ -46,6 +46,7 @@ struct EngineSnapshot {
   int64_t pages_cached = 0;         // now
   int64_t pages_referenced = 0;     // now, by sequences
   int64_t pages_adapters = 0;       // now
+  int64_t pages_adapters_idle = 0;  // of them, of adapters that could be evicted
   int64_t adapters_resident = 0;    // now
   int64_t adapter_fetches = 0;      // into the host's memory
   int64_t adapter_copies = 0;       // to the device
@@ -114,9 +115,9 @@ class EngineMetrics {
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, prompt_steps_,
       prompt_iteration_ns_, decode_iteration_ns_, step_sequences_max_, step_adapters_max_,
       requests_waiting_, requests_running_, pages_free_, pages_cached_, pages_referenced_,
-      pages_adapters_, adapters_resident_, adapter_fetches_, adapter_copies_, adapter_evictions_,
-      adapter_failures_, layerwise_starts_, cpu_assist_starts_, join_later_starts_,
-      steps_with_arrivals_, turns_, merges_, merged_steps_, steps_ahead_;
+      pages_adapters_, pages_adapters_idle_, adapters_resident_, adapter_fetches_, adapter_copies_,
+      adapter_evictions_, adapter_failures_, layerwise_starts_, cpu_assist_starts_,
+      join_later_starts_, steps_with_arrivals_, turns_, merges_, merged_steps_, steps_ahead_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;

@@ -8,7 +8,7 @@ bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query) {
   if (!CanServe(fleet, idx, query)) return false;
   const RunnerState& runner = fleet.runner(idx);
   if (runner.batch_max > 0 && runner.num_requests >= runner.batch_max) return false;
-  if (runner.page_tokens <= 0) return true;
+  if (runner.page_tokens <= 0 || runner.num_requests == 0) return true;
   return runner.pages_free > query.request.prompt_tokens / runner.page_tokens + 1;
 }
 

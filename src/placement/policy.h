@@ -91,7 +91,8 @@ inline bool CanServe(const Fleet& fleet, size_t idx, const PlacementQuery& query
 }
 
 // The next step could have it: its batch is not full, and the pages suffice for what the request
-// has and a page more. What a runner does not say is no limit.
+// has and a page more; one that nobody uses gives all of them. What a runner does not say is no
+// limit.
 bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query);
 
 // Rendezvous hashing: the runner with the largest of these has the adapter.

@@ -35,6 +35,8 @@ RunnerFacts FactsOf(const rpc::Welcome& welcome) {
                   .vocab_size = welcome.vocab_size(),
                   .requests_max = welcome.requests_max()};
   facts.page_tokens = welcome.page_tokens();
+  facts.batch_max = welcome.batch_max();
+  facts.adapters_max = welcome.adapters_max();
   for (const rpc::Adapter& adapter : welcome.adapters()) {
     facts.adapters.push_back(FromProto(adapter));
   }

@@ -20,7 +20,9 @@ struct RunnerFacts {
   BaseModelId base;
   std::string arithmetic_id;
   GeneratorLimits limits;
-  int32_t page_tokens = 0;  // 0: it does not say
+  int32_t page_tokens = 0;  // 0: it does not say; likewise:
+  int32_t batch_max = 0;
+  int32_t adapters_max = 0;
   std::vector<ListedAdapter> adapters;
 };
 

@@ -12,7 +12,8 @@ namespace graft {
 struct RunnerLoad {
   int64_t requests_waiting = 0;
   int64_t requests_running = 0;
-  int64_t pages_free = 0;  // or kept for prefixes alone, of which new requests take them
+  // Or kept for prefixes and adapters alone that nobody uses: new requests take them.
+  int64_t pages_free = 0;
 };
 
 struct RunnerServiceOptions {
@@ -22,6 +23,8 @@ struct RunnerServiceOptions {
   BaseModelId base;
   std::string arithmetic_id;
   int32_t page_tokens = 0;
+  int32_t batch_max = 0;      // requests in one step
+  int32_t adapters_max = 0;   // on its device at once
   bool logs_requests = true;  // a line for each, when it ends here
   // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
   int64_t frontend_silence_ns = kFrontendSilenceNs;

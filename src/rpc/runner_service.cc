@@ -150,6 +150,8 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_vocab_size(limits.vocab_size);
     welcome->set_requests_max(limits.requests_max);
     welcome->set_page_tokens(options_.page_tokens);
+    welcome->set_batch_max(options_.batch_max);
+    welcome->set_adapters_max(options_.adapters_max);
     for (const AdapterInfo& info : catalog_.List()) {
       *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
     }

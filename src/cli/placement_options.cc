@@ -1,0 +1,40 @@
+#include "cli/placement_options.h"
+
+#include <string>
+#include <utility>
+
+namespace graft {
+namespace {
+
+std::vector<std::string> PlacementWords() {
+  std::vector<std::string> words;
+  for (const PlacementName& one : kPlacementNames) words.emplace_back(one.name);
+  return words;
+}
+
+std::string WordOfPlacement(PlacementKind kind) {
+  for (const PlacementName& one : kPlacementNames) {
+    if (one.kind == kind) return one.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+OptionTarget OnePlacement(PlacementKind& kind) {
+  return ChosenWord(PlacementWords(), WordOfPlacement(kind),
+                    [&kind](size_t i) { kind = kPlacementNames[i].kind; });
+}
+
+OptionTarget SomePlacements(std::vector<PlacementKind>& kinds) {
+  std::string initial;
+  for (const PlacementKind kind : kinds) {
+    initial += (initial.empty() ? "" : ",") + WordOfPlacement(kind);
+  }
+  return ChosenWords(PlacementWords(), initial, [&kinds](const std::vector<size_t>& chosen) {
+    kinds.clear();
+    for (const size_t i : chosen) kinds.push_back(kPlacementNames[i].kind);
+  });
+}
+
+}  // namespace graft

@@ -1,0 +1,14 @@
+// The option rows of placement, of every subcommand that places requests.
+#pragma once
+
+#include <vector>
+
+#include "options/option.h"
+#include "placement/policy.h"
+
+namespace graft {
+
+OptionTarget OnePlacement(PlacementKind& kind);
+OptionTarget SomePlacements(std::vector<PlacementKind>& kinds);
+
+}  // namespace graft

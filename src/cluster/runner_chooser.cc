@@ -1,0 +1,125 @@
+#include "cluster/runner_chooser.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace graft {
+namespace {
+
+// Adapters of runners that do not say what their devices hold are thought to be there, so many of
+// them.
+constexpr int32_t kHeldMax = 1024;
+// Adapters that one Plan looks at, whether they may be forgotten.
+constexpr size_t kForgetLooks = 256;
+
+// The same in every process.
+uint64_t IdOf(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return RandomBits(hash, text.size());
+}
+
+}  // namespace
+
+RunnerChooser::RunnerChooser(const PlacementOptions& options)
+    : policy_(MakePlacementPolicy(options)) {}
+
+int32_t RunnerChooser::NumberOf(const std::string& hash) {
+  if (hash.empty()) return kBaseModel;
+  const auto [it, is_new] = numbers_.try_emplace(hash, static_cast<int32_t>(hashes_.size()));
+  if (!is_new) return it->second;
+  if (free_.empty()) {
+    hashes_.push_back(hash);
+    return it->second;
+  }
+  it->second = free_.back();
+  free_.pop_back();
+  hashes_[static_cast<size_t>(it->second)] = hash;
+  return it->second;
+}
+
+void RunnerChooser::ForgetAdapters(int64_t now_ns) {
+  for (size_t i = 0; i < std::min(kForgetLooks, hashes_.size()); ++i) {
+    looked_at_ = (looked_at_ + 1) % hashes_.size();
+    const auto number = static_cast<int32_t>(looked_at_);
+    std::string& hash = hashes_[looked_at_];
+    if (hash.empty() || !fleet_.IsForgotten(number, now_ns)) continue;
+    numbers_.erase(hash);
+    hash.clear();
+    free_.push_back(number);
+  }
+}
+
+PlacedRequest RunnerChooser::Arrive(const Request& request, int32_t rank, int64_t now_ns) {
+  const std::string hash = request.adapter_hash();
+  PlacedRequest placed;
+  placed.adapter = NumberOf(hash);
+  placed.adapter_id = IdOf(hash);
+  placed.rank = rank;
+  placed.tenant = IdOf(request.tenant);
+  placed.tenant_weight = request.tenant_weight;
+  placed.prompt_tokens = static_cast<int32_t>(request.prompt_tokens.size());
+  placed.output_tokens_max = request.sampling.tokens_max;
+  policy_->OnArrival(placed);
+  fleet_.Arrive(placed.adapter, now_ns);
+  return placed;
+}
+
+void RunnerChooser::SetNumRunners(size_t num_runners) {
+  fleet_.SetNumRunners(num_runners);
+  addresses_.resize(num_runners);
+  told_.resize(num_runners);
+}
+
+void RunnerChooser::Look(const std::vector<RunnerView>& runners) {
+  if (runners.size() > fleet_.num_runners()) SetNumRunners(runners.size());
+  for (size_t i = 0; i < runners.size(); ++i) {
+    const RunnerView& view = runners[i];
+    RunnerState& state = fleet_.runner(i);
+    if (addresses_[i] != view.address) {
+      addresses_[i] = view.address;
+      state.id = IdOf(view.address);
+    }
+    state.is_open = view.is_up && !view.draining;
+    state.batch_max = view.batch_max;
+    state.adapters_max = view.adapters_max > 0 ? view.adapters_max : kHeldMax;
+    state.page_tokens = view.page_tokens;
+    state.pages_free = view.load.pages_free - view.pages_sent;
+    state.num_requests = RequestsOf(view);
+  }
+}
+
+int32_t RunnerChooser::Pick(const std::vector<RunnerView>& runners,
+                            std::span<const uint8_t> allowed, const PlacedRequest& request,
+                            int64_t now_ns) {
+  Look(runners);
+  return policy_->Pick(fleet_, {.request = request, .allowed = allowed, .now_ns = now_ns});
+}
+
+void RunnerChooser::Forget(size_t runner) {
+  if (runner >= fleet_.num_runners()) return;
+  fleet_.Reset(runner);
+  addresses_[runner].clear();
+  told_[runner].clear();
+}
+
+void RunnerChooser::SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole) {
+  if (runner >= fleet_.num_runners()) SetNumRunners(runner + 1);
+  std::vector<std::string>& told = told_[runner];
+  if (std::equal(told.begin(), told.end(), hashes.begin(), hashes.end())) return;
+  told.assign(hashes.begin(), hashes.end());
+  std::vector<int32_t> held;
+  for (const std::string& hash : hashes) {
+    if (!hash.empty()) held.push_back(NumberOf(hash));
+  }
+  fleet_.SetHeld(runner, held, is_whole);
+}
+
+void RunnerChooser::Plan(const std::vector<RunnerView>& runners, int64_t now_ns) {
+  Look(runners);
+  policy_->Plan(fleet_);
+  ForgetAdapters(now_ns);
+}
+
+}  // namespace graft

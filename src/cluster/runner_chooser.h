@@ -1,0 +1,61 @@
+// A frontend's requests and runners in placement's words: numbers for adapters, ids that are the
+// same at every frontend, and the fleet as the runners' views have it at a choice. Its owner locks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cluster/runner_view.h"
+#include "placement/policy.h"
+#include "request/request.h"
+
+namespace graft {
+
+class RunnerChooser {
+ public:
+  explicit RunnerChooser(const PlacementOptions& options);
+
+  // A new request for an adapter of this rank (0: not known), as the calls below name it.
+  PlacedRequest Arrive(const Request& request, int32_t rank, int64_t now_ns);
+  // Of those that `allowed` names, by runner. kNoRunner: none, or it has to wait for room.
+  int32_t Pick(const std::vector<RunnerView>& runners, std::span<const uint8_t> allowed,
+               const PlacedRequest& request, int64_t now_ns);
+  // Who finds no room holds up those behind it.
+  bool keeps_order() const { return policy_->keeps_order(); }
+
+  void OnPlaced(size_t runner, const PlacedRequest& request) { fleet_.Place(runner, request); }
+  void OnFirstToken(size_t runner, const PlacedRequest& request) { fleet_.Draw(runner, request); }
+  void OnLeft(size_t runner, const PlacedRequest& request, bool has_drawn) {
+    fleet_.Leave(runner, request, has_drawn);
+  }
+  void OnEnded(double seconds, size_t output_tokens) {
+    fleet_.End(seconds, static_cast<int64_t>(output_tokens));
+  }
+  // It has gone, and another may come in its place. Its requests have left.
+  void Forget(size_t runner);
+  // Adapters on its device: all of them, or some.
+  void SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole);
+  // Once a second.
+  void Plan(const std::vector<RunnerView>& runners, int64_t now_ns);
+
+ private:
+  int32_t NumberOf(const std::string& hash);
+  void ForgetAdapters(int64_t now_ns);
+  void SetNumRunners(size_t num_runners);
+  void Look(const std::vector<RunnerView>& runners);
+
+  Fleet fleet_;
+  const std::unique_ptr<PlacementPolicy> policy_;
+  std::unordered_map<std::string, int32_t> numbers_;  // by content hash
+  std::vector<std::string> hashes_;                   // by number; "": the number is free
+  std::vector<int32_t> free_;
+  size_t looked_at_ = 0;                        // numbers that ForgetAdapters has been through
+  std::vector<std::string> addresses_;          // of the runners, as their ids were made
+  std::vector<std::vector<std::string>> told_;  // by runner, what SetResident last heard
+};
+
+}  // namespace graft

@@ -1,0 +1,110 @@
+#include "cluster/runner_chooser.h"
+
+#include <gtest/gtest.h>
+
+namespace graft {
+namespace {
+
+constexpr int64_t kMinuteNs = 60'000'000'000;
+
+std::vector<RunnerView> UpRunners(size_t num_runners) {
+  std::vector<RunnerView> runners(num_runners);
+  for (size_t i = 0; i < num_runners; ++i) {
+    runners[i].address = "runner" + std::to_string(i) + ":7001";
+    runners[i].is_up = true;
+    runners[i].batch_max = 4;
+  }
+  return runners;
+}
+
+Request RequestFor(const std::string& adapter) {
+  Request request;
+  request.UseAdapter(adapter);
+  request.prompt_tokens = {1, 2, 3};
+  return request;
+}
+
+RunnerChooser MakeChooser(PlacementKind kind) {
+  PlacementOptions options;
+  options.kind = kind;
+  return RunnerChooser(options);
+}
+
+class RunnerChooserTest : public testing::Test {
+ protected:
+  // What a request for the adapter would get, and gets.
+  int32_t Choose(RunnerChooser& chooser, const std::string& adapter) {
+    const PlacedRequest request = chooser.Arrive(RequestFor(adapter), 8, 0);
+    return chooser.Pick(runners_, std::vector<uint8_t>(runners_.size(), 1), request, 0);
+  }
+  std::vector<RunnerView> runners_ = UpRunners(3);
+};
+
+TEST_F(RunnerChooserTest, TakesTheMostIdleUnlessToldOtherwise) {
+  RunnerChooser chooser = MakeChooser(PlacementOptions().kind);
+  runners_[0].load.requests_running = 3;
+  runners_[1].load.requests_running = 1;
+  runners_[2].load.requests_running = 1;
+  EXPECT_EQ(Choose(chooser, "aa"), 1);
+  chooser.SetResident(2, std::vector<std::string>{"aa"}, /*is_whole=*/true);
+  EXPECT_EQ(Choose(chooser, "aa"), 2) << "of equals the one that has the adapter on its device";
+  EXPECT_EQ(Choose(chooser, ""), 1);
+  runners_[1].num_sent = 4;  // since it said so
+  EXPECT_EQ(Choose(chooser, ""), 2);
+}
+
+TEST_F(RunnerChooserTest, WhatItSentThereIsThere) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);
+  EXPECT_EQ(Choose(chooser, "aa"), 0);
+  const PlacedRequest request = chooser.Arrive(RequestFor("aa"), 8, 0);
+  chooser.OnPlaced(1, request);
+  EXPECT_EQ(Choose(chooser, "aa"), 1);
+  EXPECT_EQ(Choose(chooser, "bb"), 0);
+  chooser.OnFirstToken(1, request);
+  chooser.OnLeft(1, request, /*has_drawn=*/true);
+  EXPECT_EQ(Choose(chooser, "aa"), 1);
+  chooser.Forget(1);
+  EXPECT_EQ(Choose(chooser, "aa"), 0) << "it came back empty";
+}
+
+// Each frontend numbers adapters as they come, and has its own order of runners.
+TEST_F(RunnerChooserTest, AllFrontendsHashAlike) {
+  RunnerChooser one = MakeChooser(PlacementKind::kRendezvous);
+  RunnerChooser other = MakeChooser(PlacementKind::kRendezvous);
+  std::vector<int32_t> chosen;
+  for (int i = 0; i < 40; ++i) chosen.push_back(Choose(one, "adapter" + std::to_string(i)));
+  std::swap(runners_[0], runners_[2]);
+  for (int i = 39; i >= 0; --i) {
+    const int32_t swapped = Choose(other, "adapter" + std::to_string(i));
+    EXPECT_EQ(2 - swapped, chosen[static_cast<size_t>(i)]);
+  }
+}
+
+TEST_F(RunnerChooserTest, PagesPromisedAreNotFree) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kPunica);
+  EXPECT_TRUE(chooser.keeps_order());
+  runners_.resize(1);
+  runners_[0].load.requests_running = 1;  // else all pages could be had
+  runners_[0].page_tokens = 16;
+  runners_[0].load.pages_free = 5;
+  EXPECT_EQ(Choose(chooser, ""), 0);
+  runners_[0].pages_sent = 4;
+  EXPECT_EQ(Choose(chooser, ""), kNoRunner);
+}
+
+TEST_F(RunnerChooserTest, NumbersOfForgottenAdaptersAreUsedAgain) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kAuto);
+  const int32_t kept = chooser.Arrive(RequestFor("kept"), 8, 0).adapter;
+  chooser.SetResident(0, std::vector<std::string>{"kept"}, true);
+  const int32_t left = chooser.Arrive(RequestFor("left"), 8, 0).adapter;
+  chooser.Plan(runners_, kMinuteNs);
+  EXPECT_NE(chooser.Arrive(RequestFor("new"), 8, kMinuteNs).adapter, left);
+  for (int i = 0; i < 3; ++i) chooser.Plan(runners_, 30 * kMinuteNs);
+  const int32_t newer = chooser.Arrive(RequestFor("newer"), 8, 30 * kMinuteNs).adapter;
+  EXPECT_LE(newer, 2) << "one of those two numbers";
+  EXPECT_NE(newer, kept);
+  EXPECT_EQ(chooser.Arrive(RequestFor("kept"), 8, 30 * kMinuteNs).adapter, kept);
+}
+
+}  // namespace
+}  // namespace graft
