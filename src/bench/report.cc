@@ -57,13 +57,4 @@ double UpperMedian(std::vector<double> values) {
   return *middle;
 }
 
-Status WriteJson(const std::string& path, const OrderedJson& json) {
-  if (path.empty()) return OkStatus();
-  std::ofstream file(path);
-  file << json.dump(2) << "\n";
-  file.close();
-  if (!file) return NotFoundError("cannot write " + path);
-  return OkStatus();
-}
-
 }  // namespace graft

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_file.h"
 #include "base/status.h"
 #include "runtime/runtime.h"
 
@@ -25,8 +26,5 @@ std::string Text(const char* format, double value);
 
 // The middle one of at least one value, of two the larger.
 double UpperMedian(std::vector<double> values);
-
-// Writes `json` to `path`, indented; nothing for "".
-Status WriteJson(const std::string& path, const OrderedJson& json);
 
 }  // namespace graft

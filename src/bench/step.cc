@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "bench/commands.h"
 #include "bench/report.h"
+#include "bench/step_plans.h"
 #include "bench/step_report.h"
 #include "bench/synthetic_adapter.h"
 #include "kernels/common/bench_data.h"
@@ -231,32 +232,14 @@ std::vector<int32_t> StepBench::Contexts(int32_t batch, int32_t context) const {
 // matter.
 StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
                              const std::vector<int32_t>& contexts) const {
-  Random random(options_.seed);
-  const int32_t page_tokens = lora_->limits().page_tokens;
-  StepPlan plan;
+  std::vector<RowsOfSequence> sequences;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
     const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
-    const int32_t position = is_prompt ? 0 : contexts[i] - rows;
-    PlannedSequence sequence;
-    sequence.sequence_slot = static_cast<int32_t>(i);
-    sequence.adapter_slot = mix.adapters[i];
-    sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
-    sequence.num_tokens = rows;
-    sequence.num_prompt_rows = position == 0 ? rows : 0;
-    sequence.position_begin = position;
-    sequence.page_begin = static_cast<int32_t>(plan.pages.size());
-    sequence.num_pages = (position + rows + page_tokens - 1) / page_tokens;
-    sequence.samples = true;
-    for (int32_t row = 0; row < rows; ++row) {
-      plan.tokens.push_back(static_cast<int32_t>(random.Below(model_->config.vocab_size)));
-    }
-    for (int32_t page = 0; page < sequence.num_pages; ++page) {
-      plan.pages.push_back(static_cast<int32_t>(plan.pages.size()));
-    }
-    plan.sequences.push_back(sequence);
-    plan.starts.push_back({sequence.sequence_slot, {}, {0}, {}});
+    sequences.push_back({mix.adapters[i], rows, is_prompt ? 0 : contexts[i] - rows});
   }
+  StepPlan plan =
+      PlanRows(sequences, lora_->limits().page_tokens, model_->config.vocab_size, options_.seed);
   if (mix.merged) plan.merged_slot = 0;
   return plan;
 }

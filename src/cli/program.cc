@@ -25,8 +25,8 @@ Command GraftProgram() {
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX; of graft bench,\n"
           "GRAFT_BENCH_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
-                      GenerateCommand(), AdaptersCommand(), BenchCommand(), AssistCommand(),
-                      HelpCommand(GraftProgram)}};
+                      GenerateCommand(), AdaptersCommand(), BenchCommand(), ProfileCommand(),
+                      AssistCommand(), HelpCommand(GraftProgram)}};
 }
 
 }  // namespace graft

@@ -1,0 +1,18 @@
+#include "base/json_file.h"
+
+#include <fstream>
+
+#include "base/json.h"
+
+namespace graft {
+
+Status WriteJson(const std::string& path, const OrderedJson& json) {
+  if (path.empty()) return OkStatus();
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) return NotFoundError("cannot write " + path);
+  return OkStatus();
+}
+
+}  // namespace graft

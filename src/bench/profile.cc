@@ -1,0 +1,325 @@
+// graft profile: what steps take on this machine, over batches, ranks, contexts and prompts, and
+// the lines through them (placement/cost_model.h), in a file that `graft frontend
+// --placement-costs` reads.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/clock.h"
+#include "bench/bench.h"
+#include "bench/commands.h"
+#include "bench/report.h"
+#include "bench/step_plans.h"
+#include "bench/synthetic_adapter.h"
+#include "placement/cost_model.h"
+#include "runtime/runtime.h"
+
+namespace graft {
+namespace {
+
+struct ProfileOptions {
+  RuntimeOptions runtime;
+  std::string shape;
+  std::string json;
+  std::vector<int> batches = {1, 2, 4, 8, 16, 32};
+  std::vector<int> contexts = {64, 512};
+  std::vector<int> ranks = {8, 16, 32, 64};
+  std::vector<int> prompts = {64, 128, 256, 512};
+  int steps = 20;
+  uint64_t seed = 1;
+};
+
+// A step that is timed.
+struct ProfiledStep {
+  std::string name;
+  std::vector<RowsOfSequence> sequences;
+  StepWork work;
+  bool is_decode = true;  // at the longest context; of prompts, one alone
+  std::vector<double> times_ms;
+  double median_ms = 0.0;
+};
+
+class Profile {
+ public:
+  explicit Profile(const ProfileOptions& options) : options_(options) {}
+  Status Run();
+
+ private:
+  Status Prepare();
+  Status MakeAdapters();
+  void AddDecodes();
+  void AddPrompts();
+  RowsOfSequence RowsOf(int rank, size_t place, int32_t rows, int32_t position) const;
+  void Add(std::string name, std::vector<RowsOfSequence> sequences, bool counts);
+  void Time();
+  Status Fit();
+  void PrintLine(const char* of, const char* unit, const CostLine& line) const;
+  CostLine FitDecodes(bool pads) const;
+  OrderedJson Figures() const;
+
+  const ProfileOptions options_;
+  int32_t batch_max_ = 0, context_max_ = 0, prompt_max_ = 0;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<int32_t> ranks_;  // by adapter slot
+  std::vector<double> load_ranks_, load_ms_;
+  std::vector<ProfiledStep> steps_;
+  CostModel costs_;
+};
+
+Status Profile::Prepare() {
+  const ProfileOptions& o = options_;
+  batch_max_ = *std::ranges::max_element(o.batches);
+  context_max_ = *std::ranges::max_element(o.contexts);
+  prompt_max_ = *std::ranges::max_element(o.prompts);
+  RuntimeOptions runtime = o.runtime;
+  runtime.adapters.clear();
+  runtime.sequences_max = batch_max_ + 1;
+  runtime.step_tokens_max = batch_max_ + prompt_max_;
+  runtime.context_tokens_max = std::max(context_max_, prompt_max_) + 1;
+  // Each request of a step has an adapter of its own, whatever its rank.
+  runtime.adapters_max = (batch_max_ + 1) * static_cast<int32_t>(std::ssize(o.ranks));
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
+  if (runtime.context_tokens_max > model_->config.context_tokens_max) {
+    return InvalidArgumentError("steps of " + std::to_string(runtime.context_tokens_max) +
+                                " tokens are beyond the model's " +
+                                std::to_string(model_->config.context_tokens_max) +
+                                "; lower --context or --prompt");
+  }
+  const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
+                                          KvDType(model_->weights.dtype, model_->device))
+                                 .PageBytes();
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
+                        prompt_max_ / runtime.page_tokens + 2;
+  runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime, *model_, /*lora=*/true));
+  return MakeAdapters();
+}
+
+Status Profile::MakeAdapters() {
+  const int32_t count = runtime_->limits().adapters_max;
+  ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
+                   MakeSyntheticAdapters(model_->config, count, options_.ranks,
+                                         model_->weights.dtype, options_.seed, *model_->threads));
+  for (int32_t slot = 0; slot < count; ++slot) {
+    const auto idx = static_cast<size_t>(slot);
+    ranks_.push_back(options_.ranks[idx % options_.ranks.size()]);
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    runtime_->loras().Set(slot, std::move(adapters[idx]));
+    load_ms_.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) * 1e-6);
+    load_ranks_.push_back(ranks_.back());
+  }
+  return OkStatus();
+}
+
+// A sequence with the place-th adapter of the rank; 0: base, -1: ranks in turn.
+RowsOfSequence Profile::RowsOf(int rank, size_t place, int32_t rows, int32_t position) const {
+  if (rank == 0) return {kNoAdapter, rows, position};
+  const size_t num_ranks = options_.ranks.size();
+  if (rank < 0) return {static_cast<AdapterSlot>(place), rows, position};
+  const auto of_rank =
+      static_cast<size_t>(std::ranges::find(options_.ranks, rank) - options_.ranks.begin());
+  return {static_cast<AdapterSlot>(place * num_ranks + of_rank), rows, position};
+}
+
+void Profile::Add(std::string name, std::vector<RowsOfSequence> sequences, bool counts) {
+  ProfiledStep step{.name = std::move(name), .is_decode = counts};
+  for (const RowsOfSequence& one : sequences) {
+    step.work.ranks.Add(one.adapter == kNoAdapter ? 0 : ranks_[static_cast<size_t>(one.adapter)]);
+    step.work.prompt_tokens += one.rows - 1;
+    step.work.context_tokens += one.position + one.rows;
+  }
+  std::ranges::stable_sort(sequences, {}, &RowsOfSequence::adapter);
+  step.sequences = std::move(sequences);
+  steps_.push_back(std::move(step));
+}
+
+void Profile::AddDecodes() {
+  std::vector<int> mixes = {0, -1};
+  mixes.insert(mixes.end(), options_.ranks.begin(), options_.ranks.end());
+  for (const int context : options_.contexts) {
+    for (const int batch : options_.batches) {
+      for (const int rank : mixes) {
+        std::vector<RowsOfSequence> sequences;
+        for (int i = 0; i < batch; ++i) {
+          sequences.push_back(RowsOf(rank, static_cast<size_t>(i), 1, context - 1));
+        }
+        const std::string of = rank < 0    ? "all ranks in turn"
+                               : rank == 0 ? "base"
+                                           : "rank " + std::to_string(rank);
+        Add(std::to_string(batch) + " rows at " + std::to_string(context) + ", " + of,
+            std::move(sequences), context == context_max_);
+      }
+    }
+  }
+}
+
+// A prompt alone, and beside half of the largest batch.
+void Profile::AddPrompts() {
+  const int rank = options_.ranks.front();
+  for (const int tokens : options_.prompts) {
+    for (const int beside : {0, batch_max_ / 2}) {
+      std::vector<RowsOfSequence> sequences = {RowsOf(rank, 0, tokens, 0)};
+      for (int i = 1; i <= beside; ++i) {
+        sequences.push_back(RowsOf(rank, static_cast<size_t>(i), 1, context_max_ - 1));
+      }
+      Add("prompt of " + std::to_string(tokens) + " beside " + std::to_string(beside) + " rows",
+          std::move(sequences), false);
+      if (beside == batch_max_ / 2 && beside == 0) break;  // the same again
+    }
+  }
+}
+
+// All in turns, so that heat and the clocks that follow it are the same for all.
+void Profile::Time() {
+  constexpr int kRounds = 5;
+  constexpr int kWarmSteps = 2;
+  const int steps = (options_.steps + kRounds - 1) / kRounds;
+  uint64_t step_id = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (ProfiledStep& one : steps_) {
+      StepPlan plan = PlanRows(one.sequences, runtime_->limits().page_tokens,
+                               model_->config.vocab_size, options_.seed);
+      for (int i = 0; i < kWarmSteps + steps; ++i) {
+        plan.step_id = ++step_id;
+        const int64_t begin_ns = SteadyClock::Get().NowNs();
+        const StepResult result = runtime_->executor().Run(plan);
+        CHECK_EQ(result.sequences.size(), one.sequences.size());
+        plan.starts.clear();
+        if (i < kWarmSteps) continue;
+        one.times_ms.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) * 1e-6);
+      }
+    }
+  }
+  for (ProfiledStep& one : steps_) one.median_ms = UpperMedian(one.times_ms);
+}
+
+CostLine Profile::FitDecodes(bool pads) const {
+  CostModel units;
+  units.pads = pads;
+  std::vector<double> x, ms;
+  for (const ProfiledStep& one : steps_) {
+    if (!one.is_decode) continue;
+    x.push_back(units.UnitsOf(one.work.ranks));
+    ms.push_back(one.median_ms);
+  }
+  return FitLine(x, ms);
+}
+
+Status Profile::Fit() {
+  costs_.pads = options_.runtime.lora_kernel == LoraKernel::kPadded;
+  costs_.decode = FitDecodes(costs_.pads);
+  std::vector<double> tokens, prompt_ms, ms, predicted;
+  std::vector<std::vector<double>> columns;
+  for (const ProfiledStep& one : steps_) {
+    if (one.sequences.size() == 1 && one.work.prompt_tokens > 0) {
+      tokens.push_back(static_cast<double>(one.work.prompt_tokens + 1));
+      prompt_ms.push_back(one.median_ms);
+    }
+    columns.push_back({1.0, static_cast<double>(one.work.ranks.num_requests),
+                       costs_.UnitsOf(one.work.ranks), static_cast<double>(one.work.prompt_tokens),
+                       static_cast<double>(one.work.context_tokens)});
+    ms.push_back(one.median_ms);
+  }
+  costs_.prompt = FitLine(tokens, prompt_ms);
+  ASSIGN_OR_RETURN(const std::vector<double> fitted, FitColumns(columns, ms));
+  costs_.step_ms = fitted[0];
+  costs_.step_ms_per_row = fitted[1];
+  costs_.step_ms_per_unit = fitted[2];
+  costs_.step_ms_per_prompt_token = fitted[3];
+  costs_.step_ms_per_context_token = fitted[4];
+  for (const ProfiledStep& one : steps_) predicted.push_back(costs_.StepMs(one.work));
+  costs_.step_r_squared = std::max(0.0, RSquared(ms, predicted));
+  const CostLine load = FitLine(load_ranks_, load_ms_);
+  costs_.load_ms = std::max(0.0, load.base_ms);
+  costs_.load_ms_per_rank = std::max(0.0, load.ms_per_unit);
+  for (CostLine* const line : {&costs_.decode, &costs_.prompt}) {
+    line->base_ms = std::max(0.0, line->base_ms);
+    line->ms_per_unit = std::max(0.0, line->ms_per_unit);
+  }
+  return OkStatus();
+}
+
+void Profile::PrintLine(const char* of, const char* unit, const CostLine& line) const {
+  std::printf("%-8s %-28s %10.4f ms + %9.6f ms a unit, R squared %.3f\n", of, unit, line.base_ms,
+              line.ms_per_unit, line.r_squared);
+}
+
+OrderedJson Profile::Figures() const {
+  OrderedJson json = ToJson(costs_);
+  json["other_unit"] = {{"unit", costs_.pads ? "sum of ranks" : "batch times largest rank"},
+                        {"r_squared", FitDecodes(!costs_.pads).r_squared}};
+  json["machine"] = DescribeMachine();
+  json["device"] = DescribeDevice(model_->device);
+  json["model"] = BenchModelName(options_.runtime, options_.shape);
+  json["dtype"] = std::string(DTypeName(model_->weights.dtype));
+  OrderedJson steps = OrderedJson::array();
+  for (const ProfiledStep& one : steps_) {
+    steps.push_back({{"step", one.name},
+                     {"requests", one.work.ranks.num_requests},
+                     {"sum_of_ranks", one.work.ranks.sum},
+                     {"largest_rank", one.work.ranks.largest},
+                     {"prompt_tokens", one.work.prompt_tokens},
+                     {"context_tokens", one.work.context_tokens},
+                     {"median_ms", one.median_ms},
+                     {"predicted_ms", costs_.StepMs(one.work)}});
+  }
+  json["steps"] = std::move(steps);
+  return json;
+}
+
+Status Profile::Run() {
+  RETURN_IF_ERROR(Prepare());
+  AddDecodes();
+  AddPrompts();
+  runtime_->RecordGraphs(/*quiet=*/false);
+  Time();
+  RETURN_IF_ERROR(Fit());
+  std::printf("%s, %s, %zu steps, %d times each\n\n%-44s %10s %10s\n",
+              DescribeDevice(model_->device).c_str(),
+              std::string(DTypeName(model_->weights.dtype)).c_str(), steps_.size(), options_.steps,
+              "step", "median ms", "predicted");
+  for (const ProfiledStep& one : steps_) {
+    std::printf("%-44s %10.3f %10.3f\n", one.name.c_str(), one.median_ms, costs_.StepMs(one.work));
+  }
+  std::printf("\n");
+  PrintLine("decode", "sum of ranks", FitDecodes(/*pads=*/false));
+  PrintLine("decode", "batch times largest rank", FitDecodes(/*pads=*/true));
+  PrintLine("prompt", "tokens", costs_.prompt);
+  std::printf(
+      "step     %.4f ms + %.6f a row + %.6f a unit + %.6f a prompt token + %.8f a token of "
+      "context, R squared %.3f\n",
+      costs_.step_ms, costs_.step_ms_per_row, costs_.step_ms_per_unit,
+      costs_.step_ms_per_prompt_token, costs_.step_ms_per_context_token, costs_.step_r_squared);
+  std::printf("load     %.4f ms + %.6f ms a rank\n", costs_.load_ms, costs_.load_ms_per_rank);
+  return WriteJson(options_.json, Figures());
+}
+
+}  // namespace
+
+Command ProfileCommand() {
+  const auto options = std::make_shared<ProfileOptions>();  // lives as long as the command
+  return {
+      .name = "profile",
+      .help =
+          "Measure what steps take on this machine, for graft frontend --placement-costs.\n"
+          "  graft profile --model demo/base --json costs.json",
+      .groups = {{"Model", BenchModelOptionRows(options->shape, options->runtime)},
+                 {"Steps",
+                  {{"batch", Numbers(options->batches, Between(1, 512)),
+                    "sequences of decode steps, in turn"},
+                   {"context", Numbers(options->contexts, AtLeast(2)),
+                    "tokens of each sequence in them, in turn; the costs of context are known from "
+                    "two on"},
+                   {"ranks", Numbers(options->ranks, Between(1, kLoraRankMax)),
+                    "of the adapters, all of one rank, and all in turn"},
+                   {"prompt", Numbers(options->prompts, AtLeast(2)), "tokens of prompts, in turn"},
+                   {"lora-kernel", OneOf(options->runtime.lora_kernel, kLoraKernelWords),
+                    "whose costs; those of bmm, which pads, go with the batch times its largest "
+                    "rank"},
+                   {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
+                   JsonOptionRow(options->json)}}},
+      .run = [options] { return Profile(*options).Run(); }};
+}
+
+}  // namespace graft
