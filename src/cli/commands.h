@@ -11,6 +11,7 @@ Command FrontendCommand();
 Command ClusterCommand();
 Command GenerateCommand();
 Command AdaptersCommand();
+Command SimulateCommand();
 // Hidden from help: the server starts its worker processes by it.
 Command AssistCommand();
 

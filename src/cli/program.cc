@@ -20,13 +20,15 @@ Command GraftProgram() {
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
           "  graft bench ops                                  each kernel against this machine's "
           "peaks\n"
+          "  graft simulate --runners 60                      a cluster by a virtual clock, per "
+          "placement\n"
           "\n"
           "Every flag may also stand in a YAML or JSON file (--config) or in the environment\n"
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX; of graft bench,\n"
           "GRAFT_BENCH_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
                       GenerateCommand(), AdaptersCommand(), BenchCommand(), ProfileCommand(),
-                      AssistCommand(), HelpCommand(GraftProgram)}};
+                      SimulateCommand(), AssistCommand(), HelpCommand(GraftProgram)}};
 }
 
 }  // namespace graft

@@ -1,0 +1,110 @@
+// A cluster by the virtual clock: requests of a workload, the real placement policies, and runners
+// that are real engines over costs. Deterministic: the same workload, options and seed give the
+// same figures. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "placement/policy.h"
+#include "sim/sim_runner.h"
+#include "sim/virtual_time.h"
+
+namespace graft {
+
+struct SimRequest {
+  int64_t arrival_ns = 0;
+  int32_t adapter = kBaseModel;
+  int32_t prompt_tokens = 1;
+  int32_t output_tokens = 1;
+};
+
+struct SimWorkload {
+  SimAdapters adapters;
+  std::vector<SimRequest> requests;  // in order of arrival
+  std::vector<double> fetch_ms;      // of which the time of each fetch is drawn; with host_adapters
+  // What all of them say that they may draw: nobody knows beforehand what they will.
+  int32_t output_tokens_told = 1024;
+};
+
+struct SimClusterOptions {
+  int32_t num_runners = 8;
+  SimRunnerOptions runner;
+  PlacementOptions placement;
+  // Requests that arrive before are served, and not counted in times.
+  double warm_seconds = 0.0;
+  // Whenever some more have ended; {}: nobody asks.
+  std::function<void(int64_t done, int64_t total)> on_progress;
+};
+
+// What came of one request.
+struct SimOutcome {
+  int64_t first_ns = -1;  // its first token; -1: none came
+  int64_t end_ns = -1;
+  int32_t runner = kNoRunner;
+  bool is_refused = false;
+};
+
+struct SimRunnerFigures {
+  int64_t requests = 0;
+  int64_t steps = 0;
+  int64_t output_tokens = 0;
+  double busy_seconds = 0.0;  // with any request
+  int64_t adapter_copies = 0;
+  int64_t adapter_fetches = 0;
+  int64_t adapter_evictions = 0;
+  int64_t preemptions = 0;
+};
+
+struct SimResult {
+  std::vector<SimOutcome> outcomes;  // by request
+  std::vector<SimRunnerFigures> runners;
+  int64_t end_ns = 0;
+  int64_t waited_in_line = 0;  // requests that no runner had room for when they came
+};
+
+class ClusterSimulation {
+ public:
+  // Borrows the workload.
+  ClusterSimulation(const SimWorkload& workload, const SimClusterOptions& options);
+  // Until every request has ended; once.
+  SimResult Run();
+
+ private:
+  struct Flight {
+    PlacedRequest placed;
+    std::shared_ptr<TokenStream> stream;  // shared with the engine
+    int32_t num_drawn = 0;
+  };
+
+  void OnArrival(int64_t request);
+  bool Place(int64_t request);
+  void PlaceLine();
+  void OnRunner(const SimEvent& event);
+  void ReadStreams();
+  void Read(int64_t request);
+  void End(int64_t request);
+  void Look(size_t runner);
+  void Plan();
+  Request MakeRequest(int64_t request) const;
+
+  const SimWorkload& workload_;
+  const SimClusterOptions options_;
+  VirtualTime time_;
+  Fleet fleet_;
+  const std::unique_ptr<PlacementPolicy> policy_;
+  Random fetches_;
+  std::vector<std::unique_ptr<SimRunner>> runners_;
+  std::vector<int64_t> pages_sent_;     // by runner, to requests since it was looked at
+  std::vector<int64_t> busy_since_ns_;  // by runner, while it has requests
+  std::vector<Flight> flights_;         // by request
+  std::vector<int64_t> ready_;          // requests whose streams have events
+  std::deque<int64_t> line_;            // requests that wait for room
+  int64_t num_ended_ = 0;
+  SimResult result_;
+};
+
+}  // namespace graft

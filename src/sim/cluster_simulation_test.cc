@@ -1,0 +1,213 @@
+// Simulated clusters small enough to work out by hand, and what must hold of all.
+#include "sim/cluster_simulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "sim/simulated_workload.h"
+#include "sim/simulation_report.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+// Steps of 10 ms, 1 more a row and 0.1 a further token of a prompt; copies of 40 ms.
+SimClusterOptions TestCluster(int32_t num_runners, PlacementKind placement) {
+  SimClusterOptions options;
+  options.num_runners = num_runners;
+  CostModel& costs = options.runner.costs;
+  costs.step_ms = 10;
+  costs.step_ms_per_row = 1;
+  costs.step_ms_per_unit = 0;
+  costs.step_ms_per_prompt_token = 0.1;
+  costs.step_ms_per_context_token = 0;
+  costs.load_ms = 40;
+  costs.load_ms_per_rank = 0;
+  options.runner.batch_max = 4;
+  options.runner.context_tokens_max = 512;
+  options.placement.kind = placement;
+  options.placement.costs = costs;
+  return options;
+}
+
+SimWorkload WorkloadOf(std::vector<SimRequest> requests, int32_t num_adapters = 4) {
+  SimWorkload workload;
+  workload.adapters.ranks.assign(static_cast<size_t>(num_adapters), 16);
+  workload.requests = std::move(requests);
+  return workload;
+}
+
+SimResult RunOf(const SimWorkload& workload, const SimClusterOptions& options) {
+  return ClusterSimulation(workload, options).Run();
+}
+
+// A prompt of 21 tokens is 10 + 1 + 2 ms, each of three further tokens 11.
+TEST(ClusterSimulationTest, ARequestAloneTakesItsSteps) {
+  const SimWorkload workload =
+      WorkloadOf({{.arrival_ns = 5 * kMs, .prompt_tokens = 21, .output_tokens = 4}});
+  const SimResult result = RunOf(workload, TestCluster(1, PlacementKind::kMostIdle));
+  EXPECT_EQ(result.outcomes[0].first_ns, (5 + 13) * kMs);
+  EXPECT_EQ(result.outcomes[0].end_ns, (5 + 13 + 33) * kMs);
+  EXPECT_EQ(result.runners[0].steps, 4);
+  EXPECT_DOUBLE_EQ(result.runners[0].busy_seconds, 0.046);
+}
+
+// The second comes while the first step runs, until 11 ms. The next one has both rows: 12 ms.
+TEST(ClusterSimulationTest, ANewcomerJoinsWithTheNextStep) {
+  const SimWorkload workload = WorkloadOf(
+      {{.arrival_ns = 0, .output_tokens = 3}, {.arrival_ns = 2 * kMs, .output_tokens = 2}});
+  const SimResult result = RunOf(workload, TestCluster(1, PlacementKind::kMostIdle));
+  EXPECT_EQ(result.outcomes[0].first_ns, 11 * kMs);
+  EXPECT_EQ(result.outcomes[1].first_ns, 23 * kMs);
+  EXPECT_EQ(result.outcomes[0].end_ns, 35 * kMs);
+  EXPECT_EQ(result.outcomes[1].end_ns, 35 * kMs);
+}
+
+// 40 ms of copy, then a step; the second finds the adapter there.
+TEST(ClusterSimulationTest, AColdRequestWaitsForItsCopyOnce) {
+  const SimWorkload workload =
+      WorkloadOf({{.arrival_ns = 0, .adapter = 2}, {.arrival_ns = 200 * kMs, .adapter = 2}});
+  const SimResult result = RunOf(workload, TestCluster(1, PlacementKind::kMostIdle));
+  EXPECT_EQ(result.outcomes[0].first_ns, 51 * kMs);
+  EXPECT_EQ(result.outcomes[1].first_ns, 211 * kMs);
+  EXPECT_EQ(result.runners[0].adapter_copies, 1);
+}
+
+// From its folder it takes 100 ms more, whenever the host's memory holds another one instead.
+TEST(ClusterSimulationTest, TheHostsMemoryHoldsTheLastOnes) {
+  SimWorkload workload = WorkloadOf({{.arrival_ns = 0, .adapter = 0},
+                                     {.arrival_ns = 1000 * kMs, .adapter = 1},
+                                     {.arrival_ns = 2000 * kMs, .adapter = 0},
+                                     {.arrival_ns = 3000 * kMs, .adapter = 0}});
+  workload.fetch_ms = {100};
+  SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
+  options.runner.host_adapters = 1;
+  options.runner.adapters_max = 1;
+  const SimResult result = RunOf(workload, options);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(result.outcomes[i].first_ns - workload.requests[i].arrival_ns, 151 * kMs) << i;
+  }
+  EXPECT_EQ(result.outcomes[3].first_ns - workload.requests[3].arrival_ns, 11 * kMs);
+  EXPECT_EQ(result.runners[0].adapter_evictions, 2);
+}
+
+// Runners for four each: Punica fills one after the other, and lets the ninth wait where there are
+// two. The first begins alone: 11 ms, then 14 with three others, when it has ended. The step that
+// follows has begun by then: 13 ms, and 11 for the ninth alone.
+TEST(ClusterSimulationTest, PunicaFillsAndThenLetsWait) {
+  std::vector<SimRequest> requests(9, SimRequest{.output_tokens = 2});
+  const SimWorkload workload = WorkloadOf(std::move(requests));
+  const SimResult result = RunOf(workload, TestCluster(3, PlacementKind::kPunica));
+  EXPECT_EQ(result.waited_in_line, 0) << "a third runner is idle";
+  const SimResult two = RunOf(workload, TestCluster(2, PlacementKind::kPunica));
+  EXPECT_EQ(two.waited_in_line, 1);
+  EXPECT_EQ(two.outcomes[8].first_ns, (11 + 14 + 13 + 11) * kMs);
+  int64_t num_idle = 0;
+  for (const SimRunnerFigures& one :
+       RunOf(WorkloadOf(std::vector<SimRequest>(4)), TestCluster(3, PlacementKind::kPunica))
+           .runners) {
+    num_idle += one.requests == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(num_idle, 2);
+}
+
+TEST(ClusterSimulationTest, WhatCanNeverRunIsRefused) {
+  const SimWorkload workload = WorkloadOf({{.prompt_tokens = 600}, {.prompt_tokens = 6}});
+  const SimResult result = RunOf(workload, TestCluster(1, PlacementKind::kMostIdle));
+  EXPECT_TRUE(result.outcomes[0].is_refused);
+  EXPECT_FALSE(result.outcomes[1].is_refused);
+}
+
+SimWorkloadOptions BusyWorkload(uint64_t seed) {
+  SimWorkloadOptions options;
+  options.num_requests = 300;
+  options.num_adapters = 40;
+  options.prompt_tokens = 30;
+  options.output_tokens = 12;
+  options.context_tokens_max = 512;
+  options.requests_per_second = 60;
+  options.seed = seed;
+  return options;
+}
+
+SimClusterOptions BusyCluster(PlacementKind kind) {
+  SimClusterOptions options = TestCluster(4, kind);
+  options.runner.adapters_max = 6;
+  options.runner.num_pages = 96;  // so few that requests are preempted and adapters evicted
+  options.runner.host_adapters = 10;
+  options.placement.seed = 3;
+  return options;
+}
+
+class EveryPlacement : public testing::TestWithParam<PlacementName> {};
+
+// Every request ends once, with all its tokens, and the engines' books balance.
+TEST_P(EveryPlacement, EndsEveryRequest) {
+  for (const ColdStart cold_start :
+       {ColdStart::kJoinLater, ColdStart::kLayerwise, ColdStart::kAuto, ColdStart::kBlocking}) {
+    SimWorkload workload = MakeSimWorkload(BusyWorkload(5));
+    workload.fetch_ms = {20, 60, 300};
+    SimClusterOptions options = BusyCluster(GetParam().kind);
+    options.runner.cold_start = cold_start;
+    const SimResult result = RunOf(workload, options);
+    int64_t num_tokens = 0, num_drawn = 0, num_placed = 0;
+    for (size_t i = 0; i < workload.requests.size(); ++i) {
+      const SimOutcome& outcome = result.outcomes[i];
+      num_tokens += workload.requests[i].output_tokens;
+      EXPECT_FALSE(outcome.is_refused);
+      EXPECT_GT(outcome.first_ns, workload.requests[i].arrival_ns);
+      EXPECT_GE(outcome.end_ns, outcome.first_ns);
+    }
+    for (const SimRunnerFigures& one : result.runners) {
+      num_drawn += one.output_tokens;
+      num_placed += one.requests;
+    }
+    EXPECT_EQ(num_drawn, num_tokens);
+    EXPECT_EQ(num_placed, std::ssize(workload.requests));
+  }
+}
+
+TEST_P(EveryPlacement, TheSameSeedGivesTheSameBytes) {
+  std::string first;
+  for (int run = 0; run < 2; ++run) {
+    SimWorkload workload = MakeSimWorkload(BusyWorkload(9));
+    workload.fetch_ms = {20, 60, 300};
+    const SimClusterOptions options = BusyCluster(GetParam().kind);
+    const std::string text = SimulationJson(workload, options, RunOf(workload, options)).dump();
+    if (run == 0) first = text;
+    EXPECT_EQ(text, first);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, EveryPlacement, testing::ValuesIn(kPlacementNames),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Three of four within the bound of 11.5 ms a token: first tokens 11 ms, then 11, 12 or 13 each.
+TEST(SimulationJsonTest, SaysLatenciesAndWhoKeptToTheBound) {
+  SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
+  options.placement.slo_ms = 11.5;
+  const SimWorkload workload = WorkloadOf({{.arrival_ns = 0, .output_tokens = 3},
+                                           {.arrival_ns = 100 * kMs, .output_tokens = 2},
+                                           {.arrival_ns = 200 * kMs, .output_tokens = 1},
+                                           {.arrival_ns = 300 * kMs, .output_tokens = 2},
+                                           {.arrival_ns = 300 * kMs, .output_tokens = 2}});
+  const OrderedJson json = SimulationJson(workload, options, RunOf(workload, options));
+  EXPECT_EQ(json["placement"], "most-idle");
+  EXPECT_EQ(json["counted"], 5);
+  EXPECT_DOUBLE_EQ(json["first_token_ms"]["p50"].get<double>(), 11.0);
+  EXPECT_DOUBLE_EQ(json["first_token_ms"]["max"].get<double>(), 23.0);
+  // The last two: one draws alone and then beside the other, which draws its second alone.
+  EXPECT_DOUBLE_EQ(json["token_ms"]["max"].get<double>(), 12.0);
+  EXPECT_DOUBLE_EQ(json["slo_attainment"].get<double>(), 0.75);
+  options.warm_seconds = 0.15;
+  EXPECT_EQ(SimulationJson(workload, options, RunOf(workload, options))["counted"], 3);
+}
+
+}  // namespace
+}  // namespace graft

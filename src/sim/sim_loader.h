@@ -1,0 +1,89 @@
+// Loads of adapters by the virtual clock: from a folder into the host's memory in a time that is
+// drawn, from there to the device one after the other by a cost line. The host's memory holds the
+// adapters used last. One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "placement/cost_model.h"
+#include "sim/sim_adapters.h"
+#include "step/adapter_loader.h"
+#include "step/executor.h"
+
+namespace graft {
+
+struct SimLoaderOptions {
+  CostModel costs;
+  int64_t bytes_per_rank = 0;  // of an adapter in the device's pages
+  int32_t num_layers = 32;
+  int32_t host_adapters = 0;          // that the host's memory holds; 0: all, from the start
+  std::function<int64_t()> fetch_ns;  // of the next fetch; needed where host_adapters is not 0
+};
+
+class SimLoader : public AdapterLoader {
+ public:
+  // Borrows clock and adapters.
+  SimLoader(const Clock& clock, const SimAdapters& adapters, SimLoaderOptions options);
+
+  void Fetch(FetchOrder order) override;
+  bool Copy(CopyOrder order) override;
+  std::optional<AdapterFacts> FindInHost(const std::string& hash) const override;
+  void Drop(int32_t content) override { held_.erase(content); }
+  void Free(AdapterSlot slot) override;
+  std::vector<LoadEvent> TakeEvents() override;
+  // Nobody waits in a simulation.
+  void WaitForEvent() override {}
+  void SetWaker(std::function<void()> /*waker*/) override {}
+
+  // When the next event is there; kNever: nothing is under way.
+  int64_t next_event_ns() const {
+    return pending_.empty() ? kNever : pending_.begin()->first.first;
+  }
+  int32_t RankOf(AdapterSlot slot) const;
+  // When the slot's last layer is there.
+  int64_t ArrivalOf(AdapterSlot slot) const;
+  int32_t num_layers() const { return options_.num_layers; }
+  // Adapters on the device or on their way there, by slot.
+  std::vector<int32_t> OnDevice() const;
+
+ private:
+  struct Pending {
+    bool is_copy = false;
+    int32_t content = -1;
+    int32_t adapter = -1;
+    int64_t took_ns = 0;
+  };
+  struct Slot {
+    int32_t adapter = -1;  // -1: free
+    int64_t arrival_ns = 0;
+  };
+  AdapterFacts FactsOf(int32_t adapter) const;
+  bool IsInHost(int32_t adapter) const {
+    return options_.host_adapters == 0 || in_host_.contains(adapter);
+  }
+  void Keep(int32_t adapter);
+  void Finish(int64_t ns, Pending pending);
+
+  const Clock& clock_;
+  const SimAdapters& adapters_;
+  const SimLoaderOptions options_;
+  std::list<int32_t> by_use_;  // in the host's memory, the one used last at the end
+  std::unordered_map<int32_t, std::list<int32_t>::iterator> in_host_;
+  std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
+  std::map<std::pair<int64_t, int64_t>, Pending> pending_;  // by end
+  int64_t num_orders_ = 0;
+  int64_t bus_free_ns_ = 0;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace graft

@@ -1,0 +1,88 @@
+#include "sim/sim_runner.h"
+
+#include <utility>
+
+namespace graft {
+namespace {
+
+// Only the tokens' number matters: all draw the same one.
+constexpr int32_t kSimVocabSize = 1 << 20;
+
+ExecutorLimits SimLimits(const SimRunnerOptions& options) {
+  return {.sequences_max = options.batch_max,
+          .step_tokens_max = options.step_tokens_max,
+          .context_tokens_max = options.context_tokens_max,
+          .num_pages = options.num_pages,
+          .page_bytes = options.page_bytes,
+          .page_tokens = options.page_tokens,
+          .vocab_size = kSimVocabSize,
+          .adapters_max = options.adapters_max};
+}
+
+EngineOptions SimEngineOptions(const SimRunnerOptions& options) {
+  EngineOptions engine;
+  engine.requests_max = 1 << 20;
+  engine.cold_start = options.cold_start;
+  engine.runs_ahead = false;
+  engine.prefix_cache = false;  // prompts have lengths, and no contents
+  engine.prefix_hash_key = 1;
+  return engine;
+}
+
+}  // namespace
+
+SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters,
+                     VirtualTime& time, int64_t number, std::function<int64_t()> fetch_ns)
+    : options_(options),
+      time_(time),
+      number_(number),
+      table_(static_cast<int32_t>(adapters.ranks.size()) + 1),
+      loader_(time.clock(), adapters,
+              {.costs = options.costs,
+               .bytes_per_rank = options.bytes_per_rank,
+               .host_adapters = options.host_adapters,
+               .fetch_ns = std::move(fetch_ns)}),
+      executor_(SimLimits(options), options.costs, time.clock(), loader_),
+      engine_(executor_, table_, loader_, time.clock(), metrics_, SimEngineOptions(options)) {}
+
+Status SimRunner::Submit(Request request, std::shared_ptr<TokenStream> stream) {
+  const std::string hash = request.adapter_hash();
+  if (!hash.empty() && !table_.Contains(hash)) {
+    RETURN_IF_ERROR(table_.Publish({.path = hash, .hash = hash, .key = hash}));
+  }
+  RETURN_IF_ERROR(engine_.Submit(std::move(request), std::move(stream)));
+  if (engine_.is_running()) {
+    engine_.OnSubmitted();
+    AskForLoads();
+  } else {
+    BeginIfIdle();
+  }
+  return OkStatus();
+}
+
+void SimRunner::BeginIfIdle() {
+  if (!engine_.is_running() && engine_.BeginStep()) {
+    time_.At(executor_.end_ns(), SimEventKind::kStepEnd, number_);
+  }
+  AskForLoads();
+}
+
+void SimRunner::OnStepEnd() {
+  engine_.EndStep();
+  BeginIfIdle();
+}
+
+void SimRunner::OnLoads() {
+  asked_ns_ = kNever;
+  BeginIfIdle();
+}
+
+// While a step runs its end takes in what was loaded.
+void SimRunner::AskForLoads() {
+  const int64_t next_ns = loader_.next_event_ns();
+  if (engine_.is_running() || next_ns >= asked_ns_) return;
+  asked_ns_ = next_ns;
+  time_.At(next_ns, SimEventKind::kLoads, number_);
+}
+
+}  // namespace graft

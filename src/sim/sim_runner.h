@@ -1,0 +1,67 @@
+// A runner of a simulation: the real engine, with its scheduler and caches, over an executor and a
+// loader that only take time. It asks for the events that it has to be called at. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "cache/adapter_table.h"
+#include "engine/engine.h"
+#include "sim/sim_executor.h"
+#include "sim/sim_loader.h"
+#include "sim/virtual_time.h"
+
+namespace graft {
+
+struct SimRunnerOptions {
+  CostModel costs;
+  int32_t batch_max = 32;
+  int32_t step_tokens_max = 512;
+  int32_t context_tokens_max = 4096;
+  int32_t adapters_max = 256;
+  int32_t num_pages = 8192;
+  int32_t page_tokens = 16;
+  int64_t page_bytes = int64_t{8} << 20;
+  int64_t bytes_per_rank = int64_t{5} << 20;  // of an adapter
+  int32_t host_adapters = 0;                  // see SimLoaderOptions
+  ColdStart cold_start = ColdStart::kJoinLater;
+};
+
+class SimRunner {
+ public:
+  // `number` is its own in events; everything else is borrowed.
+  SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters, VirtualTime& time,
+            int64_t number, std::function<int64_t()> fetch_ns);
+
+  // Its events go to the stream as they do from any engine.
+  Status Submit(Request request, std::shared_ptr<TokenStream> stream);
+  // The step is over, see SimEventKind.
+  void OnStepEnd();
+  void OnLoads();
+
+  const SimRunnerOptions& options() const { return options_; }
+  EngineSnapshot Snapshot() const { return engine_.Snapshot(); }
+  int64_t num_steps() const { return executor_.num_steps(); }
+  std::vector<int32_t> OnDevice() const { return loader_.OnDevice(); }
+  // Without what is in flight: nothing is left behind.
+  Status CheckIntegrity() const { return engine_.CheckIntegrity(); }
+
+ private:
+  void BeginIfIdle();
+  void AskForLoads();
+
+  const SimRunnerOptions options_;
+  VirtualTime& time_;
+  const int64_t number_;
+  AdapterTable table_;
+  Metrics metrics_;
+  SimLoader loader_;
+  SimExecutor executor_;
+  Engine engine_;
+  int64_t asked_ns_ = kNever;  // when it is called for loads next
+};
+
+}  // namespace graft

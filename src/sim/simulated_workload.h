@@ -1,0 +1,42 @@
+// Workloads of simulations: how many adapters, how popular, of which ranks, how long requests are
+// and when they come. Deterministic for a seed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/cluster_simulation.h"
+#include "sim/workload.h"
+
+namespace graft {
+
+struct SimWorkloadOptions {
+  int64_t num_requests = 10'000;
+  int32_t num_adapters = 1'000;
+  std::vector<int> ranks = {8, 16, 32, 64};  // an adapter's is drawn, all alike
+  // How popular adapters are: by Zipf's law with this exponent, or as in these weights (the most
+  // popular first), stretched over as many adapters as there are.
+  double zipf = 1.0;
+  std::vector<double> weights;
+  double requests_per_second = 10.0;
+  double cv = 1.0;  // of the gaps between arrivals; 1: a Poisson process
+  // Lengths in these pairs, drawn all alike; none: geometrically distributed with these means.
+  std::vector<RequestLengths> lengths;
+  int32_t prompt_tokens = 200;
+  int32_t output_tokens = 200;
+  int32_t context_tokens_max = 4096;  // longer ones are cut
+  uint64_t seed = 1;
+};
+
+SimWorkload MakeSimWorkload(const SimWorkloadOptions& options);
+
+// The share of so many adapters each, from weights of more or fewer, most popular first: the i-th
+// has what lies at its place among them.
+std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters);
+
+// Requests a second that fill this share of the runners' batches, by the costs of a full one.
+double RateOfLoad(double load, const SimWorkloadOptions& workload,
+                  const SimClusterOptions& cluster);
+
+}  // namespace graft

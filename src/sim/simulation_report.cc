@@ -1,0 +1,104 @@
+#include "sim/simulation_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace graft {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+
+OrderedJson LatencyJson(std::vector<double> ms) {
+  if (ms.empty()) return OrderedJson();
+  std::sort(ms.begin(), ms.end());
+  const auto at = [&](double share) {
+    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(ms.size())));
+    return ms[std::max<size_t>(rank, 1) - 1];
+  };
+  double sum = 0.0;
+  for (const double one : ms) sum += one;
+  return {{"mean", sum / static_cast<double>(ms.size())},
+          {"p50", at(0.5)},
+          {"p90", at(0.9)},
+          {"p95", at(0.95)},
+          {"p99", at(0.99)},
+          {"max", ms.back()}};
+}
+
+OrderedJson RunnersJson(const SimResult& result) {
+  SimRunnerFigures sum;
+  int64_t most = 0, num_used = 0;
+  for (const SimRunnerFigures& one : result.runners) {
+    sum.requests += one.requests;
+    sum.steps += one.steps;
+    sum.output_tokens += one.output_tokens;
+    sum.busy_seconds += one.busy_seconds;
+    sum.adapter_copies += one.adapter_copies;
+    sum.adapter_fetches += one.adapter_fetches;
+    sum.adapter_evictions += one.adapter_evictions;
+    sum.preemptions += one.preemptions;
+    most = std::max(most, one.requests);
+    num_used += one.requests > 0 ? 1 : 0;
+  }
+  const double mean =
+      static_cast<double>(sum.requests) / static_cast<double>(result.runners.size());
+  return {{"runners_used", num_used},
+          {"runner_hours", sum.busy_seconds / 3600.0},
+          {"most_requests_over_mean", mean > 0.0 ? static_cast<double>(most) / mean : 0.0},
+          {"steps", sum.steps},
+          {"tokens_a_step", sum.steps == 0 ? 0.0
+                                           : static_cast<double>(sum.output_tokens) /
+                                                 static_cast<double>(sum.steps)},
+          {"adapter_copies", sum.adapter_copies},
+          {"adapter_copies_a_request", sum.requests == 0 ? 0.0
+                                                         : static_cast<double>(sum.adapter_copies) /
+                                                               static_cast<double>(sum.requests)},
+          {"adapter_fetches", sum.adapter_fetches},
+          {"adapter_evictions", sum.adapter_evictions},
+          {"preemptions", sum.preemptions}};
+}
+
+const char* NameOfPlacement(PlacementKind kind) {
+  for (const PlacementName& one : kPlacementNames) {
+    if (one.kind == kind) return one.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions& options,
+                           const SimResult& result) {
+  std::vector<double> first, token, latency;
+  int64_t num_refused = 0, num_kept = 0;
+  const double slo_ms = options.placement.SloMs();
+  for (size_t i = 0; i < result.outcomes.size(); ++i) {
+    const SimRequest& asked = workload.requests[i];
+    const SimOutcome& outcome = result.outcomes[i];
+    num_refused += outcome.is_refused ? 1 : 0;
+    if (outcome.is_refused || NsToSeconds(asked.arrival_ns) < options.warm_seconds) continue;
+    first.push_back(static_cast<double>(outcome.first_ns - asked.arrival_ns) / kNsPerMs);
+    latency.push_back(static_cast<double>(outcome.end_ns - asked.arrival_ns) / kNsPerMs);
+    if (asked.output_tokens < 2) continue;
+    token.push_back(static_cast<double>(outcome.end_ns - outcome.first_ns) / kNsPerMs /
+                    (asked.output_tokens - 1));
+    num_kept += token.back() <= slo_ms ? 1 : 0;
+  }
+  const double share =
+      token.empty() ? 0.0 : static_cast<double>(num_kept) / static_cast<double>(token.size());
+  OrderedJson json = {{"placement", NameOfPlacement(options.placement.kind)},
+                      {"seconds", NsToSeconds(result.end_ns)},
+                      {"requests", std::ssize(result.outcomes)},
+                      {"counted", std::ssize(latency)},
+                      {"refused", num_refused},
+                      {"waited_in_line", result.waited_in_line},
+                      {"first_token_ms", LatencyJson(std::move(first))},
+                      {"token_ms", LatencyJson(std::move(token))},
+                      {"latency_ms", LatencyJson(std::move(latency))},
+                      {"slo_ms", slo_ms},
+                      {"slo_attainment", share}};
+  json.update(RunnersJson(result));
+  return json;
+}
+
+}  // namespace graft

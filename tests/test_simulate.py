@@ -1,0 +1,54 @@
+"""graft profile and graft simulate: what one writes the other reads, and the same seed gives the same bytes."""
+
+import json
+import subprocess
+
+from conftest import DEMO, binary
+
+SMALL = ("--runners", 3, "--adapters", 20, "--requests", 200, "--batch", 4, "--prompt-tokens", 20, "--output-tokens", 10, "--quiet")
+
+
+def simulate(*args):
+    return subprocess.run([binary(), "simulate", *map(str, args)], capture_output=True, text=True)
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    files = [tmp_path / "first.json", tmp_path / "second.json", tmp_path / "other.json"]
+    placements = "most-idle,punica,first-fit,random,rendezvous,min-cost-flow,caraserve,auto"
+    for file, seed in zip(files, (1, 1, 2)):
+        run = simulate(*SMALL, "--placement", placements, "--seed", seed, "--json", file)
+        assert run.returncode == 0, run.stderr
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert files[0].read_bytes() != files[2].read_bytes()
+    runs = json.loads(files[0].read_text())["runs"]
+    assert [run["placement"] for run in runs] == placements.split(",")
+    for run in runs:
+        assert run["requests"] == run["counted"] == 200 and run["refused"] == 0
+        assert 0 < run["first_token_ms"]["p50"] <= run["latency_ms"]["p50"]
+
+
+def test_profiled_costs_are_simulated(tmp_path):
+    costs = tmp_path / "costs.json"
+    profile = subprocess.run([binary(), "profile", "--model", DEMO / "base", "--threads", "1", "--batch", "1,2,4", "--context", "8,64",
+                              "--ranks", "4,16", "--prompt", "16,64", "--steps", "5", "--json", costs],
+                             capture_output=True, text=True)
+    assert profile.returncode == 0, profile.stderr
+    fitted = json.loads(costs.read_text())
+    assert fitted["decode"]["unit"] == "sum of ranks" and fitted["other_unit"]["unit"] == "batch times largest rank"
+    assert fitted["prompt"]["ms_per_unit"] > 0 and fitted["step"]["base_ms"] >= 0
+    # Batches x (base, all ranks, each rank) x contexts, and prompts alone and beside others.
+    assert len(fitted["steps"]) == 3 * 4 * 2 + 2 * 2
+    assert "R squared" in profile.stdout
+    simulated = tmp_path / "simulated.json"
+    run = simulate(*SMALL, "--costs", costs, "--json", simulated)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(simulated.read_text())["costs"]["step"] == fitted["step"]
+
+
+def test_what_could_wait_for_ever_is_refused():
+    run = simulate(*SMALL, "--pages", 10)
+    assert run.returncode != 0 and "--pages must be" in run.stderr
+    run = simulate(*SMALL, "--host-adapters", 2)
+    assert run.returncode != 0 and "--fetch-ms" in run.stderr
+    run = simulate(*SMALL, "--placement", "best")
+    assert run.returncode == 2 and "min-cost-flow" in run.stderr
