@@ -73,38 +73,6 @@ Status RunnerSet::AddLink(size_t runner) {
   return OkStatus();
 }
 
-void RunnerSet::SetRunners(const std::vector<ListedRunner>& runners) {
-  std::lock_guard lock(mutex_);
-  for (RunnerView& view : views_) view.is_listed = false;
-  for (const ListedRunner& runner : runners) {
-    const size_t idx = PlaceFor(runner.address);
-    views_[idx].is_listed = true;
-    chooser_.SetResident(idx, runner.resident, runner.resident.size() < kResidentToldMax);
-    if (links_[idx] == nullptr && !ending_.contains(idx)) Call(idx);
-  }
-}
-
-// Its own, or one that another has left.
-size_t RunnerSet::PlaceFor(const std::string& address) {
-  for (const std::string& wanted : {address, std::string()}) {
-    const auto known = std::find_if(views_.begin(), views_.end(),
-                                    [&](const RunnerView& view) { return view.address == wanted; });
-    if (known == views_.end()) continue;
-    known->address = address;
-    return static_cast<size_t>(known - views_.begin());
-  }
-  views_.push_back({.address = address});
-  limits_of_.emplace_back();
-  why_down_.emplace_back();
-  links_.emplace_back();
-  return views_.size() - 1;
-}
-
-void RunnerSet::Call(size_t runner) {
-  const Status added = AddLink(runner);
-  if (!added.ok()) LOG_WARN("runner {} is not called: {}", views_[runner].address, added.message());
-}
-
 void RunnerSet::SetRegistry(RegistryFacts registry) {
   std::lock_guard lock(mutex_);
   registry_ = std::move(registry);
@@ -143,32 +111,6 @@ size_t RunnerSet::num_known() const {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(
       views_.begin(), views_.end(), [](const RunnerView& view) { return !view.address.empty(); }));
-}
-
-// Links that nobody needs; they end outside the lock, for their threads may wait for it.
-std::vector<std::unique_ptr<RunnerLink>> RunnerSet::TakeDeadLinks() {
-  std::vector<std::unique_ptr<RunnerLink>> dead;
-  for (size_t i = 0; i < views_.size(); ++i) {
-    if (views_[i].is_listed || views_[i].is_up || links_[i] == nullptr) continue;
-    dead.push_back(std::move(links_[i]));
-    ending_.insert(i);
-  }
-  return dead;
-}
-
-// After the ends of the links that TakeDeadLinks gave. A runner may be listed again by now.
-void RunnerSet::Forget() {
-  for (const size_t runner : std::exchange(ending_, {})) {
-    why_down_[runner] = OkStatus();
-    catalog_.SetRunner(runner, {});
-    for (auto& [id, one] : in_flight_) std::erase(one->refused, runner);
-    chooser_.Forget(runner);
-    const RunnerView left = std::exchange(views_[runner], RunnerView());
-    views_[runner].is_listed = left.is_listed;
-    if (!left.is_listed) continue;
-    views_[runner].address = left.address;
-    Call(runner);
-  }
 }
 
 RunnerSet::~RunnerSet() {
