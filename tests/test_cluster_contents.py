@@ -196,7 +196,7 @@ def test_a_content_that_is_nowhere_ends_its_answers_with_the_reason(machines):
 
     def start_another():
         one.overwrite("first", "deep/mine", "wells")
-        one.runner("second", {})
+        one.runner("first", {})
     for end in replace_then_kill(one, first, start_another, "deep/next"):
         assert "was replaced or taken away since the request began" in end, end
     assert "has other content" in one.frontend.log()
