@@ -118,25 +118,30 @@ class RunnerService::Impl : public rpc::Runner::Service {
     const Status same_base = CheckSameBase(BaseOf(first.hello().base()), options_.base);
     if (!same_base.ok()) return ToGrpc(same_base);
     const uint64_t adapters_told = adapters_version_;
-    if (!stream->Write(MakeWelcome(*protocol))) return grpc::Status::CANCELLED;
     const uint64_t frontend = first.hello().frontend();
     FrontendSession session(
         generator_, *context, *stream, frontend, [this](uint64_t* told) { return State(told); },
         adapters_told, options_.logs_requests);
     {
+      // Before the welcome: whoever has that is told of every step from then on.
       std::lock_guard lock(mutex_);
       if (stopping_) return grpc::Status::CANCELLED;
       sessions_.insert(&session);
     }
-    LOG_INFO("frontend {:016x} has connected from {}", frontend, context->peer());
-    session.Run();
-    LOG_INFO("frontend {:016x} has gone", frontend);
+    const bool is_welcome = stream->Write(MakeWelcome(*protocol));
+    if (is_welcome) Serve(session, frontend, context->peer());
     std::lock_guard lock(mutex_);
     sessions_.erase(&session);
-    return grpc::Status::OK;
+    return is_welcome ? grpc::Status::OK : grpc::Status::CANCELLED;
   }
 
  private:
+  static void Serve(FrontendSession& session, uint64_t frontend, const std::string& peer) {
+    LOG_INFO("frontend {:016x} has connected from {}", frontend, peer);
+    session.Run();
+    LOG_INFO("frontend {:016x} has gone", frontend);
+  }
+
   rpc::RunnerMessage MakeWelcome(uint32_t protocol) const {
     rpc::RunnerMessage message;
     rpc::Welcome* const welcome = message.mutable_welcome();
