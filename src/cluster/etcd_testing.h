@@ -34,6 +34,7 @@ class TestEtcd {
 
  private:
   std::vector<std::string> Arguments() const;
+  void StartAgain();
 
   const std::vector<std::string> flags_;
   const bool tls_;
@@ -41,6 +42,7 @@ class TestEtcd {
   int port_ = 0;
   int peer_port_ = 0;
   pid_t pid_ = -1;
+  bool has_answered_ = false;
 };
 
 // Tries until `holds` is true. Returns false if that takes longer than `limit`.
