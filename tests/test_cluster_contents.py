@@ -2,6 +2,7 @@
 machine may have a folder of its own, and files are written over."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, LONG_TESTS, Server, binary, free_port
+from conftest import ADMIN_KEY, DEMO, LONG_TESTS, Server, binary, free_port, running_etcd
 from test_cluster import SMALL, Process, streamed
 
 pytestmark = pytest.mark.skipif(
@@ -29,13 +30,8 @@ class Machines:
     def __init__(self, folder, keeps_contents=False):
         self.folder = folder
         self.processes = []
-        port, peer = free_port(), free_port()
-        self.etcd_address = f"127.0.0.1:{port}"
-        self.etcd = subprocess.Popen(
-            ["etcd", "--name=one", f"--data-dir={folder / 'etcd'}", f"--listen-client-urls=http://{self.etcd_address}",
-             f"--advertise-client-urls=http://{self.etcd_address}", f"--listen-peer-urls=http://127.0.0.1:{peer}",
-             f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}", f"--initial-cluster=one=http://127.0.0.1:{peer}",
-             "--logger=zap", "--log-level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.etcd = contextlib.ExitStack()
+        self.etcd_address = f"127.0.0.1:{self.etcd.enter_context(running_etcd(folder / 'etcd'))}"
         self.eventually(lambda: subprocess.run([binary(), "cluster", "init", "--etcd", self.etcd_address],
                                                capture_output=True, timeout=60).returncode == 0, "etcd does not answer")
         self.port = free_port()
@@ -93,8 +89,7 @@ class Machines:
         for process in self.processes:
             if process.process.poll() is None:
                 process.stop()
-        self.etcd.kill()
-        self.etcd.wait()
+        self.etcd.close()
 
 
 @pytest.fixture

@@ -136,14 +136,8 @@ Result<AdapterInfo> ClusterRunner::Serve(const AdapterLoad& load) {
 }
 
 std::vector<std::string> ClusterRunner::Peers() const {
-  const auto view = watcher_->view();
-  std::vector<std::string> peers;
-  for (const auto& [id, runner] : view->runners) {
-    if (runner.address != address_) peers.push_back(runner.address);
-  }
-  for (const auto& [id, frontend] : view->frontends) {
-    if (!frontend.contents_address.empty()) peers.push_back(frontend.contents_address);
-  }
+  std::vector<std::string> peers = watcher_->view()->ContentHolders();
+  std::erase(peers, address_);
   return peers;
 }
 

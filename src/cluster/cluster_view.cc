@@ -47,6 +47,15 @@ std::map<std::string, double> ReadShares(const Json& json) {
 
 }  // namespace
 
+std::vector<std::string> ClusterView::ContentHolders() const {
+  std::vector<std::string> addresses;
+  for (const auto& [id, runner] : runners) addresses.push_back(runner.address);
+  for (const auto& [id, frontend] : frontends) {
+    if (!frontend.contents_address.empty()) addresses.push_back(frontend.contents_address);
+  }
+  return addresses;
+}
+
 Json ClusterView::KeysList() const {
   Json list = Json::array();
   for (const auto& [digest, entry] : registry->keys) list.push_back(entry);

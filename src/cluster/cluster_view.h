@@ -42,6 +42,8 @@ struct ClusterView {
 
   // As ApiKeys takes it.
   Json KeysList() const;
+  // Addresses of all that may have contents of adapters: runners, and frontends with a store.
+  std::vector<std::string> ContentHolders() const;
 };
 
 // The records behind a view: applies what EtcdWatch tells, and makes views of it. A record that

@@ -16,16 +16,6 @@ namespace {
 
 constexpr int64_t kContentNsPerMs = 1'000'000;
 
-// Who may have what this store lacks.
-std::vector<std::string> HoldersOf(const ClusterView& view) {
-  std::vector<std::string> holders;
-  for (const auto& [id, runner] : view.runners) holders.push_back(runner.address);
-  for (const auto& [id, frontend] : view.frontends) {
-    if (!frontend.contents_address.empty()) holders.push_back(frontend.contents_address);
-  }
-  return holders;
-}
-
 }  // namespace
 
 // AdapterService on a port of its own.
@@ -119,7 +109,7 @@ void ContentServer::FetchMissing(const ClusterView& view) {
     const std::string& hash = adapter.entry.hash;
     if (store_.Find(hash).ok()) continue;
     if (stopping()) return;
-    const Result<std::string> got = store_.Get(hash, HoldersOf(view));
+    const Result<std::string> got = store_.Get(hash, view.ContentHolders());
     if (got.ok()) {
       failed_.erase(hash);
       continue;

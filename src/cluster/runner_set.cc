@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "cluster/cluster_records.h"
 
 namespace graft {
 namespace {
