@@ -12,24 +12,17 @@ std::vector<std::string> PlacementWords() {
   return words;
 }
 
-std::string WordOfPlacement(PlacementKind kind) {
-  for (const PlacementName& one : kPlacementNames) {
-    if (one.kind == kind) return one.name;
-  }
-  return "";
-}
-
 }  // namespace
 
 OptionTarget OnePlacement(PlacementKind& kind) {
-  return ChosenWord(PlacementWords(), WordOfPlacement(kind),
+  return ChosenWord(PlacementWords(), NameOf(kind),
                     [&kind](size_t i) { kind = kPlacementNames[i].kind; });
 }
 
 OptionTarget SomePlacements(std::vector<PlacementKind>& kinds) {
   std::string initial;
   for (const PlacementKind kind : kinds) {
-    initial += (initial.empty() ? "" : ",") + WordOfPlacement(kind);
+    initial += (initial.empty() ? "" : ",") + std::string(NameOf(kind));
   }
   return ChosenWords(PlacementWords(), initial, [&kinds](const std::vector<size_t>& chosen) {
     kinds.clear();

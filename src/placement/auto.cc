@@ -5,10 +5,9 @@
 //    and they wait for its prompt.
 //  - The request: until the batch has a place and the runner pages, for the prompts before its own,
 //    then its own steps there.
-//  - A copy, where the runner lacks the adapter, and what it throws out, by how likely that is
-//  asked
-//    for again there soon. An adapter has as many copies as its load fills runners; each further
-//    one costs more, so copies grow with the load and not with every burst.
+//  - A copy, where the runner lacks the adapter, and the adapter that it throws out, by how likely
+//    requests ask for that one again there soon. An adapter has as many copies as its load fills
+//    runners; each further one costs more, so copies grow with the load and not with every burst.
 //  - A tenant that has more in flight than its share makes others wait: their time counts by how
 //    many times it has more.
 //  - Opening an idle runner costs a little, so that where nobody would notice, runners stay idle.

@@ -4,6 +4,13 @@
 
 namespace graft {
 
+const char* NameOf(PlacementKind kind) {
+  for (const PlacementName& one : kPlacementNames) {
+    if (one.kind == kind) return one.name;
+  }
+  return "";
+}
+
 bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query) {
   if (!CanServe(fleet, idx, query)) return false;
   const RunnerState& runner = fleet.runner(idx);

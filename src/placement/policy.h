@@ -35,6 +35,9 @@ inline constexpr PlacementName kPlacementNames[] = {
     {PlacementKind::kRendezvous, "rendezvous"}, {PlacementKind::kMinCostFlow, "min-cost-flow"},
     {PlacementKind::kCaraServe, "caraserve"},   {PlacementKind::kAuto, "auto"}};
 
+// "most-idle"
+const char* NameOf(PlacementKind kind);
+
 struct PlacementOptions {
   PlacementKind kind = PlacementKind::kMostIdle;
   CostModel costs;

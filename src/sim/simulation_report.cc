@@ -1,28 +1,20 @@
 #include "sim/simulation_report.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "sim/slo.h"
+#include "sim/workload.h"
 
 namespace graft {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
 
-OrderedJson LatencyJson(std::vector<double> ms) {
+OrderedJson LatencyJson(const std::vector<double>& ms) {
   if (ms.empty()) return OrderedJson();
-  std::sort(ms.begin(), ms.end());
-  const auto at = [&](double share) {
-    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(ms.size())));
-    return ms[std::max<size_t>(rank, 1) - 1];
-  };
-  double sum = 0.0;
-  for (const double one : ms) sum += one;
-  return {{"mean", sum / static_cast<double>(ms.size())},
-          {"p50", at(0.5)},
-          {"p90", at(0.9)},
-          {"p95", at(0.95)},
-          {"p99", at(0.99)},
-          {"max", ms.back()}};
+  const Percentiles of = ComputePercentiles(ms);
+  return {{"mean", of.mean}, {"p50", of.p50}, {"p90", of.p90},
+          {"p95", of.p95},   {"p99", of.p99}, {"max", of.max}};
 }
 
 OrderedJson RunnersJson(const SimResult& result) {
@@ -58,19 +50,12 @@ OrderedJson RunnersJson(const SimResult& result) {
           {"preemptions", sum.preemptions}};
 }
 
-const char* NameOfPlacement(PlacementKind kind) {
-  for (const PlacementName& one : kPlacementNames) {
-    if (one.kind == kind) return one.name;
-  }
-  return "";
-}
-
 }  // namespace
 
 OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions& options,
                            const SimResult& result) {
   std::vector<double> first, token, latency;
-  int64_t num_refused = 0, num_kept = 0;
+  int64_t num_refused = 0;
   const double slo_ms = options.placement.SloMs();
   for (size_t i = 0; i < result.outcomes.size(); ++i) {
     const SimRequest& asked = workload.requests[i];
@@ -82,21 +67,18 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
     if (asked.output_tokens < 2) continue;
     token.push_back(static_cast<double>(outcome.end_ns - outcome.first_ns) / kNsPerMs /
                     (asked.output_tokens - 1));
-    num_kept += token.back() <= slo_ms ? 1 : 0;
   }
-  const double share =
-      token.empty() ? 0.0 : static_cast<double>(num_kept) / static_cast<double>(token.size());
-  OrderedJson json = {{"placement", NameOfPlacement(options.placement.kind)},
+  OrderedJson json = {{"placement", NameOf(options.placement.kind)},
                       {"seconds", NsToSeconds(result.end_ns)},
                       {"requests", std::ssize(result.outcomes)},
                       {"counted", std::ssize(latency)},
                       {"refused", num_refused},
                       {"waited_in_line", result.waited_in_line},
-                      {"first_token_ms", LatencyJson(std::move(first))},
-                      {"token_ms", LatencyJson(std::move(token))},
-                      {"latency_ms", LatencyJson(std::move(latency))},
+                      {"first_token_ms", LatencyJson(first)},
+                      {"token_ms", LatencyJson(token)},
+                      {"latency_ms", LatencyJson(latency)},
                       {"slo_ms", slo_ms},
-                      {"slo_attainment", share}};
+                      {"slo_attainment", SloAttainment(token, slo_ms)}};
   json.update(RunnersJson(result));
   return json;
 }

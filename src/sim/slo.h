@@ -11,7 +11,7 @@ inline constexpr double kFirstTokenSloMs = 6000.0;
 // Stands for a latency where no first token came.
 inline constexpr double kNeverMs = 1e300;
 
-// The share of requests whose first token came within the bound; 0 of none.
+// The share of latencies within the bound; 0 of none.
 double SloAttainment(const std::vector<double>& first_token_ms, double slo_ms = kFirstTokenSloMs);
 // The mean of 1 - (latency / bound)^2, of 0 past the bound. The paper only says that it falls to 0
 // at the bound; the square is that of its authors' benchmark.

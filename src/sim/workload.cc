@@ -114,7 +114,12 @@ Percentiles ComputePercentiles(std::vector<double> values) {
     return values[std::max<size_t>(idx, 1) - 1];
   };
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  return {sum / static_cast<double>(values.size()), rank(0.5), rank(0.9), rank(0.99)};
+  return {.mean = sum / static_cast<double>(values.size()),
+          .p50 = rank(0.5),
+          .p90 = rank(0.9),
+          .p95 = rank(0.95),
+          .p99 = rank(0.99),
+          .max = values.back()};
 }
 
 }  // namespace graft

@@ -37,7 +37,7 @@ struct RequestLengths {
 Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 struct Percentiles {
-  double mean = 0.0, p50 = 0.0, p90 = 0.0, p99 = 0.0;
+  double mean = 0.0, p50 = 0.0, p90 = 0.0, p95 = 0.0, p99 = 0.0, max = 0.0;
 };
 
 // Nearest-rank percentiles; zeros for no values.
