@@ -2,7 +2,7 @@
 // of which one draws the work, and two warpgroups multiply.
 #pragma once
 
-#include "kernels/attention/attention_prompt.cuh"
+#include "kernels/attention/attention_prompt_queries.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 
@@ -28,6 +28,9 @@ struct PromptBlock {
   }
   __device__ __forceinline__ unsigned char* Values(int stage) const {
     return Keys(Shape::kStages + stage);
+  }
+  __device__ __forceinline__ unsigned char* Staging(int query_warp) const {
+    return Keys(2 * Shape::kStages) + query_warp * kStagingBytes;
   }
   // The block's item of that number, once it is drawn. All lanes of a warp call it.
   __device__ __forceinline__ PromptItem WaitForItem(int number) const {
@@ -212,50 +215,6 @@ __device__ __forceinline__ void BringValues(const PromptBlock<Shape>& block,
   }
 }
 
-// Queries [begin, end) of the block's 128 to shared memory, rounded to T; zeros behind the last. A
-// warp's work, kRows queries at a time.
-template <typename Shape, bool kVectors, int kRows>
-__device__ __forceinline__ void StoreSomeQueries(const Params& params, const PromptItem& item,
-                                                 int begin, int end, unsigned char* target) {
-  constexpr int kRuns = Shape::kAtoms * 16;  // of four dimensions
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int head_dim = params.args.layout.head_dim;
-  for (int first = begin * kRuns; first < end * kRuns; first += kRows * 32) {
-    float values[kRows][4];
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int run = first + i * 32 + lane;
-      const int query = item.first_query + run / kRuns;
-      const int dim = run % kRuns * 4;
-      const int row = params.RowOf(query);
-      const int head = item.kv_head * params.group + query - row * params.group;
-      const bool present = query < item.num_queries && dim < head_dim;
-      LoadRun<kVectors>(
-          params.args.q + (item.row_begin + row) * params.args.q_stride + head * head_dim + dim,
-          present ? 4 : 0, values[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int run = first + i * 32 + lane;
-      const int dim = run % kRuns * 4;
-      *reinterpret_cast<uint2*>(target + Shape::QueryOffset(run / kRuns, dim / 8) + dim % 8 * 2) =
-          make_uint2(PackPair<typename Shape::T>(values[i][0], values[i][1]),
-                     PackPair<typename Shape::T>(values[i][2], values[i][3]));
-    }
-  }
-}
-
-template <typename Shape, int kRows>
-__device__ __forceinline__ void StorePromptQueries(const Params& params, const PromptItem& item,
-                                                   int begin, int end, unsigned char* target) {
-  if (params.q_vectors) {
-    StoreSomeQueries<Shape, true, kRows>(params, item, begin, end, target);
-  } else {
-    StoreSomeQueries<Shape, false, kRows>(params, item, begin, end, target);
-  }
-  FenceForAsync();
-}
-
 // Says which item is the block's next.
 template <typename Shape>
 __device__ __forceinline__ void DrawItem(const PromptBlock<Shape>& block, const int32_t* begins,
@@ -287,9 +246,10 @@ __device__ __forceinline__ void BringQueries(const PromptBlock<Shape>& block, co
     if (number == 0) continue;
     const int stage = number % Shape::kQueryStages;
     const int turn = number / Shape::kQueryStages;
-    BarrierWait(block.Barrier(Barriers::kQueriesFree + stage), turn % 2 ^ 1);
-    StorePromptQueries<Shape, 8>(block.params, item, part * kPart, (part + 1) * kPart,
-                                 block.Queries(stage));
+    StreamPromptQueries<Shape>(
+        block.params, item, part * kPart, (part + 1) * kPart, block.Staging(part),
+        block.Queries(stage),
+        [&] { BarrierWait(block.Barrier(Barriers::kQueriesFree + stage), turn % 2 ^ 1); });
     __syncwarp();
     if (threadIdx.x % 32 == 0) BarrierArrive(block.Barrier(Barriers::kQueriesFull + stage));
   }

@@ -11,10 +11,15 @@ inline constexpr int kPromptThreads = 3 * 128;
 inline constexpr int kPromptQueries = 128;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kQueryWarps = 2;
+// A warp that brings queries asks for pieces of them, so many runs of four numbers for each lane.
+// Its ring in shared memory has room for three: two are on their way while one is rounded.
+inline constexpr int kPieceRuns = 8;
+inline constexpr int kPieces = 3;
+inline constexpr int kStagingBytes = kPieces * kPieceRuns * 32 * 16;
 // Heads whose keys and values together fit into so much of L2 are worked on side by side.
 inline constexpr int kCacheBytes = 24 << 20;
 
-// So many tiles before an item's last one the next is drawn: its queries come in 10 us.
+// So many tiles before an item's last one the next is drawn: its queries take a few to come.
 inline constexpr int kTilesToDraw = 8;
 
 struct PromptItem {
@@ -67,7 +72,8 @@ struct PromptShape {
   static constexpr int kQueryAtomBytes = 64 * 128;
   static constexpr int kGroupQueryBytes = kAtoms * kQueryAtomBytes;  // of a warpgroup
   static constexpr int kQueryBytes = 2 * kGroupQueryBytes;
-  static constexpr int kSharedBytes = kQueryStages * kQueryBytes + 2 * kStages * kTileBytes;
+  static constexpr int kSharedBytes =
+      kQueryStages * kQueryBytes + 2 * kStages * kTileBytes + kQueryWarps * kStagingBytes;
 
   // Of 16 bytes of a tile: the dimensions from 8 chunk on.
   static __device__ __forceinline__ uint32_t Offset(int position, int chunk) {
