@@ -30,11 +30,12 @@ function(graft_batches out stem)
   set(${out} ${batches} PARENT_SCOPE)
 endfunction()
 
-# graft_library(NAME SOURCES ... [COLD_SOURCES ...] DEPS ...): a static library of one folder of src/.
+# graft_library(NAME [BUSY] SOURCES ... [COLD_SOURCES ...] DEPS ...): a static library of one folder of src/.
+# BUSY: its tests compute for minutes unless the compiler optimises it, under sanitizers, too.
 # COLD_SOURCES: what runs at the start, for an adapter, or once a request, and never for a step, a token or
 # a word. The release build optimises it less, which compiles in three quarters of the time.
 function(graft_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;COLD_SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "BUSY" "" "SOURCES;COLD_SOURCES;DEPS" ${ARGN})
   if(GRAFT_OPTIMISE_COLD AND ARG_COLD_SOURCES)
     graft_batches(cold_batches ${name}_cold ${ARG_COLD_SOURCES})
     set_source_files_properties(${cold_batches} PROPERTIES COMPILE_OPTIONS "${GRAFT_OPTIMISE_COLD}")
@@ -49,6 +50,9 @@ function(graft_library name)
   list(APPEND batches ${cold_batches})
   add_library(${name} STATIC ${batches})
   target_link_libraries(${name} PUBLIC graft_options ${ARG_DEPS})
+  if(ARG_BUSY)
+    set_target_properties(${name} PROPERTIES GRAFT_OPTIMISE "${GRAFT_OPTIMISE_BUSY}")
+  endif()
 endfunction()
 
 # graft_test(NAME [UNSANITIZED] [LONG] [SHARDS n] SOURCES ... DEPS ...): one GoogleTest program, registered with
@@ -65,7 +69,7 @@ function(graft_test name)
   add_executable(${name} ${batches})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   if(ARG_UNSANITIZED AND NOT GRAFT_SANITIZE_ALL)
-    set_target_properties(${name} PROPERTIES GRAFT_UNSANITIZED ON)
+    set_target_properties(${name} PROPERTIES GRAFT_UNSANITIZED ON GRAFT_OPTIMISE "${GRAFT_OPTIMISE_BUSY}")
   else()
     set_target_properties(${name} PROPERTIES GRAFT_OPTIMISE "${GRAFT_OPTIMISE_TESTS}")
   endif()
@@ -161,8 +165,14 @@ function(graft_cpu_source target file)
     add_library(${copy} OBJECT ${file})
     target_link_libraries(${copy} PRIVATE graft_common_options)
     target_compile_definitions(${copy} PRIVATE GRAFT_HAS_CUDA=0)
-    target_compile_options(${copy} PRIVATE ${flags} -O3 -ffp-contract=off
-      -Wno-uninitialized $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    target_compile_options(${copy} PRIVATE ${flags} -O3 -ffp-contract=off -Wno-uninitialized)
+    if(graft_kernels_by_gcc)
+      target_compile_options(${copy} PRIVATE -Wno-maybe-uninitialized -Wno-restrict)
+    endif()
+    if(GRAFT_KERNEL_COMPILER)
+      set_target_properties(${copy} PROPERTIES CXX_COMPILER_LAUNCHER
+        "${PROJECT_SOURCE_DIR}/tools/compile_by.sh;${GRAFT_KERNEL_COMPILER};${graft_ccache};--")
+    endif()
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${copy}>)
   endforeach()
 endfunction()

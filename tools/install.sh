@@ -2,8 +2,8 @@
 # Installs what is missing on Debian 12. A second run finds everything there and does nothing.
 #   install.sh demo       for the release binary that serves by itself
 #   install.sh build      and what several machines need: gRPC
-#   install.sh test       for `make test`: and a linker that is quick, and Python clients with clang-format
-#   install.sh test-all   for every check: and clang, its tools and libraries to compare with
+#   install.sh test       for `make test`: and clang, a linker that is quick, Python clients with clang-format
+#   install.sh test-all   for every check: and clang's tools and libraries to compare with
 #   install.sh dist       for the archive and the package
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,9 +18,10 @@ case $what in build | test | test-all | dist)
   # What it needs of protobuf libgrpc++-dev only recommends.
   packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
 esac
-case $what in test | test-all) packages+=(libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
+case $what in test | test-all) packages+=(
+  clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
-case $what in test-all) packages+=(clang clang-tidy libclang-rt-14-dev libdnnl-dev) ;; esac
+case $what in test-all) packages+=(clang-tidy libdnnl-dev) ;; esac
 
 installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
 missing=()

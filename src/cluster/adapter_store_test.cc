@@ -155,7 +155,7 @@ TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {
 
 TEST_F(AdapterStoreTest, WhatNobodyWantsIsRemovedOnceItIsOld) {
   const AdapterStore store = Store();
-  const auto age = [this, &store](const std::string& hash) {
+  const auto age = [&store](const std::string& hash) {
     fs::last_write_time(store.contents() + "/" + hash,
                         fs::file_time_type::clock::now() - std::chrono::hours(1));
   };

@@ -163,7 +163,8 @@ TEST(ModelConfigTest, TokenIds) {
   EXPECT_THAT(eos(7)->eos_token_ids, ElementsAre(7));
   EXPECT_THAT(eos(Json{7, 9})->eos_token_ids, ElementsAre(7, 9));
   EXPECT_TRUE(eos(nullptr)->eos_token_ids.empty());
-  for (const Json& bad : Json{100, -1, "7", 1.0, Json{Json{7}}, Json{7, nullptr}}) {
+  for (const Json& bad :
+       Json{100, -1, "7", 1.0, Json::array({Json::array({7})}), Json{7, nullptr}}) {
     EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"eos_token_id", bad}})), HasSubstr("eos_token_id"));
   }
   EXPECT_THAT(Refusal(Merged(TinyLlama(), {{"eos_token_id", std::vector<int>(1000, 1)}})),

@@ -136,14 +136,13 @@ class Output {
     return ::testing::AssertionSuccess();
   }
   // Element i still holds the sentinel: gaps between strided rows, rows of nobody.
-  ::testing::AssertionResult IsUntouched(int64_t i) const {
+  bool HoldsSentinel(int64_t i) const {
     const unsigned char* p = reinterpret_cast<const unsigned char*>(data() + i);
-    for (size_t b = 0; b < sizeof(T); ++b) {
-      if (p[b] != kSentinel) {
-        return ::testing::AssertionFailure() << "element " << i << " was overwritten";
-      }
-    }
-    return ::testing::AssertionSuccess();
+    return std::all_of(p, p + sizeof(T), [](unsigned char byte) { return byte == kSentinel; });
+  }
+  ::testing::AssertionResult IsUntouched(int64_t i) const {
+    if (HoldsSentinel(i)) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "element " << i << " was overwritten";
   }
 
  private:

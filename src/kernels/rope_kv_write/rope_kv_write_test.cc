@@ -154,8 +154,8 @@ void ExpectSameAsApart(const Case& c, bool normalizes) {
     }
     const double step = normalizes ? 2.0 * testing::ToleranceOf(DTypeOf<T>()) : 0.0;
     for (int64_t i = 0; i < pool.size(); ++i) {
-      ASSERT_EQ(bool{pool.IsUntouched(i)}, bool{pool_apart.IsUntouched(i)}) << i;
-      if (pool_apart.IsUntouched(i)) continue;
+      ASSERT_EQ(pool.HoldsSentinel(i), pool_apart.HoldsSentinel(i)) << i;
+      if (pool_apart.HoldsSentinel(i)) continue;
       ASSERT_NEAR(pool.At(i), pool_apart.At(i), step * (1.0 + std::fabs(pool_apart.At(i)))) << i;
     }
   });

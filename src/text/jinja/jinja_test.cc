@@ -193,9 +193,8 @@ TEST(JinjaTest, HostileTemplatesRunIntoLimits) {
       "{{ range(10 ** 12) }}",
       "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = n.x + n.x %}{% endfor "
       "%}",
-      "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = n.x.replace('a', 'aa') "
-      "%}"
-      "{% endfor %}",
+      "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = n.x.replace('a', 'a' * "
+      "1000) %}{% endfor %}",
       "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = '%s%s' % (n.x, n.x) %}"
       "{% endfor %}",
       "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = [n.x, n.x] | join %}"
