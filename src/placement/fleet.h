@@ -27,6 +27,8 @@ struct RunnerState {
   int32_t adapters_max = 0;  // on its device at once; 0: it does not say
   int32_t page_tokens = 0;   // 0: it does not say what pages it has
   int64_t pages_free = 0;    // that nobody uses or is promised
+  int64_t num_pages = 0;     // 0: it does not say
+  int64_t pages_used = 0;    // by requests and their adapters
   int64_t num_requests = 0;  // everybody's, waiting ones included
 };
 

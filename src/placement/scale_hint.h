@@ -1,0 +1,74 @@
+// How many runners a fleet should have, and which of them could go. Punica, section 5.1: ask for
+// more where no runner is lightly loaded, give back what has no load. A runner takes its time to
+// start, so what counts is what will be asked for by then. Pure: the owner says what time it is.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "placement/fleet.h"
+
+namespace graft {
+
+struct ScaleOptions {
+  double startup_seconds = 30.0;  // from a runner's order until it serves
+  double batch_share = 1.0;       // of a runner's batch that requests are meant to fill
+};
+
+// What whoever can start and end runners is told.
+struct ScaleHint {
+  int32_t runners = 0;  // that take requests
+  int32_t runners_wanted = 1;
+  double startup_seconds = 0.0;    // that is counted with
+  std::vector<std::string> spare;  // addresses of those that may go
+  bool consolidates = false;       // these are emptied
+
+  bool operator==(const ScaleHint&) const = default;
+};
+
+// Requests in flight and their pages, in runners of the fleet's mean size that they fill.
+// `num_waiting`: requests that are on no runner.
+double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share);
+
+// Runners that take requests.
+int32_t NumOpen(const Fleet& fleet);
+
+// What was filled of late leads to how many runners are wanted: enough for the trend's value when a
+// runner that is ordered now serves, and for twice the deviation from it. A runner that is wanted
+// once is wanted for as long as a start takes, and for 10 s at least: giving it back earlier saves
+// less than its start.
+class ScaleAdvisor {
+ public:
+  // Once a second. `num_runners`: that there are.
+  void Observe(double runners_filled, int32_t num_runners, const ScaleOptions& options,
+               int64_t now_ns);
+  // 1 at least. For a start's time after the first call no fewer than there are.
+  int32_t wanted() const { return wanted_; }
+
+ private:
+  struct Sample {
+    double seconds = 0.0;
+    double value = 0.0;
+  };
+  double Forecast(double startup_seconds) const;
+
+  std::deque<Sample> filled_;
+  std::deque<Sample> needed_;  // runners, falling: those that a later one does not exceed
+  double began_seconds_ = 0.0;
+  bool has_begun_ = false;
+  int32_t wanted_ = 1;
+};
+
+// Numbers in names count as numbers: "runner-9" before "runner-10".
+bool ComesBefore(const std::string& name, const std::string& other);
+
+// Of the runners that are open, those beyond the number wanted: the last by name, which are those
+// that Kubernetes takes away from a StatefulSet.
+std::vector<size_t> RunnersToSpare(std::span<const std::string> names,
+                                   std::span<const uint8_t> is_open, int32_t num_wanted);
+
+}  // namespace graft
