@@ -11,6 +11,8 @@
 #include "cli/commands.h"
 #include "cli/placement_options.h"
 #include "runtime/progress.h"
+#include "sim/load_hill.h"
+#include "sim/offline_bound.h"
 #include "sim/simulated_workload.h"
 #include "sim/simulation_report.h"
 #include "sim/trace.h"
@@ -31,6 +33,8 @@ struct SimulateOptions {
   double requests_per_second = 0.0;
   std::string costs, popularity, lengths, json;
   double fetch_ms = 0.0;
+  double hill_seconds = 0.0;
+  bool scales = false;
   int seeds = 1;
   bool quiet = false;
 };
@@ -69,6 +73,75 @@ Status CheckSizes(const SimulateOptions& options) {
   return OkStatus();
 }
 
+SimWorkload MakeWorkload(const SimulateOptions& options) {
+  SimWorkloadOptions even = options.workload;
+  const double peak = even.requests_per_second;
+  if (options.hill_seconds > 0.0) {
+    even.num_requests = RequestsOfHill(peak, options.hill_seconds);
+    even.requests_per_second = 1.0;
+  }
+  SimWorkload made = MakeSimWorkload(even);
+  if (options.hill_seconds > 0.0) BendIntoHill(peak, options.hill_seconds, &made.requests);
+  if (options.cluster.runner.host_adapters > 0) made.fetch_ms = {options.fetch_ms};
+  return made;
+}
+
+void PrintHead(const SimulateOptions& options) {
+  std::printf("%d runners, %d adapters, %.2f requests a second%s\n\n", options.cluster.num_runners,
+              options.workload.num_adapters, options.workload.requests_per_second,
+              options.hill_seconds > 0.0 ? " in the middle of a hill" : "");
+  std::printf("%-14s %6s %12s %12s %10s %10s %8s %8s %8s\n", "placement", "seed", "first P50 ms",
+              "first P99 ms", "token ms", "token P99", "in SLO", "copies", "hours");
+}
+
+// A line of the table. Its hours are those that are paid for, where runners come and go.
+void PrintRun(const OrderedJson& run) {
+  const auto ms = [&](const char* of, const char* which) {
+    return run[of].is_null() ? 0.0 : run[of][which].get<double>();
+  };
+  const char* const hours =
+      run.contains("paid_runner_hours") ? "paid_runner_hours" : "runner_hours";
+  std::printf("%-14s %6llu %12.1f %12.1f %10.2f %10.2f %8.3f %8.3f %8.3f\n",
+              run["placement"].get<std::string>().c_str(),
+              static_cast<unsigned long long>(run["seed"].get<uint64_t>()),
+              ms("first_token_ms", "p50"), ms("first_token_ms", "p99"), ms("token_ms", "mean"),
+              ms("token_ms", "p99"), run["slo_attainment"].get<double>(),
+              run["adapter_copies_a_request"].get<double>(), run[hours].get<double>());
+  std::fflush(stdout);
+}
+
+// One run, printed and added to `runs`.
+SimResult RunOnce(const SimulateOptions& options, const SimWorkload& made,
+                  SimClusterOptions cluster, OrderedJson& runs) {
+  ProgressBar progress("simulating", options.quiet);
+  cluster.on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
+  SimResult result = ClusterSimulation(made, cluster).Run();
+  progress.Update(1, 1);
+  OrderedJson run = SimulationJson(made, cluster, result);
+  run["seed"] = options.workload.seed;
+  PrintRun(run);
+  runs.push_back(std::move(run));
+  return result;
+}
+
+// The same requests once more, by as many runners as are wanted, beside the least that could do
+// what all runners did.
+void RunScaled(const SimulateOptions& options, const SimWorkload& made, const SimResult& all,
+               OrderedJson& runs) {
+  SimClusterOptions cluster = options.cluster;
+  cluster.scaling.is_on = true;
+  const SimResult scaled = RunOnce(options, made, cluster, runs);
+  const double bound = LeastRunnerSeconds(made, all.outcomes, cluster.runner.batch_max,
+                                          cluster.scaling.scale.startup_seconds);
+  std::printf(
+      "  as many runners as wanted: %lld starts, %lld requests moved; at least %.3f hours "
+      "with all known before, %.3f times that\n",
+      static_cast<long long>(scaled.starts), static_cast<long long>(scaled.moves), bound / 3600.0,
+      scaled.paid_seconds / bound);
+  runs.back()["least_runner_hours"] = bound / 3600.0;
+  runs.back()["paid_over_least"] = scaled.paid_seconds / bound;
+}
+
 Status RunSimulate(SimulateOptions options) {
   RETURN_IF_ERROR(ReadFiles(options));
   RETURN_IF_ERROR(CheckSizes(options));
@@ -79,35 +152,16 @@ Status RunSimulate(SimulateOptions options) {
                                      ? options.requests_per_second
                                      : RateOfLoad(options.load, workload, cluster);
   OrderedJson runs = OrderedJson::array();
-  std::printf("%d runners, %d adapters, %.2f requests a second\n\n", cluster.num_runners,
-              workload.num_adapters, workload.requests_per_second);
-  std::printf("%-14s %6s %12s %12s %10s %10s %8s %8s %8s\n", "placement", "seed", "first P50 ms",
-              "first P99 ms", "token ms", "token P99", "in SLO", "copies", "hours");
+  PrintHead(options);
   const uint64_t first_seed = workload.seed;
   for (int i = 0; i < options.seeds; ++i) {
     workload.seed = first_seed + static_cast<uint64_t>(i);
-    SimWorkload made = MakeSimWorkload(workload);
-    if (cluster.runner.host_adapters > 0) made.fetch_ms = {options.fetch_ms};
+    const SimWorkload made = MakeWorkload(options);
     for (const PlacementKind kind : options.placements) {
       cluster.placement.kind = kind;
       cluster.placement.seed = workload.seed;
-      ProgressBar progress("simulating", options.quiet);
-      cluster.on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
-      const SimResult result = ClusterSimulation(made, cluster).Run();
-      progress.Update(1, 1);
-      OrderedJson run = SimulationJson(made, cluster, result);
-      const auto ms = [&](const char* of, const char* which) {
-        return run[of].is_null() ? 0.0 : run[of][which].get<double>();
-      };
-      std::printf("%-14s %6llu %12.1f %12.1f %10.2f %10.2f %8.3f %8.3f %8.3f\n",
-                  run["placement"].get<std::string>().c_str(),
-                  static_cast<unsigned long long>(workload.seed), ms("first_token_ms", "p50"),
-                  ms("first_token_ms", "p99"), ms("token_ms", "mean"), ms("token_ms", "p99"),
-                  run["slo_attainment"].get<double>(),
-                  run["adapter_copies_a_request"].get<double>(), run["runner_hours"].get<double>());
-      std::fflush(stdout);
-      run["seed"] = workload.seed;
-      runs.push_back(std::move(run));
+      const SimResult all = RunOnce(options, made, cluster, runs);
+      if (options.scales) RunScaled(options, made, all, runs);
     }
   }
   return WriteJson(options.json, {{"runners", cluster.num_runners},
@@ -129,6 +183,9 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
            "the adapters instead"},
           {"load", Number(o.load, Above(0)), "share of the runners' batches that requests fill"},
           {"rate", Number(o.requests_per_second, AtLeast(0)), "requests a second instead; 0: none"},
+          {"hill-seconds", Number(o.hill_seconds, AtLeast(0)),
+           "the load rises from none to --load or --rate and falls back in so long, which says how "
+           "many requests there are; 0: it is even"},
           {"cv", Number(w.cv, AtLeast(0)),
            "coefficient of variation of the gaps between requests; 1: a Poisson process"},
           {"prompt-tokens", Number(w.prompt_tokens, AtLeast(1)), "mean of a geometric law"},
@@ -160,6 +217,18 @@ std::vector<Option> ClusterRows(SimulateOptions& o) {
           {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"}};
 }
 
+std::vector<Option> ScalingRows(SimulateOptions& o) {
+  SimScalingOptions& s = o.cluster.scaling;
+  return {{"scale", Switch(o.scales),
+           "each placement runs once more with as many runners as are wanted, --runners at most"},
+          {"runner-startup-seconds", Number(s.scale.startup_seconds, AtLeast(1)),
+           "from a runner's order until it serves"},
+          {"batch-share", Number(s.scale.batch_share, Above(0)),
+           "of a runner's batch that requests are meant to fill"},
+          {"consolidate", Boolean(s.consolidates),
+           "a runner that is to go is emptied by computing its requests anew on others"}};
+}
+
 }  // namespace
 
 Command SimulateCommand() {
@@ -170,6 +239,7 @@ Command SimulateCommand() {
               "  graft simulate --runners 16 --adapters 1000 --placement rendezvous,auto",
           .groups = {{"Workload", WorkloadRows(*options)},
                      {"Cluster", ClusterRows(*options)},
+                     {"Runners that come and go", ScalingRows(*options)},
                      {"Output",
                       {{"json", Text(options->json), "write the figures to this file, too"},
                        {"quiet", Switch(options->quiet), "no progress bars"}}}},

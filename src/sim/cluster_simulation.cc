@@ -12,33 +12,28 @@ namespace {
 constexpr int64_t kPlanEveryNs = 1'000'000'000;
 constexpr int64_t kProgressEvery = 1024;
 
+Fleet FleetOf(int32_t num_runners) {
+  Fleet fleet;
+  fleet.SetNumRunners(static_cast<size_t>(num_runners));
+  return fleet;
+}
+
 }  // namespace
 
 ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClusterOptions& options)
     : workload_(workload),
       options_(options),
+      fleet_(FleetOf(options.num_runners)),
+      scaling_(options.scaling, fleet_),
       policy_(MakePlacementPolicy(options.placement)),
       fetches_(options.placement.seed),
-      pages_sent_(static_cast<size_t>(options.num_runners)),
-      busy_since_ns_(pages_sent_.size()),
+      runners_(fleet_.num_runners()),
+      pages_sent_(runners_.size()),
+      busy_since_ns_(runners_.size()),
+      on_(runners_.size()),
       flights_(workload.requests.size()) {
-  const SimRunnerOptions& runner = options_.runner;
-  CHECK(runner.host_adapters == 0 || !workload.fetch_ms.empty()) << "fetches take a time";
-  fleet_.SetNumRunners(pages_sent_.size());
-  for (size_t i = 0; i < fleet_.num_runners(); ++i) {
-    const auto fetch_ns = [this] {
-      return static_cast<int64_t>(workload_.fetch_ms[fetches_.Below(workload_.fetch_ms.size())] *
-                                  1e6);
-    };
-    runners_.push_back(std::make_unique<SimRunner>(runner, workload_.adapters, time_,
-                                                   static_cast<int64_t>(i), fetch_ns));
-    fleet_.runner(i) = {.id = RandomBits(options_.placement.seed, i),
-                        .is_open = true,
-                        .batch_max = runner.batch_max,
-                        .adapters_max = runner.adapters_max,
-                        .page_tokens = runner.page_tokens,
-                        .pages_free = runner.num_pages};
-  }
+  CHECK(options.runner.host_adapters == 0 || !workload.fetch_ms.empty()) << "fetches take a time";
+  for (size_t i = 0; i < runners_.size(); ++i) Equip(i);
   result_.outcomes.resize(workload.requests.size());
   result_.runners.resize(fleet_.num_runners());
 }
@@ -47,6 +42,7 @@ SimResult ClusterSimulation::Run() {
   if (!workload_.requests.empty()) {
     time_.At(workload_.requests.front().arrival_ns, SimEventKind::kArrival, 0);
     time_.At(0, SimEventKind::kPlan, 0);
+    if (scaling_.is_on()) time_.At(0, SimEventKind::kScale, 0);
   }
   while (!time_.empty() && num_ended_ < std::ssize(workload_.requests)) {
     const SimEvent event = time_.Next();
@@ -61,30 +57,34 @@ SimResult ClusterSimulation::Run() {
       case SimEventKind::kLoads:
         OnRunner(event);
         break;
+      case SimEventKind::kScale:
+        Scale();
+        break;
+      case SimEventKind::kStarted:
+        OnStarted(event.target);
+        break;
+      case SimEventKind::kEmpty:
+        EmptyGoing();
+        break;
     }
   }
   CHECK_EQ(num_ended_, std::ssize(workload_.requests)) << "requests that nothing will end";
   result_.end_ns = time_.now_ns();
-  for (size_t i = 0; i < runners_.size(); ++i) {
-    CHECK(runners_[i]->CheckIntegrity().ok()) << runners_[i]->CheckIntegrity().ToString();
-    const EngineSnapshot now = runners_[i]->Snapshot();
-    SimRunnerFigures& figures = result_.runners[i];
-    figures.steps = now.steps;
-    figures.output_tokens = now.output_tokens;
-    figures.adapter_copies = now.adapter_copies;
-    figures.adapter_fetches = now.adapter_fetches;
-    figures.adapter_evictions = now.adapter_evictions;
-    figures.preemptions = now.preemptions;
-  }
+  for (size_t i = 0; i < runners_.size(); ++i) Collect(i);
+  result_.paid_seconds = scaling_.PaidSeconds(time_.now_ns());
+  result_.starts = scaling_.num_starts();
+  result_.paid_max = scaling_.num_paid_max();
   return std::move(result_);
 }
 
 Request ClusterSimulation::MakeRequest(int64_t request) const {
   const SimRequest& asked = workload_.requests[static_cast<size_t>(request)];
   Request made;
-  made.id = static_cast<uint64_t>(request) + 1;
+  const Flight& flight = flights_[static_cast<size_t>(request)];
+  made.id = {static_cast<uint64_t>(flight.num_moves), static_cast<uint64_t>(request) + 1};
   if (asked.adapter != kBaseModel) made.UseAdapter(SimAdapters::HashOf(asked.adapter));
   made.prompt_tokens.assign(static_cast<size_t>(asked.prompt_tokens), kSimToken);
+  made.output_tokens.assign(static_cast<size_t>(flight.num_drawn), kSimToken);
   made.sampling.tokens_max = asked.output_tokens;
   made.sampling.ignore_eos = true;
   return made;
@@ -110,28 +110,35 @@ void ClusterSimulation::OnArrival(int64_t request) {
 }
 
 bool ClusterSimulation::Place(int64_t request) {
-  Flight& flight = flights_[static_cast<size_t>(request)];
-  const int32_t picked =
-      policy_->Pick(fleet_, {.request = flight.placed, .now_ns = time_.now_ns()});
+  const PlacedRequest& placed = flights_[static_cast<size_t>(request)].placed;
+  const int32_t picked = policy_->Pick(fleet_, {.request = placed, .now_ns = time_.now_ns()});
   if (picked == kNoRunner) return false;
-  const auto idx = static_cast<size_t>(picked);
-  RunnerState& state = fleet_.runner(idx);
-  if (state.num_requests++ == 0) busy_since_ns_[idx] = time_.now_ns();
-  fleet_.Place(idx, flight.placed);
+  Send(request, static_cast<size_t>(picked));
+  return true;
+}
+
+void ClusterSimulation::Send(int64_t request, size_t runner) {
+  Flight& flight = flights_[static_cast<size_t>(request)];
+  if (fleet_.runner(runner).num_requests++ == 0) busy_since_ns_[runner] = time_.now_ns();
+  flight.placed.prompt_tokens =
+      workload_.requests[static_cast<size_t>(request)].prompt_tokens + flight.num_drawn;
+  flight.has_drawn_here = false;
+  fleet_.Place(runner, flight.placed);
+  if (scaling_.is_on()) on_[runner].insert(request);
   const int32_t page_tokens = options_.runner.page_tokens;
-  pages_sent_[idx] += (flight.placed.prompt_tokens + page_tokens - 1) / page_tokens;
-  ++result_.runners[idx].requests;
-  result_.outcomes[static_cast<size_t>(request)].runner = picked;
+  pages_sent_[runner] += (flight.placed.prompt_tokens + page_tokens - 1) / page_tokens;
+  ++result_.runners[runner].requests;
+  result_.outcomes[static_cast<size_t>(request)].runner = static_cast<int32_t>(runner);
+  // Whatever a former runner still says goes to the former stream.
   flight.stream = std::make_shared<TokenStream>();
   flight.stream->SetReadyCallback([this, request] { ready_.push_back(request); });
-  const Status status = runners_[idx]->Submit(MakeRequest(request), flight.stream);
+  const Status status = runners_[runner]->Submit(MakeRequest(request), flight.stream);
   if (!status.ok()) {
     result_.outcomes[static_cast<size_t>(request)].is_refused = true;
     End(request);
   }
-  Look(idx);
+  Look(runner);
   ReadStreams();
-  return true;
 }
 
 void ClusterSimulation::PlaceLine() {
@@ -154,8 +161,10 @@ void ClusterSimulation::OnRunner(const SimEvent& event) {
 // What it would tell of itself.
 void ClusterSimulation::Look(size_t runner) {
   const EngineSnapshot now = runners_[runner]->Snapshot();
-  fleet_.runner(runner).pages_free =
-      now.pages_free + now.pages_cached + now.pages_adapters_idle - pages_sent_[runner];
+  const int64_t pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle;
+  RunnerState& state = fleet_.runner(runner);
+  state.pages_free = pages_free - pages_sent_[runner];
+  state.pages_used = options_.runner.num_pages - pages_free;
 }
 
 void ClusterSimulation::ReadStreams() {
@@ -165,10 +174,12 @@ void ClusterSimulation::ReadStreams() {
 void ClusterSimulation::Read(int64_t request) {
   Flight& flight = flights_[static_cast<size_t>(request)];
   SimOutcome& outcome = result_.outcomes[static_cast<size_t>(request)];
+  if (flight.stream == nullptr) return;  // a runner that it had left spoke of it after its end
   while (const std::optional<TokenEvent> event = flight.stream->TryPop()) {
-    if (event->token >= 0 && flight.num_drawn++ == 0) {
-      outcome.first_ns = time_.now_ns();
-      fleet_.Draw(static_cast<size_t>(outcome.runner), flight.placed);
+    if (event->token >= 0) {
+      if (flight.num_drawn++ == 0) outcome.first_ns = time_.now_ns();
+      if (!flight.has_drawn_here) fleet_.Draw(static_cast<size_t>(outcome.runner), flight.placed);
+      flight.has_drawn_here = true;
     }
     if (event->finish_reason == FinishReason::kNone) continue;
     outcome.is_refused = event->finish_reason == FinishReason::kError;
@@ -176,18 +187,24 @@ void ClusterSimulation::Read(int64_t request) {
   }
 }
 
+void ClusterSimulation::Leave(int64_t request) {
+  const Flight& flight = flights_[static_cast<size_t>(request)];
+  const auto idx = static_cast<size_t>(result_.outcomes[static_cast<size_t>(request)].runner);
+  fleet_.Leave(idx, flight.placed, flight.has_drawn_here);
+  on_[idx].erase(request);
+  if (--fleet_.runner(idx).num_requests == 0) {
+    result_.runners[idx].busy_seconds += NsToSeconds(time_.now_ns() - busy_since_ns_[idx]);
+  }
+}
+
 void ClusterSimulation::End(int64_t request) {
   Flight& flight = flights_[static_cast<size_t>(request)];
   SimOutcome& outcome = result_.outcomes[static_cast<size_t>(request)];
-  const auto idx = static_cast<size_t>(outcome.runner);
   outcome.end_ns = time_.now_ns();
-  fleet_.Leave(idx, flight.placed, /*has_drawn=*/outcome.first_ns >= 0);
+  Leave(request);
   if (!outcome.is_refused) {
     const int64_t arrival_ns = workload_.requests[static_cast<size_t>(request)].arrival_ns;
     fleet_.End(NsToSeconds(outcome.end_ns - arrival_ns), flight.num_drawn);
-  }
-  if (--fleet_.runner(idx).num_requests == 0) {
-    result_.runners[idx].busy_seconds += NsToSeconds(time_.now_ns() - busy_since_ns_[idx]);
   }
   flight.stream.reset();
   ++num_ended_;

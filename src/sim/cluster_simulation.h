@@ -7,10 +7,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "placement/policy.h"
 #include "sim/sim_runner.h"
+#include "sim/sim_scaling.h"
 #include "sim/virtual_time.h"
 
 namespace graft {
@@ -34,6 +36,7 @@ struct SimClusterOptions {
   int32_t num_runners = 8;
   SimRunnerOptions runner;
   PlacementOptions placement;
+  SimScalingOptions scaling;
   // Requests that arrive before are served, and not counted in times.
   double warm_seconds = 0.0;
   // Whenever some more have ended; {}: nobody asks.
@@ -64,6 +67,10 @@ struct SimResult {
   std::vector<SimRunnerFigures> runners;
   int64_t end_ns = 0;
   int64_t waited_in_line = 0;  // requests that no runner had room for when they came
+  int64_t moves = 0;           // of requests, to other runners
+  double paid_seconds = 0.0;   // of runners, from their orders to their ends
+  int64_t starts = 0;          // of runners; with scaling
+  int32_t paid_max = 0;        // runners at once, those that start included; likewise
 };
 
 class ClusterSimulation {
@@ -78,10 +85,14 @@ class ClusterSimulation {
     PlacedRequest placed;
     std::shared_ptr<TokenStream> stream;  // shared with the engine
     int32_t num_drawn = 0;
+    int32_t num_moves = 0;
+    bool has_drawn_here = false;  // on its runner
   };
 
   void OnArrival(int64_t request);
   bool Place(int64_t request);
+  void Send(int64_t request, size_t runner);
+  void Leave(int64_t request);
   void PlaceLine();
   void OnRunner(const SimEvent& event);
   void ReadStreams();
@@ -91,15 +102,27 @@ class ClusterSimulation {
   void Plan();
   Request MakeRequest(int64_t request) const;
 
+  // Of cluster_simulation_scaling.cc.
+  void Equip(size_t runner);
+  void Collect(size_t runner);
+  void Scale();
+  void OnStarted(int64_t target);
+  void EmptyGoing();
+  bool Empty(size_t runner, int64_t* tokens_left);
+  bool Move(int64_t request);
+
   const SimWorkload& workload_;
   const SimClusterOptions options_;
   VirtualTime time_;
   Fleet fleet_;
+  SimScaling scaling_;
+  bool is_emptying_ = false;  // EmptyGoing is to be called again
   const std::unique_ptr<PlacementPolicy> policy_;
   Random fetches_;
   std::vector<std::unique_ptr<SimRunner>> runners_;
   std::vector<int64_t> pages_sent_;     // by runner, to requests since it was looked at
   std::vector<int64_t> busy_since_ns_;  // by runner, while it has requests
+  std::vector<std::set<int64_t>> on_;   // by runner, its requests; with scaling
   std::vector<Flight> flights_;         // by request
   std::vector<int64_t> ready_;          // requests whose streams have events
   std::deque<int64_t> line_;            // requests that wait for room

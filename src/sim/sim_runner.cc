@@ -60,6 +60,11 @@ Status SimRunner::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   return OkStatus();
 }
 
+void SimRunner::Cancel(RequestId id) {
+  engine_.Cancel(id);
+  BeginIfIdle();
+}
+
 void SimRunner::BeginIfIdle() {
   if (!engine_.is_running() && engine_.BeginStep()) {
     time_.At(executor_.end_ns(), SimEventKind::kStepEnd, number_);

@@ -38,6 +38,8 @@ class SimRunner {
 
   // Its events go to the stream as they do from any engine.
   Status Submit(Request request, std::shared_ptr<TokenStream> stream);
+  // With the next step; its stream hears of it.
+  void Cancel(RequestId id);
   // The step is over, see SimEventKind.
   void OnStepEnd();
   void OnLoads();

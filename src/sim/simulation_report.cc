@@ -9,6 +9,7 @@ namespace graft {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
+constexpr double kSecondsPerHour = 3600.0;
 
 OrderedJson LatencyJson(const std::vector<double>& ms) {
   if (ms.empty()) return OrderedJson();
@@ -35,7 +36,7 @@ OrderedJson RunnersJson(const SimResult& result) {
   const double mean =
       static_cast<double>(sum.requests) / static_cast<double>(result.runners.size());
   return {{"runners_used", num_used},
-          {"runner_hours", sum.busy_seconds / 3600.0},
+          {"runner_hours", sum.busy_seconds / kSecondsPerHour},
           {"most_requests_over_mean", mean > 0.0 ? static_cast<double>(most) / mean : 0.0},
           {"steps", sum.steps},
           {"tokens_a_step", sum.steps == 0 ? 0.0
@@ -80,6 +81,12 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
                       {"slo_ms", slo_ms},
                       {"slo_attainment", SloAttainment(token, slo_ms)}};
   json.update(RunnersJson(result));
+  if (options.scaling.is_on) {
+    json.update({{"paid_runner_hours", result.paid_seconds / kSecondsPerHour},
+                 {"starts", result.starts},
+                 {"most_runners", result.paid_max},
+                 {"moves", result.moves}});
+  }
   return json;
 }
 

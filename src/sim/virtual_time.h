@@ -28,6 +28,9 @@ enum class SimEventKind : uint8_t {
   kStepEnd,  // of runner `target`
   kLoads,    // runner `target` should look at its loads
   kPlan,     // the placement policy plans
+  kScale,    // runners come and go
+  kStarted,  // an order of a runner, see ClusterSimulation::OnStarted
+  kEmpty,    // runners that are going are emptied
 };
 
 struct SimEvent {

@@ -1,0 +1,124 @@
+// Runners of a simulation that come and go, and the requests that move for it.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "placement/consolidation.h"
+#include "sim/cluster_simulation.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kScaleEveryNs = 1'000'000'000;
+constexpr int64_t kEmptyEveryNs = 50'000'000;
+// Tokens that are computed anew for each kEmptyEveryNs: about a step's, so that nobody who draws
+// notices much.
+constexpr int64_t kMovedTokensMax = 512;
+
+}  // namespace
+
+// A new one, in a former one's place.
+void ClusterSimulation::Equip(size_t runner) {
+  const SimRunnerOptions& options = options_.runner;
+  const auto fetch_ns = [this] {
+    return static_cast<int64_t>(workload_.fetch_ms[fetches_.Below(workload_.fetch_ms.size())] *
+                                1e6);
+  };
+  runners_[runner] = std::make_unique<SimRunner>(options, workload_.adapters, time_,
+                                                 static_cast<int64_t>(runner), fetch_ns);
+  const bool is_open = fleet_.runner(runner).is_open;
+  fleet_.Reset(runner);
+  fleet_.runner(runner) = {.id = RandomBits(options_.placement.seed, runner),
+                           .is_open = is_open,
+                           .batch_max = options.batch_max,
+                           .adapters_max = options.adapters_max,
+                           .page_tokens = options.page_tokens,
+                           .pages_free = options.num_pages,
+                           .num_pages = options.num_pages};
+}
+
+// What came of it.
+void ClusterSimulation::Collect(size_t runner) {
+  const Status sound = runners_[runner]->CheckIntegrity();
+  CHECK(sound.ok()) << sound.ToString();
+  const EngineSnapshot now = runners_[runner]->Snapshot();
+  SimRunnerFigures& figures = result_.runners[runner];
+  figures.steps += now.steps;
+  figures.output_tokens += now.output_tokens;
+  figures.adapter_copies += now.adapter_copies;
+  figures.adapter_fetches += now.adapter_fetches;
+  figures.adapter_evictions += now.adapter_evictions;
+  figures.preemptions += now.preemptions;
+}
+
+void ClusterSimulation::Scale() {
+  if (time_.empty()) return;  // a bug, which Run's end reports
+  const auto start_ns = static_cast<int64_t>(options_.scaling.scale.startup_seconds * 1e9);
+  for (const SimScaling::Order& order : scaling_.Adjust(std::ssize(line_), time_.now_ns())) {
+    const int64_t target = order.number * std::ssize(runners_) + static_cast<int64_t>(order.runner);
+    time_.At(time_.now_ns() + start_ns, SimEventKind::kStarted, target);
+  }
+  if (!is_emptying_) EmptyGoing();
+  PlaceLine();  // one that was going may stay
+  time_.At(time_.now_ns() + kScaleEveryNs, SimEventKind::kScale, 0);
+}
+
+void ClusterSimulation::OnStarted(int64_t target) {
+  const auto runner = static_cast<size_t>(target % std::ssize(runners_));
+  if (!scaling_.OnStarted(runner, target / std::ssize(runners_))) return;
+  Collect(runner);
+  Equip(runner);
+  PlaceLine();
+}
+
+void ClusterSimulation::EmptyGoing() {
+  is_emptying_ = false;
+  int64_t tokens_left = kMovedTokensMax;
+  bool is_later = false;
+  for (const size_t runner : scaling_.Going()) is_later = Empty(runner, &tokens_left) || is_later;
+  scaling_.LetGo(time_.now_ns());
+  if (!is_later) return;
+  is_emptying_ = true;
+  time_.At(time_.now_ns() + kEmptyEveryNs, SimEventKind::kEmpty, 0);
+}
+
+// True: it still has requests.
+bool ClusterSimulation::Empty(size_t runner, int64_t* tokens_left) {
+  std::vector<MovableRequest> movable;
+  const std::vector<int64_t> there(on_[runner].begin(), on_[runner].end());
+  for (const int64_t request : there) {
+    const int32_t num_drawn = flights_[static_cast<size_t>(request)].num_drawn;
+    movable.push_back({workload_.requests[static_cast<size_t>(request)].prompt_tokens + num_drawn,
+                       workload_.output_tokens_told - num_drawn});
+  }
+  const CostModel& costs = options_.placement.costs;
+  const std::vector<uint8_t> all(runners_.size(), 1);
+  if (options_.scaling.consolidates && IsWorthEmptying(fleet_, runner, movable, all, costs)) {
+    for (size_t i = 0; i < there.size() && *tokens_left > 0; ++i) {
+      if (!IsWorthMoving(fleet_, runner, movable[i], costs) || !Move(there[i])) continue;
+      *tokens_left -= movable[i].tokens;
+    }
+  }
+  return !on_[runner].empty();
+}
+
+// To one with room, if there is any.
+bool ClusterSimulation::Move(int64_t request) {
+  Flight& flight = flights_[static_cast<size_t>(request)];
+  const auto from = static_cast<size_t>(result_.outcomes[static_cast<size_t>(request)].runner);
+  PlacementQuery query = {.request = flight.placed, .now_ns = time_.now_ns()};
+  std::vector<uint8_t> has_room;
+  for (size_t i = 0; i < runners_.size(); ++i) has_room.push_back(HasRoom(fleet_, i, query));
+  query.allowed = has_room;
+  const int32_t picked = policy_->Pick(fleet_, query);
+  if (picked == kNoRunner) return false;
+  const RequestId id = MakeRequest(request).id;
+  Leave(request);
+  ++flight.num_moves;
+  ++result_.moves;
+  runners_[from]->Cancel(id);
+  Send(request, static_cast<size_t>(picked));
+  return true;
+}
+
+}  // namespace graft
