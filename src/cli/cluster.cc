@@ -296,6 +296,23 @@ Command UpCommand(const std::shared_ptr<ClusterFlags>& flags) {
           .run = [flags] { return LocalStart(*flags).Run(); }};
 }
 
+Command DrainCommand(const std::shared_ptr<ClusterFlags>& flags) {
+  Option runner{.name = "runner",
+                .target = Text(flags->name),
+                .help = "its address, as status prints it",
+                .is_required = true,
+                .is_positional = true};
+  Option wait{.name = "wait-seconds",
+              .target = Number(flags->wait_seconds, AtLeast(0)),
+              .help = "until it has gone"};
+  return AskCommand("drain",
+                    "Have a runner go: its requests move to others, and it ends with exit code 0.\n"
+                    "  graft cluster drain HOST:PORT",
+                    flags, {runner, wait}, [](ClusterAdmin& admin, const ClusterFlags& f) {
+                      return admin.Drain(f.name, f.wait_seconds);
+                    });
+}
+
 std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option tenant{.name = "tenant",
                 .target = Text(flags->name),
@@ -429,6 +446,7 @@ Command ClusterCommand() {
        .help = "End what `graft cluster up` started.\n  graft cluster down",
        .groups = {{"Options", {folder}}},
        .run = [flags] { return RunDown(*flags); }}};
+  commands.push_back(DrainCommand(flags));
   for (Command& command : WholeCommands(flags)) commands.push_back(std::move(command));
   for (Command& command : AskCommands(flags)) commands.push_back(std::move(command));
   for (Command& command : TenantCommands(flags)) commands.push_back(std::move(command));

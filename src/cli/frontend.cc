@@ -36,6 +36,8 @@ struct FrontendOptions {
   int requests_max = 4096;
   PlacementOptions placement;
   std::string placement_costs;
+  ScaleOptions scale = {.startup_seconds = 0.0};
+  bool consolidates = false;
   std::string log_level = "info";
   HttpFrontOptions http;
 };
@@ -130,6 +132,13 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
   return library->ReachCluster(runners, cluster);
 }
 
+FleetFigures FiguresOf(const ScaleHint& hint) {
+  return {.runners = hint.runners,
+          .runners_wanted = hint.runners_wanted,
+          .runners_spare = static_cast<int32_t>(hint.spare.size()),
+          .startup_seconds = hint.startup_seconds};
+}
+
 Status RunFrontend(const FrontendOptions& options) {
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.log_level,
@@ -159,7 +168,9 @@ Status RunFrontend(const FrontendOptions& options) {
                           .limits = {.context_tokens_max = config.context_tokens_max,
                                      .vocab_size = config.vocab_size,
                                      .requests_max = options.requests_max},
-                          .placement = placement},
+                          .placement = placement,
+                          .scale = options.scale,
+                          .consolidates = options.consolidates},
                          keys));
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
@@ -172,6 +183,7 @@ Status RunFrontend(const FrontendOptions& options) {
                              .base_model = name,
                              .adapters_dir = "",
                              .ready = [&runners] { return runners->ready(); },
+                             .fleet = [&runners] { return FiguresOf(runners->hint()); },
                              .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
                              .on_started =
                                  [&](uint16_t port) {
@@ -201,6 +213,12 @@ Command FrontendCommand() {
         "Llama-2-7B on an H200"},
        {"placement-slo-ms", Number(options->placement.slo_ms, AtLeast(0)),
         "a token's time that caraserve keeps to; 0: 1.5 times that of a row of rank 64 alone"},
+       {"consolidate", Boolean(options->consolidates),
+        "runners beyond the number wanted are emptied by moving their requests to others"},
+       {"batch-share", Number(options->scale.batch_share, Above(0)),
+        "of a runner's batch that requests are meant to fill, for the number of runners wanted"},
+       {"runner-startup-seconds", Number(options->scale.startup_seconds, AtLeast(0)),
+        "from a runner's order until it serves; 0: as long as the slowest runner took to load"},
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
   for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);

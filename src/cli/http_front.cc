@@ -83,7 +83,8 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
        .base_model = std::move(parts.base_model),
        .adapters_dir = std::move(parts.adapters_dir),
        .defaults = text.defaults,
-       .ready = std::move(parts.ready)},
+       .ready = std::move(parts.ready),
+       .fleet = std::move(parts.fleet)},
       std::move(server_options));
   RETURN_IF_ERROR(server.Start());
   parts.on_started(server.port());

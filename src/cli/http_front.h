@@ -53,8 +53,9 @@ struct HttpFrontParts {
   const ModelText& text;
   Metrics& metrics;
   std::string base_model;
-  std::string adapters_dir;       // see ServerContext
-  std::function<Status()> ready;  // likewise
+  std::string adapters_dir;                  // see ServerContext
+  std::function<Status()> ready;             // likewise
+  std::function<FleetFigures()> fleet = {};  // likewise
   // Once the port is open, and null before the server ends; may be empty.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.

@@ -1,5 +1,8 @@
 // graft runner: the model and its adapters, for frontends on this or other machines, until a signal
 // ends it.
+#include <signal.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -74,6 +78,7 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   cluster.capacity_requests = runtime.engine().limits().requests_max;
   cluster.pages = runtime.limits().num_pages;
   cluster.hash_folder = HashOfFolder;
+  cluster.on_leave = [] { kill(getpid(), SIGTERM); };
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   if (adapters_dir.ok()) cluster.adapters_dir = *adapters_dir;
   return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
@@ -81,6 +86,7 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
 }
 
 Status RunRunner(RunnerOptions options) {
+  const int64_t began_ns = SteadyClock::Get().NowNs();
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
   RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
@@ -101,6 +107,8 @@ Status RunRunner(RunnerOptions options) {
   options.service.page_tokens = runtime->limits().page_tokens;
   options.service.batch_max = runtime->limits().sequences_max;
   options.service.adapters_max = runtime->limits().adapters_max;
+  options.service.num_pages = runtime->limits().num_pages;
+  options.service.startup_ms = (SteadyClock::Get().NowNs() - began_ns) / 1'000'000;
   Engine& engine = runtime->engine();
   ASSIGN_OR_RETURN(const auto served, ServeRunner(options, *runtime, [&engine] {
                      const EngineSnapshot now = engine.Snapshot();

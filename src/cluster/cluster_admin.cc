@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <thread>
 #include <utility>
 
 #include "cluster/cluster_base.h"
@@ -17,6 +19,7 @@ namespace {
 
 constexpr int64_t kNsPerUnixSecond = 1'000'000'000;
 constexpr size_t kHashDigitsPrinted = 12;
+constexpr std::chrono::milliseconds kGonePoll(100);
 
 std::string TimeOf(int64_t unix_seconds) {
   const std::time_t time = static_cast<std::time_t>(unix_seconds);
@@ -74,6 +77,9 @@ class EtcdClusterAdmin : public ClusterAdmin {
           "frontend " + frontend.address + (id == view->leader.leader_id ? ", leads" : "") + "\n";
     }
     for (const auto& [id, runner] : view->runners) text += LineOf(runner);
+    if (view->leader.hint.has_value()) {
+      text += "wanted: " + std::to_string(view->leader.hint->runners_wanted) + " runners\n";
+    }
     for (const auto& [name, adapter] : view->registry->adapters) {
       text += "adapter " + name + ": version " + std::to_string(adapter.version) + ", " +
               adapter.entry.hash.substr(0, kHashDigitsPrinted) + "\n";
@@ -88,6 +94,37 @@ class EtcdClusterAdmin : public ClusterAdmin {
     ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
     RETURN_IF_ERROR(ReplaceBase(*store, base, Operator()));
     return "the cluster's base model is '" + base.name + "'\n";
+  }
+
+  Result<std::string> Drain(const std::string& runner, int wait_seconds) override {
+    ASSIGN_OR_RETURN(const auto store, ClusterStore::Open(*client_));
+    const EtcdOperation look = EtcdOperation::Get(RunnerKey(runner));
+    ASSIGN_OR_RETURN(const EtcdOutcome there, store->Commit({.then = {look}}));
+    if (there.found[0].empty() || there.found[0][0].lease == 0) {
+      return NotFoundError("there is no runner '" + runner +
+                           "'; `graft cluster status` names those that there are");
+    }
+    // Under the runner's own lease: the mark goes with it.
+    const int64_t lease = there.found[0][0].lease;
+    const int64_t made_at = there.found[0][0].create_revision;
+    EtcdTransaction mark;
+    mark.compares = {EtcdCompare::CreateRevision(RunnerKey(runner), made_at)};
+    mark.then = {EtcdOperation::Put(LeavingKey(runner), std::to_string(lease), lease)};
+    ASSIGN_OR_RETURN(const EtcdOutcome marked,
+                     store->Change(std::move(mark), {Operator(), "drain", runner, ""}));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(wait_seconds);
+    while (marked.succeeded && std::chrono::steady_clock::now() < until) {
+      ASSIGN_OR_RETURN(const EtcdOutcome now, store->Commit({.then = {look}}));
+      if (now.found[0].empty() || now.found[0][0].create_revision != made_at) break;
+      std::this_thread::sleep_for(kGonePoll);
+    }
+    ASSIGN_OR_RETURN(const EtcdOutcome last, store->Commit({.then = {look}}));
+    if (!last.found[0].empty() && last.found[0][0].create_revision == made_at) {
+      return Status(StatusCode::kDeadlineExceeded,
+                    "runner " + runner + " is marked for going, and has requests still after " +
+                        std::to_string(wait_seconds) + " s; it goes when they are done");
+    }
+    return "runner " + runner + " has gone\n";
   }
 
   Result<std::string> Restore(const std::string& view_file) override {

@@ -41,7 +41,9 @@ Status ClusterFrontend::Begin() {
                                                .tls = runners_options_.tls,
                                                .base = runners_options_.base,
                                                .limits = runners_options_.limits,
-                                               .placement = runners_options_.placement}));
+                                               .placement = runners_options_.placement,
+                                               .scale = runners_options_.scale,
+                                               .consolidates = runners_options_.consolidates}));
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching, [this](const auto& view) {
@@ -63,9 +65,8 @@ Status ClusterFrontend::Begin() {
   if (!options_.store.empty()) RETURN_IF_ERROR(ServeContents());
   presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_),
                                          EncodeRecord(Describe({})), Presence::Options{});
-  leader_ = std::make_unique<Leader>(
-      watcher_->store(), Leader::Options{.id = id_},
-      [this](int64_t lease_id) { return LeaderWrites(*watcher_->view(), lease_id); });
+  leader_ = std::make_unique<Leader>(watcher_->store(), Leader::Options{.id = id_},
+                                     [this](int64_t lease_id) { return WhatToWrite(lease_id); });
   teller_ = std::thread([this] { TellLoop(); });
   recaller_ = std::thread([this] { RecallLoop(); });
   return OkStatus();
@@ -86,7 +87,8 @@ Status ClusterFrontend::ServeContents() {
 }
 
 FrontendRecord ClusterFrontend::Describe(std::map<std::string, double> demand) const {
-  return {id_, options_.place.address, std::move(demand), contents_address_};
+  return {id_, options_.place.address, std::move(demand), contents_address_,
+          runners_->num_waiting()};
 }
 
 ClusterFrontend::~ClusterFrontend() {
@@ -103,12 +105,40 @@ ClusterFrontend::~ClusterFrontend() {
   watcher_.reset();
 }
 
+std::vector<EtcdOperation> ClusterFrontend::WhatToWrite(int64_t lease_id) const {
+  const auto view = watcher_->view();
+  std::vector<EtcdOperation> writes = LeaderWrites(*view, lease_id);
+  for (EtcdOperation& one : HintWrites(*view, runners_->hint(), lease_id)) {
+    writes.push_back(std::move(one));
+  }
+  return writes;
+}
+
+ScaleHint ClusterFrontend::hint() const {
+  const auto view = watcher_->view();
+  if (view->away.ok() && view->leader.hint.has_value()) return *view->leader.hint;
+  return runners_->hint();
+}
+
+// Of a leader that is not heard nothing holds.
+void ClusterFrontend::TakeHint(const ClusterView& view) {
+  const bool consolidates =
+      view.away.ok() && view.leader.hint.has_value() && view.leader.hint->consolidates;
+  runners_->SetSpare(consolidates ? view.leader.hint->spare : std::vector<std::string>());
+  int64_t num_waiting = 0;
+  for (const auto& [id, frontend] : view.frontends) {
+    if (id != id_) num_waiting += frontend.waiting_requests;
+  }
+  runners_->SetWaitingElsewhere(num_waiting);
+}
+
 void ClusterFrontend::Take(const ClusterView& view) {
   std::vector<ListedRunner> runners;
   for (const auto& [id, runner] : view.runners) {
     runners.push_back({runner.address, runner.resident});
   }
   runners_->SetRunners(runners);
+  TakeHint(view);
   if (told_ == view.registry) return;
   RegistryFacts facts;
   for (const auto& [name, adapter] : view.registry->adapters) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cluster/cluster_catalog.h"
 #include "cluster/cluster_library.h"
@@ -31,12 +32,15 @@ class ClusterFrontend : public RunnersInReach {
   Generator& generator() override { return *runners_; }
   AdapterCatalog& catalog() override { return *catalog_; }
   Status ready() const override { return runners_->ready(); }
+  ScaleHint hint() const override;
 
  private:
   ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options);
   Status Begin();
   // Under view_mutex_.
   void Take(const ClusterView& view);
+  void TakeHint(const ClusterView& view);
+  std::vector<EtcdOperation> WhatToWrite(int64_t lease_id) const;
   Result<AdapterInfo> Prove(const AdapterLoad& load) const;
   Status ServeContents();
   FrontendRecord Describe(std::map<std::string, double> demand) const;

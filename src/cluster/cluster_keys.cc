@@ -31,8 +31,10 @@ std::string ClusterKey() { return "graft/cluster"; }
 std::string BaseKey() { return "graft/base"; }
 std::string LeaderKey() { return "graft/leader"; }
 std::string SlicesKey() { return "graft/slices"; }
+std::string HintKey() { return "graft/hint"; }
 std::string RunnerKey(const std::string& id) { return Below(kRunnersPrefix, id); }
 std::string FrontendKey(const std::string& id) { return Below(kFrontendsPrefix, id); }
+std::string LeavingKey(const std::string& id) { return Below(kLeavingPrefix, id); }
 std::string AdapterKey(const std::string& name) { return Below(kAdaptersPrefix, name); }
 std::string VersionsKey(const std::string& name) { return Below(kVersionsPrefix, name) + "/"; }
 std::string TenantKey(const std::string& name) { return Below(kTenantsPrefix, name); }

@@ -16,6 +16,7 @@ inline constexpr std::string_view kAdaptersPrefix = "graft/adapters/";
 inline constexpr std::string_view kVersionsPrefix = "graft/versions/";
 inline constexpr std::string_view kTenantsPrefix = "graft/tenants/";
 inline constexpr std::string_view kApiKeysPrefix = "graft/keys/";
+inline constexpr std::string_view kLeavingPrefix = "graft/leaving/";
 inline constexpr std::string_view kAuditPrefix = "graft-audit/";
 
 std::string ClusterKey();
@@ -23,8 +24,12 @@ std::string BaseKey();
 std::string LeaderKey();
 // What the leader has lent: slices of keys' budgets.
 std::string SlicesKey();
+// How many runners the leader wants.
+std::string HintKey();
 std::string RunnerKey(const std::string& id);
 std::string FrontendKey(const std::string& id);
+// Stands where the runner is to go.
+std::string LeavingKey(const std::string& id);
 std::string AdapterKey(const std::string& name);
 // All versions of a name.
 std::string VersionsKey(const std::string& name);

@@ -29,6 +29,7 @@ class RunnersOverGrpc : public RunnersInReach {
   Generator& generator() override { return *runners_; }
   AdapterCatalog& catalog() override { return runners_->catalog(); }
   Status ready() const override { return runners_->ready(); }
+  ScaleHint hint() const override { return runners_->hint(); }
 
  private:
   const std::unique_ptr<RunnerSet> runners_;
@@ -49,7 +50,9 @@ class GrpcClusterLibrary : public ClusterLibrary {
                                                      .tls = options.tls,
                                                      .base = options.base,
                                                      .limits = options.limits,
-                                                     .placement = options.placement}));
+                                                     .placement = options.placement,
+                                                     .scale = options.scale,
+                                                     .consolidates = options.consolidates}));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
 #include "placement/policy.h"
+#include "placement/scale_hint.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "request/step_news.h"
@@ -41,6 +42,8 @@ class RunnersInReach {
   virtual AdapterCatalog& catalog() = 0;
   // Whether any runner is up; else why not.
   virtual Status ready() const = 0;
+  // How many there should be: the leader's word, or this frontend's own where none leads.
+  virtual ScaleHint hint() const = 0;
 };
 
 struct FrontendRunnersOptions {
@@ -49,6 +52,9 @@ struct FrontendRunnersOptions {
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; requests_max is the frontend's own
   PlacementOptions placement;
+  // startup_seconds 0: as long as the slowest runner took.
+  ScaleOptions scale = {.startup_seconds = 0.0};
+  bool consolidates = false;  // runners beyond the number wanted are emptied
 };
 
 class ClusterLibrary {

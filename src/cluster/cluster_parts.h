@@ -26,7 +26,8 @@ struct ClusterRunnerOptions {
   std::string base_id;
   int32_t capacity_requests = 0;
   int64_t pages = 0;
-  std::string adapters_dir;  // its own folder, which clients do not learn of
+  std::function<void()> on_leave;  // it is marked for going; once, on a thread of the library
+  std::string adapters_dir;        // its own folder, which clients do not learn of
   // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
   std::string store;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
@@ -56,6 +57,8 @@ class ClusterAdmin {
   virtual Result<std::string> Init(const std::string& base_name) = 0;
   virtual Result<std::string> Describe() = 0;
   virtual Result<std::string> SetBase(const BaseModelId& base) = 0;
+  // Marks a runner for going, and waits until it has gone; kDeadlineExceeded.
+  virtual Result<std::string> Drain(const std::string& runner, int wait_seconds) = 0;
   virtual Result<std::string> Restore(const std::string& view_file) = 0;
   virtual Result<std::string> Forget(const std::string& tenant) = 0;
   virtual Result<std::string> Versions(const std::string& adapter) = 0;

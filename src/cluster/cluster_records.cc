@@ -33,6 +33,14 @@ void Read(const Json& json, const char* field, double* out) {
   if (it != json.end() && it->is_number()) *out = it->get<double>();
 }
 
+void Read(const Json& json, const char* field, std::vector<std::string>* out) {
+  const auto it = json.find(field);
+  if (it == json.end() || !it->is_array()) return;
+  for (const Json& one : *it) {
+    if (one.is_string()) out->push_back(one.get<std::string>());
+  }
+}
+
 Status MissingField(const std::string& what, const std::string& field) {
   return DataLossError("the record of " + what + " has no " + field);
 }
@@ -68,7 +76,8 @@ std::string EncodeRecord(const FrontendRecord& frontend) {
   return DumpJson({{"id", frontend.id},
                    {"address", frontend.address},
                    {"demand", frontend.demand},
-                   {"contents_address", frontend.contents_address}});
+                   {"contents_address", frontend.contents_address},
+                   {"waiting_requests", frontend.waiting_requests}});
 }
 
 std::string EncodeRecord(const AdapterVersion& adapter) {
@@ -91,6 +100,14 @@ std::string EncodeRecord(const TenantRecord& tenant) {
 std::string EncodeRecord(const BaseModelId& base) {
   return DumpJson(
       {{"name", base.name}, {"text_hash", base.text_hash}, {"weights_hash", base.weights_hash}});
+}
+
+std::string EncodeRecord(const ScaleHint& hint) {
+  return DumpJson({{"runners", hint.runners},
+                   {"runners_wanted", hint.runners_wanted},
+                   {"startup_seconds", hint.startup_seconds},
+                   {"spare", hint.spare},
+                   {"consolidates", hint.consolidates}});
 }
 
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
@@ -117,12 +134,7 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   Read(json, "pages", &runner.pages);
   Read(json, "free_pages", &runner.free_pages);
   Read(json, "draining", &runner.draining);
-  const auto resident = json.find("resident");
-  if (resident != json.end() && resident->is_array()) {
-    for (const Json& hash : *resident) {
-      if (hash.is_string()) runner.resident.push_back(hash.get<std::string>());
-    }
-  }
+  Read(json, "resident", &runner.resident);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
   return runner;
@@ -134,6 +146,7 @@ Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
   Read(json, "id", &frontend.id);
   Read(json, "address", &frontend.address);
   Read(json, "contents_address", &frontend.contents_address);
+  Read(json, "waiting_requests", &frontend.waiting_requests);
   const auto demand = json.find("demand");
   if (demand != json.end() && demand->is_object()) {
     for (const auto& [digest, requests] : demand->items()) {
@@ -178,6 +191,19 @@ Result<BaseModelId> DecodeBaseModel(const std::string& text) {
   Read(json, "text_hash", &base.text_hash);
   Read(json, "weights_hash", &base.weights_hash);
   return base;
+}
+
+Result<ScaleHint> DecodeScaleHint(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a hint"));
+  ScaleHint hint;
+  hint.runners_wanted = 0;
+  Read(json, "runners", &hint.runners);
+  Read(json, "runners_wanted", &hint.runners_wanted);
+  Read(json, "startup_seconds", &hint.startup_seconds);
+  Read(json, "spare", &hint.spare);
+  Read(json, "consolidates", &hint.consolidates);
+  if (hint.runners_wanted < 1) return MissingField("a hint", "runners_wanted");
+  return hint;
 }
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "placement/scale_hint.h"
 #include "registry/adapter_registry.h"
 #include "rpc/protocol.h"
 
@@ -49,6 +50,7 @@ struct FrontendRecord {
   std::string address;
   std::map<std::string, double> demand;  // by key's digest: requests a minute that were asked for
   std::string contents_address = {};     // where its AdapterStore is served; "": it has none
+  int64_t waiting_requests = 0;          // that are on no runner
 
   bool operator==(const FrontendRecord&) const = default;
 };
@@ -74,6 +76,7 @@ std::string EncodeRecord(const FrontendRecord& frontend);
 std::string EncodeRecord(const AdapterVersion& adapter);
 std::string EncodeRecord(const TenantRecord& tenant);
 std::string EncodeRecord(const BaseModelId& base);
+std::string EncodeRecord(const ScaleHint& hint);
 
 // kDataLoss for what is no such record.
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text);
@@ -82,5 +85,6 @@ Result<FrontendRecord> DecodeFrontendRecord(const std::string& text);
 Result<AdapterVersion> DecodeAdapterVersion(const std::string& text);
 Result<TenantRecord> DecodeTenantRecord(const std::string& text);
 Result<BaseModelId> DecodeBaseModel(const std::string& text);
+Result<ScaleHint> DecodeScaleHint(const std::string& text);
 
 }  // namespace graft

@@ -188,6 +188,18 @@ void ClusterRunner::SweepStore() const {
   if (num_removed > 0) LOG_INFO("{} adapters that nobody wants left the store", num_removed);
 }
 
+// A mark is for the process that had this lease, and not for one that came in its place.
+void ClusterRunner::LeaveIfMarked() {
+  const auto view = watcher_->view();
+  const std::string id = options_.place.id.empty() ? address_ : options_.place.id;
+  const auto mark = view->leaving.find(id);
+  if (mark == view->leaving.end() || mark->second != std::to_string(presence_->lease_id())) return;
+  if (is_leaving_) return;
+  is_leaving_ = true;
+  LOG_INFO("this runner is marked for going");
+  if (options_.on_leave) options_.on_leave();
+}
+
 void ClusterRunner::TellLoop() {
   std::unique_lock lock(mutex_);
   bool told_drain = false;
@@ -197,6 +209,7 @@ void ClusterRunner::TellLoop() {
     told_drain = draining_;
     lock.unlock();
     presence_->Set(EncodeRecord(Describe()));
+    LeaveIfMarked();
     lock.lock();
   }
 }

@@ -40,6 +40,7 @@ class ClusterRunner : public ServedRunner {
                 AdapterCatalog& catalog, std::function<RunnerLoad()> load);
   Status Begin(Generator& generator);
   void OnView(const std::shared_ptr<const ClusterView>& view);
+  void LeaveIfMarked();
   Result<std::string> Locate(const RegistryEntry& entry, ContentSource source) const;
   Result<AdapterInfo> Serve(const AdapterLoad& load);
   // Who may have contents of adapters.
@@ -70,6 +71,7 @@ class ClusterRunner : public ServedRunner {
   RegistryFollower* following_ = nullptr;
   std::vector<std::string> resident_;  // the telling thread's
   int num_tells_ = 0;                  // likewise
+  bool is_leaving_ = false;            // likewise
   std::thread teller_;
 };
 

@@ -22,7 +22,7 @@ constexpr int kViewFormat = 1;
 // Keys that stand only while their owner lives.
 bool IsOfTheLiving(const std::string& key) {
   return HasPrefix(key, kRunnersPrefix) || HasPrefix(key, kFrontendsPrefix) || key == LeaderKey() ||
-         key == SlicesKey();
+         key == SlicesKey() || key == HintKey() || HasPrefix(key, kLeavingPrefix);
 }
 
 // The value, or the former one with a warning.
@@ -135,8 +135,13 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
     if (TakeRecord(ParseJson(text), key, &entry)) {
       registry().keys[NameInKey(key, kApiKeysPrefix)] = std::move(entry);
     }
+  } else if (HasPrefix(key, kLeavingPrefix)) {
+    leaving_[NameInKey(key, kLeavingPrefix)] = text;
   } else if (key == LeaderKey()) {
     leader_.leader_id = text;
+  } else if (key == HintKey()) {
+    ScaleHint hint;
+    if (TakeRecord(DecodeScaleHint(text), key, &hint)) leader_.hint = std::move(hint);
   } else if (key == SlicesKey()) {
     Json json;
     if (!TakeRecord(ParseJson(text), key, &json) || !json.is_object()) return;
@@ -148,6 +153,7 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
 void ClusterMirror::EraseLeaders(const std::string& key) {
   if (key == LeaderKey()) leader_.leader_id.clear();
   if (key == SlicesKey()) leader_.slices.clear();
+  if (key == HintKey()) leader_.hint.reset();
 }
 
 void ClusterMirror::Erase(const std::string& key) {
@@ -156,6 +162,7 @@ void ClusterMirror::Erase(const std::string& key) {
   EraseLeaders(key);
   runners_.erase(HasPrefix(key, kRunnersPrefix) ? NameInKey(key, kRunnersPrefix) : "");
   frontends_.erase(HasPrefix(key, kFrontendsPrefix) ? NameInKey(key, kFrontendsPrefix) : "");
+  leaving_.erase(HasPrefix(key, kLeavingPrefix) ? NameInKey(key, kLeavingPrefix) : "");
   const bool registered = HasPrefix(key, kAdaptersPrefix) || HasPrefix(key, kTenantsPrefix) ||
                           HasPrefix(key, kApiKeysPrefix);
   if (!registered) return;
@@ -174,6 +181,7 @@ std::shared_ptr<const ClusterView> ClusterMirror::View(const Status& away) const
   view->revision = revision_;
   view->registry = registry_;
   view->leader = leader_;
+  view->leaving = leaving_;
   view->away = away;
   // One whose first record could not be read has no id.
   for (const auto& [id, runner] : runners_) {

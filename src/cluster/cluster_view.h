@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,12 +30,14 @@ struct LeaderView {
   std::string leader_id;  // "": none
   // Requests a minute that each frontend may let through, by its id and the key's digest.
   std::map<std::string, std::map<std::string, double>> slices;
+  std::optional<ScaleHint> hint;
 };
 
 struct ClusterView {
   int64_t revision = 0;
   std::map<std::string, RunnerRecord> runners;      // by id
   std::map<std::string, FrontendRecord> frontends;  // by id
+  std::map<std::string, std::string> leaving;  // runners' ids, and the lease that each has there
   std::shared_ptr<const RegistryView> registry =
       std::make_shared<RegistryView>();  // shared by views
   LeaderView leader;
@@ -81,6 +84,7 @@ class ClusterMirror {
   std::map<std::string, bool> unheard_;          // keys that LetGo erases
   std::map<std::string, RunnerRecord> runners_;
   std::map<std::string, FrontendRecord> frontends_;
+  std::map<std::string, std::string> leaving_;
   std::shared_ptr<const RegistryView> registry_ = std::make_shared<RegistryView>();
   std::shared_ptr<RegistryView> next_registry_;  // while changes are applied to it
   LeaderView leader_;

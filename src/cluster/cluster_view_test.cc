@@ -46,9 +46,16 @@ TEST(ClusterRecordsTest, ComeBackAsTheyWere) {
   EXPECT_EQ(*DecodeRunnerRecord(EncodeRecord(FullRunner())), FullRunner());
   const ClusterRecord cluster = {"id", "base", 17};
   EXPECT_EQ(*DecodeClusterRecord(EncodeRecord(cluster)), cluster);
-  const FrontendRecord frontend = {"f", "h:1", {{"digest", 2.5}}, "h:2"};
+  const FrontendRecord frontend = {"f", "h:1", {{"digest", 2.5}}, "h:2", 7};
   EXPECT_EQ(*DecodeFrontendRecord(EncodeRecord(frontend)), frontend);
   EXPECT_EQ(*DecodeAdapterVersion(EncodeRecord(Adapter("a", 3))), Adapter("a", 3));
+  const ScaleHint hint = {.runners = 3,
+                          .runners_wanted = 2,
+                          .startup_seconds = 0.1,
+                          .spare = {"h:3"},
+                          .consolidates = true};
+  EXPECT_EQ(*DecodeScaleHint(EncodeRecord(hint)), hint);
+  EXPECT_EQ(DecodeScaleHint(R"({"runners":3})").status().code(), StatusCode::kDataLoss);
   const TenantRecord tenant = {"t", 2.5};
   EXPECT_EQ(*DecodeTenantRecord(EncodeRecord(tenant)), tenant);
 }
@@ -61,6 +68,24 @@ TEST(ClusterRecordsTest, FieldsOfLaterVersionsAreSkippedAndNonsenseIsRefused) {
   EXPECT_EQ(DecodeRunnerRecord(R"({"id":"r"})").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(DecodeRunnerRecord("[1]").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(DecodeAdapterVersion("nonsense").status().code(), StatusCode::kDataLoss);
+}
+
+TEST(ClusterMirrorTest, WhatIsWantedAndWhoGoesIsSeenWhileItStands) {
+  ClusterMirror mirror;
+  mirror.Apply({Put(HintKey(), EncodeRecord(ScaleHint{.runners_wanted = 4})),
+                Put(LeavingKey("10.0.0.1:7000"), "77")},
+               5);
+  auto view = mirror.View(OkStatus());
+  ASSERT_TRUE(view->leader.hint.has_value());
+  EXPECT_EQ(view->leader.hint->runners_wanted, 4);
+  EXPECT_EQ(view->leaving.at("10.0.0.1:7000"), "77");
+  EXPECT_TRUE(mirror.LastingRecords().empty()) << "nobody restores what only the living have";
+  mirror.Apply({Put(HintKey(), "nonsense")}, 6);
+  EXPECT_EQ(mirror.View(OkStatus())->leader.hint->runners_wanted, 4) << "the former one stays";
+  mirror.Apply({Erase(HintKey()), Erase(LeavingKey("10.0.0.1:7000"))}, 7);
+  view = mirror.View(OkStatus());
+  EXPECT_FALSE(view->leader.hint.has_value());
+  EXPECT_TRUE(view->leaving.empty());
 }
 
 TEST(ClusterRecordsTest, ARunnersRecordIsBounded) {

@@ -61,6 +61,12 @@ std::map<std::string, double> SharesOf(const ClusterView& view, const std::strin
   return shares;
 }
 
+std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& hint,
+                                      int64_t lease_id) {
+  if (view.leader.hint == hint) return {};
+  return {EtcdOperation::Put(HintKey(), EncodeRecord(hint), lease_id)};
+}
+
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id) {
   const auto slices = LendSlices(view);
   if (slices == view.leader.slices) return {};

@@ -28,6 +28,11 @@ std::map<std::string, double> EvenSlice(const ClusterView& view);
 std::map<std::string, double> SharesOf(const ClusterView& view, const std::string& frontend,
                                        bool stands);
 
+// What the leader tells of the number of runners, where that differs from the view's, to be written
+// under its lease.
+std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& hint,
+                                      int64_t lease_id);
+
 // What of that differs from the view's, to be written by the leader under its lease: what is lent
 // is over with its place.
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id);

@@ -149,6 +149,20 @@ TEST(LeaderDutiesTest, WhatADeadFrontendHadGoesToTheOthers) {
   EXPECT_DOUBLE_EQ(LendSlices(view)["f2"]["d"], 60);
 }
 
+TEST(LeaderDutiesTest, TellsHowManyRunnersAreWantedWheneverThatChanges) {
+  ClusterView view = ViewWith({});
+  ScaleHint hint = {.runners = 2, .runners_wanted = 3};
+  const auto writes = HintWrites(view, hint, 7);
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].key, HintKey());
+  EXPECT_EQ(writes[0].lease, 7);
+  EXPECT_EQ(*DecodeScaleHint(writes[0].value), hint);
+  view.leader.hint = hint;
+  EXPECT_TRUE(HintWrites(view, hint, 7).empty());
+  hint.spare = {"h:1"};
+  EXPECT_EQ(HintWrites(view, hint, 7).size(), 1u);
+}
+
 TEST(LeaderDutiesTest, WritesWhatHasChangedUnderItsLease) {
   ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}});
   view.frontends["f1"] = {"f1", "", {}};

@@ -86,7 +86,9 @@ void RunnerChooser::Look(const std::vector<RunnerView>& runners) {
     state.adapters_max = view.adapters_max > 0 ? view.adapters_max : kHeldMax;
     state.page_tokens = view.page_tokens;
     state.pages_free = view.load.pages_free - view.pages_sent;
-    state.num_requests = RequestsOf(view);
+    state.num_requests = view.is_up ? RequestsOf(view) : 0;
+    state.num_pages = view.num_pages;
+    state.pages_used = view.num_pages > 0 ? view.num_pages - view.load.pages_free : 0;
   }
 }
 
@@ -95,6 +97,28 @@ int32_t RunnerChooser::Pick(const std::vector<RunnerView>& runners,
                             int64_t now_ns) {
   Look(runners);
   return policy_->Pick(fleet_, {.request = request, .allowed = allowed, .now_ns = now_ns});
+}
+
+void RunnerChooser::KeepWithRoom(const std::vector<RunnerView>& runners,
+                                 const PlacedRequest& request, std::vector<uint8_t>* allowed) {
+  Look(runners);
+  const PlacementQuery query = {.request = request};
+  for (size_t i = 0; i < runners.size(); ++i) {
+    if (runners[i].is_spare || !HasRoom(fleet_, i, query)) (*allowed)[i] = 0;
+  }
+}
+
+void RunnerChooser::LeaveSpareOut(const std::vector<RunnerView>& runners,
+                                  const PlacedRequest& request, std::vector<uint8_t>* allowed) {
+  const bool has_spare = std::any_of(runners.begin(), runners.end(),
+                                     [](const RunnerView& view) { return view.is_spare; });
+  if (!has_spare) return;
+  std::vector<uint8_t> with_room = *allowed;
+  KeepWithRoom(runners, request, &with_room);
+  if (std::find(with_room.begin(), with_room.end(), 1) == with_room.end()) return;
+  for (size_t i = 0; i < runners.size(); ++i) {
+    if (runners[i].is_spare) (*allowed)[i] = 0;
+  }
 }
 
 void RunnerChooser::Forget(size_t runner) {

@@ -24,6 +24,14 @@ class RunnerChooser {
   // Of those that `allowed` names, by runner. kNoRunner: none, or it has to wait for room.
   int32_t Pick(const std::vector<RunnerView>& runners, std::span<const uint8_t> allowed,
                const PlacedRequest& request, int64_t now_ns);
+  // Leaves those that are spare out of `allowed`, where another one has room.
+  void LeaveSpareOut(const std::vector<RunnerView>& runners, const PlacedRequest& request,
+                     std::vector<uint8_t>* allowed);
+  // Leaves all out that have no room, or are spare.
+  void KeepWithRoom(const std::vector<RunnerView>& runners, const PlacedRequest& request,
+                    std::vector<uint8_t>* allowed);
+  // As of the runners at the last choice or plan.
+  const Fleet& fleet() const { return fleet_; }
   // Who finds no room holds up those behind it.
   bool keeps_order() const { return policy_->keeps_order(); }
 

@@ -53,6 +53,26 @@ TEST_F(RunnerChooserTest, TakesTheMostIdleUnlessToldOtherwise) {
   EXPECT_EQ(Choose(chooser, ""), 2);
 }
 
+TEST_F(RunnerChooserTest, SpareRunnersAreLeftIdleWhileOthersHaveRoom) {
+  using Allowed = std::vector<uint8_t>;
+  RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);
+  const PlacedRequest request = chooser.Arrive(RequestFor("aa"), 8, 0);
+  runners_[2].is_spare = true;
+  Allowed allowed = {1, 1, 1};
+  chooser.LeaveSpareOut(runners_, request, &allowed);
+  EXPECT_EQ(allowed, (Allowed{1, 1, 0}));
+  allowed = {0, 0, 1};
+  chooser.LeaveSpareOut(runners_, request, &allowed);
+  EXPECT_EQ(allowed, (Allowed{0, 0, 1})) << "nobody else can take it";
+  runners_[0].load.requests_running = runners_[1].load.requests_running = 4;
+  allowed = {1, 1, 1};
+  chooser.LeaveSpareOut(runners_, request, &allowed);
+  EXPECT_EQ(allowed, (Allowed{1, 1, 1})) << "the others are full";
+  runners_[1].load.requests_running = 3;
+  chooser.KeepWithRoom(runners_, request, &allowed);
+  EXPECT_EQ(allowed, (Allowed{0, 1, 0}));
+}
+
 TEST_F(RunnerChooserTest, WhatItSentThereIsThere) {
   RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);
   EXPECT_EQ(Choose(chooser, "aa"), 0);

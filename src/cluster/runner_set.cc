@@ -108,8 +108,7 @@ std::vector<MissingContent> RunnerSet::FindMissing() const {
 
 size_t RunnerSet::num_known() const {
   std::lock_guard lock(mutex_);
-  return static_cast<size_t>(std::count_if(
-      views_.begin(), views_.end(), [](const RunnerView& view) { return !view.address.empty(); }));
+  return static_cast<size_t>(CountKnown());
 }
 
 RunnerSet::~RunnerSet() {
@@ -200,10 +199,9 @@ PlacementNeeds RunnerSet::NeedsOf(const InFlight& one) const {
 int32_t RunnerSet::Choose(InFlight& one) {
   const std::pair place(one.accepted_ns, &one);
   line_.erase(place);
-  if (!chooser_.keeps_order()) {
-    return chooser_.Pick(views_, WhoCanTake(views_, NeedsOf(one)), one.placed, NowNs());
-  }
-  const std::vector<uint8_t> can = WhoCanTake(views_, NeedsOf(one));
+  std::vector<uint8_t> can = WhoCanTake(views_, NeedsOf(one));
+  chooser_.LeaveSpareOut(views_, one.placed, &can);
+  if (!chooser_.keeps_order()) return chooser_.Pick(views_, can, one.placed, NowNs());
   if (std::find(can.begin(), can.end(), 1) == can.end()) return kNoRunner;
   int32_t picked = kNoRunner;
   if (line_.empty() || place < *line_.begin()) {
@@ -422,6 +420,8 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   view.page_tokens = facts.page_tokens;
   view.batch_max = facts.batch_max;
   view.adapters_max = facts.adapters_max;
+  view.num_pages = facts.num_pages;
+  view.startup_ms = facts.startup_ms;
   chooser_.Forget(runner);
   view.tells_steps = facts.protocol >= kProtocolWithSteps;
   view.undrawn_in_step.clear();
@@ -485,14 +485,9 @@ void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
   for (size_t i = 0; i < can.size(); ++i) {
     if (!HasPagesFor(views_[i], TokensMax(one->request))) can[i] = 0;
   }
-  const int32_t picked = chooser_.Pick(views_, can, one->placed, NowNs());
-  if (picked == kNoRunner) return;
-  links_[runner]->Cancel(number);
-  LeaveRunner(*one);
-  one->refused.clear();
-  PlaceOn(*one, static_cast<size_t>(picked));
+  if (!MoveTo(*one, can)) return;
   LOG_INFO("a request that runner {} had no pages for goes on at {}", views_[runner].address,
-           views_[static_cast<size_t>(picked)].address);
+           views_[one->runner].address);
 }
 
 void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
@@ -536,8 +531,10 @@ void RunnerSet::Tick() {
     if (now_ns - planned_ns_ >= kPlanEveryNs) {
       planned_ns_ = now_ns;
       chooser_.Plan(views_, now_ns);
+      Advise(now_ns);
     }
     PlaceWaiting(now_ns);
+    EmptySpare();
     std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();
     if (dead.empty()) continue;
     lock.unlock();

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "cluster/runner_catalog.h"
 #include "cluster/runner_chooser.h"
 #include "cluster/runner_view.h"
+#include "placement/scale_hint.h"
 #include "request/generator.h"
 #include "rpc/runner_link.h"
 
@@ -32,6 +34,10 @@ struct RunnerSetOptions {
   BaseModelId base;
   GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
   PlacementOptions placement;
+  // startup_seconds 0: as long as the slowest runner took.
+  ScaleOptions scale = {.startup_seconds = 0.0};
+  // Runners beyond the number wanted are emptied; where they come later SetSpare says which.
+  bool consolidates = false;
   // So many runners may die in steps that hold a request which has drawn nothing there; after that
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
@@ -74,6 +80,13 @@ class RunnerSet : public Generator, private RunnerListener {
   void SetRegistry(RegistryFacts registry);
   // What waiting requests need and somebody may still have.
   std::vector<MissingContent> FindMissing() const;
+  // How many runners there should be, as of the last second.
+  ScaleHint hint() const;
+  // Requests that other frontends have on no runner.
+  void SetWaitingElsewhere(int64_t num_requests);
+  int64_t num_waiting() const;
+  // Addresses of runners that are emptied, and take requests where no other one has room.
+  void SetSpare(const std::vector<std::string>& addresses);
   // Of runners that are listed, or were and are in use.
   size_t num_known() const;
 
@@ -138,6 +151,13 @@ class RunnerSet : public Generator, private RunnerListener {
   void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
   void Forget();
+  // Of runner_set_scaling.cc.
+  int32_t CountKnown() const;
+  void Advise(int64_t now_ns);
+  void MarkSpare(const std::vector<std::string>& addresses);
+  void EmptySpare();
+  void Empty(size_t runner);
+  bool MoveTo(InFlight& one, std::span<const uint8_t> allowed);
 
   void Tick();
 
@@ -149,7 +169,10 @@ class RunnerSet : public Generator, private RunnerListener {
   bool stopping_ = false;
   RegistryFacts registry_;
   RunnerChooser chooser_;
-  int64_t planned_ns_ = 0;                  // when the chooser last did
+  int64_t planned_ns_ = 0;  // when the chooser last did
+  ScaleAdvisor advisor_;
+  ScaleHint hint_;
+  int64_t waiting_elsewhere_ = 0;
   std::vector<RunnerView> views_;           // address "": free, for the next runner
   std::set<size_t> ending_;                 // whose links are about to end, and may still speak
   std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up

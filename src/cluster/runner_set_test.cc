@@ -103,6 +103,10 @@ class SteppingGenerator : public Generator {
     return poison_was_alone_;
   }
   int32_t num_taken() const { return num_taken_; }
+  size_t num_running() {
+    std::lock_guard lock(mutex_);
+    return running_.size();
+  }
   float last_weight() const { return last_weight_; }
 
  private:
@@ -189,6 +193,8 @@ struct TestRunner {
     options.base = {.name = "base", .text_hash = "t", .weights_hash = "w"};
     options.arithmetic_id = arithmetic_id;
     options.page_tokens = 16;
+    options.batch_max = batch_max;
+    options.startup_ms = startup_ms;
     service = RunnerService::Start(options, generator, catalog, [this] {
                 return RunnerLoad{.pages_free = pages_free};
               }).value();
@@ -207,6 +213,8 @@ struct TestRunner {
   SteppingGenerator generator;
   uint16_t port = 0;
   std::atomic<int64_t> pages_free{0};
+  int32_t batch_max = 0;  // it does not say
+  int64_t startup_ms = 0;
   std::unique_ptr<RunnerService> service;
 };
 
@@ -322,6 +330,68 @@ TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDrains) {
   one_.service->BeginDrain();
   ExpectWholeAnswers();
   EXPECT_GT(two_.generator.num_taken(), taken_before);
+}
+
+// All of its requests go on at the other one, which has more than it by then, and gets what comes.
+TEST_F(RunnerSetTest, ARunnerThatMayGoIsEmptiedAndStaysIdle) {
+  for (TestRunner* const runner : {&one_, &two_}) {
+    runner->batch_max = 64;
+    runner->pages_free = 100'000;
+    runner->Serve();
+  }
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(12, 3000);
+  set_->SetSpare({AddressOf(two_)});
+  WaitUntil([this] { return two_.generator.num_running() == 0; });
+  EXPECT_EQ(one_.generator.num_running(), 12u);
+  const int32_t taken = two_.generator.num_taken();
+  Submit(10).ReadAll();
+  EXPECT_EQ(two_.generator.num_taken(), taken);
+  set_->SetSpare({});
+  Submit(10).ReadAll();
+  EXPECT_EQ(two_.generator.num_taken(), taken + 1);
+  ExpectWholeAnswers();
+}
+
+// The other one has three places for its four requests: emptying it would be half a thing.
+TEST_F(RunnerSetTest, ARunnerWhoseRequestsHaveNoPlaceElsewhereKeepsThem) {
+  for (TestRunner* const runner : {&one_, &two_}) {
+    runner->batch_max = 7;
+    runner->pages_free = 100'000;
+    runner->Serve();
+  }
+  Start({&one_, &two_});
+  WaitUntilReady();
+  SubmitAcross(8, 1000);
+  WaitUntil(
+      [this] { return one_.generator.num_running() == 4 && two_.generator.num_running() == 4; });
+  set_->SetSpare({AddressOf(two_)});
+  for (int i = 0; i < 4; ++i) Submit(10).ReadAll();
+  EXPECT_EQ(two_.generator.num_running(), 4u);
+  ExpectWholeAnswers();
+}
+
+TEST_F(RunnerSetTest, TellsHowManyRunnersThereShouldBe) {
+  for (TestRunner* const runner : {&one_, &two_}) {
+    runner->batch_max = 4;
+    runner->Serve();
+  }
+  two_.Die();
+  two_.startup_ms = 2500;
+  Start({&one_, &two_});
+  EXPECT_EQ(set_->hint().runners_wanted, 2) << "nobody is up yet, which is no reason for fewer";
+  two_.Serve();
+  WaitUntil([this] { return set_->hint().runners == 2; });
+  EXPECT_DOUBLE_EQ(set_->hint().startup_seconds, 2.5);
+  for (int i = 0; i < 20; ++i) Submit(100'000);
+  WaitUntil([this] { return set_->hint().runners_wanted >= 5; });
+  const int32_t wanted = set_->hint().runners_wanted;
+  set_->SetWaitingElsewhere(40);
+  WaitUntil([&] { return set_->hint().runners_wanted > wanted; });
+  EXPECT_TRUE(set_->hint().spare.empty());
+  for (const auto& client : clients_) set_->Cancel(client->request.id);
+  for (const auto& client : clients_) client->ReadAll();
 }
 
 TEST_F(RunnerSetTest, WhatHasDrawnWaitsForTheSameArithmetic) {

@@ -18,6 +18,7 @@ struct RunnerView {
   bool is_listed = true;  // false: it is not called any more once it is down
   bool is_up = false;
   bool draining = false;
+  bool is_spare = false;  // takes requests where no other one has room
   std::string arithmetic_id;
   std::unordered_set<std::string> adapters;  // content hashes
   RunnerLoad load;                           // as it said last
@@ -26,6 +27,8 @@ struct RunnerView {
   int32_t page_tokens = 0;                   // 0: it does not say; likewise:
   int32_t batch_max = 0;                     // requests in one step
   int32_t adapters_max = 0;                  // on its device
+  int64_t num_pages = 0;                     // of its pool
+  int64_t startup_ms = 0;                    // that it took until it served
   int64_t pages_sent = 0;                    // that requests sent since then may come to need
   bool tells_steps = false;
   std::unordered_set<uint64_t> undrawn_in_step;  // numbers of requests

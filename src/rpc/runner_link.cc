@@ -37,6 +37,8 @@ RunnerFacts FactsOf(const rpc::Welcome& welcome) {
   facts.page_tokens = welcome.page_tokens();
   facts.batch_max = welcome.batch_max();
   facts.adapters_max = welcome.adapters_max();
+  facts.num_pages = welcome.num_pages();
+  facts.startup_ms = welcome.startup_ms();
   for (const rpc::Adapter& adapter : welcome.adapters()) {
     facts.adapters.push_back(FromProto(adapter));
   }

@@ -23,6 +23,8 @@ struct RunnerFacts {
   int32_t page_tokens = 0;  // 0: it does not say; likewise:
   int32_t batch_max = 0;
   int32_t adapters_max = 0;
+  int64_t num_pages = 0;
+  int64_t startup_ms = 0;
   std::vector<ListedAdapter> adapters;
 };
 

@@ -25,6 +25,8 @@ struct RunnerServiceOptions {
   int32_t page_tokens = 0;
   int32_t batch_max = 0;      // requests in one step
   int32_t adapters_max = 0;   // on its device at once
+  int64_t num_pages = 0;      // of its pool
+  int64_t startup_ms = 0;     // that it took until it served
   bool logs_requests = true;  // a line for each, when it ends here
   // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
   int64_t frontend_silence_ns = kFrontendSilenceNs;

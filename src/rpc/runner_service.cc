@@ -157,6 +157,8 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_page_tokens(options_.page_tokens);
     welcome->set_batch_max(options_.batch_max);
     welcome->set_adapters_max(options_.adapters_max);
+    welcome->set_num_pages(options_.num_pages);
+    welcome->set_startup_ms(options_.startup_ms);
     for (const AdapterInfo& info : catalog_.List()) {
       *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
     }

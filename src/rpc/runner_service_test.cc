@@ -166,6 +166,8 @@ class RunnerServiceTest : public testing::Test {
   void Serve(RunnerServiceOptions options = {}) {
     options.base = {.name = "base", .text_hash = "t", .weights_hash = "w"};
     options.arithmetic_id = "cpu";
+    options.num_pages = 11;
+    options.startup_ms = 1300;
     service_ = RunnerService::Start(options, generator_, catalog_, [] {
                  return RunnerLoad{.requests_waiting = 1, .requests_running = 2, .pages_free = 3};
                }).value();
@@ -197,6 +199,8 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_EQ(notes_.facts_.base.weights_hash, "w");
   EXPECT_EQ(notes_.facts_.limits.context_tokens_max, 100);
   EXPECT_EQ(notes_.facts_.limits.requests_max, 7);
+  EXPECT_EQ(notes_.facts_.num_pages, 11);
+  EXPECT_EQ(notes_.facts_.startup_ms, 1300);
   ASSERT_EQ(notes_.facts_.adapters.size(), 1u);
   EXPECT_EQ(notes_.facts_.adapters[0].info.name, "austen");
   EXPECT_EQ(notes_.facts_.adapters[0].state, AdapterState::kHost);

@@ -288,6 +288,7 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
   if (exchange.match.route == Route::kMetrics) {
     state_.metrics.Sample(state_.body_budget.bytes(), ServerLog::num_dropped());
+    if (state_.context.fleet) state_.metrics.SampleFleet(state_.context.fleet());
   }
   HttpResponse response = AnswerGet(state_, exchange.match, key);
   co_return co_await Respond(exchange, std::move(response));

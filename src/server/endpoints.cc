@@ -11,9 +11,14 @@
 namespace graft {
 namespace {
 
+// Of one model in one process there is nothing to scale.
+bool IsServed(const ServerState& state, Route route) {
+  return route != Route::kUnknown && (route != Route::kScale || state.context.fleet);
+}
+
 bool NeedsKey(const ServerState& state, Route route) {
   if (route == Route::kHealth || route == Route::kReady) return false;
-  return route != Route::kMetrics || state.options.metrics_need_admin;
+  return !IsForOperators(route) || state.options.metrics_need_admin;
 }
 
 std::optional<ApiError> CheckAdmin(const ServerState& state, const ApiKey& key) {
@@ -57,6 +62,14 @@ HttpResponse ReadyResponse(const ServerState& state) {
     if (!status.ok()) return ErrorResponse(ErrorFromStatus(UnavailableError(status.message())));
   }
   return JsonResponse({{"status", "ready"}});
+}
+
+// What autoscalers read, each field a number.
+HttpResponse ScaleResponse(const FleetFigures& fleet) {
+  return JsonResponse({{"runners", fleet.runners},
+                       {"runners_wanted", fleet.runners_wanted},
+                       {"runners_spare", fleet.runners_spare},
+                       {"startup_seconds", fleet.startup_seconds}});
 }
 
 // Entries of /v1/models.
@@ -168,13 +181,14 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
 
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
                                   const HttpRequest& request, std::shared_ptr<ApiKey>* key) {
-  if (match.route == Route::kUnknown) {
+  if (!IsServed(state, match.route)) {
     return HttpError(404, "unknown_url",
                      "Unknown URL: " + request.method.substr(0, 20) + " " +
                          request.path.substr(0, 200) +
                          ". There are /v1/chat/completions, "
                          "/v1/completions, /v1/models, /v1/load_lora_adapter, "
-                         "/v1/unload_lora_adapter, /health, /ready and /metrics.");
+                         "/v1/unload_lora_adapter, /health, /ready and /metrics" +
+                         (state.context.fleet ? ", and /scale." : "."));
   }
   if (!MethodAllowed(match.route, request.method)) {
     return HttpError(405, "method_not_allowed",
@@ -186,7 +200,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
   if (NeedsKey(state, match.route)) {
     if (!caller.ok()) return caller.error();
     *key = *caller;
-    if (IsAdmin(match.route) || match.route == Route::kMetrics) {
+    if (IsAdmin(match.route) || IsForOperators(match.route)) {
       if (auto error = CheckAdmin(state, **key)) return error;
     }
   }
@@ -196,7 +210,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
 
 HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
                              const HttpRequest& request) {
-  if (match.route == Route::kUnknown) {
+  if (!IsServed(state, match.route)) {
     return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
   }
   const bool is_post = RouteMethod(match.route) == std::string_view("POST");
@@ -221,6 +235,8 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
     case Route::kMetrics:
       return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
               .body = state.context.metrics.Render()};
+    case Route::kScale:
+      return ScaleResponse(state.context.fleet());
     case Route::kModels:
       return ModelsResponse(state, key);
     case Route::kModel:

@@ -39,6 +39,17 @@ void HttpMetrics::Sample(int64_t body_bytes, int64_t log_lines_dropped) {
   if (more > 0) log_lines_dropped_.Increment(more);
 }
 
+void HttpMetrics::SampleFleet(const FleetFigures& fleet) {
+  metrics_.Gauge("graft_runners", "Runners that take requests.").Set(fleet.runners);
+  metrics_.Gauge("graft_runners_wanted", "Runners that there should be, for autoscalers.")
+      .Set(fleet.runners_wanted);
+  metrics_.Gauge("graft_runners_spare", "Runners that may be taken away.").Set(fleet.runners_spare);
+  metrics_
+      .Gauge("graft_runner_startup_seconds",
+             "From a runner's order until it serves, as graft_runners_wanted counts with it.")
+      .Set(fleet.startup_seconds);
+}
+
 void HttpMetrics::RequestEnded(Route route, int status, double seconds) {
   in_flight_.Decrement();
   metrics_

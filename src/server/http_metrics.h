@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "server/routes.h"
+#include "server/server_context.h"
 
 namespace graft {
 
@@ -25,6 +26,7 @@ class HttpMetrics {
   void ClientGone() { clients_gone_.Increment(); }
   // What is read off when somebody asks for the metrics.
   void Sample(int64_t body_bytes, int64_t log_lines_dropped);
+  void SampleFleet(const FleetFigures& fleet);
   // From arrival to the first token, of generation requests.
   void FirstToken(Route route, double seconds);
 

@@ -16,6 +16,7 @@ constexpr Entry kRoutes[] = {
     {"/health", Route::kHealth, "GET"},
     {"/ready", Route::kReady, "GET"},
     {"/metrics", Route::kMetrics, "GET"},
+    {"/scale", Route::kScale, "GET"},
     {"/v1/models", Route::kModels, "GET"},
     {"/v1/models/{model}", Route::kModel, "GET"},
     {"/v1/completions", Route::kCompletions, "POST"},

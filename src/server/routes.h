@@ -11,6 +11,7 @@ enum class Route {
   kHealth,
   kReady,
   kMetrics,
+  kScale,  // how many runners there should be
   kModels,
   kModel,  // one by name
   kCompletions,
@@ -39,6 +40,10 @@ inline bool IsGeneration(Route route) {
 }
 // Reads the list of models, which may be long.
 inline bool IsListing(Route route) { return route == Route::kModels || route == Route::kModel; }
+// Says how the server is, in numbers.
+inline bool IsForOperators(Route route) {
+  return route == Route::kMetrics || route == Route::kScale;
+}
 // Changes which adapters there are.
 inline bool IsAdmin(Route route) {
   return route == Route::kLoadAdapter || route == Route::kUnloadAdapter;

@@ -1,6 +1,7 @@
 // The parts that the server borrows. All of them outlive the server and are thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -15,6 +16,14 @@
 namespace graft {
 
 class ChatTemplate;
+
+// The runners behind a server, and how many there should be.
+struct FleetFigures {
+  int32_t runners = 0;
+  int32_t runners_wanted = 0;
+  int32_t runners_spare = 0;     // that may be taken away
+  double startup_seconds = 0.0;  // that is counted with
+};
 
 struct ServerContext {
   Generator& generator;
@@ -34,6 +43,8 @@ struct ServerContext {
   GenerationDefaults defaults;  // of requests that do not say how to draw
   // Whether requests can be served now; what fails shows on /ready. Empty: always.
   std::function<Status()> ready;
+  // Empty: the model is in this process.
+  std::function<FleetFigures()> fleet = {};
 };
 
 }  // namespace graft

@@ -495,6 +495,11 @@ TEST(ServerKeysTest, MetricsCanBeKeptToAdmins) {
   RawClient client(test.port());
   EXPECT_EQ(client.Get("/metrics").status, 403);
   EXPECT_EQ(client.Get("/metrics", "Authorization: Bearer secret\r\n").status, 200);
+  TestServer frontend({.admin_key = "secret", .metrics_need_admin = true}, true,
+                      [] { return FleetFigures{.runners_wanted = 4}; });
+  RawClient scaler(frontend.port());
+  EXPECT_EQ(scaler.Get("/scale").status, 403);
+  EXPECT_EQ(scaler.Get("/scale", "Authorization: Bearer secret\r\n").status, 200);
 }
 
 TEST(ServerShutdownTest, RequestsInFlightFinish) {

@@ -257,6 +257,33 @@ TEST(ServerTest, RefusalsOfTheEngineHaveTheRightStatus) {
   }
 }
 
+TEST(ServerTest, AutoscalersReadHowManyRunnersThereShouldBe) {
+  FleetFigures fleet = {
+      .runners = 3, .runners_wanted = 5, .runners_spare = 0, .startup_seconds = 12.5};
+  TestServer test({.metrics_need_admin = false}, true, [&fleet] { return fleet; });
+  RawClient client(test.port());
+  const RawResponse response = client.Get("/scale");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"runners": 3, "runners_wanted": 5,
+      "runners_spare": 0, "startup_seconds": 12.5})"));
+  fleet.runners_wanted = 2;
+  fleet.runners_spare = 1;
+  const std::string page = client.Get("/metrics").body;
+  for (const char* const line :
+       {"\ngraft_runners 3\n", "\ngraft_runners_wanted 2\n", "\ngraft_runners_spare 1\n",
+        "\ngraft_runner_startup_seconds 12.5\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(client.Post("/scale", "{}").status, 405);
+}
+
+TEST(ServerTest, AServerWithoutRunnersHasNothingToScale) {
+  TestServer test;
+  RawClient client(test.port());
+  EXPECT_EQ(client.Get("/scale").status, 404);
+  EXPECT_EQ(client.Get("/metrics").body.find("graft_runners"), std::string::npos);
+}
+
 TEST(ServerTest, UnknownModelsAre404WithTheNearestNames) {
   TestServer test;
   RawClient client(test.port());

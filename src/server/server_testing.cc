@@ -433,7 +433,8 @@ RawResponse RawClient::Post(const std::string& path, const std::string& body,
   return Receive();
 }
 
-TestServer::TestServer(ServerOptions options, bool with_template) {
+TestServer::TestServer(ServerOptions options, bool with_template,
+                       std::function<FleetFigures()> fleet) {
   options.port = 0;
   server = std::make_unique<HttpServer>(
       ServerContext{.generator = generator,
@@ -444,7 +445,8 @@ TestServer::TestServer(ServerOptions options, bool with_template) {
                     .clock = clock,
                     .base_model = "demo",
                     .adapters_dir = "/srv/adapters",
-                    .ready = [this] { return ready; }},
+                    .ready = [this] { return ready; },
+                    .fleet = std::move(fleet)},
       std::move(options));
   start_status = server->Start();
 }

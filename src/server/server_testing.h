@@ -176,7 +176,8 @@ class RawClient {
 // A server on a free port with fakes behind it.
 class TestServer {
  public:
-  explicit TestServer(ServerOptions options = {}, bool with_template = true);
+  explicit TestServer(ServerOptions options = {}, bool with_template = true,
+                      std::function<FleetFigures()> fleet = {});
   ~TestServer();
 
   Status start_status;
