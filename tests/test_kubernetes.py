@@ -1,12 +1,14 @@
 """deploy/kubernetes: every object is one that Kubernetes takes, and what the pods run serves, with processes in the place
 of pods."""
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 
 import kubernetes_validate
@@ -18,6 +20,7 @@ from conftest import DEMO, ROOT, binary, free_port, running_etcd
 from test_cluster import Process
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
+COMPONENTS = KUBERNETES / "components"
 DEMO_OVERLAY = KUBERNETES / "overlays" / "demo"
 PATIENCE_S = 120
 # Of the API server: one that is still supported, and the newest that the schemas know.
@@ -93,6 +96,48 @@ def test_an_overlay_is_what_kubernetes_takes(overlay, tmp_path):
                 assert source["configMapRef"]["name"] in named, (name, source)
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="without kubectl, which renders overlays")
+@pytest.mark.parametrize("component", sorted(path.name for path in COMPONENTS.iterdir()))
+def test_a_component_scales_the_runners(component, tmp_path):
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    folder = tmp_path / "kubernetes" / "overlays" / "scaled"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+                                               f"resources: [../gpu]\ncomponents: [../../components/{component}]\n")
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    objects = objects_of(done.stdout)
+    check([one for one in objects if not one["apiVersion"].startswith("keda.sh/")])
+    by_kind = {one["kind"]: one for one in objects}
+    runners = by_kind["StatefulSet"]
+    assert "replicas" not in runners["spec"], "every apply would set back what the autoscaler has set"
+    [scaler] = [one for one in objects if one["kind"] in ("HorizontalPodAutoscaler", "ScaledObject")]
+    assert scaler["spec"]["scaleTargetRef"] == {"apiVersion": runners["apiVersion"], "kind": "StatefulSet",
+                                                "name": runners["metadata"]["name"]}
+    [frontend] = by_kind["Deployment"]["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") for one in frontend["env"]}
+    assert env["GRAFT_CONSOLIDATE"] == "true" and float(env["GRAFT_RUNNER_STARTUP_SECONDS"]) > 0
+
+
+def wanted_as_autoscalers_read_it(frontend):
+    """By KEDA's trigger, and by the metric that the HorizontalPodAutoscaler asks Prometheus' adapter for."""
+    [scaled] = objects_of((COMPONENTS / "keda" / "scaled_object.yaml").read_text())
+    [trigger] = [one["metadata"] for one in scaled["spec"]["triggers"]]
+    [service] = [one for one in base_objects() if one["kind"] == "Service" and one["metadata"]["name"] == "graft"]
+    url = urllib.parse.urlsplit(trigger["url"])
+    assert url.hostname.split(".")[0] == service["metadata"]["name"]
+    assert (url.port or 80) == service["spec"]["ports"][0]["port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}{url.path}", timeout=5) as reply:
+        by_keda = json.load(reply)[trigger["valueLocation"]]
+    [scaler] = objects_of((COMPONENTS / "hpa" / "autoscaler.yaml").read_text())
+    [name] = [one["external"]["metric"]["name"] for one in scaler["spec"]["metrics"]]
+    [rule] = yaml.safe_load((COMPONENTS / "hpa" / "adapter_rule.yaml").read_text())["rules"]["external"]
+    assert rule["name"]["as"] == name and rule["metricsQuery"].startswith(f"max({name}{{")
+    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}/metrics", timeout=5) as reply:
+        [line] = [line for line in reply.read().decode().splitlines() if line.startswith(f"{name} ")]
+    return by_keda, float(line.split()[1])
+
+
 class Pod:
     """The process of a pod's one container, with paths, ports and names of this machine."""
 
@@ -160,4 +205,5 @@ def test_what_the_pods_run_serves(tmp_path, etcd_port):
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{frontend.port}/v1", api_key="none", timeout=PATIENCE_S)
     assert client.completions.create(model="austen", prompt="It was", max_tokens=8).usage.completion_tokens > 0
     assert "as Kubernetes sets it" in frontend.process.log()
+    assert wanted_as_autoscalers_read_it(frontend) == (1, 1.0)
     assert [pod.process.stop(signal.SIGTERM) for pod in (frontend, runner)] == [0, 0], frontend.process.log()
