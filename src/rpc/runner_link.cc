@@ -14,7 +14,7 @@
 #include "rpc/credentials.h"
 #include "rpc/request_proto.h"
 #include "rpc/runner.grpc.pb.h"
-#include "rpc/token_event_proto.h"
+#include "rpc/runner_news.h"
 
 namespace graft {
 namespace {
@@ -23,27 +23,6 @@ constexpr int64_t kReconnectMinMs = 100;
 constexpr int64_t kReconnectMaxMs = 500;
 // From the first byte to the runner's welcome.
 constexpr int64_t kConnectNs = 5'000'000'000;
-
-RunnerFacts FactsOf(const rpc::Welcome& welcome) {
-  RunnerFacts facts;
-  facts.protocol = welcome.protocol();
-  facts.base = {.name = welcome.base().name(),
-                .text_hash = welcome.base().text_hash(),
-                .weights_hash = welcome.base().weights_hash()};
-  facts.arithmetic_id = welcome.arithmetic_id();
-  facts.limits = {.context_tokens_max = welcome.context_tokens_max(),
-                  .vocab_size = welcome.vocab_size(),
-                  .requests_max = welcome.requests_max()};
-  facts.page_tokens = welcome.page_tokens();
-  facts.batch_max = welcome.batch_max();
-  facts.adapters_max = welcome.adapters_max();
-  facts.num_pages = welcome.num_pages();
-  facts.startup_ms = welcome.startup_ms();
-  for (const rpc::Adapter& adapter : welcome.adapters()) {
-    facts.adapters.push_back(FromProto(adapter));
-  }
-  return facts;
-}
 
 grpc::ChannelArguments ChannelArgumentsOf() {
   grpc::ChannelArguments arguments;
@@ -203,33 +182,7 @@ class GrpcLink : public RunnerLink {
 
   void Take(const rpc::RunnerMessage& message) {
     heard_ns_ = SteadyClock::Get().NowNs();
-    for (const rpc::RequestEvents& events : message.events()) {
-      std::vector<TokenEvent> taken;
-      taken.reserve(static_cast<size_t>(events.events_size()));
-      for (const rpc::TokenEvent& event : events.events()) taken.push_back(FromProto(event));
-      listener_.OnEvents(runner_, events.number(), std::move(taken));
-    }
-    if (message.has_step()) {
-      const auto& undrawn = message.step().undrawn();
-      listener_.OnStep(runner_, {undrawn.begin(), undrawn.end()});
-    }
-    if (message.has_state()) TakeState(message.state());
-    for (const uint64_t number : message.evicted()) listener_.OnEvicted(runner_, number);
-  }
-
-  void TakeState(const rpc::RunnerState& state) {
-    if (state.has_adapters()) {
-      std::vector<ListedAdapter> adapters;
-      for (const rpc::Adapter& adapter : state.adapters().adapters()) {
-        adapters.push_back(FromProto(adapter));
-      }
-      listener_.OnAdapters(runner_, std::move(adapters));
-    }
-    listener_.OnState(runner_,
-                      {.requests_waiting = state.requests_waiting(),
-                       .requests_running = state.requests_running(),
-                       .pages_free = state.pages_free()},
-                      state.draining());
+    TellListener(message, runner_, &listener_);
   }
 
   void WriteLoop(Stream& stream, grpc::ClientContext& context) {

@@ -1,0 +1,64 @@
+#include "rpc/runner_news.h"
+
+#include <utility>
+
+#include "rpc/adapter_proto.h"
+#include "rpc/token_event_proto.h"
+
+namespace graft {
+namespace {
+
+void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* listener) {
+  if (state.has_adapters()) {
+    std::vector<ListedAdapter> adapters;
+    for (const rpc::Adapter& adapter : state.adapters().adapters()) {
+      adapters.push_back(FromProto(adapter));
+    }
+    listener->OnAdapters(runner, std::move(adapters));
+  }
+  listener->OnState(runner,
+                    {.requests_waiting = state.requests_waiting(),
+                     .requests_running = state.requests_running(),
+                     .pages_free = state.pages_free()},
+                    state.draining());
+}
+
+}  // namespace
+
+RunnerFacts FactsOf(const rpc::Welcome& welcome) {
+  RunnerFacts facts;
+  facts.protocol = welcome.protocol();
+  facts.base = {.name = welcome.base().name(),
+                .text_hash = welcome.base().text_hash(),
+                .weights_hash = welcome.base().weights_hash()};
+  facts.arithmetic_id = welcome.arithmetic_id();
+  facts.limits = {.context_tokens_max = welcome.context_tokens_max(),
+                  .vocab_size = welcome.vocab_size(),
+                  .requests_max = welcome.requests_max()};
+  facts.page_tokens = welcome.page_tokens();
+  facts.batch_max = welcome.batch_max();
+  facts.adapters_max = welcome.adapters_max();
+  facts.num_pages = welcome.num_pages();
+  facts.startup_ms = welcome.startup_ms();
+  for (const rpc::Adapter& adapter : welcome.adapters()) {
+    facts.adapters.push_back(FromProto(adapter));
+  }
+  return facts;
+}
+
+void TellListener(const rpc::RunnerMessage& message, size_t runner, RunnerListener* listener) {
+  for (const rpc::RequestEvents& events : message.events()) {
+    std::vector<TokenEvent> taken;
+    taken.reserve(static_cast<size_t>(events.events_size()));
+    for (const rpc::TokenEvent& event : events.events()) taken.push_back(FromProto(event));
+    listener->OnEvents(runner, events.number(), std::move(taken));
+  }
+  if (message.has_step()) {
+    const auto& undrawn = message.step().undrawn();
+    listener->OnStep(runner, {undrawn.begin(), undrawn.end()});
+  }
+  if (message.has_state()) TellState(message.state(), runner, listener);
+  for (const uint64_t number : message.evicted()) listener->OnEvicted(runner, number);
+}
+
+}  // namespace graft

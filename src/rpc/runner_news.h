@@ -1,0 +1,14 @@
+// What a runner's messages say, told to a link's listener. Any thread.
+#pragma once
+
+#include "rpc/runner.pb.h"
+#include "rpc/runner_link.h"
+
+namespace graft {
+
+RunnerFacts FactsOf(const rpc::Welcome& welcome);
+
+// Of a message after the welcome.
+void TellListener(const rpc::RunnerMessage& message, size_t runner, RunnerListener* listener);
+
+}  // namespace graft
