@@ -169,6 +169,10 @@ class RandomRun {
     request.sampling.tokens_min = Below(static_cast<uint64_t>(request.sampling.tokens_max) + 1);
     if (shape_.decodes_long && random_.Below(16) != 0) request.sampling.tokens_min = 0;
     if (random_.Below(shape_.decodes_long ? 32 : 8) == 0) request.sampling.presence_penalty = 1.0f;
+    if (num_submitted_ % (shape_.decodes_long ? 32 : 8) == 0) {
+      const int32_t token = 2 + static_cast<int32_t>(num_submitted_ % 48);
+      request.sampling.bad_words = {{token}, {50 - token, 1 + token}};
+    }
     if (random_.Below(4) != 0) request.UseAdapter(contents_[random_.Below(contents_.size())]);
     if (shape_.merge_after_steps > 0 && random_.Below(32) != 0) {
       // For some time all requests are for one adapter, which may then be merged.

@@ -135,6 +135,28 @@ TEST(EngineTest, BansStopsBeforeTokensMin) {
   for (size_t i = 0; i < 9; ++i) EXPECT_TRUE(output[i] > 0 && output[i] < 5) << output[i];
 }
 
+TEST(EngineTest, DrawsNoBadWordToItsEnd) {
+  EngineHarness harness;
+  const Request plain = harness.MakeRequest(Prompt(4), 12);
+  const std::vector<int32_t> before = harness.Reference(plain);
+  Request request = plain;
+  // The third token alone, and runs that never come to their ends.
+  request.sampling.bad_words = {{before[2]}, {before[0], before[1], 1}, {before[0], 0, 1}};
+  auto client = harness.Submit(request);
+  harness.RunAll();
+  client->Collect();
+  const std::vector<int32_t> output = client->output();
+  EXPECT_EQ(output, harness.Reference(request));
+  EXPECT_EQ(std::count(output.begin(), output.end(), before[2]), 0);
+  request.id = plain.id.number + 1;
+  request.sampling.bad_words = {{before[0], before[1]}};
+  auto pair = harness.Submit(request);
+  harness.RunAll();
+  pair->Collect();
+  EXPECT_EQ(pair->output()[0], before[0]);
+  EXPECT_NE(pair->output()[1], before[1]);
+}
+
 TEST(EngineTest, EndsAtTheContextLength) {
   EngineHarness harness;
   auto cut = harness.Submit(harness.MakeRequest(Prompt(60), 1000));

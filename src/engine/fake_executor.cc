@@ -73,6 +73,12 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
         banned.insert(banned.end(), eos_token_ids.begin(), eos_token_ids.end());
       }
     }
+    for (const std::vector<int32_t>& word : params.bad_words) {
+      std::vector<int32_t> end(output.end() - std::min(output.size(), word.size() - 1),
+                               output.end());
+      end.push_back(word.back());
+      if (end == word) banned.push_back(word.back());
+    }
     output.push_back(
         Draw(seen, params.seed, static_cast<int64_t>(output.size()), banned, limits.vocab_size));
     if (!params.ignore_eos && Contains(eos_token_ids, output.back())) break;
@@ -190,11 +196,6 @@ StepResult FakeExecutor::Finish() {
   ++num_steps_;
   StepResult result;
   result.step_id = plan.step_id;
-  if (fails_) {
-    fails_ = !plans_.empty();
-    Fail(plan, &result);
-    return result;
-  }
   for (const PlannedSequence& planned : plan.sequences) {
     result.sequences.push_back(RunSequence(plan, planned));
   }
@@ -314,18 +315,6 @@ FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequ
   CHECK(page >= 0 && page < limits_.num_pages);
   return cells_[static_cast<size_t>(page) * static_cast<size_t>(limits_.page_tokens) +
                 static_cast<size_t>(position % limits_.page_tokens)];
-}
-
-// What it leaves in its pages and in the merged weights is nothing that anybody may read.
-void FakeExecutor::Fail(const StepPlan& plan, StepResult* result) {
-  result->status = UnavailableError("memory ran out");
-  result->sequences.resize(plan.sequences.size());
-  if (plan.merges) merged_ = 0;
-  for (const PlannedSequence& planned : plan.sequences) {
-    for (int32_t row = 0; row < planned.num_tokens; ++row) {
-      CellOf(plan, planned, planned.position_begin + row) = {};
-    }
-  }
 }
 
 SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequence& planned) {

@@ -14,7 +14,7 @@ bool CanRunAhead(const Sequence& sequence) {
   return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
          num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
          sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
-         sampling.presence_penalty == 0.0f;
+         sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
 }
 
 }  // namespace

@@ -25,6 +25,27 @@ bool Contains(std::span<const int32_t> values, int32_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// Adds what the sequence must not draw next: what would end it too early, and what would complete
+// a run of tokens that is not to come.
+void AppendBanned(const Sequence& sequence, const std::vector<int32_t>& eos_token_ids,
+                  std::vector<int32_t>* banned) {
+  const SamplingParams& sampling = sequence.sampling;
+  if (sequence.num_output_tokens() < sampling.tokens_min) {
+    if (!sampling.ignore_eos) {
+      banned->insert(banned->end(), eos_token_ids.begin(), eos_token_ids.end());
+    }
+    banned->insert(banned->end(), sampling.stop_token_ids.begin(), sampling.stop_token_ids.end());
+  }
+  const auto output =
+      std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens));
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    const size_t before = word.size() - 1;
+    if (before > output.size()) continue;
+    const auto last = output.last(before);
+    if (std::equal(last.begin(), last.end(), word.begin())) banned->push_back(word.back());
+  }
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
@@ -201,12 +222,8 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
                         .subspan(static_cast<size_t>(sequence.num_computed),
                                  static_cast<size_t>(sequence.num_planned));
   plan_->tokens.insert(plan_->tokens.end(), rows.begin(), rows.end());
-  if (planned.samples && sequence.num_output_tokens() < sequence.sampling.tokens_min) {
-    const auto ban = [&](const std::vector<int32_t>& tokens) {
-      plan_->banned_tokens.insert(plan_->banned_tokens.end(), tokens.begin(), tokens.end());
-    };
-    if (!sequence.sampling.ignore_eos) ban(options_.eos_token_ids);
-    ban(sequence.sampling.stop_token_ids);
+  if (planned.samples) {
+    AppendBanned(sequence, options_.eos_token_ids, &plan_->banned_tokens);
     planned.num_banned = static_cast<int32_t>(plan_->banned_tokens.size()) - planned.banned_begin;
   }
   sequences_.AppendRows(sequence, planned, plan_);
@@ -215,16 +232,11 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
-  if (result.status.ok()) ObserveCosts(plan, result);
-  if (!result.status.ok() && plan.merges) merge_decision_.Forget();
+  ObserveCosts(plan, result);
   sequences_.GiveBackHeld();  // until this step's end
   for (size_t i = 0; i < planned_.size(); ++i) {
     if (planned_[i] == nullptr) continue;
-    if (result.status.ok()) {
-      CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
-    } else {
-      Fail(*planned_[i], result.status);
-    }
+    CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
     if (is_ahead()) planned_[i]->num_planned = 1;
   }
   sequences_.EndFinished();
@@ -244,20 +256,16 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   }
 }
 
-// What it left in its pages is not to be shared: they are not indexed.
-void Scheduler::Fail(Sequence& sequence, Status status) {
-  sequence.num_planned = 0;
-  sequence.finish_reason = FinishReason::kError;
-  sequence.status = std::move(status);
-}
-
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = 0;
   if (result.not_finite) {
-    return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "
-                                        "Inf); its adapter's weights or the prompt drive the model "
-                                        "out of range"));
+    // What it left in its pages is not to be shared: they are not indexed.
+    sequence.finish_reason = FinishReason::kError;
+    sequence.status = InternalError(
+        "the model's output for this request is not finite (NaN or Inf); its adapter's weights or "
+        "the prompt drive the model out of range");
+    return;
   }
   sequence.num_computed += planned.num_tokens;
   sequences_.IndexFullPages(sequence);

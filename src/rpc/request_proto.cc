@@ -23,6 +23,9 @@ void SetSampling(const SamplingParams& params, rpc::SamplingParams* proto) {
   proto->set_tokens_min(params.tokens_min);
   proto->mutable_stop_token_ids()->Add(params.stop_token_ids.begin(), params.stop_token_ids.end());
   proto->set_ignore_eos(params.ignore_eos);
+  for (const std::vector<int32_t>& word : params.bad_words) {
+    proto->add_bad_words()->mutable_tokens()->Add(word.begin(), word.end());
+  }
 }
 
 SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
@@ -43,6 +46,9 @@ SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
       .ignore_eos = proto.ignore_eos()};
   for (const rpc::LogitBias& one : proto.logit_bias()) {
     params.logit_bias.emplace_back(one.token(), one.bias());
+  }
+  for (const rpc::TokenRun& word : proto.bad_words()) {
+    params.bad_words.emplace_back(word.tokens().begin(), word.tokens().end());
   }
   return params;
 }

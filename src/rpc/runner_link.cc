@@ -36,19 +36,21 @@ grpc::ChannelArguments ChannelArgumentsOf() {
   return arguments;
 }
 
-class GrpcLink : public RunnerLink {
+}  // namespace
+
+class RunnerLink::Impl {
  public:
   using Stream = grpc::ClientReaderWriter<rpc::FrontendMessage, rpc::RunnerMessage>;
 
-  GrpcLink(const RunnerLinkOptions& options, size_t runner, RunnerListener& listener,
-           const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+  Impl(const RunnerLinkOptions& options, size_t runner, RunnerListener& listener,
+       const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : options_(options),
         runner_(runner),
         listener_(listener),
         credentials_(credentials),
         thread_([this] { Loop(); }) {}
 
-  ~GrpcLink() override {
+  ~Impl() {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -58,7 +60,9 @@ class GrpcLink : public RunnerLink {
     thread_.join();
   }
 
-  void Submit(const Request& request) override {
+  const std::string& address() const { return options_.address; }
+
+  void Submit(const Request& request) {
     rpc::Request proto = ToProto(request);
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
@@ -67,7 +71,7 @@ class GrpcLink : public RunnerLink {
     wake_.notify_all();
   }
 
-  void Cancel(uint64_t number) override {
+  void Cancel(uint64_t number) {
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
     outbox_.add_cancel(number);
@@ -75,7 +79,7 @@ class GrpcLink : public RunnerLink {
     wake_.notify_all();
   }
 
-  void Tick(int64_t now_ns, bool forgives) override {
+  void Tick(int64_t now_ns, bool forgives) {
     std::lock_guard lock(mutex_);
     if (context_ == nullptr) return;
     if (forgives) {
@@ -218,13 +222,19 @@ class GrpcLink : public RunnerLink {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace
+RunnerLink::RunnerLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunnerLink::~RunnerLink() = default;
 
-Result<std::unique_ptr<RunnerLink>> StartGrpcLink(const RunnerLinkOptions& options, size_t runner,
-                                                  RunnerListener& listener) {
+Result<std::unique_ptr<RunnerLink>> RunnerLink::Start(const RunnerLinkOptions& options,
+                                                      size_t runner, RunnerListener& listener) {
   ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls));
   return std::unique_ptr<RunnerLink>(
-      std::make_unique<GrpcLink>(options, runner, listener, credentials));
+      new RunnerLink(std::make_unique<Impl>(options, runner, listener, credentials)));
 }
+
+const std::string& RunnerLink::address() const { return impl_->address(); }
+void RunnerLink::Submit(const Request& request) { impl_->Submit(request); }
+void RunnerLink::Cancel(uint64_t number) { impl_->Cancel(number); }
+void RunnerLink::Tick(int64_t now_ns, bool forgives) { impl_->Tick(now_ns, forgives); }
 
 }  // namespace graft

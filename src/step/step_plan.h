@@ -49,7 +49,7 @@ struct PlannedSequence {
   int32_t page_begin = 0;       // into StepPlan::pages
   int32_t num_pages = 0;        // covers position_begin + num_tokens positions
   bool samples = false;         // draw a token after the last row
-  // Draw nothing before this many output tokens may end the sequence: ids whose logits become -inf.
+  // What must not be drawn: ids whose logits become -inf.
   int32_t banned_begin = 0;  // into StepPlan::banned_tokens
   int32_t num_banned = 0;
   // Log-probability of every row's successor among prompt_tokens (prompt_logprobs requests only).
