@@ -103,41 +103,76 @@ class ContextReader {
   const bool marks_;
 };
 
-// The default among the named templates of a tokenizer_config.json.
-Result<std::optional<std::string>> DefaultSource(const Json& field) {
-  if (field.is_null()) return std::optional<std::string>();
-  if (field.is_string()) return std::optional<std::string>(field.get<std::string>());
+// The texts of a model's templates: of all conversations, and of those with tools where they have
+// one of their own.
+struct Sources {
+  std::optional<std::string> all;
+  std::string with_tools;
+};
+
+// The named templates of a tokenizer_config.json.
+Result<Sources> NamedSources(const Json& field) {
+  Sources sources;
+  if (field.is_null()) return sources;
+  if (field.is_string()) {
+    sources.all = field.get<std::string>();
+    return sources;
+  }
   if (!field.is_array()) return InvalidArgumentError("chat_template is neither text nor a list");
   for (const Json& entry : field) {
     if (!entry.is_object()) continue;
     const auto name = entry.find("name");
     const auto text = entry.find("template");
     if (name == entry.end() || text == entry.end() || !text->is_string()) continue;
-    if (*name == "default") return std::optional<std::string>(text->get<std::string>());
+    if (*name == "default") sources.all = text->get<std::string>();
+    if (*name == "tool_use") sources.with_tools = text->get<std::string>();
   }
+  if (sources.all.has_value()) return sources;
   return InvalidArgumentError("chat_template is a list without an entry named \"default\"");
 }
 
-Result<std::optional<std::string>> ReadSource(const std::string& model_dir, std::string* path) {
+Result<Sources> ReadSources(const std::string& model_dir, std::string* path) {
+  Sources sources;
   *path = model_dir + "/chat_template.jinja";
+  const std::string tool_path = model_dir + "/additional_chat_templates/tool_use.jinja";
   if (FileExists(*path)) {
-    ASSIGN_OR_RETURN(std::string text, ReadFile(*path, kChatTemplateBytesMax));
-    return std::optional<std::string>(std::move(text));
+    ASSIGN_OR_RETURN(sources.all, ReadFile(*path, kChatTemplateBytesMax));
+    if (FileExists(tool_path)) {
+      ASSIGN_OR_RETURN(sources.with_tools, ReadFile(tool_path, kChatTemplateBytesMax));
+    }
+    return sources;
   }
   *path = model_dir + "/tokenizer_config.json";
-  if (!FileExists(*path)) return std::optional<std::string>();
+  if (!FileExists(*path)) return sources;
   ASSIGN_OR_RETURN(const Json config, ParseJsonFile(*path));
   const auto field = config.find("chat_template");
-  if (!config.is_object() || field == config.end()) return std::optional<std::string>();
-  Result<std::optional<std::string>> source = DefaultSource(*field);
-  if (!source.ok()) return source.status().WithContext("tokenizer_config.json");
-  return source;
+  if (!config.is_object() || field == config.end()) return sources;
+  Result<Sources> named = NamedSources(*field);
+  if (!named.ok()) return named.status().WithContext("tokenizer_config.json");
+  return named;
+}
+
+Result<jinja::Block> ParseSource(std::string_view source) {
+  if (source.size() > kChatTemplateBytesMax) {
+    return ResourceExhaustedError("a chat template of " + std::to_string(source.size()) +
+                                  " bytes, the limit is " + std::to_string(kChatTemplateBytesMax));
+  }
+  Result<jinja::Block> block = jinja::ParseTemplate(source);
+  if (!block.ok()) return block.status().WithContext("chat template");
+  return block;
+}
+
+bool HasTools(const OrderedJson& context) {
+  const auto tools = context.find("tools");
+  return tools != context.end() && !tools->is_null();
 }
 
 }  // namespace
 
 struct ChatTemplate::Tree {
   jinja::Block block;
+  std::optional<jinja::Block> tool_block;
+  std::string tool_source;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Tree> tree) : tree_(std::move(tree)) {}
@@ -145,23 +180,23 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
-Result<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
-  if (source.size() > kChatTemplateBytesMax) {
-    return ResourceExhaustedError("a chat template of " + std::to_string(source.size()) +
-                                  " bytes, the limit is " + std::to_string(kChatTemplateBytesMax));
-  }
-  Result<jinja::Block> block = jinja::ParseTemplate(source);
-  if (!block.ok()) return block.status().WithContext("chat template");
+const std::string& ChatTemplate::tool_source() const { return tree_->tool_source; }
+
+Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_view tool_source) {
   auto tree = std::make_unique<Tree>();
-  tree->block = std::move(block).value();
+  ASSIGN_OR_RETURN(tree->block, ParseSource(source));
+  if (!tool_source.empty()) {
+    ASSIGN_OR_RETURN(tree->tool_block, ParseSource(tool_source));
+  }
+  tree->tool_source = tool_source.empty() ? source : tool_source;
   return ChatTemplate(std::move(tree));
 }
 
 Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
   std::string path;
-  ASSIGN_OR_RETURN(const std::optional<std::string> source, ReadSource(model_dir, &path));
-  if (!source.has_value()) return std::optional<ChatTemplate>();
-  Result<ChatTemplate> parsed = Parse(*source);
+  ASSIGN_OR_RETURN(const Sources sources, ReadSources(model_dir, &path));
+  if (!sources.all.has_value()) return std::optional<ChatTemplate>();
+  Result<ChatTemplate> parsed = Parse(*sources.all, sources.with_tools);
   // Clients may hear this: the file's name, not its folder.
   if (!parsed.ok()) return parsed.status().WithContext(path.substr(model_dir.size() + 1));
   return std::optional<ChatTemplate>(std::move(parsed).value());
@@ -181,7 +216,9 @@ Result<std::string> ChatTemplate::Render(const OrderedJson& context, const Rende
     variables.emplace_back(it.key(), value);
   }
   jinja::Interpreter interpreter(&heap, options.now.value_or(UnixTimeSeconds()));
-  Result<jinja::TextBuilder> text = interpreter.Run(tree_->block, std::move(variables));
+  const bool takes_tools = tree_->tool_block.has_value() && HasTools(context);
+  Result<jinja::TextBuilder> text =
+      interpreter.Run(takes_tools ? *tree_->tool_block : tree_->block, std::move(variables));
   if (!text.ok()) return text.status().WithContext("chat template");
   if (untrusted != nullptr) *untrusted = text->TakeUntrusted();
   return text->TakeText();

@@ -30,11 +30,16 @@ class ChatTemplate {
 
   // kInvalidArgument for a syntax error, kUnimplemented with the name of a construct that Graft
   // does not have; both with the line.
-  static Result<ChatTemplate> Parse(std::string_view source);
+  // `tool_source`, where it is not empty, is another template for conversations with tools.
+  static Result<ChatTemplate> Parse(std::string_view source, std::string_view tool_source = "");
 
   // The folder's chat_template.jinja, or else the `chat_template` of its tokenizer_config.json: a
-  // string, or a list of named ones, of which "default" is taken. Nothing if there is none.
+  // string, or a list of named ones, of which "default" and "tool_use" are taken. The latter may
+  // also be additional_chat_templates/tool_use.jinja. Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
+
+  // The text of the template that renders conversations with tools.
+  const std::string& tool_source() const;
 
   // `context` holds what the template names: messages, add_generation_prompt, bos_token, eos_token,
   // tools, ... (an object). kInvalidArgument where the template refuses the messages

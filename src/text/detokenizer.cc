@@ -1,16 +1,23 @@
 #include "text/detokenizer.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace graft {
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
+                         std::vector<int32_t> kept)
     : tokenizer_(&tokenizer),
       skip_special_tokens_(skip_special_tokens),
+      kept_(std::move(kept)),
       stream_(tokenizer.decoder()) {}
 
 std::string Detokenizer::Push(int32_t id) {
   std::string text;
   const std::string_view token = tokenizer_->TokenText(id);
-  const bool skipped = token.empty() || (skip_special_tokens_ && tokenizer_->IsSpecial(id));
+  const bool skips = skip_special_tokens_ && tokenizer_->IsSpecial(id) &&
+                     std::find(kept_.begin(), kept_.end(), id) == kept_.end();
+  const bool skipped = token.empty() || skips;
   if (!skipped) stream_.Push(token, &text);
   return text;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "text/decoder.h"
 #include "text/tokenizer.h"
@@ -13,7 +14,8 @@ namespace graft {
 
 class Detokenizer {
  public:
-  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
+  // `kept`: special tokens that are text all the same.
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens, std::vector<int32_t> kept = {});
 
   // The text that has become certain with this token; often "" while a character is incomplete.
   std::string Push(int32_t id);
@@ -23,6 +25,7 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_tokens_;
+  std::vector<int32_t> kept_;  // few
   DecodeStream stream_;
 };
 
