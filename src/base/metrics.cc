@@ -53,8 +53,8 @@ void Metrics::RemoveCounter(const std::string& name, prometheus::Counter& counte
   if (family != counters_.end()) family->second->Remove(&counter);
 }
 
-std::string Metrics::Render() const {
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+std::string Metrics::Render(const std::vector<prometheus::MetricFamily>& families) {
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace graft

@@ -30,8 +30,11 @@ class Metrics {
   // Removes the series of this name; `counter` is gone when the call returns.
   void RemoveCounter(const std::string& name, prometheus::Counter& counter);
 
-  // The page that Prometheus scrapes.
-  std::string Render() const;
+  std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
+  // The page that Prometheus scrapes, of these families.
+  static std::string Render(const std::vector<prometheus::MetricFamily>& families);
+  // Of all that there are.
+  std::string Render() const { return Render(Collect()); }
 
  private:
   prometheus::Registry registry_;

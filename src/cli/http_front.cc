@@ -16,6 +16,35 @@ constexpr OptionWord<GenerationConfig> kGenerationConfigWords[] = {
 constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
                                                      {LogFormat::kJson, "json"}};
 
+using OptionalToolFormat = std::optional<ToolFormat>;
+using OptionalReasoningFormat = std::optional<ReasoningFormat>;
+
+constexpr OptionWord<OptionalToolFormat> kToolFormatWords[] = {{std::nullopt, "auto"},
+                                                               {ToolFormat::kNone, "none"},
+                                                               {ToolFormat::kHermes, "hermes"},
+                                                               {ToolFormat::kLlama, "llama3_json"},
+                                                               {ToolFormat::kMistral, "mistral"},
+                                                               {ToolFormat::kDeepSeek, "deepseek"},
+                                                               {ToolFormat::kPythonic, "pythonic"},
+                                                               {ToolFormat::kGemma, "gemma"}};
+
+constexpr OptionWord<OptionalReasoningFormat> kReasoningFormatWords[] = {
+    {std::nullopt, "auto"},
+    {ReasoningFormat::kNone, "none"},
+    {ReasoningFormat::kThink, "think"},
+    {ReasoningFormat::kMistral, "mistral"}};
+
+// How the model writes calls and reasoning: as the options say, else as its template shows.
+void ChooseFormats(const HttpFrontOptions& options, ModelText* text) {
+  const std::string shown =
+      text->chat_template.has_value() ? text->chat_template->tool_source() : "";
+  text->tool_format = options.tool_format.value_or(DetectToolFormat(shown));
+  text->reasoning_format = options.reasoning_format.value_or(DetectReasoningFormat(shown));
+  LOG_INFO("calls of tools are read as {}, reasoning as {} (--tool-parser, --reasoning-parser)",
+           WordOf(OptionalToolFormat(text->tool_format), kToolFormatWords),
+           WordOf(OptionalReasoningFormat(text->reasoning_format), kReasoningFormatWords));
+}
+
 // On SIGHUP. A mistake in a file is said, and what was in force stays so.
 void Reload(HttpServer& server) {
   NotifyService(ReloadingState());
@@ -61,6 +90,7 @@ Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
     text.chat_template_error = chat_template.status().message();
     LOG_WARN("chat is not served: {}: {}", folder, text.chat_template_error);
   }
+  ChooseFormats(options, &text);
   if (options.generation_config == GenerationConfig::kAuto) {
     ASSIGN_OR_RETURN(text.defaults, LoadGenerationDefaults(folder));
   }
@@ -78,10 +108,13 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
        .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
        .chat_template_error = text.chat_template_error,
        .special_tokens_in_content = options.special_tokens_in_content,
+       .tool_format = text.tool_format,
+       .reasoning_format = text.reasoning_format,
        .metrics = parts.metrics,
        .clock = SteadyClock::Get(),
        .base_model = std::move(parts.base_model),
        .adapters_dir = std::move(parts.adapters_dir),
+       .adapters_max = parts.adapters_max,
        .defaults = text.defaults,
        .ready = std::move(parts.ready),
        .fleet = std::move(parts.fleet)},
@@ -133,6 +166,10 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
        {"special-tokens-in-content", Switch(options.special_tokens_in_content),
         "special tokens that messages spell out are special tokens, with which they can forge "
         "turns"},
+       {"tool-parser", OneOf(options.tool_format, kToolFormatWords),
+        "how the model writes calls of tools; auto: as its chat template shows"},
+       {"reasoning-parser", OneOf(options.reasoning_format, kReasoningFormatWords),
+        "how the model writes its reasoning; auto: as its chat template shows"},
        {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
         "after SIGTERM, for requests in flight"},
        {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},

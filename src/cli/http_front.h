@@ -13,6 +13,7 @@
 #include "options/command.h"
 #include "server/server.h"
 #include "text/chat_template.h"
+#include "text/output/output_format.h"
 #include "text/tokenizer.h"
 
 namespace graft {
@@ -30,6 +31,9 @@ struct HttpFrontOptions {
   GenerationConfig generation_config = GenerationConfig::kAuto;
   TokenizerRules tokenizer_rules = TokenizerRules::kFile;
   bool special_tokens_in_content = false;
+  // Empty: what the model's chat template shows.
+  std::optional<ToolFormat> tool_format;
+  std::optional<ReasoningFormat> reasoning_format;
   bool quiet = false;
 };
 
@@ -40,6 +44,8 @@ struct ModelText {
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
   std::string chat_template_error;  // "": the model has none, or it can be used
+  ToolFormat tool_format = ToolFormat::kNone;
+  ReasoningFormat reasoning_format = ReasoningFormat::kNone;
   GenerationDefaults defaults;
 };
 // Of an HF folder. Says in the log what is not as it should be.
@@ -54,6 +60,7 @@ struct HttpFrontParts {
   Metrics& metrics;
   std::string base_model;
   std::string adapters_dir;                  // see ServerContext
+  int32_t adapters_max = 0;                  // likewise
   std::function<Status()> ready;             // likewise
   std::function<FleetFigures()> fleet = {};  // likewise
   // Once the port is open, and null before the server ends; may be empty.

@@ -60,6 +60,7 @@ Status RunServe(const ServeOptions& options) {
        .metrics = runtime->metrics(),
        .base_model = model->name,
        .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
+       .adapters_max = runtime->limits().adapters_max,
        .ready = {},
        .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); }}));
   runtime->engine().Stop();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/runner_set.h"
 #include "placement/consolidation.h"
@@ -133,7 +134,7 @@ void RunnerSet::Empty(size_t runner) {
 
 // To the best of those that are allowed; false: there is none.
 bool RunnerSet::MoveTo(InFlight& one, std::span<const uint8_t> allowed) {
-  const int32_t picked = chooser_.Pick(views_, allowed, one.placed, NowNs());
+  const int32_t picked = chooser_.Pick(views_, allowed, one.placed, SteadyClock::Get().NowNs());
   if (picked == kNoRunner) return false;
   links_[one.runner]->Cancel(one.number);
   LeaveRunner(one);

@@ -24,8 +24,9 @@ Choice::Choice(const Tokenizer& tokenizer, ChoiceOptions options,
                std::span<const int32_t> prompt_tokens)
     : tokenizer_(tokenizer),
       options_(std::move(options)),
-      detokenizer_(tokenizer, options_.skip_special_tokens),
+      detokenizer_(tokenizer, options_.skip_special_tokens, options_.kept_tokens),
       stop_matcher_(options_.stop, options_.include_stop_text) {
+  if (options_.output != nullptr) parser_ = std::make_unique<OutputParser>(options_.output);
   if (options_.continues_prompt) Prime(prompt_tokens);
 }
 
@@ -122,6 +123,24 @@ void Choice::ReleaseLogprobs(bool all) {
   }
 }
 
-ChoicePiece Choice::TakePiece() { return std::exchange(piece_, {}); }
+ChoicePiece Choice::TakePiece() {
+  ChoicePiece piece = std::exchange(piece_, {});
+  if (options_.output != nullptr) TakeApart(&piece);
+  return piece;
+}
+
+void Choice::TakeApart(ChoicePiece* piece) {
+  piece->num_calls_before = num_calls_begun_;
+  if (parser_ != nullptr) {
+    parser_->Push(std::exchange(piece->text, {}), &piece->parts);
+    if (finished()) parser_->Finish(&piece->parts);
+    has_calls_ = parser_->num_calls() > 0;
+    if (finished()) parser_.reset();
+  }
+  for (const OutputPart& part : piece->parts) {
+    num_calls_begun_ += part.kind == OutputPart::Kind::kCall ? 1 : 0;
+  }
+  piece->has_calls = has_calls_;
+}
 
 }  // namespace graft

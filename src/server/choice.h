@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/status.h"
 #include "request/token_event.h"
 #include "text/detokenizer.h"
+#include "text/output/output_parser.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
 
@@ -27,6 +29,10 @@ struct ChoiceLogprob {
 // The output that became certain since the last TakePiece.
 struct ChoicePiece {
   std::string text;
+  // In place of the text where an output is taken apart.
+  OutputParts parts;
+  int32_t num_calls_before = 0;  // begun before `parts`
+  bool has_calls = false;        // the choice has whole calls
   std::vector<ChoiceLogprob> logprobs;
   std::vector<TokenLogprob> tops;  // the alternatives of all `logprobs`, in their order
 
@@ -44,6 +50,9 @@ struct ChoiceOptions {
   bool continues_prompt = false;
   bool echo = false;
   std::string echo_text;  // the prompt
+  // Takes the text apart; null: it stays one text. All choices of a request share it.
+  std::shared_ptr<const OutputOptions> output;
+  std::vector<int32_t> kept_tokens;  // special tokens that are not skipped
 };
 
 class Choice {
@@ -53,7 +62,7 @@ class Choice {
   // Takes the next event. After the finish nothing but the engine's last word is looked at.
   void Push(const TokenEvent& event);
 
-  // Takes the output that may be sent.
+  // Takes the output that may be sent. With what comes after the finish it is whole.
   ChoicePiece TakePiece();
 
   // No more text will come: a stop, the length, or a failure.
@@ -81,11 +90,15 @@ class Choice {
   void PushText(const std::string& text);
   void Finish(FinishReason finish);
   void ReleaseLogprobs(bool all);
+  void TakeApart(ChoicePiece* piece);
 
   const Tokenizer& tokenizer_;
   ChoiceOptions options_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
+  std::unique_ptr<OutputParser> parser_;  // until the text has ended
+  int32_t num_calls_begun_ = 0;
+  bool has_calls_ = false;
   std::deque<PendingLogprob> pending_;
   ChoicePiece piece_;
   size_t decoded_bytes_ = 0;   // out of the detokenizer

@@ -15,6 +15,7 @@
 #include "server/endpoints.h"
 #include "server/host_check.h"
 #include "server/request_log.h"
+#include "server/token_endpoints.h"
 
 namespace graft {
 namespace {
@@ -38,7 +39,7 @@ struct Connection::Exchange {
   int64_t start_ns = 0;
   bool keep_alive = false;
   bool head_sent = false;
-  bool first_token_recorded = false;
+  std::optional<ModelsInFlight::Ticket> ticket;  // of a request for text
 };
 
 Connection::Connection(ServerState& state, asio::any_io_executor strand,
@@ -212,7 +213,8 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
     error = DrainingError();
   }
   // Before the body: a client over its limit cannot make the server keep bytes.
-  if (!error.has_value() && IsGeneration(exchange.match.route)) error = Admit(exchange);
+  const bool takes_place = IsGeneration(exchange.match.route) || IsTokenizing(exchange.match.route);
+  if (!error.has_value() && takes_place) error = Admit(exchange);
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
   // A request that needs no body is answered without it, and the connection ends after that.
   const bool takes_body = RouteMethod(exchange.match.route) == std::string_view("POST");
@@ -225,9 +227,7 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
 }
 
 std::optional<ApiError> Connection::CheckHost(const Exchange& exchange) const {
-  // Probes ask by whatever address they have, and learn nothing.
-  const Route route = exchange.match.route;
-  if (route == Route::kHealth || route == Route::kReady) return std::nullopt;
+  if (IsProbe(exchange.match.route)) return std::nullopt;
   const std::string& host = exchange.request->host;
   if (IsServedHost(state_.served_hosts, host)) return std::nullopt;
   return HttpError(403, "host_not_allowed",
@@ -282,6 +282,7 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
 
 Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
+  if (IsTokenizing(exchange.match.route)) co_return co_await AnswerTokens(exchange);
   if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
   if (IsListing(exchange.match.route)) co_return co_await AnswerListing(exchange);
   static const ApiKey nobody({}, 0);
@@ -307,6 +308,20 @@ Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   }
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
   co_return co_await Respond(exchange, std::move(response));
+}
+
+Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
+  const auto answer = exchange.match.route == Route::kTokenize ? AnswerTokenize : AnswerDetokenize;
+  const std::string& body = exchange.request->body;
+  std::optional<HttpResponse> response;
+  co_await OnThread(Worker(exchange, static_cast<int64_t>(body.size())), [&] {
+    response = answer(state_.context, state_.options.request_limits, *exchange.key, body);
+  });
+  if (!response.has_value()) {
+    co_return co_await RespondError(exchange,
+                                    HttpError(500, "internal_error", "The server failed."));
+  }
+  co_return co_await Respond(exchange, std::move(*response));
 }
 
 ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
@@ -359,6 +374,7 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
     request.traceparent = exchange.record.traceparent;
   }
   GenerationSession session(state_.context, std::move(*plan));
+  exchange.ticket.emplace(&state_.models_in_flight, session.model());
   const std::optional<ApiError> error = session.Submit(&state_.next_request_id, MakeWaker());
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
   exchange.record.model = session.model();
@@ -371,6 +387,8 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   const ResponseUsage usage = session.SumUsage();
   exchange.record.prompt_tokens = usage.prompt_tokens;
   exchange.record.output_tokens = usage.output_tokens;
+  state_.metrics.AddTokens(usage.prompt_tokens, usage.output_tokens);
+  exchange.ticket.reset();
   co_return keep;
 }
 
@@ -509,8 +527,7 @@ void Connection::RecordEnd(Exchange& exchange) {
 }
 
 void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& session) {
-  if (exchange.first_token_recorded || session.first_event_ns() == 0) return;
-  exchange.first_token_recorded = true;
+  if (session.first_event_ns() == 0 || !exchange.ticket->Begin()) return;
   state_.metrics.FirstToken(exchange.match.route,
                             NsToSeconds(session.first_event_ns() - session.arrival_ns()));
 }

@@ -7,6 +7,7 @@
 #include "server/cors.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
+#include "server/vllm_metrics.h"
 
 namespace graft {
 namespace {
@@ -17,7 +18,7 @@ bool IsServed(const ServerState& state, Route route) {
 }
 
 bool NeedsKey(const ServerState& state, Route route) {
-  if (route == Route::kHealth || route == Route::kReady) return false;
+  if (IsProbe(route)) return false;
   return !IsForOperators(route) || state.options.metrics_need_admin;
 }
 
@@ -70,6 +71,19 @@ HttpResponse ScaleResponse(const FleetFigures& fleet) {
                        {"runners_wanted", fleet.runners_wanted},
                        {"runners_spare", fleet.runners_spare},
                        {"startup_seconds", fleet.startup_seconds}});
+}
+
+// The server's own metrics, and the same under vLLM's names.
+HttpResponse MetricsResponse(const ServerState& state) {
+  std::vector<prometheus::MetricFamily> families = state.context.metrics.Collect();
+  for (prometheus::MetricFamily& family : VllmFamilies(families, state.models_in_flight,
+                                                       {.base_model = state.context.base_model,
+                                                       .adapters_max = state.context.adapters_max,
+                                                       .unix_time = UnixTimeSeconds()})) {
+    families.push_back(std::move(family));
+  }
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = Metrics::Render(families)};
 }
 
 // Entries of /v1/models.
@@ -187,7 +201,8 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                          request.path.substr(0, 200) +
                          ". There are /v1/chat/completions, "
                          "/v1/completions, /v1/models, /v1/load_lora_adapter, "
-                         "/v1/unload_lora_adapter, /health, /ready and /metrics" +
+                         "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
+                         "/ping, /version, /load and /metrics" +
                          (state.context.fleet ? ", and /scale." : "."));
   }
   if (!MethodAllowed(match.route, request.method)) {
@@ -227,14 +242,19 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
 }
 
 HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key) {
+  const ModelsInFlight::Counts load = state.models_in_flight.Sum();
   switch (match.route) {
     case Route::kHealth:
       return JsonResponse({{"status", "ok"}, {"version", GRAFT_VERSION}});
     case Route::kReady:
+    case Route::kPing:
       return ReadyResponse(state);
+    case Route::kVersion:
+      return JsonResponse({{"version", GRAFT_VERSION}});
+    case Route::kLoad:
+      return JsonResponse({{"server_load", load.waiting + load.running}});
     case Route::kMetrics:
-      return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-              .body = state.context.metrics.Render()};
+      return MetricsResponse(state);
     case Route::kScale:
       return ScaleResponse(state.context.fleet());
     case Route::kModels:

@@ -79,8 +79,8 @@ ApiResult<Json> ParseBody(std::string_view body) {
   return std::move(*json);
 }
 
-FieldReader::FieldReader(const Json& object, std::string path)
-    : object_(object.is_object() ? &object : nullptr), path_(std::move(path)) {
+FieldReader::FieldReader(const Json& object, std::string path, const ApiFields* fields)
+    : object_(object.is_object() ? &object : nullptr), path_(std::move(path)), fields_(fields) {
   if (object_ != nullptr) return;
   const std::string where =
       path_.empty() ? "the body" : path_.substr(0, path_.size() - 1);  // without its "."
@@ -89,6 +89,7 @@ FieldReader::FieldReader(const Json& object, std::string path)
 }
 
 const Json* FieldReader::Take(const char* name) {
+  CHECK(fields_ == nullptr || fields_->Find(name) != nullptr) << name << " has no row";
   known_.emplace_back(name);
   if (object_ == nullptr || failed()) return nullptr;
   const auto it = object_->find(name);
@@ -97,6 +98,13 @@ const Json* FieldReader::Take(const char* name) {
 }
 
 void FieldReader::Bool(const char* name, bool* out) {
+  const Json* json = Take(name);
+  if (json == nullptr) return;
+  if (!json->is_boolean()) return FailType(name, "a boolean", *json);
+  *out = json->get<bool>();
+}
+
+void FieldReader::OptionalBool(const char* name, std::optional<bool>* out) {
   const Json* json = Take(name);
   if (json == nullptr) return;
   if (!json->is_boolean()) return FailType(name, "a boolean", *json);
@@ -212,6 +220,13 @@ void FieldReader::Refuse(std::initializer_list<const char*> names) {
   for (const char* name : names) Refuse(name);
 }
 
+void FieldReader::TakeUnread() {
+  for (const ApiField& row : fields_->rows()) {
+    if (row.use == FieldUse::kIgnored) Ignore({row.name});
+    if (row.use == FieldUse::kRefused) Refuse(row.name, Json::parse(row.neutral));
+  }
+}
+
 void FieldReader::Fail(const std::string& name, const std::string& message) {
   Fail(InvalidRequestError(path_ + name, "'" + path_ + name + "' " + message));
 }
@@ -226,6 +241,12 @@ void FieldReader::FailType(const std::string& name, const char* expected, const 
 
 std::optional<ApiError> FieldReader::Finish() {
   if (object_ == nullptr || failed()) return error_;
+  if (fields_ != nullptr) {
+    for (const ApiField& row : fields_->rows()) {
+      const bool is_taken = std::find(known_.begin(), known_.end(), row.name) != known_.end();
+      CHECK(is_taken) << row.name << " has a row that nothing reads";
+    }
+  }
   for (const auto& [key, value] : object_->items()) {
     if (value.is_null() || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     std::string message = "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'";

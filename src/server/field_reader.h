@@ -13,11 +13,15 @@
 
 #include "base/json.h"
 #include "server/api_error.h"
+#include "server/api_fields.h"
 
 namespace graft {
 
 // The end of a range that has none of its own.
 inline constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+// Of names of models, tools, roles and the like.
+inline constexpr size_t kNameBytesMax = 256;
 
 // The JSON type's name as an error shows it: "a string", "a number", ...
 const char* JsonTypeName(const Json& json);
@@ -29,11 +33,13 @@ ApiResult<Json> ParseBody(std::string_view body);
 class FieldReader {
  public:
   // `path` goes before field names in errors: "" or, for example, "messages[2].". `object` must
-  // outlive the reader. What is no object fails at once.
-  FieldReader(const Json& object, std::string path);
+  // outlive the reader. What is no object fails at once. `fields`, where given, has a row for every
+  // field that is taken, and each of its rows must be taken.
+  FieldReader(const Json& object, std::string path, const ApiFields* fields = nullptr);
 
   // Each leaves *out alone where the field is absent or null.
   void Bool(const char* name, bool* out);
+  void OptionalBool(const char* name, std::optional<bool>* out);
   void String(const char* name, std::string* out, size_t bytes_max);
   void Float(const char* name, float* out);
   void Int(const char* name, int32_t min, int32_t max, int32_t* out);
@@ -52,6 +58,8 @@ class FieldReader {
   // (null, the neutral value, or an empty list, object or string).
   void Refuse(const char* name, const Json& neutral = nullptr);
   void Refuse(std::initializer_list<const char*> names);
+  // Ignores and refuses what the rows of `fields` say.
+  void TakeUnread();
 
   // Records a failure about a field of this object.
   void Fail(const std::string& name, const std::string& message);
@@ -66,6 +74,7 @@ class FieldReader {
 
   const Json* object_;  // null if it was no object
   std::string path_;
+  const ApiFields* fields_;
   std::vector<std::string> known_;
   std::optional<ApiError> error_;
 };

@@ -6,8 +6,8 @@
 
 #include "base/nearest_names.h"
 #include "base/random.h"
+#include "server/chat_prompt.h"
 #include "server/field_reader.h"
-#include "text/chat_template.h"
 
 namespace graft {
 namespace {
@@ -98,10 +98,26 @@ std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std
   return error;
 }
 
+// Leaves the last tokens of the prompt where the client wants no more. Whether some are gone.
+bool Truncate(const ServerContext& context, const GenerationParams& params, TokenIds* tokens) {
+  if (!params.prompt_tokens_max.has_value()) return false;
+  int64_t tokens_max = *params.prompt_tokens_max;
+  if (tokens_max < 0) {
+    const int64_t output = std::max(params.tokens_max.value_or(1), 1);
+    tokens_max = std::max<int64_t>(context.generator.limits().context_tokens_max - output, 1);
+  }
+  const auto num_tokens = static_cast<int64_t>(tokens->size());
+  if (num_tokens <= tokens_max) return false;
+  tokens->erase(tokens->begin(), tokens->begin() + (num_tokens - tokens_max));
+  return true;
+}
+
 ApiResult<TokenIds> EncodePrompt(const ServerContext& context, const std::string& param,
-                                 const std::string& text, bool add_special_tokens,
-                                 const TextRanges& untrusted = {}) {
-  if (auto error = CheckPromptBytes(context, param, text)) return *error;
+                                 const GenerationParams& params, const std::string& text,
+                                 bool add_special_tokens, const TextRanges& untrusted = {}) {
+  if (!params.prompt_tokens_max.has_value()) {
+    if (auto error = CheckPromptBytes(context, param, text)) return *error;
+  }
   Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens, untrusted);
   if (!tokens.ok()) return InvalidRequestError(param, tokens.status().message());
   if (tokens->empty()) return InvalidRequestError(param, "'" + param + "' must not be empty");
@@ -143,11 +159,32 @@ std::optional<ApiError> AddPrompt(const ServerContext& context, const Generation
   return std::nullopt;
 }
 
+// A word's tokens where it begins a text, and behind a space if those are others, as in vLLM.
+std::optional<ApiError> AddBadWords(const ServerContext& context,
+                                    const std::vector<std::string>& words,
+                                    SamplingParams* sampling) {
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    TokenIds first;
+    for (const std::string& text : {bare, " " + bare}) {
+      Result<TokenIds> tokens = context.tokenizer.Encode(text, /*add_special_tokens=*/false);
+      if (!tokens.ok()) return InvalidRequestError("bad_words", tokens.status().message());
+      const bool is_new = first.empty() || (!tokens->empty() && tokens->front() != first.front() &&
+                                            tokens->size() == first.size());
+      if (tokens->empty() || !is_new) continue;
+      if (first.empty()) first = *tokens;
+      sampling->bad_words.push_back(std::move(*tokens));
+    }
+  }
+  return std::nullopt;
+}
+
 ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& key, bool is_chat,
-                                    const GenerationParams& params, Request* request,
+                                    GenerationParams& params, Request* request,
                                     ChoiceOptions* choice) {
   ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
   if (!model.ok()) return model.error();
+  if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   request->tenant = key.rights().tenant;
   request->cache_salt = params.cache_salt;
   request->UseAdapter(model->key());
@@ -172,7 +209,7 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
                                          const ApiKey& key, CompletionRequest parsed) {
   Request request;
   ChoiceOptions choice{.continues_prompt = true, .echo = parsed.echo};
-  const GenerationParams& params = parsed.params;
+  GenerationParams& params = parsed.params;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, false, params, &request, &choice);
   if (!plan.ok()) return plan;
   for (size_t i = 0; i < parsed.prompts.size(); ++i) {
@@ -185,10 +222,13 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
     } else {
       std::string& text = std::get<std::string>(parsed.prompts[i]);
       ApiResult<TokenIds> encoded =
-          EncodePrompt(context, param, text, params.add_special_tokens.value_or(true));
+          EncodePrompt(context, param, params, text, params.add_special_tokens.value_or(true));
       if (!encoded.ok()) return encoded.error();
       tokens = std::move(*encoded);
       if (parsed.echo) choice.echo_text = std::move(text);
+    }
+    if (Truncate(context, params, &tokens) && parsed.echo) {
+      choice.echo_text = context.tokenizer.Decode(tokens, true);
     }
     if (auto error =
             AddPrompt(context, params, param, std::move(tokens), choice, request, &*plan)) {
@@ -199,59 +239,26 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
   return plan;
 }
 
-OrderedJson TemplateContext(const ServerContext& context, ChatRequest* request, OrderedJson tools) {
-  OrderedJson values = std::move(request->template_kwargs);
-  values["messages"] = std::move(request->messages);
-  values["tools"] = std::move(tools);  // HF defines both, so templates ask "is not none"
-  values["documents"] = nullptr;
-  values["add_generation_prompt"] = request->add_generation_prompt;
-  values["bos_token"] = context.tokenizer.bos_token();
-  values["eos_token"] = context.tokenizer.eos_token();
-  return values;
-}
-
-struct RenderedChat {
-  std::string text;
-  TextRanges untrusted;  // what the client wrote, where that may spell no special tokens
-};
-
-// `tools` as the client sent them, or null.
-ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request,
-                                   OrderedJson tools) {
-  if (context.chat_template == nullptr) {
-    const std::string& error = context.chat_template_error;
-    return InvalidRequestError(
-        "messages", (error.empty() ? "This model has no chat template"
-                                   : "This model's chat template cannot be used: " + error) +
-                        "; use /v1/completions.");
-  }
-  RenderedChat chat;
-  const OrderedJson values = TemplateContext(context, request, std::move(tools));
-  Result<std::string> text = context.chat_template->Render(
-      values, {}, context.special_tokens_in_content ? nullptr : &chat.untrusted);
-  // Whatever the template minds, it is these messages.
-  if (!text.ok()) return InvalidRequestError("messages", text.status().message());
-  if (text->empty()) {
-    return InvalidRequestError("messages",
-                               "The model's chat template makes an empty text of these messages; "
-                               "it may know other roles than theirs. Use /v1/completions.");
-  }
-  chat.text = std::move(*text);
-  return chat;
-}
-
 ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
-                                   const ApiKey& key, ChatRequest parsed, OrderedJson tools) {
+                                   const ApiKey& key, ChatRequest parsed) {
   Request request;
   ChoiceOptions choice;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
   if (!plan.ok()) return plan;
-  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed, std::move(tools));
+  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed);
   if (!prompt.ok()) return prompt.error();
+  auto output = OutputOptionsOf(context, &parsed, prompt->text);
+  if (!output.ok()) return output.error();
+  choice.output = std::move(*output);
+  if (choice.output != nullptr)
+    choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
+  plan->head.short_call_ids = context.tool_format == ToolFormat::kMistral;
   ApiResult<TokenIds> tokens =
-      EncodePrompt(context, "messages", prompt->text,
+      EncodePrompt(context, "messages", parsed.params, prompt->text,
                    parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
   if (!tokens.ok()) return tokens.error();
+  Truncate(context, parsed.params, &*tokens);
+  choice.continues_prompt = parsed.continue_final_message;
   if (auto error = AddPrompt(context, parsed.params, "messages", std::move(*tokens), choice,
                              request, &*plan)) {
     return *error;
@@ -308,9 +315,8 @@ ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const Req
   if (is_chat) {
     ApiResult<ChatRequest> request = ParseChatRequest(*json, limits, context.defaults);
     if (!request.ok()) return request.error();
-    OrderedJson tools;  // read anew: templates show fields in the order that they came in
-    if (request->has_tools) tools = OrderedJson::parse(body, nullptr, false)["tools"];
-    return PlanChat(context, limits, key, std::move(*request), std::move(tools));
+    UseOrderOf(body, &*request);
+    return PlanChat(context, limits, key, std::move(*request));
   }
   ApiResult<CompletionRequest> request = ParseCompletionRequest(*json, limits, context.defaults);
   if (!request.ok()) return request.error();

@@ -99,7 +99,7 @@ TEST_F(GenerationPlanTest, ToolsThatAreNotToBeCalledAreShownInTheirOwnOrder) {
        {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")"}) {
     const auto refused = Plan("{" + messages + "," + tools + choice + "}", /*is_chat=*/true);
     ASSERT_FALSE(refused.ok()) << choice;
-    EXPECT_EQ(refused.error().param, "tools") << choice;
+    EXPECT_EQ(refused.error().code, "unsupported") << choice;
   }
   EXPECT_FALSE(Plan("{" + messages + R"(,"tools":[1],"tool_choice":"none"})", true).ok());
   EXPECT_TRUE(Plan("{" + messages + R"(,"tools":[],"tool_choice":"none"})", true).ok());

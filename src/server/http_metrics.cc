@@ -27,6 +27,10 @@ HttpMetrics::HttpMetrics(Metrics& metrics)
                                     "Requests whose client left before the answer's end.")),
       write_timeouts_(metrics.Counter("graft_http_write_timeouts_total",
                                       "Connections cut because the client did not read.")),
+      prompt_tokens_(metrics.Counter("graft_http_prompt_tokens_total",
+                                     "Tokens of the prompts of requests that have ended.")),
+      output_tokens_(metrics.Counter("graft_http_output_tokens_total",
+                                     "Tokens of the answers of requests that have ended.")),
       body_bytes_(metrics.Gauge("graft_http_body_bytes",
                                 "Bytes of request bodies over 64 KiB that are held.")),
       log_lines_dropped_(metrics.Counter("graft_log_lines_dropped_total",
@@ -48,6 +52,11 @@ void HttpMetrics::SampleFleet(const FleetFigures& fleet) {
       .Gauge("graft_runner_startup_seconds",
              "From a runner's order until it serves, as graft_runners_wanted counts with it.")
       .Set(fleet.startup_seconds);
+}
+
+void HttpMetrics::AddTokens(int64_t prompt_tokens, int64_t output_tokens) {
+  prompt_tokens_.Increment(static_cast<double>(prompt_tokens));
+  output_tokens_.Increment(static_cast<double>(output_tokens));
 }
 
 void HttpMetrics::RequestEnded(Route route, int status, double seconds) {

@@ -24,6 +24,8 @@ class HttpMetrics {
   void RequestEnded(Route route, int status, double seconds);
   // The client went away before its answer was complete.
   void ClientGone() { clients_gone_.Increment(); }
+  // Of a request for text that has ended.
+  void AddTokens(int64_t prompt_tokens, int64_t output_tokens);
   // What is read off when somebody asks for the metrics.
   void Sample(int64_t body_bytes, int64_t log_lines_dropped);
   void SampleFleet(const FleetFigures& fleet);
@@ -38,6 +40,8 @@ class HttpMetrics {
   prometheus::Gauge& in_flight_;
   prometheus::Counter& clients_gone_;
   prometheus::Counter& write_timeouts_;
+  prometheus::Counter& prompt_tokens_;
+  prometheus::Counter& output_tokens_;
   prometheus::Gauge& body_bytes_;
   std::mutex sample_mutex_;
   prometheus::Counter& log_lines_dropped_;

@@ -8,7 +8,6 @@
 namespace graft {
 namespace {
 
-constexpr size_t kNameBytesMax = 256;
 constexpr size_t kPathBytesMax = 4096;
 
 void ReadLogitBias(FieldReader& reader, size_t items_max, SamplingParams* sampling) {
@@ -101,30 +100,18 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.Int("n", 1, limits.choices_max, &params->n);
   reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, &params->stop);
   reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
+  reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
   reader.Bool("ignore_eos", &sampling.ignore_eos);
   reader.Bool("include_stop_str_in_output", &params->include_stop_text);
   reader.Bool("skip_special_tokens", &params->skip_special_tokens);
-  bool add_special_tokens = false;
-  if (const Json* given = reader.Take("add_special_tokens")) {
-    reader.Bool("add_special_tokens", &add_special_tokens);
-    if (given->is_boolean()) params->add_special_tokens = add_special_tokens;
-  }
+  reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
   ReadStream(reader, params);
   ReadResponseFormat(reader);
-  // They name, file or speed up a request, and change no token.
-  reader.Ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
-                 "prompt_cache_key", "prompt_cache_retention", "request_id"});
   reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
-  reader.Refuse("use_beam_search", false);
-  reader.Refuse("length_penalty", 1.0);
-  reader.Refuse("spaces_between_special_tokens", true);
-  reader.Refuse("priority", 0);
-  reader.Refuse("return_token_ids", false);
-  reader.Refuse("return_tokens_as_token_ids", false);
-  reader.Refuse({"allowed_token_ids", "bad_words", "prompt_logprobs", "truncate_prompt_tokens",
-                 "logits_processors", "guided_json", "guided_regex", "guided_choice",
-                 "guided_grammar", "guided_decoding_backend", "structured_outputs", "prompt_embeds",
-                 "kv_transfer_params", "vllm_xargs"});
+  reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
+  if (params->prompt_tokens_max == 0) {
+    reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
+  }
 }
 
 Prompt TokenPrompt(const Json& list) {
@@ -176,88 +163,37 @@ void ReadPrompts(FieldReader& reader, const RequestLimits& limits, std::vector<P
   }
 }
 
-// A message's content as one string: text parts are joined by line feeds, as vLLM does.
-void ReadContent(FieldReader& reader, const std::string& path, std::string* text) {
-  const Json* json = reader.Take("content");
-  if (json == nullptr) return;
-  if (json->is_string()) {
-    *text = json->get<std::string>();
-    return;
+// Whether the model begins an answer of its own or goes on with the last message.
+void ReadContinuation(FieldReader& reader, ChatRequest* request) {
+  std::optional<bool> begins;
+  reader.OptionalBool("add_generation_prompt", &begins);
+  reader.Bool("continue_final_message", &request->continue_final_message);
+  request->add_generation_prompt = begins.value_or(!request->continue_final_message);
+  if (!request->continue_final_message || reader.failed()) return;
+  if (request->add_generation_prompt) {
+    return reader.Fail("continue_final_message", "and 'add_generation_prompt' exclude each other");
   }
-  if (!json->is_array()) {
-    return reader.Fail(
-        "content", std::string("must be a string or a list of parts, got ") + JsonTypeName(*json));
-  }
-  for (size_t i = 0; i < json->size(); ++i) {
-    FieldReader part((*json)[i], path + "content[" + std::to_string(i) + "].");
-    std::string type;
-    part.String("type", &type, kNameBytesMax);
-    if (!part.failed() && type != "text") {
-      part.Fail("type",
-                "must be 'text', the only kind of content there is here, got '" + type + "'");
-    }
-    const Json* value = part.Take("text");
-    if (!part.failed() && (value == nullptr || !value->is_string())) {
-      part.Fail("text", "must be a string");
-    }
-    part.Ignore({"cache_control"});
-    if (auto error = part.Finish()) return reader.Fail(*error);
-    if (i > 0) *text += '\n';
-    *text += value->get_ref<const std::string&>();
+  const OrderedJson& last = request->messages.list.back();
+  if (!last["content"].is_string() || last["content"] == "") {
+    reader.Fail("continue_final_message", "needs a last message with a text to go on with");
   }
 }
 
-std::optional<ApiError> ReadMessage(const Json& json, const std::string& path,
-                                    OrderedJson* messages) {
-  FieldReader reader(json, path);
-  std::string role, name, content;
-  reader.String("role", &role, kNameBytesMax);
-  if (!reader.failed() && role != "system" && role != "developer" && role != "user" &&
-      role != "assistant") {
-    reader.Fail("role", "must be 'system', 'developer', 'user' or 'assistant', got '" + role + "'");
+// What templates are told besides. A model whose template has no use for documents or an effort
+// would answer as if there were none.
+void ReadTemplateValues(FieldReader& reader, ChatRequest* request) {
+  if (const Json* documents = reader.Take("documents")) {
+    if (!documents->is_array()) return reader.Fail("documents", "must be a list of objects");
+    for (size_t i = 0; i < documents->size(); ++i) {
+      if ((*documents)[i].is_object()) continue;
+      return reader.Fail("documents[" + std::to_string(i) + "]", "must be an object");
+    }
+    if (!documents->empty()) request->documents = OrderedJson(*documents);
   }
-  ReadContent(reader, path, &content);
-  if (!reader.failed() && role != "assistant" && !json.contains("content")) {
-    reader.Fail("content", "is required");
-  }
-  reader.String("name", &name, kNameBytesMax);
-  reader.Refuse({"tool_calls", "tool_call_id", "function_call", "audio", "refusal"});
-  // A field of this server's own answers, which clients send back.
-  reader.Ignore({"annotations"});
-  if (auto error = reader.Finish()) return error;
-  // OpenAI's newer word for the same thing, which few templates know.
-  if (role == "developer") role = "system";
-  OrderedJson message = {{"role", role}, {"content", content}};
-  if (!name.empty()) message["name"] = name;
-  messages->push_back(std::move(message));
-  return std::nullopt;
-}
-
-void ReadMessages(FieldReader& reader, const RequestLimits& limits, OrderedJson* messages) {
-  const Json* json = reader.Take("messages");
-  if (json == nullptr) return reader.Fail("messages", "is required");
-  if (!json->is_array() || json->empty()) {
-    return reader.Fail("messages", "must be a list of at least one message");
-  }
-  if (static_cast<int64_t>(json->size()) > limits.messages_max) {
-    return reader.Fail("messages", "has " + std::to_string(json->size()) +
-                                       " messages, the limit is " +
-                                       std::to_string(limits.messages_max));
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < json->size(); ++i) {
-    const std::string path = "messages[" + std::to_string(i) + "].";
-    if (auto error = ReadMessage((*json)[i], path, messages)) return reader.Fail(*error);
-    bytes += static_cast<int64_t>(messages->back()["content"].get_ref<std::string&>().size());
-  }
-  if (bytes > limits.prompt_bytes_max) {
-    reader.Fail("messages",
-                "hold more than " + std::to_string(limits.prompt_bytes_max) + " bytes of text");
-  }
+  reader.String("reasoning_effort", &request->reasoning_effort, kNameBytesMax);
 }
 
 void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request) {
-  reader.Bool("add_generation_prompt", &request->add_generation_prompt);
   const Json* json = reader.Take("chat_template_kwargs");
   if (json == nullptr) return;
   if (!json->is_object()) return reader.Fail("chat_template_kwargs", "must be an object");
@@ -280,51 +216,36 @@ void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
   if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
 }
 
-// A model that has its tools in the prompt may know of them without calling one; its calls are not
-// read here.
-void ReadTools(FieldReader& reader, int32_t tools_max, bool* has_tools) {
-  const Json* tools = reader.Take("tools");
-  if (tools == nullptr || (tools->is_array() && tools->empty())) {
-    return reader.Refuse("tool_choice", "none");
-  }
-  std::string choice = "auto";
-  reader.String("tool_choice", &choice, kNameBytesMax);
-  if (choice != "none") {
-    return reader.Fail("tools",
-                       "are shown to the model with 'tool_choice': \"none\" alone: calls are not "
-                       "supported here");
-  }
-  if (!tools->is_array() || tools->size() > static_cast<size_t>(tools_max)) {
-    return reader.Fail("tools",
-                       "must be a list of at most " + std::to_string(tools_max) + " tools");
-  }
-  for (size_t i = 0; i < tools->size(); ++i) {
-    if ((*tools)[i].is_object()) continue;
-    return reader.Fail("tools[" + std::to_string(i) + "]",
-                       std::string("must be an object, got ") + JsonTypeName((*tools)[i]));
-  }
-  *has_tools = true;
-}
-
-void RefuseChatExtras(FieldReader& reader) {
-  reader.Refuse("function_call", "none");
-  reader.Refuse({"functions", "audio", "web_search_options", "documents", "chat_template",
-                 "reasoning_effort", "verbosity", "mm_processor_kwargs"});
-  reader.Refuse("modalities", Json::array({"text"}));
-  reader.Refuse("continue_final_message", false);
-  reader.Refuse("echo", false);
-  // Nothing is called, in parallel or not; a prediction is a hint for speed.
-  reader.Ignore({"parallel_tool_calls", "prediction"});
-}
-
 }  // namespace
+
+void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequest* request) {
+  ReadMessages(reader, limits, &request->messages);
+  ReadContinuation(reader, request);
+  ReadTemplateValues(reader, request);
+  ReadTemplateKwargs(reader, request);
+  ReadTools(reader, static_cast<size_t>(limits.tools_max), &request->tools);
+}
+
+void UseOrderOf(std::string_view body, ChatRequest* request) {
+  const bool has_any = !request->tools.tools.empty() || !request->documents.is_null() ||
+                       !request->template_kwargs.empty();
+  if (!has_any) return;
+  const OrderedJson json = OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false);
+  const auto take = [&json](const char* name, OrderedJson* out) {
+    const auto it = json.find(name);
+    if (it != json.end() && !it->is_null()) *out = *it;
+  };
+  if (!request->tools.tools.empty()) take("tools", &request->shown_tools);
+  if (!request->documents.is_null()) take("documents", &request->documents);
+  take("chat_template_kwargs", &request->template_kwargs);
+}
 
 ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits,
                                                     const GenerationDefaults& defaults) {
   CompletionRequest request;
   request.params.sampling = defaults.sampling;
   request.params.tokens_default = defaults.tokens_max;
-  FieldReader reader(body, "");
+  FieldReader reader(body, "", &CompletionFields());
   ReadShared(reader, limits, &request.params);
   ReadPrompts(reader, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
@@ -339,7 +260,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
     reader.Fail("best_of", "must equal n (" + std::to_string(request.params.n) +
                                "): choices are not ranked here");
   }
-  reader.Refuse("suffix");
+  reader.TakeUnread();
   if (static_cast<int64_t>(request.prompts.size()) * request.params.n > limits.choices_max) {
     reader.Fail("n", "times the number of prompts is more than " +
                          std::to_string(limits.choices_max) + " choices");
@@ -353,10 +274,9 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   ChatRequest request;
   request.params.sampling = defaults.sampling;
   request.params.tokens_default = defaults.tokens_max;
-  FieldReader reader(body, "");
+  FieldReader reader(body, "", &ChatFields());
   ReadShared(reader, limits, &request.params);
-  ReadMessages(reader, limits, &request.messages);
-  ReadTemplateKwargs(reader, &request);
+  ReadConversation(reader, limits, &request);
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
   reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);
@@ -364,8 +284,8 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
     const bool is_newer = body.contains("max_completion_tokens");
     reader.Fail(is_newer ? "max_completion_tokens" : "max_tokens", "must be at least 1");
   }
-  ReadTools(reader, limits.tools_max, &request.has_tools);
-  RefuseChatExtras(reader);
+  reader.Bool("include_reasoning", &request.include_reasoning);
+  reader.TakeUnread();
   if (auto error = reader.Finish()) return *error;
   return request;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -13,7 +14,9 @@
 #include "request/adapter_catalog.h"
 #include "request/request.h"
 #include "server/api_error.h"
+#include "server/chat_messages.h"
 #include "server/generation_defaults.h"
+#include "server/tool_fields.h"
 
 namespace graft {
 
@@ -26,6 +29,7 @@ struct RequestLimits {
   int32_t stops_max = 16;
   int32_t stop_bytes_max = 1024;
   int32_t stop_token_ids_max = 256;
+  int32_t bad_words_max = 256;
   int32_t logit_bias_max = 1024;
   int32_t tools_max = 1024;
   // Log-probabilities in one answer: choices times tokens times one more than the alternatives. One
@@ -43,8 +47,11 @@ struct GenerationParams {
   std::optional<uint64_t> seed;
   int32_t n = 1;
   std::vector<std::string> stop;
+  std::vector<std::string> bad_words;  // their tokens go into `sampling` when the plan is made
   bool include_stop_text = false;
   bool skip_special_tokens = true;
+  // The prompt's last so many tokens; -1: as many as leave room for the answer.
+  std::optional<int32_t> prompt_tokens_max;
   std::optional<bool> add_special_tokens;  // default: true for completions, false for chat
   bool logprobs = false;
   bool stream = false;
@@ -61,12 +68,23 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationParams params;
-  // As templates want it: [{"role", "content", ...}], content always a string.
-  OrderedJson messages = OrderedJson::array();
-  bool has_tools = false;  // which the template is shown, and the model is not to call
+  ChatMessages messages;
+  ToolRequest tools;
+  bool include_reasoning = true;
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer goes on with the last message's text
   OrderedJson template_kwargs = OrderedJson::object();
+  // As templates get them; null where there are none.
+  OrderedJson shown_tools;
+  OrderedJson documents;
+  std::string reasoning_effort;  // "": as the template likes
 };
+
+// Takes the fields that make a chat's prompt: "messages", "tools", and what templates are told.
+void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequest* request);
+// Puts tools, documents and template values into the order that their keys have in `body`, which is
+// what the request was read from: templates show it.
+void UseOrderOf(std::string_view body, ChatRequest* request);
 
 // `defaults` is what a body gets that says nothing else.
 ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits,

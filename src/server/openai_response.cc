@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "server/chat_answer.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -54,12 +55,12 @@ void AppendUsage(const ResponseUsage& usage, std::string* out) {
   *out += "}}";
 }
 
-void AppendFinish(FinishReason finish, std::string* out) {
+void AppendFinish(FinishReason finish, bool has_calls, std::string* out) {
   *out += "\"finish_reason\":";
   if (finish == FinishReason::kNone) {
     *out += "null";
   } else {
-    *out += std::string("\"") + FinishReasonName(finish) + "\"";
+    *out += std::string("\"") + FinishReasonName(finish, has_calls) + "\"";
   }
 }
 
@@ -82,8 +83,9 @@ void AppendJsonString(std::string_view text, std::string* out) {
   *out += '"';
 }
 
-const char* FinishReasonName(FinishReason finish) {
-  return finish == FinishReason::kLength ? "length" : "stop";
+const char* FinishReasonName(FinishReason finish, bool has_calls) {
+  if (finish == FinishReason::kLength) return "length";
+  return has_calls ? "tool_calls" : "stop";
 }
 
 std::string CompletionTokenText(const std::string& bytes) {
@@ -125,29 +127,45 @@ void ResponseWriter::AppendRoleChunk(int32_t idx, std::string* out) const {
 
 void ResponseWriter::AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                                  std::string* out) {
+  if (head_.is_chat) return AppendChatChunks(idx, piece, finish, out);
   const bool has_piece = !piece.text.empty() || !piece.logprobs.empty();
-  const FinishReason piece_finish = head_.is_chat ? FinishReason::kNone : finish;
-  if (has_piece || piece_finish != FinishReason::kNone) {
-    std::string choice;
-    AppendChoice(idx, piece, piece_finish, &choice);
-    AppendEvent(choice, out);
+  if (!has_piece && finish == FinishReason::kNone) return;
+  std::string choice;
+  AppendTextChoice(idx, piece, finish, &choice);
+  AppendEvent(choice, out);
+}
+
+// The tokens' log-probabilities are those of the first delta, whatever part they belong to.
+void ResponseWriter::AppendChatChunks(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                                      std::string* out) const {
+  std::vector<std::string> deltas = ChatDeltas(piece, head_.short_call_ids);
+  if (deltas.empty() && !piece.logprobs.empty()) deltas.emplace_back("{\"content\":\"\"}");
+  const std::string head = "{\"index\":" + std::to_string(idx) + ",\"delta\":";
+  for (size_t i = 0; i < deltas.size(); ++i) {
+    std::string choice = head + deltas[i] + ",\"logprobs\":";
+    if (i == 0) {
+      AppendLogprobs(piece, &choice);
+    } else {
+      choice += "null";
+    }
+    AppendEvent(choice + ",\"finish_reason\":null}", out);
   }
-  if (!head_.is_chat || finish == FinishReason::kNone) return;
-  std::string choice = "{\"index\":" + std::to_string(idx) + ",\"delta\":{},\"logprobs\":null,";
-  AppendFinish(finish, &choice);
+  if (finish == FinishReason::kNone) return;
+  std::string choice = head + "{},\"logprobs\":null,";
+  AppendFinish(finish, piece.has_calls, &choice);
   AppendEvent(choice + "}", out);
 }
 
-void ResponseWriter::AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
-                                  std::string* out) const {
+void ResponseWriter::AppendTextChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                                      std::string* out) const {
   *out += "{\"index\":";
   AppendInteger(idx, out);
-  *out += head_.is_chat ? ",\"delta\":{\"content\":" : ",\"text\":";
+  *out += ",\"text\":";
   AppendJsonString(piece.text, out);
-  *out += head_.is_chat ? "},\"logprobs\":" : ",\"logprobs\":";
+  *out += ",\"logprobs\":";
   AppendLogprobs(piece, out);
   *out += ',';
-  AppendFinish(finish, out);
+  AppendFinish(finish, /*has_calls=*/false, out);
   *out += '}';
 }
 
@@ -174,18 +192,18 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
   body += ",\"choices\":[";
   for (size_t i = 0; i < pieces.size(); ++i) {
     AppendComma(i, &body);
-    if (!head_.is_chat) {
-      AppendChoice(static_cast<int32_t>(i), pieces[i], finishes[i], &body);
-      pieces[i] = ChoicePiece();
-      continue;
+    const auto idx = static_cast<int32_t>(i);
+    if (head_.is_chat) {
+      body += "{\"index\":" + std::to_string(idx) + ",\"message\":";
+      AppendChatMessage(pieces[i], head_.short_call_ids, &body);
+      body += ",\"logprobs\":";
+      AppendLogprobs(pieces[i], &body);
+      body += ',';
+      AppendFinish(finishes[i], pieces[i].has_calls, &body);
+      body += '}';
+    } else {
+      AppendTextChoice(idx, pieces[i], finishes[i], &body);
     }
-    body += "{\"index\":" + std::to_string(i) + ",\"message\":{\"role\":\"assistant\",\"content\":";
-    AppendJsonString(pieces[i].text, &body);
-    body += ",\"refusal\":null},\"logprobs\":";
-    AppendLogprobs(pieces[i], &body);
-    body += ',';
-    AppendFinish(finishes[i], &body);
-    body += '}';
     pieces[i] = ChoicePiece();
   }
   body += "],\"usage\":";

@@ -18,11 +18,12 @@ namespace graft {
 // The values that every body of one response repeats.
 struct ResponseHead {
   bool is_chat = false;
-  bool logprobs = false;       // asked for; otherwise the field is null
-  bool include_usage = false;  // every chunk but the last then says "usage": null
-  std::string id;              // "cmpl-..." or "chatcmpl-..."
-  std::string model;           // as the client named it
-  int64_t created = 0;         // Unix seconds
+  bool logprobs = false;        // asked for; otherwise the field is null
+  bool include_usage = false;   // every chunk but the last then says "usage": null
+  bool short_call_ids = false;  // see NewCallId
+  std::string id;               // "cmpl-..." or "chatcmpl-..."
+  std::string model;            // as the client named it
+  int64_t created = 0;          // Unix seconds
 };
 
 struct ResponseUsage {
@@ -34,8 +35,8 @@ struct ResponseUsage {
 // `text` as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
 void AppendJsonString(std::string_view text, std::string* out);
 
-// OpenAI's word, "stop" or "length".
-const char* FinishReasonName(FinishReason finish);
+// OpenAI's word, "stop", "tool_calls" or "length".
+const char* FinishReasonName(FinishReason finish, bool has_calls);
 
 class ResponseWriter {
  public:
@@ -57,8 +58,10 @@ class ResponseWriter {
 
  private:
   void AppendEvent(std::string_view choice, std::string* out) const;
-  void AppendChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
-                    std::string* out) const;
+  void AppendTextChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                        std::string* out) const;
+  void AppendChatChunks(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                        std::string* out) const;
   void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;

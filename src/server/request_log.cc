@@ -22,8 +22,7 @@ bool IsIdChar(char c) {
 
 LogLevel LevelOf(const RequestRecord& record) {
   if (IsServerFailure(record)) return LogLevel::kError;
-  const bool is_probe = record.route == Route::kHealth || record.route == Route::kReady ||
-                        IsForOperators(record.route);
+  const bool is_probe = IsProbe(record.route) || IsForOperators(record.route);
   return is_probe && record.status < 400 ? LogLevel::kDebug : LogLevel::kInfo;
 }
 

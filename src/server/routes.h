@@ -12,10 +12,15 @@ enum class Route {
   kReady,
   kMetrics,
   kScale,  // how many runners there should be
+  kVersion,
+  kPing,
+  kLoad,
   kModels,
   kModel,  // one by name
   kCompletions,
   kChatCompletions,
+  kTokenize,
+  kDetokenize,
   kLoadAdapter,
   kUnloadAdapter,
 };
@@ -37,6 +42,14 @@ bool MethodAllowed(Route route, std::string_view method);
 // POST /v1/completions and /v1/chat/completions.
 inline bool IsGeneration(Route route) {
   return route == Route::kCompletions || route == Route::kChatCompletions;
+}
+// Text to tokens or back, without the engine.
+inline bool IsTokenizing(Route route) {
+  return route == Route::kTokenize || route == Route::kDetokenize;
+}
+// A probe, which asks by whatever address the server has, and learns nothing.
+inline bool IsProbe(Route route) {
+  return route == Route::kHealth || route == Route::kReady || route == Route::kPing;
 }
 // Reads the list of models, which may be long.
 inline bool IsListing(Route route) { return route == Route::kModels || route == Route::kModel; }

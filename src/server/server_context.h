@@ -11,6 +11,7 @@
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "server/generation_defaults.h"
+#include "text/output/output_format.h"
 #include "text/tokenizer.h"
 
 namespace graft {
@@ -35,11 +36,15 @@ struct ServerContext {
   // Whether special tokens that a message's text spells out are special tokens, with which whoever
   // writes the text can write turns of others.
   bool special_tokens_in_content = false;
+  // How the model writes calls of tools and its reasoning.
+  ToolFormat tool_format = ToolFormat::kNone;
+  ReasoningFormat reasoning_format = ReasoningFormat::kNone;
   Metrics& metrics;
   const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
   std::string base_model;  // the name that clients give for no adapter
   // Where adapters are loaded from, links resolved, so that answers need not tell; "" if nowhere.
   std::string adapters_dir;
+  int32_t adapters_max = 0;     // on the device at once; 0: nobody knows
   GenerationDefaults defaults;  // of requests that do not say how to draw
   // Whether requests can be served now; what fails shows on /ready. Empty: always.
   std::function<Status()> ready;

@@ -16,6 +16,7 @@
 #include "server/body_budget.h"
 #include "server/http_metrics.h"
 #include "server/idle_connections.h"
+#include "server/models_in_flight.h"
 #include "server/server_context.h"
 #include "server/server_options.h"
 
@@ -75,6 +76,7 @@ struct ServerState {
   std::atomic<uint64_t> next_request_id{1};
   IdleConnections idle;
   InFlightCounter requests;
+  ModelsInFlight models_in_flight;  // of the requests for text
   InFlightCounter connections;
 };
 

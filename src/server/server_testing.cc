@@ -57,7 +57,15 @@ Status FakeGenerator::Submit(Request request, std::shared_ptr<TokenStream> strea
   std::lock_guard lock(mutex_);
   if (!submit_status_.ok()) return submit_status_;
   submitted_.push_back(request);
-  running_.push_back({.request = std::move(request), .stream = std::move(stream)});
+  Running running{.request = std::move(request), .stream = std::move(stream)};
+  running.script = script_;
+  running.eos = eos_;
+  if (!answers_.empty()) {
+    running.script = std::move(answers_.front());
+    running.eos = DemoTokenizer().TokenId(DemoTokenizer().eos_token()).value();
+    answers_.pop_front();
+  }
+  running_.push_back(std::move(running));
   changed_.notify_all();
   return OkStatus();
 }
@@ -83,6 +91,14 @@ void FakeGenerator::set_script_tokens(std::vector<int32_t> tokens) {
   script_ = std::move(tokens);
 }
 
+void FakeGenerator::set_answers(const std::vector<std::string>& texts) {
+  std::lock_guard lock(mutex_);
+  answers_.clear();
+  for (const std::string& text : texts) {
+    answers_.push_back(DemoTokenizer().Encode(text, false).value());
+  }
+}
+
 void FakeGenerator::set_eos(int32_t token) {
   std::lock_guard lock(mutex_);
   eos_ = token;
@@ -98,10 +114,9 @@ void FakeGenerator::set_submit_status(Status status) {
   submit_status_ = std::move(status);
 }
 
-void FakeGenerator::set_fail_after(int32_t tokens, Status status) {
+void FakeGenerator::set_fail_after(int32_t tokens) {
   std::lock_guard lock(mutex_);
   fail_after_ = tokens;
-  failure_ = std::move(status);
 }
 
 void FakeGenerator::set_hold(bool hold) {
@@ -165,7 +180,7 @@ bool FakeGenerator::Step(Running& running) {
   if (hold_) return true;
   if (running.num_tokens == fail_after_) {
     event.finish_reason = FinishReason::kError;
-    event.status = failure_;
+    event.status = InternalError("the fake engine failed as told");
     running.stream->Push(std::move(event));
     return false;
   }
@@ -178,8 +193,8 @@ bool FakeGenerator::Step(Running& running) {
   }
   if (running.num_tokens < sampling.tokens_max) {
     const size_t idx = static_cast<size_t>(running.num_tokens);
-    const bool is_eos = eos_ >= 0 && idx == script_.size();
-    event.token = is_eos ? eos_ : script_[idx % script_.size()];
+    const bool is_eos = running.eos >= 0 && idx == running.script.size();
+    event.token = is_eos ? running.eos : running.script[idx % running.script.size()];
     event.logprob = -0.25f * static_cast<float>(idx + 1);
     for (int32_t i = 0; i < sampling.num_logprobs; ++i) {
       event.top_logprobs.push_back({event.token + i, event.logprob - static_cast<float>(i)});
@@ -435,20 +450,28 @@ RawResponse RawClient::Post(const std::string& path, const std::string& body,
 }
 
 TestServer::TestServer(ServerOptions options, bool with_template,
+                       std::function<FleetFigures()> fleet)
+    : TestServer(std::move(options), with_template ? &DemoChatTemplate() : nullptr,
+                 std::move(fleet)) {}
+
+TestServer::TestServer(ServerOptions options, const ChatTemplate* chat_template,
                        std::function<FleetFigures()> fleet) {
   options.port = 0;
-  server = std::make_unique<HttpServer>(
-      ServerContext{.generator = generator,
-                    .catalog = catalog,
-                    .tokenizer = DemoTokenizer(),
-                    .chat_template = with_template ? &DemoChatTemplate() : nullptr,
-                    .metrics = metrics,
-                    .clock = clock,
-                    .base_model = "demo",
-                    .adapters_dir = "/srv/adapters",
-                    .ready = [this] { return ready; },
-                    .fleet = std::move(fleet)},
-      std::move(options));
+  const std::string source = chat_template == nullptr ? "" : chat_template->tool_source();
+  server =
+      std::make_unique<HttpServer>(ServerContext{.generator = generator,
+                                                 .catalog = catalog,
+                                                 .tokenizer = DemoTokenizer(),
+                                                 .chat_template = chat_template,
+                                                 .tool_format = DetectToolFormat(source),
+                                                 .reasoning_format = DetectReasoningFormat(source),
+                                                 .metrics = metrics,
+                                                 .clock = clock,
+                                                 .base_model = "demo",
+                                                 .adapters_dir = "/srv/adapters",
+                                                 .ready = [this] { return ready; },
+                                                 .fleet = std::move(fleet)},
+                                   std::move(options));
   start_status = server->Start();
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,15 +45,16 @@ class FakeGenerator : public Generator {
   // The setters are for use before requests come, or without load.
   void set_script(const std::string& text);
   void set_script_tokens(std::vector<int32_t> tokens);
+  // The i-th request from now on is answered with the i-th text and then the end; later ones with
+  // the script.
+  void set_answers(const std::vector<std::string>& texts);
   // With this set, the end of the script ends the request with kStop. Without it, the script starts
   // again.
   void set_eos(int32_t token);
   void set_tick(std::chrono::microseconds tick);
   void set_submit_status(Status status);  // Submit's answer
-  // kError after so many tokens; -1: never.
-  void set_fail_after(int32_t tokens,
-                      Status status = InternalError("the fake engine failed as told"));
-  void set_hold(bool hold);  // no token comes while true: all requests are queued
+  void set_fail_after(int32_t tokens);    // kError after so many tokens; -1: never
+  void set_hold(bool hold);               // no token comes while true: all requests are queued
 
   int32_t num_running() const;
   int32_t num_cancelled() const;
@@ -65,6 +67,8 @@ class FakeGenerator : public Generator {
   struct Running {
     Request request;
     std::shared_ptr<TokenStream> stream;
+    std::vector<int32_t> script;
+    int32_t eos = -1;
     int32_t num_tokens = 0;
     bool cancelled = false;
   };
@@ -78,11 +82,11 @@ class FakeGenerator : public Generator {
   std::vector<Running> running_;
   std::vector<Request> submitted_;
   std::vector<int32_t> script_;
+  std::deque<std::vector<int32_t>> answers_;
   int32_t eos_ = -1;
   std::chrono::microseconds tick_{200};
   Status submit_status_;
   int32_t fail_after_ = -1;
-  Status failure_;
   bool hold_ = false;
   int32_t num_cancelled_ = 0;
   bool stopping_ = false;
@@ -181,6 +185,10 @@ class TestServer {
  public:
   explicit TestServer(ServerOptions options = {}, bool with_template = true,
                       std::function<FleetFigures()> fleet = {});
+  // Of a model with this template, which must outlive the server; it also tells the form of calls
+  // and of reasoning.
+  TestServer(ServerOptions options, const ChatTemplate* chat_template,
+             std::function<FleetFigures()> fleet = {});
   ~TestServer();
 
   Status start_status;

@@ -1,9 +1,0 @@
-#include "base/out_of_memory.h"
-
-#include <utility>
-
-namespace graft {
-
-void ThrowOutOfMemory(std::string message) { throw OutOfMemory(std::move(message)); }
-
-}  // namespace graft

@@ -1,0 +1,208 @@
+#include "server/api_fields.h"
+
+namespace graft {
+namespace {
+
+constexpr FieldUse kIgnored = FieldUse::kIgnored;
+constexpr FieldUse kRefused = FieldUse::kRefused;
+
+ApiField Read(const char* name, const char* type, const char* initial, const char* note = "") {
+  return {.name = name, .type = type, .initial = initial, .note = note};
+}
+
+ApiField Ignored(const char* name) { return {.name = name, .use = kIgnored}; }
+
+ApiField Refused(const char* name, const char* neutral = "null") {
+  return {.name = name, .use = kRefused, .neutral = neutral};
+}
+
+std::vector<ApiField> SharedSamplingRows() {
+  return {
+      Read("model", "string", "required"),
+      Read("max_tokens", "integer", "completions 16, chat the rest of the context",
+           "more than fits beside the prompt is 400 `context_length_exceeded`"),
+      Read("temperature", "number, 0 to 100", "1", "0 is greedy"),
+      Read("top_p", "number, above 0, to 1", "1"),
+      Read("top_k", "integer", "0", "0 or -1: off"),
+      Read("min_p", "number, 0 to 1", "0", "share of the likeliest token's probability"),
+      Read("repetition_penalty", "number, 0.01 to 100", "1", "over prompt and output"),
+      Read("frequency_penalty", "number, -2 to 2", "0", "over the output"),
+      Read("presence_penalty", "number, -2 to 2", "0", "over the output"),
+      Read("logit_bias", "object of token id to number, -100 to 100", "none", "at most 1,024"),
+      Read("seed", "64-bit integer", "random",
+           "choice 0 draws with it, further choices with values derived from it"),
+      Read("n", "integer, 1 to 128", "1", "choices per prompt"),
+      Read("stop", "string or list of up to 16", "none",
+           "at most 1,024 bytes each; not part of the text"),
+      Read("stop_token_ids", "list of integers", "none", "at most 256"),
+      Read("bad_words", "string or list of up to 256", "none",
+           "at most 256 bytes each; not written, at the start of a text or behind a space"),
+      Read("include_stop_str_in_output", "boolean", "false",
+           "stop strings and stop tokens stay in the text"),
+      Read("ignore_eos", "boolean", "false"),
+      Read("min_tokens", "integer", "0",
+           "no end before so many; `stop` is looked for in what follows"),
+  };
+}
+
+std::vector<ApiField> SharedRows() {
+  std::vector<ApiField> rows = SharedSamplingRows();
+  const std::vector<ApiField> others = {
+      Read("skip_special_tokens", "boolean", "true"),
+      Read("add_special_tokens", "boolean", "completions true, chat false",
+           "chat templates write their own"),
+      Read("truncate_prompt_tokens", "integer", "none",
+           "the prompt's last so many tokens; -1: as many as leave room for `max_tokens`"),
+      Read("stream", "boolean", "false", "server-sent events"),
+      Read("stream_options", "object", "none",
+           "`include_usage`: a last chunk with the usage; only with `stream`. "
+           "`continuous_usage_stats` is refused"),
+      Read("cache_salt", "string", "none",
+           "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
+           "and salt alone"),
+      Read("response_format", "object", "text", "`{\"type\": \"text\"}` only"),
+      Ignored("user"),
+      Ignored("metadata"),
+      Ignored("store"),
+      Ignored("service_tier"),
+      Ignored("safety_identifier"),
+      Ignored("prompt_cache_key"),
+      Ignored("prompt_cache_retention"),
+      Ignored("request_id"),
+      Refused("use_beam_search", "false"),
+      Refused("length_penalty", "1.0"),
+      Refused("spaces_between_special_tokens", "true"),
+      Refused("priority", "0"),
+      Refused("allowed_token_ids"),
+      Refused("prompt_logprobs"),
+      Refused("logits_processors"),
+      Refused("guided_json"),
+      Refused("guided_regex"),
+      Refused("guided_choice"),
+      Refused("guided_grammar"),
+      Refused("guided_decoding_backend"),
+      Refused("guided_whitespace_pattern"),
+      Refused("structured_outputs"),
+      Refused("structural_tag"),
+      Refused("prompt_embeds"),
+      Refused("return_token_ids", "false"),
+      Refused("return_tokens_as_token_ids", "false"),
+      Refused("kv_transfer_params"),
+      Refused("vllm_xargs"),
+  };
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
+}
+
+std::vector<ApiField> CompletionRows() {
+  return {
+      Read("prompt", "string, list of strings, list of token ids, list of lists of token ids",
+           "required",
+           "at most 128 prompts; prompts times `n` at most 128. Choice `i * n + j` is prompt i's "
+           "j-th"),
+      Read("echo", "boolean", "false",
+           "the prompt goes before the text; with `logprobs` its tokens too. `max_tokens: 0` "
+           "scores a prompt"),
+      Read("logprobs", "integer, 0 to 20", "none",
+           "`{tokens, token_logprobs, top_logprobs, text_offset}`"),
+      Read("best_of", "integer", "`n`", "must equal `n`"),
+      Refused("suffix"),
+  };
+}
+
+std::vector<ApiField> ChatRows() {
+  return {
+      Read("messages", "list of up to 4,096 [messages](#messages-tools-and-reasoning)", "required",
+           "roles `system`, `developer` (becomes `system`), `user`, `assistant`, `tool`; content a "
+           "string or parts of type `text`, which are joined by line feeds"),
+      Read("max_completion_tokens", "integer", "", "the newer name of `max_tokens`; wins over it"),
+      Read("logprobs", "boolean", "false", "`{content: [{token, logprob, bytes, top_logprobs}]}`"),
+      Read("top_logprobs", "integer, 0 to 20", "0", "only with `logprobs`"),
+      Read("tools", "list of up to 1,024 functions", "none",
+           "`{\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\", "
+           "...}}`; the template is shown them in the client's own words"),
+      Read("tool_choice", "string", "`\"auto\"`",
+           "`\"none\"`: nothing is called, and a call that the model writes all the same is text. "
+           "`\"required\"` and a function's name are refused: they need answers that are forced "
+           "into a schema"),
+      Read("parallel_tool_calls", "boolean", "true", "false: the first call is the only one"),
+      Read("include_reasoning", "boolean", "true", "false: reasoning is left out of the answer"),
+      Read("chat_template_kwargs", "object", "none",
+           "further values for the template, for example `{\"enable_thinking\": false}`"),
+      Read("documents", "list of objects", "none",
+           "shown to the template; refused where it has no use for them"),
+      Read("reasoning_effort", "string", "none", "likewise"),
+      Read("add_generation_prompt", "boolean", "true", "false beside `continue_final_message`"),
+      Read("continue_final_message", "boolean", "false",
+           "the answer goes on with the last message's text"),
+      Ignored("prediction"),
+      Refused("function_call", "\"none\""),
+      Refused("functions"),
+      Refused("audio"),
+      Refused("modalities", "[\"text\"]"),
+      Refused("web_search_options"),
+      Refused("chat_template"),
+      Refused("verbosity"),
+      Refused("mm_processor_kwargs"),
+      Refused("media_io_kwargs"),
+      Refused("echo", "false"),
+  };
+}
+
+std::string NameList(const std::vector<ApiField>& rows, FieldUse use) {
+  std::string names;
+  for (const ApiField& row : rows) {
+    if (row.use == use) names += (names.empty() ? "`" : ", `") + std::string(row.name) + "`";
+  }
+  return names;
+}
+
+std::string Markdown(const std::vector<ApiField>& rows) {
+  std::string text = "| field | type | default | |\n|---|---|---|---|\n";
+  for (const ApiField& row : rows) {
+    if (row.use != FieldUse::kRead) continue;
+    text += std::string("| `") + row.name + "` | " + row.type + " | " + row.initial + " | " +
+            row.note + (*row.note == '\0' ? "|\n" : " |\n");
+  }
+  const std::string ignored = NameList(rows, kIgnored);
+  if (!ignored.empty()) {
+    text += "| " + ignored + " | | | accepted and without effect, since they change no token |\n";
+  }
+  const std::string refused = NameList(rows, kRefused);
+  if (!refused.empty()) {
+    text += "| " + refused +
+            " | | | known and refused, unless empty or neutral (the value that asks for nothing) "
+            "|\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ApiFields::ApiFields(std::vector<ApiField> shared, std::vector<ApiField> own)
+    : rows_(std::move(shared)) {
+  rows_.insert(rows_.end(), own.begin(), own.end());
+}
+
+const ApiField* ApiFields::Find(std::string_view name) const {
+  for (const ApiField& row : rows_) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+const ApiFields& CompletionFields() {
+  static const ApiFields fields(SharedRows(), CompletionRows());
+  return fields;
+}
+
+const ApiFields& ChatFields() {
+  static const ApiFields fields(SharedRows(), ChatRows());
+  return fields;
+}
+
+std::string SharedFieldsMarkdown() { return Markdown(SharedRows()); }
+std::string CompletionFieldsMarkdown() { return Markdown(CompletionRows()); }
+std::string ChatFieldsMarkdown() { return Markdown(ChatRows()); }
+
+}  // namespace graft

@@ -1,0 +1,49 @@
+// What becomes of every field of OpenAI's and vLLM's requests for text: one row each, from which
+// bodies are read and docs/http-api.md's tables are made. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace graft {
+
+enum class FieldUse : uint8_t {
+  kRead,     // does what the row says
+  kIgnored,  // changes no token, so that every client may send it
+  kRefused,  // is known and not served: refused unless it asks for nothing
+};
+
+struct ApiField {
+  const char* name;
+  FieldUse use = FieldUse::kRead;
+  // Of kRead, for people.
+  const char* type = "";
+  const char* initial = "";
+  const char* note = "";
+  // Of kRefused: JSON of the value that asks for nothing, besides null and what is empty.
+  const char* neutral = "null";
+};
+
+// The rows of one endpoint: those of both and its own.
+class ApiFields {
+ public:
+  ApiFields(std::vector<ApiField> shared, std::vector<ApiField> own);
+
+  const ApiField* Find(std::string_view name) const;
+  const std::vector<ApiField>& rows() const { return rows_; }
+
+ private:
+  std::vector<ApiField> rows_;
+};
+
+const ApiFields& CompletionFields();
+const ApiFields& ChatFields();
+
+// The tables of docs/http-api.md: of both endpoints, of completions, of chat.
+std::string SharedFieldsMarkdown();
+std::string CompletionFieldsMarkdown();
+std::string ChatFieldsMarkdown();
+
+}  // namespace graft

@@ -1,0 +1,29 @@
+// The messages of a chat as templates want them, from OpenAI's JSON. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "server/field_reader.h"
+
+namespace graft {
+
+struct RequestLimits;
+
+struct ChatMessages {
+  // [{"role", "content", ...}]: content is a string, or null beside tool_calls. The arguments of
+  // calls are objects, as Hugging Face hands them to templates.
+  OrderedJson list = OrderedJson::array();
+  // The same arguments in the client's own words, in the order of the calls: what some templates
+  // expect in their place.
+  std::vector<std::string> argument_texts;
+};
+
+// Takes the field "messages".
+void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages* messages);
+
+// Puts `argument_texts` in the place of the objects.
+void UseArgumentTexts(ChatMessages* messages);
+
+}  // namespace graft

@@ -1,0 +1,162 @@
+#include "server/chat_prompt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/chat_template.h"
+
+namespace graft {
+namespace {
+
+OrderedJson TemplateContext(const ServerContext& context, const ChatRequest& request) {
+  OrderedJson values = request.template_kwargs;
+  values["messages"] = request.messages.list;
+  values["tools"] = request.shown_tools;  // HF defines both, so templates ask "is not none"
+  values["documents"] = request.documents;
+  if (!request.reasoning_effort.empty()) values["reasoning_effort"] = request.reasoning_effort;
+  values["add_generation_prompt"] = request.add_generation_prompt;
+  values["bos_token"] = context.tokenizer.bos_token();
+  values["eos_token"] = context.tokenizer.eos_token();
+  return values;
+}
+
+constexpr char kBlanks[] = " \t\r\n";
+
+// Values that this model's template does not know would be ignored without a word.
+std::optional<ApiError> CheckTemplateUses(const ChatTemplate& chat_template,
+                                          const ChatRequest& request) {
+  const auto refused = [&](const std::string& name) {
+    ApiError error = InvalidRequestError(
+        name, "'" + name + "' has no effect here: this model's chat template has no use for it");
+    error.code = "unsupported";
+    return error;
+  };
+  const std::string& source = chat_template.tool_source();
+  const auto knows = [&](const char* name) { return source.find(name) != std::string::npos; };
+  if (!request.documents.is_null() && !knows("documents")) return refused("documents");
+  if (!request.reasoning_effort.empty() && !knows("reasoning_effort")) {
+    return refused("reasoning_effort");
+  }
+  return std::nullopt;
+}
+
+bool EndsWithMark(std::string_view text, std::string_view mark) {
+  const size_t last = text.find_last_not_of(kBlanks);
+  return last != std::string_view::npos && text.substr(0, last + 1).ends_with(mark);
+}
+
+// Whether a text that the model goes on with has left its reasoning open.
+bool IsInReasoning(std::string_view text, ReasoningFormat format) {
+  const size_t open = text.rfind(ReasoningOpeningMark(format));
+  const size_t close = text.rfind(ReasoningClosingMark(format));
+  return open != std::string_view::npos && (close == std::string_view::npos || close < open);
+}
+
+// Cuts a prompt behind the last message's text, as transformers does: a template that trims
+// messages trims what is gone on with, too.
+std::optional<ApiError> CutBehindMessage(std::string message, RenderedChat* chat) {
+  const size_t first = message.find_first_not_of(kBlanks);
+  const size_t begin =
+      first == std::string::npos
+          ? first
+          : chat->text.rfind(message.substr(first, message.find_last_not_of(kBlanks) + 1 - first));
+  if (begin == std::string::npos) {
+    return InvalidRequestError("continue_final_message",
+                               "'continue_final_message' cannot work: this model's chat template "
+                               "changes the last message's text, or leaves it out");
+  }
+  const bool keeps_blanks = std::string_view(chat->text)
+                                .substr(begin)
+                                .starts_with(std::string_view(message).substr(first));
+  const size_t last = keeps_blanks ? message.size() : message.find_last_not_of(kBlanks) + 1;
+  chat->text.resize(begin + (last - first));
+  TextRanges& ranges = chat->untrusted;
+  while (!ranges.empty() && ranges.back().begin >= chat->text.size()) ranges.pop_back();
+  if (!ranges.empty()) ranges.back().end = std::min(ranges.back().end, chat->text.size());
+  return std::nullopt;
+}
+
+}  // namespace
+
+ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request) {
+  if (context.chat_template == nullptr) {
+    const std::string& error = context.chat_template_error;
+    return InvalidRequestError(
+        "messages", (error.empty() ? "This model has no chat template"
+                                   : "This model's chat template cannot be used: " + error) +
+                        "; use /v1/completions.");
+  }
+  if (auto error = CheckTemplateUses(*context.chat_template, *request)) return *error;
+  RenderedChat chat;
+  TextRanges* untrusted = context.special_tokens_in_content ? nullptr : &chat.untrusted;
+  OrderedJson values = TemplateContext(context, *request);
+  Result<std::string> text = context.chat_template->Render(values, {}, untrusted);
+  if (!text.ok() && !request->messages.argument_texts.empty()) {
+    // Some templates, DeepSeek's among them, put arguments together as texts.
+    UseArgumentTexts(&request->messages);
+    values["messages"] = request->messages.list;
+    Result<std::string> other = context.chat_template->Render(values, {}, untrusted);
+    if (other.ok()) text = std::move(other);
+  }
+  // Whatever the template minds, it is these messages.
+  if (!text.ok()) return InvalidRequestError("messages", text.status().message());
+  if (text->empty()) {
+    return InvalidRequestError("messages",
+                               "The model's chat template makes an empty text of these messages; "
+                               "it may know other roles than theirs. Use /v1/completions.");
+  }
+  chat.text = std::move(*text);
+  if (request->continue_final_message) {
+    const OrderedJson& last = request->messages.list.back()["content"];
+    if (auto error = CutBehindMessage(last.get<std::string>(), &chat)) return *error;
+  }
+  return chat;
+}
+
+ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerContext& context,
+                                                                ChatRequest* request,
+                                                                const std::string& prompt) {
+  OutputOptions options;
+  ToolRequest& tools = request->tools;
+  if (tools.may_call && !tools.tools.empty()) {
+    if (context.tool_format == ToolFormat::kNone) {
+      ApiError error = InvalidRequestError(
+          "tools",
+          "'tools' are of no use here: nobody knows in which form this model writes calls, since "
+          "its chat template shows none. Send \"tool_choice\": \"none\", or start the server with "
+          "--tool-parser NAME.");
+      error.code = "unsupported";
+      return error;
+    }
+    options.tool_format = context.tool_format;
+    options.tools = std::move(tools.tools);
+    options.has_one_call = tools.has_one_call;
+  }
+  options.reasoning_format = context.reasoning_format;
+  options.drops_reasoning = !request->include_reasoning;
+  const bool reasons = options.reasoning_format != ReasoningFormat::kNone;
+  if (reasons && request->continue_final_message) {
+    const std::string last = request->messages.list.back()["content"].get<std::string>();
+    options.in_reasoning = IsInReasoning(last, options.reasoning_format);
+  } else if (reasons) {
+    options.in_reasoning = EndsWithMark(prompt, ReasoningOpeningMark(options.reasoning_format));
+  }
+  if (!reasons && options.tools.empty()) return std::shared_ptr<const OutputOptions>();
+  return std::make_shared<const OutputOptions>(std::move(options));
+}
+
+std::vector<int32_t> MarkTokensOf(const OutputOptions& options, const Tokenizer& tokenizer) {
+  std::vector<std::string_view> marks = MarksOf(options.tool_format);
+  if (options.reasoning_format != ReasoningFormat::kNone) {
+    marks.push_back(ReasoningOpeningMark(options.reasoning_format));
+    marks.push_back(ReasoningClosingMark(options.reasoning_format));
+  }
+  std::vector<int32_t> tokens;
+  for (const std::string_view mark : marks) {
+    const std::optional<int32_t> token = tokenizer.TokenId(mark);
+    if (token.has_value() && tokenizer.IsSpecial(*token)) tokens.push_back(*token);
+  }
+  return tokens;
+}
+
+}  // namespace graft

@@ -1,0 +1,32 @@
+// From a chat request to the text that the model goes on with, by its chat template, and to what
+// its answer is read with. Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/api_error.h"
+#include "server/openai_request.h"
+#include "server/server_context.h"
+#include "text/output/output_parser.h"
+#include "text/text_range.h"
+
+namespace graft {
+
+struct RenderedChat {
+  std::string text;
+  TextRanges untrusted;  // what the client wrote, where that may spell no special tokens
+};
+
+ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request);
+
+// How the answer to `prompt` is taken apart, or null where it is text alone. Moves the request's
+// tools out. 400 where nobody knows how this model writes calls.
+ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerContext& context,
+                                                                ChatRequest* request,
+                                                                const std::string& prompt);
+
+// The special tokens that these options look for in a text.
+std::vector<int32_t> MarkTokensOf(const OutputOptions& options, const Tokenizer& tokenizer);
+
+}  // namespace graft

@@ -1,0 +1,152 @@
+// What chat requests say of tools, and conversations with calls in them.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "server/openai_request.h"
+
+namespace graft {
+namespace {
+
+ApiResult<ChatRequest> Parse(const std::string& messages, const std::string& fields = "") {
+  const Result<Json> body = ParseJson(R"({"model":"m","messages":)" + messages + fields + "}");
+  EXPECT_TRUE(body.ok()) << body.status().ToString();
+  return ParseChatRequest(*body, RequestLimits());
+}
+
+ApiResult<ChatRequest> WithFields(const std::string& fields) {
+  return Parse(R"([{"role":"user","content":"x"}])", "," + fields);
+}
+
+// One tool of this name, with this schema of its parameters.
+std::string Tool(const std::string& name, const std::string& parameters = "{}") {
+  return R"({"type":"function","function":{"name":")" + name + R"(","parameters":)" + parameters +
+         "}}";
+}
+
+void ExpectToolsRefused(const std::string& fields, const std::string& param,
+                        const std::string& part) {
+  const auto request = WithFields(fields);
+  ASSERT_FALSE(request.ok()) << fields;
+  EXPECT_EQ(request.error().param, param) << request.error().message;
+  EXPECT_NE(request.error().message.find(part), std::string::npos) << request.error().message;
+}
+
+TEST(ToolRequestTest, ToolsAreRead) {
+  auto request =
+      WithFields(R"("parallel_tool_calls":false,"tools":[)" +
+                 Tool("f", R"({"type":"object","properties":{"type":{"type":"string"}}})") +
+                 R"(,{"type":"function","function":{"name":"a.b-c","strict":true}}])");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  ASSERT_EQ(request->tools.tools.size(), 2u);
+  EXPECT_EQ(request->tools.tools[0].parameters["properties"].size(), 1u);
+  EXPECT_EQ(request->tools.tools[1].name, "a.b-c");
+  EXPECT_TRUE(request->tools.may_call);
+  EXPECT_TRUE(request->tools.has_one_call);
+  EXPECT_FALSE(WithFields(R"("tool_choice":"none","tools":[])")->tools.may_call);
+}
+
+TEST(ToolRequestTest, WhatCannotWorkIsRefusedByName) {
+  ExpectToolsRefused(R"("tools":{})", "tools", "must be a list");
+  ExpectToolsRefused(R"("tools":[2])", "tools[0]", "must be a JSON object");
+  ExpectToolsRefused(R"("tools":[{"type":"web_search"}])", "tools[0].type", "must be 'function'");
+  ExpectToolsRefused(R"("tools":[{"type":"function"}])", "tools[0].function", "is required");
+  ExpectToolsRefused(R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name",
+                     "is required");
+  ExpectToolsRefused("\"tools\":[" + Tool("f") + "," + Tool("f") + "]", "tools[1].function.name",
+                     "earlier tool");
+  ExpectToolsRefused("\"tools\":[" + Tool("a b") + "]", "tools[0].function.name", "white space");
+  ExpectToolsRefused(R"("tool_choice":"any")", "tool_choice", "must be \"auto\" or \"none\"");
+  ExpectToolsRefused("\"tool_choice\":\"required\",\"tools\":[" + Tool("f") + "]", "tool_choice",
+                     "forced into a schema");
+  ExpectToolsRefused(
+      R"("tool_choice":{"type":"function","function":{"name":"f"}},"tools":[)" + Tool("f") + "]",
+      "tool_choice", "forced into a schema");
+}
+
+TEST(ToolRequestTest, WrongTypesOfSchemasAreNamed) {
+  const std::string path = "tools[0].function.parameters";
+  ExpectToolsRefused("\"tools\":[" + Tool("f", "[]") + "]", path, "must be a JSON schema");
+  ExpectToolsRefused("\"tools\":[" + Tool("f", R"({"type":"dict"})") + "]", path + ".type",
+                     "'dict'");
+  ExpectToolsRefused("\"tools\":[" + Tool("f", R"({"type":["string","any"]})") + "]",
+                     path + ".type", "'any'");
+  ExpectToolsRefused(
+      "\"tools\":[" +
+          Tool("f", R"({"properties":{"a":{"items":{"anyOf":[{},{"type":"long"}]}}}})") + "]",
+      path + ".properties.a.items.anyOf[1].type", "'long'");
+}
+
+TEST(ToolRequestTest, RealSchemasAreReadOrNamed) {
+  const char* dir = std::getenv("GRAFT_SOURCE_DIR");
+  const std::string folder =
+      std::string(dir == nullptr ? "." : dir) + "/../shared/conformance/tool_schemas/";
+  if (!FileExists(folder)) GTEST_SKIP() << "no ../shared/conformance";
+  const auto request_of = [](const Json& function) {
+    Json plain = function;
+    plain.erase("reason");
+    plain.erase("source");
+    return WithFields("\"tools\":[" + DumpJson({{"type", "function"}, {"function", plain}}) + "]");
+  };
+  const Result<Json> good = ParseJsonFile(folder + "bfcl_tools.json");
+  ASSERT_TRUE(good.ok()) << good.status().ToString();
+  EXPECT_EQ(good->size(), 500u);
+  for (const Json& function : *good) {
+    const auto request = request_of(function);
+    ASSERT_TRUE(request.ok()) << request.error().message;
+  }
+  const Result<Json> bad = ParseJsonFile(folder + "bfcl_unnormalised.json");
+  ASSERT_TRUE(bad.ok()) << bad.status().ToString();
+  EXPECT_EQ(bad->size(), 49u);
+  for (const Json& function : *bad) {
+    const auto request =
+        request_of(function.contains("function") ? function["function"] : function);
+    ASSERT_FALSE(request.ok()) << function;
+    EXPECT_NE(request.error().message.find("is no type of JSON Schema"), std::string::npos)
+        << request.error().message;
+  }
+}
+
+TEST(ToolRequestTest, ConversationsWithCallsBecomeWhatTemplatesExpect) {
+  auto request = Parse(R"([
+    {"role":"user","content":"weather?"},
+    {"role":"assistant","content":null,"refusal":null,"annotations":[],"reasoning_content":"look",
+     "tool_calls":[{"id":"c1","type":"function","index":0,
+                    "function":{"name":"f","arguments":"{\"b\": 1, \"a\": [2.0]}"}},
+                   {"id":"c2","function":{"name":"g","arguments":""}},
+                   {"id":"c3","function":{"name":"h","arguments":"{broken"}}]},
+    {"role":"tool","tool_call_id":"c1","name":"f","content":[{"type":"text","text":"7"}]}])");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(
+      request->messages.list.dump(),
+      R"([{"role":"user","content":"weather?"},)"
+      R"({"role":"assistant","content":null,"reasoning_content":"look","tool_calls":[)"
+      R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"b":1,"a":[2.0]}}},)"
+      R"({"id":"c2","type":"function","function":{"name":"g","arguments":{}}},)"
+      R"({"id":"c3","type":"function","function":{"name":"h","arguments":"{broken"}}]},)"
+      R"({"role":"tool","content":"7","name":"f","tool_call_id":"c1"}])");
+  UseArgumentTexts(&request->messages);
+  const OrderedJson& calls = request->messages.list[1]["tool_calls"];
+  EXPECT_EQ(calls[0]["function"]["arguments"], "{\"b\": 1, \"a\": [2.0]}");
+  EXPECT_EQ(calls[1]["function"]["arguments"], "");
+}
+
+TEST(ToolRequestTest, WrongCallsAreRefusedByPath) {
+  const auto param = [](const std::string& messages) {
+    const auto request = Parse("[" + messages + "]");
+    return request.ok() ? "" : request.error().param;
+  };
+  EXPECT_EQ(param(R"({"role":"user","content":"x","tool_calls":[{}]})"), "messages[0].tool_calls");
+  EXPECT_EQ(param(R"({"role":"user","content":"x","tool_call_id":"c"})"),
+            "messages[0].tool_call_id");
+  EXPECT_EQ(param(R"({"role":"tool","tool_call_id":"c"})"), "messages[0].content");
+  EXPECT_EQ(param(R"({"role":"assistant","tool_calls":[{"type":"x"}]})"),
+            "messages[0].tool_calls[0].type");
+  EXPECT_EQ(param(R"({"role":"assistant","tool_calls":[{"function":{"arguments":"{}"}}]})"),
+            "messages[0].tool_calls[0].function.name");
+  EXPECT_EQ(param(R"({"role":"assistant","tool_calls":[
+                       {"function":{"name":"f","arguments":{"a":1}}}]})"),
+            "messages[0].tool_calls[0].function.arguments");
+}
+
+}  // namespace
+}  // namespace graft
