@@ -105,7 +105,7 @@ def machines(tmp_path):
 
 
 def asked(i, model):
-    return {"model": model, "prompt": f"It was {'a very ' * i}long day, and", "max_tokens": 120, "temperature": 0.9 * (i % 2),
+    return {"model": model, "prompt": f"It was {'a very ' * i}long day, and", "max_tokens": 300, "temperature": 0.9 * (i % 2),
             "seed": 100 + i, "extra_body": {"ignore_eos": True}}
 
 
