@@ -207,6 +207,7 @@ TEST_F(EngineAheadTest, WhatDependsOnTheLastTokenWaitsForIt) {
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.frequency_penalty = 0.5f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.presence_penalty = 0.5f; }), 0);
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.bad_words = {{2, 3}}; }), 0);
+  EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.allowed_token_ids = {7, 30}; }), 7);
   // min_tokens bans the stop tokens in the first five draws.
   EXPECT_EQ(steps_ahead([](SamplingParams& p) { p.tokens_min = 5; }), 5);
 }

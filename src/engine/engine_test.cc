@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <cmath>
+#include <set>
 
 #include "engine/engine_testing.h"
 
@@ -155,6 +156,19 @@ TEST(EngineTest, DrawsNoBadWordToItsEnd) {
   pair->Collect();
   EXPECT_EQ(pair->output()[0], before[0]);
   EXPECT_NE(pair->output()[1], before[1]);
+}
+
+TEST(EngineTest, DrawsAllowedTokensAlone) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(4), 12);
+  request.sampling.allowed_token_ids = {7, 30, 25, 40};
+  request.sampling.bad_words = {{30}};
+  auto client = harness.Submit(request);
+  harness.RunAll();
+  client->Collect();
+  const std::vector<int32_t> output = client->output();
+  EXPECT_EQ(output, harness.Reference(request));
+  EXPECT_EQ(std::set<int32_t>(output.begin(), output.end()), std::set<int32_t>({7, 25, 40}));
 }
 
 TEST(EngineTest, EndsAtTheContextLength) {

@@ -25,12 +25,15 @@ uint64_t NextDigest(uint64_t previous, int32_t token, uint64_t adapter, uint64_t
 }
 
 // The draw: a hash of all that attention would see, the seed and the draw index, walked on past
-// banned tokens.
+// tokens that are banned or, where not all are, not allowed.
 int32_t Draw(uint64_t seen, uint64_t seed, int64_t draw_idx, std::span<const int32_t> banned,
-             int32_t vocab_size) {
+             std::span<const int32_t> allowed, int32_t vocab_size) {
+  const auto contains = [](std::span<const int32_t> tokens, int32_t token) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
   const uint64_t bits = Fold(Fold(seen, seed), static_cast<uint64_t>(draw_idx));
   int32_t token = static_cast<int32_t>(bits % static_cast<uint64_t>(vocab_size));
-  while (std::find(banned.begin(), banned.end(), token) != banned.end()) {
+  while (contains(banned, token) || (!allowed.empty() && !contains(allowed, token))) {
     token = (token + 1) % vocab_size;
   }
   return token;
@@ -79,8 +82,8 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
       end.push_back(word.back());
       if (end == word) banned.push_back(word.back());
     }
-    output.push_back(
-        Draw(seen, params.seed, static_cast<int64_t>(output.size()), banned, limits.vocab_size));
+    output.push_back(Draw(seen, params.seed, static_cast<int64_t>(output.size()), banned,
+                          params.allowed_token_ids, limits.vocab_size));
     if (!params.ignore_eos && Contains(eos_token_ids, output.back())) break;
     if (Contains(params.stop_token_ids, output.back())) break;
     read(output.back());
@@ -366,7 +369,8 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
   const auto banned = std::span(plan.banned_tokens)
                           .subspan(static_cast<size_t>(planned.banned_begin),
                                    static_cast<size_t>(planned.num_banned));
-  result.token = Draw(seen, seed, slot->num_drawn++, banned, limits_.vocab_size);
+  result.token = Draw(seen, seed, slot->num_drawn++, banned, slot->sampling.allowed_tokens,
+                      limits_.vocab_size);
   result.logprob = LogprobOf(seen, result.token);
   slot->tokens.push_back(result.token);
   return result;

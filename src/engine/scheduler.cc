@@ -18,6 +18,7 @@ SamplingSpec SpecOf(const SamplingParams& params) {
           .frequency_penalty = params.frequency_penalty,
           .presence_penalty = params.presence_penalty,
           .logit_bias = params.logit_bias,
+          .allowed_tokens = params.allowed_token_ids,
           .num_logprobs = params.num_logprobs};
 }
 

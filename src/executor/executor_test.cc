@@ -116,19 +116,20 @@ TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {
   start.prompt_tokens = {5, 6, 5};
   start.sampling.seed = 9;
   SequenceSampler plain;
-  plain.Start(start);
+  plain.Start(start, /*vocab_size=*/100);
   plain.Accept(5);
-  EXPECT_EQ(plain.Row(nullptr, 0).num_counts, 0);
-  EXPECT_EQ(plain.Row(nullptr, 0).draw_idx, 1u);
+  EXPECT_EQ(plain.Row({}).num_banned, 0);
+  EXPECT_EQ(plain.Row({}).num_counts, 0);
+  EXPECT_EQ(plain.Row({}).draw_idx, 1u);
 
   start.sampling.presence_penalty = 1.0f;
   SequenceSampler whole, resumed;
-  whole.Start(start);
+  whole.Start(start, /*vocab_size=*/100);
   for (const int32_t token : {6, 8, 8}) whole.Accept(token);
   start.output_tokens = {6, 8, 8};
-  resumed.Start(start);
-  for (const SequenceSampler* sampler : {&whole, &resumed}) {
-    const SamplingRow row = sampler->Row(nullptr, 0);
+  resumed.Start(start, /*vocab_size=*/100);
+  for (SequenceSampler* sampler : {&whole, &resumed}) {
+    const SamplingRow row = sampler->Row({});
     EXPECT_EQ(row.draw_idx, 3u);
     ASSERT_EQ(row.num_counts, 3);
     EXPECT_EQ(row.counts[0].token, 5);
@@ -138,9 +139,24 @@ TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {
     EXPECT_EQ(row.counts[2].num_output, 2);
   }
   start.output_tokens.clear();
-  resumed.Start(start);  // takes the slot again
-  EXPECT_EQ(resumed.Row(nullptr, 0).draw_idx, 0u);
-  EXPECT_EQ(resumed.Row(nullptr, 0).num_counts, 2);
+  resumed.Start(start, /*vocab_size=*/100);  // takes the slot again
+  EXPECT_EQ(resumed.Row({}).draw_idx, 0u);
+  EXPECT_EQ(resumed.Row({}).num_counts, 2);
+}
+
+TEST(SequenceSamplerTest, BansWhatIsNotAllowedBesideWhatThePlanBans) {
+  SequenceStart start;
+  start.sampling.allowed_tokens = {3, 1, 3};
+  SequenceSampler sampler;
+  sampler.Start(start, /*vocab_size=*/5);
+  const auto banned = [](const SamplingRow& row) {
+    return std::vector<int32_t>(row.banned, row.banned + row.num_banned);
+  };
+  EXPECT_EQ(banned(sampler.Row(std::vector<int32_t>{1})), (std::vector<int32_t>{0, 2, 4, 1}));
+  EXPECT_EQ(banned(sampler.RowAhead()), (std::vector<int32_t>{0, 2, 4}));
+  start.sampling.allowed_tokens.clear();
+  sampler.Start(start, /*vocab_size=*/5);
+  EXPECT_EQ(sampler.Row({}).num_banned, 0);
 }
 
 }  // namespace

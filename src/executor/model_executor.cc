@@ -164,7 +164,7 @@ void ModelExecutor::Launch(RunningStep& step, ForwardTimes* times) {
 void ModelExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     CHECK(start.sequence_slot >= 0 && start.sequence_slot < limits_.sequences_max);
-    samplers_[start.sequence_slot].Start(start);
+    samplers_[start.sequence_slot].Start(start, limits_.vocab_size);
   }
 }
 
@@ -217,11 +217,12 @@ void ModelExecutor::SampleRows(const RunningStep& step, const float* logits) {
   sampling_rows_.clear();
   for (const PlannedSequence& planned : plan.sequences) {
     if (!planned.samples) continue;
-    const SequenceSampler& sampler = samplers_[planned.sequence_slot];
+    SequenceSampler& sampler = samplers_[planned.sequence_slot];
     sampling_rows_.push_back(
-        plan.ahead
-            ? sampler.RowAhead()
-            : sampler.Row(plan.banned_tokens.data() + planned.banned_begin, planned.num_banned));
+        plan.ahead ? sampler.RowAhead()
+                   : sampler.Row(std::span(plan.banned_tokens)
+                                     .subspan(static_cast<size_t>(planned.banned_begin),
+                                              static_cast<size_t>(planned.num_banned))));
   }
   SamplingArgs args;
   args.logits = logits;

@@ -4,8 +4,17 @@
 
 namespace graft {
 
-void SequenceSampler::Start(const SequenceStart& start) {
+void SequenceSampler::Start(const SequenceStart& start, int32_t vocab_size) {
   spec_ = start.sampling;
+  banned_.clear();
+  if (!spec_.allowed_tokens.empty()) {
+    std::vector<bool> is_allowed(static_cast<size_t>(vocab_size));
+    for (const int32_t token : spec_.allowed_tokens) is_allowed[static_cast<size_t>(token)] = true;
+    for (int32_t token = 0; token < vocab_size; ++token) {
+      if (!is_allowed[static_cast<size_t>(token)]) banned_.push_back(token);
+    }
+  }
+  num_never_ = banned_.size();
   prompt_tokens_ = start.prompt_tokens;
   num_drawn_ = 0;
   counts_.clear();
@@ -16,7 +25,7 @@ void SequenceSampler::Start(const SequenceStart& start) {
   for (const int32_t token : start.output_tokens) Accept(token);
 }
 
-SamplingRow SequenceSampler::Row(const int32_t* banned, int32_t num_banned) const {
+SamplingRow SequenceSampler::Row(std::span<const int32_t> banned) {
   SamplingRow row;
   row.temperature = spec_.temperature;
   row.top_p = spec_.top_p;
@@ -32,14 +41,19 @@ SamplingRow SequenceSampler::Row(const int32_t* banned, int32_t num_banned) cons
   row.num_counts = static_cast<int32_t>(counts_.size());
   row.logit_bias = spec_.logit_bias.data();
   row.num_logit_bias = static_cast<int32_t>(spec_.logit_bias.size());
-  row.banned = banned;
-  row.num_banned = num_banned;
+  if (num_never_ > 0) {
+    banned_.resize(num_never_);
+    banned_.insert(banned_.end(), banned.begin(), banned.end());
+    banned = banned_;
+  }
+  row.banned = banned.data();
+  row.num_banned = static_cast<int32_t>(banned.size());
   return row;
 }
 
-SamplingRow SequenceSampler::RowAhead() const {
+SamplingRow SequenceSampler::RowAhead() {
   CHECK(!CountsTokens()) << "the last token is counted before the draw";
-  SamplingRow row = Row(nullptr, 0);
+  SamplingRow row = Row({});
   ++row.draw_idx;
   return row;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -14,12 +15,12 @@ namespace graft {
 class SequenceSampler {
  public:
   // Begins a sequence, or resumes a preempted one with its output so far.
-  void Start(const SequenceStart& start);
-  // The settings of the next draw; pointers stay valid until the next call of a non-const method.
+  void Start(const SequenceStart& start, int32_t vocab_size);
+  // The settings of the next draw; pointers stay valid until the next call of a method but Accept.
   // `banned` is borrowed.
-  SamplingRow Row(const int32_t* banned, int32_t num_banned) const;
+  SamplingRow Row(std::span<const int32_t> banned);
   // The settings of the draw after Row's, whose token is not known. Not where tokens are counted.
-  SamplingRow RowAhead() const;
+  SamplingRow RowAhead();
   // The drawn token joins the output.
   void Accept(int32_t token);
 
@@ -31,6 +32,9 @@ class SequenceSampler {
   TokenCount& CountOf(int32_t token);
 
   SamplingSpec spec_;
+  // All tokens but the allowed ones, and then what is banned from one draw.
+  std::vector<int32_t> banned_;
+  size_t num_never_ = 0;
   std::vector<int32_t> prompt_tokens_;
   uint64_t num_drawn_ = 0;
   std::vector<TokenCount> counts_;

@@ -83,6 +83,9 @@ Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size) 
   for (const int32_t token : params.stop_token_ids) {
     RETURN_IF_ERROR(CheckToken("stop_token_ids", token, vocab_size));
   }
+  for (const int32_t token : params.allowed_token_ids) {
+    RETURN_IF_ERROR(CheckToken("allowed_token_ids", token, vocab_size));
+  }
   for (const std::vector<int32_t>& word : params.bad_words) {
     if (word.empty()) return InvalidArgumentError("bad_words must not hold an empty one");
     for (const int32_t token : word) RETURN_IF_ERROR(CheckToken("bad_words", token, vocab_size));

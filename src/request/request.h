@@ -42,6 +42,7 @@ struct SamplingParams {
   int32_t tokens_max = 16;       // output tokens
   int32_t tokens_min = 0;        // EOS and stop ids are not drawn before this many
   std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> allowed_token_ids;       // nothing else is drawn; empty: all are
   std::vector<std::vector<int32_t>> bad_words;  // runs of tokens that are not drawn to their end
   bool ignore_eos = false;
 };

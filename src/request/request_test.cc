@@ -37,6 +37,8 @@ TEST(SamplingParamsTest, NamesTheFieldOutOfRange) {
   EXPECT_NE(message([](auto& p) { p.tokens_min = 17; }).find("min_tokens"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.stop_token_ids = {-1}; }).find("stop_token"),
             std::string::npos);
+  EXPECT_NE(message([](auto& p) { p.allowed_token_ids = {10}; }).find("allowed_token_ids"),
+            std::string::npos);
   EXPECT_NE(message([](auto& p) {
               p.bad_words = {{1}, {2, 10}};
             }).find("bad_words"),

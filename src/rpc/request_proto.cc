@@ -23,6 +23,8 @@ void SetSampling(const SamplingParams& params, rpc::SamplingParams* proto) {
   proto->set_tokens_min(params.tokens_min);
   proto->mutable_stop_token_ids()->Add(params.stop_token_ids.begin(), params.stop_token_ids.end());
   proto->set_ignore_eos(params.ignore_eos);
+  proto->mutable_allowed_token_ids()->Add(params.allowed_token_ids.begin(),
+                                          params.allowed_token_ids.end());
   for (const std::vector<int32_t>& word : params.bad_words) {
     proto->add_bad_words()->mutable_tokens()->Add(word.begin(), word.end());
   }
@@ -43,7 +45,8 @@ SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
       .tokens_max = proto.tokens_max(),
       .tokens_min = proto.tokens_min(),
       .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
-      .ignore_eos = proto.ignore_eos()};
+      .ignore_eos = proto.ignore_eos(),
+      .allowed_token_ids = {proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()}};
   for (const rpc::LogitBias& one : proto.logit_bias()) {
     params.logit_bias.emplace_back(one.token(), one.bias());
   }

@@ -37,6 +37,8 @@ std::vector<ApiField> SharedSamplingRows() {
       Read("stop_token_ids", "list of integers", "none", "at most 256"),
       Read("bad_words", "string or list of up to 256", "none",
            "at most 256 bytes each; not written, at the start of a text or behind a space"),
+      Read("allowed_token_ids", "list of integers", "all",
+           "nothing else is drawn, the end of the text neither unless its token is among them"),
       Read("include_stop_str_in_output", "boolean", "false",
            "stop strings and stop tokens stay in the text"),
       Read("ignore_eos", "boolean", "false"),
@@ -55,8 +57,10 @@ std::vector<ApiField> SharedRows() {
            "the prompt's last so many tokens; -1: as many as leave room for `max_tokens`"),
       Read("stream", "boolean", "false", "server-sent events"),
       Read("stream_options", "object", "none",
-           "`include_usage`: a last chunk with the usage; only with `stream`. "
-           "`continuous_usage_stats` is refused"),
+           "`include_usage`: a last chunk with the usage; `continuous_usage_stats`: and in every "
+           "chunk the usage so far. Only with `stream`"),
+      Read("return_tokens_as_token_ids", "boolean", "false",
+           "tokens of logprobs read `token_id:17`"),
       Read("cache_salt", "string", "none",
            "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
            "and salt alone"),
@@ -73,7 +77,6 @@ std::vector<ApiField> SharedRows() {
       Refused("length_penalty", "1.0"),
       Refused("spaces_between_special_tokens", "true"),
       Refused("priority", "0"),
-      Refused("allowed_token_ids"),
       Refused("prompt_logprobs"),
       Refused("logits_processors"),
       Refused("guided_json"),
@@ -86,7 +89,6 @@ std::vector<ApiField> SharedRows() {
       Refused("structural_tag"),
       Refused("prompt_embeds"),
       Refused("return_token_ids", "false"),
-      Refused("return_tokens_as_token_ids", "false"),
       Refused("kv_transfer_params"),
       Refused("vllm_xargs"),
   };

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "server/chat_prompt.h"
 #include "server/server_testing.h"
+#include "text/text_test_util.h"
 
 namespace graft {
 namespace {
@@ -76,6 +78,34 @@ TEST_F(ChatPromptTest, ClientsHearWhyATemplateCannotBeUsed) {
   EXPECT_EQ(PlanChatOf("hi").error().message,
             "This model's chat template cannot be used: chat template: line 2: the tag 'include' "
             "is not supported; use /v1/completions.");
+}
+
+// Mistral's marks are special tokens, which are no text otherwise.
+TEST(ChatOutputTest, SpecialTokensThatAreMarksAreKept) {
+  Json file = ComponentGoldens()["families"][0]["tokenizer"];
+  Json token = file["added_tokens"][0];
+  for (const char* mark : {"[TOOL_CALLS]", "[ARGS]", "[THINK]"}) {
+    token["id"] = file["model"]["vocab"].size() + file["added_tokens"].size();
+    token["content"] = mark;
+    file["added_tokens"].push_back(token);
+  }
+  const auto tokenizer = Tokenizer::Parse(DumpJson(file), "").value();
+  auto options = std::make_shared<OutputOptions>();
+  options->tool_format = ToolFormat::kMistral;
+  options->reasoning_format = ReasoningFormat::kMistral;
+  options->tools = {{"f", {}}};
+  const std::vector<int32_t> marks = MarkTokensOf(*options, *tokenizer);
+  EXPECT_EQ(marks.size(), 3u);
+  Choice choice(*tokenizer, {.output = options, .kept_tokens = marks}, {});
+  const auto tokens = tokenizer->Encode("<s>[TOOL_CALLS]f[ARGS]{\"x\": 1}</s>", false).value();
+  for (const int32_t id : tokens) choice.Push({.token = id});
+  choice.Push({.finish_reason = FinishReason::kLength});
+  const ChoicePiece piece = choice.TakePiece();
+  EXPECT_TRUE(piece.has_calls);
+  EXPECT_TRUE(piece.text.empty());
+  ASSERT_EQ(piece.parts.size(), 3u);
+  EXPECT_EQ(piece.parts[0].text, "f");
+  EXPECT_EQ(piece.parts[1].text, "{\"x\": 1}");
 }
 
 TEST_F(ChatPromptTest, ATemplateThatRendersNothingIsSaid) {

@@ -197,6 +197,8 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   plan.head = {.is_chat = is_chat,
                .logprobs = params.logprobs,
                .include_usage = params.include_usage,
+               .continuous_usage = params.continuous_usage,
+               .shows_token_ids = params.shows_token_ids,
                .id = RandomName(is_chat ? "chatcmpl-" : "cmpl-"),
                .model = params.model,
                .created = UnixTimeSeconds()};

@@ -128,6 +128,7 @@ ResponseUsage GenerationSession::SumUsage() const {
 
 void GenerationSession::AppendEvents(std::string* out) {
   if (end_sent_) return;
+  writer_.SetUsage(SumUsage());
   for (size_t i = 0; i < choices_.size(); ++i) {
     RunningChoice& running = choices_[i];
     if (!running.choice.started() || running.finish_sent) continue;

@@ -63,7 +63,10 @@ void ReadStream(FieldReader& reader, GenerationParams* params) {
   if (!params->stream) return reader.Fail("stream_options", "is only allowed when stream is true");
   FieldReader nested(*options, "stream_options.");
   nested.Bool("include_usage", &params->include_usage);
-  nested.Refuse("continuous_usage_stats", false);
+  nested.Bool("continuous_usage_stats", &params->continuous_usage);
+  if (params->continuous_usage && !params->include_usage) {
+    nested.Fail("continuous_usage_stats", "needs include_usage to be true");
+  }
   nested.Ignore({"include_obfuscation"});
   if (auto error = nested.Finish()) reader.Fail(*error);
 }
@@ -101,10 +104,15 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, &params->stop);
   reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
   reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
+  reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &sampling.allowed_token_ids);
+  if (const Json* ids = reader.Take("allowed_token_ids"); ids != nullptr && ids->empty()) {
+    reader.Fail("allowed_token_ids", "must not be empty: nothing could be drawn");
+  }
   reader.Bool("ignore_eos", &sampling.ignore_eos);
   reader.Bool("include_stop_str_in_output", &params->include_stop_text);
   reader.Bool("skip_special_tokens", &params->skip_special_tokens);
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
+  reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
   ReadResponseFormat(reader);
   reader.String("cache_salt", &params->cache_salt, kNameBytesMax);

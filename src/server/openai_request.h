@@ -30,6 +30,7 @@ struct RequestLimits {
   int32_t stop_bytes_max = 1024;
   int32_t stop_token_ids_max = 256;
   int32_t bad_words_max = 256;
+  int32_t allowed_token_ids_max = 1 << 18;
   int32_t logit_bias_max = 1024;
   int32_t tools_max = 1024;
   // Log-probabilities in one answer: choices times tokens times one more than the alternatives. One
@@ -55,7 +56,9 @@ struct GenerationParams {
   std::optional<bool> add_special_tokens;  // default: true for completions, false for chat
   bool logprobs = false;
   bool stream = false;
-  bool include_usage = false;  // a last chunk with the usage
+  bool include_usage = false;     // a last chunk with the usage
+  bool continuous_usage = false;  // and in every chunk the usage so far
+  bool shows_token_ids = false;   // where tokens are named, by their ids
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;

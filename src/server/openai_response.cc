@@ -114,7 +114,14 @@ ResponseWriter::ResponseWriter(const Tokenizer& tokenizer, ResponseHead head)
 void ResponseWriter::AppendEvent(std::string_view choice, std::string* out) const {
   *out += chunk_prefix_;
   *out += choice;
-  *out += head_.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n";
+  *out += ']';
+  if (head_.continuous_usage) {
+    *out += ",\"usage\":";
+    AppendUsage(usage_, out);
+  } else if (head_.include_usage) {
+    *out += ",\"usage\":null";
+  }
+  *out += "}\n\n";
 }
 
 void ResponseWriter::AppendRoleChunk(int32_t idx, std::string* out) const {
@@ -230,7 +237,7 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
     std::vector<TokenLogprob> all(top, top + entry.num_top);
     top += entry.num_top;
     AppendComma(i, out);
-    AppendJsonString(CompletionTokenText(tokenizer_.TokenBytes(entry.chosen.token)), out);
+    AppendJsonString(TokenName(entry.chosen.token), out);
     AppendComma(i, &logprobs);
     AppendLogprob(entry.chosen.logprob, &logprobs);
     AppendComma(i, &offsets);
@@ -246,7 +253,7 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
     all.push_back(entry.chosen);
     tops += '{';
     for (const TokenLogprob& token : all) {
-      std::string text = CompletionTokenText(tokenizer_.TokenBytes(token.token));
+      std::string text = TokenName(token.token);
       if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
       AppendComma(seen.size(), &tops);
       AppendJsonString(text, &tops);
@@ -260,10 +267,15 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
           "],\"text_offset\":[" + offsets + "]}";
 }
 
+std::string ResponseWriter::TokenName(int32_t token) const {
+  if (head_.shows_token_ids) return "token_id:" + std::to_string(token);
+  return CompletionTokenText(tokenizer_.TokenBytes(token));
+}
+
 void ResponseWriter::AppendTokenFields(const TokenLogprob& token, std::string* out) const {
   const std::string bytes = tokenizer_.TokenBytes(token.token);
   *out += "\"token\":";
-  AppendJsonString(bytes, out);
+  AppendJsonString(head_.shows_token_ids ? TokenName(token.token) : bytes, out);
   *out += ",\"logprob\":";
   AppendLogprob(token.logprob, out);
   *out += ",\"bytes\":[";

@@ -18,12 +18,14 @@ namespace graft {
 // The values that every body of one response repeats.
 struct ResponseHead {
   bool is_chat = false;
-  bool logprobs = false;        // asked for; otherwise the field is null
-  bool include_usage = false;   // every chunk but the last then says "usage": null
-  bool short_call_ids = false;  // see NewCallId
-  std::string id;               // "cmpl-..." or "chatcmpl-..."
-  std::string model;            // as the client named it
-  int64_t created = 0;          // Unix seconds
+  bool logprobs = false;          // asked for; otherwise the field is null
+  bool include_usage = false;     // every chunk but the last then says "usage": null
+  bool continuous_usage = false;  // or the usage so far
+  bool shows_token_ids = false;   // tokens of log-probabilities are named by their ids
+  bool short_call_ids = false;    // see NewCallId
+  std::string id;                 // "cmpl-..." or "chatcmpl-..."
+  std::string model;              // as the client named it
+  int64_t created = 0;            // Unix seconds
 };
 
 struct ResponseUsage {
@@ -41,6 +43,9 @@ const char* FinishReasonName(FinishReason finish, bool has_calls);
 class ResponseWriter {
  public:
   ResponseWriter(const Tokenizer& tokenizer, ResponseHead head);
+
+  // What events say from now on where they tell the usage so far.
+  void SetUsage(const ResponseUsage& usage) { usage_ = usage; }
 
   // One event of a stream with what choice `idx` has gained; `finish` kNone while it goes on.
   // Chat gets its finish in an event of its own, as OpenAI sends it.
@@ -65,11 +70,14 @@ class ResponseWriter {
   void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;
+  // A token's name in log-probabilities.
+  std::string TokenName(int32_t token) const;
   void AppendTokenFields(const TokenLogprob& token, std::string* out) const;
 
   const Tokenizer& tokenizer_;
   const ResponseHead head_;
   std::string chunk_prefix_;  // of every event, up to the choices
+  ResponseUsage usage_;       // so far
 };
 
 // A token's bytes as completions show them: text, or "bytes:\xe2\x80" where they are not UTF-8.

@@ -84,7 +84,8 @@ TEST_F(TokenEndpointsTest, VllmsNamesTellOfRequestsInFlight) {
   EXPECT_THAT(page, HasSubstr("running_lora_adapters=\"\",waiting_lora_adapters=\"austen\"} "));
   server_.generator.set_hold(false);
   EXPECT_EQ(other.Receive().status, 200);
-  page = client_.Get("/metrics").body;
+  // By the same connection: an answer is counted before the next request is read.
+  page = other.Get("/metrics").body;
   EXPECT_THAT(page, HasSubstr("vllm:generation_tokens_total{model_name=\"demo\",engine=\"0\"} 2"));
   EXPECT_THAT(page, HasSubstr("vllm:e2e_request_latency_seconds_count"));
   EXPECT_THAT(page, HasSubstr("vllm:num_requests_waiting{model_name=\"demo\",engine=\"0\"} 0"));
@@ -122,6 +123,54 @@ TEST_F(TokenEndpointsTest, BadWordsAreTheTokensOfBothTheirForms) {
   EXPECT_EQ(Post("/v1/completions", R"({"model":"demo","prompt":"x","bad_words":[""]})",
                  400)["error"]["param"],
             "bad_words[0]");
+}
+
+TEST_F(TokenEndpointsTest, AllowedTokensReachTheEngine) {
+  Post("/v1/completions", R"({"model":"demo","prompt":"x","allowed_token_ids":[5,7]})");
+  EXPECT_EQ(server_.generator.submitted().back().sampling.allowed_token_ids,
+            (std::vector<int32_t>{5, 7}));
+  for (const std::string ids : {"[]", "[-1]", "[9999999]"}) {
+    const Json error = Post(
+        "/v1/completions", R"({"model":"demo","prompt":"x","allowed_token_ids":)" + ids + "}", 400);
+    EXPECT_THAT(error["error"]["param"].get<std::string>(),
+                ::testing::StartsWith("allowed_token_ids"));
+  }
+}
+
+TEST_F(TokenEndpointsTest, TokensCanBeNamedByTheirIds) {
+  const std::string fields = R"("max_tokens":2,"return_tokens_as_token_ids":true)";
+  const Json completion =
+      Post("/v1/completions", R"({"model":"demo","prompt":"x","logprobs":1,)" + fields + "}");
+  const Json chat = Post("/v1/chat/completions",
+                         R"({"model":"demo","messages":[{"role":"user","content":"x"}],
+                             "logprobs":true,"top_logprobs":1,)" +
+                             fields + "}");
+  const std::string name =
+      "token_id:" + std::to_string(DemoTokenizer().Encode("one two three", false).value()[0]);
+  const Json& logprobs = completion["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"][0], name);
+  EXPECT_TRUE(logprobs["top_logprobs"][0].contains(name)) << logprobs;
+  const Json& entry = chat["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(entry["token"], name);
+  EXPECT_EQ(entry["top_logprobs"][0]["token"], name);
+}
+
+TEST_F(TokenEndpointsTest, AStreamCanTellTheUsageAllAlong) {
+  const std::string body =
+      R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true,"stream_options":)";
+  const RawResponse response = client_.Post(
+      "/v1/completions", body + R"({"include_usage":true,"continuous_usage_stats":true}})");
+  int64_t before = 0;
+  for (const std::string& event : response.events()) {
+    if (event == "[DONE]") continue;
+    const Json usage = ParseJson(event).value()["usage"];
+    ASSERT_TRUE(usage.is_object()) << event;
+    EXPECT_GE(usage["completion_tokens"].get<int64_t>(), before);
+    before = usage["completion_tokens"];
+  }
+  EXPECT_EQ(before, 3);
+  const Json error = Post("/v1/completions", body + R"({"continuous_usage_stats":true}})", 400);
+  EXPECT_EQ(error["error"]["param"], "stream_options.continuous_usage_stats");
 }
 
 TEST_F(TokenEndpointsTest, APromptsLastTokensAreKept) {

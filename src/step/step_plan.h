@@ -25,7 +25,8 @@ struct SamplingSpec {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  int32_t num_logprobs = -1;  // -1: none
+  std::vector<int32_t> allowed_tokens;  // nothing else is drawn; empty: all are
+  int32_t num_logprobs = -1;            // -1: none
 };
 
 // A sequence enters the executor: its sampler state is created in `sequence_slot`, instead of that

@@ -138,6 +138,27 @@ TEST_F(FolderTest, TakesTheConfigsStringOrDefault) {
   EXPECT_EQ(*(*ChatTemplate::Load(folder_))->Render(Chat("x")), "b");
 }
 
+TEST_F(FolderTest, ConversationsWithToolsHaveATemplateOfTheirOwn) {
+  Write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]})");
+  OrderedJson with_tools = Chat("x");
+  with_tools["tools"] = OrderedJson::array({{{"type", "function"}}});
+  OrderedJson with_null = Chat("x");
+  with_null["tools"] = nullptr;
+  auto chat_template = ChatTemplate::Load(folder_);
+  ASSERT_TRUE(chat_template.ok() && chat_template->has_value());
+  EXPECT_EQ(*(*chat_template)->Render(with_tools), "tools");
+  EXPECT_EQ(*(*chat_template)->Render(with_null), "plain");
+  EXPECT_EQ((*chat_template)->tool_source(), "tools");
+  Write("chat_template.jinja", "file");
+  EXPECT_EQ((*ChatTemplate::Load(folder_))->tool_source(), "file");
+  std::filesystem::create_directories(folder_ + "/additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "tool file");
+  chat_template = ChatTemplate::Load(folder_);
+  EXPECT_EQ(*(*chat_template)->Render(with_tools), "tool file");
+  EXPECT_EQ(*(*chat_template)->Render(Chat("x")), "file");
+}
+
 TEST_F(FolderTest, HasNoneWhereNothingIsSaid) {
   EXPECT_FALSE(ChatTemplate::Load(folder_)->has_value());
   for (const char* config : {"{}", R"({"chat_template": null})", "[]"}) {

@@ -83,6 +83,9 @@ TEST(DetokenizerTest, SkipsSpecialTokensOnlyIfAsked) {
   Detokenizer keeping(*tokenizer, false);
   EXPECT_EQ(skipping.Push(0), "");
   EXPECT_EQ(keeping.Push(0), "<s>");
+  Detokenizer but_one(*tokenizer, true, {1});
+  EXPECT_EQ(but_one.Push(0), "");
+  EXPECT_EQ(but_one.Push(1), "</s>");
 }
 
 }  // namespace detokenizer_test
