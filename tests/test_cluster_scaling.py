@@ -145,5 +145,27 @@ def test_every_frontend_tells_the_leaders_number(cluster):
 
 
 @needs_etcd
+def test_all_frontends_empty_the_runner_that_the_leader_names(single, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAFT_CONSOLIDATE", "true")
+    running = Cluster(tmp_path)
+    try:
+        logs = [running.state / f"frontend-{i}.log" for i in range(2)]
+        streams = Streams([running.client(0), running.client(1)], models=("base", "austen", "wells"))
+
+        def both_moved():
+            return all(re.search("requests of runner .* which may go, go on elsewhere", log.read_text()) for log in logs)
+        streams.run_while(lambda: eventually(both_moved, "a frontend leaves its requests where they are"))
+        streams.check(single)
+        for port in running.ports:
+            now = scale(f"http://127.0.0.1:{port}")
+            assert (now["runners"], now["runners_wanted"], now["runners_spare"]) == (2, 1, 1)
+        [emptied] = set(re.findall("runner (.*) is to be emptied", "".join(log.read_text() for log in logs)))
+        # It has nothing left to finish.
+        assert f"runner {emptied} has gone" in running.run("drain", emptied)
+    finally:
+        running.run("down")
+
+
+@needs_etcd
 def test_a_runner_that_is_not_there_cannot_be_drained(cluster):
     assert "there is no runner 'nobody:1'; `graft cluster status` names those" in cluster.run("drain", "nobody:1", code=1)
