@@ -75,8 +75,9 @@ void RunnerSet::Advise(int64_t now_ns) {
   const Fleet& fleet = chooser_.fleet();
   const int64_t num_waiting = std::ssize(waiting_) + waiting_elsewhere_;
   const int32_t num_open = NumOpen(fleet);
-  advisor_.Observe(RunnersFilled(fleet, num_waiting, scale.batch_share), CountKnown(), scale,
-                   now_ns);
+  const double filled =
+      RunnersFilled(fleet, num_waiting, scale.batch_share, options_.placement.costs);
+  advisor_.Observe(filled, CountKnown(), scale, now_ns);
   hint_ = {.runners = num_open,
            .runners_wanted = advisor_.wanted(),
            .startup_seconds = scale.startup_seconds,

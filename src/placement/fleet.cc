@@ -136,6 +136,7 @@ void Fleet::Place(size_t idx, const PlacedRequest& request) {
   runner.sum_of_ranks += request.rank;
   sum_of_ranks_ += request.rank;
   runner.undrawn_tokens += request.prompt_tokens;
+  mean_prompt_tokens_ += kEndedShare * (request.prompt_tokens - mean_prompt_tokens_);
   CountTenant(idx, request, 1);
   if (request.adapter < 0) return;
   if (!runner.held.contains(request.adapter)) {

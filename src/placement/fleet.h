@@ -109,6 +109,8 @@ class Fleet {
   bool IsForgotten(int32_t adapter, int64_t now_ns) const;
   double MeanSeconds() const { return mean_seconds_; }
   double MeanOutputTokens() const { return mean_output_tokens_; }
+  // Of those that were placed of late.
+  double MeanPromptTokens() const { return mean_prompt_tokens_; }
 
   // Of this owner's requests, where the tenant has any, in order of the runners' numbers.
   std::span<const RunnerCount> TenantRequests(uint64_t tenant) const;
@@ -155,6 +157,7 @@ class Fleet {
   int64_t sum_of_ranks_ = 0;
   double mean_seconds_ = 1.0;
   double mean_output_tokens_ = 128.0;
+  double mean_prompt_tokens_ = 128.0;
   bool has_ended_ = false;
 };
 

@@ -13,7 +13,7 @@ constexpr double kTrendStarts = 4.0;
 // What is wanted once is wanted for a start's time, and so long at least.
 constexpr double kHoldSeconds = 10.0;
 // What is kept free for chance, in deviations from the trend.
-constexpr double kDeviations = 2.0;
+constexpr double kDeviations = 3.0;
 // A trend is followed so far above what was seen.
 constexpr double kAboveSeenMax = 1.5;
 
@@ -26,6 +26,35 @@ std::string TakeDigits(const std::string& text, size_t* at) {
   return digits;
 }
 
+// A step of `num_requests` like those on the runner, with the prompts that come meanwhile.
+double StepMsOf(const Fleet& fleet, const BatchRanks& like, double num_requests,
+                const CostModel& costs) {
+  const double prompt = fleet.MeanPromptTokens();
+  const double output = std::max(1.0, fleet.MeanOutputTokens());
+  const double rank = static_cast<double>(like.sum) / static_cast<double>(like.num_requests);
+  StepWork work;
+  work.ranks.num_requests = std::llround(num_requests);
+  work.ranks.sum = std::llround(num_requests * rank);
+  work.ranks.largest = like.largest;
+  work.prompt_tokens = std::llround(num_requests * prompt / output);
+  work.context_tokens = std::llround(num_requests * (prompt + output / 2));
+  return costs.StepMs(work);
+}
+
+// What the runner's requests draw a second, of what `full` of them would. Those beyond its batch
+// wait, and count as requests that are on no runner.
+double PartFilled(const Fleet& fleet, size_t idx, double full, const CostModel& costs) {
+  const RunnerState& runner = fleet.runner(idx);
+  const BatchRanks ranks = fleet.RanksOf(idx);
+  if (runner.num_requests <= 0 || ranks.num_requests <= 0) return 0.0;
+  const int64_t batch = runner.batch_max > 0 ? runner.batch_max : runner.num_requests;
+  const auto num_drawing = static_cast<double>(std::min(runner.num_requests, batch));
+  const double waiting = static_cast<double>(runner.num_requests) - num_drawing;
+  const double ms = StepMsOf(fleet, ranks, num_drawing, costs);
+  if (ms <= 0.0) return static_cast<double>(runner.num_requests) / full;
+  return num_drawing / full * StepMsOf(fleet, ranks, full, costs) / ms + waiting / full;
+}
+
 }  // namespace
 
 int32_t NumOpen(const Fleet& fleet) {
@@ -34,7 +63,8 @@ int32_t NumOpen(const Fleet& fleet) {
   return num_open;
 }
 
-double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share) {
+double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share,
+                     const CostModel& costs) {
   int64_t requests = num_waiting, batches = 0, pages_used = 0, pages = 0;
   for (size_t i = 0; i < fleet.num_runners(); ++i) {
     const RunnerState& runner = fleet.runner(i);
@@ -47,11 +77,11 @@ double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share
   const int32_t num_open = NumOpen(fleet);
   if (num_open == 0) return requests > 0 ? 1.0 : 0.0;
   if (batches == 0) return num_open;  // they do not say what they can
-  double share = static_cast<double>(requests) / (static_cast<double>(batches) * batch_share);
-  if (pages > 0) {
-    share = std::max(share, static_cast<double>(pages_used) / static_cast<double>(pages));
-  }
-  return share * num_open;
+  const double full = std::max(1.0, batch_share * static_cast<double>(batches) / num_open);
+  double filled = static_cast<double>(num_waiting) / full;
+  for (size_t i = 0; i < fleet.num_runners(); ++i) filled += PartFilled(fleet, i, full, costs);
+  if (pages == 0) return filled;
+  return std::max(filled, static_cast<double>(pages_used) * num_open / static_cast<double>(pages));
 }
 
 // The straight line through what was filled, and how far that strays from it.

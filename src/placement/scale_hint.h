@@ -30,17 +30,19 @@ struct ScaleHint {
   bool operator==(const ScaleHint&) const = default;
 };
 
-// Requests in flight and their pages, in runners of the fleet's mean size that they fill.
-// `num_waiting`: requests that are on no runner.
-double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share);
+// How many runners the requests in flight fill: by what they draw a second, of what full batches
+// would, for a batch that is half full is faster, and has more than half of the work of a full one;
+// or by the pages that they have, whichever is more. `num_waiting`: requests that are on no runner.
+double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share,
+                     const CostModel& costs);
 
 // Runners that take requests.
 int32_t NumOpen(const Fleet& fleet);
 
 // What was filled of late leads to how many runners are wanted: enough for the trend's value when a
-// runner that is ordered now serves, and for twice the deviation from it. A runner that is wanted
-// once is wanted for as long as a start takes, and for 10 s at least: giving it back earlier saves
-// less than its start.
+// runner that is ordered now serves, and for three times the deviation from it. A runner that is
+// wanted once is wanted for as long as a start takes, and for 10 s at least: giving it back earlier
+// saves less than its start.
 class ScaleAdvisor {
  public:
   // Once a second. `num_runners`: that there are.

@@ -31,6 +31,15 @@ Fleet FleetOf(const std::vector<RunnerState>& states) {
   return fleet;
 }
 
+// Steps that take as long however many requests they have.
+CostModel EvenSteps() {
+  CostModel costs;
+  costs.step_ms = 10;
+  costs.step_ms_per_row = costs.step_ms_per_unit = 0;
+  costs.step_ms_per_prompt_token = costs.step_ms_per_context_token = 0;
+  return costs;
+}
+
 TEST(ScaleHintTest, AnEvenLoadWantsWhatItFills) {
   EXPECT_EQ(WantedAfter(100, [](int) { return 0.0; }), 1);
   EXPECT_EQ(WantedAfter(100, [](int) { return 2.0; }), 2);
@@ -54,7 +63,7 @@ TEST(ScaleHintTest, AFallingLoadGivesBackAfterAStartsTime) {
 }
 
 TEST(ScaleHintTest, WhatWavesWantsMoreThanWhatIsEven) {
-  const auto waving = [](int second) { return second % 2 == 0 ? 3.4 : 4.4; };
+  const auto waving = [](int second) { return second % 2 == 0 ? 3.4 : 4.0; };
   EXPECT_EQ(WantedAfter(100, waving), 5);
   EXPECT_EQ(WantedAfter(100, [](int) { return 4.0; }), 4);
 }
@@ -74,23 +83,41 @@ TEST(ScaleHintTest, WhoHasJustBegunTakesNothingAway) {
 TEST(ScaleHintTest, WhatIsFilledIsRequestsOrPages) {
   RunnerState one = {.is_open = true, .batch_max = 8, .num_requests = 6};
   RunnerState two = {.is_open = true, .batch_max = 8, .num_requests = 2};
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 4, 1.0), 1.5);
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 4, 0.5), 3.0);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 4, 1.0, EvenSteps()), 1.5);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 4, 0.5, EvenSteps()), 3.0);
   one.num_pages = two.num_pages = 100;
   one.pages_used = 90;
   two.pages_used = 100;
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 0, 1.0), 1.9);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 0, 1.0, EvenSteps()), 1.9);
   // What is on a runner that goes needs a place elsewhere.
   two.is_open = false;
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 0, 1.0), 1.9);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 0, 1.0, EvenSteps()), 1.9);
   two.pages_used = 0;
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 2, 1.0), 1.25);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({one, two}), 2, 1.0, EvenSteps()), 1.25);
+}
+
+// Two of eight draw 2 / 12 a ms, where a full batch would draw 8 / 18: more than a quarter of it.
+TEST(ScaleHintTest, ABatchThatIsNotFullIsFaster) {
+  CostModel costs = EvenSteps();
+  costs.step_ms_per_row = 1;
+  const RunnerState two = {.is_open = true, .batch_max = 8, .num_requests = 2};
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({two}), 0, 1.0, costs), 0.375);
+  RunnerState full = two;
+  full.num_requests = 8;
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({full}), 0, 1.0, costs), 1.0);
+  full.num_requests = 12;
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({full}), 0, 1.0, costs), 1.5) << "four wait";
+  // Prompts that come meanwhile are work, too: 128 tokens of each for 128 that are drawn.
+  costs.step_ms_per_row = 0;
+  costs.step_ms_per_prompt_token = 1;
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({two}), 0, 1.0, costs), 0.375);
 }
 
 TEST(ScaleHintTest, WithoutRunnersThatSpeakThereIsNothingToCount) {
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({}), 0, 1.0), 0.0);
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({{.num_requests = 1}}), 0, 1.0), 1.0);
-  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({{.is_open = true}, {.is_open = true}}), 9, 1.0), 2.0);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({}), 0, 1.0, EvenSteps()), 0.0);
+  EXPECT_DOUBLE_EQ(RunnersFilled(FleetOf({{.num_requests = 1}}), 0, 1.0, EvenSteps()), 1.0);
+  EXPECT_DOUBLE_EQ(
+      RunnersFilled(FleetOf({{.is_open = true}, {.is_open = true}}), 9, 1.0, EvenSteps()), 2.0);
 }
 
 TEST(ScaleHintTest, NumbersInNamesAreNumbers) {

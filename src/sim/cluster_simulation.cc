@@ -24,7 +24,7 @@ ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClust
     : workload_(workload),
       options_(options),
       fleet_(FleetOf(options.num_runners)),
-      scaling_(options.scaling, fleet_),
+      scaling_(options.scaling, options.placement.costs, fleet_),
       policy_(MakePlacementPolicy(options.placement)),
       fetches_(options.placement.seed),
       runners_(fleet_.num_runners()),

@@ -6,8 +6,8 @@
 
 namespace graft {
 
-SimScaling::SimScaling(const SimScalingOptions& options, Fleet& fleet)
-    : options_(options), fleet_(fleet), runners_(fleet.num_runners()) {
+SimScaling::SimScaling(const SimScalingOptions& options, const CostModel& costs, Fleet& fleet)
+    : options_(options), costs_(costs), fleet_(fleet), runners_(fleet.num_runners()) {
   for (size_t i = 0; i < runners_.size(); ++i) {
     Set(i, !options_.is_on || i == 0 ? Phase::kUp : Phase::kOff);
   }
@@ -30,8 +30,8 @@ void SimScaling::End(size_t runner, int64_t now_ns) {
 
 std::vector<SimScaling::Order> SimScaling::Adjust(int64_t num_waiting, int64_t now_ns) {
   if (!options_.is_on) return {};
-  advisor_.Observe(RunnersFilled(fleet_, num_waiting, options_.scale.batch_share), NumOpen(fleet_),
-                   options_.scale, now_ns);
+  const double filled = RunnersFilled(fleet_, num_waiting, options_.scale.batch_share, costs_);
+  advisor_.Observe(filled, NumOpen(fleet_), options_.scale, now_ns);
   std::vector<Order> orders;
   int32_t num_paid = 0;
   for (size_t i = 0; i < runners_.size(); ++i) {

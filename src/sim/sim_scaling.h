@@ -20,7 +20,7 @@ struct SimScalingOptions {
 class SimScaling {
  public:
   // Runners of a fleet without requests. The first serves at 0. Borrows the fleet.
-  SimScaling(const SimScalingOptions& options, Fleet& fleet);
+  SimScaling(const SimScalingOptions& options, const CostModel& costs, Fleet& fleet);
 
   struct Order {
     size_t runner = 0;
@@ -53,6 +53,7 @@ class SimScaling {
   void End(size_t runner, int64_t now_ns);
 
   const SimScalingOptions options_;
+  const CostModel costs_;
   Fleet& fleet_;
   ScaleAdvisor advisor_;
   std::vector<Runner> runners_;
