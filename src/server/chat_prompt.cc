@@ -1,6 +1,7 @@
 #include "server/chat_prompt.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "text/chat_template.h"
@@ -52,24 +53,29 @@ bool IsInReasoning(std::string_view text, ReasoningFormat format) {
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);
 }
 
+// Where `part` begins in `text` for the last time. In a time that no text can drive up.
+size_t LastPlaceOf(std::string_view part, std::string_view text) {
+  const std::boyer_moore_searcher searcher(part.rbegin(), part.rend());
+  const auto end = std::search(text.rbegin(), text.rend(), searcher);
+  if (end == text.rend()) return std::string_view::npos;
+  return static_cast<size_t>(text.rend() - end) - part.size();
+}
+
 // Cuts a prompt behind the last message's text, as transformers does: a template that trims
 // messages trims what is gone on with, too.
-std::optional<ApiError> CutBehindMessage(std::string message, RenderedChat* chat) {
-  const size_t first = message.find_first_not_of(kBlanks);
-  const size_t begin =
-      first == std::string::npos
-          ? first
-          : chat->text.rfind(message.substr(first, message.find_last_not_of(kBlanks) + 1 - first));
-  if (begin == std::string::npos) {
+std::optional<ApiError> CutBehindMessage(std::string_view message, RenderedChat* chat) {
+  std::string_view trimmed = message;
+  trimmed.remove_prefix(std::min(trimmed.find_first_not_of(kBlanks), trimmed.size()));
+  const std::string_view with_end = trimmed;
+  trimmed = trimmed.substr(0, trimmed.find_last_not_of(kBlanks) + 1);
+  const size_t begin = trimmed.empty() ? std::string_view::npos : LastPlaceOf(trimmed, chat->text);
+  if (begin == std::string_view::npos) {
     return InvalidRequestError("continue_final_message",
                                "'continue_final_message' cannot work: this model's chat template "
                                "changes the last message's text, or leaves it out");
   }
-  const bool keeps_blanks = std::string_view(chat->text)
-                                .substr(begin)
-                                .starts_with(std::string_view(message).substr(first));
-  const size_t last = keeps_blanks ? message.size() : message.find_last_not_of(kBlanks) + 1;
-  chat->text.resize(begin + (last - first));
+  const bool keeps_end = std::string_view(chat->text).substr(begin).starts_with(with_end);
+  chat->text.resize(begin + (keeps_end ? with_end : trimmed).size());
   TextRanges& ranges = chat->untrusted;
   while (!ranges.empty() && ranges.back().begin >= chat->text.size()) ranges.pop_back();
   if (!ranges.empty()) ranges.back().end = std::min(ranges.back().end, chat->text.size());

@@ -285,6 +285,27 @@ TEST(OutputParserTest, TheFirstCallAloneWhereOnlyOneIsWanted) {
             "g({\"y\": 1}) <tool_call>{\"name\": \"f\", \"arguments\": {\"x\": x}}</tool_call>");
 }
 
+// Each of these took a time that grows with the square of its length, or could.
+TEST(OutputParserTest, LongTextsTakeNoLongerThanTheirLength) {
+  OutputOptions options{.reasoning_format = ReasoningFormat::kThink};
+  options.tools = {{"f", {}}};
+  const size_t size = 300'000;
+  const auto length = [&](ToolFormat format, const std::string& text) {
+    options.tool_format = format;
+    const auto shared = std::make_shared<const OutputOptions>(options);
+    return AnswerOf(Parsed(shared, {text}), /*streamed=*/false).content.size();
+  };
+  EXPECT_EQ(length(ToolFormat::kHermes, std::string(size, ' ') + "x"), size + 1);
+  EXPECT_EQ(length(ToolFormat::kLlama, std::string(size, '{')), size);
+  EXPECT_EQ(length(ToolFormat::kPythonic, std::string(size, '[')), size);
+  EXPECT_EQ(length(ToolFormat::kPythonic, "[f(" + std::string(size, '(')), size + 3);
+  EXPECT_EQ(length(ToolFormat::kMistral, "[TOOL_CALLS]" + std::string(size, ' ')), size + 12);
+  EXPECT_EQ(length(ToolFormat::kGemma, "<|tool_call>call:" + std::string(size, '>')), size + 17);
+  std::string many = "[f(";
+  for (int i = 0; i < 30'000; ++i) many += "a" + std::to_string(i) + "=1,";
+  EXPECT_EQ(length(ToolFormat::kPythonic, many + ")]"), 0u);
+}
+
 TEST(OutputParserTest, ReasoningIsNobodysWhereItIsNotWanted) {
   OutputOptions options{.reasoning_format = ReasoningFormat::kThink};
   EXPECT_EQ(Read(ToolFormat::kNone, "<think> a </think>\n\nb ", options), "[a]b");

@@ -2,7 +2,7 @@
 // Llama 4 puts between <|python_start|> and <|python_end|>.
 #include "text/output/python_calls.h"
 
-#include <algorithm>
+#include <set>
 
 #include "text/output/json_scanner.h"
 #include "text/output/python_literals.h"
@@ -19,16 +19,15 @@ bool IsCallNameByte(char c, bool is_first) {
 
 bool TakeCall(PythonText* text, PythonCall* call) {
   std::string json;
-  std::vector<std::string> names;
+  std::set<std::string> names;
   if (!text->TakeName(&call->first) || !text->Take('(')) return false;
   bool has_comma = true;
   while (!text->Take(')')) {
     std::string name;
     if (!has_comma || !text->TakeName(&name) || !text->Take('=')) return false;
-    if (std::find(names.begin(), names.end(), name) != names.end()) return false;
-    json += (names.empty() ? "\"" : ", \"") + name + "\": ";
+    if (!names.insert(name).second) return false;
+    json += (names.size() == 1 ? "\"" : ", \"") + name + "\": ";
     if (!text->TakeValue(&json)) return false;
-    names.push_back(std::move(name));
     has_comma = text->Take(',');
   }
   call->second = "{" + json + "}";

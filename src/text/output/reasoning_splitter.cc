@@ -40,10 +40,9 @@ void ReasoningSplitter::Push(char c) {
 
 // White space before the opening mark is dropped with it.
 void ReasoningSplitter::PushStart(char c) {
+  if (num_blanks_ == held_.size() && IsJsonSpace(c)) ++num_blanks_;
   held_ += c;
-  const auto first = std::find_if_not(held_.begin(), held_.end(), IsJsonSpace);
-  const std::string_view text(held_.data() + (first - held_.begin()),
-                              static_cast<size_t>(held_.end() - first));
+  const std::string_view text = std::string_view(held_).substr(num_blanks_);
   if (text == open_) {
     state_ = State::kInside;
     held_.clear();

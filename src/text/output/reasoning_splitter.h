@@ -55,6 +55,7 @@ class ReasoningSplitter {
   const Take take_;
   State state_;
   std::string held_;
+  size_t num_blanks_ = 0;  // before the first mark, of held_
 };
 
 }  // namespace graft
