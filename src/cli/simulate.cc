@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/placement_options.h"
 #include "runtime/progress.h"
+#include "sim/load_bound.h"
 #include "sim/load_hill.h"
 #include "sim/offline_bound.h"
 #include "sim/simulated_workload.h"
@@ -25,14 +26,20 @@ constexpr OptionWord<ColdStart> kSimColdStartWords[] = {{ColdStart::kJoinLater, 
                                                         {ColdStart::kAuto, "auto"},
                                                         {ColdStart::kBlocking, "blocking"}};
 
+enum class LoadOf : uint8_t { kRows, kPlaces };
+constexpr OptionWord<LoadOf> kLoadOfWords[] = {{LoadOf::kRows, "rows"},
+                                               {LoadOf::kPlaces, "places"}};
+
 struct SimulateOptions {
   SimWorkloadOptions workload;
   SimClusterOptions cluster;
   std::vector<PlacementKind> placements = {PlacementKind::kMostIdle, PlacementKind::kAuto};
   double load = 0.8;
+  LoadOf load_of = LoadOf::kRows;
   double requests_per_second = 0.0;
-  std::string costs, popularity, lengths, json;
+  std::string costs, popularity, lengths, fetch_times, json;
   double fetch_ms = 0.0;
+  std::vector<double> fetches;  // times of those, in milliseconds
   double hill_seconds = 0.0;
   bool scales = false;
   int seeds = 1;
@@ -43,14 +50,28 @@ Status ReadFiles(SimulateOptions& options) {
   if (!options.costs.empty()) {
     ASSIGN_OR_RETURN(options.cluster.runner.costs, ReadCostModel(options.costs));
   }
-  options.cluster.placement.costs = options.cluster.runner.costs;
   if (!options.popularity.empty()) {
     ASSIGN_OR_RETURN(options.workload.weights, ReadPopularity(options.popularity));
   }
   if (!options.lengths.empty()) {
     ASSIGN_OR_RETURN(options.workload.lengths, ReadLengths(options.lengths));
   }
+  if (options.fetch_ms > 0.0) options.fetches = {options.fetch_ms};
+  if (!options.fetch_times.empty()) {
+    ASSIGN_OR_RETURN(options.fetches, ReadLoadTimes(options.fetch_times));
+  }
   return OkStatus();
+}
+
+// What placement predicts by is what the runners compute by.
+void SetPlacementCosts(SimulateOptions& options) {
+  SimClusterOptions& cluster = options.cluster;
+  if (cluster.runner.host_adapters > 0) {
+    double sum = 0.0;
+    for (const double ms : options.fetches) sum += ms;
+    cluster.runner.costs.fetch_ms = sum / static_cast<double>(options.fetches.size());
+  }
+  cluster.placement.costs = cluster.runner.costs;
 }
 
 // A context in full and an adapter of the largest rank must fit, else a request could wait forever.
@@ -66,11 +87,34 @@ Status CheckSizes(const SimulateOptions& options) {
                                 std::to_string(runner.context_tokens_max) +
                                 " tokens and an adapter of rank " + std::to_string(rank_max));
   }
-  if (runner.host_adapters > 0 && options.fetch_ms <= 0.0) {
+  if (runner.host_adapters > 0 && options.fetches.empty()) {
     return InvalidArgumentError(
-        "how long does a fetch into the host's memory take? --fetch-ms, with --host-adapters");
+        "how long does a fetch into the host's memory take? --fetch-ms or --fetch-times, with "
+        "--host-adapters");
+  }
+  const SimClusterOptions& cluster = options.cluster;
+  if (options.scales && (cluster.num_frontends > 1 || cluster.view_ms > 0.0 ||
+                         cluster.failures.every_seconds > 0.0)) {
+    return InvalidArgumentError(
+        "--scale goes with one frontend that knows at once, and with runners that do not fail: "
+        "leave out --frontends, --view-ms and --fail-seconds");
   }
   return OkStatus();
+}
+
+Status SetRate(SimulateOptions& options) {
+  SimWorkloadOptions& workload = options.workload;
+  const SimClusterOptions& cluster = options.cluster;
+  workload.requests_per_second = options.requests_per_second;
+  if (workload.requests_per_second > 0.0) return OkStatus();
+  workload.requests_per_second =
+      options.load_of == LoadOf::kRows
+          ? RateOfLoad(options.load, workload, cluster)
+          : RateOfPlaces(options.load, cluster.runner.costs.fetch_ms, workload, cluster);
+  if (workload.requests_per_second > 0.0) return OkStatus();
+  return InvalidArgumentError(
+      "--load-of places: the runners have places for all adapters; more --adapters, or fewer "
+      "--adapters-max");
 }
 
 SimWorkload MakeWorkload(const SimulateOptions& options) {
@@ -82,7 +126,7 @@ SimWorkload MakeWorkload(const SimulateOptions& options) {
   }
   SimWorkload made = MakeSimWorkload(even);
   if (options.hill_seconds > 0.0) BendIntoHill(peak, options.hill_seconds, &made.requests);
-  if (options.cluster.runner.host_adapters > 0) made.fetch_ms = {options.fetch_ms};
+  made.fetch_ms = options.fetches;
   return made;
 }
 
@@ -119,6 +163,9 @@ SimResult RunOnce(const SimulateOptions& options, const SimWorkload& made,
   progress.Update(1, 1);
   OrderedJson run = SimulationJson(made, cluster, result);
   run["seed"] = options.workload.seed;
+  const LoadBound bound = LoadBoundOf(made, cluster);
+  run["bound"] = {{"loads_a_request", bound.loads_a_request},
+                  {"first_token_p99_ms", bound.first_token_p99_ms}};
   PrintRun(run);
   runs.push_back(std::move(run));
   return result;
@@ -142,15 +189,20 @@ void RunScaled(const SimulateOptions& options, const SimWorkload& made, const Si
   runs.back()["paid_over_least"] = scaled.paid_seconds / bound;
 }
 
+void PrintBound(const LoadBound& bound) {
+  if (bound.loads_a_request <= 0.0) return;
+  std::printf("%-14s %6s %12s %12.1f %10s %10s %8s %8.3f\n", "clairvoyant", "", "",
+              bound.first_token_p99_ms, "", "", "", bound.loads_a_request);
+}
+
 Status RunSimulate(SimulateOptions options) {
   RETURN_IF_ERROR(ReadFiles(options));
   RETURN_IF_ERROR(CheckSizes(options));
+  SetPlacementCosts(options);
   SimWorkloadOptions& workload = options.workload;
   SimClusterOptions& cluster = options.cluster;
   workload.context_tokens_max = cluster.runner.context_tokens_max;
-  workload.requests_per_second = options.requests_per_second > 0.0
-                                     ? options.requests_per_second
-                                     : RateOfLoad(options.load, workload, cluster);
+  RETURN_IF_ERROR(SetRate(options));
   OrderedJson runs = OrderedJson::array();
   PrintHead(options);
   const uint64_t first_seed = workload.seed;
@@ -163,6 +215,7 @@ Status RunSimulate(SimulateOptions options) {
       const SimResult all = RunOnce(options, made, cluster, runs);
       if (options.scales) RunScaled(options, made, all, runs);
     }
+    PrintBound(LoadBoundOf(made, cluster));
   }
   return WriteJson(options.json, {{"runners", cluster.num_runners},
                                   {"adapters", workload.num_adapters},
@@ -181,13 +234,24 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
           {"popularity", Text(o.popularity),
            "a trace's file that names adapters or functions, whose popularity is stretched over "
            "the adapters instead"},
-          {"load", Number(o.load, Above(0)), "share of the runners' batches that requests fill"},
+          {"load", Number(o.load, Above(0)), "share of the cluster that requests fill"},
+          {"load-of", OneOf(o.load_of, kLoadOfWords),
+           "a share of the rows of the runners' batches, or of their places for adapters"},
           {"rate", Number(o.requests_per_second, AtLeast(0)), "requests a second instead; 0: none"},
           {"hill-seconds", Number(o.hill_seconds, AtLeast(0)),
            "the load rises from none to --load or --rate and falls back in so long, which says how "
            "many requests there are; 0: it is even"},
           {"cv", Number(w.cv, AtLeast(0)),
            "coefficient of variation of the gaps between requests; 1: a Poisson process"},
+          {"day-seconds", Number(w.day_seconds, AtLeast(0)),
+           "the rate swings once in so many seconds; 0: it does not"},
+          {"day-swing", Number(w.day_swing, Between(0, 0.99)), "by this share of it"},
+          {"crowd-at-seconds", Number(w.crowd_at_seconds, AtLeast(0)),
+           "from then on a crowd asks for one adapter, the least popular one"},
+          {"crowd-seconds", Number(w.crowd_seconds, AtLeast(0)), "for so long; 0: none does"},
+          {"crowd-share", Number(w.crowd_share, Between(0, 1)), "of all requests"},
+          {"adapter-life-seconds", Number(w.adapter_life_seconds, AtLeast(0)),
+           "until an adapter is replaced by a new one, on average; 0: never"},
           {"prompt-tokens", Number(w.prompt_tokens, AtLeast(1)), "mean of a geometric law"},
           {"output-tokens", Number(w.output_tokens, AtLeast(1)), "likewise"},
           {"lengths", Text(o.lengths), "a CSV of prompts' and answers' lengths instead"},
@@ -214,7 +278,23 @@ std::vector<Option> ClusterRows(SimulateOptions& o) {
           {"cold-start", OneOf(r.cold_start, kSimColdStartWords), "as of graft serve"},
           {"host-adapters", Number(r.host_adapters, AtLeast(0)),
            "adapters that a runner's host memory holds; 0: all of them"},
-          {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"}};
+          {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"},
+          {"fetch-times", Text(o.fetch_times),
+           "a CSV with a column value or fetch_ms, of which each fetch's time is drawn instead"}};
+}
+
+std::vector<Option> TroubleRows(SimulateOptions& o) {
+  SimClusterOptions& c = o.cluster;
+  return {{"frontends", Number(c.num_frontends, Between(1, 1000)), "that place requests"},
+          {"view-ms", Number(c.view_ms, AtLeast(0)),
+           "how often a frontend looks at the runners, each at another time; 0: it knows at once"},
+          {"fail-seconds", Number(c.failures.every_seconds, AtLeast(0)),
+           "between failures of runners, on average; 0: none fails"},
+          {"down-seconds", Number(c.failures.down_seconds, AtLeast(0)),
+           "until a runner that failed is back, without adapters"},
+          {"slowness", Number(c.failures.slowness, AtLeast(1)),
+           "its steps take so many times as long then"},
+          {"slow-seconds", Number(c.failures.slow_seconds, AtLeast(0)), "so long"}};
 }
 
 std::vector<Option> ScalingRows(SimulateOptions& o) {
@@ -240,6 +320,7 @@ Command SimulateCommand() {
           .groups = {{"Workload", WorkloadRows(*options)},
                      {"Cluster", ClusterRows(*options)},
                      {"Runners that come and go", ScalingRows(*options)},
+                     {"Trouble", TroubleRows(*options)},
                      {"Output",
                       {{"json", Text(options->json), "write the figures to this file, too"},
                        {"quiet", Switch(options->quiet), "no progress bars"}}}},

@@ -1,13 +1,19 @@
 // Graft's own policy: the runner where all requests together, those there and the new one, are
 // predicted to wait least, in milliseconds.
 //
-//  - Those there: their steps take longer by what the request adds to them, for as long as it runs,
-//    and they wait for its prompt.
+//  - Those there: their steps take longer by what the request adds to them, for as long as both
+//  run,
+//    and they wait for its prompt. That is much to those who came just before: they have few tokens
+//    to share it out over, and some end soon. So prompts come to a runner one after the other.
 //  - The request: until the batch has a place and the runner pages, for the prompts before its own,
-//    then its own steps there.
-//  - A copy, where the runner lacks the adapter, and the adapter that it throws out, by how likely
-//    requests ask for that one again there soon. An adapter has as many copies as its load fills
-//    runners; each further one costs more, so copies grow with the load and not with every burst.
+//    then for what those there add to its steps.
+//  - The bound on a token's time: requests that are pushed beyond it count as if their tokens took
+//    longer by a part of the bound. Near the bound requests are kept below it; where there are too
+//    many for all to be, few runners bear them.
+//  - A load, where the runner lacks the adapter: it waits for those before it and for a place, and
+//    takes that of an adapter which requests may ask for again there soon. An adapter has as many
+//    copies as its load fills runners; each further one costs more, so copies grow with the load
+//    and not with every burst.
 //  - A tenant that has more in flight than its share makes others wait: their time counts by how
 //    many times it has more.
 //  - Opening an idle runner costs a little, so that where nobody would notice, runners stay idle.
@@ -27,33 +33,53 @@ constexpr double kCopyLoad = 16.0;
 // The share of a batch that one adapter fills before it gets another copy.
 constexpr double kCopyShareOfBatch = 0.5;
 // What was thrown out is missed if it is asked for again so soon.
-constexpr double kMissedSeconds = 30.0;
+constexpr double kMissedSeconds = 4.0;
 // The part of a request's time alone that an idle runner may save before it is opened.
-constexpr double kIdleShare = 0.02;
-// What the adapter's own order of runners is worth, of a copy.
+constexpr double kIdleShare = 0.01;
+// What the adapter's own order of runners is worth, of a load.
 constexpr double kOrderShare = 0.25;
 // Of the wait for others' pages: half of an answer's time until some are given back.
 constexpr double kPagesShare = 0.5;
+// A request beyond the bound counts as so much of the bound more a token.
+constexpr double kBeyondShare = 0.05;
+// Whether it will be is predicted as well as this: the middle and the width, of the bound.
+constexpr double kBeyondMiddle = 1.03;
+constexpr double kBeyondWidth = 0.02;
+// Both of two requests wait for each other, whichever came first: half of it counts on either side.
+constexpr double kPairShare = 0.5;
+// A prompt counts for who came just now as for so many more, and less with each step since.
+constexpr double kYoungWeight = 8.0;
+constexpr double kYoungSteps = 15.0;
+// Who waits for a first token sees nothing, and holds up those behind: that counts so many times.
+constexpr double kWaitWeight = 8.0;
+// Loads that a runner has under way at once.
+constexpr double kLoadsAtOnce = 4.0;
 
 class Auto : public PlacementPolicy {
  public:
-  explicit Auto(const PlacementOptions& options) : costs_(options.costs) {}
+  explicit Auto(const PlacementOptions& options)
+      : costs_(options.costs), slo_ms_(options.SloMs()) {}
 
   int32_t Pick(const Fleet& fleet, const PlacementQuery& query) override {
+    young_.resize(fleet.num_runners());
     Common common = Prepare(fleet, query);
-    return PickLeast<std::pair<double, uint64_t>>(
+    const int32_t picked = PickLeast<std::pair<double, uint64_t>>(
         fleet, [&](size_t i) { return CanServe(fleet, i, query); },
         [&](size_t i) {
           const uint64_t weight = RendezvousWeight(query.request.adapter_id, fleet.runner(i).id);
           return std::pair(CostOn(fleet, i, query, common, weight), ~weight);
         });
+    if (picked == kNoRunner) return picked;
+    const auto idx = static_cast<size_t>(picked);
+    young_[idx] = {NumYoung(idx, query.now_ns) + 1.0, query.now_ns};
+    return picked;
   }
 
  private:
   // Of the request, the same on every runner.
   struct Common {
+    double mean_tokens = 1.0;    // of an answer
     double output_tokens = 0.0;  // expected
-    double others_tokens = 0.0;  // that those there are expected to draw meanwhile
     double prompt_ms = 0.0;
     double load_ms = 0.0;
     double copies = 0.0;    // that there are
@@ -64,21 +90,31 @@ class Auto : public PlacementPolicy {
     HolderWalk holders;
     std::span<const RunnerCount> own;  // of the tenant, what is left of them
   };
+  // Requests that came to a runner of late, older ones counting less, as of then.
+  struct Young {
+    double num = 0.0;
+    int64_t ns = 0;
+  };
+  // Of a runner's requests.
+  struct Pace {
+    double step_ms = 0.0;   // without prompts
+    double token_ms = 0.0;  // with as many prompts as those there bring
+  };
 
   Common Prepare(const Fleet& fleet, const PlacementQuery& query) const {
     const PlacedRequest& request = query.request;
     Common common = {.holders = fleet.WalkHolders(request.adapter),
                      .own = fleet.TenantRequests(request.tenant)};
-    const double mean = std::max(1.0, fleet.MeanOutputTokens());
-    common.output_tokens = std::min(mean, std::max(1.0, double{1} * request.output_tokens_max));
-    common.others_tokens = common.output_tokens / 2;
+    common.mean_tokens = std::max(1.0, fleet.MeanOutputTokens());
+    common.output_tokens =
+        std::min(common.mean_tokens, std::max(1.0, double{1} * request.output_tokens_max));
     common.prompt_ms = costs_.step_ms_per_prompt_token * request.prompt_tokens;
     common.pressure = fleet.Pressure(request.tenant, request.tenant_weight);
     BatchRanks alone;
     alone.Add(request.rank);
     common.idle_ms = kIdleShare * costs_.StepMs({.ranks = alone}) * common.output_tokens;
     if (request.adapter == kBaseModel) return common;
-    common.load_ms = costs_.LoadMs(request.rank);
+    common.load_ms = costs_.fetch_ms + costs_.LoadMs(request.rank);
     common.copies = static_cast<double>(fleet.Holders(request.adapter).size());
     common.load = fleet.LoadOf(request.adapter, query.now_ns);
     return common;
@@ -94,27 +130,53 @@ class Auto : public PlacementPolicy {
     return common->own.front().count;
   }
 
+  // Answers in flight have as many tokens behind them as answers have on average.
+  Pace PaceOf(const BatchRanks& ranks, double prompt_tokens, double mean_tokens) const {
+    const auto num = static_cast<double>(ranks.num_requests);
+    const auto context = static_cast<int64_t>(prompt_tokens + num * mean_tokens);
+    const double step_ms = costs_.StepMs({.ranks = ranks, .context_tokens = context});
+    return {step_ms, step_ms + costs_.step_ms_per_prompt_token * prompt_tokens / mean_tokens};
+  }
+
+  double ShareBeyond(double token_ms) const {
+    return 1.0 / (1.0 + std::exp((kBeyondMiddle - token_ms / slo_ms_) / kBeyondWidth));
+  }
+
+  double NumYoung(size_t idx, int64_t now_ns) const {
+    const Young& young = young_[idx];
+    if (young.num <= 0.0) return 0.0;
+    const double steps = static_cast<double>(now_ns - young.ns) * 1e-6 / costs_.step_ms;
+    return young.num * std::exp(-std::max(0.0, steps) / kYoungSteps);
+  }
+
   double CostOn(const Fleet& fleet, size_t idx, const PlacementQuery& query, Common& common,
                 uint64_t weight) const {
-    const RunnerState& runner = fleet.runner(idx);
+    const PlacedRequest& request = query.request;
     const BatchRanks before = fleet.RanksOf(idx);
     BatchRanks after = before;
-    after.Add(query.request.rank);
-    const double with_ms = costs_.StepMs({.ranks = after});
-    const double longer_ms = with_ms - costs_.StepMs({.ranks = before});
+    after.Add(request.rank);
+    const double prompts = fleet.PromptTokensOf(idx);
+    const Pace alone = PaceOf(before, prompts, common.mean_tokens);
+    const Pace with = PaceOf(after, prompts + request.prompt_tokens, common.mean_tokens);
     const auto num_there = static_cast<double>(before.num_requests);
     double num_weighed = num_there;
     if (common.pressure > 1.0) {
       const double own = OwnRequests(idx, &common);
       num_weighed = own + common.pressure * std::max(0.0, num_there - own);
     }
-    double cost = num_weighed * (longer_ms * common.others_tokens + common.prompt_ms);
-    cost += with_ms * common.output_tokens + common.prompt_ms +
-            costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx));
-    cost += WaitMs(fleet, idx, query, with_ms);
+    const double num_stalled = num_weighed + kYoungWeight * NumYoung(idx, query.now_ns);
+    double cost =
+        num_weighed * kPairShare * (with.step_ms - alone.step_ms) * common.output_tokens +
+        kPairShare * with.token_ms * common.output_tokens + num_stalled * common.prompt_ms +
+        costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx));
+    cost += kBeyondShare * slo_ms_ * common.output_tokens *
+            ((num_weighed + 1.0) * ShareBeyond(with.token_ms) -
+             num_weighed * ShareBeyond(alone.token_ms));
+    const double answer_ms = with.token_ms * common.mean_tokens;
+    cost += kWaitWeight * WaitMs(fleet, idx, query, answer_ms);
     if (before.num_requests == 0) cost += common.idle_ms;
     if (!common.holders.Holds(idx)) {
-      cost += CopyMs(fleet, idx, query, common, runner);
+      cost += LoadMs(fleet, idx, query, common, answer_ms);
       // In [0, 1): none of it for the first of the adapter's order.
       cost += kOrderShare * common.load_ms * (1.0 - static_cast<double>(weight >> 11) * 0x1.0p-53);
     }
@@ -122,9 +184,9 @@ class Auto : public PlacementPolicy {
   }
 
   // Until the batch has a place for it, and the pool pages.
-  double WaitMs(const Fleet& fleet, size_t idx, const PlacementQuery& query, double step_ms) const {
+  double WaitMs(const Fleet& fleet, size_t idx, const PlacementQuery& query,
+                double answer_ms) const {
     const RunnerState& runner = fleet.runner(idx);
-    const double answer_ms = step_ms * std::max(1.0, fleet.MeanOutputTokens());
     double wait_ms = 0.0;
     if (runner.batch_max > 0 && runner.num_requests >= runner.batch_max) {
       const auto num_before = static_cast<double>(runner.num_requests - runner.batch_max + 1);
@@ -137,33 +199,33 @@ class Auto : public PlacementPolicy {
     return wait_ms;
   }
 
-  // The copy itself, what it throws out, and how far it is beyond the copies that the load fills.
-  double CopyMs(const Fleet& fleet, size_t idx, const PlacementQuery& query, const Common& common,
-                const RunnerState& runner) const {
-    double times = 1.0;
-    const int32_t leaving = fleet.FirstToGo(idx);
-    if (leaving != kBaseModel) {
-      const double rate = fleet.RateOf(leaving, query.now_ns);
-      times += std::min(1.0, rate * kMissedSeconds / 2.0);
-    } else if (runner.adapters_max > 0 &&
-               fleet.NumHeld(idx) >= static_cast<size_t>(runner.adapters_max)) {
-      // All are in use: it waits until one is not.
-      return common.load_ms + WaitForSlotMs(fleet, idx);
-    }
+  // The load itself after those before it, what it throws out or the wait until something can be,
+  // and how far it is beyond the copies that the adapter's load fills.
+  double LoadMs(const Fleet& fleet, size_t idx, const PlacementQuery& query, const Common& common,
+                double answer_ms) const {
+    const RunnerState& runner = fleet.runner(idx);
     const double fills =
         runner.batch_max > 0 ? std::max(1.0, kCopyShareOfBatch * runner.batch_max) : kCopyLoad;
     const double wanted = std::max(1.0, std::ceil(common.load / fills));
-    if (common.copies >= wanted) times += common.copies - wanted + 1.0;
-    return common.load_ms * times;
-  }
-
-  double WaitForSlotMs(const Fleet& fleet, size_t idx) const {
-    const BatchRanks there = fleet.RanksOf(idx);
-    return costs_.StepMs({.ranks = there}) * std::max(1.0, fleet.MeanOutputTokens()) /
-           std::max<double>(1.0, static_cast<double>(there.num_requests));
+    const double beyond = std::max(0.0, common.copies - wanted + 1.0);
+    double missed = 0.0, wait_ms = 0.0;
+    const int32_t leaving = fleet.FirstToGo(idx);
+    if (leaving != kBaseModel) {
+      missed = std::min(1.0, fleet.RateOf(leaving, query.now_ns) * kMissedSeconds / 2.0);
+    } else if (runner.adapters_max > 0 &&
+               fleet.NumHeld(idx) >= static_cast<size_t>(runner.adapters_max)) {
+      const auto num_before = static_cast<double>(fleet.NumBeyondPlaces(idx) + 1);
+      wait_ms = kWaitWeight * answer_ms * num_before / runner.adapters_max;
+      missed = 1.0;
+    }
+    const double times =
+        1.0 + kWaitWeight * fleet.NumComing(idx) / kLoadsAtOnce + missed * (1.0 + beyond);
+    return common.load_ms * times + wait_ms;
   }
 
   const CostModel costs_;
+  const double slo_ms_;
+  std::vector<Young> young_;  // by runner
 };
 
 }  // namespace

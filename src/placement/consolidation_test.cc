@@ -17,7 +17,7 @@ class ConsolidationTest : public testing::Test {
     costs_.step_ms_per_prompt_token = 0.1;
     fleet_.SetNumRunners(2);
     for (size_t i = 0; i < 2; ++i) fleet_.runner(i) = {.is_open = true, .batch_max = 4};
-    fleet_.End(1.0, 100);
+    for (int i = 0; i < 3000; ++i) fleet_.End(1.0, 100);
   }
   bool IsWorth(const std::vector<MovableRequest>& requests, std::vector<uint8_t> targets = {1, 1}) {
     return IsWorthEmptying(fleet_, 0, requests, targets, costs_);

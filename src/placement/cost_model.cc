@@ -21,7 +21,8 @@ constexpr CostField kStepFields[] = {
     {"ms_per_context_token", &CostModel::step_ms_per_context_token},
     {"r_squared", &CostModel::step_r_squared}};
 constexpr CostField kLoadFields[] = {{"base_ms", &CostModel::load_ms},
-                                     {"ms_per_rank", &CostModel::load_ms_per_rank}};
+                                     {"ms_per_rank", &CostModel::load_ms_per_rank},
+                                     {"fetch_ms", &CostModel::fetch_ms}};
 constexpr const char* kPaddedUnit = "batch times largest rank";
 constexpr const char* kSumUnit = "sum of ranks";
 

@@ -60,6 +60,9 @@ struct CostModel {
   // An adapter's way to the device, from the host's memory.
   double load_ms = 1.0;
   double load_ms_per_rank = 0.1;
+  // And before that from its folder into the host's memory, on average over all loads; 0: it is
+  // there from the start.
+  double fetch_ms = 0.0;
 
   double UnitsOf(const BatchRanks& ranks) const {
     return static_cast<double>(pads ? ranks.num_requests * ranks.largest : ranks.sum);

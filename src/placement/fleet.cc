@@ -8,7 +8,7 @@ namespace {
 
 // Arrivals count a 2.7th after so long.
 constexpr double kRateSeconds = 30.0;
-// Of what ended of late, one more counts so much.
+// Of what ended of late, one more counts so much. The first ones count no more: they are short.
 constexpr double kEndedShare = 1.0 / 64;
 // A rate is none that is a request in two weeks.
 constexpr double kForgottenRate = 1e-6;
@@ -80,6 +80,7 @@ void Fleet::Hold(size_t idx, int32_t adapter) {
 void Fleet::LetGo(size_t idx, int32_t adapter) {
   Runner& runner = runners_[idx];
   const auto it = runner.held.find(adapter);
+  SetComing(idx, it->second, false);
   runner.idle.erase(it->second.place);
   runner.held.erase(it);
   std::vector<int32_t>& holders = AdapterAt(adapter).holders;
@@ -93,14 +94,38 @@ void Fleet::Use(size_t idx, int32_t adapter, int32_t change) {
   if (held.num_in_flight == 0) runner.idle.erase(held.place);
   held.num_in_flight += change;
   AdapterAt(adapter).num_in_flight += change;
-  if (held.num_in_flight == 0) held.place = runner.idle.insert(runner.idle.end(), adapter);
+  if (held.num_in_flight > 0) return;
+  held.place = runner.idle.insert(runner.idle.end(), adapter);
+  SetComing(idx, held, false);  // nobody asks for it any more
+}
+
+void Fleet::SetComing(size_t idx, Held& held, bool is_coming) {
+  runners_[idx].num_coming += (is_coming ? 1 : 0) - (held.is_coming ? 1 : 0);
+  held.is_coming = is_coming;
+}
+
+int64_t Fleet::NumBeyondPlaces(size_t idx) const {
+  const Runner& runner = runners_[idx];
+  const int32_t held_max = runner.state.adapters_max;
+  if (held_max <= 0) return 0;
+  return std::max<int64_t>(0, std::ssize(runner.held) - std::ssize(runner.idle) - held_max);
+}
+
+void Fleet::LetGoBeyondPlaces(size_t idx) {
+  Runner& runner = runners_[idx];
+  const int32_t held_max = runner.state.adapters_max;
+  while (held_max > 0 && !runner.idle.empty() &&
+         std::ssize(runner.held) - runner.num_coming > held_max) {
+    LetGo(idx, runner.idle.front());
+  }
 }
 
 int32_t Fleet::FirstToGo(size_t idx) const {
   const Runner& runner = runners_[idx];
   const int32_t held_max = runner.state.adapters_max;
-  if (held_max <= 0 || static_cast<int64_t>(runner.held.size()) < held_max) return kBaseModel;
-  return runner.idle.empty() ? kBaseModel : runner.idle.front();
+  const int64_t num_beyond = std::ssize(runner.held) + 1 - held_max;
+  if (held_max <= 0 || num_beyond <= 0 || num_beyond > std::ssize(runner.idle)) return kBaseModel;
+  return *std::next(runner.idle.begin(), num_beyond - 1);
 }
 
 void Fleet::CountTenant(size_t idx, const PlacedRequest& request, int32_t change) {
@@ -137,18 +162,22 @@ void Fleet::Place(size_t idx, const PlacedRequest& request) {
   sum_of_ranks_ += request.rank;
   runner.undrawn_tokens += request.prompt_tokens;
   mean_prompt_tokens_ += kEndedShare * (request.prompt_tokens - mean_prompt_tokens_);
+  runner.prompt_tokens += request.prompt_tokens;
+  prompt_tokens_ += request.prompt_tokens;
   CountTenant(idx, request, 1);
   if (request.adapter < 0) return;
   if (!runner.held.contains(request.adapter)) {
-    const int32_t leaving = FirstToGo(idx);
-    if (leaving != kBaseModel) LetGo(idx, leaving);
+    Hold(idx, request.adapter);
+    SetComing(idx, runner.held.at(request.adapter), true);
   }
-  Hold(idx, request.adapter);
   Use(idx, request.adapter, 1);
 }
 
 void Fleet::Draw(size_t idx, const PlacedRequest& request) {
   runners_[idx].undrawn_tokens -= request.prompt_tokens;
+  if (request.adapter < 0) return;
+  SetComing(idx, runners_[idx].held.at(request.adapter), false);
+  LetGoBeyondPlaces(idx);
 }
 
 void Fleet::Leave(size_t idx, const PlacedRequest& request, bool has_drawn) {
@@ -161,16 +190,18 @@ void Fleet::Leave(size_t idx, const PlacedRequest& request, bool has_drawn) {
   --num_own_;
   runner.sum_of_ranks -= request.rank;
   sum_of_ranks_ -= request.rank;
+  runner.prompt_tokens -= request.prompt_tokens;
+  prompt_tokens_ -= request.prompt_tokens;
   if (!has_drawn) runner.undrawn_tokens -= request.prompt_tokens;
   CountTenant(idx, request, -1);
-  if (request.adapter >= 0) Use(idx, request.adapter, -1);
+  if (request.adapter < 0) return;
+  Use(idx, request.adapter, -1);
+  LetGoBeyondPlaces(idx);
 }
 
 void Fleet::End(double seconds, int64_t output_tokens) {
-  const double share = has_ended_ ? kEndedShare : 1.0;
-  has_ended_ = true;
-  mean_seconds_ += share * (seconds - mean_seconds_);
-  mean_output_tokens_ += share * (static_cast<double>(output_tokens) - mean_output_tokens_);
+  mean_seconds_ += kEndedShare * (seconds - mean_seconds_);
+  mean_output_tokens_ += kEndedShare * (static_cast<double>(output_tokens) - mean_output_tokens_);
 }
 
 void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole) {
@@ -184,7 +215,10 @@ void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole
     }
     for (const int32_t adapter : gone) LetGo(idx, adapter);
   }
-  for (const int32_t adapter : adapters) Hold(idx, adapter);
+  for (const int32_t adapter : adapters) {
+    Hold(idx, adapter);
+    SetComing(idx, runner.held.at(adapter), false);
+  }
 }
 
 bool Fleet::Holds(size_t idx, int32_t adapter) const {
@@ -207,6 +241,14 @@ BatchRanks Fleet::RanksOf(size_t idx) const {
   ranks.sum += num_others * mean;
   ranks.largest = std::max(ranks.largest, static_cast<int32_t>(mean));
   return ranks;
+}
+
+double Fleet::PromptTokensOf(size_t idx) const {
+  const Runner& runner = runners_[idx];
+  const auto own = static_cast<double>(runner.prompt_tokens);
+  const int64_t num_others = runner.state.num_requests - runner.num_own;
+  if (num_others <= 0 || num_own_ == 0) return own;
+  return own + static_cast<double>(num_others * prompt_tokens_) / static_cast<double>(num_own_);
 }
 
 std::span<const RunnerCount> Fleet::TenantRequests(uint64_t tenant) const {

@@ -76,10 +76,10 @@ class Fleet {
 
   // A new request for the adapter, wherever it goes.
   void Arrive(int32_t adapter, int64_t now_ns);
-  // The request is on the runner, which comes to hold its adapter; where that is more than it can
-  // hold, the one that was unused for longest is thought to have gone.
+  // The request is on the runner, which comes to hold its adapter.
   void Place(size_t idx, const PlacedRequest& request);
-  // It has drawn its first token there: its prompt is computed.
+  // It has drawn its first token there: its prompt is computed, its adapter has come. Where that is
+  // one more than the runner can hold, the one that was unused for longest is thought to have gone.
   void Draw(size_t idx, const PlacedRequest& request);
   // It is there no longer. `has_drawn`: Draw was called.
   void Leave(size_t idx, const PlacedRequest& request, bool has_drawn);
@@ -94,12 +94,20 @@ class Fleet {
   std::span<const int32_t> Holders(int32_t adapter) const;
   HolderWalk WalkHolders(int32_t adapter) const { return {Holders(adapter), adapter < 0}; }
   size_t NumHeld(size_t idx) const { return runners_[idx].held.size(); }
-  // What would go if the runner had to take one more; kBaseModel: none has to, or none can.
+  // What would go if the runner had to take one more, after those that are coming; kBaseModel: none
+  // has to, or none can.
   int32_t FirstToGo(size_t idx) const;
+  // Adapters of requests there that nobody has drawn a token with since they came to the runner:
+  // they are loaded, or wait for that.
+  int32_t NumComing(size_t idx) const { return runners_[idx].num_coming; }
+  // Adapters of requests there beyond those that its device holds at once.
+  int64_t NumBeyondPlaces(size_t idx) const;
 
   // Ranks of all requests there. Those of other owners count as the mean of this one's.
   BatchRanks RanksOf(size_t idx) const;
   int64_t UndrawnPromptTokens(size_t idx) const { return runners_[idx].undrawn_tokens; }
+  // Of all requests there. Those of other owners count as the mean of this one's.
+  double PromptTokensOf(size_t idx) const;
 
   // Requests a second for the adapter, of late.
   double RateOf(int32_t adapter, int64_t now_ns) const;
@@ -120,6 +128,7 @@ class Fleet {
  private:
   struct Held {
     int32_t num_in_flight = 0;
+    bool is_coming = false;
     std::list<int32_t>::iterator place;  // while it has none
   };
   struct Runner {
@@ -128,6 +137,8 @@ class Fleet {
     int64_t num_own = 0;
     int64_t sum_of_ranks = 0;
     int64_t undrawn_tokens = 0;
+    int64_t prompt_tokens = 0;
+    int32_t num_coming = 0;  // of held
     std::unordered_map<int32_t, Held> held;
     std::list<int32_t> idle;  // of held, without requests there; the one unused for longest first
   };
@@ -147,6 +158,8 @@ class Fleet {
   void Hold(size_t idx, int32_t adapter);
   void LetGo(size_t idx, int32_t adapter);
   void Use(size_t idx, int32_t adapter, int32_t change);
+  void SetComing(size_t idx, Held& held, bool is_coming);
+  void LetGoBeyondPlaces(size_t idx);
   void CountTenant(size_t idx, const PlacedRequest& request, int32_t change);
 
   std::vector<Runner> runners_;
@@ -155,10 +168,10 @@ class Fleet {
   double tenant_weights_ = 0.0;                   // theirs together
   int64_t num_own_ = 0;                           // requests placed
   int64_t sum_of_ranks_ = 0;
+  int64_t prompt_tokens_ = 0;
   double mean_seconds_ = 1.0;
   double mean_output_tokens_ = 128.0;
   double mean_prompt_tokens_ = 128.0;
-  bool has_ended_ = false;
 };
 
 }  // namespace graft

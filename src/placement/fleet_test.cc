@@ -41,7 +41,11 @@ TEST(FleetTest, WhatWasUnusedForLongestGoesFirst) {
   fleet.Leave(0, For(1), false);
   EXPECT_EQ(fleet.FirstToGo(0), 2);
   fleet.Place(0, For(2));
+  EXPECT_EQ(fleet.FirstToGo(0), 1);
   fleet.Place(0, For(3));
+  EXPECT_THAT(fleet.Holders(1), ElementsAre(0)) << "until the other one has come";
+  EXPECT_EQ(fleet.FirstToGo(0), kBaseModel) << "that one's place is taken, 2 is in use";
+  fleet.Draw(0, For(3));
   EXPECT_THAT(fleet.Holders(1), IsEmpty());
   EXPECT_THAT(fleet.Holders(2), ElementsAre(0));
   EXPECT_THAT(fleet.Holders(3), ElementsAre(0));
@@ -91,6 +95,56 @@ TEST(FleetTest, PromptsWaitUntilSomethingWasDrawn) {
   EXPECT_EQ(fleet.UndrawnPromptTokens(0), 0);
 }
 
+TEST(FleetTest, AnAdapterComesUntilSomethingWasDrawn) {
+  Fleet fleet;
+  fleet.SetNumRunners(1);
+  fleet.Place(0, For(1));
+  fleet.Place(0, For(1));
+  fleet.Place(0, For(2));
+  fleet.Place(0, For(kBaseModel, 0));
+  EXPECT_EQ(fleet.NumComing(0), 2);
+  fleet.Draw(0, For(1));
+  EXPECT_EQ(fleet.NumComing(0), 1);
+  fleet.Leave(0, For(2), /*has_drawn=*/false);
+  EXPECT_EQ(fleet.NumComing(0), 0) << "nobody waits for it";
+  fleet.Place(0, For(2));
+  EXPECT_EQ(fleet.NumComing(0), 0) << "it may have come since";
+  fleet.Place(0, For(3));
+  EXPECT_EQ(fleet.NumComing(0), 1);
+  fleet.SetHeld(0, std::vector<int32_t>{3}, /*is_whole=*/false);
+  EXPECT_EQ(fleet.NumComing(0), 0) << "the runner says that it has it";
+}
+
+TEST(FleetTest, AdaptersInUseBeyondThePlacesAreCounted) {
+  Fleet fleet;
+  fleet.SetNumRunners(1);
+  fleet.Place(0, For(1));
+  EXPECT_EQ(fleet.NumBeyondPlaces(0), 0) << "it does not say how many it holds";
+  fleet.runner(0).adapters_max = 2;
+  fleet.Place(0, For(2));
+  EXPECT_EQ(fleet.NumBeyondPlaces(0), 0);
+  fleet.Place(0, For(3));
+  fleet.Place(0, For(4));
+  EXPECT_EQ(fleet.NumBeyondPlaces(0), 2);
+  fleet.Leave(0, For(1), /*has_drawn=*/false);
+  EXPECT_EQ(fleet.NumBeyondPlaces(0), 1);
+}
+
+TEST(FleetTest, PromptsOfOthersCountAsTheMeanOfOnes) {
+  Fleet fleet;
+  fleet.SetNumRunners(2);
+  fleet.runner(0).num_requests = 3;  // two of them somebody else's
+  fleet.runner(1).num_requests = 1;
+  fleet.Place(0, For(1));
+  PlacedRequest longer = For(2);
+  longer.prompt_tokens = 30;
+  fleet.Place(1, longer);
+  EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(0), 10 + 2 * 20);
+  EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(1), 30);
+  fleet.Leave(1, longer, /*has_drawn=*/false);
+  EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(0), 30);
+}
+
 TEST(FleetTest, LoadIsWhatIsThereOrWhatTheRateBrings) {
   Fleet fleet;
   fleet.SetNumRunners(1);
@@ -98,9 +152,9 @@ TEST(FleetTest, LoadIsWhatIsThereOrWhatTheRateBrings) {
   for (int i = 0; i < 30; ++i) fleet.Arrive(5, 0);
   EXPECT_NEAR(fleet.RateOf(5, 0), 1.0, 1e-12);
   EXPECT_NEAR(fleet.RateOf(5, 30 * kSecondNs), std::exp(-1.0), 1e-12);
-  fleet.End(4.0, 200);
-  EXPECT_NEAR(fleet.LoadOf(5, 0), 4.0, 1e-12) << "one a second, each for four seconds";
-  EXPECT_DOUBLE_EQ(fleet.MeanOutputTokens(), 200.0);
+  for (int i = 0; i < 3000; ++i) fleet.End(4.0, 200);
+  EXPECT_NEAR(fleet.LoadOf(5, 0), 4.0, 1e-9) << "one a second, each for four seconds";
+  EXPECT_NEAR(fleet.MeanOutputTokens(), 200.0, 1e-9);
   for (int i = 0; i < 6; ++i) fleet.Place(0, For(5));
   EXPECT_DOUBLE_EQ(fleet.LoadOf(5, 0), 6.0);
 }

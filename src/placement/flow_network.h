@@ -3,6 +3,7 @@
 // thread of its own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <queue>
 #include <utility>

@@ -1,8 +1,9 @@
 // Placement as a min-cost flow, solved once a second: the busiest adapters are sources of as much
 // flow as they have load, runners take it up to their even share at no cost and beyond at a rising
 // one, and a unit that goes to a runner which lacks the adapter costs a copy. Requests follow the
-// flow; those of other adapters, and those that find no room there, rendezvous hashing. A busy
-// adapter can go to its holders and to the runners that its hash puts first.
+// flow; those of other adapters, and those that find no room there but elsewhere, rendezvous
+// hashing. Where nobody has room they wait where the flow has them. A busy adapter can go to its
+// holders and to the runners that its hash puts first.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -27,8 +28,14 @@ constexpr double kForgottenLoad = 0.05;
 class MinCostFlow : public PlacementPolicy {
  public:
   int32_t Pick(const Fleet& fleet, const PlacementQuery& query) override {
-    const int32_t planned = PickPlanned(fleet, query);
-    return planned != kNoRunner ? planned : by_hash_->Pick(fleet, query);
+    const int32_t planned = PickPlanned(
+        query, [&](size_t i) { return HasRoom(fleet, i, query); }, fleet);
+    if (planned != kNoRunner) return planned;
+    const int32_t hashed = by_hash_->Pick(fleet, query);
+    if (hashed == kNoRunner || HasRoom(fleet, static_cast<size_t>(hashed), query)) return hashed;
+    const int32_t full = PickPlanned(
+        query, [&](size_t i) { return CanServe(fleet, i, query); }, fleet);
+    return full != kNoRunner ? full : hashed;
   }
 
   void OnArrival(const PlacedRequest& request) override {
@@ -72,14 +79,15 @@ class MinCostFlow : public PlacementPolicy {
     int64_t taken = 0;  // requests, since it was planned
   };
 
-  // Of the runners that have a share of the adapter and room, the one that is furthest behind it.
-  int32_t PickPlanned(const Fleet& fleet, const PlacementQuery& query) {
+  // Of the runners that have a share of the adapter and fit, the one that is furthest behind it.
+  template <typename Fits>
+  int32_t PickPlanned(const PlacementQuery& query, const Fits& fits, const Fleet& fleet) {
     const auto it = plan_.find(query.request.adapter);
     if (it == plan_.end()) return kNoRunner;
     Share* picked = nullptr;
     for (Share& share : it->second) {
       const auto idx = static_cast<size_t>(share.runner);
-      if (idx >= fleet.num_runners() || !HasRoom(fleet, idx, query)) continue;
+      if (idx >= fleet.num_runners() || !fits(idx)) continue;
       // taken / units, without a division
       if (picked == nullptr ||
           (share.taken + 1) * picked->units < (picked->taken + 1) * share.units)

@@ -57,7 +57,7 @@ class RandomCluster {
 
   void CheckCounts() const {
     for (size_t i = 0; i < fleet_.num_runners(); ++i) {
-      int64_t num = 0, sum = 0, undrawn = 0;
+      int64_t num = 0, sum = 0, undrawn = 0, prompts = 0;
       int32_t largest = 0;
       std::map<uint64_t, int> tenants;
       for (const Live& live : live_) {
@@ -65,6 +65,7 @@ class RandomCluster {
         ++num;
         ++tenants[live.request.tenant];
         sum += live.request.rank;
+        prompts += live.request.prompt_tokens;
         largest = std::max(largest, live.request.rank);
         if (!live.has_drawn) undrawn += live.request.prompt_tokens;
         EXPECT_TRUE(fleet_.Holds(i, live.request.adapter));
@@ -74,6 +75,8 @@ class RandomCluster {
       EXPECT_EQ(fleet_.RanksOf(i).sum, sum);
       EXPECT_EQ(fleet_.RanksOf(i).largest, largest);
       EXPECT_EQ(fleet_.UndrawnPromptTokens(i), undrawn);
+      EXPECT_EQ(fleet_.PromptTokensOf(i), static_cast<double>(prompts));
+      EXPECT_LE(fleet_.NumComing(i), num);
       for (uint64_t tenant = 0; tenant < 4; ++tenant) {
         const auto counts = fleet_.TenantRequests(tenant);
         const auto here = std::ranges::find(counts, static_cast<int32_t>(i), &RunnerCount::runner);

@@ -194,6 +194,26 @@ TEST_F(PolicyTest, MinCostFlowSpreadsABusyAdapter) {
   for (int32_t adapter = 1; adapter < 5; ++adapter) EXPECT_NE(Pick(RequestFor(adapter)), 0);
 }
 
+// Two adapters of equal load on two runners. Where the one is full its adapter goes to the other;
+// where both are, it waits where it is planned.
+TEST_F(PolicyTest, MinCostFlowKeepsItsPlanWhereAllAreFull) {
+  Use(PlacementKind::kMinCostFlow);
+  for (const size_t holder : {0, 1}) {
+    MakeFleet({31, 31});
+    for (const int32_t adapter : {0, 1}) {
+      const size_t at = adapter == 0 ? holder : 1 - holder;
+      fleet_.SetHeld(at, std::vector<int32_t>{adapter}, true);
+      for (int i = 0; i < 10; ++i) policy_->OnArrival(RequestFor(adapter));
+    }
+    policy_->Plan(fleet_);
+    EXPECT_EQ(Pick(RequestFor(0)), static_cast<int32_t>(holder));
+    PlaceOn(holder, RequestFor(0));
+    EXPECT_EQ(Pick(RequestFor(0)), static_cast<int32_t>(1 - holder));
+    PlaceOn(1 - holder, RequestFor(0));
+    EXPECT_EQ(Pick(RequestFor(0)), static_cast<int32_t>(holder));
+  }
+}
+
 TEST_F(PolicyTest, MinCostFlowHashesWhatItDidNotPlan) {
   Use(PlacementKind::kMinCostFlow);
   MakeFleet({0, 0, 0});
@@ -267,7 +287,7 @@ TEST_F(PolicyTest, TheBoundIsOneAndAHalfTimesARowOfRank64) {
   EXPECT_DOUBLE_EQ(options.SloMs(), 20);
 }
 
-// Steps of 10 ms, 1 ms more a row, 0.1 a prompt token, copies of 50 ms; answers of 100 tokens.
+// Steps of 10 ms, 1 ms more a row, 0.1 a prompt token, loads of 40 ms; answers of 100 tokens.
 class AutoTest : public PolicyTest {
  protected:
   void SetUp() override {
@@ -275,19 +295,23 @@ class AutoTest : public PolicyTest {
     options_.costs.step_ms_per_row = 1;
     options_.costs.step_ms_per_unit = 0;
     options_.costs.step_ms_per_prompt_token = 0.1;
-    options_.costs.load_ms = 50;
+    options_.costs.step_ms_per_context_token = 0;
+    options_.costs.load_ms = 40;
     options_.costs.load_ms_per_rank = 0;
-    Use(PlacementKind::kAuto, options_);
+    options_.slo_ms = 1e6;
   }
+  // Which have their requests since long.
   void MakeRunners(const std::vector<int32_t>& num_requests) {
+    Use(PlacementKind::kAuto, options_);
     MakeFleet(num_requests);
-    fleet_.End(2.0, 100);
+    for (int i = 0; i < 3000; ++i) fleet_.End(2.0, 100);
   }
   PlacementOptions options_;
 };
 
-// A row more there costs 1 x 50 + 1.6 of those there and 100 of the request, 151.6 ms. A second
-// copy costs two loads and its place in the adapter's order, 100 to 112.5 ms.
+// A row more there costs 1 x 50 + 1.6 of those there, and half of 100 + 1.6 of the request, whose
+// tokens wait for as many prompts as are there: 102.4 ms. A load is 40, and up to 10 for its place
+// in the adapter's order.
 TEST_F(AutoTest, GoesToTheAdapterUnlessItIsBusier) {
   for (const size_t holder : {0, 1}) {
     MakeRunners({1, 1});
@@ -299,24 +323,80 @@ TEST_F(AutoTest, GoesToTheAdapterUnlessItIsBusier) {
   EXPECT_EQ(Pick(RequestFor(5)), 1);
 }
 
-// A fourth copy costs four loads, 200 to 212.5 ms: one row less is not worth it, two are. A load
-// that fills three runners wants three copies, so that the fourth costs two loads again.
+// A fourth copy takes the place of an adapter that is asked for: that is missed once, and thrice
+// more for a copy beyond the one that the load fills. Five loads, 200 to 210 ms: one row less is
+// not worth it, three are. A load that fills three runners wants three copies, so that the fourth
+// costs three loads, 120 to 130: two rows less are.
 TEST_F(AutoTest, CopiesAreBoundedByTheLoadAndGrowWithIt) {
   const auto make = [&](int32_t rows) {
     MakeRunners({rows, rows, rows, 1});
     for (const size_t i : {0, 1, 2}) fleet_.SetHeld(i, std::vector<int32_t>{5}, true);
+    fleet_.runner(3).adapters_max = 1;
+    fleet_.SetHeld(3, std::vector<int32_t>{6}, true);
+    for (int i = 0; i < 30; ++i) fleet_.Arrive(6, kSecond);
   };
   make(2);
   EXPECT_NE(Pick(RequestFor(5)), 3);
-  make(3);
+  make(4);
   EXPECT_EQ(Pick(RequestFor(5)), 3);
-  make(2);
   // 16.5 a second for 2 seconds each: 33 at once, of 16 that half a batch is.
-  for (int i = 0; i < 495; ++i) fleet_.Arrive(5, kSecond);
-  EXPECT_EQ(Pick(RequestFor(5)), 3);
+  for (const int32_t rows : {2, 3}) {
+    make(rows);
+    for (int i = 0; i < 495; ++i) fleet_.Arrive(5, kSecond);
+    EXPECT_EQ(Pick(RequestFor(5)) == 3, rows == 3);
+  }
 }
 
-// To open the idle one costs 2 % of a request's 1,001 ms alone. Two rows cost 3 ms where a row is
+// Two runners with a row each. A prompt stalls what came just now eightfold, so they take turns;
+// the copy for one of them is then worth its 40 to 50 ms less than 8 x 10 for a prompt of 100
+// tokens.
+TEST_F(AutoTest, PromptsComeOneAfterTheOther) {
+  MakeRunners({1, 1});
+  fleet_.SetHeld(0, std::vector<int32_t>{5}, true);
+  PlacedRequest request = RequestFor(5);
+  request.prompt_tokens = 100;
+  EXPECT_EQ(Pick(request), 0);
+  EXPECT_EQ(Pick(request), 1);
+}
+
+// A third row is 13 ms a token, beyond the bound of 12.5, which two rows keep to. To keep below it
+// is worth more than the load.
+TEST_F(AutoTest, KeepsTokensBelowTheBound) {
+  options_.costs.load_ms = 150;
+  options_.costs.step_ms_per_prompt_token = 0;
+  for (const double slo_ms : {1e6, 12.5}) {
+    options_.slo_ms = slo_ms;
+    MakeRunners({2, 1});
+    fleet_.SetHeld(0, std::vector<int32_t>{5}, true);
+    EXPECT_EQ(Pick(RequestFor(5)), slo_ms == 12.5 ? 1 : 0);
+  }
+}
+
+// Four loads are under way at once: one that comes behind four others waits for them, eightfold.
+TEST_F(AutoTest, LoadsSpreadOverRunners) {
+  MakeRunners({1, 1});
+  options_.costs.load_ms = 1000;
+  for (int32_t adapter = 10; adapter < 14; ++adapter) fleet_.Place(0, RequestFor(adapter));
+  fleet_.runner(0).num_requests = 5;
+  fleet_.runner(1).num_requests = 8;
+  Use(PlacementKind::kAuto, options_);
+  EXPECT_EQ(Pick(RequestFor(5)), 1);
+  for (int32_t adapter = 10; adapter < 14; ++adapter) fleet_.Draw(0, RequestFor(adapter));
+  EXPECT_EQ(Pick(RequestFor(6)), 0) << "they have come, and it has fewer requests";
+}
+
+// Its places are all in use: it waits until one is free.
+TEST_F(AutoTest, CountsWhoWaitsForPlaces) {
+  MakeRunners({1, 3});
+  fleet_.runner(0).adapters_max = 2;
+  for (const int32_t adapter : {1, 2}) PlaceOn(0, RequestFor(adapter));
+  EXPECT_EQ(Pick(RequestFor(5)), 1);
+  fleet_.Leave(0, RequestFor(1), /*has_drawn=*/true);
+  --fleet_.runner(0).num_requests;
+  EXPECT_EQ(Pick(RequestFor(6)), 0);
+}
+
+// To open the idle one costs 1 % of a request's 1,001 ms alone. Two rows cost 3 ms where a row is
 // 0.01 ms, and 300 where it is 1.
 TEST_F(AutoTest, LeavesRunnersIdleWhereNobodyWouldNotice) {
   options_.costs.step_ms_per_row = 0.01;

@@ -12,10 +12,20 @@ namespace {
 constexpr int64_t kPlanEveryNs = 1'000'000'000;
 constexpr int64_t kProgressEvery = 1024;
 
-Fleet FleetOf(int32_t num_runners) {
-  Fleet fleet;
-  fleet.SetNumRunners(static_cast<size_t>(num_runners));
-  return fleet;
+// After the last request came: what has not ended by then never will.
+constexpr int64_t kGiveUpNs = 1'000'000 * int64_t{1'000'000'000};
+
+std::vector<std::unique_ptr<SimFrontend>> FrontendsOf(const SimClusterOptions& options) {
+  CHECK_GT(options.num_frontends, 0);
+  const bool is_plain =
+      options.num_frontends == 1 && options.view_ms <= 0.0 && options.failures.every_seconds <= 0.0;
+  CHECK(is_plain || !options.scaling.is_on) << "who scales knows all at once";
+  std::vector<std::unique_ptr<SimFrontend>> frontends;
+  for (int32_t i = 0; i < options.num_frontends; ++i) {
+    frontends.push_back(std::make_unique<SimFrontend>(options.placement, options.runner,
+                                                      static_cast<size_t>(options.num_runners)));
+  }
+  return frontends;
 }
 
 }  // namespace
@@ -23,58 +33,82 @@ Fleet FleetOf(int32_t num_runners) {
 ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClusterOptions& options)
     : workload_(workload),
       options_(options),
-      fleet_(FleetOf(options.num_runners)),
+      frontends_(FrontendsOf(options)),
+      fleet_(frontends_[0]->fleet()),
       scaling_(options.scaling, options.placement.costs, fleet_),
-      policy_(MakePlacementPolicy(options.placement)),
       fetches_(options.placement.seed),
+      failures_(options.placement.seed + 1),
       runners_(fleet_.num_runners()),
-      pages_sent_(runners_.size()),
+      num_equipped_(runners_.size()),
+      num_requests_(runners_.size()),
       busy_since_ns_(runners_.size()),
       on_(runners_.size()),
       flights_(workload.requests.size()) {
   CHECK(options.runner.host_adapters == 0 || !workload.fetch_ms.empty()) << "fetches take a time";
   for (size_t i = 0; i < runners_.size(); ++i) Equip(i);
   result_.outcomes.resize(workload.requests.size());
-  result_.runners.resize(fleet_.num_runners());
+  result_.runners.resize(runners_.size());
 }
 
 SimResult ClusterSimulation::Run() {
-  if (!workload_.requests.empty()) {
+  const int64_t total = std::ssize(workload_.requests);
+  if (total > 0) {
     time_.At(workload_.requests.front().arrival_ns, SimEventKind::kArrival, 0);
     time_.At(0, SimEventKind::kPlan, 0);
     if (scaling_.is_on()) time_.At(0, SimEventKind::kScale, 0);
-  }
-  while (!time_.empty() && num_ended_ < std::ssize(workload_.requests)) {
-    const SimEvent event = time_.Next();
-    switch (event.kind) {
-      case SimEventKind::kArrival:
-        OnArrival(event.target);
-        break;
-      case SimEventKind::kPlan:
-        Plan();
-        break;
-      case SimEventKind::kStepEnd:
-      case SimEventKind::kLoads:
-        OnRunner(event);
-        break;
-      case SimEventKind::kScale:
-        Scale();
-        break;
-      case SimEventKind::kStarted:
-        OnStarted(event.target);
-        break;
-      case SimEventKind::kEmpty:
-        EmptyGoing();
-        break;
+    if (options_.failures.every_seconds > 0.0) AskForFailure();
+    for (int64_t i = 0; i < std::ssize(frontends_) && !knows_at_once(); ++i) {
+      const double first_ms = options_.view_ms * static_cast<double>(i) / options_.num_frontends;
+      time_.At(static_cast<int64_t>(first_ms * 1e6), SimEventKind::kLook, i);
     }
   }
-  CHECK_EQ(num_ended_, std::ssize(workload_.requests)) << "requests that nothing will end";
+  while (num_ended_ < total) {
+    CHECK(!time_.empty() && time_.now_ns() < workload_.requests.back().arrival_ns + kGiveUpNs)
+        << "requests that nothing will end";
+    OnEvent(time_.Next());
+  }
   result_.end_ns = time_.now_ns();
-  for (size_t i = 0; i < runners_.size(); ++i) Collect(i);
+  for (size_t i = 0; i < runners_.size(); ++i) {
+    if (runners_[i] == nullptr) continue;
+    const Status sound = runners_[i]->CheckIntegrity();
+    CHECK(sound.ok()) << sound.ToString();
+    Collect(i);
+  }
   result_.paid_seconds = scaling_.PaidSeconds(time_.now_ns());
   result_.starts = scaling_.num_starts();
   result_.paid_max = scaling_.num_paid_max();
   return std::move(result_);
+}
+
+void ClusterSimulation::OnEvent(const SimEvent& event) {
+  switch (event.kind) {
+    case SimEventKind::kArrival:
+      return OnArrival(event.target);
+    case SimEventKind::kPlan:
+      return Plan();
+    case SimEventKind::kStepEnd:
+    case SimEventKind::kLoads:
+      return OnRunner(event);
+    case SimEventKind::kLook:
+      return OnLook(event.target);
+    case SimEventKind::kScale:
+      return Scale();
+    case SimEventKind::kStarted:
+      return OnStarted(event.target);
+    case SimEventKind::kEmpty:
+      return EmptyGoing();
+    case SimEventKind::kFail:
+      return FailOne();
+    case SimEventKind::kReturn:
+      return Return(static_cast<size_t>(event.target));
+    case SimEventKind::kRecover:
+      return Recover(event.target);
+  }
+}
+
+SimFrontend& ClusterSimulation::FrontendOf(int64_t request) {
+  const uint64_t bits = RandomBits(options_.placement.seed, static_cast<uint64_t>(request));
+  return *frontends_[bits % frontends_.size()];
 }
 
 Request ClusterSimulation::MakeRequest(int64_t request) const {
@@ -102,16 +136,16 @@ void ClusterSimulation::OnArrival(int64_t request) {
   placed.rank = asked.adapter == kBaseModel ? 0 : workload_.adapters.RankOf(asked.adapter);
   placed.prompt_tokens = asked.prompt_tokens;
   placed.output_tokens_max = workload_.output_tokens_told;
-  policy_->OnArrival(placed);
-  fleet_.Arrive(placed.adapter, time_.now_ns());
-  if (line_.empty() && Place(request)) return;
+  SimFrontend& frontend = FrontendOf(request);
+  frontend.Arrive(placed, time_.now_ns());
+  if (frontend.line().empty() && Place(request)) return;
   ++result_.waited_in_line;
-  line_.push_back(request);
+  frontend.line().insert(request);
 }
 
 bool ClusterSimulation::Place(int64_t request) {
   const PlacedRequest& placed = flights_[static_cast<size_t>(request)].placed;
-  const int32_t picked = policy_->Pick(fleet_, {.request = placed, .now_ns = time_.now_ns()});
+  const int32_t picked = FrontendOf(request).Pick({.request = placed, .now_ns = time_.now_ns()});
   if (picked == kNoRunner) return false;
   Send(request, static_cast<size_t>(picked));
   return true;
@@ -119,14 +153,12 @@ bool ClusterSimulation::Place(int64_t request) {
 
 void ClusterSimulation::Send(int64_t request, size_t runner) {
   Flight& flight = flights_[static_cast<size_t>(request)];
-  if (fleet_.runner(runner).num_requests++ == 0) busy_since_ns_[runner] = time_.now_ns();
+  if (num_requests_[runner]++ == 0) busy_since_ns_[runner] = time_.now_ns();
   flight.placed.prompt_tokens =
       workload_.requests[static_cast<size_t>(request)].prompt_tokens + flight.num_drawn;
   flight.has_drawn_here = false;
-  fleet_.Place(runner, flight.placed);
-  if (scaling_.is_on()) on_[runner].insert(request);
-  const int32_t page_tokens = options_.runner.page_tokens;
-  pages_sent_[runner] += (flight.placed.prompt_tokens + page_tokens - 1) / page_tokens;
+  FrontendOf(request).Place(runner, flight.placed);
+  if (scaling_.is_on() || options_.failures.every_seconds > 0.0) on_[runner].insert(request);
   ++result_.runners[runner].requests;
   result_.outcomes[static_cast<size_t>(request)].runner = static_cast<int32_t>(runner);
   // Whatever a former runner still says goes to the former stream.
@@ -137,34 +169,49 @@ void ClusterSimulation::Send(int64_t request, size_t runner) {
     result_.outcomes[static_cast<size_t>(request)].is_refused = true;
     End(request);
   }
-  Look(runner);
+  if (knows_at_once()) {
+    for (const auto& frontend : frontends_) Look(*frontend, runner);
+  }
   ReadStreams();
 }
 
-void ClusterSimulation::PlaceLine() {
-  while (!line_.empty() && Place(line_.front())) line_.pop_front();
+void ClusterSimulation::PlaceLines() {
+  for (const auto& frontend : frontends_) {
+    std::set<int64_t>& line = frontend->line();
+    while (!line.empty() && Place(*line.begin())) line.erase(line.begin());
+  }
 }
 
 void ClusterSimulation::OnRunner(const SimEvent& event) {
-  const auto idx = static_cast<size_t>(event.target);
+  const auto idx = static_cast<size_t>(event.target) % runners_.size();
+  SimRunner* const runner = runners_[idx].get();
+  if (runner == nullptr || runner->number() != event.target) return;  // it died meanwhile
   if (event.kind == SimEventKind::kStepEnd) {
-    runners_[idx]->OnStepEnd();
-    pages_sent_[idx] = 0;  // by now they are in its pool
+    runner->OnStepEnd();
+    for (const auto& frontend : frontends_) frontend->OnStepEnd(idx);
   } else {
-    runners_[idx]->OnLoads();
+    runner->OnLoads();
   }
-  Look(idx);
+  if (knows_at_once()) {
+    for (const auto& frontend : frontends_) Look(*frontend, idx);
+  }
   ReadStreams();
-  PlaceLine();
+  PlaceLines();
 }
 
-// What it would tell of itself.
-void ClusterSimulation::Look(size_t runner) {
+// What the runner would tell of itself.
+void ClusterSimulation::Look(SimFrontend& frontend, size_t runner) {
   const EngineSnapshot now = runners_[runner]->Snapshot();
-  const int64_t pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle;
-  RunnerState& state = fleet_.runner(runner);
-  state.pages_free = pages_free - pages_sent_[runner];
-  state.pages_used = options_.runner.num_pages - pages_free;
+  frontend.Look(runner, num_requests_[runner],
+                now.pages_free + now.pages_cached + now.pages_adapters_idle);
+}
+
+void ClusterSimulation::OnLook(int64_t frontend) {
+  for (size_t i = 0; i < runners_.size(); ++i) {
+    if (runners_[i] != nullptr) Look(*frontends_[static_cast<size_t>(frontend)], i);
+  }
+  time_.At(time_.now_ns() + static_cast<int64_t>(options_.view_ms * 1e6), SimEventKind::kLook,
+           frontend);
 }
 
 void ClusterSimulation::ReadStreams() {
@@ -178,8 +225,9 @@ void ClusterSimulation::Read(int64_t request) {
   while (const std::optional<TokenEvent> event = flight.stream->TryPop()) {
     if (event->token >= 0) {
       if (flight.num_drawn++ == 0) outcome.first_ns = time_.now_ns();
-      if (!flight.has_drawn_here) fleet_.Draw(static_cast<size_t>(outcome.runner), flight.placed);
-      flight.has_drawn_here = true;
+      if (!std::exchange(flight.has_drawn_here, true)) {
+        FrontendOf(request).fleet().Draw(static_cast<size_t>(outcome.runner), flight.placed);
+      }
     }
     if (event->finish_reason == FinishReason::kNone) continue;
     outcome.is_refused = event->finish_reason == FinishReason::kError;
@@ -190,9 +238,9 @@ void ClusterSimulation::Read(int64_t request) {
 void ClusterSimulation::Leave(int64_t request) {
   const Flight& flight = flights_[static_cast<size_t>(request)];
   const auto idx = static_cast<size_t>(result_.outcomes[static_cast<size_t>(request)].runner);
-  fleet_.Leave(idx, flight.placed, flight.has_drawn_here);
+  FrontendOf(request).Leave(idx, flight.placed, flight.has_drawn_here);
   on_[idx].erase(request);
-  if (--fleet_.runner(idx).num_requests == 0) {
+  if (--num_requests_[idx] == 0) {
     result_.runners[idx].busy_seconds += NsToSeconds(time_.now_ns() - busy_since_ns_[idx]);
   }
 }
@@ -204,7 +252,7 @@ void ClusterSimulation::End(int64_t request) {
   Leave(request);
   if (!outcome.is_refused) {
     const int64_t arrival_ns = workload_.requests[static_cast<size_t>(request)].arrival_ns;
-    fleet_.End(NsToSeconds(outcome.end_ns - arrival_ns), flight.num_drawn);
+    FrontendOf(request).fleet().End(NsToSeconds(outcome.end_ns - arrival_ns), flight.num_drawn);
   }
   flight.stream.reset();
   ++num_ended_;
@@ -213,13 +261,15 @@ void ClusterSimulation::End(int64_t request) {
   }
 }
 
-// Nothing else to come: a bug, which Run's end reports.
 void ClusterSimulation::Plan() {
-  if (time_.empty()) return;
   for (size_t i = 0; i < runners_.size(); ++i) {
-    fleet_.SetHeld(i, runners_[i]->OnDevice(), /*is_whole=*/true);
+    if (runners_[i] == nullptr) continue;
+    const std::vector<int32_t> held = runners_[i]->OnDevice();
+    for (const auto& frontend : frontends_) {
+      frontend->fleet().SetHeld(i, held, /*is_whole=*/true);
+    }
   }
-  policy_->Plan(fleet_);
+  for (const auto& frontend : frontends_) frontend->Plan();
   time_.At(time_.now_ns() + kPlanEveryNs, SimEventKind::kPlan, 0);
 }
 

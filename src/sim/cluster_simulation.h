@@ -1,16 +1,18 @@
 // A cluster by the virtual clock: requests of a workload, the real placement policies, and runners
-// that are real engines over costs. Deterministic: the same workload, options and seed give the
-// same figures. One thread.
+// that are real engines over costs. Runners may come and go as is wanted, or fail and come back
+// slow, and several frontends may place by what they saw some time ago. Deterministic: the same
+// workload, options and seed give the same figures. One thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
 #include <vector>
 
+#include "base/random.h"
 #include "placement/policy.h"
+#include "sim/sim_frontend.h"
 #include "sim/sim_runner.h"
 #include "sim/sim_scaling.h"
 #include "sim/virtual_time.h"
@@ -32,11 +34,24 @@ struct SimWorkload {
   int32_t output_tokens_told = 1024;
 };
 
+// A runner dies with all that it has; its requests go on elsewhere, their prompts and what they
+// have drawn computed anew. It comes back empty, and slow at first.
+struct SimFailures {
+  double every_seconds = 0.0;  // on average, any of the runners; 0: none fails
+  double down_seconds = 10.0;
+  double slowness = 1.0;  // its steps take so many times as long
+  double slow_seconds = 60.0;
+};
+
 struct SimClusterOptions {
   int32_t num_runners = 8;
   SimRunnerOptions runner;
   PlacementOptions placement;
-  SimScalingOptions scaling;
+  SimScalingOptions scaling;  // with one frontend that knows at once, and without failures
+  int32_t num_frontends = 1;  // each request comes to one of them, all alike
+  // How often a frontend looks at the runners, each at another time; 0: it knows at once.
+  double view_ms = 0.0;
+  SimFailures failures;
   // Requests that arrive before are served, and not counted in times.
   double warm_seconds = 0.0;
   // Whenever some more have ended; {}: nobody asks.
@@ -68,6 +83,7 @@ struct SimResult {
   int64_t end_ns = 0;
   int64_t waited_in_line = 0;  // requests that no runner had room for when they came
   int64_t moves = 0;           // of requests, to other runners
+  int64_t failures = 0;        // of runners
   double paid_seconds = 0.0;   // of runners, from their orders to their ends
   int64_t starts = 0;          // of runners; with scaling
   int32_t paid_max = 0;        // runners at once, those that start included; likewise
@@ -89,18 +105,22 @@ class ClusterSimulation {
     bool has_drawn_here = false;  // on its runner
   };
 
+  void OnEvent(const SimEvent& event);
   void OnArrival(int64_t request);
   bool Place(int64_t request);
   void Send(int64_t request, size_t runner);
   void Leave(int64_t request);
-  void PlaceLine();
+  void PlaceLines();
   void OnRunner(const SimEvent& event);
   void ReadStreams();
   void Read(int64_t request);
   void End(int64_t request);
-  void Look(size_t runner);
+  void Look(SimFrontend& frontend, size_t runner);
+  void OnLook(int64_t frontend);
   void Plan();
   Request MakeRequest(int64_t request) const;
+  SimFrontend& FrontendOf(int64_t request);
+  bool knows_at_once() const { return options_.view_ms <= 0.0; }
 
   // Of cluster_simulation_scaling.cc.
   void Equip(size_t runner);
@@ -111,21 +131,28 @@ class ClusterSimulation {
   bool Empty(size_t runner, int64_t* tokens_left);
   bool Move(int64_t request);
 
+  // Of cluster_simulation_failures.cc.
+  void AskForFailure();
+  void FailOne();
+  void Fail(size_t runner);
+  void Return(size_t runner);
+  void Recover(int64_t number);
+
   const SimWorkload& workload_;
   const SimClusterOptions options_;
   VirtualTime time_;
-  Fleet fleet_;
+  const std::vector<std::unique_ptr<SimFrontend>> frontends_;
+  Fleet& fleet_;  // of the first one
   SimScaling scaling_;
   bool is_emptying_ = false;  // EmptyGoing is to be called again
-  const std::unique_ptr<PlacementPolicy> policy_;
-  Random fetches_;
-  std::vector<std::unique_ptr<SimRunner>> runners_;
-  std::vector<int64_t> pages_sent_;     // by runner, to requests since it was looked at
-  std::vector<int64_t> busy_since_ns_;  // by runner, while it has requests
-  std::vector<std::set<int64_t>> on_;   // by runner, its requests; with scaling
-  std::vector<Flight> flights_;         // by request
-  std::vector<int64_t> ready_;          // requests whose streams have events
-  std::deque<int64_t> line_;            // requests that wait for room
+  Random fetches_, failures_;
+  std::vector<std::unique_ptr<SimRunner>> runners_;  // null while one is down
+  std::vector<int64_t> num_equipped_;                // by runner, how often
+  std::vector<int64_t> num_requests_;                // by runner, everybody's
+  std::vector<int64_t> busy_since_ns_;               // by runner, while it has requests
+  std::vector<std::set<int64_t>> on_;  // by runner, its requests; with scaling or failures
+  std::vector<Flight> flights_;        // by request
+  std::vector<int64_t> ready_;         // requests whose streams have events
   int64_t num_ended_ = 0;
   SimResult result_;
 };

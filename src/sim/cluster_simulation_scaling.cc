@@ -19,28 +19,21 @@ constexpr int64_t kMovedTokensMax = 512;
 
 // A new one, in a former one's place.
 void ClusterSimulation::Equip(size_t runner) {
-  const SimRunnerOptions& options = options_.runner;
   const auto fetch_ns = [this] {
     return static_cast<int64_t>(workload_.fetch_ms[fetches_.Below(workload_.fetch_ms.size())] *
                                 1e6);
   };
-  runners_[runner] = std::make_unique<SimRunner>(options, workload_.adapters, time_,
-                                                 static_cast<int64_t>(runner), fetch_ns);
+  // A runner's number tells its starts apart: what a former one asked for is not this one's.
+  const int64_t number =
+      static_cast<int64_t>(runner) + std::ssize(runners_) * num_equipped_[runner]++;
+  runners_[runner] =
+      std::make_unique<SimRunner>(options_.runner, workload_.adapters, time_, number, fetch_ns);
   const bool is_open = fleet_.runner(runner).is_open;
-  fleet_.Reset(runner);
-  fleet_.runner(runner) = {.id = RandomBits(options_.placement.seed, runner),
-                           .is_open = is_open,
-                           .batch_max = options.batch_max,
-                           .adapters_max = options.adapters_max,
-                           .page_tokens = options.page_tokens,
-                           .pages_free = options.num_pages,
-                           .num_pages = options.num_pages};
+  for (const auto& frontend : frontends_) frontend->Equip(runner, is_open);
 }
 
 // What came of it.
 void ClusterSimulation::Collect(size_t runner) {
-  const Status sound = runners_[runner]->CheckIntegrity();
-  CHECK(sound.ok()) << sound.ToString();
   const EngineSnapshot now = runners_[runner]->Snapshot();
   SimRunnerFigures& figures = result_.runners[runner];
   figures.steps += now.steps;
@@ -52,14 +45,14 @@ void ClusterSimulation::Collect(size_t runner) {
 }
 
 void ClusterSimulation::Scale() {
-  if (time_.empty()) return;  // a bug, which Run's end reports
   const auto start_ns = static_cast<int64_t>(options_.scaling.scale.startup_seconds * 1e9);
-  for (const SimScaling::Order& order : scaling_.Adjust(std::ssize(line_), time_.now_ns())) {
+  for (const SimScaling::Order& order :
+       scaling_.Adjust(std::ssize(frontends_[0]->line()), time_.now_ns())) {
     const int64_t target = order.number * std::ssize(runners_) + static_cast<int64_t>(order.runner);
     time_.At(time_.now_ns() + start_ns, SimEventKind::kStarted, target);
   }
   if (!is_emptying_) EmptyGoing();
-  PlaceLine();  // one that was going may stay
+  PlaceLines();  // one that was going may stay
   time_.At(time_.now_ns() + kScaleEveryNs, SimEventKind::kScale, 0);
 }
 
@@ -68,7 +61,7 @@ void ClusterSimulation::OnStarted(int64_t target) {
   if (!scaling_.OnStarted(runner, target / std::ssize(runners_))) return;
   Collect(runner);
   Equip(runner);
-  PlaceLine();
+  PlaceLines();
 }
 
 void ClusterSimulation::EmptyGoing() {
@@ -110,7 +103,7 @@ bool ClusterSimulation::Move(int64_t request) {
   std::vector<uint8_t> has_room;
   for (size_t i = 0; i < runners_.size(); ++i) has_room.push_back(HasRoom(fleet_, i, query));
   query.allowed = has_room;
-  const int32_t picked = policy_->Pick(fleet_, query);
+  const int32_t picked = frontends_[0]->Pick(query);
   if (picked == kNoRunner) return false;
   const RequestId id = MakeRequest(request).id;
   Leave(request);

@@ -93,6 +93,81 @@ TEST(ClusterSimulationTest, TheHostsMemoryHoldsTheLastOnes) {
   EXPECT_EQ(result.runners[0].adapter_evictions, 2);
 }
 
+// Two readers: the third fetch begins when one of them is free. A fetch of more than 2 s leaves its
+// reader to others then, and the copies follow one another.
+TEST(ClusterSimulationTest, FetchesTakeTurnsAtTwoReaders) {
+  const auto first_ms_of = [](double fetch_ms) {
+    SimWorkload workload = WorkloadOf({{.adapter = 0}, {.adapter = 1}, {.adapter = 2}});
+    workload.fetch_ms = {fetch_ms};
+    SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
+    options.runner.host_adapters = 3;
+    return RunOf(workload, options).outcomes[2].first_ns / kMs;
+  };
+  EXPECT_EQ(first_ms_of(1000), 1000 + 1000 + 40 + 11);
+  EXPECT_EQ(first_ms_of(5000), 2000 + 5000 + 40 + 11);
+}
+
+// Steps of 11 ms. Whoever has drawn two tokens when its runner dies, at 22 ms or later, goes on
+// with the third: its prompt and what it has drawn are computed anew.
+TEST(ClusterSimulationTest, ARequestGoesOnElsewhereWhenItsRunnerFails) {
+  SimClusterOptions options = TestCluster(2, PlacementKind::kMostIdle);
+  options.failures = {.every_seconds = 0.05, .down_seconds = 0.01, .slowness = 3.0};
+  std::vector<SimRequest> requests(20, SimRequest{.prompt_tokens = 11, .output_tokens = 30});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].arrival_ns = static_cast<int64_t>(i) * 50 * kMs;
+  }
+  const SimWorkload workload = WorkloadOf(std::move(requests));
+  const SimResult result = RunOf(workload, options);
+  EXPECT_GT(result.failures, 3);
+  EXPECT_GT(result.moves, 3);
+  int64_t num_drawn = 0;
+  for (const SimRunnerFigures& one : result.runners) num_drawn += one.output_tokens;
+  EXPECT_EQ(num_drawn, 20 * 30) << "each token is drawn once";
+  for (const SimOutcome& one : result.outcomes) EXPECT_FALSE(one.is_refused);
+}
+
+// One runner is slow after it came back: three times 11 ms a step, until that has passed.
+TEST(ClusterSimulationTest, ARunnerComesBackSlow) {
+  SimClusterOptions options = TestCluster(2, PlacementKind::kMostIdle);
+  options.failures = {
+      .every_seconds = 0.5, .down_seconds = 0.0, .slowness = 3.0, .slow_seconds = 1.0};
+  std::vector<SimRequest> requests(100);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].arrival_ns = static_cast<int64_t>(i) * 100 * kMs;
+  }
+  const SimWorkload workload = WorkloadOf(std::move(requests));
+  const SimResult result = RunOf(workload, options);
+  int num_fast = 0, num_slow = 0;
+  for (size_t i = 0; i < 100; ++i) {
+    const int64_t ms = (result.outcomes[i].first_ns - workload.requests[i].arrival_ns) / kMs;
+    num_fast += ms == 11 ? 1 : 0;
+    num_slow += ms == 33 ? 1 : 0;
+  }
+  EXPECT_GT(num_slow, 10);
+  EXPECT_GT(num_fast, 10);
+}
+
+// Two frontends that never look send both of their requests to the first runner; those that know
+// at once, to one each.
+TEST(ClusterSimulationTest, FrontendsSeeOthersRequestsWhenTheyLook) {
+  for (const double view_ms : {0.0, 1e6}) {
+    SimClusterOptions options = TestCluster(8, PlacementKind::kMostIdle);
+    options.num_frontends = 8;
+    options.view_ms = view_ms;
+    const SimWorkload workload =
+        WorkloadOf(std::vector<SimRequest>(8, SimRequest{.output_tokens = 5}));
+    int64_t most = 0;
+    for (const SimRunnerFigures& one : RunOf(workload, options).runners) {
+      most = std::max(most, one.requests);
+    }
+    if (view_ms == 0.0) {
+      EXPECT_EQ(most, 1);
+    } else {
+      EXPECT_GT(most, 2);
+    }
+  }
+}
+
 // Runners for four each: Punica fills one after the other, and lets the ninth wait where there are
 // two. The first begins alone: 11 ms, then 14 with three others, when it has ended. The step that
 // follows has begun by then: 13 ms, and 11 for the ninth alone.
@@ -151,6 +226,11 @@ TEST_P(EveryPlacement, EndsEveryRequest) {
     workload.fetch_ms = {20, 60, 300};
     SimClusterOptions options = BusyCluster(GetParam().kind);
     options.runner.cold_start = cold_start;
+    if (cold_start == ColdStart::kAuto) {
+      options.num_frontends = 3;
+      options.view_ms = 40;
+      options.failures = {.every_seconds = 0.7, .down_seconds = 0.4, .slowness = 2.0};
+    }
     const SimResult result = RunOf(workload, options);
     int64_t num_tokens = 0, num_drawn = 0, num_placed = 0;
     for (size_t i = 0; i < workload.requests.size(); ++i) {
@@ -165,7 +245,7 @@ TEST_P(EveryPlacement, EndsEveryRequest) {
       num_placed += one.requests;
     }
     EXPECT_EQ(num_drawn, num_tokens);
-    EXPECT_EQ(num_placed, std::ssize(workload.requests));
+    EXPECT_EQ(num_placed, std::ssize(workload.requests) + result.moves);
   }
 }
 

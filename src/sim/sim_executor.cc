@@ -17,7 +17,7 @@ void SimExecutor::Begin(const StepPlan& plan) {
     work.context_tokens += sequence.position_begin + sequence.num_tokens;
     arrival_ns = std::max(arrival_ns, loader_.ArrivalOf(sequence.adapter_slot));
   }
-  const auto step_ns = static_cast<int64_t>(costs_.StepMs(work) * 1e6);
+  const auto step_ns = static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
   end_ns_ = begin_ns_ + step_ns;
   if (arrival_ns > begin_ns_) {
     end_ns_ = std::max(end_ns_, arrival_ns + step_ns / loader_.num_layers());

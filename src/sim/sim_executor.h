@@ -3,7 +3,6 @@
 // its last layer takes to come and to be computed. One thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -27,6 +26,10 @@ class SimExecutor : public Executor {
   // Before end_ns() nobody calls it.
   StepResult Finish() override;
 
+  // Steps take so many times what the costs say, from the next one on.
+  void set_slowness(double slowness) { slowness_ = slowness; }
+  // The step that was begun ends at once.
+  void EndNow() { end_ns_ = clock_.NowNs(); }
   // When the step that was begun ends.
   int64_t end_ns() const { return end_ns_; }
   int64_t num_steps() const { return num_steps_; }
@@ -38,6 +41,7 @@ class SimExecutor : public Executor {
   const Clock& clock_;
   const SimLoader& loader_;
   const StepPlan* plan_ = nullptr;
+  double slowness_ = 1.0;
   int64_t begin_ns_ = 0, end_ns_ = 0;
   int64_t num_steps_ = 0, num_rows_ = 0;
 };

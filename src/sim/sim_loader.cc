@@ -8,6 +8,10 @@ namespace graft {
 namespace {
 
 constexpr int32_t kSimRowBytes = 1 << 16;
+// As executor/paged_loader.h has it: who reads for so long is left alone, and another one reads on.
+constexpr int32_t kReaders = 2;
+constexpr int32_t kSlowReadersMax = 16;
+constexpr int64_t kSlowNs = 2'000'000'000;
 
 int64_t MsToNs(double ms) { return static_cast<int64_t>(ms * 1e6); }
 
@@ -47,10 +51,25 @@ void SimLoader::Finish(int64_t ns, Pending pending) {
 }
 
 void SimLoader::Fetch(FetchOrder order) {
-  const int32_t adapter = SimAdapters::NumberOf(order.hash);
-  const int64_t took_ns = IsInHost(adapter) ? 0 : options_.fetch_ns();
-  Finish(clock_.NowNs() + took_ns,
-         {.content = order.content, .adapter = adapter, .took_ns = took_ns});
+  to_read_.push_back(std::move(order));
+  Read(clock_.NowNs());
+}
+
+void SimLoader::Read(int64_t now_ns) {
+  while (num_reading_ < kReaders && !to_read_.empty()) {
+    const FetchOrder order = std::move(to_read_.front());
+    to_read_.pop_front();
+    const int32_t adapter = SimAdapters::NumberOf(order.hash);
+    const int64_t took_ns = IsInHost(adapter) ? 0 : options_.fetch_ns();
+    Pending pending = {.content = order.content, .adapter = adapter, .took_ns = took_ns};
+    ++num_reading_;
+    pending.had_reader = took_ns <= kSlowNs || num_slow_ == kSlowReadersMax;
+    Finish(now_ns + took_ns, pending);
+    if (pending.had_reader) continue;
+    ++num_slow_;
+    pending.kind = LoadEvent::Kind::kSlow;
+    Finish(now_ns + kSlowNs, pending);
+  }
 }
 
 bool SimLoader::Copy(CopyOrder order) {
@@ -64,9 +83,10 @@ bool SimLoader::Copy(CopyOrder order) {
     slots_.resize(static_cast<size_t>(order.slot) + 1);
   }
   slots_[static_cast<size_t>(order.slot)] = {adapter, bus_free_ns_};
-  Finish(
-      bus_free_ns_,
-      {.is_copy = true, .content = order.source.content, .adapter = adapter, .took_ns = took_ns});
+  Finish(bus_free_ns_, {.kind = LoadEvent::Kind::kCopied,
+                        .content = order.source.content,
+                        .adapter = adapter,
+                        .took_ns = took_ns});
   return usable;
 }
 
@@ -80,22 +100,36 @@ void SimLoader::Free(AdapterSlot slot) { slots_[static_cast<size_t>(slot)] = {};
 
 std::vector<LoadEvent> SimLoader::TakeEvents() {
   std::vector<LoadEvent> events;
-  while (!pending_.empty() && next_event_ns() <= clock_.NowNs()) {
+  while (!pending_.empty() && (is_ending_ || next_event_ns() <= clock_.NowNs())) {
+    const int64_t ns = next_event_ns();
     const Pending pending = pending_.begin()->second;
     pending_.erase(pending_.begin());
-    LoadEvent& event = events.emplace_back();
-    event.content = pending.content;
-    if (pending.is_copy) {
-      event.kind = LoadEvent::Kind::kCopied;
-      event.copy_ns = pending.took_ns;
-      continue;
-    }
-    event.kind = LoadEvent::Kind::kFetched;
-    event.facts = FactsOf(pending.adapter);
-    held_.insert(pending.content);
-    Keep(pending.adapter);
+    events.push_back(Book(ns, pending));
   }
   return events;
+}
+
+LoadEvent SimLoader::Book(int64_t ns, const Pending& pending) {
+  LoadEvent event;
+  event.kind = pending.kind;
+  event.content = pending.content;
+  switch (pending.kind) {
+    case LoadEvent::Kind::kCopied:
+      event.copy_ns = pending.took_ns;
+      break;
+    case LoadEvent::Kind::kSlow:
+      --num_reading_;
+      Read(ns);
+      break;
+    case LoadEvent::Kind::kFetched:
+      event.facts = FactsOf(pending.adapter);
+      held_.insert(pending.content);
+      Keep(pending.adapter);
+      --(pending.had_reader ? num_reading_ : num_slow_);
+      Read(ns);
+      break;
+  }
+  return event;
 }
 
 int32_t SimLoader::RankOf(AdapterSlot slot) const {

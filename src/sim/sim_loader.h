@@ -1,9 +1,10 @@
 // Loads of adapters by the virtual clock: from a folder into the host's memory in a time that is
-// drawn, from there to the device one after the other by a cost line. The host's memory holds the
-// adapters used last. One thread.
+// drawn, by as few readers as the real loader has; from there to the device one after the other by
+// a cost line. The host's memory holds the adapters used last. One thread.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -41,8 +42,8 @@ class SimLoader : public AdapterLoader {
   void Drop(int32_t content) override { held_.erase(content); }
   void Free(AdapterSlot slot) override;
   std::vector<LoadEvent> TakeEvents() override;
-  // Nobody waits in a simulation.
-  void WaitForEvent() override {}
+  // In a simulation nobody waits but for a runner's end: all that is under way ends at once.
+  void WaitForEvent() override { is_ending_ = true; }
   void SetWaker(std::function<void()> /*waker*/) override {}
 
   // When the next event is there; kNever: nothing is under way.
@@ -58,7 +59,8 @@ class SimLoader : public AdapterLoader {
 
  private:
   struct Pending {
-    bool is_copy = false;
+    LoadEvent::Kind kind = LoadEvent::Kind::kFetched;
+    bool had_reader = false;  // of a fetch: until its end, since it never counted as slow
     int32_t content = -1;
     int32_t adapter = -1;
     int64_t took_ns = 0;
@@ -73,6 +75,9 @@ class SimLoader : public AdapterLoader {
   }
   void Keep(int32_t adapter);
   void Finish(int64_t ns, Pending pending);
+  // The readers that are free begin with the next fetches.
+  void Read(int64_t now_ns);
+  LoadEvent Book(int64_t ns, const Pending& pending);
 
   const Clock& clock_;
   const SimAdapters& adapters_;
@@ -81,6 +86,10 @@ class SimLoader : public AdapterLoader {
   std::unordered_map<int32_t, std::list<int32_t>::iterator> in_host_;
   std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
   std::map<std::pair<int64_t, int64_t>, Pending> pending_;  // by end
+  std::deque<FetchOrder> to_read_;
+  int32_t num_reading_ = 0;
+  int32_t num_slow_ = 0;
+  bool is_ending_ = false;
   int64_t num_orders_ = 0;
   int64_t bus_free_ns_ = 0;
   std::vector<Slot> slots_;

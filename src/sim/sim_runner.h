@@ -36,6 +36,13 @@ class SimRunner {
   SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters, VirtualTime& time,
             int64_t number, std::function<int64_t()> fetch_ns);
 
+  // Whatever is under way is lost.
+  ~SimRunner() { executor_.EndNow(); }
+
+  int64_t number() const { return number_; }
+  // Its steps take so many times what its costs say.
+  void set_slowness(double slowness) { executor_.set_slowness(slowness); }
+
   // Its events go to the stream as they do from any engine.
   Status Submit(Request request, std::shared_ptr<TokenStream> stream);
   // With the next step; its stream hears of it.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "sim/arrivals.h"
@@ -33,6 +35,29 @@ MeanLengths MeanOf(const SimWorkloadOptions& options) {
   return {mean.prompt / count, mean.output / count};
 }
 
+double MeanRankOf(const SimWorkloadOptions& options) {
+  double sum = 0.0;
+  for (const int rank : options.ranks) sum += rank;
+  return sum / static_cast<double>(options.ranks.size());
+}
+
+std::vector<double> PopularityOf(const SimWorkloadOptions& options) {
+  return options.weights.empty() ? ZipfWeights(options.num_adapters, options.zipf)
+                                 : StretchWeights(options.weights, options.num_adapters);
+}
+
+// Of one token of each request of a batch, with as many prompts as those requests bring.
+double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostModel& costs) {
+  const MeanLengths mean = MeanOf(workload);
+  const double rank = MeanRankOf(workload);
+  const double context = mean.prompt + mean.output / 2;
+  const double units =
+      costs.pads ? *std::max_element(workload.ranks.begin(), workload.ranks.end()) : rank;
+  return costs.step_ms + batch * (costs.step_ms_per_row + costs.step_ms_per_unit * units +
+                                  costs.step_ms_per_context_token * context +
+                                  costs.step_ms_per_prompt_token * mean.prompt / mean.output);
+}
+
 }  // namespace
 
 std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters) {
@@ -48,24 +73,86 @@ std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t n
   return stretched;
 }
 
+namespace {
+
+// When requests come.
+class Arrivals {
+ public:
+  explicit Arrivals(const SimWorkloadOptions& options)
+      : options_(options), shape_(options.cv > 0.0 ? 1.0 / (options.cv * options.cv) : 0.0) {}
+
+  double Next(Random& random) {
+    const double gap = shape_ > 0.0 ? DrawGamma(shape_, random) / shape_ : 1.0;
+    double rate = options_.requests_per_second;
+    if (options_.day_seconds > 0.0) {
+      constexpr double kTurn = 6.283185307179586;
+      rate *= 1.0 + options_.day_swing * std::sin(kTurn * now_ / options_.day_seconds);
+    }
+    now_ += gap / rate;
+    return now_;
+  }
+
+ private:
+  const SimWorkloadOptions& options_;
+  const double shape_;
+  double now_ = 0.0;
+};
+
+// Who asks for which adapter: places by popularity, and who has them.
+class Adapters {
+ public:
+  Adapters(const SimWorkloadOptions& options, Random& random)
+      : options_(options), picker_(PopularityOf(options)) {
+    for (int32_t i = 0; i < options.num_adapters; ++i) Add(i, random);
+    SetNextChange(0.0, random);
+  }
+
+  int32_t Next(double now, Random& random) {
+    while (now >= next_change_) {
+      Add(static_cast<int32_t>(random.Below(at_.size())), random);
+      SetNextChange(next_change_, random);
+    }
+    const double since = now - options_.crowd_at_seconds;
+    if (since >= 0.0 && since < options_.crowd_seconds && random.Uniform() < options_.crowd_share) {
+      return at_.back();
+    }
+    return at_[static_cast<size_t>(picker_.Pick(random))];
+  }
+
+  SimAdapters Take() { return std::move(adapters_); }
+
+ private:
+  void Add(int32_t place, Random& random) {
+    if (static_cast<size_t>(place) >= at_.size()) at_.resize(static_cast<size_t>(place) + 1);
+    at_[static_cast<size_t>(place)] = static_cast<int32_t>(adapters_.ranks.size());
+    adapters_.ranks.push_back(options_.ranks[random.Below(options_.ranks.size())]);
+  }
+  void SetNextChange(double now, Random& random) {
+    const double life = options_.adapter_life_seconds;
+    next_change_ = life > 0.0 ? now + random.Exponential() * life / options_.num_adapters
+                              : std::numeric_limits<double>::infinity();
+  }
+
+  const SimWorkloadOptions& options_;
+  const WeightedPicker picker_;
+  std::vector<int32_t> at_;  // by place, the most popular first
+  SimAdapters adapters_;
+  double next_change_ = 0.0;
+};
+
+}  // namespace
+
 SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
   Random random(options.seed);
+  Adapters adapters(options, random);
+  Arrivals arrivals(options);
   SimWorkload workload;
-  for (int32_t i = 0; i < options.num_adapters; ++i) {
-    workload.adapters.ranks.push_back(options.ranks[random.Below(options.ranks.size())]);
-  }
-  const WeightedPicker picker(options.weights.empty()
-                                  ? ZipfWeights(options.num_adapters, options.zipf)
-                                  : StretchWeights(options.weights, options.num_adapters));
-  double now = 0.0;
-  const double mean_gap = 1.0 / options.requests_per_second;
-  const double shape = options.cv > 0.0 ? 1.0 / (options.cv * options.cv) : 0.0;
   const int32_t half = options.context_tokens_max / 2;
   for (int64_t i = 0; i < options.num_requests; ++i) {
-    now += options.cv > 0.0 ? DrawGamma(shape, random) / shape * mean_gap : mean_gap;
+    const double now = arrivals.Next(random);
     SimRequest request;
     request.arrival_ns = static_cast<int64_t>(now * 1e9);
-    request.adapter = picker.Pick(random);
+    request.adapter = adapters.Next(now, random);
     RequestLengths lengths = {DrawLength(options.prompt_tokens, random),
                               DrawLength(options.output_tokens, random)};
     if (!options.lengths.empty()) lengths = options.lengths[random.Below(options.lengths.size())];
@@ -73,24 +160,46 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
     request.output_tokens = std::min(lengths.output_tokens, half);
     workload.requests.push_back(request);
   }
+  workload.adapters = adapters.Take();
   workload.output_tokens_told = half;
   return workload;
 }
 
+double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& workload,
+                    const SimClusterOptions& cluster) {
+  const std::vector<double> popularity = PopularityOf(workload);
+  double sum = 0.0;
+  for (const double one : popularity) sum += one;
+  const double places = load * cluster.num_runners * cluster.runner.adapters_max;
+  if (places >= workload.num_adapters) return 0.0;
+  // An adapter has a request with this probability, where so many are there on average.
+  const auto taken = [&](double requests) {
+    double num = 0.0;
+    for (const double one : popularity) num += 1.0 - std::exp(-requests * one / sum);
+    return num;
+  };
+  double low = 0.0, high = 1.0;
+  while (taken(high) < places) high *= 2.0;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (taken(middle) < places ? low : high) = middle;
+  }
+  const CostModel& costs = cluster.runner.costs;
+  const double load_ms = fetch_ms + costs.LoadMs(static_cast<int32_t>(MeanRankOf(workload)));
+  double per_ms = 0.0, answer_ms = 0.0;
+  for (int i = 0; i < 60; ++i) {
+    const double batch = per_ms * answer_ms / cluster.num_runners;
+    answer_ms = MeanOf(workload).output * TokenMsOf(batch, workload, costs);
+    per_ms = high / (load_ms + answer_ms);
+  }
+  return per_ms * 1e3;
+}
+
 double RateOfLoad(double load, const SimWorkloadOptions& workload,
                   const SimClusterOptions& cluster) {
-  const MeanLengths mean = MeanOf(workload);
-  double mean_rank = 0.0;
-  for (const int rank : workload.ranks) mean_rank += rank;
-  mean_rank /= static_cast<double>(workload.ranks.size());
-  const int32_t batch = cluster.runner.batch_max;
-  StepWork full;
-  for (int32_t i = 0; i < batch; ++i) full.ranks.Add(static_cast<int32_t>(mean_rank));
-  full.context_tokens = static_cast<int64_t>(batch * (mean.prompt + mean.output / 2));
-  const CostModel& costs = cluster.runner.costs;
-  // While a batch of answers is drawn, as many prompts are computed.
+  const double batch = cluster.runner.batch_max;
   const double batch_ms =
-      costs.StepMs(full) * mean.output + costs.step_ms_per_prompt_token * mean.prompt * batch;
+      TokenMsOf(batch, workload, cluster.runner.costs) * MeanOf(workload).output;
   return load * cluster.num_runners * batch / batch_ms * 1e3;
 }
 

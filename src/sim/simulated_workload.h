@@ -21,6 +21,15 @@ struct SimWorkloadOptions {
   std::vector<double> weights;
   double requests_per_second = 10.0;
   double cv = 1.0;  // of the gaps between arrivals; 1: a Poisson process
+  // The rate swings around its mean by this share, once in so many seconds; 0: it does not.
+  double day_seconds = 0.0;
+  double day_swing = 0.5;
+  // From then on, for so long, this share of requests asks for one adapter, the least popular one.
+  double crowd_at_seconds = 0.0;
+  double crowd_seconds = 0.0;
+  double crowd_share = 0.5;
+  // After so long on average an adapter is replaced by one that nobody knows; 0: never.
+  double adapter_life_seconds = 0.0;
   // Lengths in these pairs, drawn all alike; none: geometrically distributed with these means.
   std::vector<RequestLengths> lengths;
   int32_t prompt_tokens = 200;
@@ -34,6 +43,12 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options);
 // The share of so many adapters each, from weights of more or fewer, most popular first: the i-th
 // has what lies at its place among them.
 std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters);
+
+// Requests a second that keep so large a share of all places for adapters taken, each adapter once:
+// a request takes its adapter's place from its arrival to its end, loads of `fetch_ms` on average
+// included. 0: there are as many places as adapters.
+double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& workload,
+                    const SimClusterOptions& cluster);
 
 // Requests a second that fill this share of the runners' batches, by the costs of a full one.
 double RateOfLoad(double load, const SimWorkloadOptions& workload,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 namespace graft {
@@ -42,6 +43,56 @@ TEST(SimulatedWorkloadTest, FollowsItsOptions) {
   for (const int32_t rank : workload.adapters.ranks) EXPECT_TRUE(rank == 8 || rank == 64);
 }
 
+TEST(SimulatedWorkloadTest, ADaySwings) {
+  SimWorkloadOptions options;
+  options.num_requests = 20'000;
+  options.requests_per_second = 100;
+  options.day_seconds = 200;  // a day: half of it busy
+  int64_t num_busy = 0;
+  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+    num_busy += one.arrival_ns < 100'000'000'000 ? 1 : 0;
+  }
+  // The mean of 1 + sin / 2 over half a turn is 1 + 1 / pi.
+  EXPECT_NEAR(static_cast<double>(num_busy), 100 * 100 * (1 + 1 / 3.14159), 300);
+}
+
+TEST(SimulatedWorkloadTest, ACrowdAsksForOneAdapter) {
+  SimWorkloadOptions options;
+  options.num_requests = 10'000;
+  options.num_adapters = 1000;
+  options.requests_per_second = 100;
+  options.crowd_at_seconds = 20;
+  options.crowd_seconds = 10;
+  options.crowd_share = 0.7;
+  int64_t num_inside = 0, num_outside = 0;
+  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+    if (one.adapter != 999) continue;
+    const bool is_inside = one.arrival_ns >= 20'000'000'000 && one.arrival_ns < 30'000'000'000;
+    ++(is_inside ? num_inside : num_outside);
+  }
+  EXPECT_NEAR(static_cast<double>(num_inside), 700, 80);
+  EXPECT_LT(num_outside, 10);
+}
+
+// A hundred adapters that live for 20 s: in 100 s five hundred others come.
+TEST(SimulatedWorkloadTest, AdaptersComeAndGo) {
+  SimWorkloadOptions options;
+  options.num_requests = 10'000;
+  options.num_adapters = 100;
+  options.zipf = 0;
+  options.requests_per_second = 100;
+  options.adapter_life_seconds = 20;
+  const SimWorkload workload = MakeSimWorkload(options);
+  EXPECT_NEAR(static_cast<double>(workload.adapters.ranks.size()), 600, 80);
+  int64_t num_first_ones = 0;
+  for (const SimRequest& one : workload.requests) {
+    ASSERT_LT(static_cast<size_t>(one.adapter), workload.adapters.ranks.size());
+    num_first_ones += one.arrival_ns > 60'000'000'000 && one.adapter < 100 ? 1 : 0;
+  }
+  // Of 4,000 requests e^-3 and less, falling to e^-5: 86.
+  EXPECT_NEAR(static_cast<double>(num_first_ones), 86, 60);
+}
+
 TEST(SimulatedWorkloadTest, DrawsGivenLengths) {
   SimWorkloadOptions options;
   options.num_requests = 50;
@@ -74,6 +125,26 @@ TEST(SimulatedWorkloadTest, LoadIsAShareOfFullBatches) {
   costs.step_ms_per_unit = costs.step_ms_per_context_token = 0;
   costs.step_ms_per_prompt_token = 0.1;
   EXPECT_NEAR(RateOfLoad(0.5, workload, cluster), 0.5 * 3 * 4 / 0.284, 1e-9);
+}
+
+// Two adapters, alike, for two places: each is asked for by m/2 requests at once on average, so
+// that 2 (1 - e^(-m/2)) of them are taken. A request stays 1,000 ms of loading and 20 steps of 10.
+TEST(SimulatedWorkloadTest, LoadIsAShareOfPlacesThatAreTaken) {
+  SimWorkloadOptions workload;
+  workload.num_adapters = 2;
+  workload.zipf = 0;
+  workload.output_tokens = 20;
+  SimClusterOptions cluster;
+  cluster.num_runners = 1;
+  cluster.runner.adapters_max = 2;
+  CostModel& costs = cluster.runner.costs;
+  costs = {};
+  costs.step_ms = 10;
+  costs.step_ms_per_row = costs.step_ms_per_unit = costs.step_ms_per_context_token = 0;
+  costs.step_ms_per_prompt_token = 0;
+  costs.load_ms = costs.load_ms_per_rank = 0;
+  EXPECT_NEAR(RateOfPlaces(0.5, 1000, workload, cluster), 2 * std::log(2) / 1.2, 1e-9);
+  EXPECT_EQ(RateOfPlaces(1.0, 1000, workload, cluster), 0.0) << "all adapters have places";
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
                       {"counted", std::ssize(latency)},
                       {"refused", num_refused},
                       {"waited_in_line", result.waited_in_line},
+                      {"failures", result.failures},
+                      {"moves", result.moves},
                       {"first_token_ms", LatencyJson(first)},
                       {"token_ms", LatencyJson(token)},
                       {"latency_ms", LatencyJson(latency)},
@@ -84,8 +86,7 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
   if (options.scaling.is_on) {
     json.update({{"paid_runner_hours", result.paid_seconds / kSecondsPerHour},
                  {"starts", result.starts},
-                 {"most_runners", result.paid_max},
-                 {"moves", result.moves}});
+                 {"most_runners", result.paid_max}});
   }
   return json;
 }

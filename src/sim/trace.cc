@@ -232,6 +232,27 @@ Result<std::vector<double>> ReadPopularity(const std::string& path) {
   return counts;
 }
 
+Result<std::vector<double>> ReadLoadTimes(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines, ReadLines(path));
+  const std::vector<std::string> names = SplitAtCommas(lines[0]);
+  const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name == "value" || name == "fetch_ms";
+  });
+  if (found == names.end()) {
+    return InvalidArgumentError(path + ": the first line must name a column value or fetch_ms");
+  }
+  const auto column = static_cast<size_t>(found - names.begin());
+  std::vector<double> times;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = SplitAtCommas(lines[i]);
+    const double ms = column < fields.size() ? std::atof(fields[column].c_str()) : 0.0;
+    if (ms <= 0.0) return BrokenLine(path, i, "a load's time must be above 0");
+    times.push_back(ms);
+  }
+  if (times.empty()) return InvalidArgumentError(path + " holds no times");
+  return times;
+}
+
 std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, double requests_per_second,
                                      double seconds) {
   if (trace.empty()) return trace;

@@ -35,6 +35,10 @@ Result<std::vector<TraceRequest>> ReadTrace(const std::string& path);
 //   ...,lora_args                   Alibaba's generative AI: every LoRA of every request
 Result<std::vector<double>> ReadPopularity(const std::string& path);
 
+// Milliseconds that loads of adapters took, from a CSV's column `value` (as in Alibaba's trace of
+// load latencies) or `fetch_ms`.
+Result<std::vector<double>> ReadLoadTimes(const std::string& path);
+
 // The first requests, as many as come in `seconds` at this mean rate, with time stretched so that
 // they do.
 std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, double requests_per_second,

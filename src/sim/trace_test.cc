@@ -123,5 +123,16 @@ TEST_F(TraceTest, ScalesToARate) {
   EXPECT_TRUE(ScaleTrace({}, 1.0, 1.0).empty());
 }
 
+TEST_F(TraceTest, LoadTimes) {
+  const auto times =
+      ReadLoadTimes(Write("timestamp_anon,value,container_ip\n1.0,7109.0,a\n2,5,b\n"));
+  ASSERT_TRUE(times.ok()) << times.status().ToString();
+  EXPECT_EQ(*times, (std::vector<double>{7109.0, 5.0}));
+  EXPECT_NE(ReadLoadTimes(Write("a,b\n1,2\n")).status().message().find("fetch_ms"),
+            std::string::npos);
+  EXPECT_NE(ReadLoadTimes(Write("fetch_ms\n12\n0\n")).status().message().find("line 3"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace graft

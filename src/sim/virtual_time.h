@@ -27,10 +27,14 @@ enum class SimEventKind : uint8_t {
   kArrival,  // of request `target`
   kStepEnd,  // of runner `target`
   kLoads,    // runner `target` should look at its loads
-  kPlan,     // the placement policy plans
   kScale,    // runners come and go
   kStarted,  // an order of a runner, see ClusterSimulation::OnStarted
   kEmpty,    // runners that are going are emptied
+  kPlan,     // the placement policies plan
+  kLook,     // frontend `target` looks at the runners
+  kFail,     // one of the runners fails
+  kReturn,   // runner `target` is up again
+  kRecover,  // the start `target` of a runner is as fast as it was
 };
 
 struct SimEvent {

@@ -1,0 +1,61 @@
+#include "sim/load_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace graft {
+
+std::vector<bool> FewestLoads(std::span<const SimRequest> requests, int64_t places) {
+  constexpr int64_t kNeverAgain = std::numeric_limits<int64_t>::max();
+  int32_t largest = 0;
+  for (const SimRequest& one : requests) largest = std::max(largest, one.adapter);
+  std::vector<int64_t> next_of(static_cast<size_t>(largest) + 1, kNeverAgain);
+  std::vector<int64_t> next(requests.size());
+  for (size_t i = requests.size(); i-- > 0;) {
+    if (requests[i].adapter == kBaseModel) continue;
+    next[i] =
+        std::exchange(next_of[static_cast<size_t>(requests[i].adapter)], static_cast<int64_t>(i));
+  }
+  std::vector<bool> loads(requests.size(), false);
+  std::set<std::pair<int64_t, int32_t>> held;  // by when they are asked for next
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int32_t adapter = requests[i].adapter;
+    if (adapter == kBaseModel) continue;
+    loads[i] = held.erase({static_cast<int64_t>(i), adapter}) == 0;
+    held.emplace(next[i], adapter);
+    if (std::ssize(held) > places) held.erase(std::prev(held.end()));
+  }
+  return loads;
+}
+
+LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& options) {
+  const SimRunnerOptions& runner = options.runner;
+  if (runner.host_adapters == 0) return {};
+  const int64_t places =
+      int64_t{options.num_runners} * std::max(runner.adapters_max, runner.host_adapters);
+  const std::vector<bool> loads = FewestLoads(workload.requests, places);
+  int64_t num_loads = 0, num_requests = 0;
+  for (size_t i = 0; i < loads.size(); ++i) {
+    if (NsToSeconds(workload.requests[i].arrival_ns) < options.warm_seconds) continue;
+    ++num_requests;
+    num_loads += loads[i] ? 1 : 0;
+  }
+  LoadBound bound;
+  if (num_requests == 0) return bound;
+  bound.loads_a_request = static_cast<double>(num_loads) / static_cast<double>(num_requests);
+  constexpr double kLate = 0.01;  // of all requests
+  if (bound.loads_a_request <= kLate) return bound;
+  std::vector<double> fetch_ms = workload.fetch_ms;
+  std::sort(fetch_ms.begin(), fetch_ms.end());
+  const double rank = (1.0 - kLate / bound.loads_a_request) * static_cast<double>(fetch_ms.size());
+  bound.first_token_p99_ms =
+      fetch_ms[std::min(static_cast<size_t>(std::ceil(rank)), fetch_ms.size() - 1)];
+  return bound;
+}
+
+}  // namespace graft

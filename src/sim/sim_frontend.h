@@ -1,0 +1,51 @@
+// A frontend of a simulation: the real policy over what this frontend knows. Of its own requests it
+// knows everything at once; of others' what it saw when it looked last. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "placement/policy.h"
+#include "sim/sim_runner.h"
+
+namespace graft {
+
+class SimFrontend {
+ public:
+  SimFrontend(const PlacementOptions& placement, const SimRunnerOptions& runner, size_t num_runners)
+      : seed_(placement.seed),
+        runner_(runner),
+        policy_(MakePlacementPolicy(placement)),
+        pages_sent_(num_runners) {
+    fleet_.SetNumRunners(num_runners);
+  }
+
+  Fleet& fleet() { return fleet_; }
+  // A new runner, in a former one's place, whose requests have left it.
+  void Equip(size_t runner, bool is_open);
+  // How the runner is now: everybody's requests, and its pages.
+  void Look(size_t runner, int64_t num_requests, int64_t pages_free);
+  // By now what was sent before is in the runner's pages.
+  void OnStepEnd(size_t runner) { pages_sent_[runner] = 0; }
+  void Plan() { policy_->Plan(fleet_); }
+
+  void Arrive(const PlacedRequest& request, int64_t now_ns);
+  int32_t Pick(const PlacementQuery& query) { return policy_->Pick(fleet_, query); }
+  void Place(size_t runner, const PlacedRequest& request);
+  void Leave(size_t runner, const PlacedRequest& request, bool has_drawn);
+
+  // Requests that wait for a runner, oldest first.
+  std::set<int64_t>& line() { return line_; }
+
+ private:
+  const uint64_t seed_;
+  const SimRunnerOptions runner_;
+  Fleet fleet_;
+  const std::unique_ptr<PlacementPolicy> policy_;
+  std::vector<int64_t> pages_sent_;  // by runner, to requests since its last step's end
+  std::set<int64_t> line_;
+};
+
+}  // namespace graft
