@@ -12,7 +12,7 @@ what=${1:-build}
 packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
-  libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
+  libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev libjs-dygraphs
 )
 case $what in build | test | test-all | dist)
   # What it needs of protobuf libgrpc++-dev only recommends.
@@ -21,7 +21,7 @@ esac
 case $what in test | test-all) packages+=(
   clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
-case $what in test-all) packages+=(clang-tidy libdnnl-dev) ;; esac
+case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell) ;; esac
 
 installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
 missing=()

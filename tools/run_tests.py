@@ -274,6 +274,13 @@ def stage_ray(log):
     return pytest("release", log, files=["tests/deploy_ray"], venv="venv-ray")
 
 
+def stage_dashboard(log):
+    """The dashboard in headless Chromium, over servers under load."""
+    if not build("release", ["graft"], log):
+        return 0, 1
+    return pytest("release", log, files=["tests/dashboard"])
+
+
 def fuzz(name, log):
     seeds = f"tests/fuzz_corpus/{name}"
     corpus = f"build/fuzz/corpus/{name}"
@@ -302,11 +309,11 @@ def stage_lint(log):
 STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program": stage_program,
           "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
-          "lint": stage_lint, "ray": stage_ray}
+          "lint": stage_lint, "dashboard": stage_dashboard, "ray": stage_ray}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
 TEST_ALL = TEST + [["long"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
-                   ["ray"]]
+                   ["dashboard"], ["ray"]]
 
 
 class Results:

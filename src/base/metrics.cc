@@ -53,7 +53,15 @@ void Metrics::RemoveCounter(const std::string& name, prometheus::Counter& counte
   if (family != counters_.end()) family->second->Remove(&counter);
 }
 
-std::string Metrics::Render(const std::vector<prometheus::MetricFamily>& families) {
+void Metrics::RemoveGauge(const std::string& name, prometheus::Gauge& gauge) {
+  std::lock_guard lock(mutex_);
+  const auto family = gauges_.find(name);
+  if (family != gauges_.end()) family->second->Remove(&gauge);
+}
+
+Metrics::Families Metrics::Collect() const { return registry_.Collect(); }
+
+std::string Metrics::Render(const Families& families) {
   return prometheus::TextSerializer().Serialize(families);
 }
 

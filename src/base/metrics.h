@@ -6,6 +6,7 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
 #include <map>
@@ -27,13 +28,15 @@ class Metrics {
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, const Labels& labels = {});
 
-  // Removes the series of this name; `counter` is gone when the call returns.
+  // Remove a series of this name, which is gone when the call returns.
   void RemoveCounter(const std::string& name, prometheus::Counter& counter);
+  void RemoveGauge(const std::string& name, prometheus::Gauge& gauge);
 
-  std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
-  // The page that Prometheus scrapes, of these families.
-  static std::string Render(const std::vector<prometheus::MetricFamily>& families);
-  // Of all that there are.
+  // All series as they are now.
+  using Families = std::vector<prometheus::MetricFamily>;
+  Families Collect() const;
+  // The page that Prometheus scrapes.
+  static std::string Render(const Families& families);
   std::string Render() const { return Render(Collect()); }
 
  private:

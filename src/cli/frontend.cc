@@ -170,27 +170,29 @@ Status RunFrontend(const FrontendOptions& options) {
                                      .requests_max = options.requests_max},
                           .placement = placement,
                           .scale = options.scale,
-                          .consolidates = options.consolidates},
+                          .consolidates = options.consolidates,
+                          .metrics = &metrics},
                          keys));
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
   signals.BeginServing();
-  RETURN_IF_ERROR(ServeHttp(http, signals,
-                            {.generator = runners->generator(),
-                             .catalog = runners->catalog(),
-                             .text = text,
-                             .metrics = metrics,
-                             .base_model = name,
-                             .adapters_dir = "",
-                             .ready = [&runners] { return runners->ready(); },
-                             .fleet = [&runners] { return FiguresOf(runners->hint()); },
-                             .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
-                             .on_started =
-                                 [&](uint16_t port) {
-                                   LogAccess(options.http.server);
-                                   LOG_INFO("frontend of {}: {}", name,
-                                            DescribeServing(options.http.server, port));
-                                 }}));
+  RETURN_IF_ERROR(ServeHttp(
+      http, signals,
+      {.generator = runners->generator(),
+       .catalog = runners->catalog(),
+       .text = text,
+       .metrics = metrics,
+       .base_model = name,
+       .adapters_dir = "",
+       .ready = [&runners] { return runners->ready(); },
+       .fleet = [&runners] { return FiguresOf(runners->hint()); },
+       .num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); },
+       .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
+       .on_started =
+           [&](uint16_t port) {
+             LogAccess(options.http.server);
+             LOG_INFO("frontend of {}: {}", name, DescribeServing(options.http.server, port));
+           }}));
   LOG_INFO("stopped");
   return OkStatus();
 }

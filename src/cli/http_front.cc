@@ -117,7 +117,8 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
        .adapters_max = parts.adapters_max,
        .defaults = text.defaults,
        .ready = std::move(parts.ready),
-       .fleet = std::move(parts.fleet)},
+       .fleet = std::move(parts.fleet),
+       .num_holders = std::move(parts.num_holders)},
       std::move(server_options));
   RETURN_IF_ERROR(server.Start());
   parts.on_started(server.port());

@@ -59,10 +59,11 @@ struct HttpFrontParts {
   const ModelText& text;
   Metrics& metrics;
   std::string base_model;
-  std::string adapters_dir;                  // see ServerContext
-  int32_t adapters_max = 0;                  // likewise
-  std::function<Status()> ready;             // likewise
-  std::function<FleetFigures()> fleet = {};  // likewise
+  std::string adapters_dir;                                          // see ServerContext
+  int32_t adapters_max = 0;                                          // likewise
+  std::function<Status()> ready;                                     // likewise
+  std::function<FleetFigures()> fleet = {};                          // likewise
+  std::function<int32_t(const std::string& hash)> num_holders = {};  // likewise
   // Once the port is open, and null before the server ends; may be empty.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.

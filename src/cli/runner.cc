@@ -66,6 +66,27 @@ Status AllowStore(RunnerOptions& options) {
   return OkStatus();
 }
 
+RunnerLoad LoadOf(const EngineSnapshot& now) {
+  return {.requests_waiting = now.requests_waiting,
+          .requests_running = now.requests_running,
+          .pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle,
+          .figures = {.pages_free = now.pages_free,
+                      .pages_cached = now.pages_cached,
+                      .pages_referenced = now.pages_referenced,
+                      .pages_adapters = now.pages_adapters,
+                      .adapters_resident = now.adapters_resident,
+                      .step_sequences = now.step_sequences,
+                      .step_adapters = now.step_adapters,
+                      .step_prompt_rows = now.step_prompt_rows,
+                      .step_decode_rows = now.step_decode_rows,
+                      .steps = now.steps,
+                      .prompt_tokens = now.prompt_tokens,
+                      .output_tokens = now.output_tokens,
+                      .preemptions = now.preemptions,
+                      .adapter_copies = now.adapter_copies,
+                      .adapter_evictions = now.adapter_evictions}};
+}
+
 Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, Runtime& runtime,
                                                   const std::function<RunnerLoad()>& load) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
@@ -110,13 +131,8 @@ Status RunRunner(RunnerOptions options) {
   options.service.num_pages = runtime->limits().num_pages;
   options.service.startup_ms = (SteadyClock::Get().NowNs() - began_ns) / 1'000'000;
   Engine& engine = runtime->engine();
-  ASSIGN_OR_RETURN(const auto served, ServeRunner(options, *runtime, [&engine] {
-                     const EngineSnapshot now = engine.Snapshot();
-                     return RunnerLoad{
-                         .requests_waiting = now.requests_waiting,
-                         .requests_running = now.requests_running,
-                         .pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle};
-                   }));
+  ASSIGN_OR_RETURN(const auto served,
+                   ServeRunner(options, *runtime, [&engine] { return LoadOf(engine.Snapshot()); }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
   engine.SetOnStep([&served](const StepNews& news) { served->OnStep(news); });
   signals.BeginServing();

@@ -43,7 +43,8 @@ Status ClusterFrontend::Begin() {
                                                .limits = runners_options_.limits,
                                                .placement = runners_options_.placement,
                                                .scale = runners_options_.scale,
-                                               .consolidates = runners_options_.consolidates}));
+                                               .consolidates = runners_options_.consolidates,
+                                               .metrics = runners_options_.metrics}));
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching, [this](const auto& view) {
@@ -142,7 +143,7 @@ void ClusterFrontend::Take(const ClusterView& view) {
   if (told_ == view.registry) return;
   RegistryFacts facts;
   for (const auto& [name, adapter] : view.registry->adapters) {
-    facts.adapters[adapter.entry.hash] = adapter.entry.path;
+    facts.adapters[adapter.entry.hash] = {adapter.entry.path, name};
   }
   for (const auto& [name, tenant] : view.registry->tenants) {
     facts.tenant_weights[name] = static_cast<float>(tenant.weight);

@@ -33,6 +33,7 @@ class ClusterFrontend : public RunnersInReach {
   AdapterCatalog& catalog() override { return *catalog_; }
   Status ready() const override { return runners_->ready(); }
   ScaleHint hint() const override;
+  int32_t NumHolders(const std::string& hash) const override { return runners_->NumHolders(hash); }
 
  private:
   ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options);

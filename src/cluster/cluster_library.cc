@@ -30,6 +30,7 @@ class RunnersOverGrpc : public RunnersInReach {
   AdapterCatalog& catalog() override { return runners_->catalog(); }
   Status ready() const override { return runners_->ready(); }
   ScaleHint hint() const override { return runners_->hint(); }
+  int32_t NumHolders(const std::string& hash) const override { return runners_->NumHolders(hash); }
 
  private:
   const std::unique_ptr<RunnerSet> runners_;
@@ -52,7 +53,8 @@ class GrpcClusterLibrary : public ClusterLibrary {
                                                      .limits = options.limits,
                                                      .placement = options.placement,
                                                      .scale = options.scale,
-                                                     .consolidates = options.consolidates}));
+                                                     .consolidates = options.consolidates,
+                                                     .metrics = options.metrics}));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(

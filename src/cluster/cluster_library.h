@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/metrics.h"
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
 #include "placement/policy.h"
@@ -44,6 +45,8 @@ class RunnersInReach {
   virtual Status ready() const = 0;
   // How many there should be: the leader's word, or this frontend's own where none leads.
   virtual ScaleHint hint() const = 0;
+  // Runners whose devices are thought to hold the content.
+  virtual int32_t NumHolders(const std::string& hash) const = 0;
 };
 
 struct FrontendRunnersOptions {
@@ -54,7 +57,8 @@ struct FrontendRunnersOptions {
   PlacementOptions placement;
   // startup_seconds 0: as long as the slowest runner took.
   ScaleOptions scale = {.startup_seconds = 0.0};
-  bool consolidates = false;  // runners beyond the number wanted are emptied
+  bool consolidates = false;   // runners beyond the number wanted are emptied
+  Metrics* metrics = nullptr;  // null: nobody reads them
 };
 
 class ClusterLibrary {

@@ -22,8 +22,10 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
   contents_.clear();
   for (const auto& [other, its] : by_runner_) {
     for (const ListedAdapter& adapter : its) {
-      contents_[adapter.info.hash] = adapter.info.rank_max;
+      Content& content = contents_[adapter.info.hash];
+      content.rank = adapter.info.rank_max;
       if (IsRunnersOwnName(adapter.info.name)) continue;
+      if (content.name.empty()) content.name = adapter.info.name;
       const auto [it, is_new] = by_name_.emplace(adapter.info.name, adapter);
       if (!is_new && it->second.info.hash != adapter.info.hash) {
         LOG_WARN("runners have different adapters named '{}': {:.12} is served, {:.12} is not",
@@ -41,7 +43,13 @@ bool RunnerCatalog::HasContent(const std::string& hash) const {
 int32_t RunnerCatalog::RankOf(const std::string& hash) const {
   std::shared_lock lock(mutex_);
   const auto it = contents_.find(hash);
-  return it == contents_.end() ? 0 : it->second;
+  return it == contents_.end() ? 0 : it->second.rank;
+}
+
+std::string RunnerCatalog::NameOf(const std::string& hash) const {
+  std::shared_lock lock(mutex_);
+  const auto it = contents_.find(hash);
+  return it == contents_.end() ? "" : it->second.name;
 }
 
 std::vector<AdapterInfo> RunnerCatalog::ListAfter(const std::string& name, size_t infos_max) const {

@@ -24,6 +24,8 @@ class RunnerCatalog : public AdapterCatalog {
   bool HasContent(const std::string& hash) const;
   // The largest rank of the content; 0: nobody has it.
   int32_t RankOf(const std::string& hash) const;
+  // A name that clients know the content by; "": none.
+  std::string NameOf(const std::string& hash) const;
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
   Result<AdapterInfo> Find(const std::string& name) const override;
@@ -34,11 +36,16 @@ class RunnerCatalog : public AdapterCatalog {
   Status Unload(const std::string& name) override;
 
  private:
+  struct Content {
+    int32_t rank = 0;  // the largest
+    std::string name;
+  };
+
   const std::string base_model_;
   mutable std::shared_mutex mutex_;
   std::map<size_t, std::vector<ListedAdapter>> by_runner_;
   std::map<std::string, ListedAdapter> by_name_;  // merged
-  std::map<std::string, int32_t> contents_;       // hash -> its largest rank
+  std::map<std::string, Content> contents_;       // by hash
 };
 
 }  // namespace graft

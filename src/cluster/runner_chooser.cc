@@ -121,6 +121,12 @@ void RunnerChooser::LeaveSpareOut(const std::vector<RunnerView>& runners,
   }
 }
 
+int32_t RunnerChooser::NumHolders(const std::string& hash) const {
+  const auto number = numbers_.find(hash);
+  if (number == numbers_.end()) return 0;
+  return static_cast<int32_t>(fleet_.Holders(number->second).size());
+}
+
 void RunnerChooser::Forget(size_t runner) {
   if (runner >= fleet_.num_runners()) return;
   fleet_.Reset(runner);

@@ -32,6 +32,12 @@ class RunnerChooser {
                     std::vector<uint8_t>* allowed);
   // As of the runners at the last choice or plan.
   const Fleet& fleet() const { return fleet_; }
+  // Whether the runner's device is thought to hold the request's adapter.
+  bool Holds(size_t runner, const PlacedRequest& request) const {
+    return runner < fleet_.num_runners() && fleet_.Holds(runner, request.adapter);
+  }
+  // Runners whose devices are thought to hold the content.
+  int32_t NumHolders(const std::string& hash) const;
   // Who finds no room holds up those behind it.
   bool keeps_order() const { return policy_->keeps_order(); }
 

@@ -47,6 +47,9 @@ RunnerSet::RunnerSet(const RunnerSetOptions& options)
     : options_(options),
       frontend_(RandomSeed()),
       catalog_(options.base.name),
+      own_metrics_(options.metrics == nullptr ? std::make_unique<Metrics>() : nullptr),
+      metrics_(options.metrics == nullptr ? *own_metrics_ : *options.metrics,
+               [this](const std::string& hash) { return LabelOf(hash); }),
       chooser_(options.placement),
       views_(options.addresses.size()),
       limits_of_(options.addresses.size()),
@@ -166,10 +169,13 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   one->id = request.id;
   one->accepted_ns = NowNs() - request.age_ns;
   const auto registered = registry_.adapters.find(hash);
-  if (registered != registry_.adapters.end()) one->adapter_path = registered->second;
+  if (registered != registry_.adapters.end()) one->adapter_path = registered->second.path;
   const auto weight = registry_.tenant_weights.find(request.tenant);
   if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
   one->placed = chooser_.Arrive(request, catalog_.RankOf(hash), NowNs());
+  one->counters = metrics_.CountersFor(hash, one->placed.adapter);
+  one->counters->requests->Increment();
+  one->counters->prompt_tokens->Increment(static_cast<double>(request.prompt_tokens.size()));
   one->request = std::move(request);
   one->stream = std::move(stream);
   InFlight& placed = *one;
@@ -236,6 +242,7 @@ void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
   view.pages_sent += PagesOf(view, TokensMax(one.request));
   one.placed.prompt_tokens =
       static_cast<int32_t>(one.request.prompt_tokens.size() + one.request.output_tokens.size());
+  CountPlaced(one);
   chooser_.OnPlaced(runner, one.placed);
   links_[one.runner]->Submit(one.request);
 }
@@ -340,10 +347,12 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
     one.last_refusal = event.status.message();
     LeaveRunner(one);
     if (one.is_cancelled) return End(one, {.finish_reason = FinishReason::kCancelled});
+    metrics_.Moved(FrontendMetrics::Move::kRefused);
     return Place(one);
   }
   if (event.token >= 0) {
     one.request.output_tokens.push_back(event.token);
+    CountToken(one);
     if (!one.has_drawn_here) chooser_.OnFirstToken(one.runner, one.placed);
     one.has_drawn_here = true;
     one.pool = views_[one.runner].arithmetic_id;
@@ -398,6 +407,7 @@ void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
       continue;
     }
     ++num_moved;
+    metrics_.Moved(died ? FrontendMetrics::Move::kDied : FrontendMetrics::Move::kDrained);
     one->refused.clear();
     Place(*one);
   }
@@ -430,6 +440,7 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   SetAdapters(runner, facts.adapters);
   LOG_INFO("runner {} is up: {}, {} adapters", view.address, view.arithmetic_id,
            view.adapters.size());
+  metrics_.SetRunner(view);
   PlaceWaiting(NowNs());
   return OkStatus();
 }
@@ -486,6 +497,7 @@ void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
     if (!HasPagesFor(views_[i], TokensMax(one->request))) can[i] = 0;
   }
   if (!MoveTo(*one, can)) return;
+  metrics_.Moved(FrontendMetrics::Move::kEvicted);
   LOG_INFO("a request that runner {} had no pages for goes on at {}", views_[runner].address,
            views_[one->runner].address);
 }
@@ -495,8 +507,10 @@ void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
   RunnerView& view = views_[runner];
   view.load = load;
   view.num_sent = view.pages_sent = 0;
-  if (!draining || view.draining) return;
-  view.draining = true;
+  const bool begins_to_drain = draining && !view.draining;
+  view.draining |= draining;
+  metrics_.SetRunner(view);
+  if (!begins_to_drain) return;
   LOG_INFO("runner {} drains", view.address);
   MoveAway(runner, /*left=*/false, /*died=*/false);
 }
@@ -514,6 +528,7 @@ void RunnerSet::OnDown(size_t runner, const Status& why) {
   view.is_up = false;
   why_down_[runner] = why;
   MoveAway(runner, /*left=*/true, /*died=*/!view.draining);
+  metrics_.SetRunner(view);
 }
 
 // Who was stopped itself has heard nobody, and nobody is dead for that.
@@ -534,6 +549,7 @@ void RunnerSet::Tick() {
       Advise(now_ns);
     }
     PlaceWaiting(now_ns);
+    metrics_.SetUnplaced(waiting_.size());
     EmptySpare();
     std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();
     if (dead.empty()) continue;

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/metrics.h"
+#include "cluster/frontend_metrics.h"
 #include "cluster/runner_catalog.h"
 #include "cluster/runner_chooser.h"
 #include "cluster/runner_view.h"
@@ -38,6 +40,7 @@ struct RunnerSetOptions {
   ScaleOptions scale = {.startup_seconds = 0.0};
   // Runners beyond the number wanted are emptied; where they come later SetSpare says which.
   bool consolidates = false;
+  Metrics* metrics = nullptr;  // null: nobody reads them
   // So many runners may die in steps that hold a request which has drawn nothing there; after that
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
@@ -52,9 +55,13 @@ struct ListedRunner {
 };
 
 // What a cluster's registry says, as far as requests ask for it.
+struct RegisteredContent {
+  std::string path;  // where it lies
+  std::string name;
+};
 struct RegistryFacts {
-  std::unordered_map<std::string, std::string> adapters;  // content hashes, and where they lie
-  std::map<std::string, float> tenant_weights;            // of others 1
+  std::unordered_map<std::string, RegisteredContent> adapters;  // by content hash
+  std::map<std::string, float> tenant_weights;                  // of others 1
 };
 
 // A content that requests began with, no name leads to, and no runner has that could go on.
@@ -93,6 +100,8 @@ class RunnerSet : public Generator, private RunnerListener {
   RunnerCatalog& catalog() { return catalog_; }
   // Whether any runner is up; else why not.
   Status ready() const;
+  // Runners whose devices are thought to hold the content.
+  int32_t NumHolders(const std::string& hash) const;
 
  private:
   static constexpr size_t kNowhere = static_cast<size_t>(-1);
@@ -113,6 +122,8 @@ class RunnerSet : public Generator, private RunnerListener {
     std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
     PlacedRequest placed;         // as the chooser knows it
+    int64_t last_token_ns = 0;
+    std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
   };
 
   explicit RunnerSet(const RunnerSetOptions& options);
@@ -134,6 +145,9 @@ class RunnerSet : public Generator, private RunnerListener {
   int32_t Choose(InFlight& one);
   void Place(InFlight& one);
   void PlaceOn(InFlight& one, size_t runner);
+  void CountPlaced(const InFlight& one);
+  void CountToken(InFlight& one);
+  std::string LabelOf(const std::string& hash) const;
   InFlight* FindOn(size_t runner, uint64_t number);
   void LeaveRunner(InFlight& one);
   void PlaceWaiting(int64_t now_ns);
@@ -168,6 +182,8 @@ class RunnerSet : public Generator, private RunnerListener {
   std::condition_variable stop_;
   bool stopping_ = false;
   RegistryFacts registry_;
+  const std::unique_ptr<Metrics> own_metrics_;  // null: others'
+  FrontendMetrics metrics_;
   RunnerChooser chooser_;
   int64_t planned_ns_ = 0;  // when the chooser last did
   ScaleAdvisor advisor_;

@@ -1,7 +1,9 @@
 // Which runners a RunnerSet has: those that etcd lists come, and those that are gone are forgotten.
+// And what is counted of them and of their requests.
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/cluster_records.h"
 #include "cluster/runner_set.h"
@@ -58,12 +60,46 @@ void RunnerSet::Forget() {
     catalog_.SetRunner(runner, {});
     for (auto& [id, one] : in_flight_) std::erase(one->refused, runner);
     chooser_.Forget(runner);
+    metrics_.ForgetRunner(views_[runner].address);
     const RunnerView left = std::exchange(views_[runner], RunnerView());
     views_[runner].is_listed = left.is_listed;
     if (!left.is_listed) continue;
     views_[runner].address = left.address;
     Call(runner);
   }
+}
+
+int32_t RunnerSet::NumHolders(const std::string& hash) const {
+  std::lock_guard lock(mutex_);
+  return chooser_.NumHolders(hash);
+}
+
+std::string RunnerSet::LabelOf(const std::string& hash) const {
+  constexpr size_t kDigits = 12;
+  const auto registered = registry_.adapters.find(hash);
+  const std::string name =
+      registered != registry_.adapters.end() ? registered->second.name : catalog_.NameOf(hash);
+  return name.empty() ? hash.substr(0, kDigits) : name;
+}
+
+void RunnerSet::CountPlaced(const InFlight& one) {
+  FrontendMetrics::Meets meets = FrontendMetrics::Meets::kBase;
+  if (!one.request.adapters.empty()) {
+    meets = chooser_.Holds(one.runner, one.placed) ? FrontendMetrics::Meets::kResident
+                                                   : FrontendMetrics::Meets::kCold;
+  }
+  metrics_.Placed(views_[one.runner].address, meets);
+}
+
+void RunnerSet::CountToken(InFlight& one) {
+  const int64_t now_ns = SteadyClock::Get().NowNs();
+  one.counters->output_tokens->Increment();
+  if (one.request.output_tokens.size() == 1) {
+    metrics_.FirstToken(NsToSeconds(now_ns - one.accepted_ns));
+  } else if (one.last_token_ns != 0) {
+    metrics_.NextToken(NsToSeconds(now_ns - one.last_token_ns));
+  }
+  one.last_token_ns = now_ns;
 }
 
 }  // namespace graft

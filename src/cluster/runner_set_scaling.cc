@@ -124,6 +124,7 @@ void RunnerSet::Empty(size_t runner) {
     std::vector<uint8_t> can = WhoCanTake(views_, needs);
     chooser_.KeepWithRoom(views_, one.placed, &can);
     if (!MoveTo(one, can)) continue;
+    metrics_.Moved(FrontendMetrics::Move::kSpare);
     tokens_left -= movable[i].tokens;
     ++num_moved;
   }

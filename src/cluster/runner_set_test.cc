@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
@@ -246,6 +247,7 @@ class RunnerSetTest : public testing::Test {
     options.limits = {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 50};
     options.pool_wait_ns = pool_wait_ns;
     options.addresses_come_later = runners.empty();
+    options.metrics = &metrics_;
     set_ = RunnerSet::Start(options).value();
   }
   template <typename Holds>
@@ -304,7 +306,21 @@ class RunnerSetTest : public testing::Test {
     }
   }
 
+  // The sum over all series of this name whose labels have `label` in them.
+  double Metric(const std::string& name, const std::string& label = "") const {
+    double sum = 0.0;
+    std::istringstream page(metrics_.Render());
+    for (std::string line; std::getline(page, line);) {
+      const size_t value = line.rfind(' ');
+      if (line.substr(0, line.find_first_of("{ ")) != name) continue;
+      if (line.substr(0, value).find(label) == std::string::npos) continue;
+      sum += std::stod(line.substr(value));
+    }
+    return sum;
+  }
+
   TestRunner one_, two_;
+  Metrics metrics_;
   std::unique_ptr<RunnerSet> set_;
   std::vector<std::unique_ptr<Client>> clients_;
   uint64_t last_id_ = 0;
@@ -318,6 +334,31 @@ TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDies) {
   SubmitAcross(12, 300);
   one_.Die();
   ExpectWholeAnswers();
+  const auto num_requests = static_cast<double>(clients_.size());
+  const double num_moved = Metric("graft_migrations_total", "died");
+  EXPECT_GT(num_moved, 0);
+  EXPECT_EQ(Metric("graft_migrations_total"), num_moved);
+  EXPECT_EQ(Metric("graft_placements_total", "\"base\""), num_requests + num_moved);
+  EXPECT_EQ(Metric("graft_adapter_requests_total", "\"base\""), num_requests);
+  EXPECT_EQ(Metric("graft_adapter_output_tokens_total"), 300 * num_requests);
+  EXPECT_EQ(Metric("graft_time_to_first_token_seconds_count"), num_requests);
+  EXPECT_EQ(Metric("graft_inter_token_seconds_count"), 299 * num_requests);
+  EXPECT_EQ(Metric("graft_runner_up", AddressOf(one_)), 0);
+  EXPECT_EQ(Metric("graft_runner_up", AddressOf(two_)), 1);
+}
+
+TEST_F(RunnerSetTest, CountsHowRequestsMeetTheirAdapters) {
+  one_.catalog.Add("aa");
+  one_.Serve();
+  Start({&one_});
+  WaitUntilReady();
+  EXPECT_EQ(set_->NumHolders("aa"), 0);
+  Submit(20, "aa").ReadAll();
+  Submit(20, "aa").ReadAll();
+  EXPECT_EQ(set_->NumHolders("aa"), 1);
+  EXPECT_EQ(Metric("graft_placements_total", "\"cold\""), 1);
+  EXPECT_EQ(Metric("graft_placements_total", "\"resident\""), 1);
+  EXPECT_EQ(Metric("graft_adapter_requests_total", "\"adapter aa\""), 2);
 }
 
 TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDrains) {
@@ -330,6 +371,8 @@ TEST_F(RunnerSetTest, StreamsGoOnWhenARunnerDrains) {
   one_.service->BeginDrain();
   ExpectWholeAnswers();
   EXPECT_GT(two_.generator.num_taken(), taken_before);
+  EXPECT_GT(Metric("graft_migrations_total", "drained"), 0);
+  EXPECT_EQ(Metric("graft_runner_draining"), 1);
 }
 
 // All of its requests go on at the other one, which has more than it by then, and gets what comes.
@@ -505,7 +548,8 @@ TEST_F(RunnerSetTest, WhatIsRegisteredWaitsUntilARunnerHasIt) {
   unknown.prompt_tokens = {1};
   unknown.UseAdapter("aa");
   EXPECT_EQ(set_->Submit(unknown, std::make_shared<TokenStream>()).code(), StatusCode::kNotFound);
-  set_->SetRegistry({.adapters = {{"aa", "/aa"}}, .tenant_weights = {{"t", 2.5f}}});
+  set_->SetRegistry(
+      {.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}, .tenant_weights = {{"t", 2.5f}}});
   Submit(20, "aa");
   one_.catalog.Add("aa");
   one_.service->OnAdaptersChanged();
@@ -517,7 +561,7 @@ TEST_F(RunnerSetTest, WhatNoRunnerLoadsEndsWithTheReason) {
   one_.Serve();
   Start({&one_}, /*pool_wait_ns=*/200'000'000);
   WaitUntilReady();
-  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
+  set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
   Client& client = Submit(20, "aa");
   client.ReadAll();
   EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
@@ -531,10 +575,10 @@ TEST_F(RunnerSetTest, WhatRunsOnAFormerContentIsLookedForAndGoesOn) {
   two_.Serve();
   Start({&one_, &two_});
   WaitUntilReady();
-  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
+  set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
   Client& client = Submit(500, "aa");
   client.ReadOne();
-  set_->SetRegistry({.adapters = {{"bb", "/bb"}}});
+  set_->SetRegistry({.adapters = {{"bb", {.path = "/bb", .name = "bb"}}}});
   EXPECT_TRUE(set_->FindMissing().empty());
   one_.Die();
   WaitUntil([this] { return !set_->FindMissing().empty(); });
@@ -581,7 +625,7 @@ TEST_F(RunnerSetTest, WhatRunsOnAContentThatIsNowhereEndsWithTheReason) {
   two_.Serve();
   Start({&one_, &two_}, /*pool_wait_ns=*/300'000'000);
   WaitUntilReady();
-  set_->SetRegistry({.adapters = {{"aa", "/aa"}}});
+  set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
   Client& client = Submit(5000, "aa");
   client.ReadOne();
   set_->SetRegistry({});

@@ -33,6 +33,16 @@ std::array<prometheus::Counter*, 5> FinishCounters(Metrics& metrics) {
   return counters;
 }
 
+std::array<prometheus::Gauge*, 2> StepRowGauges(Metrics& metrics) {
+  const auto gauge = [&metrics](const char* kind) {
+    return &metrics.Gauge("graft_step_rows",
+                          "Token rows in the batch of the last step: of prompts, or one of each "
+                          "sequence that decodes",
+                          {{"kind", kind}});
+  };
+  return {gauge("prompt"), gauge("decode")};
+}
+
 std::array<prometheus::Gauge*, 4> PageGauges(Metrics& metrics) {
   std::array<prometheus::Gauge*, 4> gauges;
   const char* const states[] = {"free", "cached", "referenced", "adapters"};
@@ -70,7 +80,7 @@ std::array<prometheus::Counter*, 3> ColdStartCounters(Metrics& metrics) {
 struct PlanCounts {
   int64_t adapters = 0;  // distinct: sequences of one are adjacent, base rows come first
   int64_t single_rows = 0;
-  bool has_prompt_rows = false;
+  int64_t prompt_rows = 0;
 };
 
 PlanCounts CountsOf(const StepPlan& plan) {
@@ -79,7 +89,7 @@ PlanCounts CountsOf(const StepPlan& plan) {
   for (const PlannedSequence& planned : plan.sequences) {
     counts.adapters += planned.adapter_slot != previous ? 1 : 0;
     counts.single_rows += planned.num_tokens == 1 ? 1 : 0;
-    counts.has_prompt_rows |= planned.num_prompt_rows > 0;
+    counts.prompt_rows += planned.num_prompt_rows;
     previous = planned.adapter_slot;
   }
   return counts;
@@ -111,6 +121,14 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       finished_total_(FinishCounters(metrics)),
       waiting_gauge_(metrics.Gauge("graft_requests_waiting", "Requests in the queue")),
       running_gauge_(metrics.Gauge("graft_requests_running", "Requests in the batch")),
+      prompt_tokens_total_(
+          metrics.Counter("graft_prompt_tokens_total", "Prompt tokens of accepted requests")),
+      output_tokens_total_(metrics.Counter("graft_output_tokens_total", "Tokens generated")),
+      step_sequences_gauge_(
+          metrics.Gauge("graft_step_sequences", "Sequences in the batch of the last step")),
+      step_adapters_gauge_(
+          metrics.Gauge("graft_step_adapters", "Distinct adapters in the batch of the last step")),
+      step_rows_gauge_(StepRowGauges(metrics)),
       batch_sequences_gauge_(
           metrics.Gauge("graft_batch_sequences_max", "Sequences of the largest batch so far")),
       batch_adapters_gauge_(
@@ -143,12 +161,14 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
 
 void EngineMetrics::RecordAccepted(const Sequence& sequence) {
   prompt_tokens_.Add(sequence.num_prompt_tokens);
+  prompt_tokens_total_.Increment(sequence.num_prompt_tokens);
   sequence.counters->requests->Increment();
   sequence.counters->prompt_tokens->Increment(sequence.num_prompt_tokens);
 }
 
 void EngineMetrics::RecordToken(Sequence& sequence, int64_t now_ns) {
   output_tokens_.Add(1);
+  output_tokens_total_.Increment();
   sequence.counters->output_tokens->Increment();
   if (sequence.num_output_tokens() == 1) {
     first_token_seconds_.Observe(NsToSeconds(now_ns - sequence.arrival_ns));
@@ -184,14 +204,28 @@ void EngineMetrics::RecordStep(const StepPlan& plan, const StepTimes& times,
     mixed_steps_.Add(1);
     mixed_steps_total_.Increment();
   }
-  if (counts.has_prompt_rows) {
+  if (counts.prompt_rows > 0) {
     prompt_steps_.Add(1);
     prompt_iteration_ns_.Add(host.iteration_ns);
   } else {
     decode_iteration_ns_.Add(host.iteration_ns);
   }
+  RecordBatch(num_sequences, counts.adapters, counts.prompt_rows,
+              static_cast<int64_t>(plan.tokens.size()) - counts.prompt_rows);
+}
+
+void EngineMetrics::RecordBatch(int64_t num_sequences, int64_t num_adapters, int64_t prompt_rows,
+                                int64_t decode_rows) {
+  step_sequences_.Set(num_sequences);
+  step_adapters_.Set(num_adapters);
+  step_prompt_rows_.Set(prompt_rows);
+  step_decode_rows_.Set(decode_rows);
+  step_sequences_gauge_.Set(static_cast<double>(num_sequences));
+  step_adapters_gauge_.Set(static_cast<double>(num_adapters));
+  step_rows_gauge_[0]->Set(static_cast<double>(prompt_rows));
+  step_rows_gauge_[1]->Set(static_cast<double>(decode_rows));
   step_sequences_max_.Raise(num_sequences);
-  step_adapters_max_.Raise(counts.adapters);
+  step_adapters_max_.Raise(num_adapters);
   batch_sequences_gauge_.Set(static_cast<double>(step_sequences_max_.value()));
   batch_adapters_gauge_.Set(static_cast<double>(step_adapters_max_.value()));
 }
@@ -262,6 +296,10 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .prompt_steps = prompt_steps_.value(),
           .prompt_iteration_ns = prompt_iteration_ns_.value(),
           .decode_iteration_ns = decode_iteration_ns_.value(),
+          .step_sequences = step_sequences_.value(),
+          .step_adapters = step_adapters_.value(),
+          .step_prompt_rows = step_prompt_rows_.value(),
+          .step_decode_rows = step_decode_rows_.value(),
           .step_sequences_max = step_sequences_max_.value(),
           .step_adapters_max = step_adapters_max_.value(),
           .requests_waiting = requests_waiting_.value(),

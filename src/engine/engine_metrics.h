@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/metrics.h"
-#include "engine/adapter_series.h"
 #include "engine/scheduler.h"
+#include "request/adapter_series.h"
 
 namespace graft {
 
@@ -38,6 +38,10 @@ struct EngineSnapshot {
   int64_t prompt_steps = 0;         // with rows of a prompt in them
   int64_t prompt_iteration_ns = 0;  // of these, from the end of the step before while requests ran
   int64_t decode_iteration_ns = 0;  // of all others
+  int64_t step_sequences = 0;       // of the last step; likewise:
+  int64_t step_adapters = 0;        // distinct
+  int64_t step_prompt_rows = 0;
+  int64_t step_decode_rows = 0;
   int64_t step_sequences_max = 0;   // the largest batch so far
   int64_t step_adapters_max = 0;    // most distinct adapters in one batch so far
   int64_t requests_waiting = 0;     // now
@@ -93,6 +97,8 @@ class EngineMetrics {
   void RecordState(const Scheduler& scheduler);
 
  private:
+  void RecordBatch(int64_t num_sequences, int64_t num_adapters, int64_t prompt_rows,
+                   int64_t decode_rows);
   void RecordAdapters(const AdapterResidency& adapters);
 
   // One number of the snapshot; the engine thread alone writes it.
@@ -113,7 +119,8 @@ class EngineMetrics {
 
   Number steps_, executor_ns_, overhead_ns_, gap_ns_, rows_, prompt_tokens_, output_tokens_,
       preemptions_, prefix_lookup_tokens_, prefix_hit_tokens_, mixed_steps_, prompt_steps_,
-      prompt_iteration_ns_, decode_iteration_ns_, step_sequences_max_, step_adapters_max_,
+      prompt_iteration_ns_, decode_iteration_ns_, step_sequences_, step_adapters_,
+      step_prompt_rows_, step_decode_rows_, step_sequences_max_, step_adapters_max_,
       requests_waiting_, requests_running_, pages_free_, pages_cached_, pages_referenced_,
       pages_adapters_, pages_adapters_idle_, adapters_resident_, adapter_fetches_, adapter_copies_,
       adapter_evictions_, adapter_failures_, layerwise_starts_, cpu_assist_starts_,
@@ -131,6 +138,11 @@ class EngineMetrics {
   std::array<prometheus::Counter*, 5> finished_total_;  // by FinishReason
   prometheus::Gauge& waiting_gauge_;
   prometheus::Gauge& running_gauge_;
+  prometheus::Counter& prompt_tokens_total_;
+  prometheus::Counter& output_tokens_total_;
+  prometheus::Gauge& step_sequences_gauge_;
+  prometheus::Gauge& step_adapters_gauge_;
+  std::array<prometheus::Gauge*, 2> step_rows_gauge_;  // prompt, decode
   prometheus::Gauge& batch_sequences_gauge_;
   prometheus::Gauge& batch_adapters_gauge_;
   std::array<prometheus::Gauge*, 4> pages_gauge_;  // free, cached, referenced, adapters

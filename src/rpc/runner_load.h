@@ -9,11 +9,32 @@
 
 namespace graft {
 
+// What operators look at; no choice depends on it.
+struct RunnerFigures {
+  int64_t pages_free = 0;  // used by nobody; with the next three all of the pool
+  int64_t pages_cached = 0;
+  int64_t pages_referenced = 0;
+  int64_t pages_adapters = 0;
+  int64_t adapters_resident = 0;
+  int64_t step_sequences = 0;  // of the last step; likewise:
+  int64_t step_adapters = 0;
+  int64_t step_prompt_rows = 0;
+  int64_t step_decode_rows = 0;
+  int64_t steps = 0;  // since its start; likewise:
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  int64_t preemptions = 0;
+  int64_t adapter_copies = 0;
+  int64_t adapter_evictions = 0;
+  bool operator==(const RunnerFigures&) const = default;
+};
+
 struct RunnerLoad {
   int64_t requests_waiting = 0;
   int64_t requests_running = 0;
   // Or kept for prefixes and adapters alone that nobody uses: new requests take them.
   int64_t pages_free = 0;
+  RunnerFigures figures = {};
 };
 
 struct RunnerServiceOptions {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "rpc/adapter_proto.h"
+#include "rpc/runner_figures_proto.h"
 #include "rpc/token_event_proto.h"
 
 namespace graft {
@@ -19,7 +20,8 @@ void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* lis
   listener->OnState(runner,
                     {.requests_waiting = state.requests_waiting(),
                      .requests_running = state.requests_running(),
-                     .pages_free = state.pages_free()},
+                     .pages_free = state.pages_free(),
+                     .figures = FromProto(state.figures())},
                     state.draining());
 }
 

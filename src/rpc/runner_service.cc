@@ -17,6 +17,7 @@
 #include "rpc/credentials.h"
 #include "rpc/frontend_session.h"
 #include "rpc/runner.grpc.pb.h"
+#include "rpc/runner_figures_proto.h"
 
 namespace graft {
 namespace {
@@ -172,6 +173,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     state.set_requests_running(load.requests_running);
     state.set_pages_free(load.pages_free);
     state.set_draining(draining_);
+    *state.mutable_figures() = ToProto(load.figures);
     const uint64_t version = adapters_version_;
     if (version == std::exchange(*adapters_told, version)) return state;
     rpc::AdapterList* const list = state.mutable_adapters();

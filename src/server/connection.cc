@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/server_log.h"
+#include "server/dashboard_pages.h"
 #include "server/endpoints.h"
 #include "server/host_check.h"
 #include "server/request_log.h"
@@ -285,12 +285,11 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsTokenizing(exchange.match.route)) co_return co_await AnswerTokens(exchange);
   if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
   if (IsListing(exchange.match.route)) co_return co_await AnswerListing(exchange);
+  if (exchange.match.route == Route::kDashboardData) {
+    co_return co_await AnswerDashboardData(exchange);
+  }
   static const ApiKey nobody({}, 0);
   const ApiKey& key = exchange.key == nullptr ? nobody : *exchange.key;
-  if (exchange.match.route == Route::kMetrics) {
-    state_.metrics.Sample(state_.body_budget.bytes(), ServerLog::num_dropped());
-    if (state_.context.fleet) state_.metrics.SampleFleet(state_.context.fleet());
-  }
   HttpResponse response = AnswerGet(state_, exchange.match, key);
   co_return co_await Respond(exchange, std::move(response));
 }
@@ -322,6 +321,20 @@ Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
                                     HttpError(500, "internal_error", "The server failed."));
   }
   co_return co_await Respond(exchange, std::move(*response));
+}
+
+// On a worker, too: an hour's history is long.
+Connection::Awaitable<bool> Connection::AnswerDashboardData(Exchange& exchange) {
+  constexpr int64_t kHistoryBytes = 64 << 10;
+  std::string json;
+  const bool ok = co_await OnThread(Worker(exchange, kHistoryBytes), [&] {
+    json = state_.dashboard->DataJson(SinceIn(exchange.request->query));
+  });
+  if (!ok) {
+    const ApiError error = HttpError(500, "internal_error", "The server failed.");
+    co_return co_await RespondError(exchange, error);
+  }
+  co_return co_await Respond(exchange, DashboardData(std::move(json)));
 }
 
 ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {

@@ -68,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> AnswerOnLoader(Exchange& exchange);
   Awaitable<bool> AnswerListing(Exchange& exchange);
   Awaitable<bool> AnswerTokens(Exchange& exchange);
+  Awaitable<bool> AnswerDashboardData(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
   Awaitable<bool> RespondError(Exchange& exchange, const ApiError& error);
   Awaitable<void> Linger();

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "server/cors.h"
+#include "server/dashboard_pages.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
 #include "server/vllm_metrics.h"
@@ -19,7 +20,16 @@ bool IsServed(const ServerState& state, Route route) {
 
 bool NeedsKey(const ServerState& state, Route route) {
   if (IsProbe(route)) return false;
+  // The page asks for a key itself, and sends it for the data.
+  if (route == Route::kDashboard || route == Route::kDashboardFile) return false;
   return !IsForOperators(route) || state.options.metrics_need_admin;
+}
+
+bool NeedsAdmin(const ServerState& state, Route route) {
+  if (route == Route::kDashboardData) {
+    return state.keys.required() || state.options.metrics_need_admin;
+  }
+  return IsAdmin(route) || IsForOperators(route);
 }
 
 std::optional<ApiError> CheckAdmin(const ServerState& state, const ApiKey& key) {
@@ -75,7 +85,7 @@ HttpResponse ScaleResponse(const FleetFigures& fleet) {
 
 // The server's own metrics, and the same under vLLM's names.
 HttpResponse MetricsResponse(const ServerState& state) {
-  std::vector<prometheus::MetricFamily> families = state.context.metrics.Collect();
+  Metrics::Families families = state.dashboard->Scrape();
   for (prometheus::MetricFamily& family : VllmFamilies(families, state.models_in_flight,
                                                        {.base_model = state.context.base_model,
                                                        .adapters_max = state.context.adapters_max,
@@ -202,7 +212,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                          ". There are /v1/chat/completions, "
                          "/v1/completions, /v1/models, /v1/load_lora_adapter, "
                          "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
-                         "/ping, /version, /load and /metrics" +
+                         "/ping, /version, /load, /metrics and /dashboard" +
                          (state.context.fleet ? ", and /scale." : "."));
   }
   if (!MethodAllowed(match.route, request.method)) {
@@ -215,7 +225,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
   if (NeedsKey(state, match.route)) {
     if (!caller.ok()) return caller.error();
     *key = *caller;
-    if (IsAdmin(match.route) || IsForOperators(match.route)) {
+    if (NeedsAdmin(state, match.route)) {
       if (auto error = CheckAdmin(state, **key)) return error;
     }
   }
@@ -257,6 +267,10 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
       return MetricsResponse(state);
     case Route::kScale:
       return ScaleResponse(state.context.fleet());
+    case Route::kDashboard:
+      return DashboardFile("dashboard.html");
+    case Route::kDashboardFile:
+      return DashboardFile(match.file);
     case Route::kModels:
       return ModelsResponse(state, key);
     case Route::kModel:

@@ -19,7 +19,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
 HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
                              const HttpRequest& request);
 
-// /health, /ready, /ping, /version, /load, /metrics, /scale, /v1/models.
+// /health, /ready, /ping, /version, /load, /metrics, /scale, /v1/models, /dashboard and its files.
 HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key);
 
 // /v1/load_lora_adapter and /v1/unload_lora_adapter. Blocks for a whole load.

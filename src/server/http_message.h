@@ -14,6 +14,7 @@ namespace graft {
 struct HttpRequest {
   std::string method;  // as sent, "GET"
   std::string path;    // without query, as sent
+  std::string query;   // what follows the path's "?"
   std::string authorization;
   std::string content_type;
   std::string content_encoding;

@@ -6,6 +6,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 namespace graft {
 namespace {
@@ -18,14 +19,21 @@ size_t AuthorityBegin(const std::string& target) {
   return scheme == std::string::npos ? scheme : scheme + 3;
 }
 
-// "http://host/path?query" and "/path?query" to "/path".
-std::string PathOf(std::string target) {
+struct PathAndQuery {
+  std::string path;
+  std::string query;
+};
+
+// "http://host/path?query" and "/path?query" to "/path" and "query".
+PathAndQuery SplitTarget(std::string target) {
   const size_t host = AuthorityBegin(target);
   if (host != std::string::npos) {
     const size_t slash = target.find('/', host);
     target = slash == std::string::npos ? "/" : target.substr(slash);
   }
-  return target.substr(0, target.find_first_of("?#"));
+  target.resize(std::min(target.find('#'), target.size()));
+  const size_t path = std::min(target.find('?'), target.size());
+  return {target.substr(0, path), path < target.size() ? target.substr(path + 1) : ""};
 }
 
 std::string LowerCase(std::string_view text) {
@@ -130,7 +138,9 @@ void HttpParser::TakeHead() {
   const auto& head = state_->parser.get();
   const auto field = [&](http::field name) { return std::string(head[name]); };
   request_.method = std::string(head.method_string());
-  request_.path = PathOf(std::string(head.target()));
+  PathAndQuery asked = SplitTarget(std::string(head.target()));
+  request_.path = std::move(asked.path);
+  request_.query = std::move(asked.query);
   request_.authorization = field(http::field::authorization);
   request_.content_type = field(http::field::content_type);
   request_.content_encoding = field(http::field::content_encoding);

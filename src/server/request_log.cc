@@ -22,7 +22,8 @@ bool IsIdChar(char c) {
 
 LogLevel LevelOf(const RequestRecord& record) {
   if (IsServerFailure(record)) return LogLevel::kError;
-  const bool is_probe = IsProbe(record.route) || IsForOperators(record.route);
+  const bool is_probe =
+      IsProbe(record.route) || IsForOperators(record.route) || IsDashboard(record.route);
   return is_probe && record.status < 400 ? LogLevel::kDebug : LogLevel::kInfo;
 }
 

@@ -1,5 +1,6 @@
 #include "server/routes.h"
 
+#include "server/dashboard_pages.h"
 #include "server/http_message.h"
 
 namespace graft {
@@ -12,6 +13,7 @@ struct Entry {
 };
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kDashboardPrefix = "/dashboard/";
 constexpr Entry kRoutes[] = {
     {"/health", Route::kHealth, "GET"},
     {"/ready", Route::kReady, "GET"},
@@ -20,6 +22,9 @@ constexpr Entry kRoutes[] = {
     {"/version", Route::kVersion, "GET"},
     {"/ping", Route::kPing, "GET"},
     {"/load", Route::kLoad, "GET"},
+    {"/dashboard", Route::kDashboard, "GET"},
+    {"/dashboard/data", Route::kDashboardData, "GET"},
+    {"/dashboard/{file}", Route::kDashboardFile, "GET"},
     {"/v1/models", Route::kModels, "GET"},
     {"/v1/models/{model}", Route::kModel, "GET"},
     {"/v1/completions", Route::kCompletions, "POST"},
@@ -41,11 +46,16 @@ const Entry* FindEntry(Route route) {
 
 RouteMatch MatchRoute(std::string_view path) {
   for (const Entry& entry : kRoutes) {
-    if (path == entry.path && entry.route != Route::kModel) return {.route = entry.route};
+    const bool is_pattern = entry.route == Route::kModel || entry.route == Route::kDashboardFile;
+    if (path == entry.path && !is_pattern) return {.route = entry.route};
   }
   // A model's name may hold slashes, escaped or not.
   if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
     return {.route = Route::kModel, .model = PercentDecode(path.substr(kModelPrefix.size()))};
+  }
+  if (path.starts_with(kDashboardPrefix)) {
+    const std::string file(path.substr(kDashboardPrefix.size()));
+    if (IsDashboardFile(file)) return {.route = Route::kDashboardFile, .file = file};
   }
   return {};
 }

@@ -15,6 +15,9 @@ enum class Route {
   kVersion,
   kPing,
   kLoad,
+  kDashboard,
+  kDashboardFile,  // what its page loads
+  kDashboardData,  // what it shows
   kModels,
   kModel,  // one by name
   kCompletions,
@@ -28,6 +31,7 @@ enum class Route {
 struct RouteMatch {
   Route route = Route::kUnknown;
   std::string model;  // of kModel, decoded
+  std::string file;   // of kDashboardFile
 };
 
 RouteMatch MatchRoute(std::string_view path);
@@ -56,6 +60,11 @@ inline bool IsListing(Route route) { return route == Route::kModels || route == 
 // Says how the server is, in numbers.
 inline bool IsForOperators(Route route) {
   return route == Route::kMetrics || route == Route::kScale;
+}
+// What people look at.
+inline bool IsDashboard(Route route) {
+  return route == Route::kDashboard || route == Route::kDashboardFile ||
+         route == Route::kDashboardData;
 }
 // Changes which adapters there are.
 inline bool IsAdmin(Route route) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/server_log.h"
 #include "server/acceptor.h"
 #include "server/connection.h"
 #include "server/descriptors.h"
@@ -162,6 +163,10 @@ Status HttpServer::Impl::StartThreads() {
   state_.run_on_loader = [this](std::function<void()> work) {
     asio::post(*loader_, std::move(work));
   };
+  state_.dashboard->Start([this] {
+    state_.metrics.Sample(state_.body_budget.bytes(), ServerLog::num_dropped());
+    if (state_.context.fleet) state_.metrics.SampleFleet(state_.context.fleet());
+  });
   acceptor_.Start();
   return OkStatus();
 }
@@ -238,6 +243,7 @@ void HttpServer::Impl::Shutdown(std::chrono::milliseconds deadline) {
     // Only a load can outlast this, and it is waited for.
     ForEachConnection([](Connection& connection) { connection.Kill(); });
   }
+  state_.dashboard->Stop();
   workers_.reset();
   loader_->join();
   work_.reset();

@@ -50,6 +50,8 @@ struct ServerContext {
   std::function<Status()> ready;
   // Empty: the model is in this process.
   std::function<FleetFigures()> fleet = {};
+  // Of a frontend: runners whose devices are thought to hold a content.
+  std::function<int32_t(const std::string& hash)> num_holders;
 };
 
 }  // namespace graft

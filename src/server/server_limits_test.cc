@@ -381,11 +381,12 @@ TEST(ServerKeysTest, NobodyWaitsForAListOfModels) {
   ServerOptions options;
   options.threads_max = 1;
   TestServer test(options);
+  ASSERT_TRUE(test.catalog.WaitForLists(1));
   std::unique_lock list(test.catalog.slow_list);
   RawClient lists(test.port());
   lists.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
   RawClient client(test.port());
-  ASSERT_TRUE(test.catalog.WaitForList());
+  ASSERT_TRUE(test.catalog.WaitForLists(2));
   EXPECT_EQ(client.Get("/health").status, 200);
   EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);
   list.unlock();

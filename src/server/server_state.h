@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "request/request.h"
 #include "server/api_keys.h"
 #include "server/body_budget.h"
+#include "server/dashboard.h"
 #include "server/http_metrics.h"
 #include "server/idle_connections.h"
 #include "server/models_in_flight.h"
@@ -56,6 +58,10 @@ struct ServerState {
         keys(context.clock),
         body_budget(options.body_bytes_total_max),
         metrics(context.metrics),
+        dashboard(std::make_unique<Dashboard>(DashboardParts{.metrics = context.metrics,
+                                                             .catalog = context.catalog,
+                                                             .base_model = context.base_model,
+                                                             .num_holders = context.num_holders})),
         start_time(UnixTimeSeconds()) {}
 
   const ServerContext context;
@@ -64,6 +70,7 @@ struct ServerState {
   std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start
   BodyBudget body_budget;
   HttpMetrics metrics;
+  const std::unique_ptr<Dashboard> dashboard;
   const int64_t start_time;  // Unix seconds; the base model's `created`
   // Run work on a thread that may take its time: a long body's, in turns with other clients' by its
   // bytes (WorkQueue::Run), or a load's or unload's. Those take turns, and reading a folder may

@@ -222,16 +222,16 @@ FakeCatalog::FakeCatalog() {
   }
 }
 
-bool FakeCatalog::WaitForList() const {
+bool FakeCatalog::WaitForLists(int32_t count) const {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!list_began_ && std::chrono::steady_clock::now() < deadline) {
+  while (num_lists_ < count && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return list_began_;
+  return num_lists_ >= count;
 }
 
 std::vector<AdapterInfo> FakeCatalog::ListAfter(const std::string& name, size_t infos_max) const {
-  list_began_ = true;
+  ++num_lists_;
   const std::lock_guard wait(slow_list);
   std::lock_guard lock(mutex_);
   std::vector<AdapterInfo> list;

@@ -110,11 +110,12 @@ class FakeCatalog : public AdapterCatalog {
   // Loading "good/slow" waits for the first mutex, and listing adapters for the second.
   std::mutex slow_folder;
   mutable std::mutex slow_list;
-  // Waits until a list has begun. False: the test's patience ended first.
-  bool WaitForList() const;
+  // Waits until so many lists have begun: the dashboard's, at the start, is the first. False: the
+  // test's patience ended first.
+  bool WaitForLists(int32_t count) const;
 
  private:
-  mutable std::atomic<bool> list_began_ = false;
+  mutable std::atomic<int32_t> num_lists_ = 0;
   mutable std::mutex mutex_;
   std::map<std::string, AdapterInfo> adapters_;
 };

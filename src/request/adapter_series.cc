@@ -1,4 +1,4 @@
-#include "engine/adapter_series.h"
+#include "request/adapter_series.h"
 
 #include <utility>
 

@@ -1,0 +1,43 @@
+// Sums over a snapshot's series, as the dashboard shows them, and quantiles of histograms. What a
+// server tells of itself as "graft_pages" a frontend tells of its runners as "graft_runner_pages":
+// asked for "pages" both are found. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+
+namespace graft {
+
+// Which series: a family's name without "graft_" or "graft_runner_", and a label's value.
+struct SeriesSelector {
+  std::string_view family;
+  std::string_view label = {};  // "": all series of the family
+  std::string_view value = {};
+};
+
+// nullptr: there is none. A frontend's runners go before the process itself.
+const prometheus::MetricFamily* FindFamily(const Metrics::Families& families,
+                                           std::string_view family);
+
+// Of counters and gauges; of histograms the number of what they observed. Nothing where the family
+// is not there.
+std::optional<double> SumOf(const Metrics::Families& families, const SeriesSelector& selector);
+
+// How many observations were at most as large as each bound, all series of a family together.
+struct BucketCounts {
+  std::vector<double> bounds;  // rising; the last one is infinite
+  std::vector<double> counts;  // up to each bound
+  double total() const { return counts.empty() ? 0.0 : counts.back(); }
+};
+BucketCounts BucketsOf(const Metrics::Families& families, std::string_view family);
+// What was observed after `earlier` was taken.
+BucketCounts Since(const BucketCounts& earlier, BucketCounts now);
+// As Prometheus' histogram_quantile: linear inside the bucket, and the last finite bound for what
+// is beyond it. Nothing where nothing was observed.
+std::optional<double> Quantile(const BucketCounts& buckets, double share);
+
+}  // namespace graft
