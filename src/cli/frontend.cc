@@ -17,6 +17,7 @@
 #include "cli/http_front.h"
 #include "cli/placement_options.h"
 #include "cli/rpc_options.h"
+#include "cli/tracing.h"
 #include "model/config.h"
 #include "runtime/base_identity.h"
 
@@ -160,6 +161,7 @@ Status RunFrontend(const FrontendOptions& options) {
   std::string name = options.model_name;
   if (name.empty()) name = std::filesystem::weakly_canonical(options.model).filename().string();
   Metrics metrics;
+  ASSIGN_OR_RETURN(const auto spans, StartTracing(options.http.otlp_endpoint, "frontend", metrics));
   KeysOfCluster keys;
   ASSIGN_OR_RETURN(const auto runners,
                    Reach(options,
@@ -187,6 +189,7 @@ Status RunFrontend(const FrontendOptions& options) {
        .ready = [&runners] { return runners->ready(); },
        .fleet = [&runners] { return FiguresOf(runners->hint()); },
        .num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); },
+       .spans = spans.get(),
        .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
        .on_started =
            [&](uint16_t port) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/service_notify.h"
+#include "cli/tracing.h"
 
 namespace graft {
 namespace {
@@ -118,7 +119,8 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
        .defaults = text.defaults,
        .ready = std::move(parts.ready),
        .fleet = std::move(parts.fleet),
-       .num_holders = std::move(parts.num_holders)},
+       .num_holders = std::move(parts.num_holders),
+       .spans = parts.spans},
       std::move(server_options));
   RETURN_IF_ERROR(server.Start());
   parts.on_started(server.port());
@@ -175,6 +177,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "after SIGTERM, for requests in flight"},
        {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},
        {"request-log", Boolean(server.logs_requests), "a line of the log for each request"},
+       OtlpEndpointRow(options.otlp_endpoint),
        {"quiet", Switch(options.quiet), "no progress bars"}}};
 }
 

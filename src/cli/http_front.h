@@ -35,6 +35,7 @@ struct HttpFrontOptions {
   std::optional<ToolFormat> tool_format;
   std::optional<ReasoningFormat> reasoning_format;
   bool quiet = false;
+  std::string otlp_endpoint;  // "": requests are not traced
 };
 
 OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options);
@@ -64,6 +65,7 @@ struct HttpFrontParts {
   std::function<Status()> ready;                                     // likewise
   std::function<FleetFigures()> fleet = {};                          // likewise
   std::function<int32_t(const std::string& hash)> num_holders = {};  // likewise
+  SpanExporter* spans = nullptr;  // null: requests are not traced
   // Once the port is open, and null before the server ends; may be empty.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.

@@ -24,6 +24,7 @@
 #include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/stop_signals.h"
+#include "cli/tracing.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 
@@ -36,6 +37,7 @@ struct RunnerOptions {
   EtcdFlags etcd;
   ClusterRunnerOptions cluster;
   int drain_seconds = 30;
+  std::string otlp_endpoint;
   bool quiet = false;
 };
 
@@ -131,6 +133,12 @@ Status RunRunner(RunnerOptions options) {
   options.service.num_pages = runtime->limits().num_pages;
   options.service.startup_ms = (SteadyClock::Get().NowNs() - began_ns) / 1'000'000;
   Engine& engine = runtime->engine();
+  // The engine's thread, which ends with the runtime, is the last one to use it.
+  ASSIGN_OR_RETURN(const std::shared_ptr<SpanExporter> spans,
+                   StartTracing(options.otlp_endpoint, "runner", runtime->metrics()));
+  if (spans != nullptr) {
+    engine.SetOnTimes([spans](RequestTimes times) { spans->Add(std::move(times)); });
+  }
   ASSIGN_OR_RETURN(const auto served,
                    ServeRunner(options, *runtime, [&engine] { return LoadOf(engine.Snapshot()); }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
@@ -165,6 +173,7 @@ Command RunnerCommand() {
                          "after SIGTERM, for requests that nobody can take over"},
                         {"request-log", Boolean(options->service.logs_requests),
                          "a line of the log for each request"},
+                        OtlpEndpointRow(options->otlp_endpoint),
                         {"quiet", Switch(options->quiet), "no progress bars"}}};
   for (Option& row : RpcTlsOptionRows(options->service.tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->cluster.place)) {

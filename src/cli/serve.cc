@@ -8,6 +8,7 @@
 #include "base/server_log.h"
 #include "cli/commands.h"
 #include "cli/http_front.h"
+#include "cli/tracing.h"
 #include "runtime/runtime.h"
 
 namespace graft {
@@ -50,6 +51,12 @@ Status RunServe(const ServeOptions& options) {
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
+  // The engine's thread, which ends with the runtime, is the last one to use it.
+  ASSIGN_OR_RETURN(const std::shared_ptr<SpanExporter> spans,
+                   StartTracing(options.http.otlp_endpoint, "server", runtime->metrics()));
+  if (spans != nullptr) {
+    runtime->engine().SetOnTimes([spans](RequestTimes times) { spans->Add(std::move(times)); });
+  }
   signals.BeginServing();
   runtime->engine().Start();
   RETURN_IF_ERROR(ServeHttp(
@@ -62,6 +69,7 @@ Status RunServe(const ServeOptions& options) {
        .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
        .adapters_max = runtime->limits().adapters_max,
        .ready = {},
+       .spans = spans.get(),
        .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); }}));
   runtime->engine().Stop();
   LOG_INFO("stopped");

@@ -44,8 +44,16 @@ AdapterPlace AdapterResidency::PlaceOf(State state) {
 }
 
 void AdapterResidency::SetState(int32_t content, State state) {
-  const State before = std::exchange(at(content).state, state);
+  Entry& entry = at(content);
+  const State before = std::exchange(entry.state, state);
+  if (before == State::kAbsent) entry.load_times.begin_ns = now_ns_;
+  if (state == State::kResident) entry.load_times.end_ns = now_ns_;
   if (PlaceOf(state) != PlaceOf(before)) table_.SetPlace(content, PlaceOf(state));
+}
+
+AdapterResidency::LoadTimes AdapterResidency::LoadTimesOf(int32_t content) const {
+  const bool is_known = content >= 0 && static_cast<size_t>(content) < entries_.size();
+  return is_known ? at(content).load_times : LoadTimes();
 }
 
 std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {

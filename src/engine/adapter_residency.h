@@ -106,6 +106,12 @@ class AdapterResidency {
   std::optional<ArrivalForecast> ForecastOf(int32_t content) {
     return forecast_.Of(content, now_ns_);
   }
+  // Of the content's last load, both 0 where there was none.
+  struct LoadTimes {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;  // 0, or of the load before, while it runs
+  };
+  LoadTimes LoadTimesOf(int32_t content) const;
   int32_t num_resident() const { return num_resident_; }
   // As many pages as the idle adapters' bytes fill, which could be evicted for others.
   int64_t num_idle_pages() const { return page_bytes_ > 0 ? idle_bytes_ / page_bytes_ : 0; }
@@ -133,6 +139,7 @@ class AdapterResidency {
     int32_t num_running = 0;
     uint64_t wanted_at = 0;  // times of the pool
     uint64_t used_at = 0;
+    LoadTimes load_times;
     AdapterFacts facts;
     PackedRows pages;
   };

@@ -100,7 +100,15 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   if (!request.cache_salt.empty()) request.tenant += '\0' + request.cache_salt;
   sequence->prefix_key = {.tenant = std::move(request.tenant),
                           .adapter_hash = std::move(adapter_hash)};
-  sequence->arrival_ns = clock_.NowNs() - request.age_ns;
+  const int64_t now_ns = clock_.NowNs();
+  sequence->arrival_ns = now_ns - request.age_ns;
+  if (on_times_ && !request.traceparent.empty()) {
+    sequence->times = std::make_unique<RequestTimes>(
+        RequestTimes{.traceparent = std::move(request.traceparent),
+                     .log_id = std::move(request.log_id),
+                     .adapter_hash = sequence->prefix_key.adapter_hash,
+                     .arrival_ns = now_ns});
+  }
   sequence->tokens = std::move(request.prompt_tokens);
   sequence->num_prompt_tokens = sequence->num_tokens();
   sequence->tokens.insert(sequence->tokens.end(), request.output_tokens.begin(),
@@ -235,6 +243,7 @@ bool Engine::BeginStep() {
   }
   running_.plan = &plan;
   const int64_t launch_ns = clock_.NowNs();
+  if (on_times_) NoteFirstSteps(launch_ns);
   if (!running_.was_ahead) executor_.Begin(plan);
   running_.begun_ns = clock_.NowNs();
   running_.inside_ns = running_.begun_ns - launch_ns;
@@ -375,6 +384,9 @@ void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
   }
   if (has_token) {
     metrics_.RecordToken(sequence, clock_.NowNs());
+    if (sequence.times != nullptr && sequence.times->output_tokens++ == 0) {
+      sequence.times->first_token_ns = sequence.last_token_ns;
+    }
     event.token = result.token;
     event.logprob = result.logprob;
     event.top_logprobs = ToTokenLogprobs(result.top_logprobs);
@@ -412,6 +424,31 @@ void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
                  .cached_tokens = std::max(0, sequence.cached_tokens),
                  .output_tokens = sequence.num_output_tokens()};
   events_.emplace_back(sequence.stream, std::move(event));
+  if (sequence.times != nullptr) TellTimes(sequence);
+}
+
+void Engine::NoteFirstSteps(int64_t now_ns) {
+  for (Sequence* const sequence : scheduler_.planned()) {
+    if (sequence == nullptr || sequence->times == nullptr) continue;
+    if (sequence->times->first_step_ns == 0) sequence->times->first_step_ns = now_ns;
+  }
+}
+
+void Engine::TellTimes(Sequence& sequence) {
+  RequestTimes& times = *sequence.times;
+  const AdapterResidency::LoadTimes load =
+      scheduler_.adapters().LoadTimesOf(sequence.adapter.content());
+  // What it asked for may have been a folder that nobody had read.
+  if (load.end_ns > 0)
+    times.adapter_hash = scheduler_.adapters().HashOf(sequence.adapter.content());
+  times.load_begin_ns = load.begin_ns;
+  times.load_end_ns = load.end_ns;
+  times.end_ns = clock_.NowNs();
+  times.prompt_tokens = sequence.num_prompt_tokens;
+  times.cached_tokens = std::max(0, sequence.cached_tokens);
+  times.finish_reason = sequence.finish_reason;
+  times.status = sequence.status;
+  on_times_(std::move(times));
 }
 
 }  // namespace graft

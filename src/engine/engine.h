@@ -89,6 +89,10 @@ class Engine : public Generator {
   // runs.
   void SetOnStep(StepTeller::Listener on_step) { steps_.SetListener(std::move(on_step)); }
 
+  // Who takes the times of requests that came with a traceparent, when they end. {}: nobody. Before
+  // the first request.
+  void SetOnTimes(RequestTimesListener on_times) { on_times_ = std::move(on_times); }
+
   // Starts the engine's thread; once.
   void Start();
   // Refuses new requests from now on and waits until those in flight are done. After `timeout` the
@@ -158,6 +162,8 @@ class Engine : public Generator {
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result);
   void PublishLast(Sequence& sequence, TokenEvent event);
+  void NoteFirstSteps(int64_t now_ns);
+  void TellTimes(Sequence& sequence);
   Status CheckRequest(const Request& request) const;
   Status CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const;
 
@@ -176,6 +182,7 @@ class Engine : public Generator {
   int32_t num_finished_ = 0;
   std::function<void()> on_delivered_;
   StepTeller steps_;
+  RequestTimesListener on_times_;
   RunningStep running_;
   int64_t last_finish_ns_ = 0;    // of the step before, if this one follows it at once
   StepDuration duration_;         // of the steps so far

@@ -11,6 +11,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "request/request.h"
+#include "request/request_times.h"
 #include "request/token_event.h"
 #include "request/token_stream.h"
 #include "step/step_plan.h"
@@ -60,6 +61,7 @@ struct Sequence {
   // What the client is told.
   int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run
   int64_t last_token_ns = 0;
+  std::unique_ptr<RequestTimes> times;  // null: nobody traces it
   std::vector<TokenLogprob> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
 

@@ -172,6 +172,7 @@ void Sequences::Preempt(const Sequence& sequence) {
   running_.erase(it);
   Release(*preempted);
   evicted_.push_back(preempted->id);
+  if (preempted->times != nullptr) ++preempted->times->preemptions;
   waiting_.insert(PlaceOf(waiting_, preempted->order), std::move(preempted));
   ++stats_.preemptions;
 }

@@ -15,7 +15,9 @@
 #include "server/endpoints.h"
 #include "server/host_check.h"
 #include "server/request_log.h"
+#include "server/request_trace.h"
 #include "server/token_endpoints.h"
+#include "trace/span_exporter.h"
 
 namespace graft {
 namespace {
@@ -36,6 +38,7 @@ struct Connection::Exchange {
   ApiKey::Lease place;  // among the key's requests
   BodyLease body_lease;
   RequestRecord record;  // for the log
+  std::optional<RequestTrace> trace;
   int64_t start_ns = 0;
   bool keep_alive = false;
   bool head_sent = false;
@@ -139,6 +142,13 @@ Connection::Awaitable<bool> Connection::ServeNext() {
   exchange.record.id = RequestIdFor(parser.request().request_id);
   exchange.record.traceparent = TraceparentFrom(parser.request().traceparent);
   exchange.start_ns = state_.context.clock.NowNs();
+  if (state_.context.spans != nullptr && IsGeneration(exchange.match.route)) {
+    exchange.trace = BeginRequestTrace(exchange.record.traceparent);
+    // What a runner does and logs belongs to the server's own span.
+    if (exchange.trace.has_value()) {
+      exchange.record.traceparent = FormatTraceparent(exchange.trace->context);
+    }
+  }
   state_.requests.Add();
   state_.metrics.RequestStarted();
   bool keep = false;
@@ -528,7 +538,6 @@ void Connection::RecordEnd(Exchange& exchange) {
   // nginx's number for a client that left without an answer.
   if (record.status == 0) record.status = 499;
   state_.metrics.RequestEnded(exchange.match.route, record.status, record.seconds);
-  if (!state_.options.logs_requests && !IsServerFailure(record)) return;
   record.method = exchange.request->method;
   record.path = exchange.request->path;
   record.route = exchange.match.route;
@@ -536,6 +545,11 @@ void Connection::RecordEnd(Exchange& exchange) {
     record.key = exchange.key->rights().id;
     record.tenant = exchange.key->rights().tenant;
   }
+  if (exchange.trace.has_value()) {
+    state_.context.spans->Add(
+        SpanOfRequest(*exchange.trace, record, exchange.start_ns, state_.context.clock.NowNs()));
+  }
+  if (!state_.options.logs_requests && !IsServerFailure(record)) return;
   LogRequest(record);
 }
 

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/server_log.h"
 #include "server/generation_plan.h"
+#include "trace/trace_context.h"
 
 namespace graft {
 namespace {
@@ -52,18 +53,7 @@ std::string RequestIdFor(const std::string& given) {
 }
 
 std::string TraceparentFrom(const std::string& given) {
-  constexpr std::string_view kForm = "00-tttttttttttttttttttttttttttttttt-pppppppppppppppp-ff";
-  if (given.size() != kForm.size()) return "";
-  for (size_t i = 0; i < kForm.size(); ++i) {
-    const char c = given[i];
-    const bool is_hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    if (kForm[i] == '-' || kForm[i] == '0' ? c != kForm[i] : !is_hex) return "";
-  }
-  // Ids of zeros stand for none.
-  const auto is_zero = [&](size_t begin, size_t length) {
-    return given.find_first_not_of('0', begin) >= begin + length;
-  };
-  return is_zero(3, 32) || is_zero(36, 16) ? "" : given;
+  return ParseTraceparent(given).has_value() ? given : "";
 }
 
 }  // namespace graft

@@ -10,7 +10,8 @@ namespace graft {
 
 struct RequestRecord {
   std::string id;
-  std::string traceparent;  // "": the client gave none
+  // The server's own span where it traces requests, else the client's; "": none.
+  std::string traceparent;
   std::string method;
   std::string path;  // as sent, without its query
   Route route = Route::kUnknown;

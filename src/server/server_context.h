@@ -17,6 +17,7 @@
 namespace graft {
 
 class ChatTemplate;
+class SpanExporter;
 
 // The runners behind a server, and how many there should be.
 struct FleetFigures {
@@ -52,6 +53,7 @@ struct ServerContext {
   std::function<FleetFigures()> fleet = {};
   // Of a frontend: runners whose devices are thought to hold a content.
   std::function<int32_t(const std::string& hash)> num_holders;
+  SpanExporter* spans = nullptr;  // null: requests are not traced
 };
 
 }  // namespace graft
