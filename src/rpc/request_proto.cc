@@ -45,8 +45,8 @@ SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
       .tokens_max = proto.tokens_max(),
       .tokens_min = proto.tokens_min(),
       .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
-      .ignore_eos = proto.ignore_eos(),
-      .allowed_token_ids = {proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()}};
+      .allowed_token_ids = {proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()},
+      .ignore_eos = proto.ignore_eos()};
   for (const rpc::LogitBias& one : proto.logit_bias()) {
     params.logit_bias.emplace_back(one.token(), one.bias());
   }
