@@ -182,6 +182,12 @@ void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages
   }
 }
 
+void UseEmptyContents(ChatMessages* messages) {
+  for (OrderedJson& message : messages->list) {
+    if (message["content"].is_null()) message["content"] = "";
+  }
+}
+
 void UseArgumentTexts(ChatMessages* messages) {
   size_t i = 0;
   for (OrderedJson& message : messages->list) {

@@ -26,4 +26,7 @@ void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages
 // Puts `argument_texts` in the place of the objects.
 void UseArgumentTexts(ChatMessages* messages);
 
+// Puts "" in the place of contents that are null.
+void UseEmptyContents(ChatMessages* messages);
+
 }  // namespace graft

@@ -21,6 +21,11 @@ OrderedJson TemplateContext(const ServerContext& context, const ChatRequest& req
   return values;
 }
 
+Result<std::string> Render(const ServerContext& context, const ChatRequest& request,
+                           TextRanges* untrusted) {
+  return context.chat_template->Render(TemplateContext(context, request), {}, untrusted);
+}
+
 constexpr char kBlanks[] = " \t\r\n";
 
 // Values that this model's template does not know would be ignored without a word.
@@ -95,14 +100,18 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
   if (auto error = CheckTemplateUses(*context.chat_template, *request)) return *error;
   RenderedChat chat;
   TextRanges* untrusted = context.special_tokens_in_content ? nullptr : &chat.untrusted;
-  OrderedJson values = TemplateContext(context, *request);
-  Result<std::string> text = context.chat_template->Render(values, {}, untrusted);
+  Result<std::string> text = Render(context, *request, untrusted);
   if (!text.ok() && !request->messages.argument_texts.empty()) {
-    // Some templates, DeepSeek's among them, put arguments together as texts.
-    UseArgumentTexts(&request->messages);
-    values["messages"] = request->messages.list;
-    Result<std::string> other = context.chat_template->Render(values, {}, untrusted);
-    if (other.ok()) text = std::move(other);
+    // Some templates, DeepSeek's among them, put arguments together as texts, and some contents.
+    ChatRequest other = *request;
+    UseArgumentTexts(&other.messages);
+    Result<std::string> with_texts = Render(context, other, untrusted);
+    if (!with_texts.ok()) {
+      other.messages.list = request->messages.list;
+      UseEmptyContents(&other.messages);
+      with_texts = Render(context, other, untrusted);
+    }
+    if (with_texts.ok()) text = std::move(with_texts);
   }
   // Whatever the template minds, it is these messages.
   if (!text.ok()) return InvalidRequestError("messages", text.status().message());

@@ -53,7 +53,7 @@ void FuzzRequests(std::string_view bytes) {
   auto chat = ParseChatRequest(json.value(), limits);
   if (chat.ok()) {
     CheckParams(chat->params, limits);
-    CHECK(!chat->messages.empty());
+    CHECK(!chat->messages.list.empty());
   } else {
     CheckError(chat.error());
   }

@@ -166,6 +166,23 @@ TEST(ToolPromptTest, TemplatesThatPutTextsTogetherGetArgumentsAsTexts) {
   EXPECT_THAT(prompt, HasSubstr("[TOOL_CALLS]{\"b\":1, \"a\": 2}"));
 }
 
+TEST(ToolPromptTest, TemplatesThatAddToContentsGetTexts) {
+  const ChatTemplate chat_template =
+      ChatTemplate::Parse(
+          "{% for m in messages %}{{ '<' + m.content + '>' }}"
+          "{% for c in m.tool_calls or [] %}{{ c.function.arguments.b }}"
+          "{% endfor %}{% endfor %}")
+          .value();
+  TestServer server(ServerOptions(), &chat_template);
+  RawClient client(server.port());
+  client.Post("/v1/chat/completions", R"({"model":"demo","max_tokens":1,"messages":[
+      {"role":"user","content":"go"},
+      {"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"b\":1}"}}]}]})");
+  ASSERT_EQ(server.generator.submitted().size(), 1u);
+  EXPECT_EQ(DemoTokenizer().Decode(server.generator.submitted()[0].prompt_tokens, false),
+            "<go><>1");
+}
+
 TEST(ToolPromptTest, APromptThatOpensTheReasoningIsGoneOnWith) {
   const ChatTemplate chat_template =
       ChatTemplate::Parse("{{ messages[0].content }}<think>\n").value();
