@@ -47,9 +47,11 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
         plan.launches().size() == num_until_product && conditions.fuses_activation;
     plan.keeps_drawn = !y_is_whole && fuses && !assisted && conditions.fuses_activation;
     plan.activates = y_is_whole || plan.keeps_drawn;
-    if (!y_is_whole) plan.Add(LaunchKind::kActivate);
+    plan.expand_activates = conditions.on_gpu && conditions.fuses_activation && !fuses &&
+                            plan.launches().back().kind == LaunchKind::kExpand;
+    if (!y_is_whole && !plan.expand_activates) plan.Add(LaunchKind::kActivate);
   }
-  LinkNeighbours(plan, conditions.can_beside);
+  LinkNeighbours(plan, conditions.can_follow);
   return plan;
 }
 
@@ -60,7 +62,7 @@ void ProductPlan::Add(LaunchKind kind, LoraRows rows) {
   launches_[num_launches_++] = {.kind = kind, .rows = rows};
 }
 
-void LinkNeighbours(ProductPlan& plan, bool can_beside) {
+void LinkNeighbours(ProductPlan& plan, bool can_follow) {
   const std::span<Launch> launches = plan.mutable_launches();
   const auto is_product = [&](size_t i) {
     return i < launches.size() && launches[i].kind == LaunchKind::kProduct;
@@ -71,7 +73,7 @@ void LinkNeighbours(ProductPlan& plan, bool can_beside) {
     launch.precedes_product = shrinks && plan.inside.has_value() && is_product(i + 1);
     // A product with LoRA inside waits for h alone, not for all before it.
     launch.follows_product =
-        shrinks && can_beside && !plan.inside.has_value() && i > 0 && is_product(i - 1);
+        shrinks && can_follow && !plan.inside.has_value() && i > 0 && is_product(i - 1);
     launch.follows_shrink = is_product(i) && i > 0 && launches[i - 1].precedes_product;
   }
 }

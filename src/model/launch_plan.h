@@ -33,7 +33,7 @@ enum class LaunchKind : uint8_t {
   kAssistBegin,   // LoraAssist::Begin
   kShrink,        // h = x A^T of `rows`
   kProduct,       // y = x W^T + bias (+ y), and what ProductPlan says that its kernel does, too
-  kExpand,        // y += h B^T of `rows`
+  kExpand,        // y += h B^T of `rows`, and what ProductPlan says
   kPadded,        // both, over copies of one rank
   kAssistFinish,  // LoraAssist::Finish
   kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
@@ -70,6 +70,7 @@ class ProductPlan {
   // LaunchKind::kActivate. Where this is false, kActivate takes all rows.
   bool keeps_drawn = false;
   bool spares_shared_memory = false;  // for LoRA's launches to begin beside it
+  bool expand_activates = false;      // kExpand also activates all rows: LoraArgs::activated
 
  private:
   std::array<Launch, kLaunchesMax> launches_;
@@ -87,6 +88,7 @@ struct LaunchConditions {
   bool on_gpu = false;
   bool pads_lora = false;        // TransformerLimits::padded_rank_max
   bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
+  bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool assisted = false;         // LoraAssist computes for adapters under way
   bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
   bool has_drawn = false;        // segments of drawn rows; where assisted, settled ones
@@ -107,6 +109,6 @@ struct LaunchPlan {
 LaunchPlan PlanLaunches(const LaunchConditions& conditions);
 
 // Sets what every launch knows of its neighbours.
-void LinkNeighbours(ProductPlan& plan, bool can_beside);
+void LinkNeighbours(ProductPlan& plan, bool can_follow);
 
 }  // namespace graft

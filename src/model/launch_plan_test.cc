@@ -47,7 +47,7 @@ std::string TextOf(const ProductPlan& plan, const Launch& launch) {
     case LaunchKind::kProduct:
       return ProductText(plan, launch);
     case LaunchKind::kExpand:
-      return "expand:" + NameOf(launch.rows);
+      return "expand:" + NameOf(launch.rows) + (plan.expand_activates ? " activates" : "");
     case LaunchKind::kPadded:
       return "padded:" + NameOf(launch.rows);
     case LaunchKind::kActivate:
@@ -71,7 +71,7 @@ std::vector<std::string> Planned(const LaunchConditions& conditions, LayerProduc
 
 // What Transformer::Project launched when it still decided product by product and layer by layer:
 // the old code, with texts in place of launches. The plan is compared with it for every possible
-// step.
+// step. Since then an expand activates what comes after it.
 class ByHand {
  public:
   ByHand(const LaunchConditions& c, LayerProduct product) : c_(c) {
@@ -101,7 +101,11 @@ class ByHand {
     if (shrinks_all) {
       texts_.push_back("expand:" + drawn);
     } else if (has_drawn_left) {
-      Lora(drawn, !c.has_prompts && c.can_beside);
+      Lora(drawn, !c.has_prompts && c.can_follow);
+    }
+    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.assisted && !c.pads_lora) {
+      texts_.back() += " activates";
+      return;
     }
     if (c.assisted) texts_.push_back("assist-finish");
     if (activated) texts_.push_back(keeps_rows ? "activate:drawn" : "activate:all");
@@ -124,19 +128,21 @@ class ByHand {
 };
 
 // Every possible step: on each device, padded or not, few enough rows for LoRA beside the products
-// or not, drawn rows and prompts with adapters or without (base and merged steps have neither),
-// assisted or not. Only recorded steps have LoRA beside the products, and these have neither
-// prompts nor an assist.
+// or not, with a shrink that may follow its product or not, drawn rows and prompts with adapters or
+// without (base and merged steps have neither), assisted or not. Only recorded steps have LoRA
+// beside the products, and these have neither prompts nor an assist.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
-  for (int bits = 0; bits < 64; ++bits) {
+  for (int bits = 0; bits < 128; ++bits) {
     const LaunchConditions c{.on_gpu = (bits & 1) != 0,
                              .pads_lora = (bits & 2) != 0,
                              .can_beside = (bits & 4) != 0,
+                             .can_follow = (bits & 64) != 0,
                              .assisted = (bits & 8) != 0,
                              .has_drawn = (bits & 16) != 0,
                              .has_prompts = (bits & 32) != 0};
-    if (c.can_beside && (!c.on_gpu || c.pads_lora)) continue;
+    if (c.can_beside && !c.can_follow) continue;
+    if (c.can_follow && (!c.on_gpu || c.pads_lora)) continue;
     all.push_back(c);
     if (!c.can_beside || c.assisted || c.has_prompts || !c.has_drawn) continue;
     for (const LoraBesideScope scope : {LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
@@ -149,14 +155,15 @@ std::vector<LaunchConditions> AllConditions() {
 
 std::string Describe(const LaunchConditions& c) {
   return std::string(c.on_gpu ? "gpu" : "cpu") + (c.pads_lora ? " padded" : "") +
-         (c.can_beside ? " few-rows" : "") + (c.assisted ? " assisted" : "") +
-         (c.has_drawn ? " drawn" : "") + (c.has_prompts ? " prompts" : "") + " scope " +
+         (c.can_beside ? " few-rows" : "") + (c.can_follow ? " follow" : "") +
+         (c.assisted ? " assisted" : "") + (c.has_drawn ? " drawn" : "") +
+         (c.has_prompts ? " prompts" : "") + " scope " +
          std::to_string(static_cast<int>(c.beside_scope));
 }
 
 TEST(LaunchPlanTest, LaunchesWhatWasDecidedByHand) {
   const std::vector<LaunchConditions> all = AllConditions();
-  EXPECT_EQ(all.size(), 42u);
+  EXPECT_EQ(all.size(), 50u);
   for (const LaunchConditions& conditions : all) {
     for (const LayerProduct product : kAllProducts) {
       EXPECT_EQ(Planned(conditions, product), ByHand(conditions, product).texts())
@@ -174,7 +181,8 @@ struct Row {
 
 // The steps on which servers spend most of their time, written out.
 TEST(LaunchPlanTest, StepsOfServers) {
-  const LaunchConditions decode{.on_gpu = true, .can_beside = true, .has_drawn = true};
+  const LaunchConditions decode{
+      .on_gpu = true, .can_beside = true, .can_follow = true, .has_drawn = true};
   LaunchConditions beside = decode;
   beside.beside_scope = LoraBesideScope::kMlp;
   const LaunchConditions mixed{.on_gpu = true, .has_drawn = true, .has_prompts = true};
@@ -186,7 +194,7 @@ TEST(LaunchPlanTest, StepsOfServers) {
       {"decode",
        decode,
        LayerProduct::kGateUp,
-       {"product spares", "shrink:drawn follows", "expand:drawn", "activate:all"}},
+       {"product spares", "shrink:drawn follows", "expand:drawn activates"}},
       {"decode, beside the MLP's",
        beside,
        LayerProduct::kGateUp,
@@ -263,6 +271,7 @@ TEST(LaunchPlanTest, OtherActivationsStayApart) {
       for (const bool has_prompts : {false, true}) {
         const LaunchConditions conditions{.on_gpu = on_gpu,
                                           .can_beside = on_gpu,
+                                          .can_follow = on_gpu,
                                           .fuses_activation = false,
                                           .has_drawn = has_drawn,
                                           .has_prompts = has_prompts,

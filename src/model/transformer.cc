@@ -1,7 +1,6 @@
 #include "model/transformer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "kernels/attention/attention.h"
@@ -40,6 +39,7 @@ ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimit
 // What LoRA's launches need to look up rows and ask for the first bytes while the product runs: 32
 // distinct adapters take 7.38 ms a step instead of 7.51.
 constexpr int32_t kSparedSharedBytes = 40 << 10;
+constexpr int64_t kSparingRowsMax = 128;  // 256 rows would take 17.9 ms a step instead of 17.2
 
 std::span<const LoraSegment> SegmentsOf(LoraRows rows, const DeviceBatch& batch) {
   switch (rows) {
@@ -407,6 +407,7 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
       {.on_gpu = !stream.device.is_cpu(),
        .pads_lora = limits_.padded_rank_max > 0,
        .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
+       .can_follow = lora_words_.bytes() > 0,
        .assisted = assisted,
        .fuses_activation = std::ranges::all_of(
            config_.layers,
@@ -476,7 +477,9 @@ void Transformer::Multiply(const graft::Launch& launch, const Projection& projec
   }
   if (plan.activates) gemm.activated = projection.activated;
   if (plan.keeps_drawn) gemm.kept_rows = step.batch.lora_rows;
-  if (plan.spares_shared_memory) gemm.spared_shared_bytes = kSparedSharedBytes;
+  if (plan.spares_shared_memory && gemm.m <= kSparingRowsMax) {
+    gemm.spared_shared_bytes = kSparedSharedBytes;
+  }
   Gemm(gemm, step.stream);
 }
 
@@ -517,6 +520,7 @@ LoraBeside Transformer::MakeLoraBeside(const Projection& projection, int32_t lay
 LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step) {
   const DeviceBatch& batch = step.batch;
   if (batch.lora.matrices == nullptr) return {};
+  const bool activates = step.layer_plan().of(projection.product).expand_activates;
   LoraArgs args{.dtype = weights_.dtype,
                 .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +
                             static_cast<int64_t>(projection.first),
@@ -530,6 +534,7 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
                 .num_rows = static_cast<int32_t>(step.num_rows()),
                 .y = projection.y,
                 .y_stride = projection.weight.n(),
+                .activated = activates ? projection.activated : nullptr,
                 .x_is_fp32 = activation_dtype_ == DType::kF32,
                 .beside = MakeLoraBeside(projection, layer, step)};
   int64_t column = 0;

@@ -208,7 +208,11 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
 }
 
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
-  if (device.is_cpu() || dtype == DType::kF32 || m > kLoraBesideRowsMax) return false;
+  return m <= kLoraBesideRowsMax && GemmHoldsNext(dtype, device);
+}
+
+bool GemmHoldsNext(DType dtype, const Device& device) {
+  if (device.is_cpu() || dtype == DType::kF32) return false;
   if constexpr (kHasCuda) return GemmCudaRunsLoraBeside(device);
   return false;
 }

@@ -89,4 +89,9 @@ void Gemm(const GemmArgs& args, Stream& stream);
 // rows, given what it takes.
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device);
 
+// Whether a Gemm of weights of this type, without LoRA inside or beside it, lets nobody begin
+// before x and all else is there, so that a LoraShrink of its x may follow it:
+// LoraArgs::follows_product.
+bool GemmHoldsNext(DType dtype, const Device& device);
+
 }  // namespace graft

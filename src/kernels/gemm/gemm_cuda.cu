@@ -124,8 +124,7 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   } else {
     GemmMma(product, stream);
   }
-  if (gemm.lora == nullptr && !lora_beside &&
-      GemmRunsLoraBeside(args.dtype, gemm.m, stream.device)) {
+  if (gemm.lora == nullptr && !lora_beside && GemmHoldsNext(args.dtype, stream.device)) {
     ledger.LaunchedProduct(stream.cuda_stream, gemm.x);
   }
   if (!adds_lora) LoraExpand(*gemm.lora, stream);

@@ -82,6 +82,7 @@ std::vector<Case> Cases() {
       {"slices short of y", {64, 32}, 128, {{16, 4}}, {{0, 3, 0}}, 5, false, false, 8},
       {"more tiles than blocks", {12000, 19000}, 8, {{16, 8}}, {{0, 2, 0}}, 3},
       {"more rows than go beside", {256}, 256, {{16}, {8}}, Segments({40, 30, 1, 20}, 2, 0), 100},
+      {"many more", {512}, 256, {{16}, {8}}, Segments({200, 1, 56, 40}, 2, 0), 300, true},
   };
 }
 
@@ -158,7 +159,7 @@ class Problem {
     gemm.activated = nullptr;
     Gemm(gemm, stream);
     LoraArgs lora = MakeLora(result);
-    lora.follows_product = GemmRunsLoraBeside(DTypeOf<T>(), case_.num_rows, stream.device);
+    lora.follows_product = GemmHoldsNext(DTypeOf<T>(), stream.device);
     Lora(lora, stream);
     Activate(result, stream);
     Synchronize(stream);
@@ -316,6 +317,8 @@ TEST(GemmLoraAfterTest, FillsTheCard) {
       {"qkv, one adapter", {4096, 4096, 4096}, 4096, ranks, {{0, 32, 5}}, 32},
       {"qkv, one row", {4096, 4096, 4096}, 4096, ranks, {{0, 1, 5}}, 1},
       {"o, 64 rows", {4096}, 4096, ranks_of_one, Segments({9, 1, 30, 8, 8}, 4, 2), 64, true},
+      {"qkv, 256 rows", {4096, 1024, 1024}, 4096, ranks, {{0, 256, 5}}, 256},
+      {"down, 128 rows", {4096}, 14336, ranks_of_one, {{0, 128, 5}}, 128, true},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

@@ -35,6 +35,11 @@ void CheckArgs(const LoraArgs& args, Stream& stream) {
   CHECK_GE(args.num_segments, 0);
   CHECK(stream.device.is_cpu() || args.dtype == DType::kF32 || !args.x_is_fp32);
   if (stream.device.is_cpu()) CheckSegments(args);
+  if (args.activated == nullptr) return;
+  CHECK(!stream.device.is_cpu()) << "an activation on the CPU";
+  CHECK(args.num_slices == 2 && args.slice_begin[0] == 0 && args.slice_n[0] == args.slice_n[1] &&
+        args.slice_begin[1] == args.slice_n[0] && args.y_stride == 2 * args.slice_n[0])
+      << "an activation of slices that are no halves of y";
 }
 
 }  // namespace

@@ -74,6 +74,10 @@ struct LoraArgs {
   int64_t y_stride = 0;
   int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
+  // [num_rows, n / 2] of dtype, or null: LoraExpand also computes SwiGLU's GatedActivation of y to
+  // it, of rows with LoRA and without. Two slices are y's halves, y's rows lie without gaps, and y
+  // is scratch then. GPU only.
+  void* activated = nullptr;
   // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
   LoraBeside beside;
@@ -95,7 +99,7 @@ inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_s
 
 // h = x A^T.
 void LoraShrink(const LoraArgs& args, Stream& stream);
-// y += scale * h B^T.
+// y += scale * h B^T; and more, see LoraArgs::activated.
 void LoraExpand(const LoraArgs& args, Stream& stream);
 // Both.
 void Lora(const LoraArgs& args, Stream& stream);

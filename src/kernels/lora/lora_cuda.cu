@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/lora/lora_block.cuh"
 #include "kernels/lora/lora_launch.cuh"
 
@@ -123,6 +124,21 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   LaunchExpand(args, launch, columns, IsPrefill(lora));
 }
 
+// lora.activated: a block has the same columns of gate and up.
+void LaunchExpandActivateFor(KernelArgs& args, Launch& launch) {
+  const LoraArgs& lora = args.lora;
+  const int64_t blocks = CeilDiv(lora.slice_n[0], kNarrow) * lora.num_segments;
+  args.row_splits = RowSplits(lora, blocks, kTileRows);
+  const auto shared_bytes = [&](int depth) {
+    return ExpandActivateSharedBytes(depth, lora.h_stride);
+  };
+  args.depth =
+      Depth(2 * std::max(1, RankTiles(lora.h_stride)), blocks * args.row_splits, shared_bytes);
+  launch.grid = GridOf(CeilDiv(lora.slice_n[0], kNarrow), lora.num_segments, args.row_splits);
+  launch.shared_bytes = shared_bytes(args.depth);
+  LaunchExpandActivate(args, launch);
+}
+
 bool IsOnBorder(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 }  // namespace
@@ -134,6 +150,12 @@ bool AllowsVectors(const LoraArgs& args) {
     allows = allows && args.slice_n[s] % 8 == 0 && args.slice_begin[s] % 4 == 0;
   }
   return allows;
+}
+
+// Whether one kernel does both, the expand and what args.activated asks for.
+bool ActivatesItself(const LoraArgs& args) {
+  return args.activated != nullptr && args.num_segments > 0 && args.num_rows > 0 &&
+         args.dtype != DType::kF32 && AllowsVectors(args) && IsOnBorder(args.activated);
 }
 
 void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, Stream& stream) {
@@ -159,8 +181,23 @@ void LoraShrinkCuda(const LoraArgs& args, Stream& stream) {
 }
 
 void LoraExpandCuda(const LoraArgs& args, Stream& stream) {
-  if (args.dtype == DType::kF32) return lora::LaunchLoraF32(lora::Part::kExpand, args, stream);
-  lora::LaunchLora(lora::Part::kExpand, args, {}, stream);
+  if (lora::ActivatesItself(args)) {
+    lora::KernelArgs kernel_args{.lora = args, .vectors = true};
+    lora::Launch launch{.stream = CudaStreamOf(stream)};
+    return lora::LaunchExpandActivateFor(kernel_args, launch);
+  }
+  if (args.dtype == DType::kF32) {
+    lora::LaunchLoraF32(lora::Part::kExpand, args, stream);
+  } else {
+    lora::LaunchLora(lora::Part::kExpand, args, {}, stream);
+  }
+  if (args.activated == nullptr) return;
+  GatedActivation({.gate_up = args.y,
+                   .out = args.activated,
+                   .out_dtype = args.dtype,
+                   .num_tokens = args.num_rows,
+                   .n = args.slice_n[0]},
+                  stream);
 }
 
 }  // namespace graft

@@ -95,7 +95,21 @@ class Expander {
   // last SumH.
   __device__ __forceinline__ void Pass(int row, int row_end, int slice, int rank, int column,
                                        int column_end) {
-    float sum[kUnitsOfWarp][4][4] = {};
+    Sums sum = {};
+    Multiply(row, row_end, rank, sum);
+#pragma unroll
+    for (int unit = 0; unit < kUnitsOfWarp; ++unit) {
+      const int at = column + (warp_ + unit * kWarps) * kUnit + g_ * 8;
+      PutUnit(row, row_end, slice, at, column_end, sum[unit]);
+    }
+  }
+
+  // Of a lane: in each unit 2 rows of 8 columns, which DeltaOf tells apart.
+  static constexpr int kUnitsOfWarp = kColumns / kUnit / kWarps;
+  using Sums = float[kUnitsOfWarp][4][4];
+
+  // sum += h B^T for the rows of the last SumH, by the next stages of the ring.
+  __device__ __forceinline__ void Multiply(int row, int row_end, int rank, Sums& sum) {
 #pragma unroll 1
     for (int begin = 0; begin < rank; begin += kTileRanks) {
       const HTile h = LoadH(begin, row_end - row);
@@ -106,16 +120,22 @@ class Expander {
       }
       ring_.Release();
     }
+  }
+
+  // What a unit's sums give eight columns of row 2 t + i of the pass.
+  __device__ __forceinline__ void DeltaOf(const float (&sum)[4][4], int i,
+                                          float (&delta)[8]) const {
+    const int row = 2 * t_ + i;
+    const float scale = scales_[2 * row];
 #pragma unroll
-    for (int unit = 0; unit < kUnitsOfWarp; ++unit) {
-      const int at = column + (warp_ + unit * kWarps) * kUnit + g_ * 8;
-      PutUnit(row, row_end, slice, at, column_end, sum[unit]);
+    for (int j = 0; j < 8; ++j) {
+      float v = sum[j / 2][j % 2 * 2 + i];
+      if constexpr (!kIsBf16) v *= scales_[2 * row + 1];
+      delta[j] = __fmul_rn(scale, v);
     }
   }
 
  private:
-  static constexpr int kUnitsOfWarp = kColumns / kUnit / kWarps;
-
   // Element `rank` of h; zero past the matrix's ranks.
   __device__ __forceinline__ float SumOfParts(int row, int rank, int slice, int num_ranks) const {
     float parts[kLoraSplits];
@@ -226,14 +246,8 @@ class Expander {
     for (int i = 0; i < 2; ++i, to += lora.y_stride) {
       const int row = 2 * t_ + i;
       if (pass_row + row >= row_end || column >= column_end) return;
-      const float scale = scales_[2 * row];
       float delta[8];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        float v = sum[j / 2][j % 2 * 2 + i];
-        if constexpr (!kIsBf16) v *= scales_[2 * row + 1];
-        delta[j] = __fmul_rn(scale, v);
-      }
+      DeltaOf(sum, i, delta);
       Store::Put(args_, to, column_end - column, delta);
     }
   }

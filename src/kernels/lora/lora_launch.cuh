@@ -49,6 +49,10 @@ void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
 int ExpandSharedBytes(int depth, int64_t rank_max, int columns);
 void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill);
 
+// Of lora.activated; vectors must hold.
+int ExpandActivateSharedBytes(int depth, int64_t rank_max);
+void LaunchExpandActivate(const KernelArgs& args, const Launch& launch);
+
 // Whether x, y, k and all n allow accesses of 16 bytes.
 bool AllowsVectors(const LoraArgs& args);
 

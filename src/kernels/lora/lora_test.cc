@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/common/test_util.h"
+#include "kernels/gated_activation/gated_activation.h"
 
 namespace graft {
 namespace lora_test {
@@ -369,6 +370,64 @@ TEST(LoraTest, RowsDoNotDependOnTheirBatch) {
   CheckRowInvariance<Float16>(1352, {1024, 2056});
   CheckRowInvariance<Bfloat16, float>(333, {130, 260});
   CheckRowInvariance<Bfloat16, float>(1024, {1024, 517});
+}
+
+// With `activated` LoraExpand has the bits of the expand and SwiGLU one after the other, in rows
+// with LoRA and without.
+template <typename T>
+void CheckActivated(const Case& c) {
+  const Problem<T> problem(c, 3);
+  const int64_t n = c.n[0];
+  ForFirstGpu([&](Stream& stream) {
+    Output<float> h(problem.HSize(stream));
+    Output<float> y(problem.y_before, 0), scratch(problem.y_before, 0);
+    Output<T> expected(c.num_rows * n, c.misalign), activated(c.num_rows * n, c.misalign);
+    LoraArgs args = problem.Args(h.data(), y.data());
+    Lora(args, stream);
+    GatedActivation({.gate_up = y.data(),
+                     .out = expected.data(),
+                     .out_dtype = DTypeOf<T>(),
+                     .num_tokens = c.num_rows,
+                     .n = n},
+                    stream);
+    args.y = scratch.data();
+    args.activated = activated.data();
+    LoraExpand(args, stream);
+    Synchronize(stream);
+    EXPECT_TRUE(testing::BitEqual(activated.data(), expected.data(), expected.size()));
+    EXPECT_TRUE(activated.GuardsIntact());
+  });
+}
+
+TEST(LoraTest, GpuActivatesWhatItExpands) {
+  const std::vector<std::vector<int32_t>> ranks = {{16, 16}, {64, 5}, {0, 33}, {256, 0}, {0, 0}};
+  const std::vector<LoraSegment> mixed = {{1, 2, 0},   {2, 2, 1},   {4, 15, 1},  {15, 16, 2},
+                                          {17, 30, 3}, {30, 31, 4}, {33, 33, 0}, {33, 40, 0}};
+  const std::vector<Case> cases = {
+      {"base rows between and at both ends", ranks, mixed, 43, 64, {776, 776}},
+      {"no segment of any row", ranks, {{0, 0, 0}, {3, 3, 1}}, 3, 64, {264, 264}},
+      {"no segments", ranks, {}, 3, 64, {264, 264}},
+      {"a row each", ranks, OneRowEach(70, 5), 70, 64, {520, 520}},
+      {"one adapter", ranks, {{0, 130, 0}}, 130, 64, {1024, 1024}},
+      {"off borders", ranks, mixed, 41, 64, {33, 33}},
+      {"off borders, all of it", ranks, mixed, 41, 64, {40, 40}, 0, 1},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    CheckActivated<Bfloat16>(c);
+    CheckActivated<Float16>(c);
+    CheckActivated<float>(c);
+  }
+}
+
+TEST(LoraDeathTest, ActivatesHalvesOfYOnAGpu) {
+  const Problem<float> problem({"halves", {{4, 4}}, {{0, 1, 0}}, 1, 8, {8, 8}}, 1);
+  ForEachCpu([&](Stream& stream) {
+    Output<float> h(problem.HSize(stream)), y(problem.y_before, 0);
+    LoraArgs args = problem.Args(h.data(), y.data());
+    args.activated = y.data();
+    EXPECT_DEATH(LoraExpand(args, stream), "an activation on the CPU");
+  });
 }
 
 }  // namespace lora_test
