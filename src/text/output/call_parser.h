@@ -22,6 +22,8 @@ class CallParser {
   CallParser(std::vector<CallOpener> openers, Output output);
 
   void Push(char c);
+  // What comes next belongs to what may be a call.
+  bool is_reading() const { return reader_ != nullptr; }
   // The text ends. Nothing may be pushed behind it.
   void Finish();
 

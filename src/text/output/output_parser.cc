@@ -24,7 +24,13 @@ OutputParser::OutputParser(std::shared_ptr<const OutputOptions> options)
 void OutputParser::Push(std::string_view text, OutputParts* parts) {
   parts_ = parts;
   for (const char c : text) {
-    splitter_.Push(c);
+    // A call's strings may have any text, marks of reasoning among it.
+    if (calls_.is_reading()) splitter_.Finish();
+    if (calls_.is_reading()) {
+      calls_.Push(c);
+    } else {
+      splitter_.Push(c);
+    }
     had_reasoning_ = had_reasoning_ || splitter_.is_inside();
   }
   parts_ = nullptr;

@@ -311,7 +311,13 @@ TEST(OutputParserTest, ReasoningIsNobodysWhereItIsNotWanted) {
   EXPECT_EQ(Read(ToolFormat::kNone, "<think> a </think>\n\nb ", options), "[a]b");
   options.drops_reasoning = true;
   EXPECT_EQ(Read(ToolFormat::kNone, "<think> a </think>\n\nb ", options), "b");
+  options.reasoning_format = ReasoningFormat::kMistral;
+  options.drops_reasoning = false;
+  const std::string arguments = R"({"x": "[THINK]a[/THINK]"})";
+  EXPECT_EQ(Read(ToolFormat::kMistral, "[THINK]b[/THINK][TOOL_CALLS]f" + arguments + "c", options),
+            "f(" + arguments + ") [b]c");
   // Later marks are what the text is about.
+  options.reasoning_format = ReasoningFormat::kThink;
   options.drops_reasoning = false;
   EXPECT_EQ(Read(ToolFormat::kNone, "Use <think>a</think>.\n", options), "Use <think>a</think>.\n");
 }

@@ -30,7 +30,7 @@ class ReasoningSplitter {
   ReasoningSplitter(ReasoningFormat format, bool is_open, Take take);
 
   void Push(char c);
-  // The text ends: gives what was held back.
+  // Gives what was held back; no mark goes on with what comes next. So does the text's end.
   void Finish();
   bool is_inside() const { return state_ == State::kOpened || state_ == State::kInside; }
 
