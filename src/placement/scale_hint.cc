@@ -13,7 +13,7 @@ constexpr double kTrendStarts = 4.0;
 // What is wanted once is wanted for a start's time, and so long at least.
 constexpr double kHoldSeconds = 10.0;
 // What is kept free for chance, in deviations from the trend.
-constexpr double kDeviations = 3.0;
+constexpr double kDeviations = 2.25;
 // A trend is followed so far above what was seen.
 constexpr double kAboveSeenMax = 1.5;
 

@@ -40,9 +40,9 @@ double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share
 int32_t NumOpen(const Fleet& fleet);
 
 // What was filled of late leads to how many runners are wanted: enough for the trend's value when a
-// runner that is ordered now serves, and for three times the deviation from it. A runner that is
-// wanted once is wanted for as long as a start takes, and for 10 s at least: giving it back earlier
-// saves less than its start.
+// runner that is ordered now serves, and for chance: 2.25 standard deviations from the trend. A
+// runner that is wanted once is wanted for as long as a start takes, and for 10 s at least: giving
+// it back earlier saves less than its start.
 class ScaleAdvisor {
  public:
   // Once a second. `num_runners`: that there are.
