@@ -17,13 +17,15 @@ constexpr std::chrono::seconds kCollectorPatience(60);
 // A whole message, head and body; "" where the connection ended before.
 std::string ReceiveMessage(int fd) {
   constexpr std::string_view kLength = "Content-Length: ";
+  constexpr size_t kDigitsMax = 20;
   std::string message;
   while (true) {
     const size_t head = message.find("\r\n\r\n");
     if (head != std::string::npos) {
       const size_t length = message.find(kLength);
       if (length == std::string::npos) return "";
-      if (message.size() - head - 4 >= std::stoul(message.substr(length + kLength.size()))) {
+      if (message.size() - head - 4 >=
+          std::stoul(message.substr(length + kLength.size(), kDigitsMax))) {
         return message;
       }
     }

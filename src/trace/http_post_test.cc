@@ -8,7 +8,7 @@ namespace graft {
 namespace http_post_test {
 namespace {
 
-constexpr std::chrono::milliseconds kTimeout(10'000);
+constexpr std::chrono::milliseconds kTimeout(60'000);
 
 TEST(HttpPostTest, ReadsUrls) {
   const auto expect = [](const std::string& url, const HttpTarget& want) {

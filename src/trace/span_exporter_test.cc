@@ -28,6 +28,7 @@ class SpanExporterTest : public testing::Test {
   std::unique_ptr<SpanExporter> Start(SpanExporterOptions options = {}) {
     options.endpoint = collector_.url() + "/base/";
     options.interval = std::chrono::milliseconds(1);
+    options.timeout = std::chrono::milliseconds(60'000);
     options.pause = std::chrono::milliseconds(1);
     options.pause_max = std::chrono::milliseconds(4);
     return SpanExporter::Start(options, metrics_).value();
