@@ -13,41 +13,41 @@ namespace {
 constexpr int kGate = 0;
 constexpr int kUp = 1;
 
-// Eight columns of a row.
-struct Columns {
-  float gate[8];
-  float up[8];
+// Eight columns of a row of y.
+struct Run {
+  float values[8];
 
-  __device__ __forceinline__ Columns(const LoraArgs& lora, int row, int column) {
-    const float* const y = lora.y + row * lora.y_stride + column;
-    LoadRun<true>(y, 8, gate);
-    LoadRun<true>(y + lora.slice_begin[kUp], 8, up);
+  __device__ __forceinline__ Run(const LoraArgs& lora, int row, int slice, int column) {
+    LoadRun<true>(lora.y + row * lora.y_stride + lora.slice_begin[slice] + column, 8, values);
   }
-  static __device__ __forceinline__ void Add(const float (&delta)[8], float (&to)[8]) {
+  __device__ __forceinline__ void Add(const float (&delta)[8]) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) to[i] += delta[i];
-  }
-  template <bool kIsBf16>
-  __device__ __forceinline__ void Activate(const LoraArgs& lora, int row, int column) const {
-    using T = std::conditional_t<kIsBf16, Bfloat16, Float16>;
-    float values[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = SiluTimes(gate[i], up[i]);
-    StoreRun<true>(values, 8, static_cast<T*>(lora.activated) + row * lora.slice_n[kGate] + column);
+    for (int i = 0; i < 8; ++i) values[i] += delta[i];
   }
 };
+
+template <bool kIsBf16>
+__device__ __forceinline__ void StoreActivated(const LoraArgs& lora, int row, int column,
+                                               const float (&gate)[8], const float (&up)[8]) {
+  using T = std::conditional_t<kIsBf16, Bfloat16, Float16>;
+  float values[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) values[i] = SiluTimes(gate[i], up[i]);
+  StoreRun<true>(values, 8, static_cast<T*>(lora.activated) + row * lora.slice_n[kGate] + column);
+}
 
 // Rows [begin, end) have no LoRA. Called by the multiplying threads.
 template <bool kIsBf16>
 __device__ __forceinline__ void ActivateRows(const LoraArgs& lora, int begin, int end, int column,
                                              int column_end) {
-  constexpr int kRuns = kNarrow / 8;  // of a row
+  constexpr int kRuns = kChunk / 8;  // of a row
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < (end - begin) * kRuns; i += kMultiplyThreads) {
     const int at = column + i % kRuns * 8;
     if (at >= column_end) continue;
     const int row = begin + i / kRuns;
-    Columns(lora, row, at).Activate<kIsBf16>(lora, row, at);
+    StoreActivated<kIsBf16>(lora, row, at, Run(lora, row, kGate, at).values,
+                            Run(lora, row, kUp, at).values);
   }
 }
 
@@ -69,18 +69,41 @@ __host__ __device__ constexpr int HBytes(int64_t rank_max) {
 // Expander's stores are not used.
 struct NoStore {};
 
+// A thread's elements of the gate, in shared memory until up's are there: it has two rows of eight
+// columns in each of its units.
+constexpr int kUnits = kChunk / kUnit / kWarps;
+constexpr int kGateBytes = kUnits * 2 * 8 * kMultiplyThreads * 4;
+
+// Walks over the elements of y that a thread multiplies in a pass over [row, row_end) x [column,
+// column_end): function(unit, i, row, column).
+template <typename Function>
+__device__ __forceinline__ void ForEachRun(int row, int row_end, int column, int column_end,
+                                           const Function& function) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int unit = 0; unit < kUnits; ++unit) {
+    const int at =
+        column + (static_cast<int>(threadIdx.x) / 32 + unit * kWarps) * kUnit + lane / 4 * 8;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int of = row + lane % 4 * 2 + i;
+      if (of < row_end && at < column_end) function(unit, i, of, at);
+    }
+  }
+}
+
 template <bool kIsBf16>
 __global__ void __launch_bounds__(kThreads, 4)
     ExpandActivateKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   LetNextStart();
   const LoraArgs& lora = args.lora;
-  char* const barriers = shared + args.depth * kTileRanks * RowBytesOfB(kNarrow);
+  char* const barriers = shared + args.depth * kTileRanks * RowBytesOfB(kChunk);
   char* const tables = barriers + Ring::kBarrierBytes;
-  Ring ring(shared, barriers, args.depth, RowBytesOfB(kNarrow));
+  Ring ring(shared, barriers, args.depth, RowBytesOfB(kChunk));
   const auto row_split = static_cast<int>(blockIdx.z);
-  const int column = static_cast<int>(blockIdx.x) * kNarrow;
-  const int column_end = min(column + kNarrow, static_cast<int>(lora.slice_n[kGate]));
+  const int column = static_cast<int>(blockIdx.x) * kChunk;
+  const int column_end = min(column + kChunk, static_cast<int>(lora.slice_n[kGate]));
   const BlockRows rows(lora, row_split, kTileRows);
   const bool has_work = rows.begin < rows.end;
   if (threadIdx.x == 0) ring.Init();
@@ -102,41 +125,50 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
   WaitForPrevious();  // also without work: the next kernel relies on it
   if (row_split == 0) ActivateOtherRows<kIsBf16>(lora, column, column_end);
-  using HalfExpander = Expander<kIsBf16, NoStore, kNarrow>;
+  using HalfExpander = Expander<kIsBf16, NoStore>;
   char* const h = tables + 2 * RowTable::Bytes(lora.h_stride);
   HalfExpander gates(args, ring, reinterpret_cast<float*>(h));
   HalfExpander ups(args, ring, reinterpret_cast<float*>(h + HBytes(lora.h_stride)));
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int at = column + static_cast<int>(threadIdx.x) / 32 * kUnit + lane / 4 * 8;
+  // [unit][row][half][thread]
+  auto* const kept = reinterpret_cast<float4*>(h + 2 * HBytes(lora.h_stride)) + threadIdx.x;
   for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
     if (row > rows.begin) SyncThreads<kMultiplyThreads>();
     gates.SumH(row, rows.end, kGate, gate);
     ups.SumH(row, rows.end, kUp, up);
     SyncThreads<kMultiplyThreads>();
-    typename HalfExpander::Sums gate_sum = {}, up_sum = {};
-    static_assert(HalfExpander::kUnitsOfWarp == 1);
-    gates.Multiply(row, rows.end, gate.rank, gate_sum);
-    ups.Multiply(row, rows.end, up.rank, up_sum);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int in_pass = lane % 4 * 2 + i;
-      if (row + in_pass >= rows.end || at >= column_end) break;
-      Columns columns(lora, row + in_pass, at);
-      float delta[8];
-      gates.DeltaOf(gate_sum[0], i, delta);
-      if (gate.rank > 0) Columns::Add(delta, columns.gate);
-      ups.DeltaOf(up_sum[0], i, delta);
-      if (up.rank > 0) Columns::Add(delta, columns.up);
-      columns.template Activate<kIsBf16>(lora, row + in_pass, at);
+    {
+      typename HalfExpander::Sums sum = {};
+      gates.Multiply(row, rows.end, gate.rank, sum);
+      ForEachRun(row, rows.end, column, column_end, [&](int unit, int i, int of, int at) {
+        Run run(lora, of, kGate, at);
+        float delta[8];
+        gates.DeltaOf(sum[unit], i, delta);
+        if (gate.rank > 0) run.Add(delta);
+        const float* v = run.values;
+        kept[(unit * 4 + i * 2) * kMultiplyThreads] = {v[0], v[1], v[2], v[3]};
+        kept[(unit * 4 + i * 2 + 1) * kMultiplyThreads] = {v[4], v[5], v[6], v[7]};
+      });
     }
+    typename HalfExpander::Sums sum = {};
+    ups.Multiply(row, rows.end, up.rank, sum);
+    ForEachRun(row, rows.end, column, column_end, [&](int unit, int i, int of, int at) {
+      Run run(lora, of, kUp, at);
+      float delta[8];
+      ups.DeltaOf(sum[unit], i, delta);
+      if (up.rank > 0) run.Add(delta);
+      const float4 low = kept[(unit * 4 + i * 2) * kMultiplyThreads];
+      const float4 high = kept[(unit * 4 + i * 2 + 1) * kMultiplyThreads];
+      StoreActivated<kIsBf16>(
+          lora, of, at, {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}, run.values);
+    });
   }
 }
 
 }  // namespace
 
 int ExpandActivateSharedBytes(int depth, int64_t rank_max) {
-  return depth * kTileRanks * RowBytesOfB(kNarrow) + Ring::kBarrierBytes +
-         2 * (RowTable::Bytes(rank_max) + HBytes(rank_max));
+  return depth * kTileRanks * RowBytesOfB(kChunk) + Ring::kBarrierBytes +
+         2 * (RowTable::Bytes(rank_max) + HBytes(rank_max)) + kGateBytes;
 }
 
 void LaunchExpandActivate(const KernelArgs& args, const Launch& launch) {

@@ -127,14 +127,14 @@ void LaunchExpandFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
 // lora.activated: a block has the same columns of gate and up.
 void LaunchExpandActivateFor(KernelArgs& args, Launch& launch) {
   const LoraArgs& lora = args.lora;
-  const int64_t blocks = CeilDiv(lora.slice_n[0], kNarrow) * lora.num_segments;
+  const int64_t blocks = CeilDiv(lora.slice_n[0], kChunk) * lora.num_segments;
   args.row_splits = RowSplits(lora, blocks, kTileRows);
   const auto shared_bytes = [&](int depth) {
     return ExpandActivateSharedBytes(depth, lora.h_stride);
   };
   args.depth =
       Depth(2 * std::max(1, RankTiles(lora.h_stride)), blocks * args.row_splits, shared_bytes);
-  launch.grid = GridOf(CeilDiv(lora.slice_n[0], kNarrow), lora.num_segments, args.row_splits);
+  launch.grid = GridOf(CeilDiv(lora.slice_n[0], kChunk), lora.num_segments, args.row_splits);
   launch.shared_bytes = shared_bytes(args.depth);
   LaunchExpandActivate(args, launch);
 }
