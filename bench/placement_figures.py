@@ -57,7 +57,7 @@ def scenarios(args):
     """Name -> options of graft simulate."""
     found = {}
     for costs in COSTS:
-        warm = 15 if costs == "ours" else 60
+        warm = 3 if costs == "ours" else 20
         for load in LOADS:
             found[f"fig19-{costs}-{load}"] = cluster_options(costs, load, args.requests, args.work, args.traces) + [
                 "--runners", 60, "--adapters", 40000, "--warm-seconds", warm]
@@ -66,10 +66,10 @@ def scenarios(args):
     found["hot-spot"] = [
         "--runners", 16, "--adapters", 1000, "--adapters-max", 8, "--host-adapters", 8, "--zipf", 1, "--load", 0.8,
         "--load-of", "places", "--fetch-times", os.path.join(args.traces, "alibaba_genai_lora_load_latency.csv"),
-        "--requests", args.requests, "--warm-seconds", 60]
+        "--requests", 8000, "--warm-seconds", 60]
     found["failures"] = cluster_options("ours", 0.8, args.requests, args.work, args.traces) + [
-        "--runners", 60, "--adapters", 40000, "--warm-seconds", 15, "--frontends", 4, "--view-ms", 100,
-        "--fail-seconds", 5, "--down-seconds", 10, "--slowness", 2, "--slow-seconds", 20]
+        "--runners", 60, "--adapters", 40000, "--warm-seconds", 3, "--frontends", 4, "--view-ms", 100,
+        "--fail-seconds", 1, "--down-seconds", 2, "--slowness", 2, "--slow-seconds", 4]
     return {name: options for name, options in found.items() if not args.only or name.startswith(args.only)}
 
 
@@ -199,7 +199,7 @@ def main():
     parser.add_argument("--work", default="build/placement", help="folder for what graft simulate writes")
     parser.add_argument("--out", default="docs/plots", help="folder for the figures")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--requests", type=int, default=15000, help="of a run; those of Figure 20 are 1,200")
+    parser.add_argument("--requests", type=int, default=6000, help="of a run; Figure 20 has 1,200, the hot spot 8,000")
     parser.add_argument("--placements", nargs="+", default=PLACEMENTS)
     parser.add_argument("--only", default="", help="scenarios whose names begin so")
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")

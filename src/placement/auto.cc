@@ -45,6 +45,10 @@ constexpr double kBeyondShare = 0.05;
 // Whether it will be is predicted as well as this: the middle and the width, of the bound.
 constexpr double kBeyondMiddle = 1.03;
 constexpr double kBeyondWidth = 0.02;
+// Requests of other frontends come unseen. As far as those there are others', the bound counts
+// more, and from so much earlier on.
+constexpr double kBeyondMoreForOthers = 2.0;
+constexpr double kBeyondEarlierForOthers = 0.06;
 // Both of two requests wait for each other, whichever came first: half of it counts on either side.
 constexpr double kPairShare = 0.5;
 // A prompt counts for who came just now as for so many more, and less with each step since.
@@ -138,8 +142,11 @@ class Auto : public PlacementPolicy {
     return {step_ms, step_ms + costs_.step_ms_per_prompt_token * prompt_tokens / mean_tokens};
   }
 
-  double ShareBeyond(double token_ms) const {
-    return 1.0 / (1.0 + std::exp((kBeyondMiddle - token_ms / slo_ms_) / kBeyondWidth));
+  // Of a token, for those that are likely beyond the bound.
+  double BeyondMs(double token_ms, double share_of_others) const {
+    const double middle = kBeyondMiddle - kBeyondEarlierForOthers * share_of_others;
+    const double share = 1.0 / (1.0 + std::exp((middle - token_ms / slo_ms_) / kBeyondWidth));
+    return kBeyondShare * (1.0 + kBeyondMoreForOthers * share_of_others) * slo_ms_ * share;
   }
 
   double NumYoung(size_t idx, int64_t now_ns) const {
@@ -169,9 +176,9 @@ class Auto : public PlacementPolicy {
         num_weighed * kPairShare * (with.step_ms - alone.step_ms) * common.output_tokens +
         kPairShare * with.token_ms * common.output_tokens + num_stalled * common.prompt_ms +
         costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx));
-    cost += kBeyondShare * slo_ms_ * common.output_tokens *
-            ((num_weighed + 1.0) * ShareBeyond(with.token_ms) -
-             num_weighed * ShareBeyond(alone.token_ms));
+    const double others = fleet.ShareOfOthers(idx);
+    cost += common.output_tokens * ((num_weighed + 1.0) * BeyondMs(with.token_ms, others) -
+                                    num_weighed * BeyondMs(alone.token_ms, others));
     const double answer_ms = with.token_ms * common.mean_tokens;
     cost += kWaitWeight * WaitMs(fleet, idx, query, answer_ms);
     if (before.num_requests == 0) cost += common.idle_ms;

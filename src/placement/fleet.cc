@@ -243,6 +243,13 @@ BatchRanks Fleet::RanksOf(size_t idx) const {
   return ranks;
 }
 
+double Fleet::ShareOfOthers(size_t idx) const {
+  const Runner& runner = runners_[idx];
+  const int64_t num_others = runner.state.num_requests - runner.num_own;
+  if (num_others <= 0) return 0.0;
+  return static_cast<double>(num_others) / static_cast<double>(runner.state.num_requests);
+}
+
 double Fleet::PromptTokensOf(size_t idx) const {
   const Runner& runner = runners_[idx];
   const auto own = static_cast<double>(runner.prompt_tokens);

@@ -105,6 +105,8 @@ class Fleet {
 
   // Ranks of all requests there. Those of other owners count as the mean of this one's.
   BatchRanks RanksOf(size_t idx) const;
+  // Of the requests there, how large a part is of other owners.
+  double ShareOfOthers(size_t idx) const;
   int64_t UndrawnPromptTokens(size_t idx) const { return runners_[idx].undrawn_tokens; }
   // Of all requests there. Those of other owners count as the mean of this one's.
   double PromptTokensOf(size_t idx) const;

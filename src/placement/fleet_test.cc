@@ -140,6 +140,8 @@ TEST(FleetTest, PromptsOfOthersCountAsTheMeanOfOnes) {
   longer.prompt_tokens = 30;
   fleet.Place(1, longer);
   EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(0), 10 + 2 * 20);
+  EXPECT_DOUBLE_EQ(fleet.ShareOfOthers(0), 2.0 / 3);
+  EXPECT_EQ(fleet.ShareOfOthers(1), 0.0);
   EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(1), 30);
   fleet.Leave(1, longer, /*has_drawn=*/false);
   EXPECT_DOUBLE_EQ(fleet.PromptTokensOf(0), 30);
