@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/metrics.h"
 #include "base/nearest_names.h"
+#include "base/out_of_memory.h"
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/thread_pool.h"
@@ -332,6 +333,24 @@ TEST(ThreadPoolTest, RunsEveryRangeOnce) {
       EXPECT_EQ(std::accumulate(touched.begin(), touched.end(), int64_t{0}), n);
       for (const int count : touched) EXPECT_EQ(count, 1);
     }
+  }
+}
+
+TEST(ThreadPoolTest, TellsTheCallerThatMemoryRanOut) {
+  for (const int num_threads : {1, 3}) {
+    ThreadPool pool(num_threads);
+    for (int unlucky = 0; unlucky < num_threads; ++unlucky) {
+      std::atomic<int> num_ended{0};
+      const auto work = [&](int worker_idx) {
+        if (worker_idx == unlucky) ThrowOutOfMemory("nothing left");
+        ++num_ended;
+      };
+      EXPECT_THROW(pool.Run(work), std::bad_alloc);
+      EXPECT_EQ(num_ended, num_threads - 1) << "the others have ended, too";
+    }
+    std::atomic<int> num_run{0};
+    pool.Run([&](int) { ++num_run; });
+    EXPECT_EQ(num_run, num_threads);
   }
 }
 

@@ -2,7 +2,10 @@
 
 #include <sched.h>
 
+#include <new>
+
 #include "base/check.h"
+#include "base/out_of_memory.h"
 
 namespace graft {
 namespace {
@@ -50,7 +53,7 @@ void ThreadPool::RunErased(Erased function, const void* context) {
     must_wake = num_sleeping_ > 0;
   }
   if (must_wake) wake_.notify_all();
-  function(context, 0);
+  RunOne(0);
   for (int spins = 0; num_running_.load(std::memory_order_acquire) != 0; ++spins) {
     // A worker may share our core when the machine is busy: let it finish.
     if (spins < kSpinsMax) {
@@ -58,6 +61,16 @@ void ThreadPool::RunErased(Erased function, const void* context) {
     } else {
       std::this_thread::yield();
     }
+  }
+  if (out_of_memory_.exchange(false)) ThrowOutOfMemory("a worker found no memory");
+}
+
+// Others still work for the caller, which must not leave before them.
+void ThreadPool::RunOne(int worker_idx) {
+  try {
+    function_(context_, worker_idx);
+  } catch (const std::bad_alloc&) {
+    out_of_memory_ = true;
   }
 }
 
@@ -78,7 +91,7 @@ void ThreadPool::WorkerLoop(int worker_idx) {
     // The caller waits for every worker before it raises the generation again, but stopping_ may be
     // set.
     if (stopping_) return;
-    function_(context_, worker_idx);
+    RunOne(worker_idx);
     num_running_.fetch_sub(1, std::memory_order_release);
   }
 }

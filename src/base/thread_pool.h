@@ -1,6 +1,7 @@
 // Fork-join over a fixed set of threads: what the CPU kernels run on. The caller takes part as
 // worker 0. Workers spin briefly between calls (a step has hundreds of them), then sleep. One
-// caller at a time.
+// caller at a time. Where memory runs out in a call, it ends on all workers, and the caller gets
+// OutOfMemory; nothing else may be thrown in it.
 #pragma once
 
 #include <atomic>
@@ -51,6 +52,7 @@ class ThreadPool {
  private:
   using Erased = void (*)(const void* context, int worker_idx);
   void RunErased(Erased function, const void* context);
+  void RunOne(int worker_idx);
   void WorkerLoop(int worker_idx);
 
   const int num_threads_;
@@ -64,6 +66,7 @@ class ThreadPool {
   // Raised once per Run; workers run the function when they see it move.
   std::atomic<uint64_t> generation_{0};
   std::atomic<int> num_running_{0};
+  std::atomic<bool> out_of_memory_{false};  // in this Run
 };
 
 // Cores this process may use.

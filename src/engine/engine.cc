@@ -371,14 +371,13 @@ void Engine::Publish(const StepPlan& plan, const StepResult& result) {
 
 void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
                         const SequenceResult& result) {
-  if (planned.prompt_logprobs && !result.not_finite) {
-    KeepPromptLogprobs(sequence, planned, result);
-  }
-  const bool has_token = planned.samples && !result.not_finite;
+  const bool has_failed = sequence.finish_reason == FinishReason::kError;
+  if (planned.prompt_logprobs && !has_failed) KeepPromptLogprobs(sequence, planned, result);
+  const bool has_token = planned.samples && !has_failed;
   const bool is_last = sequence.finish_reason != FinishReason::kNone;
   if (!has_token && !is_last) return;
   TokenEvent event;
-  if (!result.not_finite) {
+  if (!has_failed) {
     event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
     event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
   }

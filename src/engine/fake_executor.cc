@@ -199,6 +199,11 @@ StepResult FakeExecutor::Finish() {
   ++num_steps_;
   StepResult result;
   result.step_id = plan.step_id;
+  if (fails_) {
+    fails_ = !plans_.empty();
+    Fail(plan, &result);
+    return result;
+  }
   for (const PlannedSequence& planned : plan.sequences) {
     result.sequences.push_back(RunSequence(plan, planned));
   }
@@ -318,6 +323,18 @@ FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequ
   CHECK(page >= 0 && page < limits_.num_pages);
   return cells_[static_cast<size_t>(page) * static_cast<size_t>(limits_.page_tokens) +
                 static_cast<size_t>(position % limits_.page_tokens)];
+}
+
+// What it leaves in its pages and in the merged weights is nothing that anybody may read.
+void FakeExecutor::Fail(const StepPlan& plan, StepResult* result) {
+  result->status = UnavailableError("memory ran out");
+  result->sequences.resize(plan.sequences.size());
+  if (plan.merges) merged_ = 0;
+  for (const PlannedSequence& planned : plan.sequences) {
+    for (int32_t row = 0; row < planned.num_tokens; ++row) {
+      CellOf(plan, planned, planned.position_begin + row) = {};
+    }
+  }
 }
 
 SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequence& planned) {

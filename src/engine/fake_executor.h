@@ -55,6 +55,8 @@ class FakeExecutor : public Executor {
     beside_ = std::move(work);
     is_beside_late_ = late;
   }
+  // The next step comes to nothing, and one that is ahead of it, too.
+  void FailNextStep() { fails_ = true; }
   // What steps say of the device from now on, StepTimes::idle_ns.
   void SetIdleNs(int64_t idle_ns) { idle_ns_ = idle_ns; }
   // The last that a wait was given, but kNever.
@@ -99,6 +101,7 @@ class FakeExecutor : public Executor {
   // What the slot's rows are by now: the content, or something else where they were overwritten.
   uint64_t ReadAdapter(int32_t slot) const;
   size_t UnitOf(const PageExtent& extent, int64_t offset) const;
+  void Fail(const StepPlan& plan, StepResult* result);
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
@@ -117,6 +120,7 @@ class FakeExecutor : public Executor {
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
   std::optional<uint64_t> merged_;               // what the slot merged last was then
   std::deque<const StepPlan*> plans_;            // begun, not finished
+  bool fails_ = false;                           // the next step
   bool is_late_ = false;                         // the timeout has passed in this step
   std::function<void()> beside_;
   bool is_beside_late_ = false;

@@ -22,6 +22,8 @@ class MergeDecision {
   // Once per step. `hash`: of the adapter of all rows; "" of a step of several, or with base rows.
   // `is_alone`: whether all requests are of it, those that wait too; asked before merging only.
   Answer Decide(const std::string& hash, const std::function<bool()>& is_alone);
+  // A step that was to merge came to nothing: what the merged weights are is not known.
+  void Forget() { merged_.clear(); }
 
  private:
   const int32_t after_steps_;

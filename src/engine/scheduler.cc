@@ -233,11 +233,16 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
-  ObserveCosts(plan, result);
+  if (result.status.ok()) ObserveCosts(plan, result);
+  if (!result.status.ok() && plan.merges) merge_decision_.Forget();
   sequences_.GiveBackHeld();  // until this step's end
   for (size_t i = 0; i < planned_.size(); ++i) {
     if (planned_[i] == nullptr) continue;
-    CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
+    if (result.status.ok()) {
+      CommitOne(*planned_[i], plan.sequences[i], result.sequences[i]);
+    } else {
+      Fail(*planned_[i], result.status);
+    }
     if (is_ahead()) planned_[i]->num_planned = 1;
   }
   sequences_.EndFinished();
@@ -257,16 +262,20 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   }
 }
 
+// What it left in its pages is not to be shared: they are not indexed.
+void Scheduler::Fail(Sequence& sequence, Status status) {
+  sequence.num_planned = 0;
+  sequence.finish_reason = FinishReason::kError;
+  sequence.status = std::move(status);
+}
+
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = 0;
   if (result.not_finite) {
-    // What it left in its pages is not to be shared: they are not indexed.
-    sequence.finish_reason = FinishReason::kError;
-    sequence.status = InternalError(
-        "the model's output for this request is not finite (NaN or Inf); its adapter's weights or "
-        "the prompt drive the model out of range");
-    return;
+    return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "
+                                        "Inf); its adapter's weights or the prompt drive the model "
+                                        "out of range"));
   }
   sequence.num_computed += planned.num_tokens;
   sequences_.IndexFullPages(sequence);

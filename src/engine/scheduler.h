@@ -91,6 +91,7 @@ class Scheduler {
 
   // After a step.
   void ObserveCosts(const StepPlan& plan, const StepResult& result);
+  static void Fail(Sequence& sequence, Status status);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   bool IsStop(const Sequence& sequence, int32_t token) const;
 

@@ -1,6 +1,7 @@
 #include "executor/adapter_backend.h"
 
 #include <map>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -55,6 +56,16 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
     HostStore::Held held = store_.Find(hash);
     if (held) return held;
   }
+  try {
+    return ReadFolder(path, hash);
+  } catch (const std::bad_alloc& error) {
+    return ResourceExhaustedError(path + " found no memory (" + error.what() +
+                                  "); try again later, or start the server with less --host-gib");
+  }
+}
+
+Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
+                                                       const std::string& hash) {
   ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_, jail_));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(

@@ -27,8 +27,9 @@ class LoraAdapterBackend : public AdapterBackend {
     store_.SetPriority(hash, priority);
   }
 
-  // The same, unless the store has this hash; "": whatever hash comes out.
-  // kFailedPrecondition if another one does. Benches have adapters that no folder holds.
+  // The same, unless the store has this hash; "": whatever hash comes out. kFailedPrecondition if
+  // another one does, kResourceExhausted where memory runs out meanwhile. Benches have adapters
+  // that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
   // Both are empty if the store does not have the adapter; to hold it counts as a use.
   virtual std::optional<AdapterFacts> FactsOf(const std::string& hash) const {
@@ -39,6 +40,8 @@ class LoraAdapterBackend : public AdapterBackend {
   }
 
  private:
+  Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
+
   const ModelConfig config_;
   const DType dtype_;
   HostStore& store_;

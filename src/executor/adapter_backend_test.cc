@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "model/adapter_test_util.h"
+#include "tensor/allocations.h"
 
 namespace graft {
 namespace {
@@ -61,6 +62,16 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   std::filesystem::remove_all(path);
   EXPECT_TRUE(backend_.Fetch(path, facts->hash).ok());
   EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
+  const std::string path = Folder("a");
+  {
+    const AllocationLimit limit({}, 0);
+    EXPECT_THAT(Refusal(path),
+                AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr(path), HasSubstr("--host-gib")));
+  }
+  EXPECT_TRUE(backend_.Read(path).ok());
 }
 
 TEST_F(AdapterBackendTest, AChangedFolderIsRefused) {

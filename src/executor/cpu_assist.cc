@@ -87,6 +87,18 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
   return assist;
 }
 
+BytesNeeded CpuAssist::BytesFor(const CpuAssistOptions& options, const ModelConfig& config,
+                                DType dtype, int32_t rows_max, const Device& device) {
+  const DType activations = device.is_cpu() ? DType::kF32 : dtype;
+  const AssistLimits limits = LimitsOf(config, activations, rows_max, options.num_workers);
+  BytesNeeded needed = {.on_device = int64_t{sizeof(uint32_t)}};
+  if (options.synchronises) {
+    needed.on_device += limits.rows_max * limits.delta_columns * int64_t{sizeof(float)};
+  }
+  (device.is_cpu() ? needed.on_device : needed.on_host) += AssistExchange::Bytes(limits);
+  return needed;
+}
+
 void CpuAssist::Enter(const AdapterArrivals& arrivals, HostBatch* batch) {
   num_layers_taken_ = 0;
   pending_.clear();

@@ -18,6 +18,7 @@
 #include "executor/host_store.h"
 #include "model/forward_batch.h"
 #include "model/lora_assist.h"
+#include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/shared_memory.h"
 
@@ -43,6 +44,10 @@ class CpuAssist : public LoraAssist {
                                                    const ModelConfig& config, DType dtype,
                                                    int32_t rows_max, const HostStore& store,
                                                    const Device& device, Metrics& metrics);
+
+  // What Create allocates for that; without what a worker process takes for itself.
+  static BytesNeeded BytesFor(const CpuAssistOptions& options, const ModelConfig& config,
+                              DType dtype, int32_t rows_max, const Device& device);
 
   // Before a step with adapters under way: if the workers can compute for them, the batch gets an
   // assist. It cannot for more than kHostSegmentsMax stretches of rows, nor in processes for what

@@ -42,6 +42,21 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
   return bound;
 }
 
+// A launch with its arguments: a bound, as the driver does not say.
+int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max,
+                               bool merged) {
+  constexpr int64_t kLaunchBytes = 4 << 10;
+  constexpr int64_t kLaunchesOfLayer = 16;
+  constexpr int64_t kScopes = 3;
+  int64_t num_bounds = 0;
+  for (int32_t bound = RankBound(1); rank_max > 0 && bound <= RankBound(rank_max); bound *= 2) {
+    ++num_bounds;
+  }
+  const int64_t num_graphs = static_cast<int64_t>(BatchSizes(sequences_max).size()) *
+                             (1 + (merged ? 1 : 0) + num_bounds * kScopes);
+  return num_graphs * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
+}
+
 BatchUpload::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
   return {num_rows, transformer_.limits().context_tokens_max, rank_bound > 0};
 }

@@ -33,6 +33,10 @@ class DecodeGraphs {
   // bound on the ranks is that of its own adapters.
   const float* Run(const HostBatch& batch, Stream& stream);
 
+  // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to
+  // rank_max (0: no LoRA).
+  static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool merged);
+
   // The recorded batch sizes, ascending.
   static std::vector<int32_t> BatchSizes(int32_t sequences_max);
   // The recorded bound on ranks for ranks of up to `rank_max`; 0, without LoRA, for 0.

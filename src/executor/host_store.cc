@@ -169,14 +169,15 @@ char* HostStore::PageData(int32_t page) {
   Slab& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
   if (slab.data == nullptr) {
     UseDevice(device_);  // else locking would wake the first GPU
-    slab.bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
+    const int64_t bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
     if (shared_.bytes() == 0) {
-      slab.own = PinnedBuffer(slab.bytes);
+      slab.own = PinnedBuffer(bytes);
       slab.data = slab.own.as<char>();
     } else {
+      shared_.Lock(first * kPageBytes, bytes);
       slab.data = shared_.data() + first * kPageBytes;
-      shared_.Lock(first * kPageBytes, slab.bytes);
     }
+    slab.bytes = bytes;
   }
   return slab.data + (page - first) * kPageBytes;
 }
@@ -202,6 +203,13 @@ HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
     held.adapter_ = held.own_.get();
     return held;
   }
+  // Memory may run out: pages are given back under the lock.
+  struct LockAgain {
+    std::unique_lock<std::mutex>& lock;
+    ~LockAgain() {
+      if (!lock.owns_lock()) lock.lock();
+    }
+  } const lock_again{lock};
   lock.unlock();
   adapter.stretches.clear();
   for (const PageExtent& extent : pages->extents()) {

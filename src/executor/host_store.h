@@ -67,7 +67,8 @@ class HostStore {
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
   // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
-  // What was there under this hash stays.
+  // What was there under this hash stays. OutOfMemory where the machine has less left than the
+  // limit.
   Held Put(HostAdapter adapter, LoraWeights weights);
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.

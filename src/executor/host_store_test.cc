@@ -10,8 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "base/random.h"
 #include "model/adapter_test_util.h"
+#include "tensor/allocations.h"
 
 namespace graft {
 namespace {
@@ -43,6 +45,20 @@ class HostStoreTest : public ::testing::Test {
   Metrics metrics_;
   HostStore store_{int64_t{3} << 20, metrics_};
 };
+
+TEST_F(HostStoreTest, WhereMemoryRunsOutNothingIsKept) {
+  LoraWeights weights = MakeWeights(16, 1);
+  HostAdapter adapter = DescribeHostAdapter(weights, model_, "a", "base");
+  {
+    const AllocationLimit limit({}, 1 << 20);
+    EXPECT_THROW(store_.Put(std::move(adapter), std::move(weights)), OutOfMemory);
+  }
+  EXPECT_FALSE(store_.Has("a"));
+  EXPECT_EQ(store_.slab_bytes(), 0);
+  EXPECT_EQ(store_.CheckIntegrity().ToString(), "OK");
+  EXPECT_TRUE(Put("a"));
+  EXPECT_TRUE(store_.Has("a"));
+}
 
 // All bytes of a held adapter, row after row.
 std::string Bytes(const HostAdapter& adapter) {

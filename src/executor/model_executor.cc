@@ -1,11 +1,14 @@
 #include "executor/model_executor.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "kernels/common/launch_ledger.h"
 
 namespace graft {
 namespace {
@@ -45,6 +48,18 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
   }
 }
 
+BytesNeeded ModelExecutor::BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device) {
+  BytesNeeded needed = SamplingScratch::BytesFor(rows_max, vocab_size, device);
+  const int64_t token = sizeof(int32_t);
+  const int64_t sampled = sizeof(SampledToken);
+  const int64_t results = rows_max * (static_cast<int64_t>(kSteps) * sampled +
+                                      static_cast<int64_t>(kPromptBatches) * (sampled + token));
+  if (device.is_cpu()) return {.on_device = results};
+  needed.on_device += rows_max * token;  // drawn_tokens_
+  needed.on_host += results;
+  return needed;
+}
+
 AssistRates ModelExecutor::assist_rates() const {
   return parts_.assist == nullptr ? AssistRates{} : parts_.assist->rates();
 }
@@ -67,8 +82,12 @@ ModelExecutor::RunningStep& ModelExecutor::AddStep(const StepPlan& plan) {
   const uint64_t num_running = num_begun_ - num_finished_;
   CHECK_EQ(num_running, plan.ahead ? 1u : 0u) << "steps begun and not finished";
   CHECK(!plan.ahead || limits_.runs_ahead) << "this executor finishes a step first";
+  // What is ahead goes on from what the step before it draws.
+  const Status before = plan.ahead ? first_step().status : OkStatus();
   RunningStep& step = steps_[num_begun_++ % steps_.size()];
   step.plan = &plan;
+  step.status = before;
+  step.is_assisted = false;
   step.begin_ns = SteadyClock::Get().NowNs();
   return step;
 }
@@ -96,8 +115,25 @@ int64_t ModelExecutor::IdleNsBefore(const RunningStep& step) const {
 void ModelExecutor::Begin(const StepPlan& plan) {
   RunningStep& step = AddStep(plan);
   if (stream_.device.is_cpu()) return;
-  Launch(step, nullptr);
+  Try(step, [&] { Launch(step, nullptr); });
   step.done.Record(stream_);
+}
+
+// What was launched before memory ran out runs to its end, and its results are nobody's.
+void ModelExecutor::Try(RunningStep& step, const std::function<void()>& part) {
+  if (!step.status.ok()) return;
+  try {
+    part();
+  } catch (const std::bad_alloc& error) {
+    LaunchLedger::OfThread() = {};
+    step.status = UnavailableError(
+        "memory ran out in a step of " + std::to_string(step.plan->tokens.size()) + " rows (" +
+        error.what() +
+        "), and its requests were given up; try again later or with less, and where " +
+        "it comes again, start the server with a smaller --step-tokens-max, --sequences-max or "
+        "--pool-gib");
+    LOG_ERROR("{}", step.status.message());
+  }
 }
 
 // Looks again and again, which is what waiting for a stream does, too.
@@ -116,17 +152,15 @@ StepResult ModelExecutor::Finish() {
   const StepPlan& plan = *step.plan;
   ForwardTimes times;
   StepResult result;
-  if (stream_.device.is_cpu()) Launch(step, &times);
+  if (stream_.device.is_cpu()) Try(step, [&] { Launch(step, &times); });
   step.done.Wait();
   result.step_id = plan.step_id;
   result.sequences.resize(plan.sequences.size());
-  TakeSampled(step, &result);
-  for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    if (plan.sequences[i].prompt_logprobs) {
-      AddPromptLogprobs(step, i, &result.sequences[i]);
-      step.done.Record(stream_);  // what came after it was the device's work, too
-    }
-  }
+  Try(step, [&] {
+    TakeSampled(step, &result);
+    TakePromptLogprobs(step, &result);
+  });
+  result.status = step.status;
   if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
@@ -247,6 +281,14 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
     out.top_logprobs = TopLogprobs(*sampled);
     if (!out.not_finite) samplers_[plan.sequences[i].sequence_slot].Accept(out.token);
     ++sampled;
+  }
+}
+
+void ModelExecutor::TakePromptLogprobs(RunningStep& step, StepResult* result) {
+  for (size_t i = 0; i < step.plan->sequences.size(); ++i) {
+    if (!step.plan->sequences[i].prompt_logprobs) continue;
+    AddPromptLogprobs(step, i, &result->sequences[i]);
+    step.done.Record(stream_);  // what came after it was the device's work, too
   }
 }
 

@@ -37,6 +37,10 @@ class ModelExecutor : public Executor {
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
                 Stream& stream, const ExecutorParts& parts = {});
 
+  // What it allocates for draws of up to `rows_max` rows, without graphs and what grows with lists
+  // of tokens that requests bring along.
+  static BytesNeeded BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device);
+
   const ExecutorLimits& limits() const override { return limits_; }
   AssistRates assist_rates() const override;
   void SetWorkWhileBlocked(std::function<void()> work) override {
@@ -66,6 +70,7 @@ class ModelExecutor : public Executor {
     std::span<SampledToken> ResetSampled(size_t num_rows) const;
 
     const StepPlan* plan = nullptr;
+    Status status;
     bool is_assisted = false;
     int64_t begin_ns = 0;
     StreamEvent begun, done;  // as the device saw it
@@ -88,11 +93,14 @@ class ModelExecutor : public Executor {
   RunningStep& first_step();
   // The device's idle time before `step`, which was begun first; -1 if unknown.
   int64_t IdleNsBefore(const RunningStep& step) const;
+  // Does a part of the step, unless one failed before; a lack of memory is the step's status.
+  void Try(RunningStep& step, const std::function<void()>& part);
   void Launch(RunningStep& step, ForwardTimes* times);
   void StartSequences(const StepPlan& plan);
   const float* Forward(RunningStep& step, ForwardTimes* times);
   void SampleRows(const RunningStep& step, const float* logits);
   void TakeSampled(const RunningStep& step, StepResult* result);
+  void TakePromptLogprobs(RunningStep& step, StepResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
   LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
@@ -111,7 +119,8 @@ class ModelExecutor : public Executor {
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
   // Taking turns: up to two that were begun, and the last finished, whose end the next is timed by.
-  std::array<RunningStep, 3> steps_;
+  static constexpr size_t kSteps = 3;
+  std::array<RunningStep, kSteps> steps_;
   uint64_t num_begun_ = 0;
   uint64_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;
@@ -119,8 +128,9 @@ class ModelExecutor : public Executor {
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;
   SamplingScratch sampling_scratch_;
-  Buffer drawn_tokens_;                        // of the step launched last, on a GPU
-  std::array<PromptBatch, 2> prompt_batches_;  // taking turns
+  Buffer drawn_tokens_;  // of the step launched last, on a GPU
+  static constexpr size_t kPromptBatches = 2;
+  std::array<PromptBatch, kPromptBatches> prompt_batches_;  // taking turns
 };
 
 }  // namespace graft

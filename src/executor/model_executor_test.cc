@@ -3,6 +3,7 @@
 // from graphs, on the CPU and on a GPU.
 #include "executor/model_executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "model/lora_weights.h"
 #include "model/test_session.h"
 #include "model/test_util.h"
+#include "tensor/allocations.h"
 
 namespace graft {
 namespace model_executor_test {
@@ -232,6 +234,30 @@ TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   EXPECT_TRUE(executor->Wait(undisturbed, kNever));
   const int32_t token = executor->Finish().sequences[0].token;
   EXPECT_EQ(token, Generate(*executor, {wanted}, 1)[0].tokens[0]);
+}
+
+// What a thread's first step allocates: a CPU's room for rows of x, a GPU's for lists of tokens.
+TEST_P(ModelExecutorTest, MemoryThatRunsOutCostsTheStepAlone) {
+  const auto executor = MakeExecutor();
+  const Wanted wanted = Company()[2];
+  const std::vector<Drawn> expected = Generate(*executor, {wanted}, 3);
+  StepPlan plan;
+  AddSequence(wanted, {}, 0, &plan);
+  plan.starts[0].sampling.logit_bias.assign(100, {5, 0.5f});
+  StepResult failed;
+  std::vector<Drawn> drawn;
+  std::thread([&] {
+    {
+      const AllocationLimit limit({}, 0);
+      failed = executor->Run(plan);
+    }
+    drawn = Generate(*executor, {wanted}, 3);
+  }).join();
+  EXPECT_EQ(failed.status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(failed.status.message(), ::testing::HasSubstr("--step-tokens-max"));
+  ASSERT_EQ(failed.sequences.size(), 1u);
+  EXPECT_EQ(failed.sequences[0].token, -1);
+  EXPECT_EQ(drawn, expected);
 }
 
 // Adapters in pages that are loaded again from the host's memory before every step, or while it

@@ -21,6 +21,15 @@ LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Devi
   }
 }
 
+BytesNeeded LoraStore::BytesFor(const ModelConfig& config, int32_t adapters_max,
+                                const Device& device) {
+  const int64_t slot = int64_t{config.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)};
+  const int64_t per_slot = sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>);
+  const int64_t on_host = adapters_max * (slot + per_slot);
+  if (device.is_cpu()) return {.on_device = on_host};
+  return {.on_device = adapters_max * slot, .on_host = on_host};
+}
+
 void LoraStore::Set(int32_t slot, LoraWeights weights) {
   Enter(slot, [&] { return MakeResident(std::move(weights)); });
 }

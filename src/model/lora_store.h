@@ -17,6 +17,7 @@
 #include "model/config.h"
 #include "model/lora_module.h"
 #include "model/lora_weights.h"
+#include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 
@@ -25,6 +26,9 @@ namespace graft {
 class LoraStore {
  public:
   LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device = {});
+  // What the tables take; adapters take memory of their own (Set) or pages (Place).
+  static BytesNeeded BytesFor(const ModelConfig& config, int32_t adapters_max,
+                              const Device& device);
   LoraStore(const LoraStore&) = delete;
   LoraStore& operator=(const LoraStore&) = delete;
 

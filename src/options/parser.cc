@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -314,6 +315,16 @@ Status ApplySettings(const Picked& picked, const Parser& parser) {
   return OkStatus();
 }
 
+// Sums of memory are checked beforehand; this is for what none of them knew of.
+Status RunOrGiveUp(const CommandRun& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc& error) {
+    return ResourceExhaustedError("memory ran out (" + std::string(error.what()) +
+                                  "); ask for less, or end other programs that use it");
+  }
+}
+
 }  // namespace
 
 Result<CommandRun> ParseCommandLine(const Command& program, const std::string& version,
@@ -337,7 +348,7 @@ int RunProgram(const Command& program, const std::string& version, int argc,
   constexpr int kFailure = 1, kWrongUse = 2;
   const Result<CommandRun> run =
       ParseCommandLine(program, version, std::vector<std::string>(argv + 1, argv + argc));
-  const Status status = run.ok() ? (*run)() : run.status();
+  const Status status = run.ok() ? RunOrGiveUp(*run) : run.status();
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s: %s\n", program.name.c_str(), status.message().c_str());
   const bool is_wrong_use =

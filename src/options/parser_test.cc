@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "options/command.h"
 
 namespace graft {
@@ -234,6 +235,18 @@ TEST_F(ParserTest, HelpAndVersionArePrintedAndRunNothing) {
   EXPECT_NE(Printed({"bench", "--help"}).find("help of step"), std::string::npos);
   EXPECT_EQ(Printed({"--version"}), "1.2.3\n");
   EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ParserTest, WhereMemoryRunsOutTheCommandEndsWithASentence) {
+  Command program = {.name = "graft", .help = "help", .subcommands = {{.name = "serve"}}};
+  program.subcommands[0].run = []() -> Status { ThrowOutOfMemory("the CPU has no 7 bytes left"); };
+  const char* const args[] = {"graft", "serve"};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunProgram(program, "1.2.3", 2, args), 1);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("graft: memory ran out (the CPU has no 7 bytes left); ask"),
+            std::string::npos)
+      << said;
 }
 
 }  // namespace

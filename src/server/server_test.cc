@@ -237,6 +237,23 @@ TEST(ServerTest, FailuresOfTheEngineReachTheClient) {
   EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);
 }
 
+// As the engine ends the requests of a step that found no memory.
+TEST(ServerTest, AStepWithoutMemoryIsA503ThatMayBeTriedAgain) {
+  TestServer test;
+  RawClient client(test.port());
+  test.generator.set_fail_after(0, UnavailableError("memory ran out in a step of 7 rows"));
+  for (const char* stream : {"false", "true"}) {
+    const RawResponse response = client.Post(
+        "/v1/completions",
+        std::string(R"({"model":"demo","prompt":"x","max_tokens":9,"stream":)") + stream + "}");
+    EXPECT_EQ(response.status, 503);
+    EXPECT_EQ(ErrorMessage(response), "memory ran out in a step of 7 rows");
+    EXPECT_EQ(response.headers.count("retry-after"), 1u);
+  }
+  test.generator.set_fail_after(-1);
+  EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);
+}
+
 TEST(ServerTest, RefusalsOfTheEngineHaveTheRightStatus) {
   TestServer test;
   const std::pair<Status, int> cases[] = {{ResourceExhaustedError("the queue is full"), 429},

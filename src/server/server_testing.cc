@@ -114,9 +114,10 @@ void FakeGenerator::set_submit_status(Status status) {
   submit_status_ = std::move(status);
 }
 
-void FakeGenerator::set_fail_after(int32_t tokens) {
+void FakeGenerator::set_fail_after(int32_t tokens, Status status) {
   std::lock_guard lock(mutex_);
   fail_after_ = tokens;
+  failure_ = std::move(status);
 }
 
 void FakeGenerator::set_hold(bool hold) {
@@ -180,7 +181,7 @@ bool FakeGenerator::Step(Running& running) {
   if (hold_) return true;
   if (running.num_tokens == fail_after_) {
     event.finish_reason = FinishReason::kError;
-    event.status = InternalError("the fake engine failed as told");
+    event.status = failure_;
     running.stream->Push(std::move(event));
     return false;
   }

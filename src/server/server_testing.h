@@ -53,8 +53,10 @@ class FakeGenerator : public Generator {
   void set_eos(int32_t token);
   void set_tick(std::chrono::microseconds tick);
   void set_submit_status(Status status);  // Submit's answer
-  void set_fail_after(int32_t tokens);    // kError after so many tokens; -1: never
-  void set_hold(bool hold);               // no token comes while true: all requests are queued
+  // kError after so many tokens; -1: never.
+  void set_fail_after(int32_t tokens,
+                      Status status = InternalError("the fake engine failed as told"));
+  void set_hold(bool hold);  // no token comes while true: all requests are queued
 
   int32_t num_running() const;
   int32_t num_cancelled() const;
@@ -87,6 +89,7 @@ class FakeGenerator : public Generator {
   std::chrono::microseconds tick_{200};
   Status submit_status_;
   int32_t fail_after_ = -1;
+  Status failure_;
   bool hold_ = false;
   int32_t num_cancelled_ = 0;
   bool stopping_ = false;

@@ -27,7 +27,8 @@ struct ExecutorLimits {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Engine thread only. A plan within the limits cannot fail; a device fault ends the process.
+// Engine thread only. A plan within the limits fails for a lack of memory alone, which costs that
+// step (StepResult::status); a device fault ends the process.
 class Executor {
  public:
   virtual ~Executor() = default;

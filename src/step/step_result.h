@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/status.h"
+
 namespace graft {
 
 struct LogprobEntry {
@@ -37,6 +39,9 @@ struct StepTimes {
 
 struct StepResult {
   uint64_t step_id = 0;
+  // Not OK: the step came to nothing, for a lack of memory. Nothing was drawn, what its rows left
+  // in their pages means nothing, and the next step is as good as any.
+  Status status;
   std::vector<SequenceResult> sequences;
   int32_t num_assisted_layers = 0;  // in which the CPU computed for adapters on their way
   StepTimes times;

@@ -15,7 +15,7 @@ namespace graft {
 class Buffer {
  public:
   Buffer() = default;
-  // Zeroed bytes. Aborts when the machine has no memory left: sizes are planned before.
+  // Zeroed bytes. OutOfMemory where the device has not that many left: sizes are summed before.
   explicit Buffer(int64_t bytes, Device device = {});
 
   void* data() { return data_.get(); }

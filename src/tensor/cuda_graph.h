@@ -13,7 +13,7 @@ namespace graft {
 class CapturedGraph {
  public:
   // Records what `work` launches on the stream, which must be idle; nothing runs. `work` neither
-  // allocates device memory nor waits.
+  // allocates device memory nor waits. OutOfMemory where the recording finds no room.
   CapturedGraph(Stream& stream, const std::function<void()>& work);
   ~CapturedGraph();
   CapturedGraph(const CapturedGraph&) = delete;

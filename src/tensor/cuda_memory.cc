@@ -3,7 +3,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
+#include "base/out_of_memory.h"
+#include "tensor/allocations.h"
 #include "tensor/cuda_check.h"
 #include "tensor/cuda_image.h"
 #include "tensor/device_choice.h"
@@ -152,19 +155,26 @@ PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const size_t rounded =
       (static_cast<size_t>(bytes) + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
+  BookAllocation({}, bytes);
   void* data = nullptr;
   const bool pinned = NumCudaDevices() > 0;
-  if (pinned) {
-    CUDA_CHECK(cudaHostAlloc(&data, rounded, cudaHostAllocPortable | cudaHostAllocMapped));
-  } else {
+  if (!pinned) {
     data = std::aligned_alloc(kPinnedAlignment, rounded);
-    CHECK(data != nullptr) << "out of memory: " << bytes << " bytes";
+  } else if (cudaHostAlloc(&data, rounded, cudaHostAllocPortable | cudaHostAllocMapped) !=
+             cudaSuccess) {
+    cudaGetLastError();
+    data = nullptr;
+  }
+  if (data == nullptr) {
+    BookFree({}, bytes);
+    ThrowOutOfMemory("the host has no " + std::to_string(bytes) + " bytes left to lock");
   }
   std::memset(data, 0, rounded);
-  data_ = std::unique_ptr<void, Free>(data, Free{pinned});
+  data_ = std::unique_ptr<void, Free>(data, Free{pinned, bytes});
 }
 
 void PinnedBuffer::Free::operator()(void* data) const {
+  BookFree({}, bytes);
   if (pinned) {
     CUDA_CHECK(cudaFreeHost(data));
   } else {

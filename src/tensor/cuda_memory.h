@@ -1,7 +1,8 @@
 // What the host does with a GPU besides launching kernels: streams, events, copies, page-locked
 // memory.
 // Everything also works on the CPU, where a copy is a memcpy: callers need not tell the two apart.
-// A CUDA error ends the process: it is the unit of recovery. Any thread, one stream at a time.
+// A lack of memory is OutOfMemory. Any other CUDA error ends the process: it is the unit of
+// recovery. Any thread, one stream at a time.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +76,7 @@ Buffer MoveToDevice(Buffer host, const Stream& stream);
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
+  // OutOfMemory where the host has not that many bytes left, or locks no more.
   explicit PinnedBuffer(int64_t bytes);
 
   template <typename T>
@@ -86,9 +88,10 @@ class PinnedBuffer {
  private:
   struct Free {
     bool pinned;
+    int64_t bytes;
     void operator()(void* data) const;
   };
-  std::unique_ptr<void, Free> data_{nullptr, Free{false}};
+  std::unique_ptr<void, Free> data_{nullptr, Free{false, 0}};
   int64_t bytes_ = 0;
 };
 

@@ -3,8 +3,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "base/clock.h"
+#include "base/out_of_memory.h"
+#include "tensor/allocations.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/device_choice.h"
@@ -75,13 +78,20 @@ PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const size_t rounded =
       (static_cast<size_t>(bytes) + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
+  BookAllocation({}, bytes);
   void* data = std::aligned_alloc(kPinnedAlignment, rounded);
-  CHECK(data != nullptr) << "out of memory: " << bytes << " bytes";
+  if (data == nullptr) {
+    BookFree({}, bytes);
+    ThrowOutOfMemory("the host has no " + std::to_string(bytes) + " bytes left");
+  }
   std::memset(data, 0, rounded);
-  data_ = std::unique_ptr<void, Free>(data, Free{false});
+  data_ = std::unique_ptr<void, Free>(data, Free{false, bytes});
 }
 
-void PinnedBuffer::Free::operator()(void* data) const { std::free(data); }
+void PinnedBuffer::Free::operator()(void* data) const {
+  BookFree({}, bytes);
+  std::free(data);
+}
 
 void LockPages(void*, int64_t) {}
 void UnlockPages(void*) {}

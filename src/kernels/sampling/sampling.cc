@@ -171,6 +171,10 @@ bool IsPlainGreedy(const SamplingRow& row) {
   return row.temperature == 0.0f && row.num_logprobs < 0 && !AdjustsLogits(row);
 }
 
+// Of a row, in SamplingScratch.
+constexpr int64_t kSettingsBytes = sizeof(DeviceRow) + sizeof(int32_t);
+constexpr int64_t kGreedyBytes = sizeof(uint64_t) + sizeof(uint32_t);
+
 // Copies a row's lists to page-locked memory and points the row there.
 class ListPacker {
  public:
@@ -288,10 +292,16 @@ void TokenLogprobsOnGpu(const TokenLogprobsArgs& args, Stream& stream) {
 SamplingScratch::SamplingScratch(int32_t rows_max, int32_t vocab_size, const Device& device)
     : rows_max(rows_max), vocab_size(vocab_size) {
   if (device.is_cpu()) return;
-  constexpr int64_t kRowBytes = sizeof(DeviceRow) + sizeof(int32_t);
-  for (Settings& one : settings) one.rows = PinnedBuffer(rows_max * kRowBytes);
+  for (Settings& one : settings) one.rows = PinnedBuffer(rows_max * kSettingsBytes);
   adjusted = Buffer(int64_t{rows_max} * vocab_size * 4, device);
-  greedy = Buffer(rows_max * static_cast<int64_t>(sizeof(uint64_t) + sizeof(uint32_t)), device);
+  greedy = Buffer(rows_max * kGreedyBytes, device);
+}
+
+BytesNeeded SamplingScratch::BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device) {
+  if (device.is_cpu()) return {};
+  const auto num_settings = static_cast<int64_t>(std::tuple_size_v<decltype(settings)>);
+  return {.on_device = rows_max * (int64_t{vocab_size} * 4 + kGreedyBytes),
+          .on_host = num_settings * rows_max * kSettingsBytes};
 }
 
 void Sample(const SamplingArgs& args, Stream& stream) {

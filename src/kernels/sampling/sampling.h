@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -61,6 +62,8 @@ struct SamplingScratch {
   SamplingScratch() = default;
   // For calls of up to rows_max rows. Empty on the CPU.
   SamplingScratch(int32_t rows_max, int32_t vocab_size, const Device& device);
+  // What that allocates, without the lists.
+  static BytesNeeded BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device);
 
   int32_t rows_max = 0;
   int32_t vocab_size = 0;

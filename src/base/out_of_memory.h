@@ -1,0 +1,24 @@
+// OutOfMemory: memory has run out where no sum foresaw it. It is thrown, as operator new throws
+// std::bad_alloc, which it is: whoever can give up a piece of work catches that for both. A step
+// costs its requests then, a load its adapter, a command ends with a sentence. Any thread.
+#pragma once
+
+#include <new>
+#include <string>
+#include <utility>
+
+namespace graft {
+
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
+
+// `message` says of what, and how much was asked for. The one place that throws.
+[[noreturn]] void ThrowOutOfMemory(std::string message);
+
+}  // namespace graft
