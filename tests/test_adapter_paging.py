@@ -148,7 +148,7 @@ def test_a_flag_for_an_unknown_adapter_is_refused(flag):
     ("--priority austen=1 --priority austen=2", "--priority austen=2: 'austen' has priority 1 already"),
     ("--priority austen=1", "--priority austen=1: there are no adapters; name their folder"),
     ("--page-tokens 350000", "2 GiB is the most; lower --page-tokens"),
-    ("--pool-gib 100000", "a page pool of 100000.0 GiB does not fit into the"),
+    ("--pool-gib 100000", "100000.0 GiB  page pool (--pool-gib)"),
     ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max"),
     ("--pool static --adapter-share 0.99 --pool-gib 0.01", "or --adapter-share")])
 def test_sizes_that_cannot_be_served_are_refused(args, words):

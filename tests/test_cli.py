@@ -110,9 +110,11 @@ def test_a_bench_has_variables_of_its_own():
 
 
 @pytest.mark.parametrize(("changes", "args", "words"), [
-    ({"max_position_embeddings": 1_000_000}, ["--batch", "2048", "--context", "999000"], "lower one of them"),
+    ({"max_position_embeddings": 1_000_000}, ["--batch", "2048", "--context", "999000"],
+     "2 x keys and values of a server (--batch, --context, --prefill-tokens)"),
     ({}, ["--context", "100000"], "lower --context"),
-    ({"num_hidden_layers": 1024, "intermediate_size": 500_000}, [], "do not fit into the")])
+    ({"num_hidden_layers": 1024, "intermediate_size": 500_000}, ["--prefill-tokens", "512"],
+     "weights in bf16 (--dtype)")])
 def test_a_bench_beyond_the_memory_says_what_to_lower(tmp_path, changes, args, words):
     """Before, such a bench ended by a failed check, or was killed for its memory."""
     config = json.loads((DEMO / "base" / "config.json").read_text())

@@ -47,6 +47,9 @@ class AssistBench {
 
  private:
   Status Prepare();
+  TransformerLimits MakeTransformerLimits() const;
+  std::span<const LoraModule> Modules() const;
+  Status CheckFits(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) const;
   Status RunRow(int32_t rows, int32_t num_workers, OrderedJson* json);
   Result<std::unique_ptr<CpuAssist>> MakeAssist(CpuAssistOptions options);
   // Adds the milliseconds of a round of steps.
@@ -64,31 +67,60 @@ class AssistBench {
   std::unique_ptr<Transformer> transformer_;
 };
 
+TransformerLimits AssistBench::MakeTransformerLimits() const {
+  return {.step_tokens_max = limits_.step_tokens_max,
+          .logits_rows_max = 64,
+          .sequences_max = limits_.sequences_max,
+          .context_tokens_max = limits_.context_tokens_max};
+}
+
+std::span<const LoraModule> AssistBench::Modules() const {
+  const std::span<const LoraModule> modules(kAllLoraModules);
+  return options_.modules == AssistModules::kQkv ? modules.subspan(0, 3) : modules;
+}
+
+Status AssistBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget,
+                              MemorySum sum) const {
+  constexpr int kExchanges = 3;  // of a row of the table, at once
+  const TransformerLimits limits = MakeTransformerLimits();
+  const KvLayout layout = LayoutOf(shape, limits_);
+  const TransformerSizes sizes = SizesOf(limits, shape.config, shape.dtype, layout, shape.device);
+  const std::string rows = " of " + std::to_string(limits_.step_tokens_max) + " rows (--rows)";
+  sum.Add("a step" + rows, BytesNeeded{sizes.on_device(), sizes.batch_on_host});
+  sum.Add("keys and values" + rows, limits_.num_pages * layout.PageBytes());
+  const CpuAssistOptions assist = {.num_workers = kHostFlagsMax, .synchronises = true};
+  for (int i = 0; i < kExchanges; ++i) {
+    sum.Add("the CPU assist" + rows, CpuAssist::BytesFor(assist, shape.config, shape.dtype,
+                                                         limits_.step_tokens_max, shape.device));
+  }
+  const int64_t adapter =
+      SyntheticAdapterBytes(shape.config, options_.rank, shape.dtype, Modules());
+  sum.Add("an adapter (--rank)", adapter);
+  sum.AddOnHost("adapters as they are made (--rank)", 3 * adapter);
+  return sum.Check(budget);
+}
+
 // One adapter twice: in a slot, and for ever on its way to another.
 Status AssistBench::Prepare() {
   const BenchAssistOptions& o = options_;
   const int rows_max = *std::max_element(o.rows.begin(), o.rows.end());
-  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape));
-  const Device& device = model_->device;
-  const DType dtype = model_->weights.dtype;
   limits_.sequences_max = 1;
   limits_.step_tokens_max = rows_max;
   limits_.context_tokens_max = rows_max;
   limits_.page_tokens = 16;
   limits_.num_pages = rows_max / limits_.page_tokens + 1;
-  limits_.vocab_size = model_->config.vocab_size;
   limits_.adapters_max = 2;
-  pool_ = std::make_unique<KvPool>(
-      MakeKvLayout(model_->config, limits_.page_tokens, KvDType(dtype, device)), limits_.num_pages,
-      device);
+  const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
+    return CheckFits(shape, budget, std::move(sum));
+  };
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape, check));
+  const Device& device = model_->device;
+  const DType dtype = model_->weights.dtype;
+  limits_.vocab_size = model_->config.vocab_size;
+  pool_ = std::make_unique<KvPool>(LayoutOf(model_->shape(), limits_), limits_.num_pages, device);
   transformer_ = std::make_unique<Transformer>(model_->config, model_->weights, *pool_,
-                                               TransformerLimits{.step_tokens_max = rows_max,
-                                                                 .logits_rows_max = 64,
-                                                                 .sequences_max = 1,
-                                                                 .context_tokens_max = rows_max},
-                                               model_->stream);
-  std::span<const LoraModule> modules(kAllLoraModules);
-  if (o.modules == AssistModules::kQkv) modules = modules.subspan(0, 3);
+                                               MakeTransformerLimits(), model_->stream);
+  const std::span<const LoraModule> modules = Modules();
   const auto make_adapter = [&] {
     return MakeSyntheticAdapter(model_->config, o.rank, dtype, /*seed=*/1, modules);
   };
@@ -137,7 +169,7 @@ void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
   for (int i = 0; i < kWarmupSteps + steps; ++i) {
     ++plan.step_id;
     const int64_t begin_ns = SteadyClock::Get().NowNs();
-    CHECK_EQ(executor.Run(plan).sequences.size(), size_t{1});
+    RunStep(executor, plan);
     const int64_t end_ns = SteadyClock::Get().NowNs();
     if (i >= kWarmupSteps) times->push_back(static_cast<double>(end_ns - begin_ns) * 1e-6);
     plan.starts.clear();

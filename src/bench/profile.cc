@@ -46,6 +46,8 @@ class Profile {
 
  private:
   Status Prepare();
+  Status PlanMemory(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum,
+                    RuntimeOptions* runtime) const;
   Status MakeAdapters();
   void AddDecodes();
   void AddPrompts();
@@ -79,21 +81,45 @@ Status Profile::Prepare() {
   runtime.context_tokens_max = std::max(context_max_, prompt_max_) + 1;
   // Each request of a step has an adapter of its own, whatever its rank.
   runtime.adapters_max = (batch_max_ + 1) * static_cast<int32_t>(std::ssize(o.ranks));
-  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
-  if (runtime.context_tokens_max > model_->config.context_tokens_max) {
-    return InvalidArgumentError("steps of " + std::to_string(runtime.context_tokens_max) +
-                                " tokens are beyond the model's " +
-                                std::to_string(model_->config.context_tokens_max) +
-                                "; lower --context or --prompt");
-  }
-  const int64_t page_bytes = MakeKvLayout(model_->config, runtime.page_tokens,
-                                          KvDType(model_->weights.dtype, model_->device))
-                                 .PageBytes();
-  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime.page_tokens + 1) +
-                        prompt_max_ / runtime.page_tokens + 2;
-  runtime.pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  runtime.host_gib = 0.0;  // adapters have slots of their own
+  const auto check = [this, &runtime](const ServedShape& shape, const MemoryBudget& budget,
+                                      MemorySum sum) {
+    return PlanMemory(shape, budget, std::move(sum), &runtime);
+  };
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape, check));
   ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime, *model_, /*lora=*/true));
   return MakeAdapters();
+}
+
+// Chooses the pool, too.
+Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum,
+                           RuntimeOptions* runtime) const {
+  if (runtime->context_tokens_max > shape.config.context_tokens_max) {
+    return InvalidArgumentError("steps of " + std::to_string(runtime->context_tokens_max) +
+                                " tokens are beyond the model's " +
+                                std::to_string(shape.config.context_tokens_max) +
+                                "; lower --context or --prompt");
+  }
+  const int64_t page_bytes =
+      MakeKvLayout(shape.config, runtime->page_tokens, KvDType(shape.dtype, shape.device))
+          .PageBytes();
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime->page_tokens + 1) +
+                        prompt_max_ / runtime->page_tokens + 2;
+  runtime->pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  const SizeFlags flags = {.rows = "--prompt, --batch",
+                           .sequences = "--batch",
+                           .context = "--context, --prompt",
+                           .adapters = "--batch, --ranks",
+                           .pool = "--batch, --context"};
+  AddServer(*runtime, shape, /*lora=*/true, &sum, flags);
+  AddLeastPool(*runtime, shape, /*lora=*/true, &sum, flags);
+  const int64_t adapters =
+      SyntheticAdaptersBytes(shape.config, runtime->adapters_max, options_.ranks, shape.dtype);
+  sum.Add("adapters (--batch, --ranks)", adapters);
+  if (!shape.device.is_cpu()) {
+    sum.AddOnHost("adapters as they are made (--batch, --ranks)", adapters);
+  }
+  return sum.Check(budget);
 }
 
 Status Profile::MakeAdapters() {
@@ -183,8 +209,7 @@ void Profile::Time() {
       for (int i = 0; i < kWarmSteps + steps; ++i) {
         plan.step_id = ++step_id;
         const int64_t begin_ns = SteadyClock::Get().NowNs();
-        const StepResult result = runtime_->executor().Run(plan);
-        CHECK_EQ(result.sequences.size(), one.sequences.size());
+        RunStep(runtime_->executor(), plan);
         plan.starts.clear();
         if (i < kWarmSteps) continue;
         one.times_ms.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) * 1e-6);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/out_of_memory.h"
 #include "base/thread_pool.h"
 #include "kernels/common/cpu_isa.h"
 #include "tensor/host_memory.h"
@@ -27,9 +28,10 @@ std::string CpuInfo(const std::string& key) {
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
-                                                    const std::string& shape) {
-  return shape.empty() ? LoadModel(options, /*quiet=*/false)
-                       : RandomModel(options, shape, /*quiet=*/false);
+                                                    const std::string& shape,
+                                                    const CheckMemory& check) {
+  return shape.empty() ? LoadModel(options, /*quiet=*/false, check)
+                       : RandomModel(options, shape, /*quiet=*/false, check);
 }
 
 std::string BenchModelName(const RuntimeOptions& options, const std::string& shape) {
@@ -49,6 +51,13 @@ std::string Text(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof(text), format, value);
   return text;
+}
+
+StepResult RunStep(Executor& executor, const StepPlan& plan) {
+  StepResult result = executor.Run(plan);
+  if (!result.status.ok()) ThrowOutOfMemory(result.status.message());
+  CHECK_EQ(result.sequences.size(), plan.sequences.size());
+  return result;
 }
 
 double UpperMedian(std::vector<double> values) {

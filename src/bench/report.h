@@ -13,9 +13,10 @@
 namespace graft {
 
 // What a benchmark runs: random weights of the shape in a config.json, or options.model where none
-// is given. Second, the model's name in the results.
+// is given; `check` as in LoadModel. Second, the model's name in the results.
 Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
-                                                    const std::string& shape);
+                                                    const std::string& shape,
+                                                    const CheckMemory& check = {});
 std::string BenchModelName(const RuntimeOptions& options, const std::string& shape);
 
 // The machine that a figure belongs to: processor, cores, instruction set, memory.
@@ -23,6 +24,9 @@ OrderedJson DescribeMachine();
 
 // printf for one number.
 std::string Text(const char* format, double value);
+
+// Runs the step. OutOfMemory, which ends the command, where it came to nothing.
+StepResult RunStep(Executor& executor, const StepPlan& plan);
 
 // The middle one of at least one value, of two the larger.
 double UpperMedian(std::vector<double> values);

@@ -109,6 +109,8 @@ class ServeBench {
 
  private:
   Status Prepare();
+  Status CheckFits(const RuntimeOptions& runtime, const ServedShape& shape,
+                   const MemoryBudget& budget, MemorySum sum) const;
   double KvGib(const RuntimeOptions& runtime) const;
   Status PinAdapters(std::vector<LoraWeights> adapters);
   Status StartServer();
@@ -155,14 +157,18 @@ Status ServeBench::Prepare() {
   runtime.sequences_max = o.batch;
   runtime.adapters_max = o.adapters;
   runtime.prefix_cache = false;  // random prompts share nothing
-  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
+  runtime.host_gib = 0.0;        // until the adapters' bytes are known
+  const auto check = [&](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
+    return CheckFits(runtime, shape, budget, std::move(sum));
+  };
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape, check));
   ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
                    MakeSyntheticAdapters(model_->config, o.adapters, {o.rank},
                                          model_->weights.dtype, o.seed, *model_->threads));
   adapter_bytes_ = adapters[0].bytes();
   // Both servers' pools at once, each with 0.4 of the memory at most.
   const double gib_max =
-      static_cast<double>(FreeMemoryBytes(model_->device)) * 0.4 / (int64_t{1} << 30);
+      static_cast<double>(model_->budget->LeftOnDevice()) * 0.4 / (int64_t{1} << 30);
   const double kv_gib = KvGib(runtime);
   const double adapters_gib =
       1.1 * static_cast<double>(adapter_bytes_ * o.adapters) / (int64_t{1} << 30) + 0.1;
@@ -177,6 +183,20 @@ Status ServeBench::Prepare() {
   plain_->engine().Start();
   lora_->engine().Start();
   return MakeScenarios();
+}
+
+// Two servers, at the least, and the adapters as they are made and as the store keeps them.
+Status ServeBench::CheckFits(const RuntimeOptions& runtime, const ServedShape& shape,
+                             const MemoryBudget& budget, MemorySum sum) const {
+  const SizeFlags flags = {.sequences = "--batch", .adapters = "--adapters"};
+  for (const bool lora : {false, true}) {
+    AddServer(runtime, shape, lora, &sum, flags);
+    AddLeastPool(runtime, shape, lora, &sum, flags);
+  }
+  const int64_t adapters =
+      options_.adapters * SyntheticAdapterBytes(shape.config, options_.rank, shape.dtype);
+  sum.AddOnHost("adapters, made and kept (--adapters, --rank)", 2 * adapters);
+  return sum.Check(budget);
 }
 
 std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(idx); }

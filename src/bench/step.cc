@@ -40,6 +40,8 @@ struct BenchStepOptions {
   uint64_t seed = 1;
 };
 
+constexpr double kGib = int64_t{1} << 30;
+
 // Without LoRA; with it; with LoRA over padded copies (LoraPadded).
 enum class Server : uint8_t { kPlain, kLora, kAfter, kPadded };
 
@@ -59,26 +61,30 @@ class StepBench {
 
  private:
   Status Prepare();
-  Status ChoosePool(int mixed_max, RuntimeOptions* runtime) const;
+  RuntimeOptions ServerOptions(Server server) const;
+  std::vector<Server> Servers() const;
+  int64_t PoolBytes(const ServedShape& shape) const;
+  Status CheckFits(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) const;
   Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
   std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
   StepPlan MakePlan(const Mix& mix, int32_t rows, const std::vector<int32_t>& contexts) const;
   std::vector<int32_t> Contexts(int32_t batch, int32_t context) const;
-  Runtime& RuntimeOf(const Mix& mix) {
-    switch (mix.server) {
+  std::unique_ptr<Runtime>& PlaceOf(Server server) {
+    switch (server) {
       case Server::kPlain:
-        return *plain_;
+        return plain_;
       case Server::kLora:
-        return *lora_;
+        return lora_;
       case Server::kAfter:
-        return *after_;
+        return after_;
       case Server::kPadded:
-        return *padded_;
+        return padded_;
     }
-    return *lora_;
+    return lora_;
   }
+  Runtime& RuntimeOf(const Mix& mix) { return *PlaceOf(mix.server); }
   void RunSteps(Runtime& runtime, StepPlan plan, int32_t steps, std::vector<double>* times);
   std::vector<double> MedianMs(const std::vector<Mix>& mixes,
                                StepPlan (StepBench::*make_plan)(const Mix&) const);
@@ -92,7 +98,7 @@ class StepBench {
   OrderedJson ToJson() const;
 
   const BenchStepOptions options_;
-  int32_t batch_max_ = 0, context_max_ = 0;
+  int32_t batch_max_ = 0, context_max_ = 0, mixed_max_ = 0;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
@@ -111,57 +117,84 @@ Status StepBench::Prepare() {
   }
   batch_max_ = *std::ranges::max_element(o.batches);
   context_max_ = *std::ranges::max_element(o.contexts);
-  RuntimeOptions runtime = o.runtime;
-  runtime.adapters.clear();
-  runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
-  const int mixed_max = o.mixed_tokens.empty() ? 0 : *std::ranges::max_element(o.mixed_tokens);
-  runtime.step_tokens_max = std::max({batch_max_ + mixed_max, o.prefill_tokens, 1});
-  runtime.context_tokens_max = std::max({context_max_, mixed_max, o.prefill_tokens}) + 1;
-  runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
-  ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape));
-  if (runtime.context_tokens_max > model_->config.context_tokens_max) {
-    return InvalidArgumentError("steps of " + std::to_string(runtime.context_tokens_max) +
-                                " tokens are beyond the model's " +
-                                std::to_string(model_->config.context_tokens_max) +
-                                "; lower --context, --mixed-tokens or --prefill-tokens");
-  }
-  RETURN_IF_ERROR(ChoosePool(mixed_max, &runtime));
-  ASSIGN_OR_RETURN(plain_, Runtime::Create(runtime, *model_, /*lora=*/false));
-  if (o.ablations) {
-    for (auto& [server, kernel] :
-         {std::pair(&after_, LoraKernel::kAfter), std::pair(&padded_, LoraKernel::kPadded)}) {
-      RuntimeOptions other = runtime;
-      other.lora_kernel = kernel;
-      ASSIGN_OR_RETURN(*server, Runtime::Create(other, *model_, /*lora=*/true));
-      RETURN_IF_ERROR(MakeAdapters(**server, nullptr));
+  mixed_max_ = o.mixed_tokens.empty() ? 0 : *std::ranges::max_element(o.mixed_tokens);
+  const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
+    return CheckFits(shape, budget, std::move(sum));
+  };
+  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape, check));
+  for (const Server server : Servers()) {
+    RuntimeOptions runtime = ServerOptions(server);
+    runtime.pool_gib = static_cast<double>(PoolBytes(model_->shape())) / kGib + 1e-6;
+    const bool lora = server != Server::kPlain;
+    std::unique_ptr<Runtime>& made = PlaceOf(server);
+    ASSIGN_OR_RETURN(made, Runtime::Create(runtime, *model_, lora));
+    if (lora) {
+      RETURN_IF_ERROR(MakeAdapters(*made, server == Server::kLora ? &adapter_bytes_ : nullptr));
     }
-    runtime.merge = Merge::kAuto;
   }
-  ASSIGN_OR_RETURN(lora_, Runtime::Create(runtime, *model_, /*lora=*/true));
-  return MakeAdapters(*lora_, &adapter_bytes_);
+  return OkStatus();
 }
 
-// All servers' pools at once: each gets what its own steps need.
-Status StepBench::ChoosePool(int mixed_max, RuntimeOptions* runtime) const {
+std::vector<Server> StepBench::Servers() const {
+  if (!options_.ablations) return {Server::kPlain, Server::kLora};
+  return {Server::kPlain, Server::kAfter, Server::kPadded, Server::kLora};
+}
+
+RuntimeOptions StepBench::ServerOptions(Server server) const {
   const BenchStepOptions& o = options_;
-  const int page_tokens = runtime->page_tokens;
+  RuntimeOptions runtime = o.runtime;
+  runtime.adapters.clear();
+  runtime.host_gib = 0.0;  // adapters have slots of their own
+  runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
+  runtime.step_tokens_max = std::max({batch_max_ + mixed_max_, o.prefill_tokens, 1});
+  runtime.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
+  runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
+  if (server == Server::kAfter) runtime.lora_kernel = LoraKernel::kAfter;
+  if (server == Server::kPadded) runtime.lora_kernel = LoraKernel::kPadded;
+  if (server == Server::kLora && o.ablations) runtime.merge = Merge::kAuto;
+  return runtime;
+}
+
+// What a server's own steps need.
+int64_t StepBench::PoolBytes(const ServedShape& shape) const {
+  const BenchStepOptions& o = options_;
+  const RuntimeOptions runtime = ServerOptions(Server::kLora);
+  const int page_tokens = runtime.page_tokens;
   const int64_t page_bytes =
-      MakeKvLayout(model_->config, page_tokens, KvDType(model_->weights.dtype, model_->device))
-          .PageBytes();
+      MakeKvLayout(shape.config, page_tokens, KvDType(shape.dtype, shape.device)).PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / page_tokens + 1) +
-                        (o.prefill_tokens + mixed_max) / page_tokens + o.prefill_adapters +
-                        runtime->context_tokens_max / page_tokens + 1;
-  constexpr double kGib = int64_t{1} << 30;
-  runtime->pool_gib = static_cast<double>(pages * page_bytes) / kGib + 1e-6;
-  const int num_servers = o.ablations ? 4 : 2;
-  const double free_gib = static_cast<double>(FreeMemoryBytes(model_->device)) / kGib;
-  if (num_servers * runtime->pool_gib <= free_gib) return OkStatus();
-  return ResourceExhaustedError(
-      "--batch " + std::to_string(batch_max_) + " at --context " + std::to_string(context_max_) +
-      " takes " + std::to_string(num_servers) +
-      Text(" servers' KV of %.1f GiB each, ", runtime->pool_gib) +
-      Text("%.1f GiB are free on ", free_gib) + model_->device.ToString() + "; lower one of them" +
-      (o.ablations ? ", or leave --ablations out" : ""));
+                        (o.prefill_tokens + mixed_max_) / page_tokens + o.prefill_adapters +
+                        runtime.context_tokens_max / page_tokens + 1;
+  return pages * page_bytes;
+}
+
+// All servers are there at once.
+Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget,
+                            MemorySum sum) const {
+  const int32_t context = ServerOptions(Server::kPlain).context_tokens_max;
+  if (context > shape.config.context_tokens_max) {
+    return InvalidArgumentError("steps of " + std::to_string(context) +
+                                " tokens are beyond the model's " +
+                                std::to_string(shape.config.context_tokens_max) +
+                                "; lower --context, --mixed-tokens or --prefill-tokens");
+  }
+  const SizeFlags flags = {.rows = "--prefill-tokens, --mixed-tokens, --batch",
+                           .sequences = "--batch",
+                           .context = "--context, --prefill-tokens",
+                           .adapters = "--batch"};
+  for (const Server server : Servers()) {
+    const RuntimeOptions runtime = ServerOptions(server);
+    AddServer(runtime, shape, server != Server::kPlain, &sum, flags);
+    sum.Add("keys and values of a server (--batch, --context, --prefill-tokens)", PoolBytes(shape));
+    if (server == Server::kPlain) continue;
+    const int64_t bytes =
+        SyntheticAdaptersBytes(shape.config, runtime.adapters_max, options_.ranks, shape.dtype);
+    sum.Add("adapters of a server (--batch, --ranks, --prefill-adapters)", bytes);
+    if (server == Server::kLora && !shape.device.is_cpu()) {
+      sum.AddOnHost("adapters as they are made (--batch, --ranks, --prefill-adapters)", bytes);
+    }
+  }
+  return sum.Check(budget);
 }
 
 Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
@@ -259,8 +292,7 @@ void StepBench::RunSteps(Runtime& runtime, StepPlan plan, int32_t steps,
   for (int i = 0; i < options_.warmup_steps + steps; ++i) {
     ++plan.step_id;
     const int64_t begin_ns = SteadyClock::Get().NowNs();
-    const StepResult result = runtime.executor().Run(plan);
-    CHECK_EQ(result.sequences.size(), plan.sequences.size());
+    RunStep(runtime.executor(), plan);
     if (i >= options_.warmup_steps) {
       times->push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6);
     }
@@ -405,7 +437,7 @@ void StepBench::MeasureMerge() {
     for (const bool merges : {true, false}) {
       plan.merges = merges;
       const int64_t begin_ns = SteadyClock::Get().NowNs();
-      lora_->executor().Run(plan);
+      RunStep(lora_->executor(), plan);
       const double ms = static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6;
       plan.starts.clear();
       if (i >= 0) (merges ? with : without).push_back(ms);  // the first round warms up

@@ -88,6 +88,34 @@ Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank,
   return LoraWeights::Load(file, peft, model, dtype);
 }
 
+int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtype,
+                              std::span<const LoraModule> modules) {
+  int64_t row_bytes = 0;
+  int64_t num_rows = 0;  // of rank 1
+  for (const StoredProjection& projection : ProjectionsOf(model, modules)) {
+    row_bytes += LoraRowBytes(ShapeOfLoraModule(model, projection.first).in, dtype);
+    for (int i = 0; i < projection.num_modules; ++i) {
+      const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+      row_bytes += LoraRowBytes(ShapeOfLoraModule(model, module).out, dtype);
+    }
+    num_rows += 1 + projection.num_modules;
+  }
+  const int64_t layer_bytes = rank * (row_bytes + num_rows * int64_t{sizeof(void*)}) +
+                              kLoraModules * int64_t{sizeof(LoraMatrix)};
+  return model.num_layers * layer_bytes;
+}
+
+int64_t SyntheticAdaptersBytes(const ModelConfig& model, int32_t count,
+                               const std::vector<int>& ranks, DType dtype,
+                               std::span<const LoraModule> modules) {
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    bytes +=
+        SyntheticAdapterBytes(model, ranks[static_cast<size_t>(i) % ranks.size()], dtype, modules);
+  }
+  return bytes;
+}
+
 Result<std::vector<LoraWeights>> MakeSyntheticAdapters(const ModelConfig& model, int32_t count,
                                                        const std::vector<int>& ranks, DType dtype,
                                                        uint64_t seed, ThreadPool& threads,

@@ -19,6 +19,14 @@ Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank,
                                          uint64_t seed,
                                          std::span<const LoraModule> modules = kAllLoraModules);
 
+// LoraWeights::bytes of it.
+int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtype,
+                              std::span<const LoraModule> modules = kAllLoraModules);
+// The same of `count` of them, ranks in turn.
+int64_t SyntheticAdaptersBytes(const ModelConfig& model, int32_t count,
+                               const std::vector<int>& ranks, DType dtype,
+                               std::span<const LoraModule> modules = kAllLoraModules);
+
 // `count` of them, seeds from `seed` on, ranks in turn; made on all threads.
 Result<std::vector<LoraWeights>> MakeSyntheticAdapters(
     const ModelConfig& model, int32_t count, const std::vector<int>& ranks, DType dtype,

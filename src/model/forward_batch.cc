@@ -59,6 +59,14 @@ BatchUpload::BatchUpload(const ForwardBatchLimits& limits, const Device& device)
   device_ = Buffer(BytesOf(limits), device);
 }
 
+int64_t BatchUpload::BytesOnDevice(const ForwardBatchLimits& limits, const Device& device) {
+  return device.is_cpu() ? 0 : static_cast<int64_t>(1 + kTurns) * BytesOf(limits);
+}
+
+int64_t BatchUpload::BytesOnHost(const ForwardBatchLimits& limits, const Device& device) {
+  return device.is_cpu() ? 0 : static_cast<int64_t>(kTurns) * BytesOf(limits);
+}
+
 // What follows the arrays placed so far is to be copied.
 void BatchUpload::Fill(int64_t bytes) {
   if (bytes == 0) return;

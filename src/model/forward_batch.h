@@ -123,6 +123,9 @@ struct ForwardBatchLimits {
 class BatchUpload {
  public:
   BatchUpload(const ForwardBatchLimits& limits, const Device& device);
+  // What it allocates: on a GPU, and page-locked beside one. Nothing for the CPU.
+  static int64_t BytesOnDevice(const ForwardBatchLimits& limits, const Device& device);
+  static int64_t BytesOnHost(const ForwardBatchLimits& limits, const Device& device);
 
   // Rows that a graph of `num_rows` rows computes for nobody: no sequence owns them, nothing is
   // written to a page for them.
@@ -155,10 +158,11 @@ class BatchUpload {
 
   const ForwardBatchLimits limits_;
   const Device where_;
-  std::array<PinnedBuffer, 2> hosts_;  // taking turns
+  static constexpr size_t kTurns = 2;
+  std::array<PinnedBuffer, kTurns> hosts_;  // taking turns
   Buffer device_;
-  std::array<Buffer, 2> earlies_;  // what comes while the step before runs, taking turns
-  OwnedStream uploads_;            // theirs
+  std::array<Buffer, kTurns> earlies_;  // what comes while the step before runs, taking turns
+  OwnedStream uploads_;                 // theirs
   StreamEvent uploaded_;
   char* host_ = nullptr;           // whose turn it is
   int64_t used_ = 0;               // bytes of the arrays laid out so far

@@ -31,12 +31,17 @@ MergedWeights::MergedWeights(const ModelConfig& config, const ModelWeights& base
   }
 }
 
-int64_t MergedWeights::BytesFor(const ModelWeights& base) {
-  int64_t bytes = 0;
-  for (const LayerWeights& layer : base.layers) {
-    for (const Projection& projection : kProjections) bytes += (layer.*projection.weight).bytes();
+int64_t MergedWeights::BytesFor(const ModelConfig& config, DType dtype, const Device& device) {
+  int64_t layer = 0;
+  for (const Projection& projection : kProjections) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < projection.num_modules; ++i) {
+      const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+      n += ShapeOfLoraModule(config, module).out;
+    }
+    layer += GemmWeight::BytesFor(n, ShapeOfLoraModule(config, projection.first).in, dtype, device);
   }
-  return bytes;
+  return config.num_layers * layer;
 }
 
 void MergedWeights::Merge(const LoraTable& loras, int32_t slot, Stream& stream) {

@@ -16,9 +16,9 @@ namespace graft {
 
 class MergedWeights {
  public:
-  // Room on the device of `base`, which is borrowed: BytesFor it, until Merge holding nothing.
+  // Room on the device of `base`, which is borrowed: BytesFor, until Merge holding nothing.
   MergedWeights(const ModelConfig& config, const ModelWeights& base);
-  static int64_t BytesFor(const ModelWeights& base);
+  static int64_t BytesFor(const ModelConfig& config, DType dtype, const Device& device);
 
   // Merges the adapter in `slot`, in the serving dtype, in place of the one merged before. Waits
   // for the device.

@@ -75,6 +75,11 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_pos
   sin_ = MoveToDevice(std::move(sin_), stream);
 }
 
+int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions) {
+  const int64_t table_bytes = int64_t{num_positions} * (config.num_rotary() / 2) * 4;
+  return static_cast<int64_t>(config.ropes.size()) * 2 * table_bytes;
+}
+
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
                                       Stream& stream) {
   std::vector<RopeTable> tables;

@@ -33,6 +33,9 @@ class RopeTable {
   Buffer sin_;
 };
 
+// Bytes of all of the model's tables.
+int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions);
+
 // One table for each of the model's ropes.
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
                                       Stream& stream);

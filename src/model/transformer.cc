@@ -16,26 +16,6 @@
 namespace graft {
 namespace {
 
-int32_t MaxSequences(const TransformerLimits& limits) {
-  return limits.sequences_max == 0 ? limits.step_tokens_max : limits.sequences_max;
-}
-
-ForwardBatchLimits BatchLimits(const ModelConfig& config, const TransformerLimits& limits,
-                               const KvLayout& layout, const Device& device) {
-  ForwardBatchLimits batch;
-  batch.num_rows = limits.step_tokens_max;
-  batch.num_sequences = MaxSequences(limits);
-  batch.num_logits_rows = limits.logits_rows_max;
-  const int64_t context_pages =
-      (limits.context_tokens_max + layout.page_tokens - 1) / layout.page_tokens;
-  batch.num_pages = batch.num_sequences * context_pages;
-  batch.kv_tokens = limits.context_tokens_max;
-  batch.window = config.widest_window();
-  batch.cuts_segments = limits.padded_rank_max == 0;
-  batch.tells_given_rows = AttentionTellsGivenRows(layout, device);
-  return batch;
-}
-
 // What LoRA's launches need to look up rows and ask for the first bytes while the product runs: 32
 // distinct adapters take 7.38 ms a step instead of 7.51.
 constexpr int32_t kSparedSharedBytes = 40 << 10;
@@ -89,17 +69,6 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
 
 }  // namespace
 
-int64_t PaddedLoraBytes(const ModelConfig& config, DType dtype, const TransformerLimits& limits) {
-  if (limits.padded_rank_max == 0) return 0;
-  const int64_t hidden = config.hidden_size;
-  const int64_t intermediate = config.intermediate_size;
-  const auto bytes = [&](int32_t num_slices, int64_t k, int64_t n) {
-    return LoraPaddedBytes(MaxSequences(limits), num_slices, k, n, limits.padded_rank_max, dtype);
-  };
-  return std::max({bytes(3, hidden, config.qkv_size()), bytes(1, config.q_size(), hidden),
-                   bytes(2, hidden, 2 * intermediate), bytes(1, intermediate, hidden)});
-}
-
 struct Transformer::Step {
   const DeviceBatch batch;
   Stream& stream;
@@ -139,15 +108,13 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
       traits_(TraitsOf(stream.device)),
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
-      upload_(BatchLimits(config, limits, pool.layout(), stream.device), stream.device) {
+      upload_(BatchLimitsOf(limits, config, pool.layout(), stream.device), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
   CHECK_EQ(config.layers.size(), static_cast<size_t>(config.num_layers));
   const int32_t window = config.widest_window();
-  bool norms_outputs = false;
   for (const LayerSpec& layer : config.layers) {
     CHECK(layer.window == 0 || layer.window == window) << "layers with windows of several lengths";
     CHECK_LT(static_cast<size_t>(layer.rope), ropes_.size());
-    norms_outputs = norms_outputs || layer.output_norms;
   }
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
@@ -156,39 +123,24 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       << "the page pool was laid out for another model";
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
-  const int64_t rows = limits.step_tokens_max;
-  const int64_t hidden = config.hidden_size;
-  const auto matrix = [&stream](int64_t num_rows, int64_t n, DType dtype) {
-    return Buffer(num_rows * n * DTypeBytes(dtype), stream.device);
-  };
-  hidden_ = matrix(rows, hidden, DType::kF32);
-  normed_ = matrix(rows, hidden, activation_dtype_);
-  if (norms_outputs) branch_ = matrix(rows, hidden, DType::kF32);
-  qkv_ = matrix(rows, config.qkv_size(), DType::kF32);
-  attended_ = matrix(rows, config.q_size(), activation_dtype_);
-  gate_up_ = matrix(rows, int64_t{2} * config.intermediate_size, DType::kF32);
-  activated_ = matrix(rows, config.intermediate_size, activation_dtype_);
-  lora_h_ = Buffer(LoraScratchFloats(stream.device, rows * kLoraSlicesMax, limits.lora_rank_max) *
-                       int64_t{sizeof(float)},
-                   stream.device);
-  padded_loras_ = Buffer(PaddedLoraBytes(config, weights.dtype, limits), stream.device);
-  if (limits.lora_beside && limits.lora_rank_max > 0 && limits.padded_rank_max == 0 &&
-      GemmRunsLoraBeside(weights.dtype, 1, stream.device)) {
-    const int64_t columns = std::max<int64_t>(
-        {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
-    lora_delta_ = matrix(std::min<int64_t>(rows, kLoraBesideRowsMax), columns, DType::kF32);
-    lora_words_ = Buffer(
-        int64_t{config.num_layers} * kLoraModules * kLoraBesideWords * int64_t{sizeof(uint32_t)},
-        stream.device);
-  }
-  attention_scratch_ =
-      Buffer(AttentionScratchBytes(pool.layout(), config.num_heads, MaxSequences(limits),
-                                   limits.context_tokens_max, stream.device),
-             stream.device);
-  logits_rows_ = Buffer(limits.logits_rows_max * int64_t{sizeof(int32_t)}, stream.device);
-  logits_hidden_ = matrix(limits.logits_rows_max, hidden, DType::kF32);
-  logits_normed_ = matrix(limits.logits_rows_max, hidden, activation_dtype_);
-  logits_ = matrix(limits.logits_rows_max, config.vocab_size, DType::kF32);
+  const Device& device = stream.device;
+  const TransformerSizes sizes = SizesOf(limits, config, weights.dtype, pool.layout(), device);
+  hidden_ = Buffer(sizes.hidden, device);
+  normed_ = Buffer(sizes.normed, device);
+  branch_ = Buffer(sizes.branch, device);
+  qkv_ = Buffer(sizes.qkv, device);
+  attended_ = Buffer(sizes.attended, device);
+  gate_up_ = Buffer(sizes.gate_up, device);
+  activated_ = Buffer(sizes.activated, device);
+  lora_h_ = Buffer(sizes.lora_h, device);
+  padded_loras_ = Buffer(sizes.padded_loras, device);
+  lora_delta_ = Buffer(sizes.lora_delta, device);
+  lora_words_ = Buffer(sizes.lora_words, device);
+  attention_scratch_ = Buffer(sizes.attention_scratch, device);
+  logits_rows_ = Buffer(sizes.logits_rows, device);
+  logits_hidden_ = Buffer(sizes.logits_hidden, device);
+  logits_normed_ = Buffer(sizes.logits_normed, device);
+  logits_ = Buffer(sizes.logits, device);
 }
 
 bool Transformer::CanRunLoraBeside(int64_t num_rows) const {
@@ -502,7 +454,7 @@ void Transformer::RunLora(const graft::Launch& launch, LoraArgs args, const Step
   if (launch.kind == LaunchKind::kShrink) return LoraShrink(args, step.stream);
   if (launch.kind == LaunchKind::kExpand) return LoraExpand(args, step.stream);
   CHECK(launch.kind == LaunchKind::kPadded) << static_cast<int>(launch.kind);
-  CHECK_LE(args.num_segments, MaxSequences(limits_)) << "a segment per sequence";
+  CHECK_LE(args.num_segments, limits_.num_sequences()) << "a segment per sequence";
   LoraPadded(
       {.lora = args, .rank = static_cast<int32_t>(args.h_stride), .scratch = padded_loras_.data()},
       step.stream);

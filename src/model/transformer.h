@@ -1,7 +1,8 @@
 // Transformer: one step of a decoder-only model over a ragged batch: prefill chunks and decode rows
 // of many sequences and adapters, in one invocation (Punica, section 5). A row's logits depend on
 // its own sequence and adapter alone, bit for bit, whatever else is in the batch and however its
-// prompt was cut into chunks. All scratch is allocated at construction. Engine thread only.
+// prompt was cut into chunks. All scratch is allocated at construction, as SizesOf has it. Engine
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "model/launch_plan.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
+#include "model/transformer_sizes.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"
 #include "tensor/device_traits.h"
@@ -24,18 +26,6 @@
 
 namespace graft {
 
-struct TransformerLimits {
-  int32_t step_tokens_max = 0;     // rows of one step
-  int32_t logits_rows_max = 0;     // rows of logits at once
-  int32_t sequences_max = 0;       // sequences of one step; 0: as many as rows
-  int32_t context_tokens_max = 0;  // positions
-  int32_t lora_rank_max = kLoraRankMax;
-  bool lora_beside = true;  // false: LoRA never runs beside the products, to compare with
-  // Above 0, LoRA runs over padded copies of up to this rank (LoraPadded), to compare with; the
-  // batch's segments are one for each sequence then, of drawn rows and of prompts.
-  int32_t padded_rank_max = 0;
-};
-
 // Nanoseconds. Every call that is given such a struct adds to it.
 struct ForwardTimes {
   int64_t gemm_ns = 0;
@@ -43,9 +33,6 @@ struct ForwardTimes {
   int64_t attention_ns = 0;
   int64_t total_ns = 0;
 };
-
-// Bytes of a device that LoRA over padded copies takes.
-int64_t PaddedLoraBytes(const ModelConfig& config, DType dtype, const TransformerLimits& limits);
 
 class Transformer {
  public:

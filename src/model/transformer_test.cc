@@ -4,6 +4,7 @@
 
 #include "model/lora_store.h"
 #include "model/test_session.h"
+#include "tensor/allocations.h"
 
 namespace graft {
 namespace {
@@ -325,6 +326,28 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
   session.Step({{1, RandomTokens(20, 9, 101), 0}}, adapters_.table(), &times);
   EXPECT_GT(times.lora_ns, 0);
   EXPECT_GE(times.total_ns, times.gemm_ns + times.attention_ns + times.lora_ns);
+}
+
+TEST_P(TransformerTest, ItsSizesAreWhatItTakes) {
+  const Device device = device_.stream().device;
+  const KvLayout layout =
+      MakeKvLayout(config_, GetParam().page_tokens, KvDType(weights_.dtype, device));
+  for (const int32_t padded_rank_max : {0, 8}) {
+    const TransformerLimits limits = {.step_tokens_max = 33,
+                                      .logits_rows_max = 12,
+                                      .sequences_max = 5,
+                                      .context_tokens_max = 100,
+                                      .padded_rank_max = padded_rank_max};
+    const TransformerSizes sizes = SizesOf(limits, config_, weights_.dtype, layout, device);
+    KvPool pool(layout, 4, device);
+    const int64_t on_device = AllocatedBytes(device);
+    const int64_t on_host = AllocatedBytes({});
+    const Transformer transformer(config_, weights_, pool, limits, device_.stream());
+    EXPECT_EQ(AllocatedBytes(device) - on_device, sizes.on_device());
+    if (!device.is_cpu()) {
+      EXPECT_EQ(AllocatedBytes({}) - on_host, sizes.batch_on_host);
+    }
+  }
 }
 
 TEST_P(TransformerTest, NothingToDo) {

@@ -393,6 +393,32 @@ int64_t ModelWeights::bytes() const {
   return total;
 }
 
+int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t intermediate = config.intermediate_size;
+  const auto matrix = [&](int64_t n, int64_t k) {
+    return GemmWeight::BytesFor(n, k, dtype, device);
+  };
+  int64_t floats = hidden;  // the last norm
+  for (const LayerSpec& layer : config.layers) {
+    floats += (layer.output_norms ? 4 : 2) * hidden;
+    if (config.qkv_bias) floats += config.qkv_size();
+    if (config.o_bias) floats += hidden;
+    if (config.mlp_bias) floats += 2 * intermediate + hidden;
+    if (layer.qk_norm) floats += 2 * config.head_dim;
+  }
+  const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
+                              matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
+  return config.vocab_size * hidden * DTypeBytes(dtype) + matrix(config.vocab_size, hidden) +
+         config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
+}
+
+int64_t WeightsReadingBytes(const ModelConfig& config, DType dtype) {
+  const int64_t widest = std::max<int64_t>(
+      {config.vocab_size, int64_t{2} * config.intermediate_size, config.qkv_size()});
+  return widest * config.hidden_size * DTypeBytes(dtype);
+}
+
 float EmbeddingScale(const ModelConfig& config, DType dtype) {
   if (!config.scales_embeddings) return 1.0f;
   const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));

@@ -56,6 +56,12 @@ struct ModelWeights {
 DType ServingDType(const ModelConfig& config, std::optional<DType> asked,
                    const Device& device = {});
 
+// What ModelWeights::bytes will be.
+int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device);
+// What reading them takes beside them, of the host's memory: the largest tensor, as it is
+// converted.
+int64_t WeightsReadingBytes(const ModelConfig& config, DType dtype);
+
 // What the embedding's rows are multiplied by: 1, or sqrt(hidden_size) in the serving dtype's bits,
 // as HF rounds it.
 float EmbeddingScale(const ModelConfig& config, DType dtype);

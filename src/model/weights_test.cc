@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "model/merged_weights.h"
 #include "model/safetensors.h"
 #include "model/test_util.h"
+#include "tensor/allocations.h"
 
 namespace graft {
 namespace {
@@ -55,6 +57,25 @@ class LoadWeightsTest : public ::testing::Test {
 };
 
 constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
+
+TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  for (const char* model : {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3-longrope"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + model));
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const int64_t before = AllocatedBytes({});
+      const ModelWeights weights = RandomWeights(config, dtype, 1, stream);
+      EXPECT_EQ(WeightsBytes(config, dtype, {}), weights.bytes()) << model;
+      EXPECT_EQ(AllocatedBytes({}) - before, weights.bytes()) << model;
+      EXPECT_GT(WeightsReadingBytes(config, dtype), 0);
+      const MergedWeights merged(config, weights);
+      EXPECT_EQ(AllocatedBytes({}) - before - weights.bytes(),
+                MergedWeights::BytesFor(config, dtype, {}))
+          << model;
+    }
+  }
+}
 
 TEST_F(LoadWeightsTest, LoadsAndReportsProgress) {
   int64_t last = 0;

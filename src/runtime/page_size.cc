@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/log.h"
 #include "model/kv_pool.h"
 #include "model/lora_module.h"
 
@@ -28,10 +27,6 @@ int32_t PageTokens(const ModelConfig& config, DType weights, DType kv, int32_t t
   int32_t tokens = tokens_asked;
   while (MakeKvLayout(config, tokens, kv).PageBytes() < row_bytes && tokens < kPageTokensMax) {
     tokens *= 2;
-  }
-  if (tokens != tokens_asked) {
-    LOG_INFO("pages of {} tokens instead of {}, so that an adapter's longest row fits into one",
-             tokens, tokens_asked);
   }
   return tokens;
 }

@@ -10,8 +10,7 @@
 
 namespace graft {
 
-// `tokens_asked`, or as many times twice that as it takes, which the log tells. `weights` is the
-// adapters' dtype, too.
+// `tokens_asked`, or as many times twice that as it takes. `weights` is the adapters' dtype, too.
 int32_t PageTokens(const ModelConfig& config, DType weights, DType kv, int32_t tokens_asked);
 
 }  // namespace graft

@@ -1,7 +1,6 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -10,44 +9,10 @@
 #include "executor/arithmetic_id.h"
 #include "kernels/attention/attention.h"
 #include "runtime/adapter_priorities.h"
-#include "runtime/page_size.h"
 #include "runtime/progress.h"
-#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
-
-// What the pool may take of what the weights left, where nobody said: a machine has other programs;
-// a GPU is ours, but for activations, recorded graphs and what the driver needs. `promised_bytes`
-// look free and are not.
-int64_t PoolBytesMax(const Device& device, int64_t promised_bytes) {
-  constexpr int64_t kReserveBytes = int64_t{3} << 30;
-  const int64_t free_bytes = FreeMemoryBytes(device) - promised_bytes;
-  if (device.is_cpu()) return free_bytes / 2;
-  return std::max(free_bytes - kReserveBytes, free_bytes / 2);
-}
-
-// A quarter of what the machine has left: the rest is the page cache's, which holds the files.
-constexpr double kHostShare = 0.25;
-
-int64_t ToBytes(double gib) { return static_cast<int64_t>(gib * (int64_t{1} << 30)); }
-
-std::string GibText(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
-  return text;
-}
-
-// The least that the weights take; the rest, beside them, is little.
-Status CheckWeightsFit(const std::string& what, const ModelConfig& config, DType dtype,
-                       const Device& device) {
-  const int64_t bytes = config.num_parameters() * DTypeBytes(dtype);
-  const int64_t free_bytes = FreeMemoryBytes(device);
-  if (bytes <= free_bytes) return OkStatus();
-  return ResourceExhaustedError(what + ": weights of " + GibText(bytes) + " in " +
-                                std::string(DTypeName(dtype)) + " do not fit into the " +
-                                GibText(free_bytes) + " that are free on " + device.ToString());
-}
 
 // Device, threads and stream; everything of a LoadedModel but config and weights.
 Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options) {
@@ -56,19 +21,24 @@ Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options)
   ASSIGN_OR_RETURN(model->device, PickDevice(options.device));
   model->threads = std::make_unique<ThreadPool>(options.threads == 0 ? NumCpus() : options.threads);
   model->owned_stream = std::make_unique<OwnedStream>(model->device, model->threads.get());
+  model->budget.emplace(model->device, options.memory_gib);
   model->stream = model->owned_stream->get();
   return model;
+}
+
+// The model and what is to be served of it, before it is read.
+Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, DType dtype,
+                      bool drawn, const CheckMemory& check) {
+  const ServedShape shape = {model.config, dtype, model.device};
+  MemorySum weights(model.device);
+  AddWeights(shape, drawn, &weights);
+  return (check ? check : ServerFits(options))(shape, *model.budget, std::move(weights));
 }
 
 void WarnAboutContext(const RuntimeOptions& options, const ModelConfig& config) {
   if (options.context_tokens_max <= config.context_tokens_max) return;
   LOG_WARN("--context-tokens-max {} is more than the model's own {}, which is served",
            options.context_tokens_max, config.context_tokens_max);
-}
-
-int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
-  if (options.context_tokens_max == 0) return config.context_tokens_max;
-  return std::min(options.context_tokens_max, config.context_tokens_max);
 }
 
 // Pages that an adapter of a usual large rank takes, all modules adapted.
@@ -82,48 +52,44 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
   return config.num_layers * row_elements * kRank * DTypeBytes(dtype) / page_bytes + 1;
 }
 
-int64_t PagesPerContext(const ExecutorLimits& limits) {
-  return (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
-}
-
 // The adapters' own pages in a static pool; 0 where they share it.
 int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
   if (options.pool != PoolKind::kStatic || limits.adapters_max == 0) return 0;
   return std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
 }
 
-// What every sequence at full context and every adapter on the device could use, within what the
-// device has left.
-int32_t NumPages(const RuntimeOptions& options, const LoadedModel& model, const KvLayout& layout,
-                 const ExecutorLimits& limits, int64_t promised_bytes) {
-  int64_t num_pages = PagesPerContext(limits) * options.sequences_max +
-                      limits.adapters_max * PagesOfLargeAdapter(model.config, model.weights.dtype,
-                                                                layout.PageBytes());
-  if (options.pool_gib > 0.0) {
-    num_pages = ToBytes(options.pool_gib) / layout.PageBytes();
-  } else {
-    num_pages =
-        std::min(num_pages, PoolBytesMax(model.device, promised_bytes) / layout.PageBytes());
-  }
-  return static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
+// What every sequence at full context and every adapter on the device could use.
+int64_t UsefulPages(const ServedShape& shape, const ExecutorLimits& limits) {
+  return PagesPerContext(limits) * limits.sequences_max +
+         limits.adapters_max * PagesOfLargeAdapter(shape.config, shape.dtype, limits.page_bytes);
 }
 
-// A pool of a size that somebody asked for is taken whole, or as it fills.
-Status CheckPoolFits(const RuntimeOptions& options, const Device& device, int64_t promised_bytes) {
-  const int64_t bytes = ToBytes(options.pool_gib);
-  const int64_t free_bytes = FreeMemoryBytes(device) - promised_bytes;
-  if (bytes <= free_bytes) return OkStatus();
-  return ResourceExhaustedError("a page pool of " + GibText(bytes) + " does not fit into the " +
-                                GibText(free_bytes) + " that are free on " + device.ToString() +
-                                "; ask for less, --pool-gib 0 takes what there is");
+// What the pool may take of `left` bytes where nobody said, beside `others`: a machine has other
+// programs; a GPU is ours, but for what nobody counted.
+int64_t PoolBytesMax(const Device& device, int64_t left, int64_t others) {
+  constexpr int64_t kReserveBytes = int64_t{3} << 30;
+  const int64_t share = device.is_cpu() ? left / 2 : std::max(left - kReserveBytes, left / 2);
+  return std::min(share, left - others);
+}
+
+// Adds the pool to the sum of the server's other terms, and sets the limits' pages.
+void ChoosePool(const RuntimeOptions& options, const ServedShape& shape, const MemoryBudget& budget,
+                ExecutorLimits* limits, MemorySum* sum) {
+  int64_t num_pages = GibToBytes(options.pool_gib) / limits->page_bytes;
+  if (options.pool_gib == 0.0) {
+    const int64_t bytes_max = PoolBytesMax(shape.device, budget.LeftOnDevice(), sum->on_device());
+    num_pages = std::min(UsefulPages(shape, *limits), bytes_max / limits->page_bytes);
+  }
+  if (options.pool_gib == 0.0 && num_pages < PagesPerContext(*limits)) {
+    num_pages = PagesPerContext(*limits);  // whether that fits the sum will say
+    AddLeastPool(options, shape, limits->adapters_max > 0, sum);
+  } else {
+    sum->Add("page pool (--pool-gib)", num_pages * limits->page_bytes);
+  }
+  limits->num_pages = static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
 }
 
 Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
-  if (limits.page_bytes > INT32_MAX) {
-    return InvalidArgumentError("a page of " + std::to_string(limits.page_tokens) +
-                                " tokens would have " + std::to_string(limits.page_bytes) +
-                                " bytes, 2 GiB is the most; lower --page-tokens");
-  }
   const int64_t pages_per_context = PagesPerContext(limits);
   const int32_t adapter_pages = AdapterPages(options, limits);
   const int32_t kv_pages = limits.num_pages - adapter_pages;
@@ -138,18 +104,6 @@ Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
       (adapter_pages > 0 ? " or --adapter-share" : ""));
 }
 
-int64_t HostBytes(const RuntimeOptions& options) {
-  if (options.host_gib >= 0.0) return ToBytes(options.host_gib);
-  return static_cast<int64_t>(static_cast<double>(FreeMemoryBytes(Device{})) * kHostShare);
-}
-
-// Off where no step would ask for it.
-CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
-  const bool must = options.cold_start == ColdStart::kCpuAssist;
-  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
-  return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
-}
-
 // The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
 // two CPU cores (docs/benchmarks.md): waiting for about as many loses at most as much again.
 int32_t MergeAfterSteps(const RuntimeOptions& options, const Device& device) {
@@ -159,8 +113,7 @@ int32_t MergeAfterSteps(const RuntimeOptions& options, const Device& device) {
 
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                               const LoadedModel& model, EngineAdapterCatalog& catalog) {
-  const KvLayout layout =
-      MakeKvLayout(model.config, limits.page_tokens, KvDType(model.weights.dtype, model.device));
+  const KvLayout layout = LayoutOf(model.shape(), limits);
   EngineOptions engine;
   engine.requests_max = options.requests_max;
   engine.prefill_chunk_max = options.prefill_chunk_max;
@@ -183,23 +136,6 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
 
 }  // namespace
 
-// A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
-// about 50 ms for a model of 8 billion parameters.
-int StepTokensMax(const RuntimeOptions& options, const Device& device) {
-  if (options.step_tokens_max > 0) return options.step_tokens_max;
-  return device.is_cpu() ? 512 : 2048;
-}
-
-int StepMsMax(const RuntimeOptions& options, const Device& device) {
-  if (options.step_ms_max > 0) return options.step_ms_max;
-  return device.is_cpu() ? 0 : 50;
-}
-
-int ChooseAssistWorkers(int asked) {
-  constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
-  return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
-}
-
 std::vector<std::string> AssistWorkerCommand() {
   // A launcher that brings its own loader names itself: /proc/self/exe is that loader then.
   const char* launcher = std::getenv("GRAFT_LAUNCHER");
@@ -212,7 +148,8 @@ Result<Device> PickDevice(const DeviceChoice& choice) {
   return chosen.device;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet) {
+Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
+                                               const CheckMemory& check) {
   if (options.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
@@ -224,7 +161,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
     model->name = std::filesystem::weakly_canonical(options.model).filename().string();
   }
   const DType dtype = ServingDType(model->config, options.dtype, model->device);
-  RETURN_IF_ERROR(CheckWeightsFit(options.model, model->config, dtype, model->device));
+  RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/false, check));
   ProgressBar bar("loading " + model->name, quiet);
   ASSIGN_OR_RETURN(model->weights,
                    LoadWeights(options.model, model->config, dtype, model->stream,
@@ -233,14 +170,15 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
 }
 
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
-                                                 const std::string& config_path, bool quiet) {
+                                                 const std::string& config_path, bool quiet,
+                                                 const CheckMemory& check) {
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
   ASSIGN_OR_RETURN(const Json json, ParseJsonFile(config_path));
   ASSIGN_OR_RETURN(model->config, ParseModelConfig(json));
   WarnAboutContext(options, model->config);
   model->name = options.model_name.empty() ? "random" : options.model_name;
   const DType dtype = options.dtype.value_or(DType::kBF16);
-  RETURN_IF_ERROR(CheckWeightsFit(config_path, model->config, dtype, model->device));
+  RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/true, check));
   ProgressBar bar("drawing random weights", quiet);
   model->weights = RandomWeights(model->config, dtype, /*seed=*/1, model->stream,
                                  [&](int64_t done, int64_t total) { bar.Update(done, total); });
@@ -262,35 +200,25 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
 Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, LoadedModel& model,
                                                  bool lora, const MakeBackend& make_backend) {
   std::unique_ptr<Runtime> runtime(new Runtime);
-  const DType kv = KvDType(model.weights.dtype, model.device);
-  const int32_t page_tokens =
-      lora ? PageTokens(model.config, model.weights.dtype, kv, options.page_tokens)
-           : options.page_tokens;
-  const KvLayout layout = MakeKvLayout(model.config, page_tokens, kv);
-  ExecutorLimits limits;
-  limits.sequences_max = options.sequences_max;
-  limits.step_tokens_max = std::max(StepTokensMax(options, model.device), options.sequences_max);
-  limits.context_tokens_max = ContextTokensMax(options, model.config);
-  limits.page_tokens = page_tokens;
-  limits.page_bytes = layout.PageBytes();
-  limits.vocab_size = model.config.vocab_size;
-  limits.runs_ahead = !model.device.is_cpu();
-  limits.adapters_max = lora ? options.adapters_max : 0;
+  const ServedShape shape = model.shape();
+  ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
   runtime->options_ = options;
   runtime->model_ = &model;
-  const TransformerLimits transformer_limits = runtime->MakeTransformerLimits(limits, lora);
-  int64_t promised_bytes = PaddedLoraBytes(model.config, model.weights.dtype, transformer_limits);
-  if (lora && options.merge == Merge::kAuto) {
-    RETURN_IF_ERROR(runtime->MakeMergedWeights());
-    // The CPU's pages are taken when they are first written.
-    if (model.device.is_cpu()) promised_bytes += MergedWeights::BytesFor(model.weights);
+  if (limits.page_tokens != options.page_tokens) {
+    LOG_INFO("pages of {} tokens instead of {}, so that an adapter's longest row fits into one",
+             limits.page_tokens, options.page_tokens);
   }
-  RETURN_IF_ERROR(CheckPoolFits(options, model.device, promised_bytes));
-  limits.num_pages = NumPages(options, model, layout, limits, promised_bytes);
+  RETURN_IF_ERROR(CheckPage(limits));
+  RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
   RETURN_IF_ERROR(CheckPool(options, limits));
-  runtime->pool_ = std::make_unique<KvPool>(layout, limits.num_pages, model.device);
-  runtime->transformer_ = std::make_unique<Transformer>(
-      model.config, model.weights, *runtime->pool_, transformer_limits, model.stream);
+  if (lora && options.merge == Merge::kAuto) {
+    runtime->merged_ = std::make_unique<MergedWeights>(model.config, model.weights);
+  }
+  runtime->pool_ =
+      std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
+  runtime->transformer_ =
+      std::make_unique<Transformer>(model.config, model.weights, *runtime->pool_,
+                                    TransformerLimitsOf(options, limits, lora), model.stream);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
@@ -313,27 +241,32 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   return runtime;
 }
 
-TransformerLimits Runtime::MakeTransformerLimits(const ExecutorLimits& limits, bool lora) const {
-  TransformerLimits transformer;
-  transformer.step_tokens_max = limits.step_tokens_max;
-  transformer.logits_rows_max = std::max(limits.sequences_max, 64);
-  transformer.sequences_max = limits.sequences_max;
-  transformer.context_tokens_max = limits.context_tokens_max;
-  transformer.lora_beside = options_.lora_kernel != LoraKernel::kAfter;
-  if (lora && options_.lora_kernel == LoraKernel::kPadded) {
-    transformer.padded_rank_max = kLoraRankMax;
+// Sums up what the server takes beside the weights, and chooses the sizes that nobody gave by what
+// is left.
+Status Runtime::PlanMemory(bool lora, ExecutorLimits* limits) {
+  const MemoryBudget& budget = *model_->budget;
+  MemorySum sum(model_->device);
+  AddServer(options_, model_->shape(), lora, &sum);
+  if (lora) {
+    const bool on_device = model_->device.is_cpu();
+    const int64_t left = budget.LeftOnHost() - (on_device ? sum.on_device() : sum.on_host());
+    host_bytes_ = HostStoreBytes(options_, left);
+    if (options_.host_gib < 0.0) sum.AddOnHost("adapters in the host's memory", host_bytes_);
   }
-  return transformer;
+  ChoosePool(options_, model_->shape(), budget, limits, &sum);
+  RETURN_IF_ERROR(sum.Check(budget));
+  LOG_INFO("memory beside the weights: {}; {}", sum.ToString(), budget.DeviceText());
+  return OkStatus();
 }
 
 // Worker processes read adapters where it keeps them.
 Status Runtime::MakeHostStore(bool lora) {
-  const int64_t bytes_max = lora ? HostBytes(options_) : 0;
   SharedMemory shared;
   if (lora && CpuAssistOf(options_) == CpuAssistPlace::kProcess) {
-    ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(bytes_max)));
+    ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(host_bytes_)));
   }
-  host_store_ = std::make_unique<HostStore>(bytes_max, metrics_, model_->device, std::move(shared));
+  host_store_ =
+      std::make_unique<HostStore>(host_bytes_, metrics_, model_->device, std::move(shared));
   return OkStatus();
 }
 
@@ -360,20 +293,6 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
   return OkStatus();
 }
 
-Status Runtime::MakeMergedWeights() {
-  const int64_t bytes = MergedWeights::BytesFor(model_->weights);
-  const int64_t free_bytes = FreeMemoryBytes(model_->device);
-  if (bytes > free_bytes) {
-    return ResourceExhaustedError("--merge auto needs " + std::to_string(bytes >> 20) +
-                                  " MiB for the projections' second copy, " +
-                                  std::to_string(free_bytes >> 20) +
-                                  " are free; start with --merge off");
-  }
-  merged_ = std::make_unique<MergedWeights>(model_->config, model_->weights);
-  LOG_INFO("merge: {} MiB for weights that an adapter is merged into", bytes >> 20);
-  return OkStatus();
-}
-
 Status Runtime::LoadAdapters() {
   ASSIGN_OR_RETURN(const auto priorities,
                    ParseAdapterPriorities(options_.priorities, options_.pins));
@@ -386,7 +305,7 @@ Status Runtime::LoadAdapters() {
   catalog_->SetPriorities(priorities);
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto restored, catalog_->RestoreFromRegistry());
-  ASSIGN_OR_RETURN(const auto found, catalog_->LoadFolder(ToBytes(options_.read_at_start_gib)));
+  ASSIGN_OR_RETURN(const auto found, catalog_->LoadFolder(GibToBytes(options_.read_at_start_gib)));
   LOG_INFO("adapters: {} of the registry, {} read, {} listed, {} refused, in {:.3f} s",
            restored.num_loaded, found.num_loaded, found.num_listed,
            restored.num_skipped + found.num_skipped,
@@ -454,9 +373,12 @@ void Runtime::RecordGraphs(bool quiet) {
   for (const AdapterInfo& info : catalog_->List()) {
     rank_max = std::max(rank_max, info.hash.empty() ? kUsualRankMax : info.rank_max);
   }
+  const int64_t free_bytes = FreeMemoryBytes(model_->device);
   ProgressBar bar("recording decode graphs", quiet);
   executor_->RecordGraphs([&bar](int64_t done, int64_t total) { bar.Update(done, total); },
                           rank_max);
+  LOG_INFO("memory: {} for decode graphs and the kernels in them; {}",
+           BytesText(free_bytes - FreeMemoryBytes(model_->device)), model_->budget->DeviceText());
 }
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,16 +24,16 @@
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "registry/sqlite_registry.h"
+#include "runtime/memory_sum.h"
 #include "runtime/runtime_options.h"
+#include "runtime/server_memory.h"
 #include "tensor/cuda_memory.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace graft {
 
-// Workers of the CPU assist, as many as asked for; 0: by the machine's cores. And what starts one
-// as a process.
-int ChooseAssistWorkers(int asked);
+// What starts a worker of the CPU assist as a process.
 std::vector<std::string> AssistWorkerCommand();
 
 // The device asked for. Where there is a GPU and auto takes the CPU, the log says why.
@@ -45,20 +46,21 @@ struct LoadedModel {
   ModelConfig config;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
-  Stream stream;  // owned_stream's
+  Stream stream;                       // owned_stream's
+  std::optional<MemoryBudget> budget;  // of all that is built on it
   ModelWeights weights;
+
+  ServedShape shape() const { return {config, weights.dtype, device}; }
 };
 
-// Starts the threads and reads the weights of options.model.
-Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet);
+// Starts the threads and reads the weights of options.model, once `check` has found room for all
+// that is to be done with them; {}: for one server with LoRA.
+Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
+                                               const CheckMemory& check = {});
 // The same with random weights for the shape in `config_path` (an HF config.json).
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
-                                                 const std::string& config_path, bool quiet);
-
-// Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
-// leave them to the device.
-int StepTokensMax(const RuntimeOptions& options, const Device& device);
-int StepMsMax(const RuntimeOptions& options, const Device& device);
+                                                 const std::string& config_path, bool quiet,
+                                                 const CheckMemory& check = {});
 
 class Runtime {
  public:
@@ -97,15 +99,14 @@ class Runtime {
  private:
   Runtime() = default;
   Status UseBackend(const MakeBackend& make_backend);
+  Status PlanMemory(bool lora, ExecutorLimits* limits);
   Status MakeHostStore(bool lora);
-  TransformerLimits MakeTransformerLimits(const ExecutorLimits& limits, bool lora) const;
   Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
-  // Room for merged weights, if the options ask for it.
-  Status MakeMergedWeights();
   Status ReadPins();
 
   RuntimeOptions options_;
   const LoadedModel* model_ = nullptr;
+  int64_t host_bytes_ = 0;  // of adapters in the host's memory, at most
   Metrics metrics_;
   std::unique_ptr<MergedWeights> merged_;
   std::unique_ptr<KvPool> pool_;

@@ -150,6 +150,9 @@ std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
       {"model", Text(o.model), "HF model folder (config.json, *.safetensors)"}};
   for (Option& row : DeviceOptionRows(o.device, o.threads)) rows.push_back(std::move(row));
   rows.push_back(DTypeOptionRow(o.dtype));
+  rows.push_back({"memory-gib", Number(o.memory_gib, AtLeast(0)),
+                  "GiB that all may take of the device's memory, weights included; more is refused "
+                  "at start; 0: what is free"});
   return rows;
 }
 

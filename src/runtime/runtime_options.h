@@ -71,6 +71,7 @@ struct RuntimeOptions {
   int prefill_chunk_max = 0;  // rows of one prompt in a step; 0: step_tokens_max
   int page_tokens = 16;
   int context_tokens_max = 0;  // 0: the model's own
+  double memory_gib = 0.0;     // of the device's memory in all; 0: what is free
   double pool_gib = 0.0;       // of KV and adapters; 0: what can be used of a share of free memory
   PoolKind pool = PoolKind::kShared;
   double adapter_share = 0.25;  // of a static pool

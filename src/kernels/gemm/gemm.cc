@@ -62,7 +62,8 @@ void PackPanel(std::span<const TensorView> parts, const GemmWeight::State& state
 void PackForGpu(std::span<const TensorView> parts, GemmWeight::State& state, Stream& stream) {
   const int64_t stride = GemmCudaStride(state.k);
   const int64_t element_bytes = DTypeBytes(state.dtype);
-  state.panels = Buffer(state.n * stride * element_bytes, stream.device);
+  state.panels =
+      Buffer(GemmWeight::BytesFor(state.n, state.k, state.dtype, stream.device), stream.device);
   const auto fill = [&](int64_t begin, int64_t end, char* out) {
     for (int64_t row = begin; row < end; ++row, out += stride * element_bytes) {
       ReadRow(parts, row, 0, state.k, state.dtype, out);
@@ -127,7 +128,7 @@ GemmWeight GemmWeight::Pack(std::span<const TensorView> parts, DType dtype, Stre
     weight.state_ = std::move(state);
     return weight;
   }
-  state->panels = Buffer(state->num_panels() * state->panel_bytes());  // zeroed: the padding
+  state->panels = Buffer(BytesFor(state->n, state->k, dtype, {}));  // zeroed: the padding
   // Shared out as Gemm shares it, so that each thread's memory is near it.
   stream.cpu_threads->ParallelFor(state->num_panels(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
@@ -148,7 +149,7 @@ GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, floa
     for (const RandomPart& part : parts) state->n += part.n;
     const int64_t stride = GemmCudaStride(k);
     const int64_t row_bytes = stride * DTypeBytes(dtype);
-    state->panels = Buffer(state->n * row_bytes, stream.device);
+    state->panels = Buffer(BytesFor(state->n, k, dtype, stream.device), stream.device);
     char* out = state->panels.as<char>();
     for (const RandomPart& part : parts) {
       if constexpr (kHasCuda) {
@@ -175,6 +176,15 @@ GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, floa
     });
   }
   return Pack(views, dtype, stream);
+}
+
+int64_t GemmWeight::BytesFor(int64_t n, int64_t k, DType dtype, const Device& device) {
+  if (!device.is_cpu()) return n * GemmCudaStride(k) * DTypeBytes(dtype);
+  State state;
+  state.n = n;
+  state.k = k;
+  state.dtype = dtype;
+  return state.num_panels() * state.panel_bytes();
 }
 
 GemmWeight GemmWeight::Like(const GemmWeight& other) {
@@ -207,6 +217,14 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
                   stream);
 }
 
+int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads) {
+  const int64_t num_steps = (k * DTypeBytes(dtype) + 3) / 4;
+  const int64_t num_blocks = (num_steps + kGemmBlockSteps - 1) / kGemmBlockSteps;
+  const int64_t copies =
+      std::max<int64_t>(std::min(m, kGemmRowsMax), std::min(m, kGemmOwnCopyRowsMax) * num_threads);
+  return copies * num_blocks * kGemmScratchRowBytes;
+}
+
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
   return m <= kLoraBesideRowsMax && GemmHoldsNext(dtype, device);
 }
@@ -236,17 +254,14 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     return GemmOnGpu(args, stream);
   }
 
-  const int64_t num_blocks = (state.num_steps() + kGemmBlockSteps - 1) / kGemmBlockSteps;
-  const int64_t copies =
-      std::max<int64_t>(std::min(args.m, kGemmRowsMax),
-                        std::min(args.m, kGemmOwnCopyRowsMax) * stream.cpu_threads->num_threads());
   GemmCpuArgs slice{.gemm = args,
                     .panels = state.panels.as<char>(),
                     .n = state.n,
                     .k = state.k,
                     .num_steps = state.num_steps(),
                     .dtype = state.dtype,
-                    .scratch = Scratch(copies * num_blocks * kGemmScratchRowBytes)};
+                    .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.dtype,
+                                                        stream.cpu_threads->num_threads()))};
   const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype);
   const int64_t num_slices = (args.m + kGemmRowsMax - 1) / kGemmRowsMax;
   for (int64_t i = 0; i < num_slices; ++i) {

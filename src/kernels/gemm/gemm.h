@@ -30,6 +30,9 @@ class GemmWeight {
   static GemmWeight Random(std::span<const RandomPart> parts, int64_t k, float deviation,
                            DType dtype, Stream& stream);
 
+  // What a weight of [n, k] takes.
+  static int64_t BytesFor(int64_t n, int64_t k, DType dtype, const Device& device);
+
   // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
   static GemmWeight Like(const GemmWeight& other);
 
@@ -84,6 +87,10 @@ struct GemmArgs {
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);
+
+// What Gemm keeps beside its operands on the CPU, in the thread that calls it, after calls of up to
+// m rows and weights of up to k columns.
+int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads);
 
 // Whether Gemm computes lora_after beside the product, for weights and adapters of this type and m
 // rows, given what it takes.

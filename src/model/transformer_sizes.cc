@@ -1,0 +1,83 @@
+#include "model/transformer_sizes.h"
+
+#include <algorithm>
+
+#include "kernels/attention/attention.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/lora_padded/lora_padded.h"
+#include "model/lora_module.h"
+#include "model/rope_table.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+int64_t PaddedLoraBytes(const TransformerLimits& limits, const ModelConfig& config, DType dtype) {
+  if (limits.padded_rank_max == 0) return 0;
+  const int64_t hidden = config.hidden_size;
+  const int64_t intermediate = config.intermediate_size;
+  const auto bytes = [&](int32_t num_slices, int64_t k, int64_t n) {
+    return LoraPaddedBytes(limits.num_sequences(), num_slices, k, n, limits.padded_rank_max, dtype);
+  };
+  return std::max({bytes(3, hidden, config.qkv_size()), bytes(1, config.q_size(), hidden),
+                   bytes(2, hidden, 2 * intermediate), bytes(1, intermediate, hidden)});
+}
+
+}  // namespace
+
+ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelConfig& config,
+                                 const KvLayout& layout, const Device& device) {
+  ForwardBatchLimits batch;
+  batch.num_rows = limits.step_tokens_max;
+  batch.num_sequences = limits.num_sequences();
+  batch.num_logits_rows = limits.logits_rows_max;
+  const int64_t context_pages =
+      (int64_t{limits.context_tokens_max} + layout.page_tokens - 1) / layout.page_tokens;
+  batch.num_pages = batch.num_sequences * context_pages;
+  batch.kv_tokens = limits.context_tokens_max;
+  batch.window = config.widest_window();
+  batch.cuts_segments = limits.padded_rank_max == 0;
+  batch.tells_given_rows = AttentionTellsGivenRows(layout, device);
+  return batch;
+}
+
+TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,
+                         const KvLayout& layout, const Device& device) {
+  const int64_t rows = limits.step_tokens_max;
+  const int64_t hidden = config.hidden_size;
+  const int64_t activation = DTypeBytes(device.is_cpu() ? DType::kF32 : dtype);
+  TransformerSizes sizes;
+  sizes.hidden = rows * hidden * kFloat;
+  sizes.normed = rows * hidden * activation;
+  const bool norms_outputs = std::ranges::any_of(config.layers, &LayerSpec::output_norms);
+  if (norms_outputs) sizes.branch = rows * hidden * kFloat;
+  sizes.qkv = rows * config.qkv_size() * kFloat;
+  sizes.attended = rows * config.q_size() * activation;
+  sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
+  sizes.activated = rows * config.intermediate_size * activation;
+  sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
+  sizes.padded_loras = PaddedLoraBytes(limits, config, dtype);
+  if (limits.lora_beside && limits.lora_rank_max > 0 && limits.padded_rank_max == 0 &&
+      GemmRunsLoraBeside(dtype, 1, device)) {
+    const int64_t columns = std::max<int64_t>(
+        {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
+    sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
+    sizes.lora_words =
+        int64_t{config.num_layers} * kLoraModules * kLoraBesideWords * int64_t{sizeof(uint32_t)};
+  }
+  sizes.attention_scratch = AttentionScratchBytes(layout, config.num_heads, limits.num_sequences(),
+                                                  limits.context_tokens_max, device);
+  const int64_t logits_rows = limits.logits_rows_max;
+  sizes.logits_rows = logits_rows * int64_t{sizeof(int32_t)};
+  sizes.logits_hidden = logits_rows * hidden * kFloat;
+  sizes.logits_normed = logits_rows * hidden * activation;
+  sizes.logits = logits_rows * config.vocab_size * kFloat;
+  sizes.ropes = RopeTablesBytes(config, limits.context_tokens_max);
+  const ForwardBatchLimits batch = BatchLimitsOf(limits, config, layout, device);
+  sizes.batch = BatchUpload::BytesOnDevice(batch, device);
+  sizes.batch_on_host = BatchUpload::BytesOnHost(batch, device);
+  return sizes;
+}
+
+}  // namespace graft

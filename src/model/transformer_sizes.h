@@ -1,0 +1,60 @@
+// What a Transformer is built for, and the bytes that it allocates for that: the very sizes of its
+// buffers, so that they can be summed up before anything is taken. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/kv_layout.h"
+#include "kernels/lora/lora.h"
+#include "model/config.h"
+#include "model/forward_batch.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+struct TransformerLimits {
+  int32_t step_tokens_max = 0;     // rows of one step
+  int32_t logits_rows_max = 0;     // rows of logits at once
+  int32_t sequences_max = 0;       // sequences of one step; 0: as many as rows
+  int32_t context_tokens_max = 0;  // positions
+  int32_t lora_rank_max = kLoraRankMax;
+  bool lora_beside = true;  // false: LoRA never runs beside the products, to compare with
+  // Above 0, LoRA runs over padded copies of up to this rank (LoraPadded), to compare with; the
+  // batch's segments are one for each sequence then, of drawn rows and of prompts.
+  int32_t padded_rank_max = 0;
+
+  int32_t num_sequences() const { return sequences_max == 0 ? step_tokens_max : sequences_max; }
+};
+
+// Bytes on the device, but for batch_on_host. Transformer's members of the same names say what they
+// are.
+struct TransformerSizes {
+  int64_t hidden = 0, normed = 0, branch = 0, qkv = 0, attended = 0, gate_up = 0, activated = 0;
+  int64_t lora_h = 0, padded_loras = 0, lora_delta = 0, lora_words = 0;
+  int64_t attention_scratch = 0;
+  int64_t logits_rows = 0, logits_hidden = 0, logits_normed = 0, logits = 0;
+  int64_t ropes = 0;
+  int64_t batch = 0;          // of BatchUpload
+  int64_t batch_on_host = 0;  // likewise, page-locked
+
+  // What grows with the rows of a step.
+  int64_t activations() const {
+    return hidden + normed + branch + qkv + attended + gate_up + activated;
+  }
+  int64_t lora() const { return lora_h + lora_delta + lora_words; }
+  int64_t all_logits() const { return logits_rows + logits_hidden + logits_normed + logits; }
+  int64_t on_device() const {
+    return activations() + lora() + padded_loras + attention_scratch + all_logits() + ropes + batch;
+  }
+};
+
+// For weights of `dtype` and a pool of `layout`.
+TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,
+                         const KvLayout& layout, const Device& device);
+
+// The limits of what it uploads.
+ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelConfig& config,
+                                 const KvLayout& layout, const Device& device);
+
+}  // namespace graft

@@ -1,0 +1,78 @@
+// What a command is about to take of a device's memory, and of the host's beside a GPU, term by
+// term; and what there is for it. Sums are made and checked before anything is taken. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/allocations.h"
+#include "tensor/device.h"
+
+namespace graft {
+
+int64_t GibToBytes(double gib);
+// "1.5 GiB", "23 MiB".
+std::string BytesText(int64_t bytes);
+
+// What this process may hold: what was free when the budget was made, and what it held then. On a
+// CPU memory that is promised is taken when it is first written: so what is held counts, and not
+// what the machine has lost by now.
+class MemoryBudget {
+ public:
+  // `gib_max`: of the device's memory, at most; 0: what is free.
+  explicit MemoryBudget(const Device& device, double gib_max = 0.0);
+
+  const Device& device() const { return device_; }
+  int64_t LeftOnDevice() const;
+  int64_t LeftOnHost() const;
+  // "12.0 GiB are free on cuda:0".
+  std::string DeviceText() const;
+  std::string HostText() const;
+
+ private:
+  Device device_;
+  double gib_max_;
+  int64_t device_bytes_max_;
+  int64_t host_bytes_max_;
+};
+
+class MemorySum {
+ public:
+  explicit MemorySum(const Device& device) : device_(device) {}
+
+  // `what` says what it is and, in brackets, which flags it grows with. Of nothing no term is made.
+  // Equal words are one term.
+  void Add(const std::string& what, int64_t bytes);
+  // Of the host's memory, which on a CPU is the device's.
+  void AddOnHost(const std::string& what, int64_t bytes);
+  void Add(const std::string& what, const BytesNeeded& needed) {
+    Add(what, needed.on_device);
+    AddOnHost(what, needed.on_host);
+  }
+
+  int64_t on_device() const { return Total(on_device_); }
+  int64_t on_host() const { return Total(on_host_); }
+  // kResourceExhausted with all terms where the budget has not that much left.
+  Status Check(const MemoryBudget& budget) const;
+  // The large terms of the device in one line, the largest first.
+  std::string ToString() const;
+
+ private:
+  struct Term {
+    std::string what;
+    int64_t bytes = 0;
+    int count = 1;
+  };
+  using Terms = std::vector<Term>;
+
+  static void AddTo(Terms& terms, const std::string& what, int64_t bytes);
+  static int64_t Total(const Terms& terms);
+  static Status CheckOne(Terms terms, int64_t left, const std::string& left_text);
+
+  const Device device_;
+  Terms on_device_, on_host_;
+};
+
+}  // namespace graft

@@ -1,0 +1,214 @@
+#include "runtime/server_memory.h"
+
+#include <algorithm>
+
+#include "executor/cpu_assist.h"
+#include "executor/decode_graphs.h"
+#include "executor/model_executor.h"
+#include "model/kv_pool.h"
+#include "model/lora_store.h"
+#include "model/merged_weights.h"
+#include "model/weights.h"
+#include "runtime/page_size.h"
+
+namespace graft {
+namespace {
+
+// A quarter of what the machine has left: the rest is the page cache's, which holds the files.
+constexpr double kHostShare = 0.25;
+// Kernels are brought to a GPU when they first run, and its driver needs something, too.
+constexpr int64_t kDriverBytes = int64_t{512} << 20;
+
+std::string Flags(const std::string& a, const std::string& b = "") {
+  return " (" + a + (b.empty() || a == b ? "" : ", " + b) + ")";
+}
+
+std::string Count(int64_t n, const std::string& of) { return std::to_string(n) + " " + of; }
+
+// A CPU's room for rows of x, which every thread that multiplies keeps, and for the logits of a
+// row.
+int64_t CpuScratchBytes(const ServedShape& shape, int64_t rows, int threads) {
+  const ModelConfig& config = shape.config;
+  const int64_t k =
+      std::max<int64_t>({config.hidden_size, config.intermediate_size, config.q_size()});
+  constexpr int64_t kBytesOfLogit = 16;
+  return GemmScratchBytes(rows, k, shape.dtype, threads) +
+         threads * kBytesOfLogit * config.vocab_size;
+}
+
+void AddAssist(const RuntimeOptions& options, const ServedShape& shape, int32_t rows,
+               const SizeFlags& flags, MemorySum* sum) {
+  if (CpuAssistOf(options) == CpuAssistPlace::kOff) return;
+  const CpuAssistOptions assist{.num_workers = ChooseAssistWorkers(options.cpu_assist_workers)};
+  sum->Add("the CPU assist's rows" + Flags("--cpu-assist", flags.rows),
+           CpuAssist::BytesFor(assist, shape.config, shape.dtype, rows, shape.device));
+}
+
+// What a GPU's driver keeps, of which nobody but the driver knows how much it is.
+void AddDriver(const RuntimeOptions& options, const ServedShape& shape,
+               const ExecutorLimits& limits, bool lora, const SizeFlags& flags, MemorySum* sum) {
+  if (shape.device.is_cpu()) return;
+  sum->Add("decode graphs, about" + Flags(flags.sequences),
+           DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max,
+                                  lora ? kLoraRankMax : 0, options.merge == Merge::kAuto));
+  sum->Add("kernels and the driver, about", kDriverBytes);
+}
+
+}  // namespace
+
+// A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
+// about 50 ms for a model of 8 billion parameters.
+int StepTokensMax(const RuntimeOptions& options, const Device& device) {
+  if (options.step_tokens_max > 0) return options.step_tokens_max;
+  return device.is_cpu() ? 512 : 2048;
+}
+
+int StepMsMax(const RuntimeOptions& options, const Device& device) {
+  if (options.step_ms_max > 0) return options.step_ms_max;
+  return device.is_cpu() ? 0 : 50;
+}
+
+int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
+  if (options.context_tokens_max == 0) return config.context_tokens_max;
+  return std::min(options.context_tokens_max, config.context_tokens_max);
+}
+
+int ChooseAssistWorkers(int asked) {
+  constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
+  return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
+}
+
+CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
+  const bool must = options.cold_start == ColdStart::kCpuAssist;
+  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
+  return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
+}
+
+ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape,
+                                bool lora) {
+  const DType kv = KvDType(shape.dtype, shape.device);
+  ExecutorLimits limits;
+  limits.sequences_max = options.sequences_max;
+  limits.step_tokens_max = std::max(StepTokensMax(options, shape.device), options.sequences_max);
+  limits.context_tokens_max = ContextTokensMax(options, shape.config);
+  limits.page_tokens =
+      lora ? PageTokens(shape.config, shape.dtype, kv, options.page_tokens) : options.page_tokens;
+  limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
+  limits.vocab_size = shape.config.vocab_size;
+  limits.runs_ahead = !shape.device.is_cpu();
+  limits.adapters_max = lora ? options.adapters_max : 0;
+  return limits;
+}
+
+TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
+                                      bool lora) {
+  TransformerLimits transformer;
+  transformer.step_tokens_max = limits.step_tokens_max;
+  transformer.logits_rows_max = std::max(limits.sequences_max, 64);
+  transformer.sequences_max = limits.sequences_max;
+  transformer.context_tokens_max = limits.context_tokens_max;
+  transformer.lora_beside = options.lora_kernel != LoraKernel::kAfter;
+  if (lora && options.lora_kernel == LoraKernel::kPadded) {
+    transformer.padded_rank_max = kLoraRankMax;
+  }
+  return transformer;
+}
+
+KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits) {
+  return MakeKvLayout(shape.config, limits.page_tokens, KvDType(shape.dtype, shape.device));
+}
+
+int64_t PagesPerContext(const ExecutorLimits& limits) {
+  return (int64_t{limits.context_tokens_max} + limits.page_tokens - 1) / limits.page_tokens;
+}
+
+Status CheckPage(const ExecutorLimits& limits) {
+  if (limits.page_bytes <= INT32_MAX) return OkStatus();
+  return InvalidArgumentError("a page of " + std::to_string(limits.page_tokens) +
+                              " tokens would have " + std::to_string(limits.page_bytes) +
+                              " bytes, 2 GiB is the most; lower --page-tokens");
+}
+
+int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left) {
+  if (options.host_gib >= 0.0) return GibToBytes(options.host_gib);
+  return static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, left)) * kHostShare);
+}
+
+void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
+  sum->Add("weights in " + std::string(DTypeName(shape.dtype)) + Flags("--dtype"),
+           WeightsBytes(shape.config, shape.dtype, shape.device));
+  if (shape.device.is_cpu() && !drawn) return;
+  sum->AddOnHost("reading them, a tensor at a time",
+                 WeightsReadingBytes(shape.config, shape.dtype));
+}
+
+void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lora, MemorySum* sum,
+               const SizeFlags& flags) {
+  const ModelConfig& config = shape.config;
+  const Device& device = shape.device;
+  const ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
+  const TransformerLimits transformer = TransformerLimitsOf(options, limits, lora);
+  const TransformerSizes sizes =
+      SizesOf(transformer, config, shape.dtype, LayoutOf(shape, limits), device);
+  const std::string rows = Count(limits.step_tokens_max, "rows" + Flags(flags.rows));
+  const std::string contexts = Count(limits.sequences_max, "sequences of ") +
+                               Count(limits.context_tokens_max, "tokens") +
+                               Flags(flags.sequences, flags.context);
+  sum->Add("activations of " + rows, sizes.activations());
+  sum->Add("LoRA of " + rows, sizes.lora());
+  sum->Add("padded copies of adapters" + Flags("--lora-kernel", flags.sequences),
+           sizes.padded_loras);
+  sum->Add("attention and page tables of " + contexts,
+           BytesNeeded{sizes.attention_scratch + sizes.batch, sizes.batch_on_host});
+  sum->Add("logits and draws of " +
+               Count(transformer.logits_rows_max, "sequences" + Flags(flags.sequences)),
+           [&] {
+             BytesNeeded needed =
+                 ModelExecutor::BytesFor(transformer.logits_rows_max, limits.vocab_size, device);
+             needed.on_device += sizes.all_logits();
+             return needed;
+           }());
+  sum->Add(
+      "rotary tables of " + Count(limits.context_tokens_max, "positions" + Flags(flags.context)),
+      sizes.ropes);
+  if (device.is_cpu()) {
+    const int threads = options.threads == 0 ? NumCpus() : options.threads;
+    sum->Add("the threads' rows" + Flags("--threads"),
+             CpuScratchBytes(shape, limits.step_tokens_max, threads));
+  }
+  AddDriver(options, shape, limits, lora, flags, sum);
+  if (!lora) return;
+  sum->Add("tables of " + Count(limits.adapters_max, "adapters" + Flags(flags.adapters)),
+           LoraStore::BytesFor(config, limits.adapters_max, device));
+  if (options.merge == Merge::kAuto) {
+    sum->Add("a second copy of the projections (--merge)",
+             MergedWeights::BytesFor(config, shape.dtype, device));
+  }
+  AddAssist(options, shape, limits.step_tokens_max, flags, sum);
+  if (options.host_gib > 0.0) {
+    sum->AddOnHost("adapters in the host's memory (--host-gib)", GibToBytes(options.host_gib));
+  }
+}
+
+void AddLeastPool(const RuntimeOptions& options, const ServedShape& shape, bool lora,
+                  MemorySum* sum, const SizeFlags& flags) {
+  if (options.pool_gib > 0.0) {
+    sum->Add("page pool" + Flags(flags.pool), GibToBytes(options.pool_gib));
+    return;
+  }
+  const ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
+  sum->Add("page pool of one full context, " +
+               Count(limits.context_tokens_max, "tokens" + Flags(flags.context)),
+           PagesPerContext(limits) * limits.page_bytes);
+}
+
+CheckMemory ServerFits(const RuntimeOptions& options) {
+  return [&options](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
+    RETURN_IF_ERROR(CheckPage(ExecutorLimitsOf(options, shape, /*lora=*/true)));
+    AddServer(options, shape, /*lora=*/true, &sum);
+    AddLeastPool(options, shape, /*lora=*/true, &sum);
+    return sum.Check(budget);
+  };
+}
+
+}  // namespace graft

@@ -1,0 +1,74 @@
+// What a server takes: the terms of a sum, by its options and the model's shape, before either the
+// model or the server is there. Pure functions, but for the machine that they ask about. One
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "model/config.h"
+#include "model/transformer_sizes.h"
+#include "runtime/memory_sum.h"
+#include "runtime/runtime_options.h"
+#include "step/executor.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+// Which flags the sizes of a server come from.
+struct SizeFlags {
+  std::string rows = "--step-tokens-max";
+  std::string sequences = "--sequences-max";
+  std::string context = "--context-tokens-max";
+  std::string adapters = "--adapters-max";
+  std::string pool = "--pool-gib";
+};
+
+// The model that a server is for, as its config.json and the options tell it.
+struct ServedShape {
+  const ModelConfig& config;
+  DType dtype;  // of the weights
+  Device device;
+};
+
+// Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
+// leave them to the device.
+int StepTokensMax(const RuntimeOptions& options, const Device& device);
+int StepMsMax(const RuntimeOptions& options, const Device& device);
+int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config);
+// Workers of the CPU assist, as many as asked for; 0: by the machine's cores.
+int ChooseAssistWorkers(int asked);
+// Off where no step would ask for it.
+CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);
+
+// All but num_pages.
+ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape, bool lora);
+TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
+                                      bool lora);
+KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);
+int64_t PagesPerContext(const ExecutorLimits& limits);
+Status CheckPage(const ExecutorLimits& limits);
+
+// Of adapters in the host's memory, where `left` bytes are free.
+int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left);
+
+// The weights, and where they are `drawn` at random or a GPU's, what making them takes beside them.
+void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum);
+// A server but for its weights, its pool, and adapters in the host's memory unless --host-gib says
+// how much.
+void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lora, MemorySum* sum,
+               const SizeFlags& flags = {});
+// Its pool: what --pool-gib says, else the least that it can do with.
+void AddLeastPool(const RuntimeOptions& options, const ServedShape& shape, bool lora,
+                  MemorySum* sum, const SizeFlags& flags = {});
+
+// Checked before a model is read, given its shape and what is free.
+using CheckMemory =
+    std::function<Status(const ServedShape& shape, const MemoryBudget& budget, MemorySum weights)>;
+// One server with LoRA.
+CheckMemory ServerFits(const RuntimeOptions& options);
+
+}  // namespace graft

@@ -1,0 +1,149 @@
+// The sums against what a server really allocates, and refusals before a byte is taken.
+#include "runtime/server_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "runtime/runtime.h"
+
+namespace graft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+RuntimeOptions DemoOptions(DeviceChoice::Kind device = DeviceChoice::Kind::kCpu) {
+  RuntimeOptions options;
+  options.model = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base";
+  options.device = {.kind = device};
+  options.threads = 2;
+  options.sequences_max = 9;
+  options.step_tokens_max = 100;
+  options.adapters_max = 7;
+  options.host_gib = 0.0;
+  options.pool_gib = 0.05;
+  return options;
+}
+
+std::string RefusalOf(const RuntimeOptions& options) {
+  const int64_t before = AllocatedBytes({});
+  const auto model = LoadModel(options, /*quiet=*/true);
+  if (model.ok()) return "accepted";
+  EXPECT_EQ(AllocatedBytes({}), before) << "something was taken";
+  return model.status().message();
+}
+
+// Everything that Buffers hold must be in the sum, and the sum may hold little else: tables that
+// are plain vectors, and what threads keep.
+void ExpectSumIsWhatIsTaken(RuntimeOptions options) {
+  const auto sum_of = [&](const LoadedModel& model) {
+    MemorySum sum(model.device);
+    AddServer(options, model.shape(), /*lora=*/true, &sum);
+    AddLeastPool(options, model.shape(), /*lora=*/true, &sum);
+    return sum;
+  };
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  const Device device = model->device;
+  const int64_t before = AllocatedBytes(device);
+  const auto runtime = Runtime::Create(options, *model, /*lora=*/true).value();
+  const int64_t taken = AllocatedBytes(device) - before;
+  const int64_t summed = sum_of(*model).on_device();
+  EXPECT_LE(taken, summed);
+  constexpr int64_t kUncounted = int64_t{64} << 20;  // of vectors, scratch of threads
+  const int64_t of_the_driver =
+      device.is_cpu() ? 0
+                      : (int64_t{512} << 20) + DecodeGraphs::BytesFor(model->config.num_layers,
+                                                                      options.sequences_max,
+                                                                      kLoraRankMax, false);
+  EXPECT_GE(taken, summed - kUncounted - of_the_driver);
+}
+
+TEST(ServerMemoryTest, TheSumIsWhatAServerTakes) {
+  ExpectSumIsWhatIsTaken(DemoOptions());
+  RuntimeOptions padded = DemoOptions();
+  padded.lora_kernel = LoraKernel::kPadded;
+  padded.merge = Merge::kAuto;
+  padded.cold_start = ColdStart::kCpuAssist;
+  padded.cpu_assist_workers = 1;
+  ExpectSumIsWhatIsTaken(padded);
+}
+
+TEST(ServerMemoryTest, GpuTheSumIsWhatAServerTakes) {
+  if (NumCudaDevices() == 0) GTEST_SKIP() << "this machine shows no GPU";
+  ExpectSumIsWhatIsTaken(DemoOptions(DeviceChoice::Kind::kCuda));
+}
+
+// To the byte, but for what grows with the threads' rows and tables that are no Buffers.
+TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
+  const RuntimeOptions options = DemoOptions();
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  for (const bool lora : {false, true}) {
+    const ExecutorLimits limits = ExecutorLimitsOf(options, model->shape(), lora);
+    const TransformerLimits transformer = TransformerLimitsOf(options, limits, lora);
+    const KvLayout layout = LayoutOf(model->shape(), limits);
+    KvPool pool(layout, 10, model->device);
+    const int64_t before = AllocatedBytes({});
+    Transformer made(model->config, model->weights, pool, transformer, model->stream);
+    EXPECT_EQ(AllocatedBytes({}) - before,
+              SizesOf(transformer, model->config, model->weights.dtype, layout, {}).on_device());
+    const int64_t between = AllocatedBytes({});
+    const ModelExecutor executor(made, nullptr, limits, model->stream);
+    EXPECT_EQ(
+        AllocatedBytes({}) - between,
+        ModelExecutor::BytesFor(transformer.logits_rows_max, limits.vocab_size, {}).on_device);
+  }
+}
+
+TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
+  RuntimeOptions options = DemoOptions();
+  options.memory_gib = 0.5;
+  EXPECT_EQ(RefusalOf(options), "accepted");
+  options.memory_gib = 0.01;
+  EXPECT_THAT(RefusalOf(options), AllOf(HasSubstr("not enough memory: "),
+                                        HasSubstr("are left of --memory-gib 0.01 on cpu"),
+                                        HasSubstr("weights in bf16 (--dtype)"),
+                                        HasSubstr("lower what the flags in brackets say")));
+  options = DemoOptions();
+  options.step_tokens_max = 1 << 20;
+  options.memory_gib = 1.0;
+  EXPECT_THAT(RefusalOf(options), HasSubstr("activations of 1048576 rows (--step-tokens-max)"));
+  options = DemoOptions();
+  options.host_gib = 0.7;
+  options.memory_gib = 0.6;
+  EXPECT_THAT(RefusalOf(options), HasSubstr("adapters in the host's memory (--host-gib)"));
+}
+
+// Where nobody says how large the pool shall be, it makes do with what the rest leaves.
+TEST(ServerMemoryTest, ThePoolTakesWhatIsLeft) {
+  RuntimeOptions options = DemoOptions();
+  options.pool_gib = 0.0;
+  options.sequences_max = 2000;
+  options.memory_gib = 0.5;
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  const auto runtime = Runtime::Create(options, *model, /*lora=*/true).value();
+  EXPECT_LE(AllocatedBytes({}), GibToBytes(0.5));
+  EXPECT_GT(runtime->pool_bytes(), 0);
+  options.memory_gib = 0.0;
+  const auto roomy = LoadModel(options, /*quiet=*/true).value();
+  EXPECT_GT(Runtime::Create(options, *roomy, /*lora=*/true).value()->pool_bytes(),
+            runtime->pool_bytes());
+}
+
+TEST(ServerMemoryTest, ASecondServerIsRefusedWhereTheFirstOneLeftNoRoom) {
+  RuntimeOptions options = DemoOptions();
+  options.pool_gib = 0.3;
+  options.memory_gib = 0.8;
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  const auto first = Runtime::Create(options, *model, /*lora=*/false);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  options.pool_gib = 0.5;
+  const auto second = Runtime::Create(options, *model, /*lora=*/true);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("512 MiB  page pool (--pool-gib)"));
+}
+
+}  // namespace
+}  // namespace graft
