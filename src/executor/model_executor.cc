@@ -109,6 +109,7 @@ ForwardTimes ModelExecutor::Profile(const StepPlan& plan) {
 
 int64_t ModelExecutor::IdleNsBefore(const RunningStep& step) const {
   if (stream_.device.is_cpu() || num_finished_ == 0) return -1;
+  if (!step.status.ok()) return -1;  // the stream may not have come to `begun`
   return step.begun.NsSince(steps_[(num_finished_ - 1) % steps_.size()].done);
 }
 

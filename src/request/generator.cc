@@ -1,13 +1,16 @@
 #include "request/generator.h"
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 
 namespace graft {
 namespace {
 
 Status RangeError(const std::string& name, const std::string& range, double value) {
-  return InvalidArgumentError(name + " must be " + range + ", got " + std::to_string(value));
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return InvalidArgumentError(name + " must be " + range + ", got " + text);
 }
 
 Status CheckToken(const char* name, int32_t token, int32_t vocab_size) {

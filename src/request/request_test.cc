@@ -17,7 +17,7 @@ TEST(SamplingParamsTest, NamesTheFieldOutOfRange) {
   };
   EXPECT_NE(message([](auto& p) { p.temperature = -1; }).find("temperature"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.temperature = NAN; }).find("temperature"), std::string::npos);
-  EXPECT_NE(message([](auto& p) { p.top_p = 0; }).find("top_p"), std::string::npos);
+  EXPECT_EQ(message([](auto& p) { p.top_p = 0; }), "top_p must be above 0 and at most 1, got 0");
   EXPECT_NE(message([](auto& p) { p.top_k = -2; }).find("top_k"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.min_p = 2; }).find("min_p"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.repetition_penalty = 0; }).find("repetition"),

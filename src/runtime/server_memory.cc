@@ -44,14 +44,12 @@ void AddAssist(const RuntimeOptions& options, const ServedShape& shape, int32_t 
            CpuAssist::BytesFor(assist, shape.config, shape.dtype, rows, shape.device));
 }
 
-// What a GPU's driver keeps, of which nobody but the driver knows how much it is.
-void AddDriver(const RuntimeOptions& options, const ServedShape& shape,
+void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
                const ExecutorLimits& limits, bool lora, const SizeFlags& flags, MemorySum* sum) {
   if (shape.device.is_cpu()) return;
   sum->Add("decode graphs, about" + Flags(flags.sequences),
            DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max,
                                   lora ? kLoraRankMax : 0, options.merge == Merge::kAuto));
-  sum->Add("kernels and the driver, about", kDriverBytes);
 }
 
 }  // namespace
@@ -137,6 +135,7 @@ int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left) {
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   sum->Add("weights in " + std::string(DTypeName(shape.dtype)) + Flags("--dtype"),
            WeightsBytes(shape.config, shape.dtype, shape.device));
+  if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
   if (shape.device.is_cpu() && !drawn) return;
   sum->AddOnHost("reading them, a tensor at a time",
                  WeightsReadingBytes(shape.config, shape.dtype));
@@ -176,7 +175,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
     sum->Add("the threads' rows" + Flags("--threads"),
              CpuScratchBytes(shape, limits.step_tokens_max, threads));
   }
-  AddDriver(options, shape, limits, lora, flags, sum);
+  AddGraphs(options, shape, limits, lora, flags, sum);
   if (!lora) return;
   sum->Add("tables of " + Count(limits.adapters_max, "adapters" + Flags(flags.adapters)),
            LoraStore::BytesFor(config, limits.adapters_max, device));

@@ -16,6 +16,7 @@ struct Recording {
   ~Recording() {
     if (is_open) cudaStreamEndCapture(stream, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
+    if (is_open) cudaGetLastError();  // of what was cut off, no error of a later call
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
