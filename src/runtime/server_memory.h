@@ -55,8 +55,8 @@ Status CheckPage(const ExecutorLimits& limits);
 // Of adapters in the host's memory, where `left` bytes are free.
 int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left);
 
-// What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at random
-// or a GPU's, what making them takes beside them.
+// What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at
+// random or a GPU's, what making them takes beside them.
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum);
 // A server but for its weights, its pool, and adapters in the host's memory unless --host-gib says
 // how much.
