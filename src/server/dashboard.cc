@@ -56,7 +56,13 @@ int64_t UnixMs() {
       .count();
 }
 
-std::string Quoted(const std::string& text) { return DumpJson(Json(text)); }
+bool IsPlain(char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; }
+
+// Labels are plain nearly always, and there are thousands.
+std::string Quoted(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(), IsPlain)) return '"' + text + '"';
+  return DumpJson(Json(text));
+}
 
 void AppendNumber(double number, std::string* out) {
   if (!std::isfinite(number)) {

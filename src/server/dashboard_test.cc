@@ -61,15 +61,17 @@ TEST_F(DashboardTest, ListsTheMostPopularAdapters) {
   for (int i = 0; i < 60; ++i) count("a" + std::to_string(i), 1);
   count("austen", 7);
   count("base", 9);
+  count("an \"odd\"\\one\n", 8);
   metrics_.Counter("graft_adapter_output_tokens_total", "help", {{"adapter", "austen"}})
       .Increment(70);
   const Json adapters = Data()["adapters"];
   ASSERT_EQ(adapters.size(), 50u);
   EXPECT_EQ(adapters[0]["name"], "base");
   EXPECT_FALSE(adapters[0].contains("state")) << "it is no adapter";
-  EXPECT_EQ(adapters[1]["name"], "austen");
-  EXPECT_EQ(adapters[1]["output_tokens"], 70);
-  EXPECT_EQ(adapters[1]["state"], "resident");
+  EXPECT_EQ(adapters[1]["name"], "an \"odd\"\\one\n");
+  EXPECT_EQ(adapters[2]["name"], "austen");
+  EXPECT_EQ(adapters[2]["output_tokens"], 70);
+  EXPECT_EQ(adapters[2]["state"], "resident");
 }
 
 TEST_F(DashboardTest, AFrontendKnowsHoldersByItsPlacements) {
