@@ -13,13 +13,10 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// A family that goes by another name; its series' labels are left out but for `label`, which
-// becomes `label_as`.
+// A family of one series that goes by another name.
 struct Renamed {
   const char* name;
   const char* source;
-  const char* label = "";
-  const char* label_as = "";
 };
 
 constexpr Renamed kRenamed[] = {
@@ -28,7 +25,6 @@ constexpr Renamed kRenamed[] = {
     {"vllm:prefix_cache_hits_total", "graft_prefix_hit_tokens_total"},
     {"vllm:prompt_tokens_total", "graft_http_prompt_tokens_total"},
     {"vllm:generation_tokens_total", "graft_http_output_tokens_total"},
-    {"vllm:request_success_total", "graft_requests_finished_total", "reason", "finished_reason"},
     {"vllm:time_to_first_token_seconds", "graft_time_to_first_token_seconds"},
     {"vllm:inter_token_latency_seconds", "graft_inter_token_seconds"},
     {"vllm:time_per_output_token_seconds", "graft_inter_token_seconds"},
@@ -46,13 +42,7 @@ class VllmPage {
     if (source == nullptr) return;
     MetricFamily family = *source;
     family.name = renamed.name;
-    for (ClientMetric& metric : family.metric) {
-      Labels labels = labels_;
-      for (const ClientMetric::Label& label : metric.label) {
-        if (label.name == renamed.label) labels.push_back({renamed.label_as, label.value});
-      }
-      metric.label = std::move(labels);
-    }
+    for (ClientMetric& metric : family.metric) metric.label = labels_;
     page_.push_back(std::move(family));
   }
 
@@ -73,6 +63,23 @@ class VllmPage {
       if (fits) return metric.gauge.value;
     }
     return std::nullopt;
+  }
+
+  // Requests that ended well, or because their client left: vLLM's three reasons.
+  void AddSuccesses() {
+    const MetricFamily* source = Find("graft_requests_finished_total");
+    if (source == nullptr) return;
+    MetricFamily family = *source;
+    family.name = "vllm:request_success_total";
+    family.metric.clear();
+    for (ClientMetric metric : source->metric) {
+      const std::string reason = metric.label.at(0).value;
+      if (reason != "stop" && reason != "length" && reason != "cancelled") continue;
+      metric.label = labels_;
+      metric.label.push_back({"finished_reason", reason == "cancelled" ? "abort" : reason});
+      family.metric.push_back(std::move(metric));
+    }
+    page_.push_back(std::move(family));
   }
 
   // All requests for text, whatever their route.
@@ -147,6 +154,7 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& families
                 page.Gauge("graft_requests_waiting").value_or(static_cast<double>(sum.waiting)));
   AddPageUsage(&page);
   for (const Renamed& renamed : kRenamed) page.Rename(renamed);
+  page.AddSuccesses();
   page.AddLatency();
   // The names are the labels, and the value says how new they are.
   std::string running, waiting;
