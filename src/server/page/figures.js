@@ -37,7 +37,8 @@ class Snapshot {
 
   labelValues(name, label) {
     const family = this.family(name);
-    return [...new Set((family ? family.series : []).map(([labels]) => labels[label] || ""))].sort();
+    const values = new Set((family ? family.series : []).map(([labels]) => labels[label] || ""));
+    return [...values].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
   }
 }
 
