@@ -125,6 +125,7 @@ def stream_while(machines, count, disturb):
         running = [pool.submit(run, i) for i in range(count)]
         machines.eventually(lambda: min(pieces) >= 2 or any(one.done() for one in running), "they do not begin")
         disturb()
+        machines.unfinished = sum(not one.done() for one in running)
         return [one.result() for one in running]
 
 
@@ -156,7 +157,8 @@ def test_a_runner_goes_on_with_what_its_name_led_to_before(machines, wanted):
         assert one.load("moving", "deep/mine", load_inplace=True) == 200
         first.stop(signal.SIGKILL)
     assert stream_while(one, 6, disturb) == wanted, one.logs()
-    assert "go on elsewhere" in one.frontend.log()
+    # On a machine that is busy all streams of a runner may have ended before it died.
+    assert one.unfinished <= 3 or "go on elsewhere" in one.frontend.log()
 
 
 def test_a_content_comes_from_a_frontend_that_kept_it(machines, wanted):

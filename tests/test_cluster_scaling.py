@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from conftest import DEMO, Server, binary
+from conftest import DEMO, LONG_TESTS, Server, binary
 from test_cluster import MODELS, SMALL, Frontend, Runner, answer_of, asked
 from test_cluster_etcd import Cluster, eventually
 
@@ -145,6 +145,7 @@ def test_every_frontend_tells_the_leaders_number(cluster):
 
 
 @needs_etcd
+@pytest.mark.skipif(not LONG_TESTS, reason="each frontend must have requests on the runner just then, which can take minutes")
 def test_all_frontends_empty_the_runner_that_the_leader_names(single, tmp_path, monkeypatch):
     monkeypatch.setenv("GRAFT_CONSOLIDATE", "true")
     running = Cluster(tmp_path)

@@ -214,6 +214,7 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
 StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
   if (times == nullptr) return nullptr;
   if (timer_ == nullptr) timer_ = std::make_unique<StreamTimer>(stream);
+  timer_->Start();
   return timer_.get();
 }
 

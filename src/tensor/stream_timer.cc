@@ -11,4 +11,9 @@ StreamTimer::Scope::~Scope() {
   if (timer_ != nullptr) timer_->spans_.push_back({begin_, timer_->Mark(), total_ns_});
 }
 
+void StreamTimer::Start() {
+  spans_.clear();
+  num_used_ = 0;
+}
+
 }  // namespace graft

@@ -31,6 +31,10 @@ class StreamTimer {
     int64_t begin_ = 0;  // nanoseconds, or the index of an event
   };
 
+  // Forgets scopes that nobody collected, whose totals may be gone: those of a step that ended by
+  // an exception.
+  void Start();
+
   // Waits for the stream and adds every scope's nanoseconds to its total.
   void Collect();
 
