@@ -187,6 +187,26 @@ int64_t GemmWeight::BytesFor(int64_t n, int64_t k, DType dtype, const Device& de
   return state.num_panels() * state.panel_bytes();
 }
 
+GemmWeight GemmWeight::Transposed(Stream& stream) const {
+  CHECK(state_ != nullptr && stream.device.is_cpu()) << stream.device.ToString();
+  const State& state = *state_;
+  const int64_t element_bytes = DTypeBytes(state.dtype);
+  Buffer rows(state.k * state.n * element_bytes);
+  stream.cpu_threads->ParallelFor(state.k, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      char* out = rows.as<char>() + k * state.n * element_bytes;
+      const int64_t step = k / state.step_k() * kGemmStepBytes + k % state.step_k() * element_bytes;
+      for (int64_t n = 0; n < state.n; ++n, out += element_bytes) {
+        const int64_t panel = n / kGemmPanel * state.panel_bytes();
+        std::memcpy(out, state.panels.as<char>() + panel + step + n % kGemmPanel * 4,
+                    static_cast<size_t>(element_bytes));
+      }
+    }
+  });
+  const TensorView view{rows.data(), state.dtype, {state.k, state.n}};
+  return Pack({&view, 1}, state.dtype, stream);
+}
+
 GemmWeight GemmWeight::Like(const GemmWeight& other) {
   CHECK(other.state_ != nullptr);
   GemmWeight weight;

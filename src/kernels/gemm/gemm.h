@@ -36,6 +36,9 @@ class GemmWeight {
   // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
   static GemmWeight Like(const GemmWeight& other);
 
+  // W^T, whose Gemm takes the gradient of y to that of x. On the CPU alone.
+  GemmWeight Transposed(Stream& stream) const;
+
   GemmWeight();
   GemmWeight(GemmWeight&&) noexcept;
   GemmWeight& operator=(GemmWeight&&) noexcept;

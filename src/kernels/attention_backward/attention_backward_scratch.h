@@ -1,0 +1,16 @@
+// How much memory a thread of AttentionBackward needs: keys and values of one head transposed, and
+// a row's scores and their gradients. Plain arithmetic.
+#pragma once
+
+#include <cstdint>
+
+namespace graft {
+
+// Positions are filled up to whole vectors of the widest instruction set.
+constexpr int64_t AttentionBackwardPositions(int64_t rows) { return (rows + 15) / 16 * 16; }
+
+constexpr int64_t AttentionBackwardThreadFloats(int64_t rows, int64_t head_dim) {
+  return AttentionBackwardPositions(rows) * (2 * head_dim + 2);
+}
+
+}  // namespace graft

@@ -1,0 +1,19 @@
+#include "kernels/gated_activation_backward/gated_activation_backward.h"
+
+#include "base/check.h"
+#include "kernels/common/cpu_isa.h"
+
+namespace graft {
+
+GRAFT_CPU_OP(GatedActivationBackward, GatedActivationBackwardArgs)
+
+void GatedActivationBackward(const GatedActivationBackwardArgs& args, Stream& stream) {
+  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  CHECK_GE(args.num_rows, 0);
+  if (args.num_rows == 0) return;
+  CHECK_GT(args.n, 0);
+  CHECK(args.gate_up != nullptr && args.d_out != nullptr && args.d_gate_up != nullptr);
+  GatedActivationBackwardCpu(args, stream);
+}
+
+}  // namespace graft

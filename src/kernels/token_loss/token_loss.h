@@ -1,0 +1,28 @@
+// Cross entropy of logits against a few tokens and their probabilities: one token of probability 1
+// is next-token prediction, a teacher's likeliest tokens are distillation (Cartridges' loss: what
+// the stored tokens leave of probability is not shared out among them). Logits become their
+// gradients. CPU, fp32. Each row depends on itself alone.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/stream.h"
+
+namespace graft {
+
+// loss = -sum over choices of p (logit - log sum exp);
+// d_logits = weight * (sum of p * softmax - p).
+struct TokenLossArgs {
+  float* logits = nullptr;  // [num_rows, vocab_size], replaced by their gradients
+  int64_t num_rows = 0;
+  int64_t vocab_size = 0;
+  int32_t num_choices = 0;               // per row
+  const int32_t* ids = nullptr;          // [num_rows, num_choices], each in [0, vocab_size)
+  const float* probabilities = nullptr;  // [num_rows, num_choices]
+  const float* weights = nullptr;        // [num_rows]
+  double* losses = nullptr;              // [num_rows], without weight
+};
+
+void TokenLoss(const TokenLossArgs& args, Stream& stream);
+
+}  // namespace graft

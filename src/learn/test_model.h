@@ -1,0 +1,83 @@
+// What the tests of learning share: a model folder loaded in a dtype, adapters read into a Trainer,
+// and tensors of golden files. For tests only.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "learn/trainer.h"
+#include "model/peft_config.h"
+#include "model/safetensors.h"
+#include "model/test_util.h"
+
+namespace graft::testing {
+
+struct LearnModel {
+  LearnModel(const std::string& dir, DType dtype)
+      : config(*LoadModelConfig(dir)), weights(*LoadWeights(dir, config, dtype, stream)) {}
+
+  ThreadPool threads{2};
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  ModelConfig config;
+  ModelWeights weights;
+};
+
+inline LoraWeights ReadLora(const std::string& dir, const ModelConfig& config, DType dtype) {
+  const std::string json = *ReadFile(dir + "/adapter_config.json");
+  const SafetensorsFile file = *SafetensorsFile::Open(dir + "/adapter_model.safetensors");
+  Result<LoraWeights> weights = LoraWeights::Load(file, *ParsePeftConfig(json), config, dtype);
+  CHECK(weights.ok()) << weights.status().ToString();
+  return std::move(*weights);
+}
+
+template <typename T>
+std::vector<T> GoldenValues(const SafetensorsFile& file, const std::string& name) {
+  const Result<std::span<const char>> bytes = file.Bytes(name);
+  CHECK(bytes.ok()) << bytes.status().ToString();
+  std::vector<T> values(bytes->size() / sizeof(T));
+  std::memcpy(values.data(), bytes->data(), bytes->size());
+  return values;
+}
+
+// The largest difference between a matrix and the golden one, by the golden one's largest number. A
+// file holds B, training its transpose.
+inline double RelativeError(const ModelConfig& config, TrainedLora& lora,
+                            std::span<const float> all, const SafetensorsFile& golden,
+                            const std::string& prefix, int32_t layer, LoraModule module,
+                            LoraSide side) {
+  std::string name = LoraTensorName(config, layer, module, side);
+  name.insert(name.size() - std::string("weight").size(), "default.");
+  const std::vector<float> expected = GoldenValues<float>(golden, prefix + name);
+  const TrainedLora::Place place = lora.place(layer, module, side);
+  const int64_t rank = lora.rank();
+  CHECK_EQ(static_cast<int64_t>(expected.size()), rank * place.n);
+  double largest = 0.0, error = 0.0;
+  for (int64_t j = 0; j < rank; ++j) {
+    for (int64_t i = 0; i < place.n; ++i) {
+      const int64_t at = side == LoraSide::kA ? j * place.n + i : i * rank + j;
+      const double golden_value = expected[static_cast<size_t>(at)];
+      const double got = all[static_cast<size_t>(place.begin + j * place.n + i)];
+      largest = std::max(largest, std::fabs(golden_value));
+      error = std::max(error, std::fabs(got - golden_value));
+    }
+  }
+  return error / largest;
+}
+
+inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span<const float> all,
+                         const SafetensorsFile& golden, const std::string& prefix) {
+  double worst = 0.0;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        worst =
+            std::max(worst, RelativeError(config, lora, all, golden, prefix, layer, module, side));
+      }
+    }
+  }
+  return worst;
+}
+
+}  // namespace graft::testing

@@ -1,0 +1,106 @@
+// Trainer: a table of adapters that learn side by side on one base. A step mixes examples of any of
+// them; what an adapter learns is the same bits as by itself, whatever the others are. On the CPU.
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "learn/trained_lora.h"
+#include "learn/training_transformer.h"
+
+namespace graft {
+
+// A sequence and what its adapter is to say of it.
+struct TrainingExample {
+  std::vector<int32_t> tokens;
+  int32_t adapter = 0;
+  // Rows that are looked at, ascending, and for each what comes next: `num_choices` tokens and
+  // their probabilities, as TokenLoss takes them.
+  std::vector<int32_t> rows;
+  int32_t num_choices = 1;
+  std::vector<int32_t> ids;
+  std::vector<float> probabilities;
+  // Empty, or a teacher's hidden states [num_layers + 1][rows][hidden]: the embeddings, the
+  // residual stream after each layer but the last, and the final norm's output.
+  std::vector<float> hidden;
+};
+
+// The example of next-token prediction: every token but the first.
+TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter);
+
+// Means over an adapter's rows of one step.
+struct TrainingLoss {
+  int64_t num_rows = 0;
+  double tokens = 0.0;  // cross entropy, nats
+  double hidden = 0.0;  // distance to the teacher's hidden states, see docs/learning.md
+  double total() const { return tokens + hidden; }
+};
+
+struct UpdateSettings {
+  float learning_rate = 1e-3f;
+  float weight_decay = 0.0f;
+  float norm_max = 1.0f;  // of the gradients; 0: no bound
+};
+
+class Trainer {
+ public:
+  // As TrainingTransformer's.
+  Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
+          Stream& stream);
+
+  // Returns its number, from 0 on.
+  int32_t Add(int32_t rank, float scale);
+  TrainedLora& adapter(int32_t index) { return *adapters_[static_cast<size_t>(index)].lora; }
+
+  // The losses of all adapters, and the gradients of those that the examples name, anew. All
+  // examples have one num_choices.
+  std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample> examples);
+  // The losses alone.
+  std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample> examples);
+
+  // One step of AdamW for each of these adapters, by the gradients of the last Accumulate.
+  struct Update {
+    int32_t adapter = 0;
+    UpdateSettings settings;
+  };
+  void Apply(std::span<const Update> updates);
+
+  const ModelConfig& config() const { return config_; }
+  const TrainingLimits& limits() const { return limits_; }
+  TrainingTransformer& transformer() { return transformer_; }
+
+ private:
+  struct Adapter {
+    std::unique_ptr<TrainedLora> lora;
+    int32_t num_updates = 0;
+  };
+  // One looked-at row of the batch.
+  struct Target {
+    const TrainingExample* example;
+    int32_t index;  // into example->rows
+    int32_t row;    // of the batch
+  };
+
+  std::vector<TrainingLoss> Run(std::span<const TrainingExample> examples, bool backward);
+  void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
+  void CountTargets(std::vector<TrainingLoss>& losses);
+  // What `states` of these targets differ from the teacher's at `boundary`, added to the losses;
+  // with `gradients`, rows as `states` are, its gradient is added there. Rows are the batch's, or,
+  // where `packed`, one a target.
+  void AddDistance(std::span<const Target> targets, int32_t boundary, const float* states,
+                   bool packed, float* gradients, std::vector<TrainingLoss>& losses) const;
+
+  const ModelConfig config_;
+  const TrainingLimits limits_;
+  const DType dtype_;
+  Stream& stream_;
+  TrainingTransformer transformer_;
+  std::vector<Adapter> adapters_;
+  std::vector<Target> targets_;
+  std::vector<std::vector<double>> teacher_sums_;  // [boundary][adapter] of |teacher's states|
+};
+
+}  // namespace graft

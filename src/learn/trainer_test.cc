@@ -1,0 +1,179 @@
+#include "learn/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "learn/test_model.h"
+#include "model/lora_store.h"
+#include "model/test_session.h"
+
+namespace graft {
+namespace trainer_test {
+
+using testing::LearnModel;
+using testing::ReadLora;
+using testing::SourcePath;
+
+std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(256));
+  return tokens;
+}
+
+std::vector<TrainingExample> ExamplesOf(int32_t adapter) {
+  std::vector<TrainingExample> examples;
+  for (uint64_t i = 0; i < 3; ++i) {
+    examples.push_back(NextTokenExample(RandomTokens(9 + 7 * i + static_cast<size_t>(adapter),
+                                                     10 * static_cast<uint64_t>(adapter) + i),
+                                        adapter));
+  }
+  return examples;
+}
+
+struct Trained {
+  std::vector<float> parameters;
+  std::vector<float> gradients;
+  double loss;
+};
+
+// Three updates of these adapters, together, of two ranks, steps and rates. Returns all adapters.
+std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>& adapters,
+                                   int64_t activation_bytes, int* num_kept = nullptr) {
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 256,
+                   .sequences_max = 16,
+                   .rank_max = 8,
+                   .activation_bytes_max = activation_bytes},
+                  model.stream);
+  if (num_kept != nullptr) *num_kept = trainer.transformer().num_kept_layers();
+  std::vector<TrainingExample> examples;
+  std::vector<Trainer::Update> updates;
+  for (int32_t i = 0; i < 3; ++i) {
+    trainer.adapter(trainer.Add(4 + i, 2.0f)).Initialize(static_cast<uint64_t>(i));
+  }
+  // Mixed up, so that the trainer has to sort.
+  for (size_t i = 0; i < 3; ++i) {
+    for (const int32_t adapter : adapters) {
+      examples.push_back(ExamplesOf(adapter)[i]);
+      if (i == 0)
+        updates.push_back({adapter, {.learning_rate = 1e-2f * static_cast<float>(1 + adapter)}});
+    }
+  }
+  std::vector<TrainingLoss> losses;
+  for (int step = 0; step < 3; ++step) {
+    losses = trainer.Accumulate(examples);
+    trainer.Apply(updates);
+  }
+  std::vector<Trained> runs;
+  for (int32_t i = 0; i < 3; ++i) {
+    TrainedLora& lora = trainer.adapter(i);
+    runs.push_back({{lora.parameters().begin(), lora.parameters().end()},
+                    {lora.gradients().begin(), lora.gradients().end()},
+                    losses[static_cast<size_t>(i)].total()});
+  }
+  return runs;
+}
+
+TEST(TrainerTest, AdaptersTogetherAreAdaptersAlone) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    LearnModel model(SourcePath("tests/goldens/llama"), dtype);
+    const std::vector<Trained> together = TrainTogether(model, {0, 2, 1}, 0);
+    for (int32_t adapter = 0; adapter < 3; ++adapter) {
+      const Trained alone = TrainTogether(model, {adapter}, 0)[static_cast<size_t>(adapter)];
+      const Trained& one = together[static_cast<size_t>(adapter)];
+      EXPECT_EQ(alone.loss, one.loss);
+      EXPECT_EQ(alone.gradients, one.gradients);
+      EXPECT_EQ(alone.parameters, one.parameters);
+    }
+  }
+}
+
+TEST(TrainerTest, ComputingAgainChangesNothing) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kBF16);
+  int num_kept = -1;
+  const std::vector<Trained> again = TrainTogether(model, {0, 1, 2}, 0, &num_kept);
+  EXPECT_EQ(num_kept, 0);
+  const std::vector<Trained> half = TrainTogether(model, {0, 1, 2}, 600'000, &num_kept);
+  EXPECT_EQ(num_kept, 1);
+  const std::vector<Trained> kept = TrainTogether(model, {0, 1, 2}, 1 << 30, &num_kept);
+  EXPECT_EQ(num_kept, model.config.num_layers);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(again[i].parameters, kept[i].parameters);
+    EXPECT_EQ(half[i].parameters, kept[i].parameters);
+  }
+}
+
+// The trainer's forward has the server's bits, with adapters and without.
+TEST(TrainerTest, ForwardIsTheServers) {
+  for (const char* name : {"llama", "qwen2", "llama3-rope"}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(name);
+      LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
+      const std::string adapter = SourcePath("tests/goldens/lora_training");
+      TrainingTransformer transformer(model.config, model.weights,
+                                      {.rows_max = 64, .sequences_max = 2, .rank_max = 4},
+                                      model.stream);
+      TrainedLora lora(model.config, 4, 2.0f, dtype);
+      LoraStore store(model.config, 1);
+      const bool has_adapter = std::string(name) == "llama";
+      if (has_adapter) {
+        ASSERT_TRUE(lora.Read(ReadLora(adapter, model.config, DType::kF32)).ok());
+        store.Set(0, ReadLora(adapter, model.config, dtype));
+      }
+      const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
+      const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};
+      const TrainingBatch batch(sequences, transformer.page_tokens());
+      TrainedLora* const adapters[] = {&lora};
+      transformer.Forward(batch, adapters);
+      std::vector<int32_t> rows(39);
+      std::iota(rows.begin(), rows.end(), 0);
+      const float* logits = transformer.ComputeHead(rows).logits;
+
+      testing::TestSession session(model.config, model.weights, model.stream);
+      const auto served = session.Step(
+          {{0, first, -1}, {1, second, has_adapter ? 0 : -1}},
+          {store.matrices(0, LoraModule::kQ), store.matrices_stride(), store.rank_max()});
+      for (const std::vector<float>& row : served) {
+        EXPECT_TRUE(std::equal(row.begin(), row.end(), logits));
+        logits += row.size();
+      }
+    }
+  }
+}
+
+TEST(TrainerTest, RefusesByName) {
+  const struct {
+    const char* model;
+    const char* named;
+  } cases[] = {{"gemma2", "capped logits"},
+               {"gemma3", "scaled embeddings"},
+               {"qwen3", "norms of queries and keys"},
+               {"mistral-window", "sliding_window"},
+               {"phi3-longrope", "qkv_proj"}};
+  for (const auto& c : cases) {
+    const ModelConfig config =
+        *LoadModelConfig(SourcePath(std::string("tests/goldens/") + c.model));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(c.named), std::string::npos) << status.message();
+  }
+  const ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llama"));
+  EXPECT_TRUE(CheckTrainable(config, {}).ok());
+  EXPECT_NE(CheckTrainable(config, {DeviceKind::kCuda}).message().find("GPU"), std::string::npos);
+}
+
+TEST(TrainedLoraTest, RefusesAdaptersOfOtherShapes) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  TrainedLora lora(model.config, 8, 2.0f, DType::kF32);
+  const LoraWeights other =
+      ReadLora(SourcePath("tests/goldens/lora_training"), model.config, DType::kF32);
+  EXPECT_EQ(lora.Read(other).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace trainer_test
+}  // namespace graft

@@ -1,0 +1,190 @@
+// The backward: layer by layer from the last, each computed again first where its activations were
+// not kept.
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/attention_backward/attention_backward.h"
+#include "kernels/gated_activation_backward/gated_activation_backward.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/rms_norm_backward/rms_norm_backward.h"
+#include "kernels/rope/rope.h"
+#include "learn/training_transformer.h"
+
+namespace graft {
+
+void TrainingTransformer::ZeroGradients() {
+  std::memset(d_hidden_.data(), 0, static_cast<size_t>(d_hidden_.bytes()));
+}
+
+void TrainingTransformer::BackwardHead(std::span<const int32_t> rows) {
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const int64_t n = config_.hidden_size;
+  // Added to what the caller put there.
+  Gemm({.x = logits_.data(),
+        .x_stride = config_.vocab_size,
+        .m = num_rows,
+        .weight = &transposed_head_,
+        .y = head_d_normed_.as<float>(),
+        .y_stride = n,
+        .accumulate = true,
+        .x_is_fp32 = true},
+       stream_);
+  std::memset(head_d_hidden_.data(), 0, static_cast<size_t>(head_d_hidden_.bytes()));
+  RmsNormBackward({.x = head_hidden_.as<float>(),
+                   .weight = weights_.final_norm.as<float>(),
+                   .d_out = head_d_normed_.as<float>(),
+                   .d_x = head_d_hidden_.as<float>(),
+                   .num_rows = num_rows,
+                   .n = n,
+                   .epsilon = config_.rms_norm_epsilon},
+                  stream_);
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const float* from = head_d_hidden_.as<float>() + i * n;
+    float* to = d_hidden_.as<float>() + rows[static_cast<size_t>(i)] * n;
+    for (int64_t j = 0; j < n; ++j) to[j] += from[j];
+  }
+}
+
+void TrainingTransformer::Backward(const Inject& inject) {
+  const int32_t first_kept = config_.num_layers - num_kept_layers();
+  for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
+    Activations& activations = ActivationsOf(layer);
+    if (layer < first_kept) ComputeLayer(layer, activations);
+    BackwardMlp(layer, activations);
+    BackwardAttention(layer, activations);
+    if (layer > 0) inject(layer, d_hidden_.as<float>());
+  }
+}
+
+void TrainingTransformer::BackwardMlp(int32_t layer, const Activations& activations) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const int32_t num_rows = batch_->num_rows();
+  Activate(activations);
+  BackwardProduct(ProductOf(layer, LayerProduct::kDown), layer, activated_.as<float>(),
+                  d_hidden_.as<float>(), d_activated_.as<float>());
+  GatedActivationBackward({.gate_up = activations.gate_up.as<float>(),
+                           .d_out = d_activated_.as<float>(),
+                           .d_gate_up = d_gate_up_.as<float>(),
+                           .num_rows = num_rows,
+                           .n = config_.intermediate_size},
+                          stream_);
+  Normalize(activations.middle.as<float>(), weights.mlp_norm, normed_.as<float>());
+  BackwardProduct(ProductOf(layer, LayerProduct::kGateUp), layer, normed_.as<float>(),
+                  d_gate_up_.as<float>(), d_normed_.as<float>());
+  RmsNormBackward({.x = activations.middle.as<float>(),
+                   .weight = weights.mlp_norm.as<float>(),
+                   .d_out = d_normed_.as<float>(),
+                   .d_x = d_hidden_.as<float>(),
+                   .num_rows = num_rows,
+                   .n = config_.hidden_size,
+                   .epsilon = config_.rms_norm_epsilon},
+                  stream_);
+}
+
+void TrainingTransformer::BackwardAttention(int32_t layer, const Activations& activations) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const TrainingBatch& batch = *batch_;
+  BackwardProduct(ProductOf(layer, LayerProduct::kO), layer, activations.attended.as<float>(),
+                  d_hidden_.as<float>(), d_attended_.as<float>());
+  AttentionBackward({.row_begin = batch.row_begin.data(),
+                     .num_sequences = batch.num_sequences(),
+                     .num_heads = config_.num_heads,
+                     .num_kv_heads = config_.num_kv_heads,
+                     .head_dim = config_.head_dim,
+                     .scale = config_.layers[static_cast<size_t>(layer)].attention_scale,
+                     .qkv = activations.qkv.as<float>(),
+                     .qkv_stride = config_.qkv_size(),
+                     .d_out = d_attended_.as<float>(),
+                     .d_qkv = d_qkv_.as<float>(),
+                     .scratch = attention_scratch_.as<float>()},
+                    stream_);
+  Rope({.x = d_qkv_.as<float>(),
+        .x_stride = config_.qkv_size(),
+        .num_tokens = batch.num_rows(),
+        .num_heads = config_.num_heads + config_.num_kv_heads,
+        .head_dim = config_.head_dim,
+        .rotary_dim = config_.num_rotary(),
+        .positions = batch.positions.data(),
+        .cos = ropes_[0].cos(),
+        .sin = back_sin_.data()},
+       stream_);
+  Normalize(hidden(layer), weights.attention_norm, normed_.as<float>());
+  // Nothing is learned below the first layer.
+  float* const d_normed = layer > 0 ? d_normed_.as<float>() : nullptr;
+  BackwardProduct(ProductOf(layer, LayerProduct::kQkv), layer, normed_.as<float>(),
+                  d_qkv_.as<float>(), d_normed);
+  if (d_normed == nullptr) return;
+  RmsNormBackward({.x = hidden(layer),
+                   .weight = weights.attention_norm.as<float>(),
+                   .d_out = d_normed,
+                   .d_x = d_hidden_.as<float>(),
+                   .num_rows = batch.num_rows(),
+                   .n = config_.hidden_size,
+                   .epsilon = config_.rms_norm_epsilon},
+                  stream_);
+}
+
+void TrainingTransformer::BackwardProduct(const Product& product, int32_t layer, const float* x,
+                                          const float* d_y, float* d_x) {
+  const int64_t k = product.weight.k();
+  const int64_t n = product.weight.n();
+  if (d_x != nullptr) {
+    Gemm({.x = d_y,
+          .x_stride = n,
+          .m = batch_->num_rows(),
+          .weight = &product.transposed,
+          .y = d_x,
+          .y_stride = k,
+          .x_is_fp32 = true},
+         stream_);
+  }
+  if (batch_->segments.empty()) return;
+  LoraShrink(MakeLoraArgs(product, layer, x, d_x), stream_);
+  int64_t column = 0;
+  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+    const float* d_slice = d_y + column;
+    const float* h = lora_h_.as<float>() + slice * batch_->num_rows() * int64_t{limits_.rank_max};
+    AddGradients(product, layer, slice, LoraSide::kB, h, d_slice, n);
+    LoraArgs back = MakeLoraArgs(product, layer, nullptr, d_x);
+    back.matrices = swapped_.data() + int64_t{layer} * kLoraModules +
+                    static_cast<int64_t>(product.first) + slice;
+    back.num_slices = 1;
+    back.x = d_slice;
+    back.x_stride = n;
+    back.k = product.slice_n[slice];
+    back.h = lora_d_h_.as<float>();
+    back.y_stride = k;
+    back.slice_begin[0] = 0;
+    back.slice_n[0] = k;
+    LoraShrink(back, stream_);
+    AddGradients(product, layer, slice, LoraSide::kA, back.h, x, k);
+    if (d_x != nullptr) LoraExpand(back, stream_);
+    column += product.slice_n[slice];
+  }
+}
+
+void TrainingTransformer::AddGradients(const Product& product, int32_t layer, int32_t slice,
+                                       LoraSide side, const float* h, const float* x,
+                                       int64_t x_stride) {
+  const auto module = static_cast<LoraModule>(static_cast<int32_t>(product.first) + slice);
+  std::vector<LoraGradientSegment> segments;
+  int64_t n = 0;
+  for (const LoraSegment& segment : batch_->segments) {
+    TrainedLora& adapter = *adapters_[static_cast<size_t>(segment.adapter_slot)];
+    const TrainedLora::Place place = adapter.place(layer, module, side);
+    n = place.n;
+    segments.push_back({segment.row_begin, segment.row_end,
+                        adapter.gradients().data() + place.begin, adapter.rank(), adapter.scale()});
+  }
+  LoraGradient({.segments = segments.data(),
+                .num_segments = static_cast<int32_t>(segments.size()),
+                .h = h,
+                .h_stride = limits_.rank_max,
+                .x = x,
+                .x_stride = x_stride,
+                .n = n},
+               stream_);
+}
+
+}  // namespace graft

@@ -1,0 +1,138 @@
+// TrainingTransformer: the transformer forwards, by the server's own kernels and with a
+// Transformer's bits, and backwards to the gradients of LoRA on all seven modules. The base is
+// frozen. What of a forward does not fit the budget is computed again, with the same bits. On the
+// CPU; all memory is taken at construction. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "learn/trained_lora.h"
+#include "learn/training_batch.h"
+#include "model/config.h"
+#include "model/kv_pool.h"
+#include "model/launch_plan.h"
+#include "model/rope_table.h"
+#include "model/weights.h"
+#include "tensor/buffer.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct TrainingLimits {
+  int32_t rows_max = 0;  // of a batch
+  int32_t sequences_max = 0;
+  int32_t rank_max = 0;
+  int32_t logits_rows_max = 128;  // at once
+  // Of activations that are kept from the forward to the backward, besides each layer's input.
+  int64_t activation_bytes_max = 0;
+};
+
+// kUnimplemented names what of the model, or of the device, training does not cover.
+Status CheckTrainable(const ModelConfig& config, const Device& device);
+
+class TrainingTransformer {
+ public:
+  // For a model that is trainable. `config` and `limits` are copied, the rest is borrowed.
+  TrainingTransformer(const ModelConfig& config, const ModelWeights& weights,
+                      const TrainingLimits& limits, Stream& stream);
+
+  // Segments' adapter_slot counts `adapters`. Both are borrowed until the backward.
+  void Forward(const TrainingBatch& batch, std::span<TrainedLora* const> adapters);
+
+  // The residual stream before layer `layer`, or behind the last one: [rows, hidden].
+  const float* hidden(int32_t layer) const {
+    return hidden_[static_cast<size_t>(layer)].as<float>();
+  }
+
+  // The final norm and logits of these rows, at most logits_rows_max.
+  struct Head {
+    float* logits;        // [rows, vocab], to be replaced by their gradients
+    const float* normed;  // [rows, hidden]
+    float* d_normed;      // [rows, hidden], zeros: gradients besides those of logits
+  };
+  Head ComputeHead(std::span<const int32_t> rows);
+  // Begins the backward: no row has a gradient.
+  void ZeroGradients();
+  // Takes the gradients of the last ComputeHead into the residual stream.
+  void BackwardHead(std::span<const int32_t> rows);
+  // Adds to the adapters' gradients. `inject` may add to the gradient of hidden(layer).
+  using Inject = std::function<void(int32_t layer, float* d_hidden)>;
+  void Backward(const Inject& inject);
+
+  int32_t page_tokens() const { return pool_.layout().page_tokens; }
+  int32_t num_kept_layers() const { return static_cast<int32_t>(kept_.size()); }
+
+ private:
+  // What a layer's backward needs of its forward, besides its input.
+  struct Activations {
+    Buffer qkv;       // [rows, q + k + v], turned, keys and values rounded as pages hold them
+    Buffer attended;  // [rows, q]
+    Buffer middle;    // [rows, hidden], the residual stream between attention and MLP
+    Buffer gate_up;   // [rows, 2 intermediate]
+  };
+  struct Product {
+    const GemmWeight& weight;
+    const GemmWeight& transposed;
+    const Buffer& bias;
+    LoraModule first;
+    int32_t num_slices;
+    int64_t slice_n[kLoraSlicesMax];
+  };
+  struct Transposed {
+    GemmWeight qkv, o, gate_up, down;
+  };
+
+  Activations MakeActivations() const;
+  int64_t ActivationBytes() const;
+  Activations& ActivationsOf(int32_t layer);
+  Product ProductOf(int32_t layer, LayerProduct product) const;
+  void CopyAdapters(std::span<TrainedLora* const> adapters);
+  // Up to gate and up, and from there to the next layer's input.
+  void ComputeLayer(int32_t layer, Activations& activations);
+  void FinishLayer(int32_t layer, const Activations& activations);
+  void AttendSequences(int32_t layer, Activations& activations);
+  void RoundKeysAndValues(float* qkv);
+  void Normalize(const float* x, const Buffer& weight, float* out);
+  void Activate(const Activations& activations);
+  void Project(const Product& product, int32_t layer, const float* x, float* y, bool accumulate);
+  LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const float* x, float* y) const;
+
+  void BackwardMlp(int32_t layer, const Activations& activations);
+  void BackwardAttention(int32_t layer, const Activations& activations);
+  // The gradients of the product's adapters; with `d_x`, that of its input, too.
+  void BackwardProduct(const Product& product, int32_t layer, const float* x, const float* d_y,
+                       float* d_x);
+  void AddGradients(const Product& product, int32_t layer, int32_t slice, LoraSide side,
+                    const float* h, const float* x, int64_t x_stride);
+
+  const ModelConfig config_;
+  const ModelWeights& weights_;
+  const TrainingLimits limits_;
+  Stream& stream_;
+  const std::vector<RopeTable> ropes_;
+  std::vector<float> back_sin_;  // of turns back
+  std::vector<Transposed> transposed_;
+  GemmWeight transposed_head_;
+  KvPool pool_;  // of one layer, which all take in turn
+
+  const TrainingBatch* batch_ = nullptr;
+  std::vector<TrainedLora*> adapters_;
+  std::vector<LoraMatrix> matrices_;  // of adapters_, one after the other
+  std::vector<LoraMatrix> swapped_;
+
+  std::vector<Buffer> hidden_;     // [layers + 1]
+  std::vector<Activations> kept_;  // of the last layers
+  Activations shared_;             // of the others, one at a time
+  Buffer normed_, activated_;
+  Buffer d_hidden_, d_normed_, d_activated_, d_gate_up_, d_attended_, d_qkv_;
+  Buffer lora_h_, lora_d_h_;
+  Buffer attention_scratch_;
+  std::vector<char> rounded_;
+  Buffer head_hidden_, head_normed_, head_d_normed_, head_d_hidden_, logits_;
+};
+
+}  // namespace graft
