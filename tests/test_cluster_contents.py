@@ -151,6 +151,7 @@ def test_a_runner_goes_on_with_what_its_name_led_to_before(machines, wanted):
     first, _ = one.runner("shared", {"deep/mine": "austen"}), one.runner("shared", {})
     assert one.load("moving", "deep/mine") == 200
     one.eventually(lambda: one.ask("moving"), "it is not served")
+    time.sleep(1)  # one runner serves it by now, and streams are to be on both
 
     def disturb():
         one.overwrite("shared", "deep/mine", "wells")
