@@ -88,10 +88,8 @@ class DeepSeekReader : public CallReader {
   }
 
   Step PushArguments(char c, CallWriter* out) {
-    const JsonScanner::Step step = arguments_.Push(c, out);
-    if (step == JsonScanner::Step::kMore) return Step::kMore;
-    if (step != JsonScanner::Step::kEnd) return Step::kNoCall;
-    arguments_.EndCall(out);
+    const Step step = arguments_.PushWholeCall(c, out);
+    if (step != Step::kDone) return step;
     ++num_calls_;
     closing_ = ClosingMark(has_fence_ ? "```" : kCallEnd);
     state_ = State::kCallEnd;

@@ -84,6 +84,14 @@ void JsonArguments::UnwrapText() {
   if (inner.ok() && inner->is_object()) held_ = *text;
 }
 
+CallReader::Step JsonArguments::PushWholeCall(char c, CallWriter* out) {
+  const JsonScanner::Step step = Push(c, out);
+  if (step == JsonScanner::Step::kMore) return CallReader::Step::kMore;
+  if (step != JsonScanner::Step::kEnd) return CallReader::Step::kNoCall;
+  EndCall(out);
+  return CallReader::Step::kDone;
+}
+
 void JsonArguments::SetName(std::string name, CallWriter* out) {
   name_ = std::move(name);
   Flush(out);

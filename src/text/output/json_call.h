@@ -17,6 +17,8 @@ namespace graft {
 class JsonArguments {
  public:
   JsonScanner::Step Push(char c, CallWriter* out);
+  // The same where a call's JSON is its arguments alone: their end, kDone, is the call's.
+  CallReader::Step PushWholeCall(char c, CallWriter* out);
   void SetName(std::string name, CallWriter* out);
   const std::string& name() const { return name_; }
   bool complete() const { return complete_; }

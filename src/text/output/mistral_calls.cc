@@ -33,7 +33,7 @@ class MistralReader : public CallReader {
       case State::kName:
         return PushName(c, out);
       default:
-        return PushArguments(c, out);
+        return arguments_.PushWholeCall(c, out);
     }
   }
 
@@ -63,15 +63,7 @@ class MistralReader : public CallReader {
     if (name.empty() || has_open_mark) return Step::kNoCall;
     state_ = State::kArguments;
     arguments_.SetName(name, out);
-    return PushArguments(c, out);
-  }
-
-  Step PushArguments(char c, CallWriter* out) {
-    const JsonScanner::Step step = arguments_.Push(c, out);
-    if (step == JsonScanner::Step::kMore) return Step::kMore;
-    if (step != JsonScanner::Step::kEnd) return Step::kNoCall;
-    arguments_.EndCall(out);
-    return Step::kDone;
+    return arguments_.PushWholeCall(c, out);
   }
 
   bool IsMarked() const { return header_.ends_with(kArgumentsMark); }
