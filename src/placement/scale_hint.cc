@@ -120,14 +120,16 @@ void ScaleAdvisor::Observe(double runners_filled, int32_t num_runners, const Sca
   const double trend_seconds = std::max(kTrendSeconds, kTrendStarts * options.startup_seconds);
   filled_.push_back({now, runners_filled});
   while (now - filled_.front().seconds > trend_seconds) filled_.pop_front();
+  const double hold_seconds = std::max(kHoldSeconds, options.startup_seconds);
+  const bool has_trend = now - began_seconds_ >= hold_seconds;
+  const double filled = has_trend ? Forecast(options.startup_seconds) : runners_filled;
   // What is a whole number but for rounding is that number.
-  const double needed = std::max(1.0, std::ceil(Forecast(options.startup_seconds) - 1e-9));
+  const double needed = std::max(1.0, std::ceil(filled - 1e-9));
   while (!needed_.empty() && needed_.back().value <= needed) needed_.pop_back();
   needed_.push_back({now, needed});
-  const double hold_seconds = std::max(kHoldSeconds, options.startup_seconds);
   while (now - needed_.front().seconds > hold_seconds) needed_.pop_front();
   wanted_ = static_cast<int32_t>(needed_.front().value);
-  if (now - began_seconds_ < hold_seconds) wanted_ = std::max(wanted_, num_runners);
+  if (!has_trend) wanted_ = std::max(wanted_, num_runners);
 }
 
 bool ComesBefore(const std::string& name, const std::string& other) {

@@ -40,7 +40,8 @@ double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share
 int32_t NumOpen(const Fleet& fleet);
 
 // What was filled of late leads to how many runners are wanted: enough for the trend's value when a
-// runner that is ordered now serves, and for chance: 2.25 standard deviations from the trend. A
+// runner that is ordered now serves, and for chance: 2.25 standard deviations from the trend. The
+// first values of an advisor show no trend: the first request would look like a steep rise. A
 // runner that is wanted once is wanted for as long as a start takes, and for 10 s at least: giving
 // it back earlier saves less than its start.
 class ScaleAdvisor {
@@ -48,7 +49,8 @@ class ScaleAdvisor {
   // Once a second. `num_runners`: that there are.
   void Observe(double runners_filled, int32_t num_runners, const ScaleOptions& options,
                int64_t now_ns);
-  // 1 at least. For a start's time after the first call no fewer than there are.
+  // 1 at least. For a start's time after the first call no trend counts, and no fewer are
+  // wanted than there are.
   int32_t wanted() const { return wanted_; }
 
  private:

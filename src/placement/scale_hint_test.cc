@@ -80,6 +80,12 @@ TEST(ScaleHintTest, WhoHasJustBegunTakesNothingAway) {
             1);
 }
 
+TEST(ScaleHintTest, TheFirstRequestIsNoTrend) {
+  const auto first = [](int second) { return second == 0 ? 0.0 : 1.0; };
+  EXPECT_EQ(WantedAfter(1, first), 1);
+  EXPECT_EQ(WantedAfter(29, first), 1);
+}
+
 TEST(ScaleHintTest, WhatIsFilledIsRequestsOrPages) {
   RunnerState one = {.is_open = true, .batch_max = 8, .num_requests = 6};
   RunnerState two = {.is_open = true, .batch_max = 8, .num_requests = 2};
