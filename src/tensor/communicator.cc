@@ -1,0 +1,277 @@
+#include "tensor/communicator.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/process_state.h"
+#include "tensor/shared_word.h"
+
+namespace graft {
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+constexpr size_t kWhyBytes = 512;
+// A sleeping rank looks after the one that it waits for so often.
+constexpr int64_t kLookNs = 50'000'000;
+constexpr int64_t kForEver = INT64_MAX;
+// Where all numbers begin: every server sees them run around early, not one in a thousand.
+constexpr uint32_t kFirstNumber = 0u - 5000u;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+enum BreakState : uint32_t { kWhole, kBreaking, kBroken };
+
+struct alignas(64) Flag {
+  SharedWord word;
+};
+
+// out = or += the sum of the parts, in their order.
+void SumParts(std::span<const float* const> parts, int64_t begin, int64_t end, bool accumulates,
+              float* out) {
+  // As many as stay in a core's first cache with the parts.
+  constexpr int64_t kBlock = 512;
+  float sums[kBlock];
+  for (int64_t i = begin; i < end; i += kBlock) {
+    const int64_t n = std::min(kBlock, end - i);
+    std::copy_n(parts[0] + i, n, sums);
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      const float* const part = parts[rank] + i;
+      for (int64_t j = 0; j < n; ++j) sums[j] += part[j];
+    }
+    if (accumulates) {
+      for (int64_t j = 0; j < n; ++j) out[i + j] += sums[j];
+    } else {
+      std::copy_n(sums, n, out + i);
+    }
+  }
+}
+
+}  // namespace
+
+struct Communicator::Header {
+  CommunicatorLimits limits;
+  pid_t processes[kRanksMax];  // 0: not known yet
+  Flag broken;                 // BreakState
+  char why[kWhyBytes];
+  Flag written;               // bytes of messages
+  Flag exchanged[kRanksMax];  // exchanges that the rank has come to
+  Flag read[kRanksMax];       // bytes of messages that the rank has taken
+};
+
+// What comes soon is waited for awake: with some polls at full speed, then with the core left to
+// whoever wants it. What does not come soon is slept for.
+class Communicator::Waiting {
+ public:
+  Waiting(Communicator& communicator, int64_t timeout_ns)
+      : communicator_(communicator), timeout_ns_(timeout_ns) {}
+
+  // Returns once `word`, of `rank`, has `number`, or more.
+  Status For(const SharedWord& word, uint32_t number, int32_t rank) {
+    for (int polls = 0; polls < kSpins; ++polls) {
+      if (word.HasReached(number)) return OkStatus();
+      Pause();
+    }
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    int64_t now_ns = begin_ns;
+    for (; now_ns - begin_ns < kAwakeNs; now_ns = SteadyClock::Get().NowNs()) {
+      if (word.HasReached(number)) return OkStatus();
+      sched_yield();
+    }
+    for (int64_t waited_ns = 0;;) {
+      const uint32_t seen = word.Load();
+      if (static_cast<int32_t>(seen - number) >= 0) return OkStatus();
+      RETURN_IF_ERROR(communicator_.Look(rank, waited_ns, timeout_ns_));
+      word.SleepWhile(seen, kLookNs);
+      const int64_t last_ns = std::exchange(now_ns, SteadyClock::Get().NowNs());
+      // While this process itself was stopped, nobody kept it waiting.
+      waited_ns += std::min(now_ns - last_ns, 4 * kLookNs);
+    }
+  }
+
+ private:
+  static constexpr int kSpins = 1000;
+  static constexpr int64_t kAwakeNs = 1'000'000;
+  Communicator& communicator_;
+  const int64_t timeout_ns_;
+};
+
+Communicator::Begins Communicator::BeginsOf(const CommunicatorLimits& limits) {
+  Begins begins;
+  begins.parts = Aligned(sizeof(Header));
+  begins.ring =
+      begins.parts + 2 * limits.num_ranks * Aligned(limits.part_floats * int64_t{sizeof(float)});
+  begins.end = begins.ring + Aligned(limits.message_bytes);
+  return begins;
+}
+
+int64_t Communicator::Bytes(const CommunicatorLimits& limits) { return BeginsOf(limits).end; }
+
+void Communicator::Format(const CommunicatorLimits& limits, char* memory) {
+  CHECK(limits.num_ranks >= 1 && limits.num_ranks <= kRanksMax) << limits.num_ranks;
+  CHECK(limits.part_floats >= 0 && limits.message_bytes > 0);
+  CHECK_LT(limits.message_bytes, int64_t{1} << 30) << "its numbers run around";
+  Header& header = *reinterpret_cast<Header*>(memory);
+  header.limits = limits;
+  header.written.word.Store(kFirstNumber);
+  for (int32_t rank = 0; rank < limits.num_ranks; ++rank) {
+    header.exchanged[rank].word.Store(kFirstNumber);
+    header.read[rank].word.Store(kFirstNumber);
+  }
+}
+
+Communicator::Communicator(char* memory, int32_t rank)
+    : memory_(memory),
+      begins_(BeginsOf(reinterpret_cast<const Header*>(memory)->limits)),
+      rank_(rank),
+      num_exchanges_(kFirstNumber),
+      num_bytes_(kFirstNumber) {
+  CHECK(rank >= 0 && rank < num_ranks()) << rank;
+  SetProcess(rank, getpid());
+}
+
+int32_t Communicator::num_ranks() const { return header().limits.num_ranks; }
+
+void Communicator::SetProcess(int32_t rank, pid_t process) {
+  __atomic_store_n(&header().processes[rank], process, __ATOMIC_SEQ_CST);
+}
+
+// Two places that take turns: who comes to an exchange has read all of the one before, and nobody
+// writes for the one after it until all have come.
+float* Communicator::PartAt(uint32_t exchange, int32_t rank) const {
+  const CommunicatorLimits& limits = header().limits;
+  const int64_t place = int64_t{exchange % 2} * limits.num_ranks + rank;
+  const int64_t bytes = Aligned(limits.part_floats * int64_t{sizeof(float)});
+  return reinterpret_cast<float*>(memory_ + begins_.parts + place * bytes);
+}
+
+float* Communicator::part() { return PartAt(num_exchanges_ + 1, rank_); }
+const float* Communicator::part_of(int32_t rank) const { return PartAt(num_exchanges_, rank); }
+
+Status Communicator::Exchange() {
+  header().exchanged[rank_].word.Announce(++num_exchanges_);
+  for (int32_t other = 0; other < num_ranks(); ++other) {
+    if (other == rank_) continue;
+    RETURN_IF_ERROR(Waiting(*this, header().limits.timeout_ns)
+                        .For(header().exchanged[other].word, num_exchanges_, other));
+  }
+  return OkStatus();
+}
+
+Status Communicator::AllReduce(int64_t n, bool accumulates, float* out, ThreadPool& threads) {
+  constexpr int64_t kGrain = 4096;
+  CHECK_LE(n, header().limits.part_floats);
+  RETURN_IF_ERROR(Exchange());
+  const float* parts[kRanksMax];
+  for (int32_t rank = 0; rank < num_ranks(); ++rank) parts[rank] = part_of(rank);
+  const std::span<const float* const> all(parts, static_cast<size_t>(num_ranks()));
+  threads.ParallelFor(
+      n, kGrain, [&](int64_t begin, int64_t end) { SumParts(all, begin, end, accumulates, out); });
+  return OkStatus();
+}
+
+Status Communicator::Send(std::span<const char> message) {
+  CHECK_EQ(rank_, 0) << "the other ranks listen";
+  const auto size = static_cast<int64_t>(message.size());
+  RETURN_IF_ERROR(SendBytes({reinterpret_cast<const char*>(&size), sizeof(size)}));
+  return SendBytes(message);
+}
+
+Status Communicator::Receive(std::vector<char>* message) {
+  CHECK_NE(rank_, 0) << "who speaks does not listen";
+  int64_t size = 0;
+  RETURN_IF_ERROR(ReceiveBytes({reinterpret_cast<char*>(&size), sizeof(size)}));
+  message->resize(static_cast<size_t>(size));
+  return ReceiveBytes(*message);
+}
+
+int32_t Communicator::FullReader(uint32_t written) const {
+  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  for (int32_t reader = 1; reader < num_ranks(); ++reader) {
+    if (written - header().read[reader].word.Load() >= room) return reader;
+  }
+  return -1;
+}
+
+Status Communicator::SendBytes(std::span<const char> bytes) {
+  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  char* const ring = memory_ + begins_.ring;
+  RETURN_IF_ERROR(state());
+  while (!bytes.empty()) {
+    for (int32_t full = FullReader(num_bytes_); full >= 0; full = FullReader(num_bytes_)) {
+      RETURN_IF_ERROR(Waiting(*this, header().limits.timeout_ns)
+                          .For(header().read[full].word, num_bytes_ - room + 1, full));
+    }
+    uint32_t most_behind = 0;
+    for (int32_t reader = 1; reader < num_ranks(); ++reader) {
+      most_behind = std::max(most_behind, num_bytes_ - header().read[reader].word.Load());
+    }
+    // Up to the ring's end: its size need not divide the numbers, which run around.
+    const size_t n = std::min<size_t>({bytes.size(), room - most_behind, room - ring_at_});
+    std::memcpy(ring + ring_at_, bytes.data(), n);
+    ring_at_ = static_cast<uint32_t>((ring_at_ + n) % room);
+    num_bytes_ += static_cast<uint32_t>(n);
+    header().written.word.Announce(num_bytes_);
+    bytes = bytes.subspan(n);
+  }
+  return OkStatus();
+}
+
+Status Communicator::ReceiveBytes(std::span<char> bytes) {
+  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  const char* const ring = memory_ + begins_.ring;
+  while (!bytes.empty()) {
+    RETURN_IF_ERROR(Waiting(*this, kForEver).For(header().written.word, num_bytes_ + 1, 0));
+    const uint32_t there = header().written.word.Load() - num_bytes_;
+    const size_t n = std::min<size_t>({bytes.size(), there, room - ring_at_});
+    std::memcpy(bytes.data(), ring + ring_at_, n);
+    ring_at_ = static_cast<uint32_t>((ring_at_ + n) % room);
+    num_bytes_ += static_cast<uint32_t>(n);
+    header().read[rank_].word.Announce(num_bytes_);
+    bytes = bytes.subspan(n);
+  }
+  return OkStatus();
+}
+
+void Communicator::Break(const std::string& why) {
+  Header& shared = header();
+  if (!shared.broken.word.Replace(kWhole, kBreaking)) return;
+  std::strncpy(shared.why, why.c_str(), kWhyBytes - 1);
+  shared.broken.word.Announce(kBroken);
+}
+
+Status Communicator::state() const {
+  constexpr int kLooksMax = 10'000;  // who breaks it may be killed over its words
+  const SharedWord& broken = header().broken.word;
+  for (int looks = 0; broken.Load() == kBreaking && looks < kLooksMax; ++looks) sched_yield();
+  if (broken.Load() == kWhole) return OkStatus();
+  return UnavailableError(broken.Load() == kBroken ? header().why : "a rank cannot go on");
+}
+
+Status Communicator::Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns) {
+  RETURN_IF_ERROR(state());
+  const pid_t process = __atomic_load_n(&header().processes[rank], __ATOMIC_SEQ_CST);
+  const ProcessState now = process == 0 ? ProcessState::kRuns : StateOfProcess(process);
+  const std::string who =
+      "rank " + std::to_string(rank) + " (process " + std::to_string(process) + ")";
+  if (now == ProcessState::kEnded) {
+    Break(who + " has ended");
+  } else if (waited_ns >= timeout_ns) {
+    Break(who + (now == ProcessState::kStopped ? " is stopped and" : "") +
+          " has not answered for " + std::to_string(timeout_ns / 1'000'000'000) + " s");
+  }
+  return state();
+}
+
+}  // namespace graft

@@ -1,0 +1,96 @@
+// Communicator: what the ranks of one model tell each other through memory that all of them map:
+// sums of their parts of a product, and rank 0's messages to the others. A rank is a process of
+// this machine. Sums are formed in the order of the ranks, element by element: their bits depend on
+// the number of ranks alone, and never on how much is summed at once. A rank that has ended, or
+// does not answer for `timeout_ns`, is noticed by all others: what they wait for fails, with the
+// same words for all of them, and so does everything after it. A rank's own end is for one thread
+// at a time, but for Break.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+
+namespace graft {
+
+inline constexpr int32_t kRanksMax = 64;
+
+struct CommunicatorLimits {
+  int32_t num_ranks = 1;
+  int64_t part_floats = 0;              // of each rank, in one exchange
+  int64_t message_bytes = 4 << 20;      // of messages under way; one message may be larger
+  int64_t timeout_ns = 60'000'000'000;  // of a rank that the others wait for
+};
+
+class Communicator {
+ public:
+  static int64_t Bytes(const CommunicatorLimits& limits);
+  // Makes zeroed memory of that size, on a border of 64, ready for the ranks, before any is there.
+  static void Format(const CommunicatorLimits& limits, char* memory);
+
+  // Rank `rank`'s end, in the process that calls. The memory outlives it.
+  Communicator(char* memory, int32_t rank);
+
+  int32_t rank() const { return rank_; }
+  int32_t num_ranks() const;
+  // Which process a rank is, told by whoever started it: one that ends before it has an end of its
+  // own is noticed, too.
+  void SetProcess(int32_t rank, pid_t process);
+
+  // ---- Exchanges, which all ranks do in the same order ----
+  // Where this rank writes its part of the next exchange: part_floats floats. The rank may write as
+  // soon as the exchange before has ended for it.
+  float* part();
+  // Waits until all ranks have written their parts; part_of may be read until the next exchange.
+  Status Exchange();
+  const float* part_of(int32_t rank) const;
+  // Exchanges parts of n floats and sums: out = or (where it `accumulates`) += part of rank 0 +
+  // part of rank 1 + and so on.
+  Status AllReduce(int64_t n, bool accumulates, float* out, ThreadPool& threads);
+
+  // ---- Messages, from rank 0 to each of the others, in order ----
+  // Returns when the message is under way, which may wait for ranks to take what was sent before.
+  Status Send(std::span<const char> message);
+  // Waits for the next message, for as long as it takes.
+  Status Receive(std::vector<char>* message);
+
+  // This rank, or whoever looks after it, cannot go on: why, for all ranks. The first one counts.
+  // Any thread.
+  void Break(const std::string& why);
+  // Why nothing works any more; OK while all is well. Any thread.
+  Status state() const;
+
+ private:
+  struct Header;
+  struct Begins {
+    int64_t parts = 0;
+    int64_t ring = 0;
+    int64_t end = 0;
+  };
+  class Waiting;
+
+  static Begins BeginsOf(const CommunicatorLimits& limits);
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+  float* PartAt(uint32_t exchange, int32_t rank) const;
+  Status SendBytes(std::span<const char> bytes);
+  Status ReceiveBytes(std::span<char> bytes);
+  // The first of the readers that leave no room in the ring; -1: there is room.
+  int32_t FullReader(uint32_t written) const;
+  // Fails where the rank has ended, or was waited for in vain.
+  Status Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns);
+
+  char* const memory_;
+  const Begins begins_;
+  const int32_t rank_;
+  uint32_t num_exchanges_;  // runs around
+  uint32_t num_bytes_;      // of messages, sent or received; runs around
+  uint32_t ring_at_ = 0;    // where the next one lies in the ring
+};
+
+}  // namespace graft
