@@ -4,20 +4,15 @@
 #include <chrono>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/random.h"
 
 namespace graft {
 namespace {
 
-constexpr int64_t kRunnerTickNs = 50'000'000;
 constexpr int64_t kPlanEveryNs = 1'000'000'000;
 // Requests in line that are offered to runners in one tick.
 constexpr size_t kPlacedPerTickMax = 64;
 constexpr size_t kDigitsTold = 12;  // of a content's hash
-
-int64_t NowNs() { return SteadyClock::Get().NowNs(); }
 
 TokenEvent FailedEvent(Status status) {
   return {.finish_reason = FinishReason::kError, .status = std::move(status)};
@@ -34,18 +29,19 @@ int64_t TokensMax(const Request& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunnerSet>> RunnerSet::Start(const RunnerSetOptions& options) {
+Result<std::unique_ptr<RunnerSet>> RunnerSet::Start(const RunnerSetOptions& options,
+                                                    const RunnerSetWorld& world) {
   if (options.addresses.empty() && !options.addresses_come_later) {
     return InvalidArgumentError("which runners? --runners HOST:PORT,HOST:PORT");
   }
-  std::unique_ptr<RunnerSet> set(new RunnerSet(options));
+  std::unique_ptr<RunnerSet> set(new RunnerSet(options, world));
   RETURN_IF_ERROR(set->StartLinks());
   return set;
 }
 
-RunnerSet::RunnerSet(const RunnerSetOptions& options)
+RunnerSet::RunnerSet(const RunnerSetOptions& options, const RunnerSetWorld& world)
     : options_(options),
-      frontend_(RandomSeed()),
+      world_(world),
       catalog_(options.base.name),
       own_metrics_(options.metrics == nullptr ? std::make_unique<Metrics>() : nullptr),
       metrics_(options.metrics == nullptr ? *own_metrics_ : *options.metrics,
@@ -54,7 +50,8 @@ RunnerSet::RunnerSet(const RunnerSetOptions& options)
       views_(options.addresses.size()),
       limits_of_(options.addresses.size()),
       why_down_(options.addresses.size()),
-      weights_hash_(options.base.weights_hash) {
+      weights_hash_(options.base.weights_hash),
+      ticked_ns_(world.clock->NowNs()) {
   for (size_t i = 0; i < views_.size(); ++i) views_[i].address = options.addresses[i];
 }
 
@@ -62,15 +59,15 @@ Status RunnerSet::StartLinks() {
   std::lock_guard lock(mutex_);  // until all are there, none is heard
   links_.resize(views_.size());
   for (size_t i = 0; i < views_.size(); ++i) RETURN_IF_ERROR(AddLink(i));
-  ticker_ = std::thread([this] { Tick(); });
+  if (world_.has_ticker) ticker_ = std::thread([this] { TickLoop(); });
   return OkStatus();
 }
 
 Status RunnerSet::AddLink(size_t runner) {
-  ASSIGN_OR_RETURN(links_[runner], RunnerLink::Start({.address = views_[runner].address,
+  ASSIGN_OR_RETURN(links_[runner], world_.start_link({.address = views_[runner].address,
                                                       .tls = options_.tls,
                                                       .base = options_.base,
-                                                      .frontend = frontend_},
+                                                      .frontend = world_.frontend},
                                                      runner, *this));
   return OkStatus();
 }
@@ -91,7 +88,7 @@ bool RunnerSet::IsMissing(const InFlight& one) const {
 std::vector<MissingContent> RunnerSet::FindMissing() const {
   std::lock_guard lock(mutex_);
   std::map<std::pair<std::string, std::string>, MissingContent> found;  // by content and pool
-  for (const auto& [accepted_ns, one] : waiting_) {
+  for (const InFlight* const one : waiting_) {
     const std::string hash = one->request.adapter_hash();
     if (!IsMissing(*one) || found.contains({hash, one->pool})) continue;
     MissingContent& missing = found[{hash, one->pool}];
@@ -167,6 +164,7 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   }
   auto one = std::make_unique<InFlight>();
   one->id = request.id;
+  one->arrival = num_arrivals_++;
   one->accepted_ns = NowNs() - request.age_ns;
   const auto registered = registry_.adapters.find(hash);
   if (registered != registry_.adapters.end()) one->adapter_path = registered->second.path;
@@ -203,17 +201,16 @@ PlacementNeeds RunnerSet::NeedsOf(const InFlight& one) const {
 
 // kNoRunner: it waits. Where order is kept nobody goes before those that wait for room alone.
 int32_t RunnerSet::Choose(InFlight& one) {
-  const std::pair place(one.accepted_ns, &one);
-  line_.erase(place);
+  line_.erase(&one);
   std::vector<uint8_t> can = WhoCanTake(views_, NeedsOf(one));
   chooser_.LeaveSpareOut(views_, one.placed, &can);
   if (!chooser_.keeps_order()) return chooser_.Pick(views_, can, one.placed, NowNs());
   if (std::find(can.begin(), can.end(), 1) == can.end()) return kNoRunner;
   int32_t picked = kNoRunner;
-  if (line_.empty() || place < *line_.begin()) {
+  if (line_.empty() || IsOlder()(&one, *line_.begin())) {
     picked = chooser_.Pick(views_, can, one.placed, NowNs());
   }
-  if (picked == kNoRunner) line_.insert(place);
+  if (picked == kNoRunner) line_.insert(&one);
   return picked;
 }
 
@@ -221,19 +218,19 @@ int32_t RunnerSet::Choose(InFlight& one) {
 void RunnerSet::Place(InFlight& one) {
   const int32_t picked = Choose(one);
   if (picked == kNoRunner) {
-    if (waiting_.emplace(one.accepted_ns, &one).second) one.waiting_since_ns = NowNs();
+    if (waiting_.insert(&one).second) one.waiting_since_ns = NowNs();
     return;
   }
   PlaceOn(one, static_cast<size_t>(picked));
 }
 
 void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
-  waiting_.erase({one.accepted_ns, &one});
-  line_.erase({one.accepted_ns, &one});
+  waiting_.erase(&one);
+  line_.erase(&one);
   one.runner = runner;
   one.number = next_number_++;
   one.has_drawn_here = false;
-  one.request.id = {frontend_, one.number};
+  one.request.id = {world_.frontend, one.number};
   one.request.age_ns = NowNs() - one.accepted_ns;
   by_number_[one.number] = &one;
   RunnerView& view = views_[runner];
@@ -258,8 +255,8 @@ void RunnerSet::LeaveRunner(InFlight& one) {
 
 void RunnerSet::End(InFlight& one, TokenEvent event) {
   LeaveRunner(one);
-  waiting_.erase({one.accepted_ns, &one});
-  line_.erase({one.accepted_ns, &one});
+  waiting_.erase(&one);
+  line_.erase(&one);
   if (event.finish_reason == FinishReason::kStop || event.finish_reason == FinishReason::kLength) {
     chooser_.OnEnded(NsToSeconds(NowNs() - one.accepted_ns), one.request.output_tokens.size());
   }
@@ -270,7 +267,7 @@ void RunnerSet::End(InFlight& one, TokenEvent event) {
 
 void RunnerSet::PlaceWaiting(int64_t now_ns) {
   std::vector<InFlight*> line;
-  for (const auto& [accepted_ns, one] : waiting_) {
+  for (InFlight* const one : waiting_) {
     if (line.size() == kPlacedPerTickMax) break;
     line.push_back(one);
   }
@@ -279,7 +276,7 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     Place(*one);
     if (one->runner != kNowhere) continue;
     // Nobody can take it, however much room there is.
-    if (line_.contains({one->accepted_ns, one})) continue;
+    if (line_.contains(one)) continue;
     if (now_ns - one->waiting_since_ns < options_.pool_wait_ns) continue;
     End(*one, FailedEvent(WhyItWaited(*one)));
   }
@@ -288,7 +285,7 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
 // Somebody has room again: those that were held up go on at once.
 void RunnerSet::PlaceLine() {
   while (!line_.empty()) {
-    InFlight* const first = line_.begin()->second;
+    InFlight* const first = *line_.begin();
     first->refused.clear();
     Place(*first);
     if (first->runner == kNowhere) return;
@@ -384,13 +381,13 @@ bool RunnerSet::IsGivenUp(InFlight& one) {
 
 // `left`: the runner has gone, with all that it had. Else it drains: what another can go on with.
 void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
-  std::vector<std::pair<int64_t, InFlight*>> moving;
+  std::vector<InFlight*> moving;
   for (const auto& [number, one] : by_number_) {
-    if (one->runner == runner) moving.emplace_back(one->accepted_ns, one);
+    if (one->runner == runner) moving.push_back(one);
   }
-  std::sort(moving.begin(), moving.end());
+  std::sort(moving.begin(), moving.end(), IsOlder());
   int32_t num_moved = 0;
-  for (const auto& [accepted_ns, one] : moving) {
+  for (InFlight* const one : moving) {
     if (!left && (one->is_cancelled || !CanMove(*one))) continue;
     if (!left) links_[runner]->Cancel(one->number);
     const bool may_have_killed = died && MayHaveKilled(*one);
@@ -531,33 +528,37 @@ void RunnerSet::OnDown(size_t runner, const Status& why) {
   metrics_.SetRunner(view);
 }
 
+void RunnerSet::TickLoop() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, std::chrono::nanoseconds(kTickNs), [this] { return stopping_; })) {
+    lock.unlock();
+    Tick();
+    lock.lock();
+  }
+}
+
 // Who was stopped itself has heard nobody, and nobody is dead for that.
 void RunnerSet::Tick() {
-  int64_t last_ns = NowNs();
   std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, std::chrono::nanoseconds(kRunnerTickNs),
-                         [this] { return stopping_; })) {
-    const int64_t now_ns = NowNs();
-    const bool forgives = now_ns - last_ns > kRunnerSilenceNs / 2;
-    last_ns = now_ns;
-    for (const auto& link : links_) {
-      if (link != nullptr) link->Tick(now_ns, forgives);
-    }
-    if (now_ns - planned_ns_ >= kPlanEveryNs) {
-      planned_ns_ = now_ns;
-      chooser_.Plan(views_, now_ns);
-      Advise(now_ns);
-    }
-    PlaceWaiting(now_ns);
-    metrics_.SetUnplaced(waiting_.size());
-    EmptySpare();
-    std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();
-    if (dead.empty()) continue;
-    lock.unlock();
-    dead.clear();
-    lock.lock();
-    Forget();
+  const int64_t now_ns = NowNs();
+  const bool forgives = now_ns - std::exchange(ticked_ns_, now_ns) > kRunnerSilenceNs / 2;
+  for (const auto& link : links_) {
+    if (link != nullptr) link->Tick(now_ns, forgives);
   }
+  if (now_ns - planned_ns_ >= kPlanEveryNs) {
+    planned_ns_ = now_ns;
+    chooser_.Plan(views_, now_ns);
+    Advise(now_ns);
+  }
+  PlaceWaiting(now_ns);
+  metrics_.SetUnplaced(waiting_.size());
+  EmptySpare();
+  std::vector<std::unique_ptr<RunnerLink>> dead = TakeDeadLinks();
+  if (dead.empty()) return;
+  lock.unlock();
+  dead.clear();
+  lock.lock();
+  Forget();
 }
 
 }  // namespace graft

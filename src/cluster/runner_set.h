@@ -2,7 +2,7 @@
 // the placement policy chooses, and moves it, with the tokens drawn so far, when its runner dies,
 // drains or has no room. Whoever reads the stream sees no token lost, doubled or changed: a request
 // that has drawn is moved only where the arithmetic is the same. Thread-safe; a thread of its own
-// looks for silence.
+// looks for silence, unless the owner's world has another clock.
 #pragma once
 
 #include <condition_variable>
@@ -14,11 +14,14 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/metrics.h"
+#include "base/random.h"
 #include "cluster/frontend_metrics.h"
 #include "cluster/runner_catalog.h"
 #include "cluster/runner_chooser.h"
@@ -48,6 +51,14 @@ struct RunnerSetOptions {
   int64_t pool_wait_ns = 30'000'000'000;
 };
 
+// What a RunnerSet has of the world outside. A simulation hands in its own.
+struct RunnerSetWorld {
+  const Clock* clock = &SteadyClock::Get();
+  StartLink start_link = StartGrpcLink;
+  uint64_t frontend = RandomSeed();  // nobody else's in the cluster
+  bool has_ticker = true;            // false: the owner calls Tick
+};
+
 // A runner that is listed somewhere else, and what of it changes while it serves.
 struct ListedRunner {
   std::string address;
@@ -73,7 +84,10 @@ struct MissingContent {
 
 class RunnerSet : public Generator, private RunnerListener {
  public:
-  static Result<std::unique_ptr<RunnerSet>> Start(const RunnerSetOptions& options);
+  static constexpr int64_t kTickNs = 50'000'000;
+
+  static Result<std::unique_ptr<RunnerSet>> Start(const RunnerSetOptions& options,
+                                                  const RunnerSetWorld& world = {});
   // Nothing may be in flight that anybody still waits for.
   ~RunnerSet() override;
 
@@ -97,6 +111,9 @@ class RunnerSet : public Generator, private RunnerListener {
   // Of runners that are listed, or were and are in use.
   size_t num_known() const;
 
+  // Every kTickNs, where the world has no ticker: looks for silence, and for room for who waits.
+  void Tick();
+
   RunnerCatalog& catalog() { return catalog_; }
   // Whether any runner is up; else why not.
   Status ready() const;
@@ -109,6 +126,7 @@ class RunnerSet : public Generator, private RunnerListener {
   struct InFlight {
     Request request;                      // output_tokens: drawn so far
     RequestId id;                         // whoever submitted calls it so
+    uint64_t arrival = 0;                 // how many came before it
     std::shared_ptr<TokenStream> stream;  // the reader's, too, who may end first
     int64_t accepted_ns = 0;
     int64_t waiting_since_ns = 0;
@@ -126,7 +144,14 @@ class RunnerSet : public Generator, private RunnerListener {
     std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
   };
 
-  explicit RunnerSet(const RunnerSetOptions& options);
+  // Of requests accepted at one time, who came first.
+  struct IsOlder {
+    bool operator()(const InFlight* a, const InFlight* b) const {
+      return std::tie(a->accepted_ns, a->arrival) < std::tie(b->accepted_ns, b->arrival);
+    }
+  };
+
+  RunnerSet(const RunnerSetOptions& options, const RunnerSetWorld& world);
   Status StartLinks();
   Status AddLink(size_t runner);
 
@@ -173,10 +198,11 @@ class RunnerSet : public Generator, private RunnerListener {
   void Empty(size_t runner);
   bool MoveTo(InFlight& one, std::span<const uint8_t> allowed);
 
-  void Tick();
+  void TickLoop();
+  int64_t NowNs() const { return world_.clock->NowNs(); }
 
   const RunnerSetOptions options_;
-  const uint64_t frontend_;
+  const RunnerSetWorld world_;
   RunnerCatalog catalog_;
   mutable std::mutex mutex_;
   std::condition_variable stop_;
@@ -195,11 +221,13 @@ class RunnerSet : public Generator, private RunnerListener {
   std::vector<Status> why_down_;
   std::string weights_hash_;  // of the first runner that came up
   uint64_t next_number_ = 1;
+  uint64_t num_arrivals_ = 0;
+  int64_t ticked_ns_ = 0;
   std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
   std::unordered_map<uint64_t, InFlight*> by_number_;
-  std::set<std::pair<int64_t, InFlight*>> waiting_;  // oldest first
+  std::set<InFlight*, IsOlder> waiting_;
   // Of these, those that hold up whoever came after them, see RunnerChooser::keeps_order.
-  std::set<std::pair<int64_t, InFlight*>> line_;
+  std::set<InFlight*, IsOlder> line_;
   std::vector<std::unique_ptr<RunnerLink>> links_;  // null: down, and not listed
   std::thread ticker_;
 };

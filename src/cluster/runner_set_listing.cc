@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/cluster_records.h"
 #include "cluster/runner_set.h"
@@ -92,7 +91,7 @@ void RunnerSet::CountPlaced(const InFlight& one) {
 }
 
 void RunnerSet::CountToken(InFlight& one) {
-  const int64_t now_ns = SteadyClock::Get().NowNs();
+  const int64_t now_ns = NowNs();
   one.counters->output_tokens->Increment();
   if (one.request.output_tokens.size() == 1) {
     metrics_.FirstToken(NsToSeconds(now_ns - one.accepted_ns));

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/runner_set.h"
 #include "placement/consolidation.h"
@@ -136,7 +135,7 @@ void RunnerSet::Empty(size_t runner) {
 
 // To the best of those that are allowed; false: there is none.
 bool RunnerSet::MoveTo(InFlight& one, std::span<const uint8_t> allowed) {
-  const int32_t picked = chooser_.Pick(views_, allowed, one.placed, SteadyClock::Get().NowNs());
+  const int32_t picked = chooser_.Pick(views_, allowed, one.placed, NowNs());
   if (picked == kNoRunner) return false;
   links_[one.runner]->Cancel(one.number);
   LeaveRunner(one);

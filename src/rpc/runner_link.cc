@@ -36,21 +36,19 @@ grpc::ChannelArguments ChannelArgumentsOf() {
   return arguments;
 }
 
-}  // namespace
-
-class RunnerLink::Impl {
+class GrpcLink : public RunnerLink {
  public:
   using Stream = grpc::ClientReaderWriter<rpc::FrontendMessage, rpc::RunnerMessage>;
 
-  Impl(const RunnerLinkOptions& options, size_t runner, RunnerListener& listener,
-       const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+  GrpcLink(const RunnerLinkOptions& options, size_t runner, RunnerListener& listener,
+           const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : options_(options),
         runner_(runner),
         listener_(listener),
         credentials_(credentials),
         thread_([this] { Loop(); }) {}
 
-  ~Impl() {
+  ~GrpcLink() override {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -60,9 +58,7 @@ class RunnerLink::Impl {
     thread_.join();
   }
 
-  const std::string& address() const { return options_.address; }
-
-  void Submit(const Request& request) {
+  void Submit(const Request& request) override {
     rpc::Request proto = ToProto(request);
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
@@ -71,7 +67,7 @@ class RunnerLink::Impl {
     wake_.notify_all();
   }
 
-  void Cancel(uint64_t number) {
+  void Cancel(uint64_t number) override {
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
     outbox_.add_cancel(number);
@@ -79,7 +75,7 @@ class RunnerLink::Impl {
     wake_.notify_all();
   }
 
-  void Tick(int64_t now_ns, bool forgives) {
+  void Tick(int64_t now_ns, bool forgives) override {
     std::lock_guard lock(mutex_);
     if (context_ == nullptr) return;
     if (forgives) {
@@ -222,19 +218,13 @@ class RunnerLink::Impl {
   std::thread thread_;  // last: it uses the others
 };
 
-RunnerLink::RunnerLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RunnerLink::~RunnerLink() = default;
+}  // namespace
 
-Result<std::unique_ptr<RunnerLink>> RunnerLink::Start(const RunnerLinkOptions& options,
-                                                      size_t runner, RunnerListener& listener) {
+Result<std::unique_ptr<RunnerLink>> StartGrpcLink(const RunnerLinkOptions& options, size_t runner,
+                                                  RunnerListener& listener) {
   ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls));
   return std::unique_ptr<RunnerLink>(
-      new RunnerLink(std::make_unique<Impl>(options, runner, listener, credentials)));
+      std::make_unique<GrpcLink>(options, runner, listener, credentials));
 }
-
-const std::string& RunnerLink::address() const { return impl_->address(); }
-void RunnerLink::Submit(const Request& request) { impl_->Submit(request); }
-void RunnerLink::Cancel(uint64_t number) { impl_->Cancel(number); }
-void RunnerLink::Tick(int64_t now_ns, bool forgives) { impl_->Tick(now_ns, forgives); }
 
 }  // namespace graft

@@ -1,8 +1,9 @@
 // A frontend's end of its stream to one runner: connects, and connects anew whenever it was lost.
-// Thread-safe; a thread of its own reads, one writes, and the owner calls Tick.
+// An interface, for a simulation has links of its own. Thread-safe; the owner calls Tick.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct RunnerFacts {
   std::vector<ListedAdapter> adapters;
 };
 
-// Called on the link's reading thread, in the order in which the runner spoke: OnUp, then the
+// Called on a thread of the link's, in the order in which the runner spoke: OnUp, then the
 // others, then OnDown. Where OnUp refuses, OnDown follows with its reason.
 class RunnerListener {
  public:
@@ -58,23 +59,21 @@ struct RunnerLinkOptions {
 
 class RunnerLink {
  public:
-  // `runner` is what it calls itself to the listener, which outlives it.
-  static Result<std::unique_ptr<RunnerLink>> Start(const RunnerLinkOptions& options, size_t runner,
-                                                   RunnerListener& listener);
-  ~RunnerLink();  // without a last OnDown
-
-  const std::string& address() const;
+  virtual ~RunnerLink() = default;  // without a last OnDown
   // Between OnUp and OnDown; else they are dropped.
-  void Submit(const Request& request);
-  void Cancel(uint64_t number);
+  virtual void Submit(const Request& request) = 0;
+  virtual void Cancel(uint64_t number) = 0;
   // Every 100 ms or more often: who was silent for too long is dead. `forgives`: the caller did not
   // run itself meanwhile, so silence says nothing.
-  void Tick(int64_t now_ns, bool forgives);
-
- private:
-  class Impl;
-  explicit RunnerLink(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void Tick(int64_t now_ns, bool forgives) = 0;
 };
+
+// `runner` is what the link calls itself to the listener, which outlives it.
+using StartLink = std::function<Result<std::unique_ptr<RunnerLink>>(
+    const RunnerLinkOptions& options, size_t runner, RunnerListener& listener)>;
+
+// Over gRPC; a thread of its own reads, one writes.
+Result<std::unique_ptr<RunnerLink>> StartGrpcLink(const RunnerLinkOptions& options, size_t runner,
+                                                  RunnerListener& listener);
 
 }  // namespace graft

@@ -193,7 +193,7 @@ class RunnerServiceTest : public testing::Test {
 
 TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   Serve();
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   EXPECT_EQ(notes_.facts_.arithmetic_id, "cpu");
   EXPECT_EQ(notes_.facts_.base.weights_hash, "w");
@@ -251,7 +251,7 @@ TEST_F(RunnerServiceTest, AnswersHealthChecks) {
 
 TEST_F(RunnerServiceTest, AFrontendThatTakesNothingIsEndedAndHoldsUpNobody) {
   Serve({.frontend_silence_ns = 600'000'000});
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   // It says that it lives, but reads nothing after its welcome.
   const auto stub = rpc::Runner::NewStub(
@@ -295,7 +295,7 @@ TEST_F(RunnerServiceTest, AFrontendThatTakesNothingIsEndedAndHoldsUpNobody) {
 
 TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
   Serve();
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   for (uint64_t number = 1; number <= 20; ++number) link_->Submit(MakeRequest(number));
   ASSERT_TRUE(generator_.WaitForStreams(20));
@@ -314,7 +314,7 @@ TEST_F(RunnerServiceTest, EventsOfAStepTravelTogether) {
 
 TEST_F(RunnerServiceTest, AFrontendHearsOfItsOwnRequestsInStepsAndOfChangesAlone) {
   Serve();
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   const std::vector<RequestId> both = {{11, 1}, {11, 4}, {12, 2}};
   const std::vector<RequestId> others = {{12, 2}, {12, 3}};
@@ -330,7 +330,7 @@ TEST_F(RunnerServiceTest, AFrontendHearsOfItsOwnRequestsInStepsAndOfChangesAlone
 
 TEST_F(RunnerServiceTest, ARefusalIsTheFirstEvent) {
   Serve();
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   Request request = MakeRequest(3);
   request.prompt_tokens.clear();
@@ -344,12 +344,12 @@ TEST_F(RunnerServiceTest, ARefusalIsTheFirstEvent) {
 
 TEST_F(RunnerServiceTest, WhoGoesIsCancelledAndTheOthersStay) {
   Serve();
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   RunnerLinkOptions options = LinkOptions();
   options.frontend = 12;
   Notes others;
-  auto other = RunnerLink::Start(options, 0, others).value();
+  auto other = StartGrpcLink(options, 0, others).value();
   ASSERT_TRUE(others.WaitForUp());
   link_->Submit(MakeRequest(1));
   other->Submit(MakeRequest(1));
@@ -362,7 +362,7 @@ TEST_F(RunnerServiceTest, WhoGoesIsCancelledAndTheOthersStay) {
 TEST_F(RunnerServiceTest, AServiceThatGoesIsNoticedAndComesBack) {
   Serve();
   RunnerServiceOptions options{.port = static_cast<uint16_t>(service_->port())};
-  link_ = RunnerLink::Start(LinkOptions(), 0, notes_).value();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   service_.reset();
   ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.is_up_; }));
@@ -376,7 +376,7 @@ TEST_F(RunnerServiceTest, AServiceThatStartsAfterItsCallerIsFoundAtOnce) {
   RunnerServiceOptions options{.port = static_cast<uint16_t>(service_->port())};
   RunnerLinkOptions calling = LinkOptions();
   service_.reset();
-  link_ = RunnerLink::Start(calling, 0, notes_).value();
+  link_ = StartGrpcLink(calling, 0, notes_).value();
   ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.num_downs_ == 3; }));
   EXPECT_NE(notes_.why_.message().find("nobody listens there"), std::string::npos)
       << notes_.why_.message();
@@ -391,7 +391,7 @@ TEST_F(RunnerServiceTest, AnotherBaseIsRefusedWithWhatToStart) {
   Serve();
   RunnerLinkOptions options = LinkOptions();
   options.base.text_hash = "another";
-  link_ = RunnerLink::Start(options, 0, notes_).value();
+  link_ = StartGrpcLink(options, 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForFailure());
   EXPECT_NE(notes_.why_.message().find("start the runner with"), std::string::npos)
       << notes_.why_.message();
@@ -401,7 +401,7 @@ TEST_F(RunnerServiceTest, AnOldProtocolIsRefusedWithWhatToUpgrade) {
   Serve();
   RunnerLinkOptions options = LinkOptions();
   options.protocol = kProtocolVersion + 2;
-  link_ = RunnerLink::Start(options, 0, notes_).value();
+  link_ = StartGrpcLink(options, 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForFailure());
   EXPECT_NE(notes_.why_.message().find("upgrade the older machine"), std::string::npos)
       << notes_.why_.message();
@@ -411,7 +411,7 @@ TEST_F(RunnerServiceTest, AFrontendOfTheVersionBeforeIsServed) {
   Serve();
   RunnerLinkOptions options = LinkOptions();
   options.protocol = kProtocolVersion - 1;
-  link_ = RunnerLink::Start(options, 0, notes_).value();
+  link_ = StartGrpcLink(options, 0, notes_).value();
   ASSERT_TRUE(notes_.WaitForUp());
   EXPECT_EQ(notes_.facts_.protocol, kProtocolVersion - 1);
 }
