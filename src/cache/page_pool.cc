@@ -12,8 +12,8 @@ PageList& PageList::operator=(PageList&& other) noexcept {
   return *this;
 }
 
-void PageList::Clear() {
-  while (!refs_.empty()) refs_.pop_back();
+void PageList::Truncate(int32_t size) {
+  while (this->size() > size) refs_.pop_back();
 }
 
 PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas) : quotas_(quotas) {

@@ -57,7 +57,9 @@ class PageList {
   // New ones are empty, to be replaced.
   void Resize(int32_t size) { refs_.resize(static_cast<size_t>(size)); }
   void Replace(int32_t idx, PageRef ref) { refs_[static_cast<size_t>(idx)] = std::move(ref); }
-  void Clear();
+  // Lets go of all but the first `size`; nothing where there are no more.
+  void Truncate(int32_t size);
+  void Clear() { Truncate(0); }
 
  private:
   std::vector<PageRef> refs_;

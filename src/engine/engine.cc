@@ -29,6 +29,8 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .assist_rates = executor.assist_rates(),
           .turn_ns = options.turn_ns,
           .merge_after_steps = options.merge_after_steps,
+          .draft_tokens_max = limits.draws_max > 0 ? options.draft_tokens_max : 0,
+          .draws_max = limits.draws_max,
           .prefix_cache = options.prefix_cache,
           .shares_drawn_pages = options.shares_drawn_pages,
           .tells_base_rows = options.tells_base_rows,
@@ -116,9 +118,18 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->output_tokens_max = std::min(request.sampling.tokens_max,
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
+  sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
+  if (sequence->draft_tokens_max > 0) sequence->lookup = std::make_unique<PromptLookup>();
   sequence->runs_alone = request.runs_alone;
   sequence->stream = std::move(stream);
   return queue_.Push(std::move(sequence));
+}
+
+// As many as the request asks for, and the engine allows, of whose draws none waits for another.
+int32_t Engine::DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const {
+  const int32_t most = scheduler_.draft_tokens_max();
+  if (!CanDraft(sampling)) return 0;
+  return wanted < 0 ? most : std::min(wanted, most);
 }
 
 Status Engine::CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const {
@@ -373,28 +384,36 @@ void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
                         const SequenceResult& result) {
   const bool has_failed = sequence.finish_reason == FinishReason::kError;
   if (planned.prompt_logprobs && !has_failed) KeepPromptLogprobs(sequence, planned, result);
-  const bool has_token = planned.samples && !has_failed;
   const bool is_last = sequence.finish_reason != FinishReason::kNone;
-  if (!has_token && !is_last) return;
+  const int32_t num_tokens = sequence.num_new_tokens;  // further ones may stand behind a stop
+  if (num_tokens == 0 && !is_last) return;
   TokenEvent event;
+  if (num_tokens > 0) event = EventOf(sequence, result);
   if (!has_failed) {
     event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
     event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
   }
-  if (has_token) {
-    metrics_.RecordToken(sequence, clock_.NowNs());
-    if (sequence.times != nullptr && sequence.times->output_tokens++ == 0) {
-      sequence.times->first_token_ns = sequence.last_token_ns;
-    }
-    event.token = result.token;
-    event.logprob = result.logprob;
-    event.top_logprobs = ToTokenLogprobs(result.top_logprobs);
+  for (int32_t i = 1; i < num_tokens; ++i) {
+    events_.emplace_back(sequence.stream, std::move(event));
+    event = EventOf(sequence, result.further[static_cast<size_t>(i) - 1]);
   }
   if (is_last) {
     PublishLast(sequence, std::move(event));
   } else {
     events_.emplace_back(sequence.stream, std::move(event));
   }
+}
+
+TokenEvent Engine::EventOf(Sequence& sequence, const DrawnToken& drawn) {
+  metrics_.RecordToken(sequence, clock_.NowNs());
+  if (sequence.times != nullptr && sequence.times->output_tokens++ == 0) {
+    sequence.times->first_token_ns = sequence.last_token_ns;
+  }
+  TokenEvent event;
+  event.token = drawn.token;
+  event.logprob = drawn.logprob;
+  event.top_logprobs = ToTokenLogprobs(drawn.top_logprobs);
+  return event;
 }
 
 // Entry i of a result is about the prompt token after the chunk's row i.

@@ -44,6 +44,8 @@ struct EngineOptions {
   // An adapter that had so many steps for itself, and has the requests for itself, is merged into
   // the weights (see MergeDecision); 0: never.
   int32_t merge_after_steps = 0;
+  // Tokens of a sequence that are foreseen in a step, see DraftPlanner; 0: none.
+  int32_t draft_tokens_max = 0;
   bool prefix_cache = true;
   bool shares_drawn_pages = true;  // these two: see SchedulerOptions
   bool tells_base_rows = false;
@@ -159,11 +161,13 @@ class Engine : public Generator {
   int64_t GapBefore(const StepTimes& times, int64_t begun_ns) const;
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
+  TokenEvent EventOf(Sequence& sequence, const DrawnToken& drawn);
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result);
   void PublishLast(Sequence& sequence, TokenEvent event);
   void NoteFirstSteps(int64_t now_ns);
   void TellTimes(Sequence& sequence);
+  int32_t DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const;
   Status CheckRequest(const Request& request) const;
   Status CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const;
 

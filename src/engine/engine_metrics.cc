@@ -78,8 +78,8 @@ std::array<prometheus::Counter*, 3> ColdStartCounters(Metrics& metrics) {
 
 // What is counted of a plan.
 struct PlanCounts {
-  int64_t adapters = 0;  // distinct: sequences of one are adjacent, base rows come first
-  int64_t single_rows = 0;
+  int64_t adapters = 0;     // distinct: sequences of one are adjacent, base rows come first
+  int64_t single_rows = 0;  // sequences of one, but for drafts
   int64_t prompt_rows = 0;
 };
 
@@ -88,7 +88,7 @@ PlanCounts CountsOf(const StepPlan& plan) {
   AdapterSlot previous = kNoAdapter;
   for (const PlannedSequence& planned : plan.sequences) {
     counts.adapters += planned.adapter_slot != previous ? 1 : 0;
-    counts.single_rows += planned.num_tokens == 1 ? 1 : 0;
+    counts.single_rows += planned.num_tokens - planned.num_drafts == 1 ? 1 : 0;
     counts.prompt_rows += planned.num_prompt_rows;
     previous = planned.adapter_slot;
   }
@@ -152,6 +152,12 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
           metrics.Counter("graft_merged_steps_total", "Steps on weights with an adapter in them")),
       steps_ahead_total_(metrics.Counter(
           "graft_steps_ahead_total", "Steps that were begun before the one before them had ended")),
+      drafts_total_(metrics.Counter("graft_drafts_total",
+                                    "Rows of drafts of one request in one step, as one")),
+      draft_tokens_total_(metrics.Counter("graft_draft_tokens_total",
+                                          "Tokens that were foreseen and computed with")),
+      accepted_draft_tokens_total_(metrics.Counter("graft_accepted_draft_tokens_total",
+                                                   "Of these, tokens that were drawn then")),
       step_seconds_(metrics.Histogram("graft_step_seconds", "Seconds per step", SecondsBounds())),
       first_token_seconds_(metrics.Histogram("graft_time_to_first_token_seconds",
                                              "Seconds from a request's arrival to its first token",
@@ -263,6 +269,9 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   Advance(merges_, merges_total_, stats.merges);
   Advance(merged_steps_, merged_steps_total_, stats.merged_steps);
   Advance(steps_ahead_, steps_ahead_total_, stats.steps_ahead);
+  Advance(drafts_, drafts_total_, stats.drafts);
+  Advance(draft_tokens_, draft_tokens_total_, stats.draft_tokens);
+  Advance(accepted_draft_tokens_, accepted_draft_tokens_total_, stats.accepted_draft_tokens);
 }
 
 void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
@@ -320,7 +329,10 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .steps_with_arrivals = steps_with_arrivals_.value(),
           .turns = turns_.value(),
           .merges = merges_.value(),
-          .merged_steps = merged_steps_.value()};
+          .merged_steps = merged_steps_.value(),
+          .drafts = drafts_.value(),
+          .draft_tokens = draft_tokens_.value(),
+          .accepted_draft_tokens = accepted_draft_tokens_.value()};
 }
 
 }  // namespace graft

@@ -18,8 +18,9 @@ struct Shape {
   ColdStart cold_start = ColdStart::kJoinLater;
   int32_t adapter_pages = 0;
   int32_t merge_after_steps = 0;
-  double assist_row_ns = 0.0;  // the CPU assist's time for a byte; 0: there is none
-  bool decodes_long = false;   // few arrivals, and hardly any that ban or count tokens
+  double assist_row_ns = 0.0;    // the CPU assist's time for a byte; 0: there is none
+  bool decodes_long = false;     // few arrivals, and hardly any that ban or count tokens
+  int32_t draft_tokens_max = 0;  // most draw of few tokens, so that some are foreseen
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -48,7 +49,18 @@ std::vector<Shape> Shapes() {
   ahead_tiny.runs_ahead = true;
   ExecutorLimits ahead_one_adapter = one_adapter;
   ahead_one_adapter.runs_ahead = true;
+  const auto drawing = [](ExecutorLimits limits, int32_t draws_max) {
+    limits.draws_max = draws_max;
+    return limits;
+  };
+  const ColdStart later = ColdStart::kJoinLater;
   return {
+      {"drafts", drawing(roomy, 40), 0, true, false, later, 0, 0, 0.0, false, 4},
+      {"drafts_tiny_chunks", drawing(odd_pages, 40), 3, true, true, ColdStart::kLayerwise, 0, 0,
+       0.0, false, 7},
+      {"drafts_one_token_pages", drawing(one_token_pages, 24), 7, true, true, later, 0, 0, 0.0,
+       false, 5},
+      {"drafts_ahead_tiny", drawing(ahead_tiny, 40), 0, true, true, later, 0, 0, 0.0, true, 4},
       {"roomy", roomy, 0, true, false},
       {"tiny", tiny, 0, true, true},
       {"tiny_chunks", tiny, 3, true, true},
@@ -126,6 +138,8 @@ class RandomRun {
     EXPECT_EQ(snapshot.merges > 3, shape_.merge_after_steps > 0);
     EXPECT_GE(snapshot.merged_steps, snapshot.merges);
     EXPECT_EQ(snapshot.steps_ahead > 20, shape_.limits.runs_ahead);
+    EXPECT_EQ(snapshot.accepted_draft_tokens > 50, shape_.draft_tokens_max > 0);
+    EXPECT_EQ(snapshot.draft_tokens > snapshot.accepted_draft_tokens, shape_.draft_tokens_max > 0);
     for (const std::string& hash : contents_) harness_.adapters.Retire(hash);
     for (const auto& [key, content] : unread_) harness_.adapters.Retire(key);
     while (harness_.adapters.num_contents() > 0 && !testing::Test::HasFailure()) {
@@ -142,6 +156,7 @@ class RandomRun {
     EngineOptions options = TestOptions();
     options.prefill_chunk_max = shape.prefill_chunk_max;
     options.prefix_cache = shape.prefix_cache;
+    options.draft_tokens_max = shape.draft_tokens_max;
     options.cold_start = shape.cold_start;
     options.adapter_pages = shape.adapter_pages;
     options.merge_after_steps = shape.merge_after_steps;
@@ -180,6 +195,10 @@ class RandomRun {
     }
     if (!unread_.empty() && random_.Below(8) == 0) request.UseAdapter(unread_.rbegin()->first);
     if (!harness_.adapters.Contains(request.adapter_hash())) request.UseAdapter("");
+    if (shape_.draft_tokens_max > 0 && random_.Below(4) != 0) {
+      request.sampling.tokens_min = 0;
+      request.sampling.allowed_token_ids = {2 + Below(2), 10 + Below(2)};
+    }
     live_.push_back(harness_.Submit(std::move(request)));
     ++num_submitted_;
   }

@@ -207,7 +207,7 @@ StepResult FakeExecutor::Finish() {
   for (const PlannedSequence& planned : plan.sequences) {
     result.sequences.push_back(RunSequence(plan, planned));
   }
-  result.times.total_ns = 500 + 10 * static_cast<int64_t>(plan.tokens.size());
+  result.times.total_ns = 500 + row_ns_ * static_cast<int64_t>(plan.tokens.size());
   result.times.idle_ns = idle_ns_;
   if (is_assisted) {
     ++num_assisted_steps_;
@@ -225,10 +225,15 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
   std::map<AdapterSlot, size_t> last_row_of_adapter;
   size_t num_tokens = 0;
   size_t num_pages = 0;
+  int32_t num_drafts = 0;
+  int32_t num_draws = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& planned = plan.sequences[i];
     CHECK(sequence_slots.insert(planned.sequence_slot).second) << "planned twice";
-    CHECK_GT(planned.num_tokens, 0);
+    CHECK_GT(planned.num_tokens, planned.num_drafts);
+    CheckDrafts(plan, planned);
+    num_drafts += planned.num_drafts;
+    num_draws += planned.samples ? 1 + planned.num_drafts : 0;
     CHECK(planned.num_prompt_rows == 0 || planned.num_prompt_rows == planned.num_tokens)
         << "rows of a prompt and drawn rows in one chunk";
     CHECK_EQ(static_cast<size_t>(planned.token_begin), num_tokens);
@@ -261,8 +266,16 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
              adapters_[static_cast<size_t>(planned.adapter_slot)].is_arriving;
     })) << "everything is there";
   }
+  CHECK_EQ(plan.num_drafts, num_drafts);
+  CHECK_LE(num_draws, std::max(limits_.draws_max, limits_.sequences_max));
   CHECK_EQ(plan.tokens.size(), num_tokens);
   CHECK_EQ(plan.pages.size(), num_pages);
+}
+
+void FakeExecutor::CheckDrafts(const StepPlan& plan, const PlannedSequence& planned) {
+  if (planned.num_drafts == 0) return;
+  CHECK_GE(planned.num_drafts, 0);
+  CHECK(planned.samples && planned.num_prompt_rows == 0 && planned.num_banned == 0 && !plan.ahead);
 }
 
 // Against the step that runs.
@@ -270,6 +283,7 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
   const StepPlan& before = *plans_.front();
   CHECK(limits_.runs_ahead);
   CHECK_EQ(plan.step_id, before.step_id + 1);
+  CHECK(plan.num_drafts == 0 && before.num_drafts == 0);
   CHECK(plan.starts.empty() && plan.banned_tokens.empty());
   CHECK(plan.merged_slot == kNoAdapter && before.merged_slot == kNoAdapter && !plan.assists);
   CHECK_EQ(plan.sequences.size(), before.sequences.size());
@@ -346,29 +360,26 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
                            : planned.adapter_slot == kNoAdapter ? HashText("")
                                                                 : ReadAdapter(planned.adapter_slot);
   SequenceResult result;
-  if (plan.ahead) {
+  if (plan.ahead || planned.num_drafts > 0) {
     CHECK(sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
           sampling.presence_penalty == 0.0f)
         << "the last token is counted before the draw";
-    result.not_finite = slot->poisoned;
-    if (slot->poisoned) return result;  // it drew no token
   }
-  for (int32_t row = 0; row < planned.num_tokens; ++row) {
-    const int32_t position = planned.position_begin + row;
-    CHECK_LT(static_cast<size_t>(position), slot->tokens.size()) << "a token it was not told of";
+  if (plan.ahead && slot->poisoned) {
+    result.not_finite = true;
+    return result;  // it drew no token
+  }
+  const int32_t num_sure = planned.num_tokens - planned.num_drafts;
+  for (int32_t row = 0; row < num_sure; ++row) {
+    const auto position = static_cast<size_t>(planned.position_begin + row);
+    CHECK_LT(position, slot->tokens.size()) << "a token it was not told of";
     const int32_t token = plan.ahead ? slot->tokens.back()
                                      : plan.tokens[static_cast<size_t>(planned.token_begin + row)];
-    CHECK_EQ(token, slot->tokens[static_cast<size_t>(position)]) << "row of another sequence";
-    const uint64_t previous =
-        position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;
-    const uint64_t digest = NextDigest(previous, token, adapter, seed);
-    CellOf(plan, planned, position) = {.digest = digest, .position = position};
-    const int64_t page = plan.pages[static_cast<size_t>(planned.page_begin) +
-                                    static_cast<size_t>(position / limits_.page_tokens)];
-    std::fill(units_.begin() + page * limits_.page_bytes / kRowAlignment,
-              units_.begin() + (page + 1) * limits_.page_bytes / kRowAlignment, 0);
-    if (planned.prompt_logprobs && position + 1 < slot->num_prompt) {
-      const int32_t next = slot->tokens[static_cast<size_t>(position) + 1];
+    CHECK_EQ(token, slot->tokens[position]) << "row of another sequence";
+    ReadRow(plan, planned, row, token, adapter, seed);
+    if (planned.prompt_logprobs && static_cast<int64_t>(position) + 1 < slot->num_prompt) {
+      const int32_t next = slot->tokens[position + 1];
+      const uint64_t digest = CellOf(plan, planned, planned.position_begin + row).digest;
       result.prompt_logprobs.push_back({.token = next, .logprob = LogprobOf(digest, next)});
       result.prompt_top_logprobs.push_back({result.prompt_logprobs.back()});
     }
@@ -378,19 +389,47 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     result.not_finite = true;
     return result;
   }
+  static_cast<DrawnToken&>(result) = DrawAfter(plan, planned, num_sure - 1);
+  // A draft leaves something in its page whether it was right or not.
+  bool is_right = true;
+  for (int32_t row = num_sure; row < planned.num_tokens; ++row) {
+    const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + row)];
+    is_right = is_right && token == slot->tokens.back();
+    ReadRow(plan, planned, row, token, adapter, seed);
+    if (is_right) result.further.push_back(DrawAfter(plan, planned, row));
+  }
+  return result;
+}
+
+void FakeExecutor::ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row,
+                           int32_t token, uint64_t adapter, uint64_t seed) {
+  const int32_t position = planned.position_begin + row;
+  const uint64_t previous =
+      position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;
+  CellOf(plan, planned, position) = {.digest = NextDigest(previous, token, adapter, seed),
+                                     .position = position};
+  const int64_t page = plan.pages[static_cast<size_t>(planned.page_begin) +
+                                  static_cast<size_t>(position / limits_.page_tokens)];
+  std::fill(units_.begin() + page * limits_.page_bytes / kRowAlignment,
+            units_.begin() + (page + 1) * limits_.page_bytes / kRowAlignment, 0);
+}
+
+// What the row sees decides.
+DrawnToken FakeExecutor::DrawAfter(const StepPlan& plan, const PlannedSequence& planned,
+                                   int32_t row) {
+  SlotState& slot = *slots_[static_cast<size_t>(planned.sequence_slot)];
   uint64_t seen = kFirstDigest;
-  for (int32_t position = 0; position < planned.position_begin + planned.num_tokens; ++position) {
+  for (int32_t position = 0; position <= planned.position_begin + row; ++position) {
     const Cell& cell = CellOf(plan, planned, position);
     seen = Fold(seen, cell.position == position ? cell.digest : 0);
   }
   const auto banned = std::span(plan.banned_tokens)
                           .subspan(static_cast<size_t>(planned.banned_begin),
                                    static_cast<size_t>(planned.num_banned));
-  result.token = Draw(seen, seed, slot->num_drawn++, banned, slot->sampling.allowed_tokens,
-                      limits_.vocab_size);
-  result.logprob = LogprobOf(seen, result.token);
-  slot->tokens.push_back(result.token);
-  return result;
+  const int32_t token = Draw(seen, slot.sampling.seed, slot.num_drawn++, banned,
+                             slot.sampling.allowed_tokens, limits_.vocab_size);
+  slot.tokens.push_back(token);
+  return {.token = token, .logprob = LogprobOf(seen, token)};
 }
 
 }  // namespace graft

@@ -73,6 +73,8 @@ class FakeExecutor : public Executor {
   // Steps so far that computed such a slot from its content, and what each such step takes longer.
   int64_t num_assisted_steps() const { return num_assisted_steps_; }
   void set_assist_ns(int64_t assist_ns) { assist_ns_ = assist_ns; }
+  // What each row of a step takes.
+  void set_row_ns(int64_t row_ns) { row_ns_ = row_ns; }
 
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
@@ -92,6 +94,7 @@ class FakeExecutor : public Executor {
   };
 
   void CheckPlan(const StepPlan& plan) const;
+  static void CheckDrafts(const StepPlan& plan, const PlannedSequence& planned);
   void CheckAhead(const StepPlan& plan) const;
   static void CheckUntouched(const StepPlan& plan, int32_t slot,
                              const std::vector<PageExtent>& extents);
@@ -103,6 +106,9 @@ class FakeExecutor : public Executor {
   size_t UnitOf(const PageExtent& extent, int64_t offset) const;
   void Fail(const StepPlan& plan, StepResult* result);
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
+  void ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row, int32_t token,
+               uint64_t adapter, uint64_t seed);
+  DrawnToken DrawAfter(const StepPlan& plan, const PlannedSequence& planned, int32_t row);
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
@@ -131,6 +137,7 @@ class FakeExecutor : public Executor {
   int64_t num_gated_steps_ = 0;
   int64_t num_assisted_steps_ = 0;
   int64_t assist_ns_ = 0;
+  int64_t row_ns_ = 10;
 };
 
 }  // namespace graft

@@ -25,7 +25,8 @@ class PromptBudget {
   // those of a long context are followed by dearer ones.
   void Learn(const StepPlan& plan, int64_t step_ns) {
     const auto num_sequences = static_cast<int64_t>(plan.sequences.size());
-    const int64_t prompt_rows = static_cast<int64_t>(plan.tokens.size()) - num_sequences;
+    const int64_t prompt_rows =
+        static_cast<int64_t>(plan.tokens.size()) - num_sequences - plan.num_drafts;
     if (prompt_rows == 0) decode_ns_ = step_ns;
     if (prompt_rows < kRowsMin || step_ns <= decode_ns_) return;
     row_ns_ = std::max((step_ns - decode_ns_) / prompt_rows + 1, row_ns_ - row_ns_ / 8);

@@ -6,15 +6,23 @@
 namespace graft {
 namespace {
 
+// Whether the step that runs has drafts of it, or the next one is likely to.
+bool IsForeseen(Sequence& sequence) {
+  if (sequence.lookup == nullptr) return false;
+  sequence.lookup->Extend(sequence.tokens, sequence.num_prompt_tokens);
+  return !sequence.drafts.empty() || sequence.lookup->has_match();
+}
+
 // Whether its next row but one is sure, and its draw needs nothing of the next token. Rows of a
 // prompt that log-probabilities are read of after the step must not be written over by then.
-bool CanRunAhead(const Sequence& sequence) {
+bool CanRunAhead(Sequence& sequence) {
   const SamplingParams& sampling = sequence.sampling;
   const int32_t num_output = sequence.num_output_tokens() + 1;  // with what this step draws
-  return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
-         num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
-         sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
-         sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
+  return !IsForeseen(sequence) && sequence.num_planned == sequence.num_pending() &&
+         !sequence.wants_prompt_logprobs() && num_output < sequence.output_tokens_max &&
+         num_output >= sampling.tokens_min && sampling.repetition_penalty == 1.0f &&
+         sampling.frequency_penalty == 0.0f && sampling.presence_penalty == 0.0f &&
+         sampling.bad_words.empty();
 }
 
 }  // namespace
@@ -31,7 +39,7 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
     if (options.cold_start == ColdStart::kBlocking) return false;
   }
   return planned.size() == sequences_.running().size() &&
-         std::all_of(planned.begin(), planned.end(), [](const Sequence* sequence) {
+         std::all_of(planned.begin(), planned.end(), [](Sequence* sequence) {
            return sequence != nullptr && CanRunAhead(*sequence);
          });
 }

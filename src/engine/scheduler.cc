@@ -56,6 +56,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
       costs_{{}, AssistPace(options_.assist_rates)},
       budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
+      drafts_(sequences_),
       ahead_(sequences_, walk_),
       merge_decision_(options_.merge_after_steps) {}
 
@@ -68,7 +69,10 @@ const StepPlan& Scheduler::Plan() {
     has_arrivals_ = false;
     return *plan_;
   }
-  for (const auto& sequence : sequences_.running()) sequence->num_planned = 0;
+  for (const auto& sequence : sequences_.running()) {
+    sequence->num_planned = 0;
+    sequence->drafts.clear();
+  }
   preemptions_before_ = sequences_.stats().preemptions;
   sequences_.UpdateAdapters();
   int32_t rows_left = options_.step_tokens_max;
@@ -78,6 +82,7 @@ const StepPlan& Scheduler::Plan() {
   const int32_t prompt_rows = rows_left - PlanPrefills(rows_left);
   walk_.Admit(rows_left - prompt_rows, num_decodes + prompt_rows);
   LeaveAlone();
+  if (!walk_.stops_for_load()) drafts_.Plan(options_.step_tokens_max);
   BuildPlan();
   SchedulerStats& stats = sequences_.stats();
   (plan_->assists ? stats.cpu_assist_starts : stats.layerwise_starts) += walk_.num_early();
@@ -208,11 +213,13 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
                              .prompt_tokens = {prompt.begin(), prompt.end()},
                              .output_tokens = {output.begin(), output.end()}});
   }
+  const auto num_drafts = static_cast<int32_t>(sequence.drafts.size());
   PlannedSequence planned = {
       .sequence_slot = sequence.sequence_slot,
       .adapter_slot = sequence.adapter_slot,
       .token_begin = static_cast<int32_t>(plan_->tokens.size()),
-      .num_tokens = sequence.num_planned,
+      .num_tokens = sequence.num_planned + num_drafts,
+      .num_drafts = num_drafts,
       .num_prompt_rows =
           std::clamp(sequence.num_prompt_tokens - sequence.num_computed, 0, sequence.num_planned),
       .position_begin = sequence.num_computed,
@@ -223,6 +230,8 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
                         .subspan(static_cast<size_t>(sequence.num_computed),
                                  static_cast<size_t>(sequence.num_planned));
   plan_->tokens.insert(plan_->tokens.end(), rows.begin(), rows.end());
+  plan_->tokens.insert(plan_->tokens.end(), sequence.drafts.begin(), sequence.drafts.end());
+  plan_->num_drafts += num_drafts;
   if (planned.samples) {
     AppendBanned(sequence, options_.eos_token_ids, &plan_->banned_tokens);
     planned.num_banned = static_cast<int32_t>(plan_->banned_tokens.size()) - planned.banned_begin;
@@ -254,6 +263,7 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
     budget_.Learn(plan, result.times.total_ns);
+    drafts_.Observe(plan, result.times.total_ns);
   } else if (!plan.assists) {
     costs_.assist.Forget();
   } else if (costs_.steps.is_known()) {
@@ -264,35 +274,44 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
 
 // What it left in its pages is not to be shared: they are not indexed.
 void Scheduler::Fail(Sequence& sequence, Status status) {
-  sequence.num_planned = 0;
+  sequence.num_planned = sequence.num_new_tokens = 0;
   sequence.finish_reason = FinishReason::kError;
   sequence.status = std::move(status);
 }
 
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
-  sequence.num_planned = 0;
+  sequence.num_planned = sequence.num_new_tokens = 0;
   if (result.not_finite) {
     return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "
                                         "Inf); its adapter's weights or the prompt drive the model "
                                         "out of range"));
   }
-  sequence.num_computed += planned.num_tokens;
-  sequences_.IndexFullPages(sequence);
-  if (planned.samples) {
-    CHECK_GE(result.token, 0) << "no token for request " << ToString(sequence.id);
-    sequence.tokens.push_back(result.token);
-    sequence.runs_alone = false;
-    sequence.has_drawn = true;
-    if (IsStop(sequence, result.token)) {
-      sequence.finish_reason = FinishReason::kStop;
-      return;
-    }
+  sequence.num_computed += planned.num_tokens - planned.num_drafts;
+  if (planned.samples) AddToken(sequence, result.token);
+  // The row of a draft that was right is the row of a drawn token.
+  for (const DrawnToken& drawn : result.further) {
+    if (sequence.finish_reason != FinishReason::kNone) break;
+    ++sequence.num_computed;
+    AddToken(sequence, drawn.token);
   }
+  drafts_.Count(planned, result);
+  if (planned.num_drafts > 0) sequences_.TrimPages(sequence);
+  sequences_.IndexFullPages(sequence);
   const bool all_computed = sequence.num_pending() == 0 || planned.samples;
-  if (all_computed && sequence.num_output_tokens() >= sequence.output_tokens_max) {
+  if (sequence.finish_reason == FinishReason::kNone && all_computed &&
+      sequence.num_output_tokens() >= sequence.output_tokens_max) {
     sequence.finish_reason = FinishReason::kLength;
   }
+}
+
+void Scheduler::AddToken(Sequence& sequence, int32_t token) const {
+  CHECK_GE(token, 0) << "no token for request " << ToString(sequence.id);
+  sequence.tokens.push_back(token);
+  ++sequence.num_new_tokens;
+  sequence.runs_alone = false;
+  sequence.has_drawn = true;
+  if (IsStop(sequence, token)) sequence.finish_reason = FinishReason::kStop;
 }
 
 bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {

@@ -15,6 +15,7 @@
 #include "cache/adapter_table.h"
 #include "engine/admission_walk.h"
 #include "engine/cold_start_choice.h"
+#include "engine/draft_planner.h"
 #include "engine/merge_decision.h"
 #include "engine/prompt_budget.h"
 #include "engine/run_ahead.h"
@@ -62,6 +63,7 @@ class Scheduler {
   // The sequences that ended in the last Commit.
   Sequences::List TakeFinished() { return sequences_.TakeFinished(); }
 
+  int32_t draft_tokens_max() const { return options_.draft_tokens_max; }
   bool empty() const { return sequences_.empty(); }
   int32_t num_waiting() const { return static_cast<int32_t>(sequences_.waiting().size()); }
   int32_t num_running() const { return static_cast<int32_t>(sequences_.running().size()); }
@@ -93,6 +95,7 @@ class Scheduler {
   void ObserveCosts(const StepPlan& plan, const StepResult& result);
   static void Fail(Sequence& sequence, Status status);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
+  void AddToken(Sequence& sequence, int32_t token) const;
   bool IsStop(const Sequence& sequence, int32_t token) const;
 
   Sequences sequences_;
@@ -100,6 +103,7 @@ class Scheduler {
   ColdStartCosts costs_;
   PromptBudget budget_;
   AdmissionWalk walk_;
+  DraftPlanner drafts_;
   RunAhead ahead_;
   int64_t preemptions_before_ = 0;  // this plan
   bool has_arrivals_ = false;       // the plan names an adapter whose rows still arrive

@@ -34,6 +34,8 @@ struct SchedulerOptions {
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
   int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
+  int32_t draft_tokens_max = 0;   // of a sequence in one step, see DraftPlanner; 0: none
+  int32_t draws_max = 0;          // of a step, those after drafts too
   bool prefix_cache = true;
   // Whether others may find what drawn rows left in pages, where those round otherwise than the
   // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
@@ -63,6 +65,9 @@ struct SchedulerStats {
   int64_t merges = 0;               // of adapters into weights
   int64_t merged_steps = 0;         // that ran on merged weights
   int64_t steps_ahead = 0;          // that were begun before the one before them had ended
+  int64_t drafts = 0;               // rows of a sequence in a step, with so many tokens in all:
+  int64_t draft_tokens = 0;
+  int64_t accepted_draft_tokens = 0;  // of them, that came
 };
 
 }  // namespace graft

@@ -10,6 +10,7 @@
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
+#include "engine/prompt_lookup.h"
 #include "request/request.h"
 #include "request/request_times.h"
 #include "request/token_event.h"
@@ -35,6 +36,7 @@ struct Sequence {
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
   int32_t num_prompt_tokens = 0;
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
+  int32_t draft_tokens_max = 0;   // in a step; 0: none are foreseen
   bool runs_alone = false;        // no other row is in its steps, until it draws here
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
@@ -51,12 +53,15 @@ struct Sequence {
   PageList pages;                         // of positions [0, pages.size() * page_tokens)
   int32_t num_computed = 0;               // leading tokens whose KV is in `pages`
   int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
-  int32_t num_planned = 0;                // rows in the plan being made or run
+  int32_t num_planned = 0;                // rows in the plan being made or run, without drafts
+  std::vector<int32_t> drafts;            // foreseen tokens with a row in that plan
+  int32_t num_new_tokens = 0;             // drawn in the last step that had a row of it
   bool has_drawn = false;                 // a token, in this engine
   bool waited_for_adapter = false;        // beside steps in which it could have run
   FinishReason finish_reason = FinishReason::kNone;
   Status status;
-  PrefixMatch prefix_match;  // what was found last for it, while it waits
+  PrefixMatch prefix_match;              // what was found last for it, while it waits
+  std::unique_ptr<PromptLookup> lookup;  // null: nothing is foreseen
 
   // What the client is told.
   int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run

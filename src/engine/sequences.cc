@@ -214,6 +214,7 @@ void Sequences::Release(Sequence& sequence) {
   sequence.num_computed = 0;
   sequence.num_indexed_pages = 0;
   sequence.num_planned = 0;
+  sequence.drafts.clear();
   if (sequence.sequence_slot < 0) return;
   Holdings holdings = {.pages = std::move(sequence.pages),
                        .content = sequence.adapter.content(),

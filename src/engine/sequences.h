@@ -98,6 +98,10 @@ class Sequences {
 
   // Adds its rows to a plan, with the pages that they read and write.
   void AppendRows(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
+  // Gives back the pages that only drafts were in, which nobody else has seen.
+  void TrimPages(Sequence& sequence) const {
+    sequence.pages.Truncate(PagesFor(sequence.num_tokens()));
+  }
   // Puts the pages that are full into the prefix tree.
   void IndexFullPages(Sequence& sequence);
   // Ends the running sequences that have a finish reason.

@@ -14,6 +14,7 @@ class StepDuration {
   // of late, which grows slowly: a step is rather thought too short, which begins the next one
   // early, than too long.
   void Learn(const StepPlan& plan, int64_t step_ns) {
+    if (plan.num_drafts > 0) return;  // nothing is begun ahead of such steps
     const int64_t extra_rows = ExtraRows(plan);
     if (extra_rows == 0) {
       decode_ns_ = step_ns;
@@ -28,6 +29,7 @@ class StepDuration {
   // Nanoseconds; -1: none like it was seen.
   int64_t Expect(const StepPlan& plan) const {
     const int64_t extra_rows = ExtraRows(plan);
+    if (plan.num_drafts > 0) return -1;
     if (decode_ns_ < 0 || (extra_rows > 0 && extra_row_ns_ < 0)) return -1;
     return decode_ns_ + extra_rows * extra_row_ns_;
   }

@@ -92,6 +92,25 @@ TEST(RaggedBatchTest, PromptsComeLast) {
   EXPECT_EQ(batch.first_row(2), 1);
 }
 
+TEST(RaggedBatchTest, RowsOfDraftsAreDrawnAfterToo) {
+  StepPlan plan;
+  plan.tokens = {1, 2, 3, 4, 5, 6};
+  plan.pages = {0, 1};
+  plan.sequences = {{.token_begin = 0, .num_tokens = 2, .num_pages = 1},
+                    {.token_begin = 2,
+                     .num_tokens = 4,
+                     .num_drafts = 3,
+                     .position_begin = 4,
+                     .page_begin = 0,
+                     .num_pages = 2,
+                     .samples = true}};
+  RaggedBatch batch(4);
+  batch.Build(plan);
+  EXPECT_EQ(batch.sample_rows(), (std::vector<int32_t>{2, 3, 4, 5}));
+  EXPECT_EQ(batch.positions(), (std::vector<int32_t>{0, 1, 4, 5, 6, 7}));
+  EXPECT_EQ(batch.arrays().num_given, 0);
+}
+
 TEST(RaggedBatchDeathTest, RefusesRowsPastTheirPages) {
   StepPlan plan;
   plan.tokens = {1, 2};

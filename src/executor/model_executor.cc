@@ -21,6 +21,10 @@ std::vector<LogprobEntry> TopLogprobs(const SampledToken& sampled) {
   return top;
 }
 
+DrawnToken DrawnOf(const SampledToken& sampled) {
+  return {sampled.token, sampled.logprob, TopLogprobs(sampled)};
+}
+
 }  // namespace
 
 ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
@@ -39,7 +43,7 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       prompt_batches_{PromptBatch(stream.device, transformer.limits().logits_rows_max),
                       PromptBatch(stream.device, transformer.limits().logits_rows_max)} {
   CHECK_GE(transformer.limits().step_tokens_max, limits.step_tokens_max);
-  CHECK_GE(transformer.limits().logits_rows_max, limits.sequences_max);
+  CHECK_GE(transformer.limits().logits_rows_max, std::max(limits.sequences_max, limits.draws_max));
   const int32_t rows_max = transformer.limits().logits_rows_max;
   sampling_scratch_ = SamplingScratch(rows_max, limits.vocab_size, stream.device);
   CHECK(!limits.runs_ahead || !stream.device.is_cpu()) << "a CPU computes in Finish";
@@ -253,11 +257,13 @@ void ModelExecutor::SampleRows(const RunningStep& step, const float* logits) {
   for (const PlannedSequence& planned : plan.sequences) {
     if (!planned.samples) continue;
     SequenceSampler& sampler = samplers_[planned.sequence_slot];
+    CHECK(planned.num_drafts == 0 || planned.num_banned == 0) << "draws that differ in their bans";
     sampling_rows_.push_back(
         plan.ahead ? sampler.RowAhead()
                    : sampler.Row(std::span(plan.banned_tokens)
                                      .subspan(static_cast<size_t>(planned.banned_begin),
                                               static_cast<size_t>(planned.num_banned))));
+    for (int32_t i = 1; i <= planned.num_drafts; ++i) sampling_rows_.push_back(sampler.RowAhead(i));
   }
   SamplingArgs args;
   args.logits = logits;
@@ -274,14 +280,27 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
   const StepPlan& plan = *step.plan;
   const SampledToken* sampled = step.sampled.as<SampledToken>();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    if (!plan.sequences[i].samples) continue;
+    const PlannedSequence& planned = plan.sequences[i];
+    if (!planned.samples) continue;
     SequenceResult& out = result->sequences[i];
-    out.not_finite = sampled->not_finite;
-    out.token = sampled->token;
-    out.logprob = sampled->logprob;
-    out.top_logprobs = TopLogprobs(*sampled);
-    if (!out.not_finite) samplers_[plan.sequences[i].sequence_slot].Accept(out.token);
-    ++sampled;
+    const std::span<const SampledToken> draws(sampled, static_cast<size_t>(planned.num_drafts) + 1);
+    sampled += draws.size();
+    out.not_finite = draws[0].not_finite;
+    static_cast<DrawnToken&>(out) = DrawnOf(draws[0]);
+    if (out.not_finite) continue;
+    SequenceSampler& sampler = samplers_[planned.sequence_slot];
+    sampler.Accept(out.token);
+    const auto drafts = std::span(plan.tokens)
+                            .subspan(static_cast<size_t>(planned.token_begin))
+                            .first(static_cast<size_t>(planned.num_tokens))
+                            .last(static_cast<size_t>(planned.num_drafts));
+    // What is not finite behind a draft fails in the next step, as it would have without.
+    for (size_t draft = 0; draft < drafts.size(); ++draft) {
+      const SampledToken& next = draws[draft + 1];
+      if (drafts[draft] != draws[draft].token || next.not_finite) break;
+      out.further.push_back(DrawnOf(next));
+      sampler.Accept(next.token);
+    }
   }
 }
 

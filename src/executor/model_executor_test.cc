@@ -218,6 +218,50 @@ TEST_P(ModelExecutorTest, CompanyDoesNotChangeABit) {
   }
 }
 
+// Every sequence has up to four drafts a step: its next tokens as `known` has them, of which now
+// and then one is wrong.
+std::vector<Drawn> GenerateWithDrafts(Executor& executor, const std::vector<Wanted>& wanted,
+                                      const std::vector<Drawn>& known) {
+  std::vector<Drawn> drawn(wanted.size());
+  size_t num_further = 0;
+  for (size_t step = 0;; ++step) {
+    StepPlan plan;
+    plan.step_id = step;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const size_t num_drawn = drawn[i].tokens.size();
+      const size_t num_left = known[i].tokens.size() - num_drawn;
+      if (num_left == 0) continue;
+      AddSequence(wanted[i], drawn[i], static_cast<int32_t>(i), &plan);
+      for (size_t d = 0; num_drawn > 0 && d < 4 && d + 1 < num_left; ++d) {
+        const int32_t wrong = d == (step + i) % 5 ? 1 : 0;
+        plan.tokens.push_back(known[i].tokens[num_drawn + d] + wrong);
+        ++plan.sequences.back().num_tokens;
+        ++plan.sequences.back().num_drafts;
+        ++plan.num_drafts;
+      }
+    }
+    if (plan.sequences.empty()) break;
+    const StepResult result = executor.Run(plan);
+    AppendDrawn(plan, result, &drawn);
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      Drawn& one = drawn[static_cast<size_t>(plan.sequences[i].sequence_slot)];
+      for (const DrawnToken& further : result.sequences[i].further) {
+        one.tokens.push_back(further.token);
+        one.logprobs.push_back(further.logprob);
+        ++num_further;
+      }
+    }
+  }
+  EXPECT_GT(num_further, wanted.size() * 3);
+  return drawn;
+}
+
+TEST_P(ModelExecutorTest, DraftsGiveTheBitsOfSingleSteps) {
+  const auto executor = MakeExecutor();
+  const std::vector<Drawn> single = Generate(*executor, Company(), 16);
+  EXPECT_EQ(GenerateWithDrafts(*executor, Company(), single), single);
+}
+
 TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   const auto executor = MakeExecutor();
   const Wanted wanted = Company()[2];

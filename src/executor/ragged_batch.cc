@@ -24,8 +24,11 @@ void RaggedBatch::Build(const StepPlan& plan) {
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& sequence = plan.sequences[i];
     if (!sequence.samples) continue;
-    CHECK_GT(sequence.num_tokens, 0) << "nothing to sample after";
-    sample_rows_.push_back(first_rows_[i] + sequence.num_tokens - 1);
+    CHECK_GT(sequence.num_tokens, sequence.num_drafts) << "nothing to sample after";
+    const int32_t row_end = first_rows_[i] + sequence.num_tokens;
+    for (int32_t row = row_end - 1 - sequence.num_drafts; row < row_end; ++row) {
+      sample_rows_.push_back(row);
+    }
   }
 }
 

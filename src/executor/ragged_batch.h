@@ -37,7 +37,8 @@ class RaggedBatch {
   // Drawn rows with an adapter, and prompt rows with one: as BatchArrays has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
-  // The last row of each sequence that samples, in the plan's order.
+  // Of each sequence that samples, in the plan's order: the last row that is no draft, and then
+  // those of its drafts.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
   // The row at which the plan's sequence begins.
   int32_t first_row(size_t sequence_idx) const { return first_rows_[sequence_idx]; }

@@ -51,10 +51,10 @@ SamplingRow SequenceSampler::Row(std::span<const int32_t> banned) {
   return row;
 }
 
-SamplingRow SequenceSampler::RowAhead() {
+SamplingRow SequenceSampler::RowAhead(int32_t num_ahead) {
   CHECK(!CountsTokens()) << "the last token is counted before the draw";
   SamplingRow row = Row({});
-  ++row.draw_idx;
+  row.draw_idx += static_cast<uint64_t>(num_ahead);
   return row;
 }
 

@@ -19,8 +19,9 @@ class SequenceSampler {
   // The settings of the next draw; pointers stay valid until the next call of a method but Accept.
   // `banned` is borrowed.
   SamplingRow Row(std::span<const int32_t> banned);
-  // The settings of the draw after Row's, whose token is not known. Not where tokens are counted.
-  SamplingRow RowAhead();
+  // The settings of the draw that is num_ahead after Row's, when the tokens between are not known.
+  // Not where tokens are counted. Leaves what Row gave valid if that was given no bans.
+  SamplingRow RowAhead(int32_t num_ahead = 1);
   // The drawn token joins the output.
   void Accept(int32_t token);
 

@@ -44,7 +44,10 @@ Status RefuseUnserved(const Request& request) {
   if (!request.soft_prefix_hash.empty()) return refuse("soft_prefix_hash");
   if (request.activation_position != 0) return refuse("activation_position");
   if (!request.grammar.empty()) return refuse("grammar");
-  if (request.draft_tokens_max != -1) return refuse("draft_tokens_max");
+  if (request.draft_tokens_max < -1) {
+    return RangeError("draft_tokens_max", "-1 (as the engine likes), 0 or more",
+                      request.draft_tokens_max);
+  }
   if (request.priority != 0) return refuse("priority");
   if (!(request.tenant_weight > 0.0f) || std::isinf(request.tenant_weight)) {
     return RangeError("tenant_weight", "above 0", request.tenant_weight);

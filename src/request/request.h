@@ -69,11 +69,13 @@ struct Request {
   // Shares no step with others until it has drawn: it was there whenever its engines died.
   bool runs_alone = false;
 
+  // Tokens that are foreseen in a step, at most; -1: as the engine likes. No token depends on it.
+  int32_t draft_tokens_max = -1;
+
   // What RefuseUnserved names until something serves it.
   std::string soft_prefix_hash;     // content of the vectors in front of the prompt
   int32_t activation_position = 0;  // the adapters act from here on
   std::string grammar;              // what the answer must be of, as text
-  int32_t draft_tokens_max = -1;    // drawn ahead and then checked; -1: as the engine likes
   int32_t priority = 0;             // larger goes first
 
   // Share of the engine among tenants, above 0. Carried, and followed by no scheduler so far.

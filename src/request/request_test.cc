@@ -63,7 +63,6 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.soft_prefix_hash = "aa"; }), "soft_prefix_hash");
   EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
   EXPECT_EQ(refusal([](auto& r) { r.grammar = "root ::= .*"; }), "grammar");
-  EXPECT_EQ(refusal([](auto& r) { r.draft_tokens_max = 0; }), "draft_tokens_max");
   EXPECT_EQ(refusal([](auto& r) { r.priority = -1; }), "priority");
 }
 
@@ -75,6 +74,17 @@ TEST(RequestTest, ATenantsWeightIsAboveZero) {
     request.tenant_weight = wrong;
     EXPECT_EQ(RefuseUnserved(request).code(), StatusCode::kInvalidArgument) << wrong;
   }
+}
+
+TEST(RequestTest, DraftsAreAsManyAsOneLikes) {
+  Request request;
+  for (const int32_t fine : {-1, 0, 1, 1000}) {
+    request.draft_tokens_max = fine;
+    EXPECT_TRUE(RefuseUnserved(request).ok()) << fine;
+  }
+  request.draft_tokens_max = -2;
+  EXPECT_EQ(RefuseUnserved(request).message(),
+            "draft_tokens_max must be -1 (as the engine likes), 0 or more, got -2");
 }
 
 TEST(RequestTest, IdsOfFrontendsDiffer) {

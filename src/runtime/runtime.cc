@@ -122,6 +122,7 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.shares_drawn_pages = options.shares_drawn_pages || model.device.is_cpu();
   engine.tells_base_rows = AttentionTellsGivenRows(layout, model.device);
   engine.runs_ahead = options.run_ahead;
+  engine.draft_tokens_max = options.speculate;
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = options.cold_start;
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;

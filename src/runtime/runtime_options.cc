@@ -136,7 +136,11 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
            "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
            "costs, 8 on a GPU, 64 on the CPU"},
           {"run-ahead", Boolean(o.run_ahead),
-           "on a GPU, begin a decode step before the tokens of the one before it are known"}};
+           "on a GPU, begin a decode step before the tokens of the one before it are known"},
+          {"speculate", Number(o.speculate, Between(0, 64)),
+           "tokens of a request that a step foresees at most, from what stood after the same "
+           "tokens in its prompt and output, and checks by drawing them; answers are the same; 0: "
+           "none"}};
 }
 
 std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads) {

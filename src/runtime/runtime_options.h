@@ -92,6 +92,7 @@ struct RuntimeOptions {
   bool prefix_cache = true;
   bool shares_drawn_pages = true;  // see SchedulerOptions; a CPU always does
   bool run_ahead = true;
+  int speculate = 0;  // tokens of a request that are foreseen in a step; 0: none
   std::string log_level = "info";
 };
 

@@ -18,6 +18,9 @@ namespace {
 constexpr double kHostShare = 0.25;
 // Kernels are brought to a GPU when they first run, and its driver needs something, too.
 constexpr int64_t kDriverBytes = int64_t{512} << 20;
+// Of a step, whatever the number of sequences: they pay for few sequences alone, and each is a row
+// of logits.
+constexpr int32_t kDraftsMax = 64;
 
 std::string Flags(const std::string& a, const std::string& b = "") {
   return " (" + a + (b.empty() || a == b ? "" : ", " + b) + ")";
@@ -94,6 +97,9 @@ ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape
   limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
+  const int64_t drafts = int64_t{options.speculate} * limits.sequences_max;
+  limits.draws_max =
+      limits.sequences_max + static_cast<int32_t>(std::min<int64_t>(drafts, kDraftsMax));
   limits.adapters_max = lora ? options.adapters_max : 0;
   return limits;
 }
@@ -102,7 +108,7 @@ TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const Execu
                                       bool lora) {
   TransformerLimits transformer;
   transformer.step_tokens_max = limits.step_tokens_max;
-  transformer.logits_rows_max = std::max(limits.sequences_max, 64);
+  transformer.logits_rows_max = std::max(limits.draws_max, 64);
   transformer.sequences_max = limits.sequences_max;
   transformer.context_tokens_max = limits.context_tokens_max;
   transformer.lora_beside = options.lora_kernel != LoraKernel::kAfter;
@@ -160,7 +166,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   sum->Add("attention and page tables of " + contexts,
            BytesNeeded{sizes.attention_scratch + sizes.batch, sizes.batch_on_host});
   sum->Add("logits and draws of " +
-               Count(transformer.logits_rows_max, "sequences" + Flags(flags.sequences)),
+               Count(transformer.logits_rows_max, "rows" + Flags(flags.sequences, "--speculate")),
            [&] {
              BytesNeeded needed =
                  ModelExecutor::BytesFor(transformer.logits_rows_max, limits.vocab_size, device);

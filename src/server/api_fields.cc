@@ -64,6 +64,9 @@ std::vector<ApiField> SharedRows() {
       Read("cache_salt", "string", "none",
            "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
            "and salt alone"),
+      Read("draft_tokens_max", "integer", "`--speculate`",
+           "tokens that a step [foresees](engine.md#drafts) at most; 0: none. No token depends on "
+           "it"),
       Read("response_format", "object", "text", "`{\"type\": \"text\"}` only"),
       Ignored("user"),
       Ignored("metadata"),

@@ -187,6 +187,7 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   request->tenant = key.rights().tenant;
   request->cache_salt = params.cache_salt;
+  request->draft_tokens_max = params.draft_tokens_max.value_or(request->draft_tokens_max);
   request->UseAdapter(model->key());
   choice->stop = params.stop;
   choice->tokens_min = params.sampling.tokens_min;

@@ -116,6 +116,7 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   ReadStream(reader, params);
   ReadResponseFormat(reader);
   reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
+  reader.OptionalInt("draft_tokens_max", 0, kInt32Max, &params->draft_tokens_max);
   reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
   if (params->prompt_tokens_max == 0) {
     reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");

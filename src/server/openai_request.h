@@ -42,6 +42,7 @@ struct RequestLimits {
 struct GenerationParams {
   std::string model;
   std::string cache_salt;
+  std::optional<int32_t> draft_tokens_max;
   SamplingParams sampling;  // tokens_max and seed are filled from below once the prompt is known
   std::optional<int32_t> tokens_max;
   std::optional<int32_t> tokens_default;  // where that is absent: of the server's defaults

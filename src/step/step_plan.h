@@ -43,13 +43,17 @@ struct SequenceStart {
 struct PlannedSequence {
   int32_t sequence_slot = 0;  // [0, sequences_max)
   AdapterSlot adapter_slot = kNoAdapter;
-  int32_t token_begin = 0;      // into StepPlan::tokens
-  int32_t num_tokens = 0;       // 1 in decode, a chunk in prefill
+  int32_t token_begin = 0;  // into StepPlan::tokens
+  int32_t num_tokens = 0;   // 1 in decode, a chunk in prefill; drafts are counted, too
+  // The last so many rows are of tokens that are foreseen and may not come. A token is drawn after
+  // the row before them, and after each of them as long as the draw before it was its token. The
+  // sequence has drawn at least once before, and its draws need no counts and no bans.
+  int32_t num_drafts = 0;
   int32_t num_prompt_rows = 0;  // all, where they are of the prompt; 0 where they were drawn
   int32_t position_begin = 0;   // position of its first row; rows before it are in the KV pages
   int32_t page_begin = 0;       // into StepPlan::pages
   int32_t num_pages = 0;        // covers position_begin + num_tokens positions
-  bool samples = false;         // draw a token after the last row
+  bool samples = false;         // draw a token after the last row that is no draft
   // What must not be drawn: ids whose logits become -inf.
   int32_t banned_begin = 0;  // into StepPlan::banned_tokens
   int32_t num_banned = 0;
@@ -64,6 +68,7 @@ struct StepPlan {
   std::vector<int32_t> tokens;         // rows of all sequences
   std::vector<int32_t> pages;          // page ids of all sequences
   std::vector<int32_t> banned_tokens;  // of all sequences
+  int32_t num_drafts = 0;              // of all sequences
   // Not kNoAdapter: all rows are of this adapter, and are computed on the weights that it was
   // merged into; where `merges`, it is merged into them first, instead of what was.
   AdapterSlot merged_slot = kNoAdapter;
@@ -72,7 +77,7 @@ struct StepPlan {
   // sequences are those of that step, in its order, each of which draws, with one row more. The
   // executor puts in the tokens, which are -1 here. No slot is given or freed between the two, and
   // no draw depends on the token before it but through the model. Neither of the two has
-  // prompt_logprobs: they are formed from what the later one writes over.
+  // prompt_logprobs: they are formed from what the later one writes over; or drafts.
   bool ahead = false;
   // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
   // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
@@ -85,6 +90,7 @@ struct StepPlan {
     tokens.clear();
     pages.clear();
     banned_tokens.clear();
+    num_drafts = 0;
     merged_slot = kNoAdapter;
     merges = ahead = assists = false;
   }

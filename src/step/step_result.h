@@ -13,11 +13,16 @@ struct LogprobEntry {
   float logprob = 0.0f;
 };
 
-// What came of one PlannedSequence, same index.
-struct SequenceResult {
-  int32_t token = -1;    // -1 if it did not sample
+struct DrawnToken {
+  int32_t token = -1;    // -1 if none was drawn
   float logprob = 0.0f;  // of `token`, before temperature and penalties
   std::vector<LogprobEntry> top_logprobs;
+};
+
+// What came of one PlannedSequence, same index.
+struct SequenceResult : DrawnToken {
+  // What was drawn after each draft that was right: draft i is the token drawn before further[i].
+  std::vector<DrawnToken> further;
   // The logits held NaN or Inf: nothing was drawn, the engine fails this request alone.
   bool not_finite = false;
   // If asked for: entry i is about the prompt token after row i (none after the prompt's last).
