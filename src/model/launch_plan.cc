@@ -51,6 +51,8 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
                             plan.launches().back().kind == LaunchKind::kExpand;
     if (!y_is_whole && !plan.expand_activates) plan.Add(LaunchKind::kActivate);
   }
+  const bool is_summand = product == LayerProduct::kO || product == LayerProduct::kDown;
+  if (conditions.sums_ranks && is_summand) plan.Add(LaunchKind::kSumRanks);
   LinkNeighbours(plan, conditions.can_follow);
   return plan;
 }

@@ -37,6 +37,7 @@ enum class LaunchKind : uint8_t {
   kPadded,        // both, over copies of one rank
   kAssistFinish,  // LoraAssist::Finish
   kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
+  kSumRanks,      // y of all ranks, each of which has a part of the product's inputs
 };
 
 struct Launch {
@@ -51,10 +52,9 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// One product's launches. Whatever has to stand between two of them is one more LaunchKind: ranks
-// that share a row-parallel product (o, down) add up h between kShrink and kProduct or kExpand, and
-// y behind kProduct. What is put between two launches ends what these promised each other, because
-// LinkNeighbours looks at the order alone.
+// One product's launches. Whatever has to stand between two of them is one more LaunchKind. What is
+// put between two launches ends what these promised each other, because LinkNeighbours looks at the
+// order alone.
 class ProductPlan {
  public:
   static constexpr size_t kLaunchesMax = 8;
@@ -90,6 +90,7 @@ struct LaunchConditions {
   bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool assisted = false;         // LoraAssist computes for adapters under way
+  bool sums_ranks = false;       // several ranks share the products
   bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
   bool has_drawn = false;        // segments of drawn rows; where assisted, settled ones
   bool has_prompts = false;      // segments of prompts' rows, likewise

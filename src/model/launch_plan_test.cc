@@ -52,6 +52,8 @@ std::string TextOf(const ProductPlan& plan, const Launch& launch) {
       return "padded:" + NameOf(launch.rows);
     case LaunchKind::kActivate:
       return plan.keeps_drawn ? "activate:drawn" : "activate:all";
+    case LaunchKind::kSumRanks:
+      return "sum-ranks";
     case LaunchKind::kShrink:
       break;
   }
@@ -189,6 +191,7 @@ TEST(LaunchPlanTest, StepsOfServers) {
   LaunchConditions assisted = mixed;
   assisted.assisted = true;
   const LaunchConditions cpu{.has_drawn = true, .has_prompts = true};
+  const LaunchConditions rank{.sums_ranks = true, .has_drawn = true};
   const std::vector<Row> rows = {
       {"base", {.on_gpu = true}, LayerProduct::kGateUp, {"product activates"}},
       {"decode",
@@ -217,6 +220,15 @@ TEST(LaunchPlanTest, StepsOfServers) {
        cpu,
        LayerProduct::kDown,
        {"product spares", "shrink:prompts", "expand:prompts", "shrink:drawn", "expand:drawn"}},
+      {"a rank", rank, LayerProduct::kQkv, {"product spares", "shrink:drawn", "expand:drawn"}},
+      {"a rank",
+       rank,
+       LayerProduct::kO,
+       {"product spares", "shrink:drawn", "expand:drawn", "sum-ranks"}},
+      {"a rank",
+       rank,
+       LayerProduct::kDown,
+       {"product spares", "shrink:drawn", "expand:drawn", "sum-ranks"}},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(Planned(row.conditions, row.product), row.expected) << row.name;

@@ -342,6 +342,30 @@ Status LoraWeights::Fill(const ModelConfig& model, std::span<const LoraTensors> 
   return OkStatus();
 }
 
+LoraWeights LoraWeights::SliceOf(const ModelConfig& model, const Shard& shard) const {
+  LoraWeights slice;
+  slice.dtype_ = dtype_;
+  slice.targets_ = targets_;
+  slice.LayOut(ShardConfig(model, shard.num_ranks));
+  const auto copy = [this](const void* const* from, const IndexRange& elements, int32_t rank,
+                           const void* const* to) {
+    const int64_t element = DTypeBytes(dtype_);
+    for (int32_t j = 0; j < rank; ++j) {
+      std::memcpy(const_cast<void*>(to[j]),
+                  static_cast<const char*>(from[j]) + elements.begin * element,
+                  static_cast<size_t>(elements.size() * element));
+    }
+  };
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleSlice elements = SliceOfLoraModule(model, target.module, shard);
+    const LoraMatrix& from = matrix(target.layer, target.module);
+    const LoraMatrix& to = slice.matrix(target.layer, target.module);
+    copy(from.a_rows, elements.in, target.rank, to.a_rows);
+    copy(from.b_rows, elements.out, target.rank, to.b_rows);
+  }
+  return slice;
+}
+
 int64_t LoraWeights::bytes() const {
   return buffer_.bytes() + static_cast<int64_t>(rows_.size() * sizeof(rows_[0])) +
          static_cast<int64_t>(matrices_.size() * sizeof(matrices_[0]));

@@ -19,6 +19,7 @@
 #include "model/peft_config.h"
 #include "model/peft_modules.h"
 #include "model/safetensors.h"
+#include "model/shard.h"
 #include "tensor/buffer.h"
 
 namespace graft {
@@ -51,6 +52,9 @@ class LoraWeights {
   // kInvalidArgument names the tensor and what is wrong with it.
   static Result<LoraWeights> Load(const SafetensorsFile& file, const PeftConfig& peft,
                                   const ModelConfig& model, DType dtype);
+
+  // What one of several ranks has of an adapter of `model`, the whole one.
+  LoraWeights SliceOf(const ModelConfig& model, const Shard& shard) const;
 
   // [layers * kLoraModules]; rank 0 where the adapter leaves a module alone.
   std::span<const LoraMatrix> matrices() const { return matrices_; }

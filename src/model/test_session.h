@@ -43,11 +43,12 @@ class TestSession {
  public:
   TestSession(const ModelConfig& config, const ModelWeights& weights, Stream& stream,
               int32_t page_tokens = 5, int32_t num_pages = 256,
-              const TransformerLimits& limits = {.step_tokens_max = 512, .logits_rows_max = 512})
+              const TransformerLimits& limits = {.step_tokens_max = 512, .logits_rows_max = 512},
+              Communicator* ranks = nullptr)
       : stream_(stream),
         pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
               stream.device),
-        transformer_(config, weights, pool_, Limits(limits, config), stream) {
+        transformer_(config, weights, pool_, Limits(limits, config), stream, ranks) {
     // The pages are shuffled, so that no sequence's pages lie side by side.
     free_pages_.resize(num_pages);
     std::iota(free_pages_.begin(), free_pages_.end(), 0);

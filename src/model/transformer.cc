@@ -60,6 +60,8 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
     case LaunchKind::kPadded:
     case LaunchKind::kAssistFinish:
       return &ForwardTimes::lora_ns;
+    case LaunchKind::kSumRanks:
+      return &ForwardTimes::ranks_ns;
     case LaunchKind::kAssistBegin:
     case LaunchKind::kActivate:
       return nullptr;
@@ -97,16 +99,18 @@ struct Transformer::Projection {
   std::span<const int64_t> slice_n;  // columns of each module in y
   void* activated = nullptr;         // see GemmArgs::activated
   Activation activation = Activation::kSilu;
+  Target sum = {};  // of all ranks' y
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
-                         const TransformerLimits& limits, Stream& stream)
+                         const TransformerLimits& limits, Stream& stream, Communicator* ranks)
     : config_(config),
       weights_(weights),
       pool_(pool),
       limits_(limits),
       activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
       traits_(TraitsOf(stream.device)),
+      ranks_(ranks),
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
       upload_(BatchLimitsOf(limits, config, pool.layout(), stream.device), stream.device) {
   CHECK_EQ(weights.layers.size(), static_cast<size_t>(config.num_layers));
@@ -123,6 +127,9 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       << "the page pool was laid out for another model";
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
+  CHECK(ranks == nullptr || stream.device.is_cpu()) << "ranks share a CPU's memory";
+  CHECK(ranks == nullptr ||
+        ranks->part_floats() >= PartFloatsOf(limits, config, ranks->num_ranks()));
   const Device& device = stream.device;
   const TransformerSizes sizes = SizesOf(limits, config, weights.dtype, pool.layout(), device);
   hidden_ = Buffer(sizes.hidden, device);
@@ -191,15 +198,7 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
   if (batch.assist != nullptr) step.assisted_plan = PlanOf(batch, stream, true);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::total_ns);
-    Embedding({.table = weights_.embedding.data(),
-               .dtype = weights_.dtype,
-               .vocab_size = config_.vocab_size,
-               .tokens = batch.tokens.data(),
-               .out = hidden_.as<float>(),
-               .num_tokens = step.num_rows(),
-               .n = config_.hidden_size,
-               .scale = EmbeddingScale(config_, weights_.dtype)},
-              stream);
+    Embed(step);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       step.assisted = batch.assist != nullptr && batch.assist->TakesLayer(layer);
       if (batch.gate != nullptr && !step.assisted) batch.gate->Await(layer, stream);
@@ -209,6 +208,22 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
   }
   if (times != nullptr) timer_->Collect();
   return logits_.as<float>();
+}
+
+void Transformer::Embed(const Step& step) {
+  const Target target = {hidden_.as<float>(), false};
+  Embedding({.table = weights_.embedding.data(),
+             .dtype = weights_.dtype,
+             .vocab_size = static_cast<int32_t>(weights_.vocabulary.size()),
+             .tokens = step.batch.tokens.data(),
+             .out = PartOf(target).y,
+             .num_tokens = step.num_rows(),
+             .n = config_.hidden_size,
+             .scale = EmbeddingScale(config_, weights_.dtype),
+             .is_slice = ranks_ != nullptr,
+             .first_word = static_cast<int32_t>(weights_.vocabulary.begin)},
+            step.stream);
+  if (ranks_ != nullptr) SumRanks(step.num_rows() * config_.hidden_size, target, step.stream);
 }
 
 StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
@@ -251,8 +266,16 @@ void Transformer::Attention(int32_t layer, const Step& step) {
           layer, step);
   AttendPages(layer, step);
   const Target target = TargetOf(config_.layers[layer]);
-  Project({attended_.data(), projections.o, weights.o_bias, target.y, target.accumulates,
-           LayerProduct::kO, LoraModule::kO, o_n},
+  const Target part = PartOf(target);
+  Project({.x = attended_.data(),
+           .weight = projections.o,
+           .bias = weights.o_bias,
+           .y = part.y,
+           .accumulate = part.accumulates,
+           .product = LayerProduct::kO,
+           .first = LoraModule::kO,
+           .slice_n = o_n,
+           .sum = target},
           layer, step);
 }
 
@@ -267,8 +290,16 @@ void Transformer::Mlp(int32_t layer, const Step& step) {
            config_.layers[layer].activation},
           layer, step);
   const Target target = TargetOf(config_.layers[layer]);
-  Project({activated_.data(), projections.down, weights.down_bias, target.y, target.accumulates,
-           LayerProduct::kDown, LoraModule::kDown, down_n},
+  const Target part = PartOf(target);
+  Project({.x = activated_.data(),
+           .weight = projections.down,
+           .bias = weights.down_bias,
+           .y = part.y,
+           .accumulate = part.accumulates,
+           .product = LayerProduct::kDown,
+           .first = LoraModule::kDown,
+           .slice_n = down_n,
+           .sum = target},
           layer, step);
 }
 
@@ -362,6 +393,7 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
        .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
        .can_follow = lora_words_.bytes() > 0,
        .assisted = assisted,
+       .sums_ranks = ranks_ != nullptr,
        .fuses_activation = std::ranges::all_of(
            config_.layers,
            [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; }),
@@ -401,6 +433,8 @@ void Transformer::Launch(const graft::Launch& launch, const Projection& projecti
       return step.batch.assist->Finish(lora, step.stream);
     case LaunchKind::kActivate:
       return Activate(projection, keeps_drawn ? step.batch.lora_rows : all, step);
+    case LaunchKind::kSumRanks:
+      return SumRanks(step.num_rows() * projection.weight.n(), projection.sum, step.stream);
     default:
       return RunLora(launch, LoraOf(launch.rows, lora, step.batch), step);
   }
@@ -535,18 +569,23 @@ void Transformer::RunLogits(std::span<const int32_t> rows, const Step& step) {
            .n = hidden,
            .epsilon = config_.rms_norm_epsilon},
           stream);
-  const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
-  Gemm({.x = logits_normed_.data(),
-        .x_stride = hidden,
-        .m = num_rows,
-        .weight = &weights_.lm_head,
-        .y = logits_.as<float>(),
-        .y_stride = config_.vocab_size,
-        .x_is_fp32 = activation_dtype_ == DType::kF32},
-       stream);
-  if (config_.logit_cap == 0.0f) return;
-  SoftCap({.x = logits_.as<float>(), .n = num_rows * config_.vocab_size, .cap = config_.logit_cap},
-          stream);
+  float* const logits = PartOf({logits_.as<float>(), false}).y;
+  const int64_t words = weights_.vocabulary.size();
+  {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
+    Gemm({.x = logits_normed_.data(),
+          .x_stride = hidden,
+          .m = num_rows,
+          .weight = &weights_.lm_head,
+          .y = logits,
+          .y_stride = words,
+          .x_is_fp32 = activation_dtype_ == DType::kF32},
+         stream);
+    if (config_.logit_cap != 0.0f) {
+      SoftCap({.x = logits, .n = num_rows * words, .cap = config_.logit_cap}, stream);
+    }
+  }
+  if (ranks_ != nullptr) GatherLogits(num_rows, stream);
 }
 
 }  // namespace graft

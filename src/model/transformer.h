@@ -20,6 +20,7 @@
 #include "model/transformer_sizes.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"
+#include "tensor/communicator.h"
 #include "tensor/device_traits.h"
 #include "tensor/stream.h"
 #include "tensor/stream_timer.h"
@@ -31,14 +32,18 @@ struct ForwardTimes {
   int64_t gemm_ns = 0;
   int64_t lora_ns = 0;
   int64_t attention_ns = 0;
+  int64_t ranks_ns = 0;  // waiting for other ranks, and summing up what they have
   int64_t total_ns = 0;
 };
 
 class Transformer {
  public:
-  // `config` is copied; `weights` and `pool` are borrowed.
+  // `config` is copied; `weights` and `pool` are borrowed. One of several `ranks`, on the CPU,
+  // computes its slice of every step, in company of the others: `config` is ShardConfig's, and
+  // parts are at least PartFloatsOf. Rank 0 has the logits. Where another rank fails, the process
+  // ends (EndRank).
   Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
-              const TransformerLimits& limits, Stream& stream);
+              const TransformerLimits& limits, Stream& stream, Communicator* ranks = nullptr);
 
   // Runs the step, writing its keys and values into the pool. Returns the logits of
   // batch.logits_rows, fp32 [logits_rows, vocab_size] in the device's memory, valid until the next
@@ -69,6 +74,7 @@ class Transformer {
   // Whether LoRA can run beside the products of so many rows.
   bool CanRunLoraBeside(int64_t num_rows) const;
   void CheckBatch(const HostBatch& batch) const;
+  void Embed(const Step& step);
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
@@ -84,6 +90,11 @@ class Transformer {
     bool accumulates;
   };
   Target TargetOf(const LayerSpec& spec);
+  // Where a rank writes its summand of that.
+  Target PartOf(const Target& target);
+  // sum = or += what all ranks have written as their parts, n numbers.
+  void SumRanks(int64_t n, const Target& sum, const Stream& stream);
+  void GatherLogits(int64_t num_rows, const Stream& stream);
   void AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
@@ -107,6 +118,7 @@ class Transformer {
   const TransformerLimits limits_;
   const DType activation_dtype_;
   const DeviceTraits traits_;
+  Communicator* const ranks_;  // null: there is one
   const std::vector<RopeTable> ropes_;
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits

@@ -7,6 +7,7 @@
 #include "kernels/lora_padded/lora_padded.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
+#include "model/shard.h"
 
 namespace graft {
 namespace {
@@ -40,6 +41,12 @@ ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelCon
   batch.cuts_segments = limits.padded_rank_max == 0;
   batch.tells_given_rows = AttentionTellsGivenRows(layout, device);
   return batch;
+}
+
+int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config,
+                     int32_t num_ranks) {
+  return std::max(int64_t{limits.step_tokens_max} * config.hidden_size,
+                  limits.logits_rows_max * VocabularySliceMax(config, num_ranks));
 }
 
 TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,

@@ -53,6 +53,10 @@ struct TransformerSizes {
 TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,
                          const KvLayout& layout, const Device& device);
 
+// What each of several ranks writes at once for the others: rows of hidden states, or of its slice
+// of the logits. `config` is the whole model's, or ShardConfig's.
+int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config, int32_t num_ranks);
+
 // The limits of what it uploads.
 ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelConfig& config,
                                  const KvLayout& layout, const Device& device);

@@ -35,12 +35,14 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // Refuses numbers that no weight has, in what is used of a tensor.
+  virtual Status Check(const std::string& /*name*/, const TensorView& /*used*/) {
+    return OkStatus();
+  }
   // Whether the checkpoint has a tensor that it may lack.
   virtual bool Has(const std::string& name) const = 0;
-  void Release() { live_.clear(); }
-
- protected:
   void* Allocate(int64_t bytes) { return live_.emplace_back(bytes).data(); }
+  void Release() { live_.clear(); }
 
  private:
   std::vector<Buffer> live_;
@@ -89,9 +91,6 @@ class FileSource : public TensorSource {
       return InvalidArgumentError("tensor " + name + " has shape " + ShapeText(tensor.shape) +
                                   ", config.json asks for " + ShapeText(shape));
     }
-    if (!IsFinite(tensor, stream_)) {
-      return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
-    }
     used_.insert(name);
     // Kernels read whole elements; a file may put them at odd addresses.
     if (std::bit_cast<uintptr_t>(tensor.data) % static_cast<uint64_t>(DTypeBytes(tensor.dtype))) {
@@ -100,6 +99,10 @@ class FileSource : public TensorSource {
       tensor.data = aligned;
     }
     return tensor;
+  }
+  Status Check(const std::string& name, const TensorView& used) override {
+    if (IsFinite(used, stream_)) return OkStatus();
+    return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
   }
   bool Has(const std::string& name) const override { return files_.Contains(name); }
 
@@ -167,24 +170,35 @@ class RandomSource : public TensorSource {
 // Asks a source for every tensor of the architecture and packs it.
 class Builder {
  public:
-  Builder(const ModelConfig& config, DType dtype, TensorSource& source, Stream& stream,
-          const LoadProgress& progress)
-      : config_(config), dtype_(dtype), source_(source), stream_(stream), progress_(progress) {}
+  Builder(const ModelConfig& config, const Shard& shard, DType dtype, TensorSource& source,
+          Stream& stream, const LoadProgress& progress)
+      : config_(config),
+        shard_(shard),
+        heads_(Elements(HeadsOf(config, shard))),
+        kv_heads_(Elements(KvHeadsOf(config, shard))),
+        mlp_(IntermediateOf(config, shard)),
+        dtype_(dtype),
+        source_(source),
+        stream_(stream),
+        progress_(progress) {}
 
   Result<ModelWeights> Build() {
     ModelWeights weights;
     weights.dtype = dtype_;
-    const std::vector<int64_t> table_shape = {config_.vocab_size, config_.hidden_size};
+    weights.vocabulary = VocabularyOf(config_, shard_);
+    const auto table_of = [&](const char* name) -> Part {
+      return {name, {config_.vocab_size, config_.hidden_size}, {weights.vocabulary}};
+    };
     // Files that hold a shared table once may hold it under either name.
     const bool only_head =
         config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
     ASSIGN_OR_RETURN(Buffer embedding,
-                     PlainOnHost({{only_head ? kHeadName : kEmbeddingName, table_shape}}, dtype_));
+                     PlainOnHost({table_of(only_head ? kHeadName : kEmbeddingName)}, dtype_));
     if (config_.tied_embeddings) {
-      TensorView table{embedding.data(), dtype_, table_shape};
+      TensorView table{embedding.data(), dtype_, {weights.vocabulary.size(), config_.hidden_size}};
       Buffer other_head;
       if (!only_head && source_.Has(kHeadName)) {
-        ASSIGN_OR_RETURN(other_head, OtherHead(table));
+        ASSIGN_OR_RETURN(other_head, OtherHead(table_of(kHeadName), table));
         if (other_head.data() != nullptr) table.data = other_head.data();
       }
       weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
@@ -199,21 +213,32 @@ class Builder {
     }
     ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
     if (!config_.tied_embeddings) {
-      ASSIGN_OR_RETURN(weights.lm_head, Matrix({{kHeadName, table_shape}}));
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(kHeadName)}));
     }
     return weights;
   }
 
  private:
+  // A tensor of the checkpoint, [rows] or [rows, columns], and what this rank has of it.
   struct Part {
     std::string name;
     std::vector<int64_t> shape;
+    std::vector<IndexRange> rows = {};       // one after the other; none: all
+    std::optional<IndexRange> columns = {};  // none: all
   };
+
+  IndexRange Elements(const IndexRange& heads) const {
+    return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
+  }
+  // The same, behind others.
+  static IndexRange Behind(int64_t others, const IndexRange& range) {
+    return {others + range.begin, others + range.end};
+  }
 
   // The file's lm_head of a model with tied embeddings, in the serving dtype; empty where it is the
   // table itself. One that differs is what the model computes with, as transformers 5 has it.
-  Result<Buffer> OtherHead(const TensorView& table) {
-    ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({{kHeadName, table.shape}}));
+  Result<Buffer> OtherHead(const Part& part, const TensorView& table) {
+    ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({part}));
     Buffer head(table.bytes());
     ConvertElements(heads[0].dtype, heads[0].data, dtype_, head.data(), table.num_elements());
     source_.Release();
@@ -234,19 +259,24 @@ class Builder {
     const int64_t kv = config_.kv_size();
     const std::string attention = prefix + "self_attn.";
     const std::string mlp = prefix + "mlp.";
-    std::vector<Part> qkv = {{attention + "q_proj.weight", {q, hidden}},
-                             {attention + "k_proj.weight", {kv, hidden}},
-                             {attention + "v_proj.weight", {kv, hidden}}};
-    std::vector<Part> gate_up = {{mlp + "gate_proj.weight", {intermediate, hidden}},
-                                 {mlp + "up_proj.weight", {intermediate, hidden}}};
+    std::vector<Part> qkv = {{attention + "q_proj.weight", {q, hidden}, {heads_}},
+                             {attention + "k_proj.weight", {kv, hidden}, {kv_heads_}},
+                             {attention + "v_proj.weight", {kv, hidden}, {kv_heads_}}};
+    std::vector<Part> gate_up = {{mlp + "gate_proj.weight", {intermediate, hidden}, {mlp_}},
+                                 {mlp + "up_proj.weight", {intermediate, hidden}, {mlp_}}};
     if (config_.fused_projections) {
-      qkv = {{attention + "qkv_proj.weight", {q + 2 * kv, hidden}}};
-      gate_up = {{mlp + "gate_up_proj.weight", {2 * intermediate, hidden}}};
+      qkv = {{attention + "qkv_proj.weight",
+              {q + 2 * kv, hidden},
+              {heads_, Behind(q, kv_heads_), Behind(q + kv, kv_heads_)}}};
+      gate_up = {{mlp + "gate_up_proj.weight",
+                  {2 * intermediate, hidden},
+                  {mlp_, Behind(intermediate, mlp_)}}};
     }
     ASSIGN_OR_RETURN(layer.qkv, Matrix(qkv));
-    ASSIGN_OR_RETURN(layer.o, Matrix({{attention + "o_proj.weight", {hidden, q}}}));
+    ASSIGN_OR_RETURN(layer.o, Matrix({{attention + "o_proj.weight", {hidden, q}, {}, heads_}}));
     ASSIGN_OR_RETURN(layer.gate_up, Matrix(gate_up));
-    ASSIGN_OR_RETURN(layer.down, Matrix({{mlp + "down_proj.weight", {hidden, intermediate}}}));
+    ASSIGN_OR_RETURN(layer.down,
+                     Matrix({{mlp + "down_proj.weight", {hidden, intermediate}, {}, mlp_}}));
     return OkStatus();
   }
 
@@ -274,20 +304,25 @@ class Builder {
     const std::string attention = prefix + "self_attn.";
     const std::string mlp = prefix + "mlp.";
     if (config_.qkv_bias) {
-      ASSIGN_OR_RETURN(layer.qkv_bias, Plain({{attention + "q_proj.bias", {config_.q_size()}},
-                                              {attention + "k_proj.bias", {config_.kv_size()}},
-                                              {attention + "v_proj.bias", {config_.kv_size()}}},
-                                             DType::kF32));
+      ASSIGN_OR_RETURN(layer.qkv_bias,
+                       Plain({{attention + "q_proj.bias", {config_.q_size()}, {heads_}},
+                              {attention + "k_proj.bias", {config_.kv_size()}, {kv_heads_}},
+                              {attention + "v_proj.bias", {config_.kv_size()}, {kv_heads_}}},
+                             DType::kF32));
     }
     if (config_.o_bias) {
       ASSIGN_OR_RETURN(layer.o_bias, Plain({{attention + "o_proj.bias", {hidden}}}, DType::kF32));
     }
     if (config_.mlp_bias) {
-      ASSIGN_OR_RETURN(layer.gate_up_bias, Plain({{mlp + "gate_proj.bias", {intermediate}},
-                                                  {mlp + "up_proj.bias", {intermediate}}},
+      ASSIGN_OR_RETURN(layer.gate_up_bias, Plain({{mlp + "gate_proj.bias", {intermediate}, {mlp_}},
+                                                  {mlp + "up_proj.bias", {intermediate}, {mlp_}}},
                                                  DType::kF32));
       ASSIGN_OR_RETURN(layer.down_bias, Plain({{mlp + "down_proj.bias", {hidden}}}, DType::kF32));
     }
+    // What ranks sum up has its bias once.
+    if (shard_.rank == 0) return OkStatus();
+    layer.o_bias = Buffer();
+    layer.down_bias = Buffer();
     return OkStatus();
   }
 
@@ -304,7 +339,7 @@ class Builder {
   Result<GemmWeight> Matrix(const std::vector<Part>& parts) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
     GemmWeight weight = GemmWeight::Pack(views, dtype_, stream_);
-    Finish(views);
+    Finish(parts);
     return weight;
   }
 
@@ -324,26 +359,61 @@ class Builder {
       ConvertElements(view.dtype, view.data, dtype, out, view.num_elements());
       out += view.num_elements() * DTypeBytes(dtype);
     }
-    Finish(views);
+    Finish(parts);
     return buffer;
   }
 
   Result<std::vector<TensorView>> Get(const std::vector<Part>& parts) {
     std::vector<TensorView> views;
     for (const Part& part : parts) {
-      ASSIGN_OR_RETURN(TensorView view, source_.Get(part.name, part.shape));
-      views.push_back(std::move(view));
+      ASSIGN_OR_RETURN(TensorView whole, source_.Get(part.name, part.shape));
+      std::vector<IndexRange> rows = part.rows;
+      if (rows.empty()) rows.push_back({0, part.shape[0]});
+      for (const IndexRange& range : rows) {
+        TensorView view = Columns(Rows(whole, range), part.columns);
+        RETURN_IF_ERROR(source_.Check(part.name, view));
+        views.push_back(std::move(view));
+      }
     }
     return views;
   }
 
-  void Finish(const std::vector<TensorView>& views) {
-    for (const TensorView& view : views) num_done_ += view.num_elements();
+  static TensorView Rows(TensorView view, const IndexRange& rows) {
+    const int64_t row_bytes = view.bytes() / view.shape[0];
+    view.data = static_cast<const char*>(view.data) + rows.begin * row_bytes;
+    view.shape[0] = rows.size();
+    return view;
+  }
+
+  // What lies apart is brought together.
+  TensorView Columns(TensorView view, const std::optional<IndexRange>& columns) {
+    if (!columns.has_value() || columns->size() == view.shape[1]) return view;
+    const int64_t element = DTypeBytes(view.dtype);
+    const int64_t from_bytes = view.shape[1] * element;
+    const auto* const from = static_cast<const char*>(view.data) + columns->begin * element;
+    view.shape[1] = columns->size();
+    const int64_t to_bytes = view.shape[1] * element;
+    char* const to = static_cast<char*>(source_.Allocate(view.bytes()));
+    stream_.cpu_threads->ParallelFor(view.shape[0], 64, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        std::memcpy(to + row * to_bytes, from + row * from_bytes, static_cast<size_t>(to_bytes));
+      }
+    });
+    view.data = to;
+    return view;
+  }
+
+  void Finish(const std::vector<Part>& parts) {
+    for (const Part& part : parts)
+      num_done_ += TensorView{nullptr, dtype_, part.shape}.num_elements();
     source_.Release();
     if (progress_) progress_(num_done_, config_.num_parameters());
   }
 
   const ModelConfig& config_;
+  const Shard shard_;
+  const IndexRange heads_, kv_heads_;  // elements of q, and of k or v
+  const IndexRange mlp_;
   const DType dtype_;
   TensorSource& source_;
   Stream& stream_;
@@ -393,7 +463,8 @@ int64_t ModelWeights::bytes() const {
   return total;
 }
 
-int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device) {
+int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device,
+                     int32_t num_ranks) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
   const auto matrix = [&](int64_t n, int64_t k) {
@@ -409,7 +480,8 @@ int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& devic
   }
   const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
                               matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
-  return config.vocab_size * hidden * DTypeBytes(dtype) + matrix(config.vocab_size, hidden) +
+  const int64_t words = VocabularySliceMax(config, num_ranks);
+  return words * hidden * DTypeBytes(dtype) + matrix(words, hidden) +
          config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
 }
 
@@ -432,23 +504,24 @@ DType ServingDType(const ModelConfig& config, std::optional<DType> asked, const 
 }
 
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
-                                 DType dtype, Stream& stream, const LoadProgress& progress) {
+                                 DType dtype, Stream& stream, const LoadProgress& progress,
+                                 const Shard& shard) {
   if (dtype == DType::kF16 && stream.device.is_cpu()) {
     return UnimplementedError("the CPU does not serve in fp16; it serves fp32 and bf16");
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
   FileSource source(files, stream);
-  Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
+  Result<ModelWeights> weights = Builder(config, shard, dtype, source, stream, progress).Build();
   if (!weights.ok()) return weights;
   RETURN_IF_ERROR(CheckUnused(files, source, config));
   return weights;
 }
 
 ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
-                           const LoadProgress& progress) {
+                           const LoadProgress& progress, const Shard& shard) {
   CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "the CPU serves fp32 and bf16";
   RandomSource source(dtype, seed, config.norms_add_one ? 0.0f : 1.0f, stream);
-  Result<ModelWeights> weights = Builder(config, dtype, source, stream, progress).Build();
+  Result<ModelWeights> weights = Builder(config, shard, dtype, source, stream, progress).Build();
   CHECK(weights.ok()) << weights.status().ToString();
   return std::move(*weights);
 }

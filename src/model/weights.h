@@ -12,6 +12,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "model/config.h"
+#include "model/shard.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
 
@@ -42,10 +43,11 @@ struct LayerWeights : LayerProjections {
 
 struct ModelWeights {
   DType dtype = DType::kF32;
-  Buffer embedding;  // [vocab, hidden] of dtype
+  IndexRange vocabulary;  // the words that the tables have: all, or a rank's
+  Buffer embedding;       // [vocabulary, hidden] of dtype
   std::vector<LayerWeights> layers;
   Buffer final_norm;   // fp32 [hidden]
-  GemmWeight lm_head;  // [vocab, hidden]; of tied embeddings, the same numbers packed
+  GemmWeight lm_head;  // [vocabulary, hidden]; of tied embeddings, the same numbers packed
 
   int64_t bytes() const;
 };
@@ -56,8 +58,9 @@ struct ModelWeights {
 DType ServingDType(const ModelConfig& config, std::optional<DType> asked,
                    const Device& device = {});
 
-// What ModelWeights::bytes will be.
-int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device);
+// What ModelWeights::bytes will be, at most; of one of several ranks, for what ShardConfig gives.
+int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device,
+                     int32_t num_ranks = 1);
 // What reading them takes beside them, of the host's memory: the largest tensor, as it is
 // converted.
 int64_t WeightsReadingBytes(const ModelConfig& config, DType dtype);
@@ -71,13 +74,15 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
 // Reads an HF folder's tensors. Errors name the tensor: missing, of the wrong shape or dtype,
 // holding NaN or Inf, or belonging to a module of ours that does not have it (a bias where the
-// config says none). Tensors of other modules are listed in the log and left alone.
+// config says none). Tensors of other modules are listed in the log and left alone. Of one of
+// several ranks, its slices of the same files: `config` is the whole model's.
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
-                                 DType dtype, Stream& stream, const LoadProgress& progress = {});
+                                 DType dtype, Stream& stream, const LoadProgress& progress = {},
+                                 const Shard& shard = {});
 
 // Weights drawn from (seed, tensor, element) with HF's initial spread, for benchmarks of any shape.
-// The same on any number of threads.
+// The same on any number of threads, and the same model on any number of ranks.
 ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
-                           const LoadProgress& progress = {});
+                           const LoadProgress& progress = {}, const Shard& shard = {});
 
 }  // namespace graft

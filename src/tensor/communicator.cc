@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/process_state.h"
+#include "base/server_log.h"
 #include "tensor/shared_word.h"
 
 namespace graft {
@@ -142,6 +146,7 @@ Communicator::Communicator(char* memory, int32_t rank)
 }
 
 int32_t Communicator::num_ranks() const { return header().limits.num_ranks; }
+int64_t Communicator::part_floats() const { return header().limits.part_floats; }
 
 void Communicator::SetProcess(int32_t rank, pid_t process) {
   __atomic_store_n(&header().processes[rank], process, __ATOMIC_SEQ_CST);
@@ -265,13 +270,24 @@ Status Communicator::Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns) {
   const ProcessState now = process == 0 ? ProcessState::kRuns : StateOfProcess(process);
   const std::string who =
       "rank " + std::to_string(rank) + " (process " + std::to_string(process) + ")";
-  if (now == ProcessState::kEnded) {
+  // Whoever started it may know more of its end, and says so first.
+  if (now == ProcessState::kEnded && waited_ns > 0) {
     Break(who + " has ended");
   } else if (waited_ns >= timeout_ns) {
     Break(who + (now == ProcessState::kStopped ? " is stopped and" : "") +
           " has not answered for " + std::to_string(timeout_ns / 1'000'000'000) + " s");
   }
   return state();
+}
+
+void EndRank(int32_t rank, const Status& why) {
+  static std::atomic<bool> is_ending{false};
+  while (is_ending.exchange(true)) pause();  // another thread has said it
+  if (rank == 0) {
+    LOG_ERROR("{}; the model is in all ranks together, so the server ends", why.message());
+    ServerLog::Flush(std::chrono::milliseconds(500));
+  }
+  _exit(1);
 }
 
 }  // namespace graft

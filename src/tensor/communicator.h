@@ -39,6 +39,7 @@ class Communicator {
 
   int32_t rank() const { return rank_; }
   int32_t num_ranks() const;
+  int64_t part_floats() const;
   // Which process a rank is, told by whoever started it: one that ends before it has an end of its
   // own is noticed, too.
   void SetProcess(int32_t rank, pid_t process);
@@ -92,5 +93,9 @@ class Communicator {
   uint32_t num_bytes_;      // of messages, sent or received; runs around
   uint32_t ring_at_ = 0;    // where the next one lies in the ring
 };
+
+// Ends the process of a rank that cannot go on, and which nobody can serve without: rank 0 says why
+// in its log, the others are silent. Any thread.
+[[noreturn]] void EndRank(int32_t rank, const Status& why);
 
 }  // namespace graft

@@ -15,7 +15,8 @@ void CheckArgs(const EmbeddingArgs& args, const Stream& stream) {
   CHECK_GT(args.vocab_size, 0);
   if (args.num_tokens == 0) return;
   CHECK(args.table != nullptr && args.tokens != nullptr && args.out != nullptr);
-  if (!stream.device.is_cpu()) return;
+  CHECK(args.is_slice || args.first_word == 0);
+  if (!stream.device.is_cpu() || args.is_slice) return;
   for (int64_t i = 0; i < args.num_tokens; ++i) {
     CHECK(args.tokens[i] >= 0 && args.tokens[i] < args.vocab_size)
         << "token " << args.tokens[i] << " of row " << i << " is not in a vocabulary of "

@@ -1,5 +1,7 @@
 #include "kernels/embedding/embedding.h"
 
+#include <algorithm>
+
 #include "kernels/common/parallel_rows.h"
 #include "kernels/common/simd.h"
 
@@ -24,7 +26,13 @@ void GatherRows(const EmbeddingArgs& args, Stream& stream) {
   const int64_t bytes_per_row = args.n * (sizeof(float) + sizeof(T));
   ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      WidenRow(table + args.tokens[i] * args.n, args.scale, args.n, args.out + i * args.n);
+      const int64_t row = int64_t{args.tokens[i]} - args.first_word;
+      float* const out = args.out + i * args.n;
+      if (row >= 0 && row < args.vocab_size) {
+        WidenRow(table + row * args.n, args.scale, args.n, out);
+      } else {
+        std::fill_n(out, args.n, 0.0f);
+      }
     }
   });
 }

@@ -19,10 +19,10 @@ __global__ void __launch_bounds__(kThreads) EmbeddingKernel(EmbeddingArgs args) 
   WaitForPrevious();
   if (begin >= args.n) return;
   const int64_t count = args.n - begin;
-  const int32_t token = args.tokens[row];
+  const int64_t word = int64_t{args.tokens[row]} - args.first_word;
   float values[kWidth] = {};
-  if (token >= 0 && token < args.vocab_size) {
-    LoadRun<kVectors>(static_cast<const T*>(args.table) + token * args.n + begin, count, values);
+  if (word >= 0 && word < args.vocab_size) {
+    LoadRun<kVectors>(static_cast<const T*>(args.table) + word * args.n + begin, count, values);
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) values[i] = __fmul_rn(values[i], args.scale);

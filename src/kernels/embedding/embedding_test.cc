@@ -82,6 +82,34 @@ TEST(EmbeddingTest, GpuMakesZerosOfTokensOutsideOfTheVocabulary) {
   });
 }
 
+// Ranks' rows, summed up, are the whole table's.
+TEST(EmbeddingTest, SlicesHaveZerosForTheWordsOfOthers) {
+  const auto table = Input<Bfloat16>::Normal(int64_t{kVocab} * 20, 1);
+  const Shared<int32_t> tokens{0, 9, 10, 22, 10};
+  ForEachDevice([&](Stream& stream) {
+    for (const auto& [first, count] : {std::pair(0, 10), std::pair(10, 13)}) {
+      Output<float> out(5 * 20);
+      Embedding({.table = table.data() + first * 20,
+                 .dtype = DType::kBF16,
+                 .vocab_size = count,
+                 .tokens = tokens.data(),
+                 .out = out.data(),
+                 .num_tokens = 5,
+                 .n = 20,
+                 .is_slice = true,
+                 .first_word = first},
+                stream);
+      Synchronize(stream);
+      EXPECT_TRUE(out.GuardsIntact());
+      for (int64_t i = 0; i < out.size(); ++i) {
+        const int32_t token = tokens[i / 20];
+        const bool has = token >= first && token < first + count;
+        ASSERT_EQ(out[i], has ? ToFloat(table[token * 20 + i % 20]) : 0.0f) << i;
+      }
+    }
+  });
+}
+
 TEST(EmbeddingDeathTest, RefusesTokensOutsideOfTheVocabulary) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};

@@ -1,0 +1,116 @@
+#include "model/shard.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace graft {
+namespace {
+
+// More ranks than this no model here is worth.
+constexpr int32_t kRanksTriedMax = 64;
+
+// What so many ranks cannot share; "" if they can share it all.
+std::string Indivisible(const ModelConfig& config, int32_t num_ranks) {
+  const auto name = [](const char* what, int32_t count) {
+    return std::string(what) + " " + std::to_string(count);
+  };
+  if (config.num_heads % num_ranks != 0) return name("num_attention_heads", config.num_heads);
+  if (config.num_kv_heads % num_ranks != 0 && num_ranks % config.num_kv_heads != 0) {
+    return name("num_key_value_heads", config.num_kv_heads);
+  }
+  if (config.intermediate_size % num_ranks != 0) {
+    return name("intermediate_size", config.intermediate_size);
+  }
+  // Ranks have ceil(size / ranks) words each, as far as they go.
+  if ((num_ranks - 1) * VocabularySliceMax(config, num_ranks) >= config.vocab_size) {
+    return name("vocab_size", config.vocab_size);
+  }
+  return "";
+}
+
+std::string CountsThatWork(const ModelConfig& config) {
+  std::string text;
+  for (int32_t ranks = 2; ranks <= kRanksTriedMax; ++ranks) {
+    if (Indivisible(config, ranks).empty()) {
+      text += (text.empty() ? "" : ", ") + std::to_string(ranks);
+    }
+  }
+  return text;
+}
+
+IndexRange Equal(int64_t total, const Shard& shard) {
+  CHECK_EQ(total % shard.num_ranks, 0);
+  const int64_t n = total / shard.num_ranks;
+  return {shard.rank * n, (shard.rank + 1) * n};
+}
+
+IndexRange Times(const IndexRange& range, int64_t n) { return {range.begin * n, range.end * n}; }
+
+}  // namespace
+
+Status CheckRanks(const ModelConfig& config, int32_t num_ranks) {
+  const std::string what = Indivisible(config, num_ranks);
+  if (what.empty()) return OkStatus();
+  const std::string works = CountsThatWork(config);
+  return InvalidArgumentError(
+      std::to_string(num_ranks) + " ranks cannot share the model's " + what + " evenly; " +
+      (works.empty() ? "this model runs on one" : "as many as can: " + works));
+}
+
+ModelConfig ShardConfig(const ModelConfig& config, int32_t num_ranks) {
+  CHECK(CheckRanks(config, num_ranks).ok());
+  ModelConfig shard = config;
+  shard.num_heads = config.num_heads / num_ranks;
+  shard.num_kv_heads = std::max(1, config.num_kv_heads / num_ranks);
+  shard.intermediate_size = config.intermediate_size / num_ranks;
+  return shard;
+}
+
+IndexRange HeadsOf(const ModelConfig& config, const Shard& shard) {
+  return Equal(config.num_heads, shard);
+}
+
+IndexRange KvHeadsOf(const ModelConfig& config, const Shard& shard) {
+  if (config.num_kv_heads >= shard.num_ranks) return Equal(config.num_kv_heads, shard);
+  const int64_t head = int64_t{shard.rank} * config.num_kv_heads / shard.num_ranks;
+  return {head, head + 1};
+}
+
+IndexRange IntermediateOf(const ModelConfig& config, const Shard& shard) {
+  return Equal(config.intermediate_size, shard);
+}
+
+IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard) {
+  const int64_t n = VocabularySliceMax(config, shard.num_ranks);
+  return {shard.rank * n, std::min<int64_t>((shard.rank + 1) * n, config.vocab_size)};
+}
+
+int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks) {
+  return (int64_t{config.vocab_size} + num_ranks - 1) / num_ranks;
+}
+
+LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module,
+                                  const Shard& shard) {
+  const IndexRange hidden = {0, config.hidden_size};
+  const IndexRange heads = Times(HeadsOf(config, shard), config.head_dim);
+  switch (module) {
+    case LoraModule::kQ:
+      return {hidden, heads};
+    case LoraModule::kK:
+    case LoraModule::kV:
+      return {hidden, Times(KvHeadsOf(config, shard), config.head_dim)};
+    case LoraModule::kO:
+      return {heads, hidden};
+    case LoraModule::kGate:
+    case LoraModule::kUp:
+      return {hidden, IntermediateOf(config, shard)};
+    case LoraModule::kDown:
+      return {IntermediateOf(config, shard), hidden};
+  }
+  CHECK(false) << "no such module: " << static_cast<int>(module);
+  __builtin_unreachable();
+}
+
+}  // namespace graft
