@@ -168,6 +168,13 @@ def stage_long(log):
     return count_ctest(ctest("dev", log, f"-R '^({'|'.join(LONG_TESTS)})(\\.[0-9]+)?$'", LONG))
 
 
+def stage_seeds(log):
+    """10,000 clusters among faults."""
+    if not build("seeds", ["hostile_test"], log):
+        return 0, 1
+    return count_ctest(ctest("seeds", log, "-R '^hostile_test(\\.[0-9]+)?$'", LONG))
+
+
 def whole_program_tests():
     others = set(glob.glob("tests/test_*.py", root_dir=ROOT)) - set(LONG_PYTESTS)
     return LONG_PYTESTS + sorted(others)
@@ -307,12 +314,12 @@ def stage_lint(log):
 
 
 STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program": stage_program,
-          "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "release": stage_release, "tsan_slow": stage_tsan_slow,
+          "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "seeds": stage_seeds, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
           "lint": stage_lint, "dashboard": stage_dashboard, "ray": stage_ray}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
-TEST_ALL = TEST + [["long"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
+TEST_ALL = TEST + [["long"], ["seeds"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
                    ["dashboard"], ["ray"]]
 
 

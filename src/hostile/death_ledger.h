@@ -1,0 +1,65 @@
+// What a frontend should count, worked out a second time from the messages of one link alone: the
+// requests that a dead runner's steps held, and that had drawn nothing there. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "request/request.h"
+#include "rpc/runner.pb.h"
+
+namespace graft {
+
+class DeathLedger {
+ public:
+  void OnUp() { *this = {}; }
+  void OnSubmit(const Request& request) {
+    requests_[request.id.number] = {request.prompt_tokens.back(), false};
+  }
+  void OnCancel(uint64_t number) { requests_.erase(number); }
+  void OnMessage(const rpc::RunnerMessage& message) {
+    for (const rpc::RequestEvents& events : message.events()) {
+      const auto it = requests_.find(events.number());
+      if (it == requests_.end()) continue;
+      for (const rpc::TokenEvent& event : events.events()) {
+        if (event.token() >= 0) it->second.has_drawn = true;
+        if (event.finish_reason() == 0) continue;
+        requests_.erase(it);
+        break;
+      }
+    }
+    if (message.has_step()) {
+      in_step_ = {message.step().undrawn().begin(), message.step().undrawn().end()};
+    }
+    if (message.has_state()) is_draining_ |= message.state().draining();
+  }
+  // The keys of those that a death now counts against.
+  std::set<int32_t> Charged() const {
+    std::set<int32_t> charged;
+    for (const auto& [number, one] : requests_) {
+      if (!is_draining_ && !one.has_drawn && in_step_.contains(number)) charged.insert(one.key);
+    }
+    return charged;
+  }
+  bool is_draining() const { return is_draining_; }
+  // The keys of all that the runner has.
+  std::set<int32_t> Sent() const {
+    std::set<int32_t> sent;
+    for (const auto& [number, one] : requests_) sent.insert(one.key);
+    return sent;
+  }
+
+ private:
+  struct OnRunner {
+    int32_t key = -1;  // the prompt's last token
+    bool has_drawn = false;
+  };
+  std::map<uint64_t, OnRunner> requests_;
+  std::set<uint64_t> in_step_;
+  bool is_draining_ = false;
+};
+
+}  // namespace graft

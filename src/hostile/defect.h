@@ -1,0 +1,23 @@
+// Defects that a hostile simulation can be given, in its own runners and links and never in the
+// code that it runs: each must be found, or a seed that finds nothing would prove nothing. Plain
+// data.
+#pragma once
+
+#include <cstdint>
+
+namespace graft {
+
+enum class Defect : uint8_t {
+  kNone,
+  kLosesTokens,       // a runner leaves a token out of what it tells
+  kDoublesTokens,     // or tells it twice
+  kChangesTokens,     // a request that goes on elsewhere draws others
+  kMixesArithmetics,  // runners that compute otherwise say that they compute alike
+  kForgetsRequests,   // a runner does not take in what it is asked for
+  kForgetsCancels,    // likewise what is cancelled
+  kServesTheDead,     // a runner keeps the requests of frontends that have gone
+  kHidesSteps,        // a runner does not tell who is in its steps
+  kForgetsDeaths,     // a link does not tell that its runner has gone, and calls no other
+};
+
+}  // namespace graft

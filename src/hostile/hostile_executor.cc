@@ -1,0 +1,111 @@
+#include "hostile/hostile_executor.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "hostile/token_law.h"
+
+namespace graft {
+
+HostileExecutor::HostileExecutor(const ExecutorLimits& limits, const CostModel& costs,
+                                 int32_t arithmetic, const Clock& clock, const SimLoader& loader,
+                                 Findings& findings)
+    : limits_(limits),
+      costs_(costs),
+      arithmetic_(arithmetic),
+      clock_(clock),
+      loader_(loader),
+      findings_(findings),
+      slots_(static_cast<size_t>(limits.sequences_max)),
+      cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)) {}
+
+void HostileExecutor::Begin(const StepPlan& plan) {
+  CHECK(plan_ == nullptr) << "one step at a time";
+  plan_ = &plan;
+  for (const SequenceStart& start : plan.starts) {
+    Sequence& sequence = slots_[static_cast<size_t>(start.sequence_slot)];
+    sequence = {.key = start.prompt_tokens.back(), .tokens = start.prompt_tokens};
+    sequence.is_resumed = !start.output_tokens.empty();
+    sequence.tokens.insert(sequence.tokens.end(), start.output_tokens.begin(),
+                           start.output_tokens.end());
+  }
+  StepWork work;
+  for (const PlannedSequence& planned : plan.sequences) {
+    work.ranks.Add(loader_.RankOf(planned.adapter_slot));
+    work.prompt_tokens += planned.num_tokens - 1;
+    work.context_tokens += planned.position_begin + planned.num_tokens;
+  }
+  end_ns_ = clock_.NowNs() + static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+}
+
+std::vector<int32_t> HostileExecutor::InStep() const {
+  std::vector<int32_t> keys;
+  if (plan_ == nullptr) return keys;
+  for (const PlannedSequence& planned : plan_->sequences) {
+    keys.push_back(slots_[static_cast<size_t>(planned.sequence_slot)].key);
+  }
+  return keys;
+}
+
+uint64_t& HostileExecutor::Cell(const StepPlan& plan, const PlannedSequence& planned,
+                                int32_t position) {
+  const auto page_idx = static_cast<size_t>(planned.page_begin + position / limits_.page_tokens);
+  const auto page = static_cast<size_t>(plan.pages.at(page_idx));
+  return cells_.at(page * static_cast<size_t>(limits_.page_tokens) +
+                   static_cast<size_t>(position % limits_.page_tokens));
+}
+
+// What lies before its rows is what it computed, or somebody with the same tokens.
+void HostileExecutor::CheckPages(const StepPlan& plan, const PlannedSequence& planned,
+                                 const Sequence& sequence) {
+  for (int32_t position = 0; position < planned.position_begin; ++position) {
+    if (Cell(plan, planned, position) == sequence.chain[static_cast<size_t>(position)]) continue;
+    return findings_.Add("request {} reads a page that holds other tokens at {}", sequence.key,
+                         position);
+  }
+}
+
+void HostileExecutor::ComputeRows(const StepPlan& plan, const PlannedSequence& planned,
+                                  Sequence& sequence) {
+  for (int32_t i = 0; i < planned.num_tokens; ++i) {
+    const int32_t position = planned.position_begin + i;
+    const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + i)];
+    if (static_cast<size_t>(position) >= sequence.tokens.size() ||
+        sequence.tokens[static_cast<size_t>(position)] != token) {
+      return findings_.Add("request {} is fed another token at {}", sequence.key, position);
+    }
+    Cell(plan, planned, position) = sequence.chain[static_cast<size_t>(position)];
+  }
+}
+
+StepResult HostileExecutor::Finish() {
+  const StepPlan& plan = *std::exchange(plan_, nullptr);
+  StepResult result;
+  result.step_id = plan.step_id;
+  drew_.clear();
+  result.sequences.resize(plan.sequences.size());
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const PlannedSequence& planned = plan.sequences[i];
+    Sequence& sequence = slots_[static_cast<size_t>(planned.sequence_slot)];
+    const int32_t rank = loader_.RankOf(planned.adapter_slot);
+    if (sequence.rank >= 0 && sequence.rank != rank) {
+      findings_.Add("request {} is computed with another adapter", sequence.key);
+    }
+    sequence.rank = rank;
+    while (sequence.chain.size() < sequence.tokens.size()) {
+      const uint64_t before =
+          sequence.chain.empty() ? ChainStart(arithmetic_, rank) : sequence.chain.back();
+      sequence.chain.push_back(ChainNext(before, sequence.tokens[sequence.chain.size()]));
+    }
+    CheckPages(plan, planned, sequence);
+    ComputeRows(plan, planned, sequence);
+    if (!planned.samples) continue;
+    result.sequences[i].token = TokenOf(sequence.chain.back()) ^
+                                static_cast<int32_t>(changes_resumed_ && sequence.is_resumed);
+    sequence.tokens.push_back(result.sequences[i].token);
+    drew_.push_back(sequence.key);
+  }
+  return result;
+}
+
+}  // namespace graft

@@ -1,0 +1,66 @@
+// An executor that draws by token_law and takes what a CostModel says. It remembers what each page
+// holds, and finds a plan that feeds other tokens than the request's or reads pages that hold
+// something else. One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "hostile/findings.h"
+#include "placement/cost_model.h"
+#include "sim/sim_loader.h"
+#include "step/executor.h"
+
+namespace graft {
+
+class HostileExecutor : public Executor {
+ public:
+  // Borrows clock, loader and findings.
+  HostileExecutor(const ExecutorLimits& limits, const CostModel& costs, int32_t arithmetic,
+                  const Clock& clock, const SimLoader& loader, Findings& findings);
+
+  const ExecutorLimits& limits() const override { return limits_; }
+  void Begin(const StepPlan& plan) override;
+  // Also before end_ns(), of a runner that ends.
+  StepResult Finish() override;
+
+  int64_t end_ns() const { return end_ns_; }
+  // Steps take so many times as long.
+  void set_slowness(double slowness) { slowness_ = slowness; }
+  // Requests that began elsewhere draw other tokens than they would there; a defect.
+  void ChangeResumed() { changes_resumed_ = true; }
+  // The last tokens of the prompts in the step, by which the simulation knows its requests.
+  std::vector<int32_t> InStep() const;
+  // Likewise of those that drew in the last one.
+  const std::vector<int32_t>& Drew() const { return drew_; }
+
+ private:
+  struct Sequence {
+    int32_t key = -1;             // the prompt's last token
+    std::vector<int32_t> tokens;  // prompt, and drawn so far
+    std::vector<uint64_t> chain;  // by position, as far as computed
+    int32_t rank = -1;            // of its adapter; -1: not known yet
+    bool is_resumed = false;      // it has drawn elsewhere, or before it was evicted
+  };
+
+  void CheckPages(const StepPlan& plan, const PlannedSequence& planned, const Sequence& sequence);
+  void ComputeRows(const StepPlan& plan, const PlannedSequence& planned, Sequence& sequence);
+  uint64_t& Cell(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
+
+  const ExecutorLimits limits_;
+  const CostModel costs_;
+  const int32_t arithmetic_;
+  const Clock& clock_;
+  const SimLoader& loader_;
+  Findings& findings_;
+  double slowness_ = 1.0;
+  bool changes_resumed_ = false;
+  const StepPlan* plan_ = nullptr;
+  int64_t end_ns_ = 0;
+  std::vector<int32_t> drew_;
+  std::vector<Sequence> slots_;
+  std::vector<uint64_t> cells_;  // by page and position in it: the chain up to there
+};
+
+}  // namespace graft
