@@ -83,6 +83,14 @@ def prefix_cache(server):
     return second.choices[0].text
 
 
+def responses(server):
+    client, asked = server.client(), {"model": "austen", "max_output_tokens": 6, "temperature": 0}
+    one = client.responses.create(input="Begin.", **asked)
+    two = client.responses.create(input="And then?", previous_response_id=one.id, **asked)
+    assert client.responses.retrieve(two.id).output_text == two.output_text
+    return [one.output_text, two.output_text]
+
+
 def ask_admin(server, path, **body):
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(),
                                      {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
@@ -101,7 +109,8 @@ def load_and_unload(server):
 
 REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logprobs,
             "prompt logprobs": prompt_logprobs, "n and seeds": n_and_seeds, "penalties": penalties, "stop": stop,
-            "prefix cache": prefix_cache, "load and unload": load_and_unload}
+            "prefix cache": prefix_cache, "load and unload": load_and_unload,
+            "responses": responses}
 
 
 def alike(ours, theirs):

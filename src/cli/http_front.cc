@@ -101,6 +101,8 @@ Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
 Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts) {
   ServerOptions server_options = options.server;
   server_options.body_bytes_total_max = options.bodies_mib << 20;
+  server_options.responses.bytes_max = options.responses_mib << 20;
+  server_options.responses.age_seconds_max = options.responses_hours * 3600;
   const ModelText& text = parts.text;
   HttpServer server(
       {.generator = parts.generator,
@@ -159,6 +161,12 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "any; this machine's own names if it alone reaches the server and no key is needed"},
        {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
         "MiB of all requests' bodies together"},
+       {"responses-stored-max", Number(server.responses.tenant_responses_max, AtLeast(0)),
+        "responses of /v1/responses that a tenant may read again and go on from; 0: none"},
+       {"responses-mib", Number(options.responses_mib, Between(64, 1 << 20)),
+        "MiB of all stored responses together"},
+       {"responses-hours", Number(options.responses_hours, Between(1, 24 * 365)),
+        "how long a response is stored since it was last used"},
        {"connections-max", Number(server.connections_max, AtLeast(1)), "open connections"},
        {"metrics-need-admin", Switch(server.metrics_need_admin), "/metrics asks for the admin key"},
        {"generation-config", OneOf(options.generation_config, kGenerationConfigWords),

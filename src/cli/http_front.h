@@ -27,6 +27,8 @@ struct HttpFrontOptions {
   ServerOptions server;
   int drain_seconds = 30;
   int64_t bodies_mib = 512;
+  int64_t responses_mib = 256;
+  int64_t responses_hours = 24;
   LogFormat log_format = LogFormat::kText;
   GenerationConfig generation_config = GenerationConfig::kAuto;
   TokenizerRules tokenizer_rules = TokenizerRules::kFile;

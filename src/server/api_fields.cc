@@ -16,11 +16,9 @@ ApiField Refused(const char* name, const char* neutral = "null") {
   return {.name = name, .use = kRefused, .neutral = neutral};
 }
 
-std::vector<ApiField> SharedSamplingRows() {
+std::vector<ApiField> SamplingRows() {
   return {
       Read("model", "string", "required"),
-      Read("max_tokens", "integer", "completions 16, chat the rest of the context",
-           "more than fits beside the prompt is 400 `context_length_exceeded`"),
       Read("temperature", "number, 0 to 100", "1", "0 is greedy"),
       Read("top_p", "number, above 0, to 1", "1"),
       Read("top_k", "integer", "0", "0 or -1: off"),
@@ -31,7 +29,6 @@ std::vector<ApiField> SharedSamplingRows() {
       Read("logit_bias", "object of token id to number, -100 to 100", "none", "at most 1,024"),
       Read("seed", "64-bit integer", "random",
            "choice 0 draws with it, further choices with values derived from it"),
-      Read("n", "integer, 1 to 128", "1", "choices per prompt"),
       Read("stop", "string or list of up to 16", "none",
            "at most 1,024 bytes each; not part of the text"),
       Read("stop_token_ids", "list of integers", "none", "at most 256"),
@@ -44,12 +41,20 @@ std::vector<ApiField> SharedSamplingRows() {
       Read("ignore_eos", "boolean", "false"),
       Read("min_tokens", "integer", "0",
            "no end before so many; `stop` is looked for in what follows"),
+      Read("cache_salt", "string", "none",
+           "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
+           "and salt alone"),
+      Read("draft_tokens_max", "integer", "`--speculate`",
+           "tokens that a step [foresees](engine.md#drafts) at most; 0: none. No token depends on "
+           "it"),
   };
 }
 
 std::vector<ApiField> SharedRows() {
-  std::vector<ApiField> rows = SharedSamplingRows();
-  const std::vector<ApiField> others = {
+  return {
+      Read("max_tokens", "integer", "completions 16, chat the rest of the context",
+           "more than fits beside the prompt is 400 `context_length_exceeded`"),
+      Read("n", "integer, 1 to 128", "1", "choices per prompt"),
       Read("skip_special_tokens", "boolean", "true"),
       Read("add_special_tokens", "boolean", "completions true, chat false",
            "chat templates write their own"),
@@ -61,12 +66,6 @@ std::vector<ApiField> SharedRows() {
            "chunk the usage so far. Only with `stream`"),
       Read("return_tokens_as_token_ids", "boolean", "false",
            "tokens of logprobs read `token_id:17`"),
-      Read("cache_salt", "string", "none",
-           "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
-           "and salt alone"),
-      Read("draft_tokens_max", "integer", "`--speculate`",
-           "tokens that a step [foresees](engine.md#drafts) at most; 0: none. No token depends on "
-           "it"),
       Read("response_format", "object", "text", "`{\"type\": \"text\"}` only"),
       Ignored("user"),
       Ignored("metadata"),
@@ -95,8 +94,6 @@ std::vector<ApiField> SharedRows() {
       Refused("kv_transfer_params"),
       Refused("vllm_xargs"),
   };
-  rows.insert(rows.end(), others.begin(), others.end());
-  return rows;
 }
 
 std::vector<ApiField> CompletionRows() {
@@ -154,6 +151,72 @@ std::vector<ApiField> ChatRows() {
   };
 }
 
+// Of OpenAI's openai 3.57 and vLLM's.
+std::vector<ApiField> ResponsesRows() {
+  return {
+      Read("input", "string or list of up to 4,096 [items](#responses)", "required",
+           "items of type `message`, `function_call`, `function_call_output`, `reasoning`; texts "
+           "alone"),
+      Read("instructions", "string", "none",
+           "a system message in front; that of an earlier turn is not carried over"),
+      Read("previous_response_id", "string", "none",
+           "the conversation that this [stored](#stored-responses) response ends goes on"),
+      Read("store", "boolean", "true", "whether it can be read and gone on from"),
+      Read("metadata", "object of up to 16 strings", "none", "is in the answer, too"),
+      Read("max_output_tokens", "integer", "the rest of the context", "reasoning counts"),
+      Read("stream", "boolean", "false", "server-sent events, numbered, in OpenAI's order"),
+      Read("stream_options", "object", "none",
+           "`include_obfuscation` is accepted; only with `stream`"),
+      Read("include", "list", "none",
+           "`message.output_text.logprobs`; `reasoning.encrypted_content` and what other kinds of "
+           "items would have are accepted and without effect"),
+      Read("top_logprobs", "integer, 0 to 20", "0", "only with `message.output_text.logprobs`"),
+      Read("tools", "list of up to 1,024 functions", "none",
+           "`{\"type\": \"function\", \"name\", \"description\", \"parameters\", ...}`; other "
+           "types are refused by name"),
+      Read("tool_choice", "string", "`\"auto\"`", "as for chats"),
+      Read("parallel_tool_calls", "boolean", "true", "false: the first call is the only one"),
+      Read("reasoning", "object", "none",
+           "`effort` as `reasoning_effort` for chats; `summary`: `\"auto\"` alone, which is none, "
+           "since what was thought is in the item's `content`"),
+      Read("text", "object", "text",
+           "`format`: `{\"type\": \"text\"}` alone; `verbosity`: `\"medium\"` alone"),
+      Read("skip_special_tokens", "boolean", "true"),
+      Read("chat_template_kwargs", "object", "none", "as for chats"),
+      Ignored("user"),
+      Ignored("service_tier"),
+      Ignored("safety_identifier"),
+      Ignored("prompt_cache_key"),
+      Ignored("prompt_cache_retention"),
+      Ignored("prompt_cache_options"),
+      Ignored("request_id"),
+      // Counts calls of tools that the server runs itself. There are none.
+      Ignored("max_tool_calls"),
+      Refused("background", "false"),
+      Refused("background_options"),
+      Refused("conversation"),
+      Refused("prompt"),
+      Refused("truncation", "\"disabled\""),
+      Refused("context_management"),
+      Refused("moderation"),
+      Refused("image"),
+      Refused("access_programs"),
+      Refused("priority", "0"),
+      Refused("structured_outputs"),
+      Refused("previous_input_messages"),
+      Refused("enable_response_messages", "false"),
+      Refused("mm_processor_kwargs"),
+      Refused("media_io_kwargs"),
+      Refused("kv_transfer_params"),
+      Refused("vllm_xargs"),
+  };
+}
+
+std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiField>& others) {
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
+}
+
 std::string NameList(const std::vector<ApiField>& rows, FieldUse use) {
   std::string names;
   for (const ApiField& row : rows) {
@@ -184,10 +247,7 @@ std::string Markdown(const std::vector<ApiField>& rows) {
 
 }  // namespace
 
-ApiFields::ApiFields(std::vector<ApiField> shared, std::vector<ApiField> own)
-    : rows_(std::move(shared)) {
-  rows_.insert(rows_.end(), own.begin(), own.end());
-}
+ApiFields::ApiFields(std::vector<ApiField> rows) : rows_(std::move(rows)) {}
 
 const ApiField* ApiFields::Find(std::string_view name) const {
   for (const ApiField& row : rows_) {
@@ -197,17 +257,24 @@ const ApiField* ApiFields::Find(std::string_view name) const {
 }
 
 const ApiFields& CompletionFields() {
-  static const ApiFields fields(SharedRows(), CompletionRows());
+  static const ApiFields fields(Joined(Joined(SamplingRows(), SharedRows()), CompletionRows()));
   return fields;
 }
 
 const ApiFields& ChatFields() {
-  static const ApiFields fields(SharedRows(), ChatRows());
+  static const ApiFields fields(Joined(Joined(SamplingRows(), SharedRows()), ChatRows()));
   return fields;
 }
 
+const ApiFields& ResponsesFields() {
+  static const ApiFields fields(Joined(SamplingRows(), ResponsesRows()));
+  return fields;
+}
+
+std::string SamplingFieldsMarkdown() { return Markdown(SamplingRows()); }
 std::string SharedFieldsMarkdown() { return Markdown(SharedRows()); }
 std::string CompletionFieldsMarkdown() { return Markdown(CompletionRows()); }
 std::string ChatFieldsMarkdown() { return Markdown(ChatRows()); }
+std::string ResponsesFieldsMarkdown() { return Markdown(ResponsesRows()); }
 
 }  // namespace graft

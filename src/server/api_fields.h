@@ -26,10 +26,10 @@ struct ApiField {
   const char* neutral = "null";
 };
 
-// The rows of one endpoint: those of both and its own.
+// The rows of one endpoint.
 class ApiFields {
  public:
-  ApiFields(std::vector<ApiField> shared, std::vector<ApiField> own);
+  explicit ApiFields(std::vector<ApiField> rows);
 
   const ApiField* Find(std::string_view name) const;
   const std::vector<ApiField>& rows() const { return rows_; }
@@ -40,10 +40,14 @@ class ApiFields {
 
 const ApiFields& CompletionFields();
 const ApiFields& ChatFields();
+const ApiFields& ResponsesFields();
 
-// The tables of docs/http-api.md: of both endpoints, of completions, of chat.
+// The tables of docs/http-api.md: of all endpoints for text, of completions and chat, and what each
+// has besides.
+std::string SamplingFieldsMarkdown();
 std::string SharedFieldsMarkdown();
 std::string CompletionFieldsMarkdown();
 std::string ChatFieldsMarkdown();
+std::string ResponsesFieldsMarkdown();
 
 }  // namespace graft

@@ -4,10 +4,13 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
 #include "server/openai_request.h"
+#include "server/responses/responses_request.h"
 
 namespace graft {
 namespace {
@@ -17,7 +20,9 @@ TEST(ApiFieldsTest, TheRowsAreWhatIsRead) {
   EXPECT_TRUE(ParseCompletionRequest({{"model", "m"}, {"prompt", "x"}}, RequestLimits()).ok());
   const Json messages = {{{"role", "user"}, {"content", "x"}}};
   EXPECT_TRUE(ParseChatRequest({{"model", "m"}, {"messages", messages}}, RequestLimits()).ok());
-  for (const ApiFields* fields : {&CompletionFields(), &ChatFields()}) {
+  const Json response = {{"model", "m"}, {"input", "x"}};
+  EXPECT_TRUE(ParseResponsesRequest(response, response.dump(), RequestLimits()).ok());
+  for (const ApiFields* fields : {&CompletionFields(), &ChatFields(), &ResponsesFields()}) {
     std::set<std::string> names;
     for (const ApiField& row : fields->rows()) {
       EXPECT_TRUE(names.insert(row.name).second) << row.name;
@@ -25,19 +30,36 @@ TEST(ApiFieldsTest, TheRowsAreWhatIsRead) {
   }
 }
 
-TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
-  for (const ApiField& row : ChatFields().rows()) {
-    Json body = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
+// The error of parsing `body`, if any.
+using ParseError = std::function<std::optional<ApiError>(const Json& body)>;
+
+void ExpectUses(const ApiFields& fields, const Json& base, const ParseError& error_of) {
+  for (const ApiField& row : fields.rows()) {
     if (row.use == FieldUse::kRead) continue;
+    Json body = base;
     body[row.name] = {{"some", "thing"}};
-    const auto request = ParseChatRequest(body, RequestLimits());
-    EXPECT_EQ(request.ok(), row.use == FieldUse::kIgnored) << row.name;
-    if (row.use == FieldUse::kIgnored) continue;
-    EXPECT_EQ(request.error().param, row.name);
-    EXPECT_EQ(request.error().code, "unsupported");
+    const std::optional<ApiError> error = error_of(body);
+    EXPECT_EQ(error.has_value(), row.use == FieldUse::kRefused) << row.name;
+    if (!error.has_value()) continue;
+    EXPECT_EQ(error->param, row.name);
+    EXPECT_EQ(error->code, "unsupported");
     body[row.name] = Json::parse(row.neutral);
-    EXPECT_TRUE(ParseChatRequest(body, RequestLimits()).ok()) << row.name;
+    EXPECT_FALSE(error_of(body).has_value()) << row.name;
   }
+}
+
+template <typename T>
+std::optional<ApiError> ErrorOf(const ApiResult<T>& result) {
+  return result.ok() ? std::nullopt : std::optional<ApiError>(result.error());
+}
+
+TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
+  const Json chat = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  ExpectUses(ChatFields(), chat,
+             [](const Json& body) { return ErrorOf(ParseChatRequest(body, RequestLimits())); });
+  ExpectUses(ResponsesFields(), {{"model", "m"}, {"input", "x"}}, [](const Json& body) {
+    return ErrorOf(ParseResponsesRequest(body, body.dump(), RequestLimits()));
+  });
 }
 
 // With GRAFT_WRITE_DOCS=1 the test writes the page instead.
@@ -47,9 +69,11 @@ TEST(ApiFieldsTest, ThePageHasTheTables) {
   const Result<std::string> before = ReadFile(path);
   ASSERT_TRUE(before.ok()) << before.status().ToString();
   std::string page = *before;
-  const std::pair<const char*, std::string> tables[] = {{"both", SharedFieldsMarkdown()},
+  const std::pair<const char*, std::string> tables[] = {{"sampling", SamplingFieldsMarkdown()},
+                                                        {"both", SharedFieldsMarkdown()},
                                                         {"completions", CompletionFieldsMarkdown()},
-                                                        {"chat", ChatFieldsMarkdown()}};
+                                                        {"chat", ChatFieldsMarkdown()},
+                                                        {"responses", ResponsesFieldsMarkdown()}};
   for (const auto& [name, table] : tables) {
     const std::string mark = std::string("<!-- fields: ") + name + " -->\n";
     const size_t begin = page.find(mark);

@@ -25,12 +25,7 @@ void ReadContent(FieldReader& reader, const std::string& path, OrderedJson* cont
   std::string text;
   for (size_t i = 0; i < json->size(); ++i) {
     FieldReader part((*json)[i], path + "content[" + std::to_string(i) + "].");
-    std::string type;
-    part.String("type", &type, kNameBytesMax);
-    if (!part.failed() && type != "text") {
-      part.Fail("type",
-                "must be 'text', the only kind of content there is here, got '" + type + "'");
-    }
+    part.OneOf("type", {"text"}, "the only kind of content there is here");
     const Json* value = part.Take("text");
     if (!part.failed() && (value == nullptr || !value->is_string())) {
       part.Fail("text", "must be a string");
@@ -55,10 +50,8 @@ std::optional<ApiError> ReadToolCall(const Json& json, const std::string& path,
                                      ChatMessages* messages, OrderedJson* calls) {
   FieldReader reader(json, path);
   std::string id;
-  std::string type = "function";
   reader.String("id", &id, kNameBytesMax);
-  reader.String("type", &type, kNameBytesMax);
-  if (!reader.failed() && type != "function") reader.Fail("type", "must be 'function'");
+  if (reader.Take("type") != nullptr) reader.OneOf("type", {"function"});
   reader.Ignore({"index"});  // of a stream's delta
   const Json* function = reader.Take("function");
   if (!reader.failed() && function == nullptr) reader.Fail("function", "is required");
@@ -74,11 +67,8 @@ std::optional<ApiError> ReadToolCall(const Json& json, const std::string& path,
                 std::string("must be a string of JSON, got ") + JsonTypeName(*arguments));
   }
   if (auto error = nested.Finish()) return error;
-  std::string text = arguments == nullptr ? "{}" : arguments->get<std::string>();
-  calls->push_back({{"id", id},
-                    {"type", "function"},
-                    {"function", {{"name", name}, {"arguments", ArgumentsOf(text)}}}});
-  messages->argument_texts.push_back(std::move(text));
+  AddToolCall(id, name, arguments == nullptr ? "{}" : arguments->get<std::string>(), messages,
+              calls);
   return std::nullopt;
 }
 
@@ -116,13 +106,8 @@ void ReadAssistant(FieldReader& reader, const std::string& path, ChatMessages* m
 std::optional<ApiError> ReadMessage(const Json& json, const std::string& path,
                                     ChatMessages* messages) {
   FieldReader reader(json, path);
-  std::string role, name, call_id;
-  reader.String("role", &role, kNameBytesMax);
-  if (!reader.failed() && role != "system" && role != "developer" && role != "user" &&
-      role != "assistant" && role != "tool") {
-    reader.Fail("role",
-                "must be 'system', 'developer', 'user', 'assistant' or 'tool', got '" + role + "'");
-  }
+  std::string name, call_id;
+  std::string role = reader.OneOf("role", {"system", "developer", "user", "assistant", "tool"});
   // OpenAI's newer word for the same thing, which few templates know.
   if (role == "developer") role = "system";
   OrderedJson message = {{"role", role}, {"content", nullptr}};
@@ -153,6 +138,30 @@ std::optional<ApiError> ReadMessage(const Json& json, const std::string& path,
 
 }  // namespace
 
+void AddToolCall(const std::string& id, const std::string& name, std::string arguments,
+                 ChatMessages* messages, OrderedJson* calls) {
+  calls->push_back({{"id", id},
+                    {"type", "function"},
+                    {"function", {{"name", name}, {"arguments", ArgumentsOf(arguments)}}}});
+  messages->argument_texts.push_back(std::move(arguments));
+}
+
+std::optional<ApiError> CheckTextBytes(const ChatMessages& messages, const RequestLimits& limits) {
+  size_t bytes = 0;
+  for (const OrderedJson& message : messages.list) {
+    for (const char* text : {"content", "reasoning_content"}) {
+      const auto it = message.find(text);
+      if (it == message.end() || !it->is_string()) continue;
+      bytes += it->get_ref<const std::string&>().size();
+    }
+  }
+  for (const std::string& text : messages.argument_texts) bytes += text.size();
+  if (bytes <= static_cast<size_t>(limits.prompt_bytes_max)) return std::nullopt;
+  const std::string field = messages.field;
+  return InvalidRequestError(field, "'" + field + "' holds more than " +
+                                        std::to_string(limits.prompt_bytes_max) + " bytes of text");
+}
+
 void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages* messages) {
   const Json* json = reader.Take("messages");
   if (json == nullptr) return reader.Fail("messages", "is required");
@@ -164,22 +173,11 @@ void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages
                                        " messages, the limit is " +
                                        std::to_string(limits.messages_max));
   }
-  size_t bytes = 0;
   for (size_t i = 0; i < json->size(); ++i) {
     const std::string path = "messages[" + std::to_string(i) + "].";
     if (auto error = ReadMessage((*json)[i], path, messages)) return reader.Fail(*error);
-    const OrderedJson& message = messages->list.back();
-    for (const char* text : {"content", "reasoning_content"}) {
-      const auto it = message.find(text);
-      if (it == message.end() || !it->is_string()) continue;
-      bytes += it->get_ref<const std::string&>().size();
-    }
   }
-  for (const std::string& text : messages->argument_texts) bytes += text.size();
-  if (bytes > static_cast<size_t>(limits.prompt_bytes_max)) {
-    reader.Fail("messages",
-                "hold more than " + std::to_string(limits.prompt_bytes_max) + " bytes of text");
-  }
+  if (auto error = CheckTextBytes(*messages, limits)) reader.Fail(*error);
 }
 
 void UseEmptyContents(ChatMessages* messages) {

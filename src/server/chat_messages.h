@@ -1,6 +1,7 @@
 // The messages of a chat as templates want them, from OpenAI's JSON. Pure functions; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace graft {
 struct RequestLimits;
 
 struct ChatMessages {
+  const char* field = "messages";  // of the request, for errors
   // [{"role", "content", ...}]: content is a string, or null beside tool_calls. The arguments of
   // calls are objects, as Hugging Face hands them to templates.
   OrderedJson list = OrderedJson::array();
@@ -19,6 +21,13 @@ struct ChatMessages {
   // expect in their place.
   std::vector<std::string> argument_texts;
 };
+
+// Adds a call to the `calls` of a message that is in the list or on its way there.
+void AddToolCall(const std::string& id, const std::string& name, std::string arguments,
+                 ChatMessages* messages, OrderedJson* calls);
+
+// 400 where all texts together are longer than one request's may be.
+std::optional<ApiError> CheckTextBytes(const ChatMessages& messages, const RequestLimits& limits);
 
 // Takes the field "messages".
 void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages* messages);

@@ -93,9 +93,10 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
   if (context.chat_template == nullptr) {
     const std::string& error = context.chat_template_error;
     return InvalidRequestError(
-        "messages", (error.empty() ? "This model has no chat template"
-                                   : "This model's chat template cannot be used: " + error) +
-                        "; use /v1/completions.");
+        request->messages.field,
+        (error.empty() ? "This model has no chat template"
+                       : "This model's chat template cannot be used: " + error) +
+            "; use /v1/completions.");
   }
   if (auto error = CheckTemplateUses(*context.chat_template, *request)) return *error;
   RenderedChat chat;
@@ -114,9 +115,9 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
     if (with_texts.ok()) text = std::move(with_texts);
   }
   // Whatever the template minds, it is these messages.
-  if (!text.ok()) return InvalidRequestError("messages", text.status().message());
+  if (!text.ok()) return InvalidRequestError(request->messages.field, text.status().message());
   if (text->empty()) {
-    return InvalidRequestError("messages",
+    return InvalidRequestError(request->messages.field,
                                "The model's chat template makes an empty text of these messages; "
                                "it may know other roles than theirs. Use /v1/completions.");
   }

@@ -16,6 +16,8 @@
 #include "server/host_check.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
+#include "server/responses/response_plan.h"
+#include "server/responses/stored_responses.h"
 #include "server/token_endpoints.h"
 #include "trace/span_exporter.h"
 
@@ -28,6 +30,15 @@ namespace asio = boost::asio;
 constexpr int64_t kReleaseBytesMin = 16 << 20;
 
 void ReleaseMemory() { malloc_trim(0); }
+
+ApiResult<GenerationPlan> PlanFor(ServerState& state, Route route, const ApiKey& key,
+                                  std::string_view body) {
+  const RequestLimits& limits = state.options.request_limits;
+  if (route == Route::kResponses) {
+    return PlanResponse(state.context, limits, key, &state.responses, body);
+  }
+  return PlanGeneration(state.context, limits, key, route == Route::kChatCompletions, body);
+}
 
 }  // namespace
 
@@ -294,7 +305,9 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
   if (IsTokenizing(exchange.match.route)) co_return co_await AnswerTokens(exchange);
   if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
-  if (IsListing(exchange.match.route)) co_return co_await AnswerListing(exchange);
+  if (IsListing(exchange.match.route) || IsStored(exchange.match.route)) {
+    co_return co_await AnswerListing(exchange);
+  }
   if (exchange.match.route == Route::kDashboardData) {
     co_return co_await AnswerDashboardData(exchange);
   }
@@ -304,14 +317,16 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   co_return co_await Respond(exchange, std::move(response));
 }
 
-// On a worker: tens of thousands of adapters take their time.
+// On a worker: tens of thousands of adapters take their time, and so do long conversations.
 Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   constexpr int64_t kListingBytes = 64 << 10;
   std::optional<ApiError> error = exchange.key->Count(state_.context.clock.NowNs());
   HttpResponse response;
   if (!error.has_value()) {
     const bool ok = co_await OnThread(Worker(exchange, kListingBytes), [&] {
-      response = AnswerGet(state_, exchange.match, *exchange.key);
+      response = IsStored(exchange.match.route)
+                     ? AnswerStored(state_, exchange.match, *exchange.request, *exchange.key)
+                     : AnswerGet(state_, exchange.match, *exchange.key);
     });
     if (!ok) error = HttpError(500, "internal_error", "The server failed.");
   }
@@ -371,13 +386,14 @@ Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
 Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exchange) {
   std::optional<ApiResult<GenerationPlan>> plan;
   const auto make_plan = [&] {
-    plan.emplace(PlanGeneration(state_.context, state_.options.request_limits, *exchange.key,
-                                exchange.match.route == Route::kChatCompletions,
-                                exchange.request->body));
+    plan.emplace(PlanFor(state_, exchange.match.route, *exchange.key, exchange.request->body));
   };
   const int64_t body_bytes = static_cast<int64_t>(exchange.request->body.size());
+  // A stored conversation may be long, however short what goes on with it.
+  const bool is_short = exchange.match.route != Route::kResponses &&
+                        body_bytes <= state_.options.inline_body_bytes_max;
   bool ok = true;
-  if (body_bytes <= state_.options.inline_body_bytes_max) {
+  if (is_short) {
     make_plan();
   } else {
     ok = co_await OnThread(Worker(exchange, body_bytes), make_plan);
@@ -464,7 +480,7 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
     }
     std::string events;
     session.AppendEvents(&events);
-    if (cut_off) ResponseWriter::AppendErrorEvent(*error, &events);
+    if (cut_off) session.AppendError(*error, &events);
     const bool last = session.done() || cut_off;
     if (events.empty() && SteadyTime::now() >= heartbeat) events = ": keep-alive\n\n";
     if (events.empty()) {

@@ -210,7 +210,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                      "Unknown URL: " + request.method.substr(0, 20) + " " +
                          request.path.substr(0, 200) +
                          ". There are /v1/chat/completions, "
-                         "/v1/completions, /v1/models, /v1/load_lora_adapter, "
+                         "/v1/completions, /v1/responses, /v1/models, /v1/load_lora_adapter, "
                          "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
                          "/ping, /version, /load, /metrics and /dashboard" +
                          (state.context.fleet ? ", and /scale." : "."));
@@ -238,8 +238,8 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
   if (!IsServed(state, match.route)) {
     return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
   }
-  const bool is_post = RouteMethod(match.route) == std::string_view("POST");
-  const std::string methods = is_post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+  const std::string method = RouteMethod(match.route);
+  const std::string methods = method + (method == "POST" ? ", OPTIONS" : ", HEAD, OPTIONS");
   HttpResponse response{.status = 204};
   response.headers.emplace_back("Allow", methods);
   if (!state.options.cors_allow_origin.empty()) {

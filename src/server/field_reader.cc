@@ -122,6 +122,22 @@ void FieldReader::String(const char* name, std::string* out, size_t bytes_max) {
   *out = text;
 }
 
+std::string FieldReader::OneOf(const char* name, std::initializer_list<const char*> values,
+                               const char* what) {
+  std::string text;
+  String(name, &text, kNameBytesMax);
+  if (failed()) return "";
+  std::string list;
+  for (const char* const* value = values.begin(); value != values.end(); ++value) {
+    if (text == *value) return text;
+    if (value != values.begin()) list += value + 1 == values.end() ? " or " : ", ";
+    list += "'" + std::string(*value) + "'";
+  }
+  if (*what != '\0') list += std::string(", ") + what;
+  Fail(name, "must be " + list + ", got '" + text + "'");
+  return "";
+}
+
 void FieldReader::Float(const char* name, float* out) {
   const Json* json = Take(name);
   if (json == nullptr) return;

@@ -49,6 +49,10 @@ class FieldReader {
   // A string or a list of strings.
   void StringOrList(const char* name, size_t items_max, size_t bytes_max,
                     std::vector<std::string>* out);
+  // A string that must be one of these, for example the only "type" that there is. `what`, "" for
+  // nothing, says of them what they are. "" where it fails.
+  std::string OneOf(const char* name, std::initializer_list<const char*> values,
+                    const char* what = "");
   // The value itself, or null if absent or null.
   const Json* Take(const char* name);
 

@@ -242,34 +242,6 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
   return plan;
 }
 
-ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
-                                   const ApiKey& key, ChatRequest parsed) {
-  Request request;
-  ChoiceOptions choice;
-  ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
-  if (!plan.ok()) return plan;
-  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed);
-  if (!prompt.ok()) return prompt.error();
-  auto output = OutputOptionsOf(context, &parsed, prompt->text);
-  if (!output.ok()) return output.error();
-  choice.output = std::move(*output);
-  if (choice.output != nullptr)
-    choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
-  plan->head.short_call_ids = context.tool_format == ToolFormat::kMistral;
-  ApiResult<TokenIds> tokens =
-      EncodePrompt(context, "messages", parsed.params, prompt->text,
-                   parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
-  if (!tokens.ok()) return tokens.error();
-  Truncate(context, parsed.params, &*tokens);
-  choice.continues_prompt = parsed.continue_final_message;
-  if (auto error = AddPrompt(context, parsed.params, "messages", std::move(*tokens), choice,
-                             request, &*plan)) {
-    return *error;
-  }
-  if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
-  return plan;
-}
-
 // Names that the key may use and `name` may have meant. The catalog's search may miss the few that
 // a key may use among the many that there are; few are looked at one by one.
 std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
@@ -289,6 +261,36 @@ std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
 }
 
 }  // namespace
+
+ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
+                                   const ApiKey& key, ChatRequest parsed) {
+  Request request;
+  ChoiceOptions choice;
+  ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
+  if (!plan.ok()) return plan;
+  const std::string field = parsed.messages.field;
+  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed);
+  if (!prompt.ok()) return prompt.error();
+  auto output = OutputOptionsOf(context, &parsed, prompt->text);
+  if (!output.ok()) return output.error();
+  choice.output = std::move(*output);
+  if (choice.output != nullptr) {
+    choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
+  }
+  plan->head.short_call_ids = context.tool_format == ToolFormat::kMistral;
+  ApiResult<TokenIds> tokens =
+      EncodePrompt(context, field, parsed.params, prompt->text,
+                   parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
+  if (!tokens.ok()) return tokens.error();
+  Truncate(context, parsed.params, &*tokens);
+  choice.continues_prompt = parsed.continue_final_message;
+  if (auto error =
+          AddPrompt(context, parsed.params, field, std::move(*tokens), choice, request, &*plan)) {
+    return *error;
+  }
+  if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
+  return plan;
+}
 
 std::string RandomName(const char* prefix) {
   char digits[33];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "server/choice.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
+#include "server/responses/response_turn.h"
 #include "server/server_context.h"
 
 namespace graft {
@@ -21,7 +23,8 @@ namespace graft {
 struct GenerationPlan {
   ResponseHead head;
   bool stream = false;
-  int32_t n = 1;  // choices per prompt
+  int32_t n = 1;                       // choices per prompt
+  std::unique_ptr<ResponseTurn> turn;  // of /v1/responses; null for the others
   // One per choice, prompt by prompt. Ids and arrival times are the submitter's to fill.
   std::vector<Request> requests;
   std::vector<ChoiceOptions> choices;
@@ -30,6 +33,10 @@ struct GenerationPlan {
 // `body` is the bytes of POST /v1/completions, or of /v1/chat/completions if `is_chat`.
 ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, bool is_chat, std::string_view body);
+
+// The same of a chat that was read already.
+ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
+                                   const ApiKey& key, ChatRequest request);
 
 // "prefix" and 32 random hexadecimal digits.
 std::string RandomName(const char* prefix);

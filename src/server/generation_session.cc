@@ -4,17 +4,28 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/openai_response.h"
+#include "server/responses/responses_writer.h"
 
 namespace graft {
+namespace {
+
+std::unique_ptr<AnswerWriter> MakeWriter(const ServerContext& context, GenerationPlan& plan) {
+  if (plan.turn == nullptr) {
+    return std::make_unique<ResponseWriter>(context.tokenizer, std::move(plan.head));
+  }
+  return std::make_unique<ResponsesWriter>(context, std::move(plan.head), std::move(*plan.turn));
+}
+
+}  // namespace
 
 GenerationSession::GenerationSession(const ServerContext& context, GenerationPlan plan)
     : context_(context),
       is_stream_(plan.stream),
-      include_usage_(plan.head.include_usage),
       choices_per_prompt_(plan.n),
       model_(plan.head.model),
       requests_(std::move(plan.requests)),
-      writer_(context.tokenizer, std::move(plan.head)) {
+      writer_(MakeWriter(context, plan)) {
   choices_.reserve(requests_.size());
   for (size_t i = 0; i < requests_.size(); ++i) {
     const std::vector<int32_t>& prompt = requests_[i].prompt_tokens;
@@ -128,25 +139,24 @@ ResponseUsage GenerationSession::SumUsage() const {
 
 void GenerationSession::AppendEvents(std::string* out) {
   if (end_sent_) return;
-  writer_.SetUsage(SumUsage());
+  writer_->SetUsage(SumUsage());
   for (size_t i = 0; i < choices_.size(); ++i) {
     RunningChoice& running = choices_[i];
     if (!running.choice.started() || running.finish_sent) continue;
     const int32_t idx = static_cast<int32_t>(i);
-    if (!running.role_sent) writer_.AppendRoleChunk(idx, out);
+    if (!running.role_sent) writer_->AppendBeginning(idx, out);
     running.role_sent = true;
     const FinishReason finish = running.choice.finish();
     const bool is_good = finish == FinishReason::kStop || finish == FinishReason::kLength;
-    writer_.AppendChunk(idx, running.choice.TakePiece(), is_good ? finish : FinishReason::kNone,
-                        out);
+    writer_->AppendChunk(idx, running.choice.TakePiece(), is_good ? finish : FinishReason::kNone,
+                         out);
     running.finish_sent = is_good;
   }
   if (error_.has_value()) {
-    ResponseWriter::AppendErrorEvent(*error_, out);
+    writer_->AppendError(*error_, out);
     end_sent_ = true;
   } else if (done()) {
-    if (include_usage_) writer_.AppendUsageChunk(SumUsage(), out);
-    ResponseWriter::AppendDone(out);
+    writer_->AppendEnd(SumUsage(), out);
     end_sent_ = true;
   }
 }
@@ -158,7 +168,7 @@ std::string GenerationSession::Body() {
     pieces.push_back(running.choice.TakePiece());
     finishes.push_back(running.choice.finish());
   }
-  return writer_.Body(std::move(pieces), finishes, SumUsage());
+  return writer_->Body(std::move(pieces), finishes, SumUsage());
 }
 
 }  // namespace graft

@@ -47,6 +47,8 @@ class GenerationSession {
   // Streaming: appends the server-sent events of all that came since the last call, at the end with
   // usage (if asked for) and [DONE], or an error.
   void AppendEvents(std::string* out);
+  // A stream that is cut off tells why.
+  void AppendError(const ApiError& error, std::string* out) { writer_->AppendError(error, out); }
   // Not streaming: the whole response once done() without error.
   std::string Body();
 
@@ -68,13 +70,12 @@ class GenerationSession {
 
   const ServerContext& context_;
   const bool is_stream_;
-  const bool include_usage_;
   const int32_t choices_per_prompt_;
   const std::string model_;
   std::vector<Request> requests_;  // moved out by Submit
   std::vector<int64_t> prompt_tokens_;
   std::vector<RunningChoice> choices_;
-  ResponseWriter writer_;
+  const std::unique_ptr<AnswerWriter> writer_;
   std::optional<ApiError> error_;
   int64_t arrival_ns_ = 0;
   int64_t first_event_ns_ = 0;

@@ -10,6 +10,9 @@
 #include "server/http_parser.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
+#include "server/responses/conversation.h"
+#include "server/responses/responses_request.h"
+#include "server/token_logprobs.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -29,6 +32,15 @@ void CheckError(const ApiError& error) {
   CHECK(error.http_status >= 400 && error.http_status < 600);
   CHECK(!error.message.empty());
   CHECK(ParseJson(DumpJson(error.ToJson())).ok());
+}
+
+void FuzzConversation(const RequestLimits& limits, ResponsesRequest* request) {
+  CHECK(!request->input.empty() && request->input.size() <= 4);
+  ConversationReader reader(&request->chat.messages);
+  for (const Json& item : request->input) {
+    if (auto error = reader.Add(item, "input.")) return CheckError(*error);
+  }
+  if (auto error = CheckTextBytes(request->chat.messages, limits)) CheckError(*error);
 }
 
 void FuzzRequests(std::string_view bytes) {
@@ -56,6 +68,14 @@ void FuzzRequests(std::string_view bytes) {
     CHECK(!chat->messages.list.empty());
   } else {
     CheckError(chat.error());
+  }
+  auto response = ParseResponsesRequest(json.value(), bytes, limits);
+  if (response.ok()) {
+    CheckParams(response->chat.params, limits);
+    CHECK(ParseJson("{" + RepeatedFields(*response, true) + "}").ok());
+    FuzzConversation(limits, &*response);
+  } else {
+    CheckError(response.error());
   }
   if (auto load = ParseLoadAdapterRequest(json.value()); !load.ok()) CheckError(load.error());
   if (auto name = ParseUnloadAdapterRequest(json.value()); !name.ok()) CheckError(name.error());

@@ -84,39 +84,14 @@ void ReadResponseFormat(FieldReader& reader) {
 }
 
 void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationParams* params) {
-  reader.String("model", &params->model, kNameBytesMax);
-  if (params->model.empty()) {
-    reader.Fail("model", "is required: the base model's name or an adapter's, see /v1/models");
-  }
-  SamplingParams& sampling = params->sampling;
-  reader.Float("temperature", &sampling.temperature);
-  reader.Float("top_p", &sampling.top_p);
-  ReadTopK(reader, &sampling.top_k);
-  reader.Float("min_p", &sampling.min_p);
-  reader.Float("repetition_penalty", &sampling.repetition_penalty);
-  reader.Float("frequency_penalty", &sampling.frequency_penalty);
-  reader.Float("presence_penalty", &sampling.presence_penalty);
-  ReadLogitBias(reader, limits.logit_bias_max, &sampling);
-  ReadSeed(reader, &params->seed);
+  ReadSampling(reader, limits, params);
   reader.OptionalInt("max_tokens", 0, kInt32Max, &params->tokens_max);
-  reader.Int("min_tokens", 0, kInt32Max, &sampling.tokens_min);
   reader.Int("n", 1, limits.choices_max, &params->n);
-  reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, &params->stop);
-  reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
-  reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
-  reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &sampling.allowed_token_ids);
-  if (const Json* ids = reader.Take("allowed_token_ids"); ids != nullptr && ids->empty()) {
-    reader.Fail("allowed_token_ids", "must not be empty: nothing could be drawn");
-  }
-  reader.Bool("ignore_eos", &sampling.ignore_eos);
-  reader.Bool("include_stop_str_in_output", &params->include_stop_text);
   reader.Bool("skip_special_tokens", &params->skip_special_tokens);
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
   ReadResponseFormat(reader);
-  reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
-  reader.OptionalInt("draft_tokens_max", 0, kInt32Max, &params->draft_tokens_max);
   reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
   if (params->prompt_tokens_max == 0) {
     reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
@@ -202,6 +177,47 @@ void ReadTemplateValues(FieldReader& reader, ChatRequest* request) {
   reader.String("reasoning_effort", &request->reasoning_effort, kNameBytesMax);
 }
 
+void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
+  reader.Bool("logprobs", &params->logprobs);
+  std::optional<int32_t> top;
+  reader.OptionalInt("top_logprobs", 0, 20, &top);
+  if (top.value_or(0) > 0 && !params->logprobs) {
+    reader.Fail("top_logprobs", "needs logprobs to be true");
+  }
+  if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
+}
+
+}  // namespace
+
+void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationParams* params) {
+  reader.String("model", &params->model, kNameBytesMax);
+  if (params->model.empty()) {
+    reader.Fail("model", "is required: the base model's name or an adapter's, see /v1/models");
+  }
+  SamplingParams& sampling = params->sampling;
+  reader.Float("temperature", &sampling.temperature);
+  reader.Float("top_p", &sampling.top_p);
+  ReadTopK(reader, &sampling.top_k);
+  reader.Float("min_p", &sampling.min_p);
+  reader.Float("repetition_penalty", &sampling.repetition_penalty);
+  reader.Float("frequency_penalty", &sampling.frequency_penalty);
+  reader.Float("presence_penalty", &sampling.presence_penalty);
+  ReadLogitBias(reader, limits.logit_bias_max, &sampling);
+  ReadSeed(reader, &params->seed);
+  reader.Int("min_tokens", 0, kInt32Max, &sampling.tokens_min);
+  reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, &params->stop);
+  reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
+  reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
+  reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &sampling.allowed_token_ids);
+  if (const Json* ids = reader.Take("allowed_token_ids"); ids != nullptr && ids->empty()) {
+    reader.Fail("allowed_token_ids", "must not be empty: nothing could be drawn");
+  }
+  reader.Bool("ignore_eos", &sampling.ignore_eos);
+  reader.Bool("include_stop_str_in_output", &params->include_stop_text);
+  reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
+  reader.OptionalInt("draft_tokens_max", 0, kInt32Max, &params->draft_tokens_max);
+}
+
 void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request) {
   const Json* json = reader.Take("chat_template_kwargs");
   if (json == nullptr) return;
@@ -215,24 +231,12 @@ void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request) {
   request->template_kwargs = OrderedJson(*json);
 }
 
-void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
-  reader.Bool("logprobs", &params->logprobs);
-  std::optional<int32_t> top;
-  reader.OptionalInt("top_logprobs", 0, 20, &top);
-  if (top.value_or(0) > 0 && !params->logprobs) {
-    reader.Fail("top_logprobs", "needs logprobs to be true");
-  }
-  if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
-}
-
-}  // namespace
-
 void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequest* request) {
   ReadMessages(reader, limits, &request->messages);
   ReadContinuation(reader, request);
   ReadTemplateValues(reader, request);
   ReadTemplateKwargs(reader, request);
-  ReadTools(reader, static_cast<size_t>(limits.tools_max), &request->tools);
+  ReadTools(reader, static_cast<size_t>(limits.tools_max), ToolForm::kNested, &request->tools);
 }
 
 void UseOrderOf(std::string_view body, ChatRequest* request) {

@@ -84,6 +84,12 @@ struct ChatRequest {
   std::string reasoning_effort;  // "": as the template likes
 };
 
+// Takes the fields that all endpoints have for text: the model, how tokens are drawn and where they
+// stop.
+void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationParams* params);
+// Takes "chat_template_kwargs".
+void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request);
+
 // Takes the fields that make a chat's prompt: "messages", "tools", and what templates are told.
 void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequest* request);
 // Puts tools, documents and template values into the order that their keys have in `body`, which is

@@ -1,18 +1,13 @@
 #include "server/openai_response.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "server/chat_answer.h"
-#include "text/utf8.h"
+#include "server/token_logprobs.h"
 
 namespace graft {
 namespace {
-
-// JSON has no minus infinity; OpenAI writes this for tokens that cannot come.
-constexpr float kLogprobMin = -9999.0f;
 
 const char* StateName(AdapterState state) {
   switch (state) {
@@ -31,17 +26,6 @@ const char* StateName(AdapterState state) {
 }
 
 void AppendInteger(int64_t value, std::string* out) { *out += std::to_string(value); }
-
-void AppendLogprob(float logprob, std::string* out) {
-  if (std::isnan(logprob)) {
-    *out += "null";
-    return;
-  }
-  char digits[32];
-  const float clamped = std::max(logprob, kLogprobMin);
-  const auto end = std::to_chars(digits, digits + sizeof(digits), clamped);
-  out->append(digits, end.ptr);
-}
 
 void AppendUsage(const ResponseUsage& usage, std::string* out) {
   *out += "{\"prompt_tokens\":";
@@ -64,10 +48,6 @@ void AppendFinish(FinishReason finish, bool has_calls, std::string* out) {
   }
 }
 
-void AppendComma(size_t idx, std::string* out) {
-  if (idx > 0) *out += ',';
-}
-
 }  // namespace
 
 void AppendJsonString(std::string_view text, std::string* out) {
@@ -86,17 +66,6 @@ void AppendJsonString(std::string_view text, std::string* out) {
 const char* FinishReasonName(FinishReason finish, bool has_calls) {
   if (finish == FinishReason::kLength) return "length";
   return has_calls ? "tool_calls" : "stop";
-}
-
-std::string CompletionTokenText(const std::string& bytes) {
-  if (IsValidUtf8(bytes)) return bytes;
-  std::string text = "bytes:";
-  char digits[8];
-  for (const char c : bytes) {
-    std::snprintf(digits, sizeof(digits), "\\x%02x", static_cast<unsigned char>(c));
-    text += digits;
-  }
-  return text;
 }
 
 ResponseWriter::ResponseWriter(const Tokenizer& tokenizer, ResponseHead head)
@@ -124,7 +93,7 @@ void ResponseWriter::AppendEvent(std::string_view choice, std::string* out) cons
   *out += "}\n\n";
 }
 
-void ResponseWriter::AppendRoleChunk(int32_t idx, std::string* out) const {
+void ResponseWriter::AppendBeginning(int32_t idx, std::string* out) {
   if (!head_.is_chat) return;
   AppendEvent("{\"index\":" + std::to_string(idx) +
                   ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
@@ -176,19 +145,22 @@ void ResponseWriter::AppendTextChoice(int32_t idx, const ChoicePiece& piece, Fin
   *out += '}';
 }
 
-void ResponseWriter::AppendUsageChunk(const ResponseUsage& usage, std::string* out) const {
-  *out += chunk_prefix_ + "],\"usage\":";
-  AppendUsage(usage, out);
-  *out += "}\n\n";
+void ResponseWriter::AppendEnd(const ResponseUsage& usage, std::string* out) {
+  if (head_.include_usage) {
+    *out += chunk_prefix_ + "],\"usage\":";
+    AppendUsage(usage, out);
+    *out += "}\n\n";
+  }
+  *out += "data: [DONE]\n\n";
 }
 
-void ResponseWriter::AppendErrorEvent(const ApiError& error, std::string* out) {
+void ResponseWriter::AppendError(const ApiError& error, std::string* out) {
   *out += "data: " + DumpJson(error.ToJson()) + "\n\n";
 }
 
 std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
                                  const std::vector<FinishReason>& finishes,
-                                 const ResponseUsage& usage) const {
+                                 const ResponseUsage& usage) {
   std::string body = "{\"id\":";
   AppendJsonString(head_.id, &body);
   body += head_.is_chat ? ",\"object\":\"chat.completion\",\"created\":"
@@ -237,7 +209,7 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
     std::vector<TokenLogprob> all(top, top + entry.num_top);
     top += entry.num_top;
     AppendComma(i, out);
-    AppendJsonString(TokenName(entry.chosen.token), out);
+    AppendJsonString(TokenName(tokenizer_, entry.chosen.token, head_.shows_token_ids), out);
     AppendComma(i, &logprobs);
     AppendLogprob(entry.chosen.logprob, &logprobs);
     AppendComma(i, &offsets);
@@ -253,7 +225,7 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
     all.push_back(entry.chosen);
     tops += '{';
     for (const TokenLogprob& token : all) {
-      std::string text = TokenName(token.token);
+      std::string text = TokenName(tokenizer_, token.token, head_.shows_token_ids);
       if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
       AppendComma(seen.size(), &tops);
       AppendJsonString(text, &tops);
@@ -267,41 +239,9 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
           "],\"text_offset\":[" + offsets + "]}";
 }
 
-std::string ResponseWriter::TokenName(int32_t token) const {
-  if (head_.shows_token_ids) return "token_id:" + std::to_string(token);
-  return CompletionTokenText(tokenizer_.TokenBytes(token));
-}
-
-void ResponseWriter::AppendTokenFields(const TokenLogprob& token, std::string* out) const {
-  const std::string bytes = tokenizer_.TokenBytes(token.token);
-  *out += "\"token\":";
-  AppendJsonString(head_.shows_token_ids ? TokenName(token.token) : bytes, out);
-  *out += ",\"logprob\":";
-  AppendLogprob(token.logprob, out);
-  *out += ",\"bytes\":[";
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    AppendComma(i, out);
-    AppendInteger(static_cast<unsigned char>(bytes[i]), out);
-  }
-  *out += ']';
-}
-
 void ResponseWriter::AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const {
   *out += "{\"content\":[";
-  const TokenLogprob* top = piece.tops.data();
-  for (size_t i = 0; i < piece.logprobs.size(); ++i) {
-    AppendComma(i, out);
-    *out += '{';
-    AppendTokenFields(piece.logprobs[i].chosen, out);
-    *out += ",\"top_logprobs\":[";
-    for (int32_t j = 0; j < piece.logprobs[i].num_top; ++j) {
-      AppendComma(static_cast<size_t>(j), out);
-      *out += '{';
-      AppendTokenFields(*top++, out);
-      *out += '}';
-    }
-    *out += "]}";
-  }
+  AppendTokenLogprobs(tokenizer_, piece, head_.shows_token_ids, out);
   *out += "],\"refusal\":null}";
 }
 

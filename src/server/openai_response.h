@@ -9,8 +9,7 @@
 
 #include "base/json.h"
 #include "request/adapter_catalog.h"
-#include "server/api_error.h"
-#include "server/choice.h"
+#include "server/answer_writer.h"
 #include "text/tokenizer.h"
 
 namespace graft {
@@ -28,38 +27,27 @@ struct ResponseHead {
   int64_t created = 0;            // Unix seconds
 };
 
-struct ResponseUsage {
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  int64_t output_tokens = 0;
-};
-
 // `text` as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
 void AppendJsonString(std::string_view text, std::string* out);
 
 // OpenAI's word, "stop", "tool_calls" or "length".
 const char* FinishReasonName(FinishReason finish, bool has_calls);
 
-class ResponseWriter {
+// Of completions and chats.
+class ResponseWriter : public AnswerWriter {
  public:
   ResponseWriter(const Tokenizer& tokenizer, ResponseHead head);
 
-  // What events say from now on where they tell the usage so far.
-  void SetUsage(const ResponseUsage& usage) { usage_ = usage; }
-
-  // One event of a stream with what choice `idx` has gained; `finish` kNone while it goes on.
+  void SetUsage(const ResponseUsage& usage) override { usage_ = usage; }
+  // Chat's first event of a choice holds the role alone; completions have none.
+  void AppendBeginning(int32_t idx, std::string* out) override;
   // Chat gets its finish in an event of its own, as OpenAI sends it.
-  void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish, std::string* out);
-  // Chat's first event of a choice, which holds the role alone; nothing for completions.
-  void AppendRoleChunk(int32_t idx, std::string* out) const;
-  void AppendUsageChunk(const ResponseUsage& usage, std::string* out) const;
-  static void AppendErrorEvent(const ApiError& error, std::string* out);
-  static void AppendDone(std::string* out) { *out += "data: [DONE]\n\n"; }
-
-  // The whole response; choice i has pieces[i] and finishes[i]. A piece's memory is free once it is
-  // written.
+  void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
+                   std::string* out) override;
+  void AppendEnd(const ResponseUsage& usage, std::string* out) override;
+  void AppendError(const ApiError& error, std::string* out) override;
   std::string Body(std::vector<ChoicePiece> pieces, const std::vector<FinishReason>& finishes,
-                   const ResponseUsage& usage) const;
+                   const ResponseUsage& usage) override;
 
  private:
   void AppendEvent(std::string_view choice, std::string* out) const;
@@ -70,18 +58,12 @@ class ResponseWriter {
   void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;
-  // A token's name in log-probabilities.
-  std::string TokenName(int32_t token) const;
-  void AppendTokenFields(const TokenLogprob& token, std::string* out) const;
 
   const Tokenizer& tokenizer_;
   const ResponseHead head_;
   std::string chunk_prefix_;  // of every event, up to the choices
   ResponseUsage usage_;       // so far
 };
-
-// A token's bytes as completions show them: text, or "bytes:\xe2\x80" where they are not UTF-8.
-std::string CompletionTokenText(const std::string& bytes);
 
 // Entries of /v1/models.
 void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,

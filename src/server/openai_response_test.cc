@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "server/api_error.h"
 #include "server/server_testing.h"
+#include "server/token_logprobs.h"
 
 namespace graft {
 namespace {
@@ -111,7 +112,7 @@ TEST(ChoiceTest, AnErrorKeepsItsReason) {
 }
 
 TEST(ResponseWriterTest, CompletionBodyHasTheLegacyLogprobs) {
-  const ResponseWriter writer(DemoTokenizer(), {.logprobs = true, .id = "cmpl-1", .model = "m"});
+  ResponseWriter writer(DemoTokenizer(), {.logprobs = true, .id = "cmpl-1", .model = "m"});
   const int32_t one = Tokens("one")[0];
   const int32_t two = Tokens(" two")[0];
   ChoicePiece piece{.text = "a \"quoted\"\n",
@@ -142,13 +143,12 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
       DemoTokenizer(),
       {.is_chat = true, .logprobs = true, .include_usage = true, .id = "chatcmpl-1", .model = "m"});
   std::string out;
-  writer.AppendRoleChunk(1, &out);
+  writer.AppendBeginning(1, &out);
   ChoicePiece piece{.text = "hi",
                     .logprobs = {{.chosen = {Tokens("é")[0], -INFINITY}, .num_top = 1}},
                     .tops = {{Tokens("a")[0], -0.5f}}};
   writer.AppendChunk(1, piece, FinishReason::kStop, &out);
-  writer.AppendUsageChunk({.prompt_tokens = 1, .output_tokens = 1}, &out);
-  ResponseWriter::AppendDone(&out);
+  writer.AppendEnd({.prompt_tokens = 1, .output_tokens = 1}, &out);
   const std::vector<std::string> events = RawResponse{.body = out}.events();
   ASSERT_EQ(events.size(), 5u);
   const Json role = Json::parse(events[0]);

@@ -1,6 +1,8 @@
 // Which endpoint a request is for. Pure functions; any thread.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,9 @@ enum class Route {
   kModel,  // one by name
   kCompletions,
   kChatCompletions,
+  kResponses,
+  kResponse,       // one that is stored
+  kResponseItems,  // what it was asked with
   kTokenize,
   kDetokenize,
   kLoadAdapter,
@@ -32,6 +37,7 @@ struct RouteMatch {
   Route route = Route::kUnknown;
   std::string model;  // of kModel, decoded
   std::string file;   // of kDashboardFile
+  std::string id;     // of kResponse and kResponseItems, decoded
 };
 
 RouteMatch MatchRoute(std::string_view path);
@@ -39,13 +45,20 @@ RouteMatch MatchRoute(std::string_view path);
 // The path, for logs and labels: "/v1/models/{model}".
 const char* RouteName(Route route);
 
-// "POST", or "GET" (and then HEAD too).
+// "POST", or "GET" (and then HEAD too), or "GET, DELETE".
 const char* RouteMethod(Route route);
 bool MethodAllowed(Route route, std::string_view method);
 
-// POST /v1/completions and /v1/chat/completions.
+// The requests for text, all of them POST.
+inline constexpr Route kGenerationRoutes[] = {Route::kCompletions, Route::kChatCompletions,
+                                              Route::kResponses};
 inline bool IsGeneration(Route route) {
-  return route == Route::kCompletions || route == Route::kChatCompletions;
+  return std::find(std::begin(kGenerationRoutes), std::end(kGenerationRoutes), route) !=
+         std::end(kGenerationRoutes);
+}
+// Reads or deletes what a response left.
+inline bool IsStored(Route route) {
+  return route == Route::kResponse || route == Route::kResponseItems;
 }
 // Text to tokens or back, without the engine.
 inline bool IsTokenizing(Route route) {

@@ -11,6 +11,7 @@
 
 #include "server/http_parser.h"
 #include "server/openai_request.h"
+#include "server/responses/response_store.h"
 
 namespace graft {
 
@@ -41,6 +42,7 @@ struct ServerOptions {
   RequestLimits request_limits;
   HttpParserLimits parser_limits;
   int64_t body_bytes_total_max = int64_t{512} << 20;  // of all requests together; see BodyBudget
+  ResponseStoreLimits responses;
   int32_t connections_max = 8192;
   // A body longer than this is parsed and tokenised by a worker, so that it holds up nobody else.
   int64_t inline_body_bytes_max = 16 << 10;

@@ -19,6 +19,7 @@
 #include "server/http_metrics.h"
 #include "server/idle_connections.h"
 #include "server/models_in_flight.h"
+#include "server/responses/response_store.h"
 #include "server/server_context.h"
 #include "server/server_options.h"
 
@@ -57,6 +58,7 @@ struct ServerState {
         options(std::move(server_options)),
         keys(context.clock),
         body_budget(options.body_bytes_total_max),
+        responses(context.clock, options.responses),
         metrics(context.metrics),
         dashboard(std::make_unique<Dashboard>(DashboardParts{.metrics = context.metrics,
                                                              .catalog = context.catalog,
@@ -69,6 +71,7 @@ struct ServerState {
   ApiKeys keys;
   std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start
   BodyBudget body_budget;
+  ResponseStore responses;
   HttpMetrics metrics;
   const std::unique_ptr<Dashboard> dashboard;
   const int64_t start_time;  // Unix seconds; the base model's `created`

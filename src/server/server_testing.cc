@@ -298,8 +298,10 @@ std::vector<std::string> RawResponse::events() const {
   std::vector<std::string> events;
   size_t begin = 0;
   for (size_t end; (end = body.find("\n\n", begin)) != std::string::npos; begin = end + 2) {
-    const std::string event = body.substr(begin, end - begin);
+    std::string event = body.substr(begin, end - begin);
     if (event.starts_with(":")) continue;
+    // Where events have names, their data repeat them.
+    if (event.starts_with("event: ")) event.erase(0, event.find('\n') + 1);
     EXPECT_TRUE(event.starts_with("data: ")) << event;
     events.push_back(event.substr(6));
   }

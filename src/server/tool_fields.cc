@@ -69,19 +69,9 @@ std::optional<ApiError> CheckSchema(const Json& schema, const std::string& path)
   return std::nullopt;
 }
 
-std::optional<ApiError> ReadTool(const Json& json, const std::string& path,
-                                 std::vector<ToolSpec>* tools) {
-  FieldReader reader(json, path);
-  std::string type;
-  reader.String("type", &type, kNameBytesMax);
-  if (!reader.failed() && type != "function") {
-    reader.Fail("type",
-                "must be 'function', the only kind of tools there is here, got '" + type + "'");
-  }
-  const Json* function = reader.Take("function");
-  if (!reader.failed() && function == nullptr) reader.Fail("function", "is required");
-  if (auto error = reader.Finish()) return error;
-  FieldReader nested(*function, path + "function.");
+std::optional<ApiError> ReadFunction(const Json& json, const std::string& path,
+                                     std::vector<ToolSpec>* tools) {
+  FieldReader nested(json, path);
   ToolSpec tool;
   nested.String("name", &tool.name, kNameBytesMax);
   if (tool.name.empty()) nested.Fail("name", "is required");
@@ -93,13 +83,26 @@ std::optional<ApiError> ReadTool(const Json& json, const std::string& path,
     nested.Fail("name", "must have no white space, quotes or backslashes");
   }
   if (const Json* parameters = nested.Take("parameters")) {
-    if (auto error = CheckSchema(*parameters, path + "function.parameters")) nested.Fail(*error);
+    if (auto error = CheckSchema(*parameters, path + "parameters")) nested.Fail(*error);
     tool.parameters = *parameters;
   }
   if (nested.failed()) return nested.Finish();
   // Templates show what else there is: a description, "strict", what the function returns.
   tools->push_back(std::move(tool));
   return std::nullopt;
+}
+
+std::optional<ApiError> ReadTool(const Json& json, const std::string& path, ToolForm form,
+                                 std::vector<ToolSpec>* tools) {
+  FieldReader reader(json, path);
+  reader.OneOf("type", {"function"}, "the only kind of tools there is here");
+  if (form == ToolForm::kFlat) {
+    return reader.failed() ? reader.Finish() : ReadFunction(json, path, tools);
+  }
+  const Json* function = reader.Take("function");
+  if (!reader.failed() && function == nullptr) reader.Fail("function", "is required");
+  if (auto error = reader.Finish()) return error;
+  return ReadFunction(*function, path + "function.", tools);
 }
 
 void RefuseForcedCalls(FieldReader& reader, const Json& choice) {
@@ -115,7 +118,7 @@ void RefuseForcedCalls(FieldReader& reader, const Json& choice) {
 
 }  // namespace
 
-void ReadTools(FieldReader& reader, size_t tools_max, ToolRequest* request) {
+void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest* request) {
   const Json* choice = reader.Take("tool_choice");
   if (choice != nullptr) {
     request->may_call = *choice != "none";
@@ -136,7 +139,7 @@ void ReadTools(FieldReader& reader, size_t tools_max, ToolRequest* request) {
   }
   for (size_t i = 0; i < tools->size(); ++i) {
     const std::string path = "tools[" + std::to_string(i) + "].";
-    if (auto error = ReadTool((*tools)[i], path, &request->tools)) return reader.Fail(*error);
+    if (auto error = ReadTool((*tools)[i], path, form, &request->tools)) return reader.Fail(*error);
   }
 }
 

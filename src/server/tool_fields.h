@@ -10,6 +10,10 @@
 
 namespace graft {
 
+// How a function stands in its tool: inside a "function", as chats have it, or in the tool itself,
+// as /v1/responses has it.
+enum class ToolForm : uint8_t { kNested, kFlat };
+
 struct ToolRequest {
   std::vector<ToolSpec> tools;
   bool may_call = true;       // tool_choice is not "none"
@@ -17,6 +21,6 @@ struct ToolRequest {
 };
 
 // Takes the fields "tools", "tool_choice" and "parallel_tool_calls".
-void ReadTools(FieldReader& reader, size_t tools_max, ToolRequest* request);
+void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest* request);
 
 }  // namespace graft

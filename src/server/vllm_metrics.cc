@@ -1,5 +1,6 @@
 #include "server/vllm_metrics.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -92,9 +93,8 @@ class VllmPage {
     std::optional<ClientMetric> sum;
     for (const ClientMetric& metric : source->metric) {
       const std::string& route = metric.label.at(0).value;
-      const bool is_generation =
-          route == RouteName(Route::kCompletions) || route == RouteName(Route::kChatCompletions);
-      if (!is_generation) continue;
+      const auto is_of = [&route](Route one) { return route == RouteName(one); };
+      if (!std::any_of(std::begin(kGenerationRoutes), std::end(kGenerationRoutes), is_of)) continue;
       if (!sum.has_value()) {
         sum = metric;
         continue;

@@ -1,0 +1,85 @@
+#include "server/responses/conversation.h"
+
+#include <utility>
+
+namespace graft {
+namespace {
+
+// Parts are joined by line feeds, as those of chats are.
+std::string TextOf(const Json& parts) {
+  if (parts.is_string()) return parts.get<std::string>();
+  std::string text;
+  for (const Json& part : parts) {
+    if (!text.empty()) text += '\n';
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+}  // namespace
+
+void ConversationReader::AddInstructions(const std::string& text) {
+  messages_.list.push_back({{"role", "system"}, {"content", text}});
+}
+
+OrderedJson& ConversationReader::Assistant(const char* part) {
+  const OrderedJson before = in_assistant_ ? messages_.list.back().value(part, OrderedJson()) : "";
+  const bool goes_on = in_assistant_ && (before.is_null() || before == "");
+  if (!goes_on) messages_.list.push_back({{"role", "assistant"}, {"content", ""}});
+  in_assistant_ = true;
+  return messages_.list.back();
+}
+
+void ConversationReader::AddMessage(const Json& item) {
+  const std::string role = item["role"].get<std::string>();
+  std::string text = TextOf(item["content"]);
+  if (role == "assistant") {
+    Assistant("content")["content"] = std::move(text);
+    return;
+  }
+  in_assistant_ = false;
+  // OpenAI's newer word for the same thing, which few templates know.
+  messages_.list.push_back({{"role", role == "developer" ? "system" : role}, {"content", text}});
+}
+
+std::optional<ApiError> ConversationReader::AddCallOutput(const Json& item,
+                                                          const std::string& path) {
+  const std::string call_id = item["call_id"].get<std::string>();
+  const auto call = calls_.find(call_id);
+  if (call == calls_.end()) {
+    return InvalidRequestError(path + "call_id",
+                               "No call with call_id '" + call_id +
+                                   "' comes before this output: send its function_call, too, or "
+                                   "'previous_response_id'.");
+  }
+  in_assistant_ = false;
+  messages_.list.push_back({{"role", "tool"},
+                            {"content", TextOf(item["output"])},
+                            {"name", call->second},
+                            {"tool_call_id", call_id}});
+  return std::nullopt;
+}
+
+std::optional<ApiError> ConversationReader::Add(const Json& item, const std::string& path) {
+  const std::string type = item["type"].get<std::string>();
+  if (type == "message") {
+    AddMessage(item);
+  } else if (type == "reasoning") {
+    std::string text = TextOf(item["content"]);
+    if (text.empty()) text = TextOf(item["summary"]);
+    if (!text.empty()) Assistant("reasoning_content")["reasoning_content"] = std::move(text);
+  } else if (type == "function_call") {
+    const std::string call_id = item["call_id"].get<std::string>();
+    const std::string name = item["name"].get<std::string>();
+    calls_[call_id] = name;
+    OrderedJson& message = in_assistant_ ? messages_.list.back() : Assistant("content");
+    if (message["content"] == "") message["content"] = nullptr;
+    AddToolCall(call_id, name, item["arguments"].get<std::string>(), &messages_,
+                &message["tool_calls"]);
+  } else if (type == "function_call_output") {
+    return AddCallOutput(item, path);
+  }
+  return std::nullopt;
+}
+
+}  // namespace graft

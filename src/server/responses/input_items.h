@@ -1,0 +1,16 @@
+// The items that a conversation of /v1/responses is made of. Those of a request are read strictly
+// and made whole, with ids and lists of parts, as they are stored and listed. Pure functions; any
+// thread.
+#pragma once
+
+#include <cstddef>
+
+#include "base/json.h"
+#include "server/field_reader.h"
+
+namespace graft {
+
+// Takes the field "input", a text or a list of items, as a JSON list of whole items.
+void ReadInput(FieldReader& reader, size_t items_max, Json* items);
+
+}  // namespace graft

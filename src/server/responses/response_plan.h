@@ -1,0 +1,16 @@
+// From the body of POST /v1/responses to the engine's request: the stored conversation, what is
+// new, and then as for a chat. Any thread.
+#pragma once
+
+#include <string_view>
+
+#include "server/generation_plan.h"
+
+namespace graft {
+
+// The answer is put into `store`, which outlives it, unless the request says otherwise.
+ApiResult<GenerationPlan> PlanResponse(const ServerContext& context, const RequestLimits& limits,
+                                       const ApiKey& key, ResponseStore* store,
+                                       std::string_view body);
+
+}  // namespace graft

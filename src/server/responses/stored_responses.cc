@@ -1,0 +1,100 @@
+#include "server/responses/stored_responses.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "server/field_reader.h"
+#include "server/query.h"
+
+namespace graft {
+namespace {
+
+struct ItemsQuery {
+  size_t limit = 20;
+  bool is_ascending = false;
+  std::string after;  // an item's id
+};
+
+ApiResult<ItemsQuery> ParseItemsQuery(std::string_view query) {
+  Json fields = Json::object();
+  for (const auto& [name, value] : QueryFields(query)) {
+    // "include[]" and "include" ask for what texts do not have.
+    if (!name.starts_with("include")) fields[name] = value;
+  }
+  if (const auto limit = fields.find("limit"); limit != fields.end()) {
+    const Result<Json> number = ParseJson(limit->get_ref<const std::string&>());
+    if (number.ok()) *limit = number.value();
+  }
+  ItemsQuery parsed;
+  std::string order = "desc";
+  int32_t limit = 20;
+  FieldReader reader(fields, "");
+  reader.Int("limit", 1, 100, &limit);
+  if (reader.Take("order") != nullptr) order = reader.OneOf("order", {"asc", "desc"});
+  reader.String("after", &parsed.after, kNameBytesMax);
+  if (auto error = reader.Finish()) return *error;
+  parsed.limit = static_cast<size_t>(limit);
+  parsed.is_ascending = order == "asc";
+  return parsed;
+}
+
+HttpResponse ItemsResponse(const StoredResponse& stored, std::string_view query) {
+  ApiResult<ItemsQuery> parsed = ParseItemsQuery(query);
+  if (!parsed.ok()) return ErrorResponse(parsed.error());
+  Json items = ParseJson(stored.input).value();
+  if (!parsed->is_ascending) std::reverse(items.begin(), items.end());
+  auto begin = items.begin();
+  if (!parsed->after.empty()) {
+    begin = std::find_if(items.begin(), items.end(),
+                         [&](const Json& item) { return item["id"] == parsed->after; });
+    if (begin == items.end()) {
+      return ErrorResponse(
+          InvalidRequestError("after", "No item with id '" + parsed->after + "' is here."));
+    }
+    ++begin;
+  }
+  const auto left = static_cast<size_t>(items.end() - begin);
+  Json data = Json::array();
+  for (size_t i = 0; i < std::min(left, parsed->limit); ++i) data.push_back(*begin++);
+  const Json first = data.empty() ? Json() : data.front()["id"];
+  const Json last = data.empty() ? Json() : data.back()["id"];
+  return JsonResponse({{"object", "list"},
+                       {"data", std::move(data)},
+                       {"first_id", first},
+                       {"last_id", last},
+                       {"has_more", left > parsed->limit}});
+}
+
+std::optional<ApiError> CheckReadQuery(std::string_view query) {
+  for (const auto& [name, value] : QueryFields(query)) {
+    if (name == "stream" && value == "true") {
+      return InvalidRequestError("stream",
+                                 "'stream' is not supported here: a stored response is whole");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+HttpResponse AnswerStored(ServerState& state, const RouteMatch& match, const HttpRequest& request,
+                          const ApiKey& key) {
+  const std::string& tenant = key.rights().tenant;
+  const ResponseStore::Entry stored = state.responses.Find(tenant, match.id);
+  if (stored == nullptr || !key.Allows(stored->model)) {
+    return ErrorResponse(HttpError(404, "not_found",
+                                   "Response with id '" + match.id.substr(0, 200) +
+                                       "' not found: it was not stored, was deleted, or has gone "
+                                       "for its age or for want of room."));
+  }
+  if (match.route == Route::kResponseItems) return ItemsResponse(*stored, request.query);
+  if (request.method == "DELETE") {
+    state.responses.Delete(tenant, match.id);
+    return JsonResponse({{"id", match.id}, {"object", "response"}, {"deleted", true}});
+  }
+  if (auto error = CheckReadQuery(request.query)) return ErrorResponse(*error);
+  return {.body = stored->json};
+}
+
+}  // namespace graft
