@@ -330,8 +330,8 @@ std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) 
                  flags, {tenant},
                  [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
       AskCommand("weight",
-                 "A tenant's share of a full runner, relative to others. Schedulers do not follow "
-                 "it yet.\n  graft cluster weight TENANT --weight 2",
+                 "A tenant's share of a full runner, relative to others.\n"
+                 "  graft cluster weight TENANT --weight 2",
                  flags, {tenant, weight},
                  [](ClusterAdmin& admin, const ClusterFlags& f) {
                    return admin.SetWeight(f.name, f.weight);

@@ -13,20 +13,19 @@ namespace {
 
 // Requests in line whose adapters are asked for before their turn has come.
 constexpr int32_t kPrefetchesMax = 16;
+// Requests of a tenant that are looked at in any case.
+constexpr int32_t kLookedAtMin = 16;
 
 }  // namespace
 
-void AdmissionWalk::Admit(int32_t rows_left, int32_t num_rows) {
+void AdmissionWalk::PlanPrompts(int32_t rows_left, int32_t num_rows) {
   const int64_t now_ns = clock_.NowNs();
   state_ = {.rows_left = rows_left, .num_rows = num_rows};
-  if (cold_start() == ColdStart::kAuto) {
-    state_.num_planned = static_cast<int32_t>(
-        std::count_if(sequences_.running().begin(), sequences_.running().end(),
-                      [](const auto& sequence) { return sequence->num_planned > 0; }));
-    state_.stall = StallOfPlanned();
-  }
   state_.turn_is_over = is_turn() && now_ns - turn_begin_ns_ >= sequences_.options().turn_ns;
-  Walk();
+  sequences_.line().BeginPlan();
+  room_.Begin(num_rows);
+  OfferPrefills();
+  Walk(sequences_.has_slot());
   if (!state_.has_blocked) {
     turn_begin_ns_ = -1;
   } else if (!is_turn() || state_.turn_is_over) {
@@ -35,13 +34,45 @@ void AdmissionWalk::Admit(int32_t rows_left, int32_t num_rows) {
   if (state_.turn_is_over) ++sequences_.stats().turns;
 }
 
-void AdmissionWalk::Walk() {
-  const auto looked_at = static_cast<size_t>(sequences_.options().waiting_looked_at);
-  while (!state_.has_stopped && state_.idx < std::min(sequences_.waiting().size(), looked_at)) {
-    const Next next = Consider(state_.idx);
-    state_.has_stopped = next == Next::kStop;
-    if (next == Next::kPassed) ++state_.idx;
+// Where nobody else is there, nobody is compared with.
+void AdmissionWalk::OfferPrefills() {
+  FairLine& line = sequences_.line();
+  const bool is_shared = line.tenants().size() > 1;
+  for (const auto& sequence : sequences_.running()) {
+    if (sequence->num_planned == 0 && sequence->num_pending() > 1) line.OfferPrefill(*sequence);
+    if (is_shared && sequence->num_planned > 0) line.AddRows(*sequence, sequence->num_planned);
   }
+}
+
+void AdmissionWalk::Walk(bool has_place) {
+  FairLine& line = sequences_.line();
+  line.BeginWalk(has_place);
+  if (state_.has_stopped) line.PassWaiting();
+  while (Sequence* const sequence = line.Next()) {
+    if (sequence->sequence_slot >= 0) {
+      GoOn(*sequence);
+      continue;
+    }
+    TenantLine& tenant = line.TenantOf(*sequence);
+    if (!IsLookedAt(tenant)) {
+      line.PassTenant();
+      continue;
+    }
+    const Next next = Consider(*sequence);
+    if (next == Next::kAdmitted) continue;
+    ++tenant.num_looked_at;
+    ++state_.num_looked_at;
+    state_.has_stopped = next == Next::kStop;
+    if (state_.has_stopped) line.PassWaiting();
+    line.Pass(*sequence);
+  }
+}
+
+// A flood of one tenant's does not hide the others' requests.
+bool AdmissionWalk::IsLookedAt(const TenantLine& tenant) const {
+  const int32_t all = sequences_.options().waiting_looked_at;
+  const auto num_tenants = static_cast<int32_t>(sequences_.line().tenants().size());
+  return tenant.num_looked_at < std::min(all, std::max(kLookedAtMin, all / num_tenants));
 }
 
 // The walk goes on where it ended, but nobody can begin, or be preempted, any more.
@@ -49,15 +80,66 @@ void AdmissionWalk::LoadAhead() {
   if (cold_start() == ColdStart::kBlocking) return;
   sequences_.adapters().ReadClock();
   state_.rows_left = 0;
+  state_.is_beside_step = true;
   state_.turn_is_over = false;
-  Walk();
+  Walk(/*has_place=*/false);
 }
 
-AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
-  Sequence& next = *sequences_.waiting()[idx];
-  const bool can_run = state_.rows_left > 0 && sequences_.has_slot();
+int32_t AdmissionWalk::RowsFor(const Sequence& sequence) const {
+  const TenantLine& tenant = sequences_.line().TenantOf(sequence);
+  return std::min(state_.rows_left, room_.RowsFor(&tenant, tenant.num_rows, tenant.share.weight));
+}
+
+void AdmissionWalk::NoteRows(const Sequence& sequence) {
+  const int32_t num_rows = sequence.num_planned;
+  state_.rows_left -= num_rows;
+  state_.num_rows += num_rows;
+  ++state_.num_planned;
+  sequences_.line().AddRows(sequence, num_rows);
+  const TenantLine& tenant = sequences_.line().TenantOf(sequence);
+  room_.Add(&tenant, tenant.num_rows, tenant.share.weight, num_rows,
+            num_rows == sequence.num_pending());
+}
+
+// It may take the pages of others, see VictimFor; who would be the victim itself makes do with what
+// there is.
+void AdmissionWalk::GoOn(Sequence& sequence) {
+  const int32_t rows_max = RowsFor(sequence);
+  if (rows_max > 0) {
+    sequences_.PlanChunk(sequence, rows_max);
+    while (sequence.num_planned == 0) {
+      const Sequence& victim = sequences_.VictimFor(sequence);
+      if (&victim == &sequence) break;
+      sequences_.Preempt(victim);
+      sequences_.PlanChunk(sequence, rows_max);
+    }
+    if (sequence.num_planned > 0) NoteRows(sequence);
+  }
+  sequences_.line().Pass(sequence);
+}
+
+// Where the tenant stands once it was served what the sequence asks for now.
+double AdmissionWalk::ServedWith(const TenantLine& tenant, const Sequence& sequence) {
+  return tenant.served() + sequence.num_tokens() / tenant.share.weight;
+}
+
+bool AdmissionWalk::IsBlocked(const TenantLine& tenant) const {
+  return tenant.is_blocked || tenant.served() > state_.passes_blocked;
+}
+
+bool AdmissionWalk::LacksPages(const TenantLine& tenant) const {
+  return tenant.lacks_pages || tenant.served() > state_.passes_lacking;
+}
+
+AdmissionWalk::Next AdmissionWalk::Consider(Sequence& next) {
+  FairLine& line = sequences_.line();
+  TenantLine& tenant = line.TenantOf(next);
+  const int32_t rows_max = LacksPages(tenant) ? 0 : RowsFor(next);
+  const bool can_run =
+      rows_max > 0 && (sequences_.has_slot() || line.GiverOfPlace(tenant) != nullptr);
   if (!can_run && state_.num_prefetches >= kPrefetchesMax) return Next::kStop;
   if (next.adapter.content() >= 0) {
+    CountStall();
     if (!can_run) ++state_.num_prefetches;
     if (WaitsForAdapter(next, can_run)) {
       return cold_start() == ColdStart::kBlocking ? Next::kStop : Next::kPassed;
@@ -66,30 +148,33 @@ AdmissionWalk::Next AdmissionWalk::Consider(size_t idx) {
   }
   if (!can_run) return Next::kPassed;
   // At the turn's end those who found no room go first; others run ahead again in the next step.
-  if (state_.has_blocked && state_.turn_is_over) return Next::kPassed;
+  if (IsBlocked(tenant) && state_.turn_is_over) return Next::kPassed;
+  return Begin(next, rows_max);
+}
+
+AdmissionWalk::Next AdmissionWalk::Begin(Sequence& next, int32_t rows_max) {
   const Status cut = CutToPool(next);
   if (!cut.ok()) {
-    sequences_.FailWaiting(idx, cut);
+    sequences_.FailWaiting(next, cut);
     return Next::kAdmitted;
   }
   const PrefixMatch before = next.prefix_match;
   const PrefixMatch match = Find(next);
-  if (!FitsNow(next, match)) {
+  if (!TakesRoom(next, match)) {
     // Looked up, they count as used.
     if (match.generation != before.generation) sequences_.tree().Share(match);
     if (cold_start() == ColdStart::kBlocking) return Next::kStop;
-    // Nobody behind it gets a page; but their adapters may come as far as the host.
-    state_.lacks_pages = true;
-    state_.rows_left = 0;
+    // Of its tenant nobody behind it gets a page; but their adapters may come as far as the host.
+    TenantLine& tenant = sequences_.line().TenantOf(next);
+    tenant.lacks_pages = true;
+    state_.passes_lacking = std::min(state_.passes_lacking, ServedWith(tenant, next));
     return Next::kPassed;
   }
   CountColdStart(next);
-  sequences_.Start(idx, sequences_.tree().Share(match));
-  sequences_.PlanChunk(next, state_.rows_left);
+  sequences_.Start(next, sequences_.tree().Share(match));
+  sequences_.PlanChunk(next, rows_max);
   CHECK_GT(next.num_planned, 0) << "admitted without a page";
-  state_.rows_left -= next.num_planned;
-  state_.num_rows += next.num_planned;
-  ++state_.num_planned;
+  NoteRows(next);
   return Next::kAdmitted;
 }
 
@@ -114,16 +199,19 @@ bool AdmissionWalk::WaitsForAdapter(Sequence& sequence, bool can_run) {
   using Answer = AdapterResidency::Answer;
   AdapterResidency& adapters = sequences_.adapters();
   const int32_t content = sequence.adapter.content();
-  const bool has_pages = !state_.has_blocked && !state_.lacks_pages;
+  TenantLine& tenant = sequences_.line().TenantOf(sequence);
+  const bool lacks_pages = LacksPages(tenant);
+  const bool has_pages = !IsBlocked(tenant) && !lacks_pages;
   const auto* const make_room = has_pages ? &sequences_.make_room() : nullptr;
   Answer answer = adapters.Want(content, make_room);
-  if (answer == Answer::kNoRoom && make_room != nullptr && state_.turn_is_over &&
-      !std::exchange(state_.has_made_room, true)) {
-    for (const Sequence* const younger : WhoMakesRoom(sequence)) sequences_.Preempt(*younger);
+  if (answer == Answer::kNoRoom && make_room != nullptr && MakesRoomFor(sequence)) {
     answer = adapters.Want(content, make_room);
   }
   if (answer == Answer::kReady) return false;
-  if (answer == Answer::kNoRoom && !state_.lacks_pages) state_.has_blocked = true;
+  if (answer == Answer::kNoRoom && !lacks_pages) {
+    state_.has_blocked = tenant.is_blocked = true;
+    state_.passes_blocked = std::min(state_.passes_blocked, ServedWith(tenant, sequence));
+  }
   if (cold_start() == ColdStart::kBlocking && answer != Answer::kNoRoom && adapters.is_busy()) {
     state_.stops_for_load = true;
     return true;
@@ -152,6 +240,15 @@ bool AdmissionWalk::BeginsWhileArriving(const Sequence& sequence) {
   if (!BeginsNow(step, costs_)) return false;
   state_.stall = StallWith(step, costs_);
   return true;
+}
+
+// What the cold start's choice is made by, once it is asked for.
+void AdmissionWalk::CountStall() {
+  if (cold_start() != ColdStart::kAuto || std::exchange(state_.counts_stall, true)) return;
+  state_.num_planned = static_cast<int32_t>(
+      std::count_if(sequences_.running().begin(), sequences_.running().end(),
+                    [](const auto& sequence) { return sequence->num_planned > 0; }));
+  state_.stall = StallOfPlanned();
 }
 
 bool AdmissionWalk::IsNamed(int32_t content) const {
@@ -193,15 +290,36 @@ void AdmissionWalk::CountColdStart(Sequence& sequence) {
   sequence.waited_for_adapter = false;
 }
 
-// The younger sequences that must make room: if that suffices, those of one adapter that no older
-// one uses, the cheapest to compute anew; else all of them, if that suffices; else none.
-std::vector<const Sequence*> AdmissionWalk::WhoMakesRoom(const Sequence& sequence) {
+// Once at the turn's end, for the first who has no room. And at once for who runs too little, by
+// those that run too much.
+bool AdmissionWalk::MakesRoomFor(const Sequence& sequence) {
+  const bool is_turn = state_.turn_is_over && !std::exchange(state_.has_made_room, true);
+  const bool is_light =
+      !state_.is_beside_step && sequences_.line().GiverOfPlace(sequence.line->tenant) != nullptr;
+  if (!is_turn && !is_light) return false;
+  const std::vector<const Sequence*> others = WhoMakesRoom(sequence, is_turn);
+  for (const Sequence* const other : others) sequences_.Preempt(*other);
+  return !others.empty();
+}
+
+// Those that must make room, at the turn's end the younger ones of its tenant and of those that
+// were served more, and ever those of the tenant that runs too much: if that suffices, those of one
+// adapter that nobody else uses, the cheapest to compute anew; else all of them, if that suffices;
+// else none.
+std::vector<const Sequence*> AdmissionWalk::WhoMakesRoom(const Sequence& sequence, bool is_turn) {
+  const TenantLine& tenant = sequence.line->tenant;
+  const TenantLine* const giver = sequences_.line().GiverOfPlace(tenant);
+  const auto must_yield = [&](const Sequence& other) {
+    if (&other.line->tenant == giver) return true;
+    return is_turn && other.order > sequence.order &&
+           other.line->tenant.served() >= tenant.served();
+  };
   const int32_t content = sequence.adapter.content();
   std::vector<const Sequence*> younger;
   std::map<int32_t, std::vector<const Sequence*>> by_content;
   std::set<int32_t> kept;
   for (const auto& other : sequences_.running()) {
-    if (other->order < sequence.order) {
+    if (!must_yield(*other)) {
       kept.insert(other->adapter.content());
       continue;
     }
@@ -255,11 +373,11 @@ Status AdmissionWalk::CutToPool(Sequence& sequence) const {
   return OkStatus();
 }
 
-// Room for all its tokens and one more, after what running prefills will still take and a page of
-// growth for everyone: else it would soon be preempted again, or bounce straight back in the plan
-// that preempted it. Alone it may always start, once no adapter is on its way: then all else can be
-// evicted, at the latest in the next step.
-bool AdmissionWalk::FitsNow(const Sequence& sequence, const PrefixMatch& match) {
+// Pages that are missing to room for all its tokens and one more, after what running prefills will
+// still take and a page of growth for everyone: without it the sequence would soon be preempted
+// again, or bounce straight back in the plan that preempted it. Alone it may always start, once no
+// adapter is on its way: then all else can be evicted, at the latest in the next step.
+int32_t AdmissionWalk::PagesMissing(const Sequence& sequence, const PrefixMatch& match) {
   const PagePool& pool = sequences_.pool();
   const AdapterResidency& adapters = sequences_.adapters();
   const int32_t by_pages =
@@ -276,7 +394,52 @@ bool AdmissionWalk::FitsNow(const Sequence& sequence, const PrefixMatch& match) 
     }
   }
   // Its own leading pages could be evicted, too, but must not be.
-  return needed <= available && needed + sequences_.tree().NumCached(match) <= available;
+  return needed + sequences_.tree().NumCached(match) - available;
+}
+
+// A place among those that run, and pages: what there is, or others'.
+bool AdmissionWalk::TakesRoom(const Sequence& sequence, const PrefixMatch& match) {
+  const int32_t num_missing = PagesMissing(sequence, match);
+  if (num_missing > 0) {
+    const std::vector<const Sequence*> givers = WhoGivesPages(sequence, num_missing);
+    for (const Sequence* const giver : givers) sequences_.Preempt(*giver);
+    if (givers.empty() || PagesMissing(sequence, match) > 0) return false;
+  }
+  if (sequences_.has_slot()) return true;
+  const TenantLine* const giver = sequences_.line().GiverOfPlace(sequence.line->tenant);
+  if (giver == nullptr) return false;
+  sequences_.Preempt(sequences_.NewestOf(*giver));
+  return true;
+}
+
+int32_t AdmissionWalk::NumOwnPages(const Sequence& sequence) const {
+  int32_t num_own = 0;
+  for (int32_t i = 0; i < sequence.pages.size(); ++i) {
+    num_own += sequences_.pool().references(sequence.pages.page(i)) == 1 ? 1 : 0;
+  }
+  return num_own;
+}
+
+// The newest of the tenants that hold more pages for their weight than the sequence's will, as many
+// as suffice; else none.
+std::vector<const Sequence*> AdmissionWalk::WhoGivesPages(const Sequence& sequence,
+                                                          int32_t num_missing) const {
+  if (sequences_.line().tenants().size() < 2) return {};
+  const TenantLine& taker = sequence.line->tenant;
+  std::map<const TenantLine*, int32_t> pages;
+  for (const auto& one : sequences_.running()) pages[&one->line->tenant] += one->pages.size();
+  const int32_t then = pages[&taker] + sequences_.PagesFor(sequence.num_tokens() + 1);
+  std::vector<const Sequence*> givers;
+  const Sequences::List& running = sequences_.running();
+  for (auto it = running.rbegin(); it != running.rend() && num_missing > 0; ++it) {
+    const TenantLine& giver = (*it)->line->tenant;
+    const int32_t left = pages[&giver] - (*it)->pages.size();
+    if (&giver == &taker || !MayTake(taker.share, then, giver.share, left)) continue;
+    pages[&giver] = left;
+    givers.push_back(it->get());
+    num_missing -= 1 + NumOwnPages(**it);  // and that of its growth
+  }
+  return num_missing > 0 ? std::vector<const Sequence*>() : givers;
 }
 
 }  // namespace graft

@@ -1,18 +1,22 @@
-// Which requests in line run from the next step on: a walk along the line, from the first, with the
-// rows that a plan has left. A request whose adapter is not on the device is passed by, or begins
-// while the rows arrive. Younger requests may run ahead of it while its adapter is on its way, and
-// until the turn ends where the adapter finds no room (docs/adapters-paging.md). Otherwise nobody
-// overtakes. Beside a step the walk goes on, to load adapters alone. Engine thread only.
+// Which prompts have rows in the next step: those that were begun go on, and who of the line
+// begins. It is a walk along the line, from the hindmost tenant (FairLine), with the rows that a
+// plan has left. A request whose adapter is not on the device is passed by, or begins while the
+// rows arrive. Others of its tenant may run ahead of it while its adapter is on its way, and until
+// the turn ends where the adapter finds no room (docs/adapters-paging.md). Other tenants may
+// overtake one that lacks room until they have been served as much as it asks for. Otherwise nobody
+// overtakes. Who runs too little for its weight takes the place and the pages of who runs too much.
+// Beside a step the walk goes on, to load adapters alone. Engine thread only.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/cold_start_choice.h"
 #include "engine/sequences.h"
+#include "engine/step_room.h"
 
 namespace graft {
 
@@ -20,10 +24,10 @@ class AdmissionWalk {
  public:
   // All are borrowed; `costs` are those of the steps so far.
   AdmissionWalk(Sequences& sequences, const ColdStartCosts& costs, const Clock& clock)
-      : sequences_(sequences), costs_(costs), clock_(clock) {}
+      : sequences_(sequences), costs_(costs), clock_(clock), room_(costs.steps) {}
 
-  // For a plan in which the running sequences have their rows, num_rows, already.
-  void Admit(int32_t rows_left, int32_t num_rows);
+  // For a plan in which those that decode have their rows, num_rows, already.
+  void PlanPrompts(int32_t rows_left, int32_t num_rows);
   // While the plan runs: asks for the adapters of requests that came since, as a plan
   // would.
   void LoadAhead();
@@ -42,39 +46,59 @@ class AdmissionWalk {
  private:
   // What the walk knows so far.
   struct State {
-    size_t idx = 0;  // of whom it looks at
     int32_t rows_left = 0;
-    int32_t num_rows = 0;     // planned
-    int32_t num_planned = 0;  // sequences
-    int32_t num_early = 0;    // that begin while their adapter arrives
-    ArrivalStall stall;       // the step's, as far as is known
+    int32_t num_rows = 0;         // planned
+    bool counts_stall = false;    // the next two are right
+    int32_t num_planned = 0;      // sequences
+    ArrivalStall stall;           // the step's, as far as is known
+    int32_t num_early = 0;        // that begin while their adapter arrives
+    bool is_beside_step = false;  // which nobody can be taken out of
     bool turn_is_over = false;
     bool has_made_room = false;   // at the turn's end, for the first who had none
     bool has_blocked = false;     // somebody's adapter finds no room
-    bool lacks_pages = false;     // somebody whose adapter is there does
     bool stops_for_load = false;  // the steps do
     bool has_stopped = false;     // nobody further back gets anything
-    int32_t num_prefetches = 0;  // requests whose adapters were asked for though they could not run
-    int32_t pages_kept = 0;      // for older requests whose adapters are on their way
+    int32_t num_looked_at = 0;    // in vain
+    int32_t num_prefetches = 0;   // adapters asked for, for requests that could not run
+    int32_t pages_kept = 0;       // for older requests whose adapters are on their way
+    // Where others may overtake a tenant that is blocked, or lacks pages: their place in virtual
+    // time is not beyond this.
+    double passes_blocked = std::numeric_limits<double>::infinity();
+    double passes_lacking = std::numeric_limits<double>::infinity();
   };
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
 
   ColdStart cold_start() const { return sequences_.options().cold_start; }
-  void Walk();
-  Next Consider(size_t idx);
+  void OfferPrefills();
+  void Walk(bool has_place);
+  bool IsLookedAt(const TenantLine& tenant) const;
+  void GoOn(Sequence& sequence);
+  Next Consider(Sequence& next);
+  Next Begin(Sequence& next, int32_t rows_max);
+  int32_t RowsFor(const Sequence& sequence) const;
+  void NoteRows(const Sequence& sequence);
+  bool IsBlocked(const TenantLine& tenant) const;
+  bool LacksPages(const TenantLine& tenant) const;
+  static double ServedWith(const TenantLine& tenant, const Sequence& sequence);
+  void CountStall();
   bool WaitsForAdapter(Sequence& sequence, bool can_run);
   bool BeginsWhileArriving(const Sequence& sequence);
   void CountColdStart(Sequence& sequence);
   bool IsNamed(int32_t content) const;
   const PrefixMatch& Find(Sequence& sequence);
-  bool FitsNow(const Sequence& sequence, const PrefixMatch& match);
+  int32_t PagesMissing(const Sequence& sequence, const PrefixMatch& match);
+  bool TakesRoom(const Sequence& sequence, const PrefixMatch& match);
+  int32_t NumOwnPages(const Sequence& sequence) const;
+  std::vector<const Sequence*> WhoGivesPages(const Sequence& sequence, int32_t num_missing) const;
   Status CutToPool(Sequence& sequence) const;
-  std::vector<const Sequence*> WhoMakesRoom(const Sequence& sequence);
+  bool MakesRoomFor(const Sequence& sequence);
+  std::vector<const Sequence*> WhoMakesRoom(const Sequence& sequence, bool is_turn);
   bool CouldMakeRoom(int32_t content, std::span<const Sequence* const> sequences);
 
   Sequences& sequences_;
   const ColdStartCosts& costs_;
   const Clock& clock_;
+  StepRoom room_;
   State state_;                 // of the last plan
   int64_t turn_begin_ns_ = -1;  // -1: everybody who waits for an adapter has room for it
 };

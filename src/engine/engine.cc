@@ -71,7 +71,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       runs_ahead_(options.runs_ahead && executor.limits().runs_ahead),
       ahead_ns_(options.ahead_ns),
       metrics_(metrics, options.adapter_label),
-      queue_(options.requests_max),
+      queue_(options.requests_max, executor.limits().sequences_max),
       scheduler_(SchedulerOptionsOf(executor, options,
                                     [this](int32_t content) { metrics_.ForgetAdapter(content); }),
                  adapters, loader, clock) {
@@ -99,6 +99,10 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   }
   sequence->counters = metrics_.CountersFor(adapter_hash, sequence->adapter.content());
   sequence->id = request.id;
+  sequence->tenant = request.tenant;
+  sequence->key_id = std::move(request.key_id);
+  sequence->tenant_weight = request.tenant_weight;
+  sequence->priority = request.priority;
   if (!request.cache_salt.empty()) request.tenant += '\0' + request.cache_salt;
   sequence->prefix_key = {.tenant = std::move(request.tenant),
                           .adapter_hash = std::move(adapter_hash)};
@@ -327,7 +331,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
 
 void Engine::Deliver() {
   // Booked before the streams hear of it: who reads a last event finds the counts right.
-  if (num_finished_ > 0) queue_.Finished(std::exchange(num_finished_, 0));
+  if (!finished_.empty()) queue_.Finished(std::exchange(finished_, {}));
   if (events_.empty()) return;
   for (auto& [stream, event] : events_) stream->Push(std::move(event));
   events_.clear();
@@ -337,14 +341,23 @@ void Engine::Deliver() {
 void Engine::AdmitNewRequests() {
   RequestQueue::Batch batch = queue_.Take();
   Add(std::move(batch.submitted));
+  GiveUp(batch.displaced);
   const Sequences::List cancelled =
       batch.cancel_all ? scheduler_.RemoveAll() : scheduler_.Remove(batch.cancelled);
   if (cancelled.empty()) return;
   metrics_.RecordState(scheduler_);
-  num_finished_ += static_cast<int32_t>(cancelled.size());
   for (const auto& sequence : cancelled) {
     sequence->finish_reason = FinishReason::kCancelled;
     PublishLast(*sequence, {});
+  }
+}
+
+// Places that others have taken already.
+void Engine::GiveUp(const std::vector<std::string>& tenants) {
+  for (const std::string& tenant : tenants) {
+    const Status status = ResourceExhaustedError(
+        "the queue is full, and others have fewer requests in it; try again later");
+    if (!scheduler_.FailNewestWaiting(tenant, status)) queue_.KeptPlace(tenant);
   }
 }
 
@@ -364,7 +377,6 @@ int64_t Engine::GapBefore(const StepTimes& times, int64_t begun_ns) const {
 
 void Engine::PublishFailed() {
   const std::vector<std::unique_ptr<Sequence>> failed = scheduler_.TakeFailed();
-  num_finished_ += static_cast<int32_t>(failed.size());
   for (const auto& sequence : failed) PublishLast(*sequence, {});
 }
 
@@ -372,7 +384,6 @@ void Engine::Publish(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.step_id, result.step_id);
   const std::vector<std::unique_ptr<Sequence>> finished = scheduler_.TakeFinished();
   metrics_.RecordState(scheduler_);
-  num_finished_ += static_cast<int32_t>(finished.size());
   const std::span<Sequence* const> planned = scheduler_.planned();
   for (size_t i = 0; i < planned.size(); ++i) {
     if (planned[i] == nullptr) continue;  // ended since it was planned
@@ -436,6 +447,7 @@ void Engine::KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& plann
 
 void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
   metrics_.RecordFinished(sequence);
+  if (!sequence.is_displaced) finished_.push_back(sequence.tenant);
   event.finish_reason = sequence.finish_reason;
   event.status = sequence.status;
   event.usage = {.prompt_tokens = sequence.num_prompt_tokens,

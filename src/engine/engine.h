@@ -153,6 +153,7 @@ class Engine : public Generator {
   void PublishFailed();
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
+  void GiveUp(const std::vector<std::string>& tenants);
   // Waits until the step is done. Meanwhile the adapters of requests that come are loaded beside
   // the step, not after it.
   void WaitForStep();
@@ -180,10 +181,10 @@ class Engine : public Generator {
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
-  // The last step's events that are not pushed yet, and how many requests ended with them. The
+  // The last step's events that are not pushed yet, and the requests that ended with them. The
   // pointers are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
-  int32_t num_finished_ = 0;
+  std::vector<std::string> finished_;  // their tenants
   std::function<void()> on_delivered_;
   StepTeller steps_;
   RequestTimesListener on_times_;

@@ -143,7 +143,7 @@ TEST(EngineResumeTest, RefusesWhatHasNothingLeftToDraw) {
 TEST(EngineResumeTest, RefusesByNameWhatNobodyServes) {
   EngineHarness harness;
   Request request = harness.MakeRequest(Prompt(5), 3);
-  request.priority = 1;
+  request.grammar = "x";
   const Status status = harness.engine.Submit(request, std::make_shared<TokenStream>());
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
 }

@@ -16,15 +16,38 @@ constexpr int64_t kLookNs = 20'000'000;
 Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
   if (closed_) return UnavailableError("the server is shutting down; send the request elsewhere");
-  if (num_in_flight_ >= requests_max_) {
+  const bool has_place =
+      num_in_flight_ < requests_max_ || TakePlace(sequence->tenant, sequence->tenant_weight);
+  if (!has_place) {
     return ResourceExhaustedError("the queue is full (" + std::to_string(requests_max_) +
                                   " requests); try again later");
   }
+  Tenant& tenant = tenants_[sequence->tenant];
+  tenant.weight = sequence->tenant_weight;
+  ++tenant.num_in_flight;
   ++num_in_flight_;
   batch_.submitted.push_back(std::move(sequence));
   has_submitted_ = true;
   work_came_.notify_one();
   return OkStatus();
+}
+
+// Of the tenant with the most for its weight, if the taker has no more than it then. It has some
+// that wait if more are in flight than can run.
+bool RequestQueue::TakePlace(const std::string& tenant, double weight) {
+  const auto giver = std::max_element(tenants_.begin(), tenants_.end(), [](auto& a, auto& b) {
+    return a.second.num_in_flight * b.second.weight < b.second.num_in_flight * a.second.weight;
+  });
+  if (giver == tenants_.end() || giver->first == tenant) return false;
+  const auto its_own = tenants_.find(tenant);
+  const int32_t then = (its_own == tenants_.end() ? 0 : its_own->second.num_in_flight) + 1;
+  const Tenant& most = giver->second;
+  const bool is_fair = then * most.weight <= (most.num_in_flight - 1) * weight;
+  if (!is_fair || most.num_in_flight <= running_max_) return false;
+  batch_.displaced.push_back(giver->first);
+  --giver->second.num_in_flight;
+  --num_in_flight_;
+  return true;
 }
 
 void RequestQueue::Cancel(RequestId id) {
@@ -83,10 +106,20 @@ std::vector<std::unique_ptr<Sequence>> RequestQueue::TakeSubmitted() {
   return std::exchange(batch_.submitted, {});
 }
 
-void RequestQueue::Finished(int32_t num_requests) {
+void RequestQueue::Finished(std::span<const std::string> tenants) {
   std::lock_guard lock(mutex_);
-  num_in_flight_ -= num_requests;
-  CHECK_GE(num_in_flight_, 0);
+  for (const std::string& name : tenants) {
+    const auto tenant = tenants_.find(name);
+    CHECK(tenant != tenants_.end()) << "tenant '" << name << "' has nothing in flight";
+    if (--tenant->second.num_in_flight == 0) tenants_.erase(tenant);
+  }
+  num_in_flight_ -= static_cast<int32_t>(tenants.size());
+}
+
+void RequestQueue::KeptPlace(const std::string& tenant) {
+  std::lock_guard lock(mutex_);
+  ++tenants_[tenant].num_in_flight;
+  ++num_in_flight_;
 }
 
 bool RequestQueue::WaitForWork() {

@@ -1,6 +1,8 @@
 // The way into the engine: submissions and cancels from any thread, taken in one go by the engine
-// thread before each step. Bounds the requests in flight (waiting or running), and is where the
-// engine thread sleeps when it has none. Thread-safe.
+// thread before each step. Bounds the requests in flight (waiting or running): where all places are
+// taken, a tenant with few for its weight takes one of the tenant with the most, whose newest
+// request that waits is given up. And it is where the engine thread sleeps when it has none.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -8,6 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -23,11 +28,17 @@ class RequestQueue {
     std::vector<std::unique_ptr<Sequence>> submitted;
     std::vector<RequestId> cancelled;
     bool cancel_all = false;  // whatever is in flight, `submitted` included
+    // Tenants of which a request that waits is to be given up, each once for every place taken.
+    // Where there is none, see KeptPlace.
+    std::vector<std::string> displaced;
   };
 
-  explicit RequestQueue(int32_t requests_max) : requests_max_(requests_max) {}
+  // So many at most run at once; those beyond wait.
+  RequestQueue(int32_t requests_max, int32_t running_max)
+      : requests_max_(requests_max), running_max_(running_max) {}
 
-  // Any thread. kUnavailable once closed, kResourceExhausted with requests_max in flight.
+  // Any thread. kUnavailable once closed, kResourceExhausted with requests_max in flight and no
+  // place to take.
   Status Push(std::unique_ptr<Sequence> sequence);
   void Cancel(RequestId id);
   void CancelAll();
@@ -48,23 +59,35 @@ class RequestQueue {
   std::vector<std::unique_ptr<Sequence>> TakeSubmitted();
   // Whether there are submissions to take.
   const std::atomic<bool>& has_submitted() const { return has_submitted_; }
-  // Engine thread. `num_requests` of those taken are done.
-  void Finished(int32_t num_requests);
+  // Engine thread. Requests of these tenants are done, one each.
+  void Finished(std::span<const std::string> tenants);
+  // Engine thread. None of the tenant's could be given up any more: it keeps its place, and there
+  // is one more in flight than there should be.
+  void KeptPlace(const std::string& tenant);
   // Engine thread. Sleeps until something is there to Take; false: stopped and nothing is.
   bool WaitForWork();
 
  private:
   bool has_work() const {
-    return !batch_.submitted.empty() || !batch_.cancelled.empty() || batch_.cancel_all || woken_;
+    return !batch_.submitted.empty() || !batch_.displaced.empty() || !batch_.cancelled.empty() ||
+           batch_.cancel_all || woken_;
   }
 
+  struct Tenant {
+    double weight = 1.0;
+    int32_t num_in_flight = 0;
+  };
+  bool TakePlace(const std::string& tenant, double weight);
+
   const int32_t requests_max_;
+  const int32_t running_max_;
   std::mutex mutex_;
   std::condition_variable work_came_;
   std::condition_variable idle_came_;
   Batch batch_;
   std::atomic<bool> has_submitted_{false};  // what batch_ says, for who does not take the lock
   int32_t num_in_flight_ = 0;
+  std::unordered_map<std::string, Tenant> tenants_;  // those with requests in flight
   bool woken_ = false;
   bool closed_ = false;
   bool stopped_ = false;

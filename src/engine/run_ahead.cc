@@ -33,8 +33,9 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
   const SchedulerOptions& options = sequences_.options();
   if (sequences_.is_ahead() || running.assists || options.merge_after_steps > 0) return false;
   if (walk_.is_turn()) return false;
-  if (!sequences_.waiting().empty()) {
+  if (!sequences_.line().empty()) {
     if (sequences_.has_slot() || sequences_.adapters().is_busy()) return false;
+    if (sequences_.line().CouldTakePlace()) return false;
     // Loads of those in line begin in a plan alone.
     if (options.cold_start == ColdStart::kBlocking) return false;
   }

@@ -79,8 +79,7 @@ const StepPlan& Scheduler::Plan() {
   rows_left = PlanDecodes(rows_left);
   const int32_t num_decodes = options_.step_tokens_max - rows_left;
   if (num_decodes > 0) rows_left = std::min(rows_left, budget_.RowsMax());
-  const int32_t prompt_rows = rows_left - PlanPrefills(rows_left);
-  walk_.Admit(rows_left - prompt_rows, num_decodes + prompt_rows);
+  walk_.PlanPrompts(rows_left, num_decodes);
   LeaveAlone();
   if (!walk_.stops_for_load()) drafts_.Plan(options_.step_tokens_max);
   BuildPlan();
@@ -90,42 +89,26 @@ const StepPlan& Scheduler::Plan() {
 }
 
 // A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
-// by preempting the newest, which may be itself, but not for an adapter on its way.
+// by preempting another (VictimFor), or itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
-  const Sequences::List& running = sequences_.running();
-  for (size_t i = 0; i < running.size() && rows_left > 0; ++i) {
-    Sequence& sequence = *running[i];
-    if (sequence.num_pending() != 1) continue;
-    bool waits = false;
-    while (!waits && i < running.size() &&
-           sequences_.PagesFor(sequence.num_tokens()) > sequence.pages.size()) {
-      if (sequences_.TakePage(sequence)) continue;
+  decoding_.clear();
+  for (const auto& sequence : sequences_.running()) {
+    if (sequence->num_pending() == 1) decoding_.push_back(sequence.get());
+  }
+  for (Sequence* const sequence : decoding_) {
+    if (rows_left == 0) break;
+    bool can_run = sequence->sequence_slot >= 0;  // it was no victim
+    while (can_run && sequences_.PagesFor(sequence->num_tokens()) > sequence->pages.size()) {
+      if (sequences_.TakePage(*sequence)) continue;
+      const Sequence& victim = sequences_.VictimFor(*sequence);
+      can_run = &victim != sequence;
       // An adapter on its way will be idle, or used by older ones: until then it is not worth
       // beginning anew, which would meet the next adapter on its way.
-      waits = i + 1 == running.size() && adapters().is_copying();
-      if (!waits) sequences_.PreemptNewest();
+      if (can_run || !adapters().is_copying()) sequences_.Preempt(victim);
     }
-    if (i == running.size()) break;  // it was the newest
-    if (waits) continue;
-    sequence.num_planned = 1;
+    if (!can_run) continue;
+    sequence->num_planned = 1;
     --rows_left;
-  }
-  return rows_left;
-}
-
-// Oldest first; an older sequence may take the pages of newer ones, the newest makes do with what
-// there is.
-int32_t Scheduler::PlanPrefills(int32_t rows_left) {
-  const Sequences::List& running = sequences_.running();
-  for (size_t i = 0; i < running.size() && rows_left > 0; ++i) {
-    Sequence& sequence = *running[i];
-    if (sequence.num_pending() <= 1) continue;
-    sequences_.PlanChunk(sequence, rows_left);
-    while (sequence.num_planned == 0 && i + 1 < running.size()) {
-      sequences_.PreemptNewest();
-      sequences_.PlanChunk(sequence, rows_left);
-    }
-    rows_left -= sequence.num_planned;
   }
   return rows_left;
 }
@@ -194,7 +177,8 @@ void Scheduler::PlanMerge() {
         // What is merged is read at once, all of it.
         return !has_arrivals_ &&
                std::all_of(sequences_.running().begin(), sequences_.running().end(), is_of_it) &&
-               std::all_of(sequences_.waiting().begin(), sequences_.waiting().end(), is_of_it);
+               sequences_.line().AllOf(
+                   [&](const Sequence& one) { return one.adapter.content() == content; });
       });
   if (!answer.merged) return;
   plan_->merged_slot = first.adapter_slot;
@@ -287,6 +271,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                                         "Inf); its adapter's weights or the prompt drive the model "
                                         "out of range"));
   }
+  const int32_t computed_before = sequence.num_computed;
   sequence.num_computed += planned.num_tokens - planned.num_drafts;
   if (planned.samples) AddToken(sequence, result.token);
   // The row of a draft that was right is the row of a drawn token.
@@ -295,6 +280,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
     ++sequence.num_computed;
     AddToken(sequence, drawn.token);
   }
+  CountServed(sequence, computed_before);
   drafts_.Count(planned, result);
   if (planned.num_drafts > 0) sequences_.TrimPages(sequence);
   sequences_.IndexFullPages(sequence);
@@ -312,6 +298,15 @@ void Scheduler::AddToken(Sequence& sequence, int32_t token) const {
   sequence.runs_alone = false;
   sequence.has_drawn = true;
   if (IsStop(sequence, token)) sequence.finish_reason = FinishReason::kStop;
+}
+
+// A token each that was computed or drawn. What a preemption made to be computed again is counted
+// once, and drafts that were wrong are not.
+void Scheduler::CountServed(Sequence& sequence, int32_t computed_before) {
+  const int32_t before = std::max(sequence.num_served, computed_before);
+  const int32_t num_computed = std::max(0, sequence.num_computed - before);
+  FairLine::Charge(sequence, num_computed + sequence.num_new_tokens);
+  sequence.num_served = std::max(sequence.num_served, sequence.num_computed);
 }
 
 bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {

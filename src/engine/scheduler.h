@@ -1,14 +1,16 @@
 // The step planner: which sequences get which rows and pages in the next step, and what becomes of
 // them when its tokens are there. Iteration-level batching (Orca, Punica 5): a plan holds a row per
-// decoding sequence, then chunks of prompts, then who is admitted (AdmissionWalk); RunAhead makes
-// the plan that is begun before the one before it has ended. Invariants: first come first served
-// but for adapters on their way and for turns; the oldest sequence always advances or its adapter
-// is on its way, so every request ends. Engine thread only.
+// decoding sequence, then chunks of prompts, begun ones and those of who is admitted
+// (AdmissionWalk); RunAhead makes the plan that is begun before the one before it has ended.
+// Invariants: tenants are served by what they were served (FairLine), those of one tenant and key
+// in the order of arrival but for adapters on their way and for turns; the oldest sequence that
+// runs always advances or its adapter is on its way, so every request ends. Engine thread only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +41,10 @@ class Scheduler {
   // no step reads them; unknown ids are ignored.
   Sequences::List Remove(std::span<const RequestId> ids) { return sequences_.Remove(ids); }
   Sequences::List RemoveAll() { return sequences_.RemoveAll(); }
+  // Gives up the newest of the tenant's requests that wait and have drawn nothing. False: none.
+  bool FailNewestWaiting(const std::string& tenant, const Status& status) {
+    return sequences_.FailNewestWaiting(tenant, status);
+  }
 
   // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
   // until the loader has an event. The plan that was made ahead, if that runs already.
@@ -65,7 +71,7 @@ class Scheduler {
 
   int32_t draft_tokens_max() const { return options_.draft_tokens_max; }
   bool empty() const { return sequences_.empty(); }
-  int32_t num_waiting() const { return static_cast<int32_t>(sequences_.waiting().size()); }
+  int32_t num_waiting() const { return static_cast<int32_t>(sequences_.line().size()); }
   int32_t num_running() const { return static_cast<int32_t>(sequences_.running().size()); }
   const PagePool& pool() const { return sequences_.pool(); }
   const SchedulerStats& stats() const { return sequences_.stats(); }
@@ -84,7 +90,6 @@ class Scheduler {
  private:
   // Planning, in the order of Plan().
   int32_t PlanDecodes(int32_t rows_left);
-  int32_t PlanPrefills(int32_t rows_left);
   void LeaveAlone();
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
@@ -96,6 +101,7 @@ class Scheduler {
   static void Fail(Sequence& sequence, Status status);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void AddToken(Sequence& sequence, int32_t token) const;
+  static void CountServed(Sequence& sequence, int32_t computed_before);
   bool IsStop(const Sequence& sequence, int32_t token) const;
 
   Sequences sequences_;
@@ -111,6 +117,7 @@ class Scheduler {
   StepPlan first_plan_;             // reused, so that a step allocates nothing once warm
   StepPlan* plan_ = &first_plan_;   // the next step's, or of the one that runs
   std::vector<Sequence*> planned_;
+  std::vector<Sequence*> decoding_;  // scratch
   MergeDecision merge_decision_;
 };
 

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cache/adapter_table.h"
@@ -20,6 +21,7 @@
 namespace graft {
 
 struct AdapterCounters;
+struct KeyLine;
 
 // Who goes first: who was accepted first, wherever that was; of equals who came here first.
 struct ArrivalOrder {
@@ -31,6 +33,10 @@ struct ArrivalOrder {
 struct Sequence {
   // What was asked.
   RequestId id = 0;
+  std::string tenant;
+  std::string key_id;  // of the tenant's
+  float tenant_weight = 1.0f;
+  int32_t priority = 0;  // larger goes first, among those of its key
   PrefixKey prefix_key;  // its hash is sure once the adapter was resident
   SamplingParams sampling;
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
@@ -47,6 +53,8 @@ struct Sequence {
   // Where it stands. `tokens` is prompt, then output.
   std::vector<int32_t> tokens;
   ArrivalOrder order;                     // smaller goes first
+  KeyLine* line = nullptr;                // where it waits, and what it is served is counted
+  int32_t num_served = 0;                 // leading tokens whose computation was counted
   int32_t sequence_slot = -1;             // -1: waiting
   AdapterSlot adapter_slot = kNoAdapter;  // while it runs
   bool started = false;                   // the executor knows it (since its slot was given)
@@ -58,6 +66,7 @@ struct Sequence {
   int32_t num_new_tokens = 0;             // drawn in the last step that had a row of it
   bool has_drawn = false;                 // a token, in this engine
   bool waited_for_adapter = false;        // beside steps in which it could have run
+  bool is_displaced = false;              // given up, its place in the queue is another's
   FinishReason finish_reason = FinishReason::kNone;
   Status status;
   PrefixMatch prefix_match;              // what was found last for it, while it waits

@@ -1,6 +1,7 @@
 #include "engine/sequences.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -51,7 +52,7 @@ void Sequences::Add(std::unique_ptr<Sequence> sequence) {
   CHECK_LE(sequence->num_prompt_tokens + std::max(0, sequence->output_tokens_max - 1), tokens_max())
       << "request " << ToString(sequence->id) << " can never fit";
   sequence->order = {sequence->arrival_ns, next_number_++};
-  waiting_.insert(PlaceOf(waiting_, sequence->order), std::move(sequence));
+  line_.Add(std::move(sequence));
 }
 
 // Each is looked at once, however many are taken out.
@@ -59,30 +60,32 @@ Sequences::List Sequences::Remove(std::span<const RequestId> ids) {
   List removed;
   if (ids.empty()) return removed;
   const std::unordered_set<RequestId> wanted(ids.begin(), ids.end());
-  const auto take_from = [&](auto& sequences) {
-    stats_.removal_visits += static_cast<int64_t>(sequences.size());
-    for (auto& sequence : sequences) {
-      if (!wanted.contains(sequence->id)) continue;
-      Release(*sequence);
-      removed.push_back(std::move(sequence));
-    }
-    std::erase(sequences, nullptr);
-  };
-  take_from(running_);
-  take_from(waiting_);
+  stats_.removal_visits += static_cast<int64_t>(running_.size() + line_.size());
+  for (auto& sequence : running_) {
+    if (!wanted.contains(sequence->id)) continue;
+    Release(*sequence);
+    removed.push_back(std::move(sequence));
+  }
+  std::erase(running_, nullptr);
+  for (auto& sequence :
+       line_.TakeIf([&wanted](const Sequence& one) { return wanted.contains(one.id); })) {
+    removed.push_back(std::move(sequence));
+  }
+  for (const auto& sequence : removed) line_.Leave(*sequence);
   return removed;
 }
 
 Sequences::List Sequences::RemoveAll() {
   List removed;
-  stats_.removal_visits += static_cast<int64_t>(running_.size() + waiting_.size());
+  stats_.removal_visits += static_cast<int64_t>(running_.size() + line_.size());
   for (const auto& sequence : running_) Release(*sequence);
+  List waiting = line_.TakeIf([](const Sequence&) { return true; });
   std::merge(std::move_iterator(running_.begin()), std::move_iterator(running_.end()),
-             std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.end()),
+             std::move_iterator(waiting.begin()), std::move_iterator(waiting.end()),
              std::back_inserter(removed),
              [](const auto& a, const auto& b) { return a->order < b->order; });
   running_.clear();
-  waiting_.clear();
+  for (const auto& sequence : removed) line_.Leave(*sequence);
   return removed;
 }
 
@@ -92,25 +95,34 @@ void Sequences::UpdateAdapters() {
 
 // Whoever runs on a content has it; whoever waits for it waits in vain.
 void Sequences::FailWaitingFor(int32_t content, const Status& status) {
-  for (auto& sequence : waiting_) {
-    if (sequence->adapter.content() != content) continue;
-    sequence->finish_reason = FinishReason::kError;
-    sequence->status = status;
-    failed_.push_back(std::move(sequence));
+  for (auto& sequence :
+       line_.TakeIf([content](const Sequence& one) { return one.adapter.content() == content; })) {
+    Fail(std::move(sequence), status);
   }
-  std::erase(waiting_, nullptr);
 }
 
-void Sequences::FailWaiting(size_t idx, const Status& status) {
-  waiting_[idx]->finish_reason = FinishReason::kError;
-  waiting_[idx]->status = status;
-  failed_.push_back(std::move(waiting_[idx]));
-  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+void Sequences::FailWaiting(const Sequence& sequence, const Status& status) {
+  Fail(line_.Take(sequence), status);
 }
 
-Sequence& Sequences::Start(size_t idx, PageList matched) {
-  std::unique_ptr<Sequence> sequence = std::move(waiting_[idx]);
-  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(idx));
+bool Sequences::FailNewestWaiting(const std::string& tenant, const Status& status) {
+  Sequence* const newest = line_.NewestOf(tenant);
+  if (newest == nullptr) return false;
+  newest->is_displaced = true;
+  FailWaiting(*newest, status);
+  return true;
+}
+
+void Sequences::Fail(std::unique_ptr<Sequence> sequence, const Status& status) {
+  line_.Leave(*sequence);
+  sequence->finish_reason = FinishReason::kError;
+  sequence->status = status;
+  failed_.push_back(std::move(sequence));
+}
+
+void Sequences::Start(const Sequence& of_line, PageList matched) {
+  std::unique_ptr<Sequence> sequence = line_.Take(of_line);
+  line_.CountRunning(*sequence, 1);
   sequence->sequence_slot = free_slots_.top();
   free_slots_.pop();
   if (sequence->adapter.content() >= 0) {
@@ -126,7 +138,7 @@ Sequence& Sequences::Start(size_t idx, PageList matched) {
     stats_.prefix_lookup_tokens += sequence->num_tokens();
     stats_.prefix_hit_tokens += sequence->num_computed;
   }
-  return **running_.insert(PlaceOf(running_, sequence->order), std::move(sequence));
+  running_.insert(PlaceOf(running_, sequence->order), std::move(sequence));
 }
 
 void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
@@ -173,8 +185,33 @@ void Sequences::Preempt(const Sequence& sequence) {
   Release(*preempted);
   evicted_.push_back(preempted->id);
   if (preempted->times != nullptr) ++preempted->times->preemptions;
-  waiting_.insert(PlaceOf(waiting_, preempted->order), std::move(preempted));
+  line_.PutBack(std::move(preempted));
   ++stats_.preemptions;
+}
+
+const Sequence& Sequences::NewestOf(const TenantLine& tenant) const {
+  const auto it = std::find_if(running_.rbegin(), running_.rend(), [&tenant](const auto& one) {
+    return &one->line->tenant == &tenant;
+  });
+  CHECK(it != running_.rend()) << "nothing of tenant '" << tenant.name << "' runs";
+  return **it;
+}
+
+const Sequence& Sequences::VictimFor(const Sequence& sequence) const {
+  if (running_.size() == 1) return sequence;
+  std::unordered_map<const TenantLine*, double> pages;
+  for (const auto& one : running_) {
+    pages[&one->line->tenant] += one->pages.size() / one->line->tenant.share.weight;
+  }
+  const Sequence* victim = nullptr;
+  for (auto it = running_.rbegin(); it + 1 != running_.rend(); ++it) {
+    const Sequence& one = **it;
+    const bool holds_more =
+        victim == nullptr || pages[&one.line->tenant] > pages[&victim->line->tenant];
+    const bool is_less = !holds_more && one.line == victim->line && one.priority < victim->priority;
+    if (holds_more || is_less) victim = &one;
+  }
+  return *victim;
 }
 
 void Sequences::AppendRows(const Sequence& sequence, PlannedSequence planned,
@@ -204,6 +241,7 @@ void Sequences::EndFinished() {
   for (auto& sequence : running_) {
     if (sequence->finish_reason == FinishReason::kNone) continue;
     Release(*sequence);
+    line_.Leave(*sequence);
     finished_.push_back(std::move(sequence));
   }
   std::erase(running_, nullptr);
@@ -216,6 +254,7 @@ void Sequences::Release(Sequence& sequence) {
   sequence.num_planned = 0;
   sequence.drafts.clear();
   if (sequence.sequence_slot < 0) return;
+  line_.CountRunning(sequence, -1);
   Holdings holdings = {.pages = std::move(sequence.pages),
                        .content = sequence.adapter.content(),
                        .sequence_slot = std::exchange(sequence.sequence_slot, -1)};

@@ -1,17 +1,17 @@
 // The sequences of the scheduler: those in line, those that run, and what they hold of the device:
 // pages, slots, adapters. The scheduler's parts decide; this class carries out and keeps account.
-// Invariants: both lists are in the order of arrival; a page belongs to the sequences that refer to
-// it, to the prefix tree, to adapters, or to nobody; what a step begun ahead may still read or
-// write is given to nobody before that step is done. Engine thread only.
+// Invariants: those that run are in the order of arrival; a page belongs to the sequences that
+// refer to it, to the prefix tree, to adapters, or to nobody; what a step begun ahead may still
+// read or write is given to nobody before that step is done. Engine thread only.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <queue>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "engine/adapter_residency.h"
+#include "engine/fair_line.h"
 #include "engine/scheduler_options.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
@@ -43,9 +44,10 @@ class Sequences {
   AdapterResidency& adapters() { return adapters_; }
   const SchedulerStats& stats() const { return stats_; }
   SchedulerStats& stats() { return stats_; }
-  const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+  const FairLine& line() const { return line_; }
+  FairLine& line() { return line_; }
   const List& running() const { return running_; }
-  bool empty() const { return waiting_.empty() && running_.empty(); }
+  bool empty() const { return line_.empty() && running_.empty(); }
   bool has_slot() const { return !free_slots_.empty(); }
 
   int32_t PagesFor(int32_t num_tokens) const {
@@ -69,7 +71,7 @@ class Sequences {
   // Tokens of a sequence whose KV the whole pool can hold.
   int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
 
-  // Puts the sequence at the end of the line.
+  // Puts the sequence into the line.
   void Add(std::unique_ptr<Sequence> sequence);
   // Takes these out, wherever they stand, and gives back what they hold; unknown ids are ignored.
   List Remove(std::span<const RequestId> ids);
@@ -78,20 +80,26 @@ class Sequences {
   // be had fail.
   void Tick() { pool_.Tick(); }
   void UpdateAdapters();
-  // Takes the idx-th of the line out of it, for the reason that `status` gives.
-  void FailWaiting(size_t idx, const Status& status);
+  // Takes one out of the line, for the reason that `status` gives.
+  void FailWaiting(const Sequence& sequence, const Status& status);
+  // The newest of the tenant's that wait and have drawn nothing; false: there is none.
+  bool FailNewestWaiting(const std::string& tenant, const Status& status);
   List TakeFailed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
 
-  // The idx-th of the line runs from now on; `matched` has its leading tokens.
-  Sequence& Start(size_t idx, PageList matched);
+  // One of the line runs from now on; `matched` has its leading tokens.
+  void Start(const Sequence& sequence, PageList matched);
   // As many rows as the step, the chunk limit and the pages to be had allow; may be none.
   void PlanChunk(Sequence& sequence, int32_t rows_left);
   // One page more: a free one, or one that eviction frees. False: all are in use.
   bool TakePage(Sequence& sequence);
   // Puts a running sequence back to its place in the line. Its tokens stay.
   void Preempt(const Sequence& sequence);
-  void PreemptNewest() { Preempt(*running_.back()); }
+  // Who is preempted where the sequence lacks a page: maybe itself. Of the tenant that holds most
+  // pages for its weight, the newest of the least priority; the oldest of all is nobody's victim.
+  const Sequence& VictimFor(const Sequence& sequence) const;
+  // The newest of this tenant's.
+  const Sequence& NewestOf(const TenantLine& tenant) const;
   std::vector<RequestId> TakeEvicted() { return std::exchange(evicted_, {}); }
   // What Want and Pin of the adapters evict with.
   const AdapterResidency::MakeRoom& make_room() const { return make_room_; }
@@ -133,6 +141,7 @@ class Sequences {
   void Release(Sequence& sequence);
   void GiveBack(Holdings& holdings);
   void FailWaitingFor(int32_t content, const Status& status);
+  void Fail(std::unique_ptr<Sequence> sequence, const Status& status);
   bool EvictOldest(PageUse use);
   Status CheckRunning(const Sequence& sequence) const;
   Status CheckQueues() const;
@@ -142,8 +151,8 @@ class Sequences {
   PrefixTree tree_;
   AdapterResidency adapters_;
   const AdapterResidency::MakeRoom make_room_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;  // oldest first
-  List running_;                                   // oldest first
+  FairLine line_;
+  List running_;  // oldest first
   List finished_;
   List failed_;
   std::vector<RequestId> evicted_;  // preempted, and not started again

@@ -35,7 +35,7 @@ Status Sequences::CheckQueues() const {
     return InternalError("a sequence slot is lost");
   }
   std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
-  const Sequence* before = nullptr;  // in line
+  const Sequence* before = nullptr;
   const auto in_order = [&](const Sequence& sequence) {
     const Sequence* const last = std::exchange(before, &sequence);
     return last == nullptr || last->order < sequence.order;
@@ -47,16 +47,13 @@ Status Sequences::CheckQueues() const {
     slot_taken[slot] = true;
     if (!in_order(*sequence)) return InternalError("running sequences are out of order");
   }
-  before = nullptr;
-  for (const auto& sequence : waiting_) {
-    if (!in_order(*sequence)) return InternalError("waiting sequences are out of order");
-    if (sequence->pages.size() != 0 || sequence->sequence_slot != -1 ||
-        sequence->num_computed != 0 || sequence->num_indexed_pages != 0 ||
-        sequence->adapter_slot != kNoAdapter) {
-      return InternalError("a waiting sequence holds something");
-    }
-  }
-  return OkStatus();
+  const bool hold_nothing = line_.AllOf([](const Sequence& sequence) {
+    return sequence.pages.size() == 0 && sequence.sequence_slot == -1 &&
+           sequence.num_computed == 0 && sequence.num_indexed_pages == 0 &&
+           sequence.adapter_slot == kNoAdapter;
+  });
+  if (!hold_nothing) return InternalError("a waiting sequence holds something");
+  return line_.CheckIntegrity();
 }
 
 Status Sequences::CheckIntegrity() const {

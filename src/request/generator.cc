@@ -48,7 +48,6 @@ Status RefuseUnserved(const Request& request) {
     return RangeError("draft_tokens_max", "-1 (as the engine likes), 0 or more",
                       request.draft_tokens_max);
   }
-  if (request.priority != 0) return refuse("priority");
   if (!(request.tenant_weight > 0.0f) || std::isinf(request.tenant_weight)) {
     return RangeError("tenant_weight", "above 0", request.tenant_weight);
   }

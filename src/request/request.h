@@ -76,14 +76,16 @@ struct Request {
   std::string soft_prefix_hash;     // content of the vectors in front of the prompt
   int32_t activation_position = 0;  // the adapters act from here on
   std::string grammar;              // what the answer must be of, as text
-  int32_t priority = 0;             // larger goes first
 
-  // Share of the engine among tenants, above 0. Carried, and followed by no scheduler so far.
+  // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among
+  // its keys, which are told apart by the first digits of their digests; among a key's requests,
+  // whose is larger.
   float tenant_weight = 1.0f;
+  std::string key_id;
+  int32_t priority = 0;
 
   // Where the request came from, for logs; no answer depends on these fields.
   std::string log_id;       // the request's name in the logs of all machines
-  std::string key_id;       // the first digits of its digest
   std::string traceparent;  // W3C's trace context
 
   // Of a request with one adapter or none.

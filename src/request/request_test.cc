@@ -63,7 +63,6 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.soft_prefix_hash = "aa"; }), "soft_prefix_hash");
   EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
   EXPECT_EQ(refusal([](auto& r) { r.grammar = "root ::= .*"; }), "grammar");
-  EXPECT_EQ(refusal([](auto& r) { r.priority = -1; }), "priority");
 }
 
 TEST(RequestTest, ATenantsWeightIsAboveZero) {

@@ -44,6 +44,9 @@ std::vector<ApiField> SamplingRows() {
       Read("cache_salt", "string", "none",
            "the [prefix cache](engine.md#prefix-cache) is shared with requests of the same tenant "
            "and salt alone"),
+      Read("priority", "integer", "0",
+           "the smallest goes first, as in vLLM, [among the requests of one "
+           "key](engine.md#fair-shares)"),
       Read("draft_tokens_max", "integer", "`--speculate`",
            "tokens that a step [foresees](engine.md#drafts) at most; 0: none. No token depends on "
            "it"),
@@ -78,7 +81,6 @@ std::vector<ApiField> SharedRows() {
       Refused("use_beam_search", "false"),
       Refused("length_penalty", "1.0"),
       Refused("spaces_between_special_tokens", "true"),
-      Refused("priority", "0"),
       Refused("prompt_logprobs"),
       Refused("logits_processors"),
       Refused("guided_json"),
@@ -201,7 +203,6 @@ std::vector<ApiField> ResponsesRows() {
       Refused("moderation"),
       Refused("image"),
       Refused("access_programs"),
-      Refused("priority", "0"),
       Refused("structured_outputs"),
       Refused("previous_input_messages"),
       Refused("enable_response_messages", "false"),

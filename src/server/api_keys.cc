@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kKeyBytesMax = 1024;
 constexpr size_t kIdDigits = 12;
 constexpr size_t kModelsMax = 100000;
+constexpr float kWeightMin = 0.001f;
+constexpr float kWeightMax = 1000.0f;
 
 std::string DigestOf(std::string_view key) {
   Sha256 hash;
@@ -62,6 +64,10 @@ ApiKey::Rights ReadRights(FieldReader& reader) {
   ApiKey::Rights rights;
   reader.String("tenant", &rights.tenant, kKeyBytesMax);
   if (rights.tenant.empty()) reader.Fail("tenant", "is required");
+  reader.Float("tenant_weight", &rights.tenant_weight);
+  if (!(rights.tenant_weight >= kWeightMin && rights.tenant_weight <= kWeightMax)) {
+    reader.Fail("tenant_weight", "must be between 0.001 and 1000");
+  }
   std::vector<std::string> models;
   reader.StringOrList("adapters", kModelsMax, kKeyBytesMax, &models);
   if (models.empty()) {
@@ -206,6 +212,12 @@ Status ApiKeys::AddEntry(const Json& entry, size_t idx, const Table& former, Tab
   const std::string digest = ReadDigest(reader);
   ApiKey::Rights rights = ReadRights(reader);
   if (const auto error = reader.Finish()) return InvalidArgumentError(error->message);
+  const auto [weight, is_new] = table->tenant_weights.emplace(rights.tenant, rights.tenant_weight);
+  if (!is_new && weight->second != rights.tenant_weight) {
+    return InvalidArgumentError("keys[" + std::to_string(idx) + "].tenant_weight: tenant '" +
+                                rights.tenant +
+                                "' has another in an entry above; give all of its keys the same");
+  }
   return Add(digest, std::move(rights), former, table)
       .WithContext("keys[" + std::to_string(idx) + "]");
 }

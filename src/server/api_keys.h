@@ -26,6 +26,7 @@ class ApiKey {
   struct Rights {
     std::string id;  // the first digits of the key's digest, for logs; "": nobody's
     std::string tenant;
+    float tenant_weight = 1.0f;  // share of the engine among tenants
     bool all_models = false;
     std::set<std::string> models;         // names of adapters, or the base model's
     bool admin = false;                   // may load and unload adapters
@@ -87,7 +88,8 @@ class ApiKeys {
   explicit ApiKeys(const Clock& clock);
 
   // The keys file: a JSON list of {"key" or "key_sha256", "tenant", "adapters", "admin",
-  // "requests_per_minute", "requests_concurrent_max"}. Errors name the entry and the field. Loading
+  // "tenant_weight", "requests_per_minute", "requests_concurrent_max"}. A tenant has one weight,
+  // whichever of its entries give it. Errors name the entry and the field. Loading
   // again puts these keys in the place of the former file's, and an error leaves those in force. A
   // key that is in both files keeps its count of requests.
   Status LoadFile(const std::string& path);
@@ -113,6 +115,7 @@ class ApiKeys {
     std::unordered_map<std::string, std::shared_ptr<ApiKey>> keys;  // by SHA-256, hexadecimal
     bool required = false;
     bool has_admin = false;
+    std::map<std::string, float> tenant_weights;
   };
 
   std::shared_ptr<const Table> table() const {

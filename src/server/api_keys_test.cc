@@ -48,6 +48,29 @@ TEST(ApiKeysTest, KeysMayBeGivenAsHashes) {
   EXPECT_TRUE(keys.Authenticate("Bearer secret").ok());
 }
 
+TEST(ApiKeysTest, ATenantHasOneWeight) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  const auto load = [&](const char* first, const char* second) {
+    return keys
+        .LoadText(std::string(R"([{"key": "one", "tenant": "t", "adapters": "*")") + first +
+                  R"(}, {"key": "two", "tenant": "t", "adapters": "*")" + second + "}]")
+        .ToString();
+  };
+  EXPECT_EQ(load("", ""), "OK");
+  EXPECT_EQ((*keys.Authenticate("Bearer one"))->rights().tenant_weight, 1.0f);
+  EXPECT_EQ(load(R"(, "tenant_weight": 2.5)", R"(, "tenant_weight": 2.5)"), "OK");
+  EXPECT_EQ((*keys.Authenticate("Bearer two"))->rights().tenant_weight, 2.5f);
+  EXPECT_NE(load("", R"(, "tenant_weight": 2)").find("keys[1].tenant_weight: tenant 't'"),
+            std::string::npos);
+  for (const char* wrong : {"0", "-1", "1001", "0.0001"}) {
+    const std::string weight = std::string(", \"tenant_weight\": ") + wrong;
+    EXPECT_NE(load(weight.c_str(), weight.c_str()).find("between 0.001 and 1000"),
+              std::string::npos)
+        << wrong;
+  }
+}
+
 TEST(ApiKeysTest, WithoutKeysEverybodyMayGenerate) {
   ManualClock clock;
   ApiKeys keys(clock);

@@ -186,6 +186,8 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   if (!model.ok()) return model.error();
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   request->tenant = key.rights().tenant;
+  request->tenant_weight = key.rights().tenant_weight;
+  request->priority = -params.priority;
   request->cache_salt = params.cache_salt;
   request->draft_tokens_max = params.draft_tokens_max.value_or(request->draft_tokens_max);
   request->UseAdapter(model->key());

@@ -28,7 +28,7 @@ class GenerationPlanTest : public testing::Test {
   ApiResult<GenerationPlan> Plan(const std::string& body, bool is_chat = false,
                                  const GenerationDefaults& defaults = {}) {
     const ServerContext context = Context(defaults);
-    return PlanGeneration(context, limits_, key_, is_chat, body);
+    return PlanGeneration(context, limits_, *key_, is_chat, body);
   }
 
   FakeGenerator generator_;  // its context is 1,024 tokens
@@ -36,11 +36,20 @@ class GenerationPlanTest : public testing::Test {
   Metrics metrics_;
   AtomicClock clock_;
   RequestLimits limits_;
-  ApiKey key_{{.tenant = "t", .all_models = true}, 0};
+  std::optional<ApiKey> key_{std::in_place, ApiKey::Rights{.tenant = "t", .all_models = true}, 0};
   ChatTemplate template_ = *ChatTemplate::Parse(
       "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}"
       "{% for m in messages %}{{ m.content }}{% endfor %}");
 };
+
+TEST_F(GenerationPlanTest, TellsTheEngineWhoGoesFirst) {
+  key_.emplace(ApiKey::Rights{.tenant = "t", .tenant_weight = 2.5f, .all_models = true}, 0);
+  auto plan = Plan(R"({"model":"demo","prompt":"x","priority":-3})");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->requests[0].tenant_weight, 2.5f);
+  EXPECT_EQ(plan->requests[0].priority, 3);  // the smallest is the first over HTTP
+  EXPECT_FALSE(Plan(R"({"model":"demo","prompt":"x","priority":"high"})").ok());
+}
 
 TEST_F(GenerationPlanTest, LogprobsOfOneAnswerAreBounded) {
   const auto huge =
@@ -151,7 +160,7 @@ TEST(GenerationDefaultsTest, AreReadAsTheModelsFolderHasThem) {
 
 TEST_F(GenerationPlanTest, NearNamesAreThoseThatTheKeyMayUse) {
   const ServerContext context = Context();
-  EXPECT_NE(FindModel(context, key_, "doile").error().message.find("'doyle'"), std::string::npos);
+  EXPECT_NE(FindModel(context, *key_, "doile").error().message.find("'doyle'"), std::string::npos);
   const ApiKey other({.tenant = "t", .models = {"austen", "gone", "demo"}}, 0);
   EXPECT_EQ(FindModel(context, other, "doile").error().message.find("doyle"), std::string::npos);
   EXPECT_NE(FindModel(context, other, "austn").error().message.find("'austen'"), std::string::npos);

@@ -215,6 +215,7 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
   reader.Bool("ignore_eos", &sampling.ignore_eos);
   reader.Bool("include_stop_str_in_output", &params->include_stop_text);
   reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
+  reader.Int("priority", -kInt32Max, kInt32Max, &params->priority);
   reader.OptionalInt("draft_tokens_max", 0, kInt32Max, &params->draft_tokens_max);
 }
 

@@ -48,6 +48,7 @@ struct GenerationParams {
   std::optional<int32_t> tokens_default;  // where that is absent: of the server's defaults
   std::optional<uint64_t> seed;
   int32_t n = 1;
+  int32_t priority = 0;  // the smallest goes first
   std::vector<std::string> stop;
   std::vector<std::string> bad_words;  // their tokens go into `sampling` when the plan is made
   bool include_stop_text = false;

@@ -162,7 +162,7 @@ TEST(CompletionRequestTest, UnsupportedFieldsPassOnlyWhereTheyAskForNothing) {
   ExpectRefused(R"("guided_json":{"type":"object"})", "guided_json", "not supported");
   ExpectRefused(R"("response_format":{"type":"json_object"})", "response_format.type", "'text'");
   EXPECT_TRUE(Completion(R"({"model":"m","prompt":"p","suffix":"","use_beam_search":false,
-    "guided_json":{},"bad_words":[],"response_format":{"type":"text"},"priority":0})")
+    "guided_json":{},"bad_words":[],"response_format":{"type":"text"},"logits_processors":[]})")
                   .ok());
 }
 

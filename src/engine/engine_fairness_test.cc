@@ -1,0 +1,205 @@
+// A tenant that floods the engine, and one that asks for little: what the second notices.
+#include <gtest/gtest.h>
+
+#include "engine/engine_testing.h"
+
+namespace graft {
+namespace {
+
+class EngineFairnessTest : public testing::Test {
+ protected:
+  void Make(const ExecutorLimits& limits, EngineOptions options = TestOptions()) {
+    options.prefix_cache = false;
+    harness_ = std::make_unique<EngineHarness>(limits, options);
+  }
+  TestClient& Submit(const std::string& tenant, int32_t prompt_tokens, int32_t tokens_max,
+                     const std::string& adapter = "") {
+    return Submit(tenant, prompt_tokens, tokens_max, adapter, [](Request&) {});
+  }
+  template <typename Change>
+  TestClient& Submit(const std::string& tenant, int32_t prompt_tokens, int32_t tokens_max,
+                     const std::string& adapter, Change change) {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.tenant = tenant;
+    request.UseAdapter(adapter);
+    change(request);
+    clients_.push_back(harness_->Submit(std::move(request)));
+    return *clients_.back();
+  }
+  void Steps(int count) {
+    for (int i = 0; i < count; ++i) harness_->Step();
+    for (auto& client : clients_) client->Collect();
+  }
+  // Steps until the client has a token.
+  int StepsToFirstToken(TestClient& client) {
+    for (int step = 1; step < 1000; ++step) {
+      Steps(1);
+      if (!client.events.empty()) return step;
+    }
+    return 1000;
+  }
+  size_t NumTokens(const std::string& tenant) const {
+    size_t count = 0;
+    for (const auto& client : clients_) {
+      if (client->request.tenant == tenant) count += client->output().size();
+    }
+    return count;
+  }
+
+  std::unique_ptr<EngineHarness> harness_;
+  std::vector<std::unique_ptr<TestClient>> clients_;
+};
+
+ExecutorLimits Limits() {
+  ExecutorLimits limits = TestLimits();
+  limits.context_tokens_max = 2000;
+  limits.num_pages = 500;
+  return limits;
+}
+
+TEST_F(EngineFairnessTest, AFloodThatHasAllPlacesGivesOneUp) {
+  Make(Limits());
+  for (int i = 0; i < 30; ++i) Submit("flood", 10, 100);
+  Steps(20);
+  EXPECT_EQ(harness_->engine.Snapshot().requests_running, 8);
+  for (int i = 0; i < 5; ++i) {
+    TestClient& client = Submit("other", 10, 3);
+    EXPECT_EQ(StepsToFirstToken(client), 1);
+    Steps(3);
+    EXPECT_TRUE(client.done());
+  }
+  // The sequences that made place go on with the tokens that they would have had anyway.
+  harness_->RunAll();
+  for (auto& client : clients_) {
+    client->Collect();
+    ASSERT_TRUE(client->done());
+    Request alone = client->request;
+    EXPECT_EQ(client->output(), harness_->Reference(alone));
+  }
+}
+
+TEST_F(EngineFairnessTest, ALongPromptKeepsOthersForOneChunk) {
+  Make(Limits());
+  Submit("flood", 1900, 3);
+  Steps(3);
+  TestClient& client = Submit("other", 20, 3);
+  EXPECT_EQ(StepsToFirstToken(client), 1);
+  // It is not made to wait for as many rows as the step could hold.
+  const int64_t rows = harness_->engine.Snapshot().step_prompt_rows;
+  EXPECT_EQ(rows, 20 + 12);  // 32 fit; as many as the other has
+}
+
+TEST_F(EngineFairnessTest, LongPromptsOfTwoTenantsTakeTurns) {
+  Make(Limits());
+  TestClient& first = Submit("a", 960, 1);
+  TestClient& second = Submit("b", 480, 1);
+  EXPECT_EQ(StepsToFirstToken(second), 30);  // 15 steps each
+  EXPECT_EQ(StepsToFirstToken(first), 15);
+}
+
+TEST_F(EngineFairnessTest, WhoWantsHalfOfTheTokensGetsIt) {
+  Make(Limits());
+  for (int i = 0; i < 50; ++i) Submit("flood", 10, 50);
+  for (int i = 0; i < 50; ++i) Submit("other", 40, 10);
+  Steps(200);
+  // What is counted is what was computed, so the tenant of longer prompts has fewer tokens drawn.
+  const double flood = 10.0 / 50 + 2, other = 40.0 / 10 + 2;
+  const double ratio = NumTokens("other") * other / (NumTokens("flood") * flood);
+  EXPECT_NEAR(ratio, 1.0, 0.1);
+}
+
+TEST_F(EngineFairnessTest, SharesGoByWeight) {
+  Make(Limits());
+  for (int i = 0; i < 80; ++i) {
+    Submit("light", 10, 20);
+    Submit("heavy", 10, 20, "", [](Request& request) { request.tenant_weight = 3.0f; });
+  }
+  Steps(150);
+  EXPECT_NEAR(static_cast<double>(NumTokens("heavy")) / static_cast<double>(NumTokens("light")),
+              3.0, 0.3);
+}
+
+TEST_F(EngineFairnessTest, AFloodThatHoldsAllPagesGivesSomeUp) {
+  ExecutorLimits limits = Limits();
+  limits.num_pages = 64;  // 256 tokens
+  Make(limits);
+  for (int i = 0; i < 20; ++i) Submit("flood", 60, 100);
+  for (int step = 0; harness_->engine.Snapshot().pages_free >= 10; ++step) {
+    ASSERT_LT(step, 100);
+    Steps(1);
+  }
+  TestClient& client = Submit("other", 50, 3);
+  EXPECT_LE(StepsToFirstToken(client), 2);
+  harness_->RunAll();
+  for (auto& one : clients_) {
+    one->Collect();
+    EXPECT_EQ(one->output(), harness_->Reference(one->request));
+  }
+}
+
+TEST_F(EngineFairnessTest, AFloodOfAdaptersWithoutRoomHidesNobody) {
+  ExecutorLimits limits = Limits();
+  limits.adapters_max = 2;
+  EngineOptions options = TestOptions();
+  options.waiting_looked_at = 64;
+  options.turn_ns = 1'000'000;
+  Make(limits, options);
+  for (int i = 0; i < 200; ++i) {
+    const std::string adapter = "cold " + std::to_string(i);
+    harness_->AddAdapter(adapter);
+    Submit("flood", 5, 300, adapter);
+  }
+  Steps(20);
+  TestClient& base = Submit("other", 10, 3);
+  EXPECT_LE(StepsToFirstToken(base), 1);
+  // Nor does it keep the other's adapter from its room.
+  harness_->AddAdapter("mine");
+  TestClient& mine = Submit("other", 10, 3, "mine");
+  EXPECT_LE(StepsToFirstToken(mine), 10);
+}
+
+TEST_F(EngineFairnessTest, PriorityGoesFirstWithinAKey) {
+  ExecutorLimits limits = Limits();
+  limits.sequences_max = 1;
+  Make(limits);
+  Submit("a", 10, 20);
+  Steps(1);
+  TestClient& later = Submit("a", 10, 20);
+  TestClient& urgent = Submit("a", 10, 20, "", [](Request& request) { request.priority = 1; });
+  StepsToFirstToken(urgent);
+  EXPECT_TRUE(later.events.empty());
+  EXPECT_FALSE(urgent.events.empty());
+}
+
+TEST_F(EngineFairnessTest, AFullQueueHasAPlaceForWhoHasFew) {
+  EngineOptions options = TestOptions();
+  options.requests_max = 20;
+  Make(Limits(), options);
+  for (int i = 0; i < 20; ++i) Submit("flood", 10, 50);
+  Steps(1);
+  const auto refused = [&](const std::string& tenant) {
+    Request request = harness_->MakeRequest(Prompt(5), 3);
+    request.tenant = tenant;
+    return harness_->engine.Submit(std::move(request), std::make_shared<TokenStream>()).code();
+  };
+  EXPECT_EQ(refused("flood"), StatusCode::kResourceExhausted);
+  TestClient& client = Submit("other", 10, 3);
+  Steps(2);
+  EXPECT_FALSE(client.events.empty());
+  // The flood's newest request was given up, and says so.
+  const TestClient& newest = *clients_[19];
+  ASSERT_TRUE(newest.done());
+  EXPECT_EQ(newest.last().status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(newest.last().status.message().find("try again later"), std::string::npos);
+  harness_->RunAll();
+  for (size_t i = 0; i < 19; ++i) {
+    clients_[i]->Collect();
+    EXPECT_EQ(clients_[i]->output().size(), 50u);
+  }
+  // All places are free again.
+  for (int i = 0; i < 20; ++i) Submit("flood", 10, 50);
+  EXPECT_EQ(refused("flood"), StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,154 @@
+// The requests that wait, and who of them is next: the hindmost tenant in virtual time
+// (ServedTime), of it the hindmost key, of that the greatest priority, of equals who came first.
+// With one tenant and one key that is the order of arrival. Invariant: a sequence has a line from
+// Add until Leave; a line whose requests are all gone is forgotten as soon as that changes nothing.
+// Engine thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "engine/served_time.h"
+
+namespace graft {
+
+struct TenantLine;
+
+// A key's requests.
+struct KeyLine {
+  using Waiting = std::deque<std::unique_ptr<Sequence>>;
+
+  KeyLine(TenantLine& its_tenant, std::string its_id) : tenant(its_tenant), id(std::move(its_id)) {}
+
+  TenantLine& tenant;
+  const std::string id;
+  Share share;
+  Waiting waiting;  // in the order in which they are to begin
+  // Of the plan that is being made, if `plan` is its number.
+  uint64_t plan = 0;
+  std::vector<Sequence*> prefilling;  // that run, and may have rows of their prompts, oldest first
+  size_t num_passed = 0;              // leading ones of `waiting` that were looked at in vain
+
+  // Who is next; null: nobody. Prompts that were begun go on before others begin, but for others of
+  // a greater priority.
+  Sequence* Next(bool passes_waiting) const;
+};
+
+struct TenantLine {
+  explicit TenantLine(std::string its_name) : name(std::move(its_name)) {}
+
+  const std::string name;
+  Share share;
+  std::map<std::string, std::unique_ptr<KeyLine>> keys;
+  ServedTime<KeyLine> key_time;
+  int32_t num_waiting = 0;
+  int32_t num_with_adapters = 0;  // of those that wait
+  // Of the plan that is being made, if `plan` is its number.
+  uint64_t plan = 0;
+  int32_t num_prefilling = 0;
+  int32_t num_rows = 0;
+  int32_t num_looked_at = 0;   // in vain
+  int32_t num_prefetches = 0;  // adapters asked for, for requests that could not run
+  bool is_blocked = false;     // by an adapter that finds no room
+  bool lacks_pages = false;    // one whose adapter is there does
+
+  // Its place once the plan's rows are computed.
+  double served() const { return share.served + num_rows / share.weight; }
+};
+
+class FairLine {
+ public:
+  using List = std::vector<std::unique_ptr<Sequence>>;
+
+  // A request comes: it waits, in its line from now on. The line is that of its tenant and key.
+  void Add(std::unique_ptr<Sequence> sequence);
+  // A sequence that runs no more waits again.
+  void PutBack(std::unique_ptr<Sequence> sequence);
+  // It waits no more.
+  std::unique_ptr<Sequence> Take(const Sequence& sequence);
+  // All that wait and are meant, in order of arrival.
+  List TakeIf(const std::function<bool(const Sequence&)>& is_meant);
+  // The last that came of those of a tenant that wait and have drawn nothing; null: there is none.
+  Sequence* NewestOf(const std::string& tenant) const;
+  // The sequence, which does not wait, is gone for good.
+  void Leave(Sequence& sequence);
+  // It begins to run, or ends to.
+  void CountRunning(Sequence& sequence, int32_t change);
+  // It was served so many tokens.
+  static void Charge(Sequence& sequence, int32_t tokens);
+
+  size_t size() const { return num_waiting_; }
+  bool empty() const { return num_waiting_ == 0; }
+  // Tenants with requests, waiting or running. Those without are remembered while it matters.
+  const std::vector<TenantLine*>& tenants() const { return time_.active(); }
+  size_t num_tenants_known() const { return tenants_.size(); }
+  bool AllOf(const std::function<bool(const Sequence&)>& holds) const;
+
+  // A plan begins: no tenant has rows in it, nobody was looked at.
+  void BeginPlan() { ++plan_; }
+  // Rows of the plan.
+  void AddRows(const Sequence& sequence, int32_t num_rows);
+  // A sequence that runs may have rows of its prompt. Oldest first.
+  void OfferPrefill(Sequence& sequence);
+  // The way along the line, from the hindmost: those that were offered or wait are next, each once
+  // in a plan. After Next comes Take, or Pass, or PassTenant for all of its tenant. Where there is
+  // no place for one more that runs, it leads past tenants that need one and may take nobody's.
+  // It may be begun again in a plan, and goes on where it was.
+  void BeginWalk(bool has_place);
+  Sequence* Next();
+  void Pass(const Sequence& sequence);
+  void PassTenant() { current_ = nullptr; }
+  // From now on only those that were offered are next.
+  void PassWaiting() { passes_waiting_ = true; }
+  TenantLine& TenantOf(const Sequence& sequence) const { return InPlan(sequence.line->tenant); }
+
+  // The tenant that may give a place among those that run to the taker: that which has most of them
+  // for its weight. Null: none.
+  const TenantLine* GiverOfPlace(const TenantLine& taker) const;
+  // Whether there is one for anybody who waits.
+  bool CouldTakePlace() const;
+
+  // Counts agree. For tests.
+  Status CheckIntegrity() const;
+
+ private:
+  // A tenant's turn, by what it was when it was put there.
+  struct Turn {
+    double served = 0.0;
+    double running = 0.0;
+    ArrivalOrder order;
+    TenantLine* tenant = nullptr;
+  };
+  static bool IsBehind(const Turn& a, const Turn& b);
+  TenantLine& InPlan(TenantLine& tenant) const;
+  KeyLine& InPlan(KeyLine& key) const;
+  const TenantLine* Heaviest() const;
+  Sequence* NextOf(TenantLine& tenant) const;
+  bool PutTurn(TenantLine& tenant);
+  bool Withdraw(const Sequence& sequence);
+  KeyLine& LineOf(const Sequence& sequence);
+  void Insert(std::unique_ptr<Sequence> sequence);
+  void NoteTaken(const Sequence& sequence);
+  template <typename Parties, typename Time>
+  static void ForgetPast(Parties& parties, const Time& time);
+
+  std::unordered_map<std::string, std::unique_ptr<TenantLine>> tenants_;
+  ServedTime<TenantLine> time_;
+  size_t num_waiting_ = 0;
+  uint64_t plan_ = 1;
+  std::vector<Turn> turns_;        // a heap
+  TenantLine* current_ = nullptr;  // not in the heap
+  bool passes_waiting_ = false;
+  mutable const TenantLine* heaviest_ = nullptr;
+  mutable bool heaviest_is_known_ = false;
+};
+
+}  // namespace graft

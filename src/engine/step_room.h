@@ -1,0 +1,77 @@
+// How many rows of prompts a tenant may have in a step beside prompts of others that end in it.
+// Who gets a first token by the step is not made to wait for others' long prompts: these have as
+// many rows as the largest of those tenants has, or what lengthens the step by half at most. A
+// tenant alone, or before others, may have all. Used by the engine's thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "engine/cold_start_choice.h"
+
+namespace graft {
+
+class StepRoom {
+ public:
+  // `cost` is that of the steps so far.
+  explicit StepRoom(const StepCost& cost) : cost_(cost) {}
+
+  // A step with so many rows of sequences that decode.
+  void Begin(int32_t num_rows) {
+    num_rows_ = num_rows;
+    num_rows_max_ = -1;
+    first_ = second_ = {};
+  }
+
+  // A tenant's turn, which has so many rows in the step.
+  int32_t RowsFor(const void* tenant, int32_t its_rows, double weight) const {
+    const Ended& others = first_.tenant == tenant ? second_ : first_;
+    if (others.tenant == nullptr) return std::numeric_limits<int32_t>::max();
+    const auto as_they = static_cast<int32_t>(others.rows * weight) - its_rows;
+    return std::max({as_they, num_rows_max_ - num_rows_, 0});
+  }
+
+  // It was given `num_rows` of them, and has its_rows now. They end a prompt, or not.
+  void Add(const void* tenant, int32_t its_rows, double weight, int32_t num_rows, bool ends) {
+    num_rows_ += num_rows;
+    if (!ends) return;
+    if (num_rows_max_ < 0) num_rows_max_ = num_rows_ + HalfMore();
+    const Ended ended = {.tenant = tenant, .rows = its_rows / weight};
+    if (tenant == first_.tenant) {
+      first_ = ended;
+    } else if (ended.rows > first_.rows) {
+      second_ = std::exchange(first_, ended);
+    } else if (ended.rows > second_.rows) {
+      second_ = ended;
+    }
+  }
+
+ private:
+  // A tenant with prompts that end in the step, and its rows over its weight.
+  struct Ended {
+    const void* tenant = nullptr;
+    double rows = 0.0;
+  };
+
+  // So many rows more take half as long as those that there are.
+  int32_t HalfMore() const {
+    if (cost_.is_known()) {
+      const double step_ns = cost_.At(num_rows_);
+      const double more_ns = cost_.At(int64_t{2} * num_rows_) - step_ns;  // of as many again
+      if (more_ns > 0.0) {
+        return static_cast<int32_t>(std::min(step_ns / more_ns * num_rows_ / 2.0, 1e6));
+      }
+    }
+    return num_rows_ / 2;
+  }
+
+  const StepCost& cost_;
+  int32_t num_rows_ = 0;
+  int32_t num_rows_max_ = -1;  // -1: no prompt ends in the step so far
+  Ended first_;                // the most rows
+  Ended second_;               // of another tenant
+};
+
+}  // namespace graft
