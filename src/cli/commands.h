@@ -10,6 +10,7 @@ Command RunnerCommand();
 Command FrontendCommand();
 Command ClusterCommand();
 Command GenerateCommand();
+Command LearnCommand();
 Command AdaptersCommand();
 Command SimulateCommand();
 // Hidden from help: the server starts its worker processes by it.

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cli/answer_text.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_rules.h"
 #include "runtime/runtime.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
 
 namespace graft {
 namespace {
@@ -32,44 +31,9 @@ struct GenerateOptions {
   }
 };
 
-// One answer on its way from tokens to text.
-class Answer {
- public:
-  Answer(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : detokenizer_(tokenizer, /*skip_special_tokens=*/true), stop_matcher_(stops, false) {}
-
-  std::shared_ptr<TokenStream> stream() const { return stream_; }
-
-  // Waits for the next text; false after the last.
-  Result<bool> Next(std::string* text) {
-    const TokenEvent event = stream_->Pop();
-    if (event.finish_reason == FinishReason::kError) return event.status;
-    const bool ends = event.finish_reason != FinishReason::kNone;
-    text->clear();
-    if (event.token >= 0 && event.finish_reason != FinishReason::kStop) {
-      *text = Match(detokenizer_.Push(event.token));
-    }
-    if (ends && !stopped_) *text += Match(detokenizer_.Flush()) + stop_matcher_.Flush();
-    return !ends && !stopped_;
-  }
-
- private:
-  std::string Match(const std::string& text) {
-    if (stopped_) return "";
-    StopMatcher::Output output = stop_matcher_.Push(text);
-    stopped_ = output.stopped;
-    return output.text;
-  }
-
-  Detokenizer detokenizer_;
-  StopMatcher stop_matcher_;
-  bool stopped_ = false;
-  std::shared_ptr<TokenStream> stream_ = std::make_shared<TokenStream>();  // the engine's end, too
-};
-
 Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runtime& runtime,
                  const std::string& name, const std::vector<int32_t>& prompt, RequestId id,
-                 const Answer& answer) {
+                 const AnswerText& answer) {
   Request request;
   request.id = id;
   request.prompt_tokens = prompt;
@@ -99,9 +63,9 @@ Status RunGenerate(const GenerateOptions& options) {
 
   std::vector<std::string> names = options.names;
   if (names.empty()) names.push_back(model->name);
-  std::vector<std::unique_ptr<Answer>> answers;
+  std::vector<std::unique_ptr<AnswerText>> answers;
   for (const std::string& name : names) {
-    answers.push_back(std::make_unique<Answer>(*tokenizer, options.stops));
+    answers.push_back(std::make_unique<AnswerText>(*tokenizer, options.stops));
     RETURN_IF_ERROR(
         SubmitOne(options, *model, *runtime, name, prompt, answers.size(), *answers.back()));
   }

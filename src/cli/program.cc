@@ -17,6 +17,7 @@ Command GraftProgram() {
           "  graft cluster up --model DIR --adapters DIR      several of both on this machine, and "
           "etcd\n"
           "  graft generate --model DIR --prompt TEXT         print a completion\n"
+          "  graft learn FILE --model DIR --name NAME         make an adapter of a document\n"
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
           "  graft bench ops                                  each kernel against this machine's "
           "peaks\n"
@@ -27,8 +28,9 @@ Command GraftProgram() {
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX; of graft bench,\n"
           "GRAFT_BENCH_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
-                      GenerateCommand(), AdaptersCommand(), BenchCommand(), ProfileCommand(),
-                      SimulateCommand(), AssistCommand(), HelpCommand(GraftProgram)}};
+                      GenerateCommand(), LearnCommand(), AdaptersCommand(), BenchCommand(),
+                      ProfileCommand(), SimulateCommand(), AssistCommand(),
+                      HelpCommand(GraftProgram)}};
 }
 
 }  // namespace graft

@@ -48,7 +48,7 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
   const std::vector<TrainingExample> examples = GoldenExamples(golden, 20);
   const auto losses = GoldenValues<float>(golden, "losses");
   for (int step = 0; step < 3; ++step) {
-    const TrainingLoss loss = trainer.Accumulate(examples)[0];
+    const TrainingLoss loss = trainer.Accumulate(testing::PointersTo(examples))[0];
     EXPECT_NEAR(loss.total(), losses[static_cast<size_t>(step)], 1e-5);
     if (step == 0) {
       EXPECT_LT(WorstError(model.config, lora, lora.gradients(), golden, "grad."), kErrorMax);
@@ -98,7 +98,7 @@ TEST(GradientsTest, AreThoseOfDoubles) {
       TrainedLora& lora = trainer.adapter(trainer.Add(3, 2.0f));
       ASSERT_TRUE(lora.Read(reference.lora).ok());
       const TrainingExample example = reference.Example(name);
-      const TrainingLoss loss = trainer.Accumulate({&example, 1})[0];
+      const TrainingLoss loss = trainer.Accumulate(testing::PointersTo({&example, 1}))[0];
       EXPECT_NEAR(loss.total(), GoldenValues<float>(reference.golden, name + ".loss")[0], 1e-5);
       EXPECT_LT(WorstError(reference.model.config, lora, lora.gradients(), reference.golden,
                            name + ".grad."),

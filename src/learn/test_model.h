@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ inline LoraWeights ReadLora(const std::string& dir, const ModelConfig& config, D
   Result<LoraWeights> weights = LoraWeights::Load(file, *ParsePeftConfig(json), config, dtype);
   CHECK(weights.ok()) << weights.status().ToString();
   return std::move(*weights);
+}
+
+inline std::vector<const TrainingExample*> PointersTo(std::span<const TrainingExample> examples) {
+  std::vector<const TrainingExample*> pointers;
+  for (const TrainingExample& example : examples) pointers.push_back(&example);
+  return pointers;
 }
 
 template <typename T>

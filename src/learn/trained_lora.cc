@@ -42,6 +42,19 @@ TrainedLora::TrainedLora(const ModelConfig& config, int32_t rank, float scale, D
   }
 }
 
+int64_t TrainedLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
+  constexpr int64_t kFloatsOfParameter = 4;  // itself, its gradient and two moments
+  int64_t bytes = 0;
+  for (const LoraModule module : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(config, module);
+    for (const int64_t n : {shape.in, shape.out}) {
+      bytes += kFloatsOfParameter * n * int64_t{sizeof(float)} + LoraRowBytes(n, dtype) +
+               int64_t{sizeof(void*)};
+    }
+  }
+  return bytes * config.num_layers * rank;
+}
+
 void TrainedLora::Initialize(uint64_t seed) {
   std::fill(parameters_.begin(), parameters_.end(), 0.0f);
   for (size_t i = 0; i < places_.size(); i += 2) {

@@ -21,6 +21,9 @@ class TrainedLora {
  public:
   TrainedLora(const ModelConfig& config, int32_t rank, float scale, DType dtype);
 
+  // What one takes in all.
+  static int64_t BytesFor(const ModelConfig& config, int32_t rank, DType dtype);
+
   // As PEFT begins: A uniform in +-1 / sqrt(in), B zero. Drawn from (seed, element).
   void Initialize(uint64_t seed);
   // The numbers of an adapter that was loaded in fp32. kInvalidArgument where it has other modules,

@@ -35,21 +35,21 @@ int32_t Trainer::Add(int32_t rank, float scale) {
   return static_cast<int32_t>(adapters_.size()) - 1;
 }
 
-std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample> examples) {
-  for (const TrainingExample& example : examples) adapter(example.adapter).ZeroGradients();
+std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
+  for (const TrainingExample* example : examples) adapter(example->adapter).ZeroGradients();
   return Run(examples, true);
 }
 
-std::vector<TrainingLoss> Trainer::Evaluate(std::span<const TrainingExample> examples) {
+std::vector<TrainingLoss> Trainer::Evaluate(std::span<const TrainingExample* const> examples) {
   return Run(examples, false);
 }
 
-std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample> examples, bool backward) {
-  std::vector<const TrainingExample*> sorted;
-  for (const TrainingExample& example : examples) {
-    CHECK_EQ(example.num_choices, examples[0].num_choices);
-    CHECK_LT(static_cast<size_t>(example.adapter), adapters_.size());
-    sorted.push_back(&example);
+std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> examples,
+                                       bool backward) {
+  std::vector<const TrainingExample*> sorted(examples.begin(), examples.end());
+  for (const TrainingExample* example : examples) {
+    CHECK_EQ(example->num_choices, examples[0]->num_choices);
+    CHECK_LT(static_cast<size_t>(example->adapter), adapters_.size());
   }
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto* a, const auto* b) { return a->adapter < b->adapter; });

@@ -57,9 +57,9 @@ class Trainer {
 
   // The losses of all adapters, and the gradients of those that the examples name, anew. All
   // examples have one num_choices.
-  std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample> examples);
+  std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample* const> examples);
   // The losses alone.
-  std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample> examples);
+  std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
 
   // One step of AdamW for each of these adapters, by the gradients of the last Accumulate.
   struct Update {
@@ -67,6 +67,11 @@ class Trainer {
     UpdateSettings settings;
   };
   void Apply(std::span<const Update> updates);
+  // How many steps the adapter has made: AdamW's corrections follow that. To go on from a
+  // checkpoint.
+  void set_num_updates(int32_t index, int32_t num_updates) {
+    adapters_[static_cast<size_t>(index)].num_updates = num_updates;
+  }
 
   const ModelConfig& config() const { return config_; }
   const TrainingLimits& limits() const { return limits_; }
@@ -84,7 +89,7 @@ class Trainer {
     int32_t row;    // of the batch
   };
 
-  std::vector<TrainingLoss> Run(std::span<const TrainingExample> examples, bool backward);
+  std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward);
   void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
   void CountTargets(std::vector<TrainingLoss>& losses);
   // What `states` of these targets differ from the teacher's at `boundary`, added to the losses;

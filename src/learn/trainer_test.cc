@@ -66,7 +66,7 @@ std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>
   }
   std::vector<TrainingLoss> losses;
   for (int step = 0; step < 3; ++step) {
-    losses = trainer.Accumulate(examples);
+    losses = trainer.Accumulate(testing::PointersTo(examples));
     trainer.Apply(updates);
   }
   std::vector<Trained> runs;

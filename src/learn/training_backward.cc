@@ -130,10 +130,12 @@ void TrainingTransformer::BackwardProduct(const Product& product, int32_t layer,
   const int64_t k = product.weight.k();
   const int64_t n = product.weight.n();
   if (d_x != nullptr) {
+    GemmWeight made;
+    if (product.transposed == nullptr) made = product.weight.Transposed(stream_);
     Gemm({.x = d_y,
           .x_stride = n,
           .m = batch_->num_rows(),
-          .weight = &product.transposed,
+          .weight = product.transposed == nullptr ? &made : product.transposed,
           .y = d_x,
           .y_stride = k,
           .x_is_fp32 = true},

@@ -10,14 +10,6 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kPageTokens = 16;
-
-KvLayout OneLayer(const ModelConfig& config, DType dtype) {
-  KvLayout layout = MakeKvLayout(config, kPageTokens, dtype);
-  layout.num_layers = 1;
-  return layout;
-}
-
 Status NotTrainable(const std::string& what) {
   return UnimplementedError("training does not cover " + what +
                             "; it covers Llama's layers as Llama, Mistral without a sliding window "
@@ -50,13 +42,15 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
       stream_(stream),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
       transposed_head_(weights.lm_head.Transposed(stream)),
-      pool_(OneLayer(config, KvDType(weights.dtype, stream.device)),
-            limits.rows_max / kPageTokens + limits.sequences_max) {
+      pool_(TrainingPoolLayout(config, weights.dtype), NumTrainingPages(limits)) {
   CHECK(CheckTrainable(config, stream.device).ok());
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const int64_t num_angles = int64_t{config.context_tokens_max} * config.num_rotary() / 2;
   for (int64_t i = 0; i < num_angles; ++i) back_sin_.push_back(-ropes_[0].sin()[i]);
-  for (const LayerWeights& layer : weights.layers) {
+  const int64_t num_transposed = NumLayersWithin(
+      limits.transposed_bytes_max, LayerTransposedBytes(config, weights.dtype), config);
+  for (int64_t i = config.num_layers - num_transposed; i < config.num_layers; ++i) {
+    const LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
     transposed_.push_back({layer.qkv.Transposed(stream), layer.o.Transposed(stream),
                            layer.gate_up.Transposed(stream), layer.down.Transposed(stream)});
   }
@@ -66,8 +60,8 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
   const int64_t rows = limits.rows_max;
   const int64_t hidden = config.hidden_size;
   for (int32_t i = 0; i <= config.num_layers; ++i) hidden_.push_back(floats(rows, hidden));
-  const int64_t num_kept =
-      std::min<int64_t>(limits.activation_bytes_max / ActivationBytes(), config.num_layers);
+  const int64_t num_kept = NumLayersWithin(limits.activation_bytes_max,
+                                           LayerActivationBytes(config, limits.rows_max), config);
   for (int64_t i = 0; i < num_kept; ++i) kept_.push_back(MakeActivations());
   if (num_kept < config.num_layers) shared_ = MakeActivations();
   normed_ = floats(rows, hidden);
@@ -90,12 +84,6 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
   logits_ = floats(head_rows, config.vocab_size);
 }
 
-int64_t TrainingTransformer::ActivationBytes() const {
-  const int64_t row = config_.qkv_size() + config_.q_size() + config_.hidden_size +
-                      int64_t{2} * config_.intermediate_size;
-  return row * limits_.rows_max * int64_t{sizeof(float)};
-}
-
 TrainingTransformer::Activations TrainingTransformer::MakeActivations() const {
   const auto floats = [&](int64_t n) {
     return Buffer(limits_.rows_max * n * int64_t{sizeof(float)});
@@ -112,28 +100,40 @@ TrainingTransformer::Activations& TrainingTransformer::ActivationsOf(int32_t lay
 TrainingTransformer::Product TrainingTransformer::ProductOf(int32_t layer,
                                                             LayerProduct product) const {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  const Transposed& transposed = transposed_[static_cast<size_t>(layer)];
+  const int32_t first = config_.num_layers - num_transposed_layers();
+  const Transposed* transposed =
+      layer < first ? nullptr : &transposed_[static_cast<size_t>(layer - first)];
   const int64_t hidden = config_.hidden_size;
   const int64_t intermediate = config_.intermediate_size;
   switch (product) {
     case LayerProduct::kQkv:
       return {weights.qkv,
-              transposed.qkv,
+              transposed == nullptr ? nullptr : &transposed->qkv,
               weights.qkv_bias,
               LoraModule::kQ,
               3,
               {config_.q_size(), config_.kv_size(), config_.kv_size()}};
     case LayerProduct::kO:
-      return {weights.o, transposed.o, weights.o_bias, LoraModule::kO, 1, {hidden}};
+      return {weights.o,
+              transposed == nullptr ? nullptr : &transposed->o,
+              weights.o_bias,
+              LoraModule::kO,
+              1,
+              {hidden}};
     case LayerProduct::kGateUp:
       return {weights.gate_up,
-              transposed.gate_up,
+              transposed == nullptr ? nullptr : &transposed->gate_up,
               weights.gate_up_bias,
               LoraModule::kGate,
               2,
               {intermediate, intermediate}};
     case LayerProduct::kDown:
-      return {weights.down, transposed.down, weights.down_bias, LoraModule::kDown, 1, {hidden}};
+      return {weights.down,
+              transposed == nullptr ? nullptr : &transposed->down,
+              weights.down_bias,
+              LoraModule::kDown,
+              1,
+              {hidden}};
   }
   CHECK(false) << "no such product: " << static_cast<int>(product);
   __builtin_unreachable();

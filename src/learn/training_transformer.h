@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "learn/trained_lora.h"
 #include "learn/training_batch.h"
+#include "learn/training_sizes.h"
 #include "model/config.h"
 #include "model/kv_pool.h"
 #include "model/launch_plan.h"
@@ -21,15 +22,6 @@
 #include "tensor/stream.h"
 
 namespace graft {
-
-struct TrainingLimits {
-  int32_t rows_max = 0;  // of a batch
-  int32_t sequences_max = 0;
-  int32_t rank_max = 0;
-  int32_t logits_rows_max = 128;  // at once
-  // Of activations that are kept from the forward to the backward, besides each layer's input.
-  int64_t activation_bytes_max = 0;
-};
 
 // kUnimplemented names what of the model, or of the device, training does not cover.
 Status CheckTrainable(const ModelConfig& config, const Device& device);
@@ -65,6 +57,7 @@ class TrainingTransformer {
 
   int32_t page_tokens() const { return pool_.layout().page_tokens; }
   int32_t num_kept_layers() const { return static_cast<int32_t>(kept_.size()); }
+  int32_t num_transposed_layers() const { return static_cast<int32_t>(transposed_.size()); }
 
  private:
   // What a layer's backward needs of its forward, besides its input.
@@ -76,7 +69,7 @@ class TrainingTransformer {
   };
   struct Product {
     const GemmWeight& weight;
-    const GemmWeight& transposed;
+    const GemmWeight* transposed;  // null: to be made
     const Buffer& bias;
     LoraModule first;
     int32_t num_slices;
@@ -87,7 +80,6 @@ class TrainingTransformer {
   };
 
   Activations MakeActivations() const;
-  int64_t ActivationBytes() const;
   Activations& ActivationsOf(int32_t layer);
   Product ProductOf(int32_t layer, LayerProduct product) const;
   void CopyAdapters(std::span<TrainedLora* const> adapters);
@@ -114,8 +106,8 @@ class TrainingTransformer {
   const TrainingLimits limits_;
   Stream& stream_;
   const std::vector<RopeTable> ropes_;
-  std::vector<float> back_sin_;  // of turns back
-  std::vector<Transposed> transposed_;
+  std::vector<float> back_sin_;         // of turns back
+  std::vector<Transposed> transposed_;  // of the last layers
   GemmWeight transposed_head_;
   KvPool pool_;  // of one layer, which all take in turn
 

@@ -2,6 +2,7 @@
 // thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,14 +11,15 @@ namespace graft {
 class ProgressBar {
  public:
   ProgressBar(std::string what, bool quiet);
-  // 0 <= done <= total; the line ends when done reaches total.
-  void Update(int64_t done, int64_t total);
+  // 0 <= done <= total; the line ends when done reaches total. `note` stands behind the bar.
+  void Update(int64_t done, int64_t total, const std::string& note = "");
 
  private:
   const std::string what_;
   const bool quiet_;
   const bool is_terminal_;
   int last_percent_ = -1;
+  size_t last_note_bytes_ = 0;
 };
 
 }  // namespace graft

@@ -1,0 +1,515 @@
+// graft learn: documents become adapters, one each, that a server finds in its adapters folder.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/answer_text.h"
+#include "cli/commands.h"
+#include "cli/learn_memory.h"
+#include "document/document.h"
+#include "learn/learner.h"
+#include "learn/lora_folder.h"
+#include "learn/training_run.h"
+#include "runtime/base_identity.h"
+#include "runtime/progress.h"
+#include "runtime/runtime.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class LearnerKind : uint8_t { kNextToken };
+constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"}};
+
+struct LearnOptions {
+  RuntimeOptions runtime;
+  std::vector<std::string> files;
+  std::vector<std::string> names;  // of the adapters; those that are missing are the files'
+  std::string adapters = "adapters";
+  bool replace = false;
+  std::vector<std::string> questions;
+  int answer_tokens = 60;
+  LearnerKind learner = LearnerKind::kNextToken;
+  int rank = 16;
+  double alpha = 0.0;  // 0: the rank
+  // These: 0: the learner's own.
+  double learning_rate = 0.0;
+  int passes = 0;
+  int batch = 0;
+  int window_tokens = 256;
+  double held_out_share = 0.05;
+  uint64_t seed = 0;
+  int together = 4;
+  double kept_gib = -1.0;
+  int checkpoint_seconds = 60;
+  bool quiet = false;
+
+  LearnOptions() {
+    runtime.log_level = "warn";
+    runtime.device = {.kind = DeviceChoice::Kind::kCpu};
+    runtime.sequences_max = 16;
+    runtime.adapters_max = 16;
+    runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
+  }
+};
+
+// A document on its way to an adapter.
+struct LearnJob {
+  std::string name;
+  Document document;
+  LearnerInput input;
+  LearnerData data;
+  std::string folder;      // of the adapter
+  std::string checkpoint;  // a file, which is gone at the end
+};
+
+std::unique_ptr<Learner> MakeLearner(LearnerKind kind) {
+  switch (kind) {
+    case LearnerKind::kNextToken:
+      return MakeNextTokenLearner();
+  }
+  CHECK(false) << "no such learner: " << static_cast<int>(kind);
+  __builtin_unreachable();
+}
+
+LearnerRates RatesOf(const LearnOptions& options, const Learner& learner) {
+  LearnerRates rates = learner.rates();
+  if (options.learning_rate > 0.0) rates.learning_rate = options.learning_rate;
+  if (options.passes > 0) rates.passes = options.passes;
+  if (options.batch > 0) rates.batch = options.batch;
+  return rates;
+}
+
+float ScaleOf(const LearnOptions& options) {
+  return options.alpha == 0.0 ? 1.0f : static_cast<float>(options.alpha / options.rank);
+}
+
+Status CheckName(const std::string& name, const std::set<std::string>& taken) {
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+    return InvalidArgumentError("--name '" + name +
+                                "': an adapter's name is a folder's, without / and no . first");
+  }
+  if (taken.count(name) == 0) return OkStatus();
+  return InvalidArgumentError("two adapters would be named '" + name + "'; give each a --name");
+}
+
+// Reads all documents before anything else: a wrong one must not cost the time of the others.
+Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokenizer& tokenizer) {
+  if (options.names.size() > options.files.size()) {
+    return InvalidArgumentError("there are more --name than files");
+  }
+  std::vector<LearnJob> jobs;
+  std::set<std::string> names;
+  for (size_t i = 0; i < options.files.size(); ++i) {
+    LearnJob job;
+    ASSIGN_OR_RETURN(job.document, ReadDocument(options.files[i]));
+    job.name = i < options.names.size() ? options.names[i] : job.document.name;
+    RETURN_IF_ERROR(CheckName(job.name, names));
+    names.insert(job.name);
+    job.folder = options.adapters + "/" + job.name;
+    job.checkpoint = job.folder + ".learning";
+    if (fs::exists(job.folder) && !options.replace) {
+      return AlreadyExistsError(job.folder + " is there already; --replace learns it anew");
+    }
+    ASSIGN_OR_RETURN(job.input.start, tokenizer.Encode("", /*add_special_tokens=*/true));
+    // What looks like a special token in a document is text.
+    const TextRange all = {0, job.document.text.size()};
+    ASSIGN_OR_RETURN(job.input.tokens, tokenizer.Encode(job.document.text, false, {&all, 1}));
+    job.input.window_tokens = options.window_tokens;
+    job.input.held_out_share = options.held_out_share;
+    job.input.seed = options.seed;
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+// What is refused by its config, before its weights are read.
+Status CheckModel(const LearnOptions& options) {
+  if (options.runtime.model.empty()) {
+    return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
+  }
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.runtime.model));
+  const bool is_cpu = options.runtime.device.kind == DeviceChoice::Kind::kCpu;
+  RETURN_IF_ERROR(CheckTrainable(config, {is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda}));
+  if (options.window_tokens < config.context_tokens_max) return OkStatus();
+  return InvalidArgumentError("--window-tokens " + std::to_string(options.window_tokens) +
+                              " and a token before them are more than the model's context of " +
+                              std::to_string(config.context_tokens_max));
+}
+
+LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner,
+                       const std::vector<LearnJob>& jobs) {
+  size_t longest = 0;
+  for (const LearnJob& job : jobs) longest = std::max(longest, job.input.tokens.size());
+  const auto window =
+      static_cast<int32_t>(std::min(longest, static_cast<size_t>(options.window_tokens)));
+  LearnSizes sizes;
+  sizes.num_adapters = std::min(options.together, static_cast<int>(jobs.size()));
+  sizes.batch = RatesOf(options, learner).batch;
+  sizes.example_tokens_max = learner.ExampleTokensMax(window);
+  sizes.rank = options.rank;
+  sizes.kept_gib = options.kept_gib;
+  sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
+  return sizes;
+}
+
+// Training must fit, and after it the server that answers.
+CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes,
+                         TrainingLimits* limits) {
+  return [&options, sizes, limits](const ServedShape& shape, const MemoryBudget& budget,
+                                   MemorySum sum) {
+    if (!options.questions.empty()) {
+      RETURN_IF_ERROR(ServerFits(options.runtime)(shape, budget, sum));
+    }
+    *limits = PlanTraining(sizes, shape, budget, &sum);
+    RETURN_IF_ERROR(sum.Check(budget));
+    LOG_INFO("memory: {}; {}", sum.ToString(), budget.DeviceText());
+    return OkStatus();
+  };
+}
+
+OrderedJson SettingsJson(const LearnOptions& options, const Learner& learner) {
+  const LearnerRates rates = RatesOf(options, learner);
+  return {{"name", learner.name()},
+          {"rank", options.rank},
+          {"scale", ScaleOf(options)},
+          {"learning_rate", rates.learning_rate},
+          {"passes", rates.passes},
+          {"batch", rates.batch},
+          {"window_tokens", options.window_tokens},
+          {"held_out_share", options.held_out_share}};
+}
+
+// What an adapter comes from: all that its numbers depend on, but for the processor's instructions.
+OrderedJson OriginJson(const LearnOptions& options, const Learner& learner,
+                       const LoadedModel& model, const BaseIdentity& base, const LearnJob& job) {
+  return {{"base",
+           {{"name", model.name},
+            {"text_hash", base.text_hash},
+            {"weights_hash", base.weights_hash},
+            {"dtype", DTypeName(model.weights.dtype)}}},
+          {"document",
+           {{"name", fs::path(job.document.name).string()},
+            {"sha256", job.document.hash},
+            {"bytes", job.document.bytes},
+            {"tokens", job.input.tokens.size()}}},
+          {"learner", SettingsJson(options, learner)},
+          {"seed", options.seed},
+          {"program", "graft " GRAFT_VERSION}};
+}
+
+OrderedJson ScoresJson(const TrainingScores& scores) {
+  OrderedJson json = {{"loss_base", scores.before},
+                      {"loss", scores.after},
+                      {"tokens", scores.num_rows},
+                      {"best_step", scores.best_step}};
+  if (scores.num_held_out_rows > 0) {
+    json["held_out_loss_base"] = scores.held_out_before;
+    json["held_out_loss"] = scores.held_out_after;
+    json["held_out_tokens"] = scores.num_held_out_rows;
+  }
+  return json;
+}
+
+std::string MinutesText(double seconds) {
+  char text[32];
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  std::snprintf(text, sizeof(text), "%lld:%02lld", whole / 60, whole % 60);
+  return text;
+}
+
+// Learns these jobs side by side.
+class LearnGroup {
+ public:
+  LearnGroup(const LearnOptions& options, Learner& learner, LoadedModel& model,
+             const BaseIdentity& base, const TrainingLimits& limits, std::span<LearnJob> jobs)
+      : options_(options),
+        learner_(learner),
+        model_(model),
+        base_(base),
+        jobs_(jobs),
+        trainer_(model.config, model.weights, limits, model.stream) {
+    for (LearnJob& job : jobs) {
+      const OrderedJson origin = OriginJson(options, learner, model, base, job);
+      runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
+                                                    RatesOf(options, learner), options.rank,
+                                                    ScaleOf(options), options.seed, origin.dump()));
+    }
+  }
+
+  Status Run() {
+    start_ns_ = SteadyClock::Get().NowNs();
+    std::vector<TrainingRun*> runs;
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      ASSIGN_OR_RETURN(const bool resumed, runs_[i]->Resume(jobs_[i].checkpoint));
+      if (resumed) {
+        std::fprintf(stderr, "%s goes on from step %d of %d\n", jobs_[i].name.c_str(),
+                     runs_[i]->step(), runs_[i]->num_steps());
+      } else {
+        runs_[i]->Begin();
+      }
+      runs.push_back(runs_[i].get());
+    }
+    RETURN_IF_ERROR(Train(runs));
+    for (size_t i = 0; i < jobs_.size(); ++i) RETURN_IF_ERROR(Finish(jobs_[i], *runs_[i]));
+    return OkStatus();
+  }
+
+ private:
+  // The steps that are done and those that there are, of the run that has most of them left.
+  std::pair<int64_t, int64_t> Steps() const {
+    const auto& longest = *std::max_element(runs_.begin(), runs_.end(), [](auto& a, auto& b) {
+      return a->num_steps() - a->step() < b->num_steps() - b->step();
+    });
+    return {longest->step(), longest->num_steps()};
+  }
+
+  Status Train(std::span<TrainingRun* const> runs) {
+    ProgressBar bar(jobs_.size() == 1 ? "learning " + jobs_[0].name
+                                      : "learning " + std::to_string(jobs_.size()) + " documents",
+                    options_.quiet);
+    const auto [first, total] = Steps();
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    int64_t saved_ns = begin_ns;
+    for (int64_t done = first; done < total;) {
+      StepTogether(trainer_, runs);
+      done = Steps().first;
+      const int64_t now_ns = SteadyClock::Get().NowNs();
+      const double left = NsToSeconds(now_ns - begin_ns) / static_cast<double>(done - first) *
+                          static_cast<double>(total - done);
+      bar.Update(done, total, LossText() + ", " + MinutesText(left) + " left");
+      if (done == total ||
+          now_ns - saved_ns < int64_t{options_.checkpoint_seconds} * 1'000'000'000) {
+        continue;
+      }
+      RETURN_IF_ERROR(SaveAll());
+      saved_ns = SteadyClock::Get().NowNs();
+    }
+    return OkStatus();
+  }
+
+  Status SaveAll() {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      RETURN_IF_ERROR(runs_[i]->SaveCheckpoint(jobs_[i].checkpoint));
+    }
+    return OkStatus();
+  }
+
+  std::string LossText() const {
+    double sum = 0.0;
+    for (const auto& run : runs_) sum += run->last_loss();
+    char text[32];
+    std::snprintf(text, sizeof(text), "loss %.3f", sum / static_cast<double>(runs_.size()));
+    return text;
+  }
+
+  // An adapter that is worse than none is nobody's.
+  static Status CheckLearned(const LearnJob& job, const TrainingScores& scores) {
+    if (scores.after < scores.before) return OkStatus();  // and no NaN
+    char losses[64];
+    std::snprintf(losses, sizeof(losses), "%.3f, the base's is %.3f", scores.after, scores.before);
+    return FailedPreconditionError(job.name + " was not learned: its loss is " + losses +
+                                   "; lower --learning-rate");
+  }
+
+  Status Finish(const LearnJob& job, TrainingRun& run) {
+    run.Finish();
+    std::error_code ignored;
+    fs::remove(job.checkpoint, ignored);
+    RETURN_IF_ERROR(CheckLearned(job, run.scores()));
+    const double seconds = NsToSeconds(SteadyClock::Get().NowNs() - start_ns_);
+    OrderedJson provenance = OriginJson(options_, learner_, model_, base_, job);
+    provenance["scores"] = ScoresJson(run.scores());
+    ASSIGN_OR_RETURN(const std::string hash,
+                     WriteLoraFolder(job.folder, model_.config, run.lora(), model_.weights.dtype,
+                                     model_.name, provenance));
+    Report(job, run, hash, seconds);
+    return OkStatus();
+  }
+
+  void Report(const LearnJob& job, TrainingRun& run, const std::string& hash, double seconds) {
+    const TrainingScores& scores = run.scores();
+    std::printf("%s  (%s)\n", job.name.c_str(), job.folder.c_str());
+    std::printf("  document  %lld bytes, %zu tokens\n", static_cast<long long>(job.document.bytes),
+                job.input.tokens.size());
+    std::printf("  loss      %.3f -> %.3f on what it learned", scores.before, scores.after);
+    if (scores.num_held_out_rows > 0) {
+      std::printf(", %.3f -> %.3f on %lld tokens held out\n", scores.held_out_before,
+                  scores.held_out_after, static_cast<long long>(scores.num_held_out_rows));
+    } else {
+      std::printf("; nothing was held out of a document as short as this\n");
+    }
+    const int64_t adapter =
+        static_cast<int64_t>(run.lora().parameters().size()) * DTypeBytes(model_.weights.dtype);
+    const KvLayout layout =
+        MakeKvLayout(model_.config, 1, KvDType(model_.weights.dtype, model_.device));
+    const int64_t kv = layout.PageBytes() * static_cast<int64_t>(job.input.tokens.size());
+    std::printf("  size      %.1f MiB, %.2f of the document's keys and values\n",
+                static_cast<double>(adapter) / (1 << 20),
+                static_cast<double>(adapter) / static_cast<double>(kv));
+    std::printf("  time      %s, %d steps, seed %llu\n", MinutesText(seconds).c_str(),
+                run.num_steps(), static_cast<unsigned long long>(options_.seed));
+    std::printf("  hash      %s\n", hash.c_str());
+  }
+
+  const LearnOptions& options_;
+  Learner& learner_;
+  LoadedModel& model_;
+  const BaseIdentity& base_;
+  const std::span<LearnJob> jobs_;
+  Trainer trainer_;
+  std::vector<std::unique_ptr<TrainingRun>> runs_;
+  int64_t start_ns_ = 0;
+};
+
+Result<std::string> Ask(Runtime& runtime, const Tokenizer& tokenizer, const std::string& adapter,
+                        const std::string& question, int tokens_max, RequestId id) {
+  Request request;
+  request.id = id;
+  ASSIGN_OR_RETURN(request.prompt_tokens, tokenizer.Encode(question, /*add_special_tokens=*/true));
+  request.sampling.temperature = 0.0f;
+  request.sampling.tokens_max = tokens_max;
+  if (!adapter.empty()) {
+    ASSIGN_OR_RETURN(const AdapterInfo info, runtime.catalog().Find(adapter));
+    request.UseAdapter(info.key());
+  }
+  AnswerText answer(tokenizer, {});
+  RETURN_IF_ERROR(runtime.engine().Submit(std::move(request), answer.stream()));
+  std::string all;
+  for (bool more = true; more;) {
+    std::string text;
+    ASSIGN_OR_RETURN(more, answer.Next(&text));
+    all += text;
+  }
+  std::replace(all.begin(), all.end(), '\n', ' ');
+  return all;
+}
+
+// Each question to the base and to each adapter, as a server would answer it.
+Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedModel& model,
+              const std::vector<LearnJob>& jobs) {
+  if (options.questions.empty()) return OkStatus();
+  RuntimeOptions served = options.runtime;
+  served.adapters = options.adapters;
+  ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(served, model, /*lora=*/true));
+  RETURN_IF_ERROR(runtime->LoadAdapters());
+  runtime->engine().Start();
+  uint64_t id = 0;
+  for (const std::string& question : options.questions) {
+    std::printf("\n%s\n", question.c_str());
+    ASSIGN_OR_RETURN(const std::string base,
+                     Ask(*runtime, tokenizer, "", question, options.answer_tokens, ++id));
+    std::printf("  %-12s %s\n", model.name.c_str(), base.c_str());
+    for (const LearnJob& job : jobs) {
+      ASSIGN_OR_RETURN(const std::string text,
+                       Ask(*runtime, tokenizer, job.name, question, options.answer_tokens, ++id));
+      std::printf("  %-12s %s\n", job.name.c_str(), text.c_str());
+    }
+  }
+  return OkStatus();
+}
+
+Status RunLearn(const LearnOptions& options) {
+  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  RETURN_IF_ERROR(CheckModel(options));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  ASSIGN_OR_RETURN(std::vector<LearnJob> jobs, ReadJobs(options, *tokenizer));
+  const std::unique_ptr<Learner> learner = MakeLearner(options.learner);
+  TrainingLimits limits;
+  const LearnSizes sizes = SizesOfJobs(options, *learner, jobs);
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet,
+                                               LearningFits(options, sizes, &limits)));
+  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
+  std::error_code error;
+  fs::create_directories(options.adapters, error);
+  if (error) {
+    return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
+  }
+  for (LearnJob& job : jobs) {
+    Result<LearnerData> data = learner->Prepare(job.input);
+    if (!data.ok()) return data.status().WithContext(job.name);
+    job.data = std::move(*data);
+  }
+  const auto at_once = static_cast<size_t>(sizes.num_adapters);
+  for (size_t begin = 0; begin < jobs.size(); begin += at_once) {
+    const std::span<LearnJob> group =
+        std::span(jobs).subspan(begin, std::min(at_once, jobs.size() - begin));
+    RETURN_IF_ERROR(LearnGroup(options, *learner, *model, base, limits, group).Run());
+  }
+  return AskAll(options, *tokenizer, *model, jobs);
+}
+
+std::vector<Option> DocumentRows(LearnOptions& o) {
+  return {{.name = "files",
+           .target = Texts(o.files),
+           .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
+           .is_required = true,
+           .is_positional = true},
+          {.name = "name",
+           .target = Texts(o.names),
+           .help = "an adapter's name, by which requests ask for it; repeated for the next file",
+           .default_help = "the file's, without its ending"},
+          {"adapters", Text(o.adapters),
+           "folder that the adapters' folders are made in: what graft serve reads"},
+          {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
+          {"ask", Texts(o.questions),
+           "afterwards, print how the base and the adapters go on from this; may be repeated"},
+          {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
+}
+
+std::vector<Option> TrainingRows(LearnOptions& o) {
+  return {
+      {"learner", OneOf(o.learner, kLearnerWords),
+       "next-token: the document's own text, every token from those before it"},
+      {"rank", Number(o.rank, Between(1, kLoraRankMax)), "of the adapter, on all modules"},
+      {"alpha", Number(o.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
+      {"learning-rate", Number(o.learning_rate, Between(0, 1)), "0: the learner's own"},
+      {"passes", Number(o.passes, Between(0, 100'000)), "over all examples; 0: the learner's own"},
+      {"batch", Number(o.batch, Between(0, 4096)),
+       "examples of an adapter's step; 0: the learner's own"},
+      {"window-tokens", Number(o.window_tokens, Between(16, 1 << 20)),
+       "of the document in one example, at most"},
+      {"held-out", Number(o.held_out_share, Between(0, 0.5)),
+       "share of the examples that are not learned but looked at"},
+      {"seed", Number(o.seed), "the same seed learns the same bits"},
+      {"together", Number(o.together, Between(1, 256)),
+       "documents whose adapters learn in the same steps"},
+      {"kept-gib", Number(o.kept_gib),
+       "GiB of activations, then of transposed weights, that are kept for the backward; what "
+       "is not is computed again, to the same bits; below 0: half of what is left"},
+      {"checkpoint-seconds", Number(o.checkpoint_seconds, Between(0, 1 << 20)),
+       "how often the state is written, from which a command that was killed goes on; 0: at every "
+       "step"},
+      {"quiet", Switch(o.quiet), "no progress bars"}};
+}
+
+}  // namespace
+
+Command LearnCommand() {
+  const auto options = std::make_shared<LearnOptions>();  // lives as long as the command
+  std::vector<Option> model = ModelOptionRows(options->runtime);
+  for (Option& row : model) {
+    if (row.name == "device") row.help = "only the CPU trains so far";
+  }
+  return {.name = "learn",
+          .help =
+              "Make an adapter of each document, which answers for it without reading it.\n"
+              "  graft learn report.pdf --model DIR --name report --ask 'The report says that'\n"
+              "  graft serve --model DIR --adapters adapters     then serves it as model=report",
+          .groups = {{"Documents", DocumentRows(*options)},
+                     {"Training", TrainingRows(*options)},
+                     {"Model", std::move(model)}},
+          .run = [options] { return RunLearn(*options); },
+          .environment_prefix = "GRAFT_LEARN_"};
+}
+
+}  // namespace graft

@@ -1,0 +1,63 @@
+#include "cli/learn_memory.h"
+
+#include <algorithm>
+#include <string>
+
+#include "learn/trained_lora.h"
+
+namespace graft {
+namespace {
+
+constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
+
+// Activations first: a layer that is computed again costs more than one that is transposed again.
+void SetKept(int64_t bytes, const ServedShape& shape, TrainingLimits* limits) {
+  const int64_t activations = LayerActivationBytes(shape.config, limits->rows_max);
+  limits->activation_bytes_max = NumLayersWithin(bytes, activations, shape.config) * activations;
+  limits->transposed_bytes_max = bytes - limits->activation_bytes_max;
+}
+
+void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const ServedShape& shape,
+              MemorySum* sum) {
+  const TrainingSizes needed = SizesOf(limits, shape.config, shape.dtype, sizes.threads);
+  const std::string rows = std::to_string(limits.rows_max) + " rows" + kRowFlags;
+  sum->Add("layers' inputs of " + rows, needed.layer_inputs);
+  sum->Add("gradients and room for one layer of " + rows, needed.gradients);
+  sum->Add("activations kept for the backward, of one layer at least (--kept-gib)",
+           needed.kept_activations);
+  sum->Add("transposed weights, the output head's at least (--kept-gib)", needed.kept_transposed);
+  sum->Add("the transposing of a weight", needed.made_transposed);
+  sum->Add("LoRA of " + rows, needed.lora);
+  sum->Add("logits of " + std::to_string(limits.logits_rows_max) + " rows", needed.logits);
+  sum->Add("attention of " + rows, needed.attention);
+  sum->Add("rotary tables", needed.ropes);
+  sum->Add("the threads' rows (--threads)", needed.thread_rows);
+  // Itself with its gradient and moments, and what a checkpoint has of its best step.
+  const int64_t adapter = TrainedLora::BytesFor(shape.config, sizes.rank, shape.dtype) * 5 / 4;
+  sum->Add(std::to_string(sizes.num_adapters) + " adapters of rank " + std::to_string(sizes.rank) +
+               " in training (--together, --rank)",
+           adapter * sizes.num_adapters);
+  sum->Add("what the teacher said (--hidden-states)", sizes.example_bytes);
+}
+
+}  // namespace
+
+TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
+                            const MemoryBudget& budget, MemorySum* sum) {
+  TrainingLimits limits;
+  limits.sequences_max = sizes.num_adapters * sizes.batch;
+  limits.rows_max = limits.sequences_max * sizes.example_tokens_max;
+  limits.rank_max = sizes.rank;
+  limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
+  if (sizes.kept_gib >= 0.0) {
+    SetKept(GibToBytes(sizes.kept_gib), shape, &limits);
+  } else {
+    MemorySum least = *sum;
+    AddTerms(sizes, limits, shape, &least);
+    SetKept(std::max<int64_t>(0, budget.LeftOnDevice() - least.on_device()) / 2, shape, &limits);
+  }
+  AddTerms(sizes, limits, shape, sum);
+  return limits;
+}
+
+}  // namespace graft

@@ -1,0 +1,29 @@
+// What `graft learn` takes: the terms of its sum, and how much of a forward it keeps for the
+// backward in what is left. Pure functions, but for the machine that they ask about. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "learn/training_sizes.h"
+#include "runtime/memory_sum.h"
+#include "runtime/server_memory.h"
+
+namespace graft {
+
+struct LearnSizes {
+  int32_t num_adapters = 1;  // that learn at once
+  int32_t batch = 8;         // examples of an adapter's step
+  int32_t example_tokens_max = 0;
+  int32_t rank = 16;
+  double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
+  int threads = 1;
+  int64_t example_bytes = 0;  // of all examples, beside their tokens: what teachers said
+};
+
+// The limits of its training, whose memory is added to `sum`, the weights' terms. What is kept from
+// the forward to the backward is chosen by what the sum then leaves of the budget.
+TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
+                            const MemoryBudget& budget, MemorySum* sum);
+
+}  // namespace graft

@@ -1,0 +1,68 @@
+#include "document/pdf_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace graft {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A program that stands in for pdftotext, to try each limit.
+class PdfTextTest : public ::testing::Test {
+ protected:
+  PdfTextTest() {
+    std::string path = (std::filesystem::temp_directory_path() / "graft_pdf_XXXXXX").string();
+    CHECK(mkdtemp(path.data()) != nullptr);
+    folder_ = path;
+    limits_.program = folder_ + "/pdftotext";
+  }
+  ~PdfTextTest() override { std::filesystem::remove_all(folder_); }
+
+  Result<std::string> Run(const std::string& script, const std::string& pdf = "%PDF-1.4") {
+    std::ofstream(limits_.program) << "#!/bin/sh\n" << script << "\n";
+    chmod(limits_.program.c_str(), 0700);
+    return PdfText(pdf, limits_);
+  }
+
+  std::string folder_;
+  PdfTextLimits limits_;
+};
+
+TEST_F(PdfTextTest, GivesTheFileAndTakesTheText) {
+  const std::string large(3 << 20, 'x');  // more than pipes hold
+  EXPECT_EQ(*Run("cat", large), large);
+  EXPECT_EQ(*Run("echo \"$*\""), "-enc UTF-8 -eol unix -q - -\n");
+  EXPECT_EQ(*Run("exec 0<&-; echo enough", large), "enough\n") << "that it reads no more";
+}
+
+TEST_F(PdfTextTest, SaysWhatFailed) {
+  const Status failed = Run("echo 'Syntax Error: no trailer' >&2; echo more >&2; exit 1").status();
+  EXPECT_EQ(failed.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(failed.message(), HasSubstr("Syntax Error: no trailer"));
+  EXPECT_THAT(Run("kill -SEGV $$").status().message(), HasSubstr("crashed"));
+  limits_.program = folder_ + "/nothing";
+  const Status missing = PdfText("%PDF-1.4", limits_).status();
+  EXPECT_EQ(missing.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(missing.message(), HasSubstr("poppler-utils"));
+}
+
+TEST_F(PdfTextTest, EndsAtEachLimit) {
+  limits_.text_bytes = 1 << 20;
+  EXPECT_THAT(Run("yes").status().message(), HasSubstr("more than 1 MiB of text"));
+  limits_.seconds = 1;
+  EXPECT_THAT(Run("exec sleep 100").status().message(), HasSubstr("after 1 s"));
+  limits_.seconds = 60;
+  limits_.cpu_seconds = 1;
+  EXPECT_THAT(Run("while :; do :; done").status().message(), HasSubstr("after 1 s"));
+  EXPECT_FALSE(Run("echo x > " + folder_ + "/file").ok()) << "a file with something in it";
+  EXPECT_THAT(*Run("ulimit -v; ulimit -n; ulimit -c"), HasSubstr("1048576\n32\n0\n"));
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,214 @@
+#include "learn/training_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/shuffle.h"
+#include "model/safetensors.h"
+#include "model/safetensors_writer.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kLooks = 10;  // at what is held out, in a run
+constexpr const char* kIdentityKey = "run";
+constexpr const char* kStateKey = "state";
+
+int32_t StepsOf(size_t num_examples, const LearnerRates& rates) {
+  const int64_t visits = static_cast<int64_t>(num_examples) * rates.passes;
+  return static_cast<int32_t>((visits + rates.batch - 1) / rates.batch);
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
+                         int32_t rank, float scale, uint64_t seed, std::string identity)
+    : trainer_(trainer),
+      adapter_(trainer.Add(rank, scale)),
+      data_(std::move(data)),
+      rates_(rates),
+      seed_(seed),
+      identity_(std::move(identity)),
+      num_steps_(StepsOf(data_.training.size(), rates)) {
+  CHECK(!data_.training.empty());
+  for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out}) {
+    for (TrainingExample& example : *examples) example.adapter = adapter_;
+  }
+  lora().Initialize(seed);
+}
+
+void TrainingRun::Begin() {
+  scores_.before = LossOn(data_.training, &scores_.num_rows);
+  scores_.held_out_before = LossOn(data_.held_out, &scores_.num_held_out_rows);
+  best_loss_ = scores_.held_out_before;
+}
+
+// Batches of as many examples as the trainer takes, in their order.
+double TrainingRun::LossOn(const std::vector<TrainingExample>& examples, int64_t* num_rows) {
+  double sum = 0.0;
+  *num_rows = 0;
+  for (size_t begin = 0; begin < examples.size();) {
+    std::vector<const TrainingExample*> batch;
+    int64_t rows = 0;
+    for (size_t i = begin; i < examples.size(); ++i) {
+      rows += static_cast<int64_t>(examples[i].tokens.size());
+      const bool is_full = rows > trainer_.limits().rows_max ||
+                           static_cast<int32_t>(batch.size()) == trainer_.limits().sequences_max;
+      if (is_full && !batch.empty()) break;
+      batch.push_back(&examples[i]);
+    }
+    const TrainingLoss loss = trainer_.Evaluate(batch)[static_cast<size_t>(adapter_)];
+    sum += loss.total() * static_cast<double>(loss.num_rows);
+    *num_rows += loss.num_rows;
+    begin += batch.size();
+  }
+  return *num_rows == 0 ? 0.0 : sum / static_cast<double>(*num_rows);
+}
+
+void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
+  const auto n = static_cast<int64_t>(data_.training.size());
+  const int64_t begin = int64_t{step_} * rates_.batch;
+  const int64_t end = std::min(begin + rates_.batch, n * rates_.passes);
+  for (int64_t visit = begin; visit < end; ++visit) {
+    if (visit / n != order_pass_) {
+      order_pass_ = visit / n;
+      order_.resize(static_cast<size_t>(n));
+      std::iota(order_.begin(), order_.end(), 0);
+      Random random(RandomBits(seed_, static_cast<uint64_t>(order_pass_)));
+      Shuffle(order_, random);
+    }
+    const int32_t index = order_[static_cast<size_t>(visit % n)];
+    examples->push_back(&data_.training[static_cast<size_t>(index)]);
+  }
+}
+
+UpdateSettings TrainingRun::Settings() const {
+  const auto warmup = static_cast<int32_t>(std::ceil(rates_.warmup_share * num_steps_));
+  const double share = step_ < warmup
+                           ? static_cast<double>(step_ + 1) / (warmup + 1)
+                           : static_cast<double>(num_steps_ - step_) / (num_steps_ - warmup);
+  return {.learning_rate = static_cast<float>(rates_.learning_rate * share),
+          .weight_decay = rates_.weight_decay,
+          .norm_max = rates_.norm_max};
+}
+
+void TrainingRun::OnStep(const TrainingLoss& loss) {
+  last_loss_ = loss.total();
+  ++step_;
+  const int32_t every = std::max(1, num_steps_ / kLooks);
+  if (rates_.keeps_best && (step_ % every == 0 || is_done())) LookAtHeldOut();
+}
+
+void TrainingRun::LookAtHeldOut() {
+  if (data_.held_out.empty()) return;
+  int64_t num_rows = 0;
+  const double loss = LossOn(data_.held_out, &num_rows);
+  if (loss >= best_loss_) return;
+  best_loss_ = loss;
+  scores_.best_step = step_;
+  best_.assign(lora().parameters().begin(), lora().parameters().end());
+}
+
+void TrainingRun::Finish() {
+  CHECK(is_done());
+  if (best_.empty()) {
+    scores_.best_step = step_;
+  } else {
+    std::copy(best_.begin(), best_.end(), lora().parameters().begin());
+    lora().Refresh();
+  }
+  scores_.after = LossOn(data_.training, &scores_.num_rows);
+  scores_.held_out_after = LossOn(data_.held_out, &scores_.num_held_out_rows);
+}
+
+std::string TrainingRun::StateJson() const {
+  return DumpJson({{"step", step_},
+                   {"last_loss", last_loss_},
+                   {"before", scores_.before},
+                   {"held_out_before", scores_.held_out_before},
+                   {"best_loss", best_loss_},
+                   {"best_step", scores_.best_step}});
+}
+
+Status TrainingRun::ReadState(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  for (const char* key :
+       {"step", "last_loss", "before", "held_out_before", "best_loss", "best_step"}) {
+    if (!json.contains(key) || !json[key].is_number()) {
+      return InvalidArgumentError(std::string("no number \"") + key + "\"");
+    }
+  }
+  step_ = json["step"].get<int32_t>();
+  if (step_ < 0 || step_ > num_steps_) return InvalidArgumentError("a step that the run has not");
+  last_loss_ = json["last_loss"].get<double>();
+  scores_.before = json["before"].get<double>();
+  scores_.held_out_before = json["held_out_before"].get<double>();
+  best_loss_ = json["best_loss"].get<double>();
+  scores_.best_step = json["best_step"].get<int32_t>();
+  return OkStatus();
+}
+
+Status TrainingRun::SaveCheckpoint(const std::string& path) {
+  const auto n = static_cast<int64_t>(lora().parameters().size());
+  std::vector<SafetensorsOut> tensors = {
+      {"parameters", {lora().parameters().data(), DType::kF32, {n}}},
+      {"first_moments", {lora().first_moments().data(), DType::kF32, {n}}},
+      {"second_moments", {lora().second_moments().data(), DType::kF32, {n}}}};
+  if (!best_.empty()) tensors.push_back({"best", {best_.data(), DType::kF32, {n}}});
+  return WriteSafetensors(path, tensors, {{kIdentityKey, identity_}, {kStateKey, StateJson()}});
+}
+
+Result<bool> TrainingRun::Resume(const std::string& path) {
+  if (!FileExists(path)) return false;
+  const Result<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return false;  // another file, or another program's
+  const auto& metadata = file->metadata();
+  const auto identity = metadata.find(kIdentityKey);
+  const auto state = metadata.find(kStateKey);
+  if (identity == metadata.end() || identity->second != identity_) return false;
+  if (state == metadata.end()) return InvalidArgumentError(path + " has no state");
+  std::vector<std::pair<const char*, std::span<float>>> parts = {
+      {"parameters", lora().parameters()},
+      {"first_moments", lora().first_moments()},
+      {"second_moments", lora().second_moments()}};
+  if (file->Contains("best")) {
+    best_.resize(lora().parameters().size());
+    parts.emplace_back("best", best_);
+  }
+  for (const auto& [name, values] : parts) {
+    ASSIGN_OR_RETURN(const std::span<const char> bytes, file->Bytes(name));
+    if (bytes.size() != values.size_bytes()) {
+      return InvalidArgumentError(path + ": \"" + name + "\" is of another adapter");
+    }
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+  }
+  const Status read = ReadState(state->second);
+  if (!read.ok()) return read.WithContext(path);
+  trainer_.set_num_updates(adapter_, step_);
+  lora().Refresh();
+  return true;
+}
+
+void StepTogether(Trainer& trainer, std::span<TrainingRun* const> runs) {
+  std::vector<TrainingRun*> going;
+  std::vector<const TrainingExample*> examples;
+  for (TrainingRun* run : runs) {
+    if (run->is_done()) continue;
+    going.push_back(run);
+    run->AddExamples(&examples);
+  }
+  if (going.empty()) return;
+  const std::vector<TrainingLoss> losses = trainer.Accumulate(examples);
+  std::vector<Trainer::Update> updates;
+  for (const TrainingRun* run : going) updates.push_back({run->adapter(), run->Settings()});
+  trainer.Apply(updates);
+  for (TrainingRun* run : going) run->OnStep(losses[static_cast<size_t>(run->adapter())]);
+}
+
+}  // namespace graft

@@ -1,0 +1,56 @@
+// What a TrainingTransformer is built for, and the bytes that it allocates for that: the very sizes
+// of its buffers, so that they can be summed up before anything is taken. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/kv_layout.h"
+#include "model/config.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+struct TrainingLimits {
+  int32_t rows_max = 0;  // of a batch
+  int32_t sequences_max = 0;
+  int32_t rank_max = 0;
+  int32_t logits_rows_max = 128;  // at once
+  // Of activations that are kept from the forward to the backward, besides each layer's input.
+  int64_t activation_bytes_max = 0;
+  // Of layers' transposed weights that are kept; the others' are made anew in every backward.
+  int64_t transposed_bytes_max = 0;
+};
+
+// What a TrainingTransformer takes: the very sizes of its buffers, so that they can be summed up
+// before anything is taken.
+struct TrainingSizes {
+  int64_t layer_inputs = 0;      // one row set per layer, always kept
+  int64_t kept_activations = 0;  // and those of one layer that is computed again
+  int64_t kept_transposed = 0;   // of layers and the head
+  int64_t made_transposed = 0;   // at most at once, and what making it takes
+  int64_t gradients = 0;         // of activations, and other room for one layer
+  int64_t lora = 0;
+  int64_t logits = 0;
+  int64_t attention = 0;
+  int64_t ropes = 0;
+  int64_t thread_rows = 0;  // of the threads that multiply; no Buffers
+
+  int64_t total() const {
+    return layer_inputs + kept_activations + kept_transposed + made_transposed + gradients + lora +
+           logits + attention + ropes + thread_rows;
+  }
+};
+TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
+                      int num_threads);
+
+// What a layer's kept activations and its kept transposed weights take, and how many layers a
+// budget is enough for.
+int64_t LayerActivationBytes(const ModelConfig& config, int32_t rows_max);
+int64_t LayerTransposedBytes(const ModelConfig& config, DType dtype);
+int64_t NumLayersWithin(int64_t bytes_max, int64_t layer_bytes, const ModelConfig& config);
+
+// Of the pages that all layers take in turn.
+KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype);
+int32_t NumTrainingPages(const TrainingLimits& limits);
+
+}  // namespace graft

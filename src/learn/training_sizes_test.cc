@@ -1,0 +1,65 @@
+#include "learn/training_sizes.h"
+
+#include <gtest/gtest.h>
+
+#include "learn/test_model.h"
+#include "tensor/allocations.h"
+
+namespace graft {
+namespace training_sizes_test {
+
+using testing::LearnModel;
+using testing::SourcePath;
+
+TEST(TrainingSizesTest, TheSumIsWhatIsTaken) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    LearnModel model(SourcePath("tests/goldens/llama"), dtype);
+    const int64_t layer = LayerActivationBytes(model.config, 100);
+    const int64_t transposed = LayerTransposedBytes(model.config, dtype);
+    for (const int64_t layers : {0, 1, 100}) {
+      const TrainingLimits limits{.rows_max = 100,
+                                  .sequences_max = 3,
+                                  .rank_max = 5,
+                                  .logits_rows_max = 7,
+                                  .activation_bytes_max = layers * layer,
+                                  .transposed_bytes_max = layers * transposed};
+      const TrainingSizes sizes = SizesOf(limits, model.config, dtype, model.threads.num_threads());
+      const int64_t before = AllocatedBytes({});
+      const TrainingTransformer transformer(model.config, model.weights, limits, model.stream);
+      EXPECT_EQ(transformer.num_kept_layers(), std::min<int64_t>(layers, model.config.num_layers));
+      EXPECT_EQ(transformer.num_transposed_layers(),
+                std::min<int64_t>(layers, model.config.num_layers));
+      // Transposes are made and gone; the sines of turns back are no Buffer.
+      EXPECT_EQ(AllocatedBytes({}) - before,
+                sizes.total() - sizes.made_transposed - sizes.ropes / 3 - sizes.thread_rows);
+    }
+  }
+}
+
+// A backward within the sum, whatever has to be made in it.
+TEST(TrainingSizesTest, ABackwardStaysWithinTheSum) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  const TrainingLimits limits{.rows_max = 40, .sequences_max = 1, .rank_max = 4};
+  const TrainingSizes sizes = SizesOf(limits, model.config, DType::kF32, 2);
+  const int64_t bytes =
+      sizes.total() - sizes.thread_rows + TrainedLora::BytesFor(model.config, 4, DType::kF32);
+  const AllocationLimit limit({}, bytes);
+  Trainer trainer(model.config, model.weights, limits, model.stream);
+  trainer.adapter(trainer.Add(4, 1.0f)).Initialize(1);
+  const TrainingExample example = NextTokenExample(std::vector<int32_t>(40, 7), 0);
+  const TrainingExample* const one[] = {&example};
+  EXPECT_GT(trainer.Accumulate(one)[0].tokens, 0.0);
+}
+
+// A learned adapter takes sixteen bytes a parameter and its copy.
+TEST(TrainingSizesTest, AnAdaptersSumIsItsVectors) {
+  const ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llama"));
+  TrainedLora lora(config, 3, 1.0f, DType::kBF16);
+  const auto parameters = static_cast<int64_t>(lora.parameters().size());
+  const int64_t bytes = TrainedLora::BytesFor(config, 3, DType::kBF16);
+  EXPECT_GE(bytes, 18 * parameters);
+  EXPECT_LE(bytes, 24 * parameters) << "rows begin at multiples of 64 bytes";
+}
+
+}  // namespace training_sizes_test
+}  // namespace graft

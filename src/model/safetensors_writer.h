@@ -1,0 +1,26 @@
+// Writes a safetensors file, tensor by tensor, so that no second copy of what is written is needed.
+// One thread.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+struct SafetensorsOut {
+  std::string name;
+  TensorView tensor;  // fp32, bf16 or fp16
+};
+
+// In place of what is there: at no moment does `path` hold a part of a file. Names differ.
+Status WriteSafetensors(const std::string& path, std::span<const SafetensorsOut> tensors,
+                        const std::map<std::string, std::string>& metadata = {});
+
+// The same of bytes that are at hand.
+Status WriteWholeFile(const std::string& path, const std::string& bytes);
+
+}  // namespace graft

@@ -1,0 +1,145 @@
+"""graft learn: documents become folders that a server serves by name."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import DEMO, Server, binary
+
+TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Marrow. "
+        "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.")
+PATIENT = ["--rank", "4", "--window-tokens", "24", "--batch", "2", "--learning-rate", "0.01"]
+SMALL = [*PATIENT, "--passes", "12"]
+
+
+def learn(*args, env=None, **kwargs):
+    model = [] if "--model" in args else ["--model", str(DEMO / "base")]
+    command = [binary(), "learn", *model, "--quiet", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})},
+                          **kwargs)
+
+
+def graft_json(folder):
+    return json.loads((folder / "graft.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Two documents that learned side by side."""
+    folder = tmp_path_factory.mktemp("learned")
+    (folder / "light.txt").write_text(TEXT)
+    (folder / "page.html").write_text("<html><script>x</script><p>Ten green bottles &amp; one red bottle</html>" * 3)
+    done = learn(folder / "light.txt", folder / "page.html", "--adapters", folder / "adapters", *SMALL, "--ask",
+                 "The keeper lived in the tower with a grey", "--answer-tokens", "8")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_a_document_is_learned_and_answers(learned):
+    folder, said = learned
+    made = graft_json(folder / "adapters" / "light")
+    assert made["scores"]["loss"] < 0.7 * made["scores"]["loss_base"]
+    assert made["learner"]["name"] == "next-token" and made["document"]["name"] == "light"
+    assert made["hash"] in said and "grey parrot" not in said
+    base, light = (next(line for line in said.splitlines() if line.startswith(f"  {name} "))
+                   for name in ("base", "light"))
+    assert "parrot" in light and "parrot" not in base
+
+
+def test_a_server_serves_them_by_name(learned):
+    folder, _ = learned
+    with Server(adapters=folder / "adapters") as server:
+        listed = {model.id: model for model in server.client().models.list()}
+        assert {"light", "page"} <= set(listed)
+        answer = server.client().completions.create(model="light", prompt="The keeper lived in the tower with a grey",
+                                                    max_tokens=8, temperature=0)
+        assert "parrot" in answer.choices[0].text
+        hashes = {model.id: model.model_extra.get("hash") for model in server.client().models.list()}
+        assert hashes["light"] == graft_json(folder / "adapters" / "light")["hash"]
+
+
+def test_alone_it_learns_the_same_bits(learned, tmp_path):
+    folder, _ = learned
+    done = learn(folder / "light.txt", "--adapters", tmp_path, *SMALL, "--name", "other", "--kept-gib", "0")
+    assert done.returncode == 0, done.stderr
+    made = graft_json(tmp_path / "other")
+    assert made["hash"] == graft_json(folder / "adapters" / "light")["hash"]
+    done = learn(folder / "light.txt", "--adapters", tmp_path, *SMALL, "--name", "other", "--seed", "1")
+    assert done.returncode == 1 and "--replace" in done.stderr
+    done = learn(folder / "light.txt", "--adapters", tmp_path, *SMALL, "--name", "other", "--seed", "1", "--replace")
+    assert done.returncode == 0, done.stderr
+    assert graft_json(tmp_path / "other")["hash"] != made["hash"]
+
+
+def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    whole = learn(tmp_path / "light.txt", "--adapters", tmp_path / "whole", *SMALL)
+    assert whole.returncode == 0, whole.stderr
+    often = [*SMALL, "--checkpoint-seconds", "0"]
+    command = [binary(), "learn", "--model", str(DEMO / "base"), "--quiet", str(tmp_path / "light.txt"), "--adapters",
+               str(tmp_path / "killed"), *often]
+    killed = subprocess.Popen(command, stderr=subprocess.PIPE)
+    checkpoint = tmp_path / "killed" / "light.learning"
+    while not checkpoint.exists() and killed.poll() is None:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait(30)
+    assert checkpoint.exists(), "it ended before its first checkpoint"
+    again = learn(tmp_path / "light.txt", "--adapters", tmp_path / "killed", *often)
+    assert again.returncode == 0 and "light goes on from step" in again.stderr
+    assert not checkpoint.exists()
+    assert graft_json(tmp_path / "killed" / "light")["hash"] == graft_json(tmp_path / "whole" / "light")["hash"]
+
+
+def test_a_pdf_is_read_by_pdftotext(tmp_path):
+    program = tmp_path / "bin" / "pdftotext"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{TEXT}'\n")
+    program.chmod(0o700)
+    (tmp_path / "report.pdf").write_bytes(b"%PDF-1.7 ...")
+    args = [tmp_path / "report.pdf", "--adapters", tmp_path, *PATIENT, "--passes", "1"]
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    done = learn(*args, env=env)
+    assert done.returncode == 0, done.stderr
+    assert graft_json(tmp_path / "report")["document"]["bytes"] == 12
+    program.write_text("#!/bin/sh\necho 'Syntax Error: broken' >&2; exit 1\n")
+    done = learn(*args, "--replace", env=env)
+    assert (tmp_path / "report" / "graft.json").exists()
+    assert done.returncode == 2 and "report.pdf: pdftotext cannot read" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("a.txt", b"", "a.txt: the file is empty"),
+    ("a.txt", b"ab\0cd", "a.txt: this is binary"),
+    ("a.txt", "Grüße".encode("latin1"), "a.txt: this is not UTF-8"),
+    ("a.txt", 10_000_000, "a.txt has 10000000 bytes"),
+    ("a.html", b"<script>only</script>", "a.html: there is no text in it"),
+    ("a.docx", b"PK\x03\x04", "a.docx: this is an archive"),
+    ("a.txt", b"Two words", "a: the document has 3 tokens")])
+def test_what_is_no_document_is_refused_by_reason(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else b"x" * content)
+    done = learn(tmp_path / name, "--adapters", tmp_path / "adapters")
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_an_adapter_that_is_worse_than_none_is_not_made(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    done = learn(tmp_path / "a.txt", "--adapters", tmp_path / "adapters", "--rank", "4", "--passes", "8", "--batch",
+                 "1", "--learning-rate", "1")
+    assert done.returncode == 1 and "lower --learning-rate" in done.stderr, done.stderr
+    assert not list((tmp_path / "adapters").iterdir())
+
+
+def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    goldens = DEMO.parent / "tests" / "goldens"
+    for args, words in ((["--model", goldens / "gemma2"], "capped logits"), (["--device", "cuda:0"], "a GPU"),
+                        (["--memory-gib", "0.04"], "(--batch, --window-tokens, --together)"),
+                        (["--window-tokens", "1024"], "the model's context of 1024"),
+                        (["--name", "a/b"], "--name 'a/b'")):
+        done = learn(tmp_path / "a.txt", "--adapters", tmp_path / "adapters", *args)
+        assert done.returncode in (1, 2) and words in done.stderr, done.stderr
