@@ -1,5 +1,6 @@
 // What a frontend should count, worked out a second time from the messages of one link alone: the
-// requests that a dead runner's steps held, and that had drawn nothing there. One thread.
+// requests that its runner has, and of these those that a death counts against, since the runner's
+// step held them and they had drawn nothing there. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,11 @@ namespace graft {
 
 class DeathLedger {
  public:
-  void OnUp() { *this = {}; }
+  // It has nothing. `tells_steps`: it says who is in its steps; else all may be.
+  void Clear(bool tells_steps) {
+    *this = {};
+    tells_steps_ = tells_steps;
+  }
   void OnSubmit(const Request& request) {
     requests_[request.id.number] = {request.prompt_tokens.back(), false};
   }
@@ -40,11 +45,13 @@ class DeathLedger {
   std::set<int32_t> Charged() const {
     std::set<int32_t> charged;
     for (const auto& [number, one] : requests_) {
-      if (!is_draining_ && !one.has_drawn && in_step_.contains(number)) charged.insert(one.key);
+      const bool may_be_in_step = !tells_steps_ || in_step_.contains(number);
+      if (!is_draining_ && !one.has_drawn && may_be_in_step) charged.insert(one.key);
     }
     return charged;
   }
   bool is_draining() const { return is_draining_; }
+  bool tells_steps() const { return tells_steps_; }
   // The keys of all that the runner has.
   std::set<int32_t> Sent() const {
     std::set<int32_t> sent;
@@ -59,6 +66,7 @@ class DeathLedger {
   };
   std::map<uint64_t, OnRunner> requests_;
   std::set<uint64_t> in_step_;
+  bool tells_steps_ = true;
   bool is_draining_ = false;
 };
 

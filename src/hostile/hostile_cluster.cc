@@ -61,6 +61,7 @@ void HostileCluster::DrawCluster() {
                       .adapters_max = static_cast<int32_t>(1 + Draw(kNumAdapters))};
     options.costs.step_ms = 15;
     options.requests_max = static_cast<int32_t>(4 + Draw(20));
+    options.protocol = Draw(5) == 0 ? kProtocolWithSteps - 1 : kProtocolVersion;
     options.bytes_per_rank = int64_t{1} << 16;
     for (int32_t adapter = 0; adapter < kNumAdapters; ++adapter) {
       // Each is somewhere in each pool.
@@ -157,7 +158,9 @@ void HostileCluster::StartFrontend(size_t frontend) {
                          .defect = options_.defect};
   links.call = [this](int32_t from, const std::string& address) { return Call(from, address); };
   links.on_death = [this](int32_t key) { OnDeath(key); };
-  links.on_submit = [this](const Request& request) { OnSubmitted(request); };
+  links.on_submit = [this](const Request& request, const std::shared_ptr<DeathLedger>& runner) {
+    OnSubmitted(request, runner);
+  };
   RunnerSetWorld world{.clock = &loop_.clock(), .frontend = ++num_frontends_, .has_ticker = false};
   world.start_link = [links](const RunnerLinkOptions& options, size_t runner,
                              RunnerListener& listener) -> Result<std::unique_ptr<RunnerLink>> {
@@ -273,10 +276,17 @@ void HostileCluster::CancelSome(int32_t key) {
   frontends_[client.frontend].set->Cancel(client.request.id);
 }
 
-void HostileCluster::OnSubmitted(const Request& request) {
+void HostileCluster::OnSubmitted(const Request& request,
+                                 const std::shared_ptr<DeathLedger>& runner) {
   const int32_t key = request.prompt_tokens.back();
   Client& client = *clients_[static_cast<size_t>(key - kKeysFrom)];
   findings_.Note("request {} goes to a runner with {} tokens", key, request.output_tokens.size());
+  const std::shared_ptr<DeathLedger> last = client.asked.lock();
+  if (last != nullptr && last->Sent().contains(key)) {
+    findings_.Add("request {} is asked of two runners", key);
+  }
+  client.asked = runner;
+  if (client.is_cancelled) findings_.Add("request {} is cancelled, and a runner is asked", key);
   if (client.has_ended) findings_.Add("request {} has ended, and a runner is asked for it", key);
   if (request.output_tokens.size() > 0 && client.num_deaths > kDeathsMax) {
     findings_.Add("request {} goes on after {} deaths", key, client.num_deaths);

@@ -60,6 +60,7 @@ class HostileCluster {
     bool is_cancelled = false;
     bool has_ended = false;
     int32_t num_deaths = 0;
+    std::weak_ptr<DeathLedger> asked;  // of the runner that was asked last
   };
   // How a process ends: what it wrote arrives, or is lost, or nobody hears of its end.
   enum class Ending : uint8_t { kWritten, kReset, kPower };
@@ -79,7 +80,7 @@ class HostileCluster {
   void Arrive();
   void Submit(int32_t key);
   void CancelSome(int32_t key);
-  void OnSubmitted(const Request& request);
+  void OnSubmitted(const Request& request, const std::shared_ptr<DeathLedger>& runner);
   void OnDeath(int32_t key);
   void ReadClients();
   void Read(Client& client, const TokenEvent& event);

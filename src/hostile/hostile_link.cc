@@ -50,17 +50,17 @@ void HostileLink::Call() {
 
 void HostileLink::Take(const ToFrontend& message) {
   if (message == nullptr) {
-    if (is_up_) CheckTruth(ledger_.Charged());
+    if (is_up_) CheckTruth(ledger_->Charged());
     return Down(UnavailableError("the connection has ended"));
   }
   heard_ns_ = world_.loop->now_ns();
   if (is_up_) {
-    ledger_.OnMessage(*message);
+    ledger_->OnMessage(*message);
     TellListener(*message, runner_, &listener_);
     return;
   }
   is_up_ = true;
-  ledger_.OnUp();
+  ledger_->Clear(message->welcome().protocol() >= kProtocolWithSteps);
   Beat(stream_);
   const Status taken = listener_.OnUp(runner_, FactsOf(message->welcome()));
   if (taken.ok()) return;
@@ -76,8 +76,9 @@ void HostileLink::Beat(const std::shared_ptr<SimStream>& stream) {
 
 void HostileLink::Submit(const Request& request) {
   if (!is_up_) return;
-  ledger_.OnSubmit(request);
-  world_.on_submit(request);
+  world_.on_submit(request, ledger_);
+  ledger_->OnSubmit(request);
+
   auto message = std::make_shared<rpc::FrontendMessage>();
   *message->add_submit() = ToProto(request);
   world_.network->Send(stream_, ToRunner(std::move(message)));
@@ -85,7 +86,7 @@ void HostileLink::Submit(const Request& request) {
 
 void HostileLink::Cancel(uint64_t number) {
   if (!is_up_) return;
-  ledger_.OnCancel(number);
+  ledger_->OnCancel(number);
   auto message = std::make_shared<rpc::FrontendMessage>();
   message->add_cancel(number);
   world_.network->Send(stream_, ToRunner(std::move(message)));
@@ -112,13 +113,14 @@ void HostileLink::Break() {
 }
 
 void HostileLink::Down(const Status& why) {
-  const std::set<int32_t> charged = is_up_ ? ledger_.Charged() : std::set<int32_t>();
+  const std::set<int32_t> charged = is_up_ ? ledger_->Charged() : std::set<int32_t>();
   for (const int32_t key : charged) world_.on_death(key);
   world_.findings->Note("frontend {}: runner {} is down: {}", world_.frontend, options_.address,
                         why.message());
   stream_->at_frontend = nullptr;
   stream_.reset();
   is_up_ = false;
+  ledger_->Clear(/*tells_steps=*/true);
   if (world_.defect == Defect::kForgetsDeaths) return;
   listener_.OnDown(runner_, why);
   InProcess(kReconnectMinNs + static_cast<int64_t>(world_.random->Below(
@@ -128,8 +130,8 @@ void HostileLink::Down(const Status& why) {
 
 // Where all that a dead runner wrote has arrived, the frontend knows what its last step held.
 void HostileLink::CheckTruth(const std::set<int32_t>& charged) const {
-  if (!stream_->counts_truth || ledger_.is_draining()) return;
-  const std::set<int32_t> sent = ledger_.Sent();
+  if (!stream_->counts_truth || ledger_->is_draining() || !ledger_->tells_steps()) return;
+  const std::set<int32_t> sent = ledger_->Sent();
   for (const int32_t key : stream_->undrawn) {
     if (sent.contains(key) && !charged.contains(key) && !stream_->unsure.contains(key)) {
       world_.findings->Add("a death in a step with request {} does not count", key);

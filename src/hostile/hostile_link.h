@@ -28,8 +28,9 @@ struct HostileLinkWorld {
   Defect defect = Defect::kNone;
   // A stream to the runner's machine, which takes what arrives.
   std::function<std::shared_ptr<SimStream>(int32_t frontend, const std::string& address)> call;
-  std::function<void(int32_t key)> on_death;      // it counts against this request
-  std::function<void(const Request&)> on_submit;  // a runner is asked
+  std::function<void(int32_t key)> on_death;  // it counts against this request
+  // A runner is asked; the ledger is that runner's.
+  std::function<void(const Request&, const std::shared_ptr<DeathLedger>&)> on_submit;
 };
 
 class HostileLink : public RunnerLink {
@@ -55,7 +56,8 @@ class HostileLink : public RunnerLink {
   const RunnerLinkOptions options_;
   const size_t runner_;
   RunnerListener& listener_;
-  DeathLedger ledger_;
+  // Shared with the simulation, which looks whether it still holds a request.
+  const std::shared_ptr<DeathLedger> ledger_ = std::make_shared<DeathLedger>();
   std::shared_ptr<SimStream> stream_;  // null: none
   bool is_up_ = false;
   int64_t heard_ns_ = 0;

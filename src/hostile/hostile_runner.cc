@@ -5,7 +5,6 @@
 
 #include "hostile/token_law.h"
 #include "rpc/adapter_proto.h"
-#include "rpc/protocol.h"
 
 namespace graft {
 namespace {
@@ -95,7 +94,7 @@ void HostileRunner::AddAdapters(Message* message) const {
 ToFrontend HostileRunner::Welcome() const {
   auto message = std::make_shared<rpc::RunnerMessage>();
   rpc::Welcome* const welcome = message->mutable_welcome();
-  welcome->set_protocol(kProtocolVersion);
+  welcome->set_protocol(options_.protocol);
   welcome->mutable_base()->set_name("base");
   const int32_t arithmetic = Has(Defect::kMixesArithmetics) ? 0 : options_.arithmetic;
   welcome->set_arithmetic_id("arithmetic " + std::to_string(arithmetic));
@@ -188,7 +187,7 @@ void HostileRunner::Write(Session& session, bool says_state) {
 }
 
 void HostileRunner::Spoil(rpc::RunnerMessage* message) {
-  if (Has(Defect::kHidesSteps)) message->clear_step();
+  if (Has(Defect::kHidesSteps) || options_.protocol < kProtocolWithSteps) message->clear_step();
   const bool loses = Has(Defect::kLosesTokens);
   if (message->events().empty() || !(loses || Has(Defect::kDoublesTokens))) return;
   if (random_.Below(kSpoilsOneIn) > 0) return;

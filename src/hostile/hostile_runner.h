@@ -20,6 +20,7 @@
 #include "hostile/hostile_executor.h"
 #include "hostile/hostile_network.h"
 #include "rpc/frontend_requests.h"
+#include "rpc/protocol.h"
 #include "sim/sim_loader.h"
 
 namespace graft {
@@ -30,6 +31,7 @@ struct HostileRunnerOptions {
   ExecutorLimits limits;
   CostModel costs;
   int32_t requests_max = 16;
+  uint32_t protocol = kProtocolVersion;
   int64_t bytes_per_rank = 0;
   std::vector<int32_t> adapters;  // numbers
   Defect defect = Defect::kNone;
