@@ -49,7 +49,8 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
 Status RunGenerate(const GenerateOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
-  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet));
+  ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const auto tokenizer,
                    Tokenizer::Load(options.runtime.model, options.tokenizer_rules));
   const std::string beyond = tokenizer->TokensBeyond(model->config.vocab_size);
@@ -59,6 +60,7 @@ Status RunGenerate(const GenerateOptions& options) {
   runtime->RecordGraphs(options.quiet);
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
                    tokenizer->Encode(options.prompt, /*add_special_tokens=*/true));
+  if (ranks != nullptr) ranks->BeginServing();
   runtime->engine().Start();
 
   std::vector<std::string> names = options.names;

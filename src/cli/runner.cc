@@ -110,6 +110,7 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
 
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
+  ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
   RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
@@ -120,7 +121,7 @@ Status RunRunner(RunnerOptions options) {
   // An answer must not depend on which runner gave the one before it.
   options.runtime.shares_drawn_pages = false;
   const bool quiet = options.quiet || options.runtime.log_level != "info";
-  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
@@ -143,6 +144,7 @@ Status RunRunner(RunnerOptions options) {
                    ServeRunner(options, *runtime, [&engine] { return LoadOf(engine.Snapshot()); }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
   engine.SetOnStep([&served](const StepNews& news) { served->OnStep(news); });
+  if (ranks != nullptr) ranks->BeginServing();
   signals.BeginServing();
   engine.Start();
   LOG_INFO("runner of {} on {}:{}, {} adapters, {}", model->name, options.service.host,

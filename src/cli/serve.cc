@@ -40,11 +40,12 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
 
 Status RunServe(const ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
+  ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
                                                      .format = options.http.log_format}));
   const bool quiet = options.http.quiet || options.runtime.log_level != "info";
-  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet));
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const ModelText text,
                    LoadModelText(options.runtime.model, model->config.vocab_size, options.http));
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
@@ -57,6 +58,7 @@ Status RunServe(const ServeOptions& options) {
   if (spans != nullptr) {
     runtime->engine().SetOnTimes([spans](RequestTimes times) { spans->Add(std::move(times)); });
   }
+  if (ranks != nullptr) ranks->BeginServing();
   signals.BeginServing();
   runtime->engine().Start();
   RETURN_IF_ERROR(ServeHttp(

@@ -69,18 +69,26 @@ void AdapterArrivals::End(AdapterSlot slot) {
 }
 
 void ArrivalGate::Reset(const StepPlan& plan, const AdapterArrivals* arrivals) {
-  arrivals_.clear();
-  has_worked_ = false;
+  Reset();
   if (arrivals == nullptr) return;
   AdapterSlot last = kNoAdapter;
   for (const PlannedSequence& planned : plan.sequences) {
     // Sequences of one adapter are adjacent.
     if (std::exchange(last, planned.adapter_slot) == planned.adapter_slot) continue;
-    const AdapterArrival* const arrival = arrivals->Find(planned.adapter_slot);
-    if (arrival == nullptr) continue;
-    const int32_t num_layers = arrival->adapter().facts.num_layers;
-    if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
+    if (planned.adapter_slot != kNoAdapter) Add(planned.adapter_slot, *arrivals);
   }
+}
+
+void ArrivalGate::Reset() {
+  arrivals_.clear();
+  has_worked_ = false;
+}
+
+void ArrivalGate::Add(AdapterSlot slot, const AdapterArrivals& arrivals) {
+  const AdapterArrival* const arrival = arrivals.Find(slot);
+  if (arrival == nullptr) return;
+  const int32_t num_layers = arrival->adapter().facts.num_layers;
+  if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
 }
 
 int32_t ArrivalGate::rank_max() const {

@@ -82,6 +82,9 @@ class ArrivalGate : public LayerGate {
  public:
   // Looks up the plan's adapters that are under way; null `arrivals`: none ever is.
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
+  // The same for a step that a rank is told of: nothing, and then adapter by adapter.
+  void Reset();
+  void Add(AdapterSlot slot, const AdapterArrivals& arrivals);
   // `work` is done before the first layer that a step has to wait for, or when a few layers are
   // launched; {}: nothing.
   void SetWorkWhileBlocked(std::function<void()> work) { work_ = std::move(work); }

@@ -74,7 +74,15 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   }
   HostAdapter described =
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.peft.base_model);
-  return store_.Put(std::move(described), std::move(adapter.weights));
+  if (slicer_.keeps_all()) return store_.Put(std::move(described), std::move(adapter.weights));
+  described.facts = slicer_.Slice(described).facts;
+  const int64_t bytes = described.weight_bytes;
+  HostStore::Held held = store_.Put(std::move(described), std::move(adapter.weights));
+  if (held.is_in_store()) return held;
+  return ResourceExhaustedError(
+      path + " has " + std::to_string(bytes) +
+      " bytes, for which the memory that the ranks share " +
+      "has no room beside the adapters in use; try again later, or start with more --host-gib");
 }
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,

@@ -15,9 +15,15 @@ namespace graft {
 
 class LoraAdapterBackend : public AdapterBackend {
  public:
-  // `store` is borrowed; adapters are served in `dtype`, and read in `jail` alone.
-  LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {})
-      : config_(config), dtype_(dtype), store_(store), jail_(std::move(jail)) {}
+  // `store` is borrowed; adapters are served in `dtype`, and read in `jail` alone. Where several
+  // ranks take slices out of the store, an adapter that finds no room there is kResourceExhausted.
+  LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
+                     AdapterSlicer slicer = {})
+      : config_(config),
+        dtype_(dtype),
+        store_(store),
+        jail_(std::move(jail)),
+        slicer_(std::move(slicer)) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
@@ -46,6 +52,7 @@ class LoraAdapterBackend : public AdapterBackend {
   const DType dtype_;
   HostStore& store_;
   const FileJail jail_;
+  const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,

@@ -61,7 +61,15 @@ class RowCopier {
   // Those that were not yet copied, up to source byte `end`.
   void CopyUpTo(int64_t end) {
     while (done_ < end) {
+      if (stretch_ == adapter_.stretches.size()) {
+        done_ = end;  // the last row's gap
+        return;
+      }
       const HostAdapter::Stretch& stretch = adapter_.stretches[stretch_];
+      if (done_ < stretch.source_begin) {
+        done_ = std::min(end, stretch.source_begin);
+        continue;
+      }
       const int64_t stretch_end = stretch.source_begin + stretch.bytes;
       const int64_t bytes = std::min(end, stretch_end) - done_;
       CopyPieces(map_, done_, stretch.data + (done_ - stretch.source_begin), bytes, stream_);
@@ -81,15 +89,18 @@ class RowCopier {
 }  // namespace
 
 struct AdapterCopier::Copy {
-  Copy(CopyOrder of, AdapterArrival& told, KvPool& pool, const Stream& stream)
+  Copy(CopyOrder of, AdapterArrival& told, const AdapterSlicer& slicer, KvPool& pool,
+       const Stream& stream)
       : order(std::move(of)),
         arrival(told),
-        adapter(told.adapter()),
+        slice(slicer.keeps_all() ? HostAdapter() : slicer.Slice(told.adapter())),
+        adapter(slicer.keeps_all() ? told.adapter() : slice),
         rows(adapter, SourceMap(order.extents, pool), stream),
         begin_ns(SteadyClock::Get().NowNs()) {}
 
   const CopyOrder order;
   AdapterArrival& arrival;
+  const HostAdapter slice;  // where only a part is kept
   const HostAdapter& adapter;
   RowCopier rows;
   size_t layer = 0;  // the next one
@@ -98,10 +109,11 @@ struct AdapterCopier::Copy {
 };
 
 AdapterCopier::AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore& loras,
-                             const Device& device, int32_t copies_at_once)
+                             const Device& device, int32_t copies_at_once, AdapterSlicer slicer)
     : pool_(pool),
       loras_(loras),
       copies_at_once_(static_cast<size_t>(copies_at_once)),
+      slicer_(std::move(slicer)),
       stream_(device, nullptr),
       halves_{StreamEvent(device), StreamEvent(device)},
       tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
@@ -113,10 +125,12 @@ AdapterCopier::~AdapterCopier() = default;
 
 void AdapterCopier::Add(CopyOrder order, AdapterArrival& arrival) {
   CHECK(!is_full());
+  copies_.push_back(
+      std::make_unique<Copy>(std::move(order), arrival, slicer_, pool_, stream_.get()));
   // A longer copy would run into pages of others.
-  const PageExtent& last = order.extents.back();
-  CHECK_EQ(last.source_begin + last.bytes, arrival.adapter().facts.bytes) << order.source.path;
-  copies_.push_back(std::make_unique<Copy>(std::move(order), arrival, pool_, stream_.get()));
+  const Copy& copy = *copies_.back();
+  const PageExtent& last = copy.order.extents.back();
+  CHECK_EQ(last.source_begin + last.bytes, copy.adapter.facts.bytes) << copy.order.source.path;
 }
 
 std::optional<CopiedAdapter> AdapterCopier::CopyLayer() {

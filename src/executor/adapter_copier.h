@@ -35,9 +35,9 @@ struct CopiedAdapter {
 class AdapterCopier {
  public:
   // Borrowed: adapters lie in the pages of `pool` and are told to `loras`. Any thread. Of
-  // `copies_at_once` adapters layers are copied in turns.
+  // `copies_at_once` adapters layers are copied in turns, and of each what the slicer keeps.
   AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore& loras, const Device& device,
-                int32_t copies_at_once);
+                int32_t copies_at_once, AdapterSlicer slicer = {});
   ~AdapterCopier();
 
   // Called before a layer's copies are queued: tests hold them back. Before the first Add.
@@ -63,6 +63,7 @@ class AdapterCopier {
   KvPool& pool_;
   LoraStore& loras_;
   const size_t copies_at_once_;
+  const AdapterSlicer slicer_;
   std::function<void(AdapterSlot, int32_t)> before_layer_;
   OwnedStream stream_;
   std::array<StreamEvent, 2> halves_;         // of layers, the last ones in the stream

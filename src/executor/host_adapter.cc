@@ -14,55 +14,146 @@ void AddRows(int64_t row_bytes, int32_t num_rows, std::vector<RowRun>* runs) {
   }
 }
 
+// Where the rows of A of a module lie: with the first module of its stored projection, if others
+// are stacked behind that.
+size_t OwnerOfA(const ModelConfig& model, size_t matrix_idx) {
+  const auto module = static_cast<LoraModule>(matrix_idx % kLoraModules);
+  return matrix_idx - matrix_idx % kLoraModules +
+         static_cast<size_t>(StoredProjectionOf(model, module).first);
+}
+
+void LayOutTables(HostAdapter* adapter) {
+  adapter->facts.rows = adapter->weight_rows;
+  int64_t begin = adapter->weight_bytes;
+  for (HostAdapter::Matrix& matrix : adapter->matrices) {
+    if (matrix.rank == 0) continue;
+    matrix.tables_begin = begin;
+    const int64_t bytes = (2 * matrix.rank * int64_t{sizeof(void*)} + kRowAlignment - 1) /
+                          kRowAlignment * kRowAlignment;
+    AddRows(bytes, 1, &adapter->facts.rows);
+    begin += bytes;
+  }
+  adapter->facts.bytes = begin;
+}
+
+// An adapter of matrices with these ranks and scales: its rows one after the other.
+HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig& model,
+                   DType dtype) {
+  HostAdapter adapter;
+  adapter.matrices = std::move(matrices);
+  adapter.layer_ends.resize(adapter.matrices.size() / kLoraModules);
+  for (size_t i = 0; i < adapter.matrices.size(); ++i) {
+    HostAdapter::Matrix& matrix = adapter.matrices[i];
+    if (matrix.rank > 0) {
+      const auto module = static_cast<LoraModule>(i % kLoraModules);
+      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+      matrix.a_row_bytes = LoraRowBytes(shape.in, dtype);
+      matrix.b_row_bytes = LoraRowBytes(shape.out, dtype);
+      const size_t owner = OwnerOfA(model, i);
+      if (owner == i) {
+        matrix.a_begin = adapter.weight_bytes;
+        adapter.weight_bytes += matrix.rank * matrix.a_row_bytes;
+        AddRows(matrix.a_row_bytes, matrix.rank, &adapter.weight_rows);
+      } else {
+        matrix.a_begin = adapter.matrices[owner].a_begin;
+      }
+      matrix.b_begin = adapter.weight_bytes;
+      adapter.weight_bytes += matrix.rank * matrix.b_row_bytes;
+      AddRows(matrix.b_row_bytes, matrix.rank, &adapter.weight_rows);
+    }
+    // A layer without any ends where the one before it does.
+    adapter.layer_ends[i / kLoraModules] = adapter.weight_bytes;
+  }
+  LayOutTables(&adapter);
+  return adapter;
+}
+
+// Finds bytes of a whole adapter; fast for those that ascend.
+class Finder {
+ public:
+  explicit Finder(const HostAdapter& whole) : stretches_(whole.stretches) {}
+  const char* Find(int64_t begin) {
+    if (begin < stretches_[next_].source_begin) next_ = 0;
+    while (begin >= stretches_[next_].source_begin + stretches_[next_].bytes) ++next_;
+    return stretches_[next_].data + (begin - stretches_[next_].source_begin);
+  }
+
+ private:
+  const std::vector<HostAdapter::Stretch>& stretches_;
+  size_t next_ = 0;
+};
+
+void AddStretch(const HostAdapter::Stretch& stretch, std::vector<HostAdapter::Stretch>* all) {
+  if (!all->empty()) {
+    HostAdapter::Stretch& last = all->back();
+    if (last.source_begin + last.bytes == stretch.source_begin &&
+        last.data + last.bytes == stretch.data) {
+      last.bytes += stretch.bytes;
+      return;
+    }
+  }
+  all->push_back(stretch);
+}
+
 }  // namespace
 
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model) {
-  HostAdapter adapter;
-  adapter.matrices.resize(weights.matrices().size());
-  adapter.layer_ends.resize(weights.matrices().size() / kLoraModules);
+  std::vector<HostAdapter::Matrix> matrices(weights.matrices().size());
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    matrices[i].rank = weights.matrices()[i].rank;
+    matrices[i].scale = weights.matrices()[i].scale;
+  }
+  HostAdapter adapter = LayOut(std::move(matrices), model, weights.dtype());
   const char* const begin = weights.buffer().as<char>();
-  for (const LoraTarget& target : weights.targets()) {
-    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    const LoraMatrix& from = weights.matrix(target.layer, target.module);
-    HostAdapter::Matrix& to = adapter.matrices[static_cast<size_t>(&from - &weights.matrices()[0])];
-    to.rank = from.rank;
-    to.scale = from.scale;
-    to.a_begin = static_cast<const char*>(from.a_rows[0]) - begin;
-    to.a_row_bytes = LoraRowBytes(shape.in, weights.dtype());
-    to.b_begin = static_cast<const char*>(from.b_rows[0]) - begin;
-    to.b_row_bytes = LoraRowBytes(shape.out, weights.dtype());
-    // Modules of a stacked projection share the rows of A, which lie where the first one has them.
-    const bool shares_a = to.a_begin < adapter.weight_bytes;
-    const int64_t a_end = to.a_begin + to.rank * to.a_row_bytes;
-    CHECK_GE(to.a_begin, shares_a ? 0 : adapter.weight_bytes);
-    CHECK_EQ(to.b_begin, shares_a ? adapter.weight_bytes : a_end)
+  for (size_t i = 0; i < adapter.matrices.size(); ++i) {
+    const LoraMatrix& from = weights.matrices()[i];
+    if (from.rank == 0) continue;
+    CHECK(from.a_rows[0] == begin + adapter.matrices[i].a_begin &&
+          from.b_rows[0] == begin + adapter.matrices[i].b_begin)
         << "rows are not one after the other";
-    adapter.weight_bytes = to.b_begin + to.rank * to.b_row_bytes;
-    // Targets ascend: a layer without any ends where the one before it does.
-    std::fill(adapter.layer_ends.begin() + target.layer, adapter.layer_ends.end(),
-              adapter.weight_bytes);
-    if (!shares_a) AddRows(to.a_row_bytes, to.rank, &adapter.weight_rows);
-    AddRows(to.b_row_bytes, to.rank, &adapter.weight_rows);
   }
   CHECK_EQ(adapter.weight_bytes, weights.buffer().bytes());
   adapter.stretches = {{0, adapter.weight_bytes, begin}};
-  adapter.facts.rows = adapter.weight_rows;
-  int64_t tables_begin = adapter.weight_bytes;
-  for (HostAdapter::Matrix& matrix : adapter.matrices) {
-    if (matrix.rank == 0) continue;
-    matrix.tables_begin = tables_begin;
-    const int64_t bytes = (2 * matrix.rank * int64_t{sizeof(void*)} + kRowAlignment - 1) /
-                          kRowAlignment * kRowAlignment;
-    AddRows(bytes, 1, &adapter.facts.rows);
-    tables_begin += bytes;
-  }
   adapter.facts.hash = std::move(hash);
   adapter.facts.base_model = std::move(base_model);
   adapter.facts.rank_max = weights.rank_max();
   adapter.facts.num_layers = model.num_layers;
-  adapter.facts.bytes = tables_begin;
   return adapter;
+}
+
+HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
+  std::vector<HostAdapter::Matrix> matrices(whole.matrices.size());
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    matrices[i].rank = whole.matrices[i].rank;
+    matrices[i].scale = whole.matrices[i].scale;
+  }
+  HostAdapter slice = LayOut(std::move(matrices), ShardConfig(model_, shard_.num_ranks), dtype_);
+  slice.facts.hash = whole.facts.hash;
+  slice.facts.base_model = whole.facts.base_model;
+  slice.facts.rank_max = whole.facts.rank_max;
+  slice.facts.num_layers = whole.facts.num_layers;
+  Finder finder(whole);
+  const int64_t element = DTypeBytes(dtype_);
+  for (size_t i = 0; i < slice.matrices.size(); ++i) {
+    const HostAdapter::Matrix& to = slice.matrices[i];
+    const HostAdapter::Matrix& from = whole.matrices[i];
+    const auto module = static_cast<LoraModule>(i % kLoraModules);
+    const LoraModuleSlice elements = SliceOfLoraModule(model_, module, shard_);
+    const auto add_rows = [&](const IndexRange& range, int64_t from_begin, int64_t from_row_bytes,
+                              int64_t to_begin, int64_t to_row_bytes) {
+      for (int32_t j = 0; j < to.rank; ++j) {
+        AddStretch({to_begin + j * to_row_bytes, range.size() * element,
+                    finder.Find(from_begin + j * from_row_bytes) + range.begin * element},
+                   &slice.stretches);
+      }
+    };
+    if (OwnerOfA(model_, i) == i) {
+      add_rows(elements.in, from.a_begin, from.a_row_bytes, to.a_begin, to.a_row_bytes);
+    }
+    add_rows(elements.out, from.b_begin, from.b_row_bytes, to.b_begin, to.b_row_bytes);
+  }
+  return slice;
 }
 
 }  // namespace graft

@@ -8,6 +8,7 @@
 
 #include "kernels/lora/lora.h"
 #include "model/lora_weights.h"
+#include "model/shard.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
@@ -30,16 +31,37 @@ struct HostAdapter {
     const char* data = nullptr;
   };
 
-  AdapterFacts facts;  // its rows are the weights', then the tables
+  // Its rows are the weights', then the tables; in a host store that several ranks read, those of
+  // one rank's slice, as all ranks' pages hold the same.
+  AdapterFacts facts;
   std::vector<RowRun> weight_rows;
   int64_t weight_bytes = 0;
   std::vector<Matrix> matrices;     // [layers * kLoraModules]
   std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
-  std::vector<Stretch> stretches;   // of the weights, in order
+  // Of the weights, in order; between those of a slice there may be gaps, of bytes that mean
+  // nothing.
+  std::vector<Stretch> stretches;
 };
 
 // The adapter whose rows lie in `weights`, which outlives it.
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model);
+
+// What of every adapter of a model one of its ranks keeps. Any thread.
+class AdapterSlicer {
+ public:
+  AdapterSlicer() = default;  // of one rank, which keeps all
+  AdapterSlicer(const ModelConfig& model, const Shard& shard, DType dtype)
+      : model_(model), shard_(shard), dtype_(dtype) {}
+
+  bool keeps_all() const { return shard_.num_ranks == 1; }
+  // The slice as an adapter of its own, whose stretches are pieces of the whole one's.
+  HostAdapter Slice(const HostAdapter& whole) const;
+
+ private:
+  ModelConfig model_;
+  Shard shard_;
+  DType dtype_ = DType::kF32;
+};
 
 }  // namespace graft

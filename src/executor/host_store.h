@@ -48,6 +48,7 @@ class HostStore {
     static Held Of(HostAdapter adapter);
 
     explicit operator bool() const { return adapter_ != nullptr; }
+    bool is_in_store() const { return entry_ != nullptr; }
     const HostAdapter& operator*() const { return *adapter_; }
     const HostAdapter* operator->() const { return adapter_; }
     void Release();

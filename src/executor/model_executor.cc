@@ -137,6 +137,8 @@ void ModelExecutor::Try(RunningStep& step, const std::function<void()>& part) {
         "), and its requests were given up; try again later or with less, and where " +
         "it comes again, start the server with a smaller --step-tokens-max, --sequences-max or "
         "--pool-gib");
+    // The other ranks are in the midst of it.
+    if (parts_.ranks != nullptr) EndRank(0, step.status);
     LOG_ERROR("{}", step.status.message());
   }
 }
@@ -246,6 +248,7 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   if (graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr) {
     return graphs_->Run(batch, stream_);
   }
+  if (parts_.ranks != nullptr) parts_.ranks->Forward(batch);
   // Launched kernel by kernel, which takes longer than the first layers.
   if (!stream_.device.is_cpu()) batch.gate = &gate_;
   return transformer_.Forward(batch, stream_, times);
@@ -342,6 +345,7 @@ void ModelExecutor::LaunchPromptLogprobs(int32_t row_begin, std::span<const int3
   const std::span<int32_t> rows(batch->rows.as<int32_t>(), tokens.size());
   std::iota(rows.begin(), rows.end(), row_begin);
   std::fill_n(batch->sampled.as<SampledToken>(), tokens.size(), SampledToken{});
+  if (parts_.ranks != nullptr) parts_.ranks->Logits(rows);
   TokenLogprobsArgs args;
   args.logits = transformer_.Logits(rows, stream_);
   args.vocab_size = limits_.vocab_size;

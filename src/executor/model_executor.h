@@ -15,6 +15,7 @@
 #include "executor/cpu_assist.h"
 #include "executor/decode_graphs.h"
 #include "executor/ragged_batch.h"
+#include "executor/rank_link.h"
 #include "executor/sequence_sampler.h"
 #include "model/lora_store.h"
 #include "model/merged_weights.h"
@@ -29,6 +30,7 @@ struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
   CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
   MergedWeights* merged = nullptr;            // null: plans merge nothing
+  RankLink* ranks = nullptr;                  // null: nobody else computes the steps
 };
 
 class ModelExecutor : public Executor {

@@ -22,20 +22,23 @@ prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
 
 PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
                          LoraStore& loras, const Device& device, Metrics& metrics,
-                         int32_t copies_at_once, const FetchLimits& limits)
+                         int32_t copies_at_once, const FetchLimits& limits,
+                         const LoaderRanks& ranks)
     : backend_(backend),
       loras_(loras),
       device_(device),
       limits_(limits),
+      ranks_(ranks.link),
       arrivals_(device, config.num_layers, loras.adapters_max()),
-      copier_(config, pool, loras, device, copies_at_once),
+      copier_(config, pool, loras, device, copies_at_once, ranks.slicer),
       fetch_seconds_(LoadSeconds(metrics, "fetch")),
       copy_seconds_(LoadSeconds(metrics, "copy")),
       copied_bytes_(metrics.Counter("graft_adapter_copied_bytes_total",
                                     "Bytes of adapters copied to the device")),
       hanging_gauge_(metrics.Gauge("graft_adapter_fetches_hanging",
                                    "Fetches that were given up and whose storage has not answered "
-                                   "yet")) {
+                                   "yet")),
+      rank_copies_(static_cast<size_t>(loras.adapters_max())) {
   CHECK(limits.threads > 0 && limits.threads_more >= 0);
   CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
   {
@@ -102,10 +105,8 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   if (!held.ok()) return Announce(EventOf(job, held.status()));
   lock.unlock();
   if (job.copy.has_value()) {
-    arrivals_.Begin(job.copy->slot, std::move(*held));
+    BeginCopy(*job.copy, std::move(*held));
     lock.lock();
-    copies_wanted_.orders.push_back(*job.copy);
-    copies_wanted_.came.notify_one();
     return;
   }
   LoadEvent event = EventOf(job, OkStatus());
@@ -180,6 +181,18 @@ void PagedLoader::MakePlaceFor(Reading& reading) {
   Push(std::move(event));
 }
 
+// What is to be copied is in the host's memory. The other ranks have their order before anybody can
+// send them a step with the slot.
+void PagedLoader::BeginCopy(CopyOrder order, HostStore::Held held) {
+  uint32_t rank_copy = 0;
+  if (ranks_ != nullptr) rank_copy = ranks_->Copy(order, *held);
+  arrivals_.Begin(order.slot, std::move(held));
+  const std::lock_guard lock(mutex_);
+  rank_copies_[static_cast<size_t>(order.slot)] = rank_copy;
+  copies_wanted_.orders.push_back(std::move(order));
+  copies_wanted_.came.notify_one();
+}
+
 // A copy that is ordered while others run takes turns with them from the next layer on.
 void PagedLoader::CopyInTurns() {
   std::unique_lock lock(mutex_);
@@ -196,7 +209,14 @@ void PagedLoader::CopyInTurns() {
     lock.unlock();
     const std::optional<CopiedAdapter> copied = copier_.CopyLayer();
     lock.lock();
-    if (copied.has_value()) FinishCopy(*copied);
+    if (!copied.has_value()) continue;
+    if (ranks_ != nullptr) {
+      const uint32_t number = rank_copies_[static_cast<size_t>(copied->slot)];
+      lock.unlock();
+      ranks_->AwaitCopied(number);
+      lock.lock();
+    }
+    FinishCopy(*copied);
   }
 }
 
@@ -252,17 +272,17 @@ bool PagedLoader::HangsAt(const std::string& path) const {
 bool PagedLoader::Copy(CopyOrder order) {
   HostStore::Held held = TakeHeld(order.source);
   const bool in_host = static_cast<bool>(held);
-  if (in_host) arrivals_.Begin(order.slot, std::move(held));
-  const std::lock_guard lock(mutex_);
-  if (in_host) {
-    ++num_under_way_;
-    copies_wanted_.orders.push_back(std::move(order));
-    copies_wanted_.came.notify_one();
-  } else {
-    // Another thread fetches it first, so that the copies behind it do not wait for its folder.
-    FetchOrder source = order.source;
-    OrderFetch({.order = std::move(source), .copy = std::move(order)});
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_host) {
+      ++num_under_way_;
+    } else {
+      // Another thread fetches it first, so that the copies behind it do not wait for its folder.
+      FetchOrder source = order.source;
+      OrderFetch({.order = std::move(source), .copy = std::move(order)});
+    }
   }
+  if (in_host) BeginCopy(std::move(order), std::move(held));
   return in_host;
 }
 

@@ -23,6 +23,7 @@
 #include "executor/adapter_arrivals.h"
 #include "executor/adapter_backend.h"
 #include "executor/adapter_copier.h"
+#include "executor/rank_link.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
 #include "step/adapter_loader.h"
@@ -39,13 +40,19 @@ struct FetchLimits {
   int64_t give_up_ns = 120'000'000'000;
 };
 
+// Where several ranks share the model, an adapter is copied once all of them have their slices.
+struct LoaderRanks {
+  RankLink* link = nullptr;  // null: there is one rank
+  AdapterSlicer slicer;      // this one's
+};
+
 class PagedLoader : public AdapterLoader {
  public:
   // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`; so many
   // are copied at once, in turns.
   PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
               LoraStore& loras, const Device& device, Metrics& metrics, int32_t copies_at_once,
-              const FetchLimits& limits = {});
+              const FetchLimits& limits = {}, const LoaderRanks& ranks = {});
   ~PagedLoader() override;
 
   // Told, on the loader's threads and before the engine is, what came out of a folder whose hash
@@ -106,6 +113,7 @@ class PagedLoader : public AdapterLoader {
   void OrderFetch(FetchJob job);
   bool HangsAt(const std::string& path) const;
   static LoadEvent EventOf(const FetchJob& job, Status status);
+  void BeginCopy(CopyOrder order, HostStore::Held held);
   void CopyInTurns();
   void FinishCopy(const CopiedAdapter& copied);
   HostStore::Held TakeHeld(const FetchOrder& source);
@@ -116,6 +124,7 @@ class PagedLoader : public AdapterLoader {
   LoraStore& loras_;
   const Device device_;
   const FetchLimits limits_;
+  RankLink* const ranks_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
   AdapterArrivals arrivals_;
   AdapterCopier copier_;  // the copying thread's
@@ -132,7 +141,8 @@ class PagedLoader : public AdapterLoader {
   Queue<CopyOrder> copies_wanted_;                     // in the host's memory, their arrivals begun
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
-  std::vector<AdapterSlot> arrived_;  // slots whose last event is among them
+  std::vector<uint32_t> rank_copies_;  // by slot, the numbers of the other ranks' copies
+  std::vector<AdapterSlot> arrived_;   // slots whose last event is among them
   std::condition_variable event_came_;
   int32_t num_under_way_ = 0;
   std::function<void()> waker_;

@@ -34,11 +34,11 @@ std::string BytesText(int64_t bytes) {
   return text;
 }
 
-MemoryBudget::MemoryBudget(const Device& device, double gib_max)
+MemoryBudget::MemoryBudget(const Device& device, double gib_max, int32_t num_sharing)
     : device_(device),
       gib_max_(gib_max),
-      device_bytes_max_(FreeMemoryBytes(device) + AllocatedBytes(device)),
-      host_bytes_max_(FreeMemoryBytes({}) + AllocatedBytes({})) {
+      device_bytes_max_((FreeMemoryBytes(device) + AllocatedBytes(device)) / num_sharing),
+      host_bytes_max_((FreeMemoryBytes({}) + AllocatedBytes({})) / num_sharing) {
   if (gib_max > 0.0) device_bytes_max_ = std::min(device_bytes_max_, GibToBytes(gib_max));
 }
 

@@ -21,8 +21,9 @@ std::string BytesText(int64_t bytes);
 // what the machine has lost by now.
 class MemoryBudget {
  public:
-  // `gib_max`: of the device's memory, at most; 0: what is free.
-  explicit MemoryBudget(const Device& device, double gib_max = 0.0);
+  // `gib_max`: of the device's memory, at most; 0: what is free, of which as many processes as
+  // `num_sharing` have equal shares.
+  explicit MemoryBudget(const Device& device, double gib_max = 0.0, int32_t num_sharing = 1);
 
   const Device& device() const { return device_; }
   int64_t LeftOnDevice() const;

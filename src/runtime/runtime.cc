@@ -15,13 +15,19 @@ namespace graft {
 namespace {
 
 // Device, threads and stream; everything of a LoadedModel but config and weights.
-Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options) {
+Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options,
+                                                  const Shard& shard = {}) {
   RETURN_IF_ERROR(CheckOptions(options));
   auto model = std::make_unique<LoadedModel>();
   ASSIGN_OR_RETURN(model->device, PickDevice(options.device));
-  model->threads = std::make_unique<ThreadPool>(options.threads == 0 ? NumCpus() : options.threads);
+  if (shard.num_ranks > 1 && !model->device.is_cpu()) {
+    return UnimplementedError("--tensor-parallel shares a model among processes on the CPU, and " +
+                              model->device.ToString() + " is a GPU; add --device cpu");
+  }
+  model->shard = shard;
+  model->threads = std::make_unique<ThreadPool>(ThreadsOfRank(options));
   model->owned_stream = std::make_unique<OwnedStream>(model->device, model->threads.get());
-  model->budget.emplace(model->device, options.memory_gib);
+  model->budget.emplace(model->device, options.memory_gib, shard.num_ranks);
   model->stream = model->owned_stream->get();
   return model;
 }
@@ -29,7 +35,7 @@ Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options)
 // The model and what is to be served of it, before it is read.
 Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, DType dtype,
                       bool drawn, const CheckMemory& check) {
-  const ServedShape shape = {model.config, dtype, model.device};
+  const ServedShape shape = {model.rank_config, dtype, model.device, model.shard.num_ranks};
   MemorySum weights(model.device);
   AddWeights(shape, drawn, &weights);
   return (check ? check : ServerFits(options))(shape, *model.budget, std::move(weights));
@@ -150,12 +156,16 @@ Result<Device> PickDevice(const DeviceChoice& choice) {
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
-                                               const CheckMemory& check) {
+                                               const CheckMemory& check, RankProcesses* ranks) {
   if (options.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
+  Shard shard;
+  if (ranks != nullptr) shard.num_ranks = ranks->communicator().num_ranks();
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
+  model->ranks = ranks;
   ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
+  model->rank_config = ShardConfig(model->config, shard.num_ranks);
   WarnAboutContext(options, model->config);
   model->name = options.model_name;
   if (model->name.empty()) {
@@ -165,8 +175,19 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
   RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/false, check));
   ProgressBar bar("loading " + model->name, quiet);
   ASSIGN_OR_RETURN(model->weights,
-                   LoadWeights(options.model, model->config, dtype, model->stream,
-                               [&](int64_t done, int64_t total) { bar.Update(done, total); }));
+                   LoadWeights(
+                       options.model, model->config, dtype, model->stream,
+                       [&](int64_t done, int64_t total) { bar.Update(done, total); }, shard));
+  return model;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options, const Shard& shard) {
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
+  ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
+  model->rank_config = ShardConfig(model->config, shard.num_ranks);
+  const DType dtype = ServingDType(model->config, options.dtype, model->device);
+  ASSIGN_OR_RETURN(model->weights,
+                   LoadWeights(options.model, model->config, dtype, model->stream, {}, shard));
   return model;
 }
 
@@ -176,6 +197,7 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
   ASSIGN_OR_RETURN(const Json json, ParseJsonFile(config_path));
   ASSIGN_OR_RETURN(model->config, ParseModelConfig(json));
+  model->rank_config = model->config;
   WarnAboutContext(options, model->config);
   model->name = options.model_name.empty() ? "random" : options.model_name;
   const DType dtype = options.dtype.value_or(DType::kBF16);
@@ -193,8 +215,9 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   }
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
-  backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
-                                                  *host_store_, FileJail(std::move(roots)));
+  backend_ =
+      std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype, *host_store_,
+                                           FileJail(std::move(roots)), MakeSlicer());
   return OkStatus();
 }
 
@@ -213,19 +236,17 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
   RETURN_IF_ERROR(CheckPool(options, limits));
   if (lora && options.merge == Merge::kAuto) {
-    runtime->merged_ = std::make_unique<MergedWeights>(model.config, model.weights);
+    runtime->merged_ = std::make_unique<MergedWeights>(model.rank_config, model.weights);
   }
   runtime->pool_ =
       std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
-  runtime->transformer_ =
-      std::make_unique<Transformer>(model.config, model.weights, *runtime->pool_,
-                                    TransformerLimitsOf(options, limits, lora), model.stream);
+  runtime->transformer_ = std::make_unique<Transformer>(
+      model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits, lora),
+      model.stream, model.ranks ? &model.ranks->communicator() : nullptr);
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
-  runtime->loader_ = std::make_unique<PagedLoader>(
-      model.config, *runtime->backend_, *runtime->pool_, *runtime->loras_, model.device,
-      runtime->metrics_, CopiesAtOnce(options.cold_start));
+  runtime->MakeLoader();
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
   runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
@@ -260,15 +281,30 @@ Status Runtime::PlanMemory(bool lora, ExecutorLimits* limits) {
   return OkStatus();
 }
 
-// Worker processes read adapters where it keeps them.
+// Worker processes and ranks read adapters where it keeps them.
 Status Runtime::MakeHostStore(bool lora) {
   SharedMemory shared;
-  if (lora && CpuAssistOf(options_) == CpuAssistPlace::kProcess) {
+  if (model_->ranks != nullptr) {
+    shared = model_->ranks->TakeHostMemory();
+    rank_link_ = std::make_unique<RankLink>(model_->ranks->communicator(), shared.data());
+  } else if (lora && CpuAssistOf(options_) == CpuAssistPlace::kProcess) {
     ASSIGN_OR_RETURN(shared, SharedMemory::Create(HostStore::SharedBytes(host_bytes_)));
   }
   host_store_ =
       std::make_unique<HostStore>(host_bytes_, metrics_, model_->device, std::move(shared));
   return OkStatus();
+}
+
+AdapterSlicer Runtime::MakeSlicer() const {
+  if (model_->ranks == nullptr) return {};
+  return AdapterSlicer(model_->config, model_->shard, model_->weights.dtype);
+}
+
+void Runtime::MakeLoader() {
+  loader_ =
+      std::make_unique<PagedLoader>(model_->config, *backend_, *pool_, *loras_, model_->device,
+                                    metrics_, CopiesAtOnce(options_.cold_start), FetchLimits{},
+                                    LoaderRanks{.link = rank_link_.get(), .slicer = MakeSlicer()});
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
@@ -287,11 +323,14 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
         assist.num_workers, WordOf(std::optional(where), kCpuAssistWords), cost.fixed_us,
         cost.row_us);
   }
-  executor_ = std::make_unique<ModelExecutor>(
-      *transformer_, lora ? loras_.get() : nullptr, limits, model.stream,
-      ExecutorParts{
-          .arrivals = &loader_->arrivals(), .assist = assist_.get(), .merged = merged_.get()});
-  return OkStatus();
+  executor_ = std::make_unique<ModelExecutor>(*transformer_, lora ? loras_.get() : nullptr, limits,
+                                              model.stream,
+                                              ExecutorParts{.arrivals = &loader_->arrivals(),
+                                                            .assist = assist_.get(),
+                                                            .merged = merged_.get(),
+                                                            .ranks = rank_link_.get()});
+  if (rank_link_ == nullptr) return OkStatus();
+  return rank_link_->Start({.limits = limits, .transformer = transformer_->limits()});
 }
 
 Status Runtime::LoadAdapters() {
@@ -326,6 +365,7 @@ std::string Runtime::arithmetic_id() const {
   return MakeArithmeticId(model_->device, {.weights = model_->weights.dtype,
                                            .kv = KvDType(model_->weights.dtype, model_->device),
                                            .page_tokens = limits().page_tokens,
+                                           .ranks = model_->shard.num_ranks,
                                            .merges = options_.merge == Merge::kAuto,
                                            .pads = options_.lora_kernel == LoraKernel::kPadded});
 }

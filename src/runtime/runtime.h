@@ -25,6 +25,7 @@
 #include "model/weights.h"
 #include "registry/sqlite_registry.h"
 #include "runtime/memory_sum.h"
+#include "runtime/rank_processes.h"
 #include "runtime/runtime_options.h"
 #include "runtime/server_memory.h"
 #include "tensor/cuda_memory.h"
@@ -43,20 +44,27 @@ Result<Device> PickDevice(const DeviceChoice& choice);
 struct LoadedModel {
   std::string name;
   Device device;
-  ModelConfig config;
+  ModelConfig config;              // the whole model's
+  Shard shard;                     // what of it this process has
+  ModelConfig rank_config;         // ShardConfig's
+  RankProcesses* ranks = nullptr;  // the others, on rank 0 of several
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
   Stream stream;                       // owned_stream's
   std::optional<MemoryBudget> budget;  // of all that is built on it
   ModelWeights weights;
 
-  ServedShape shape() const { return {config, weights.dtype, device}; }
+  ServedShape shape() const { return {rank_config, weights.dtype, device, shard.num_ranks}; }
 };
 
 // Starts the threads and reads the weights of options.model, once `check` has found room for all
-// that is to be done with them; {}: for one server with LoRA.
+// that is to be done with them; {}: for one server with LoRA. Of rank 0's slice where there are
+// other `ranks`.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
-                                               const CheckMemory& check = {});
+                                               const CheckMemory& check = {},
+                                               RankProcesses* ranks = nullptr);
+// The same of another rank's slice, for which rank 0 has found room.
+Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options, const Shard& shard);
 // The same with random weights for the shape in `config_path` (an HF config.json).
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
                                                  const std::string& config_path, bool quiet,
@@ -101,6 +109,8 @@ class Runtime {
   Status UseBackend(const MakeBackend& make_backend);
   Status PlanMemory(bool lora, ExecutorLimits* limits);
   Status MakeHostStore(bool lora);
+  AdapterSlicer MakeSlicer() const;
+  void MakeLoader();
   Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
   Status ReadPins();
 
@@ -112,6 +122,7 @@ class Runtime {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<HostStore> host_store_;
+  std::unique_ptr<RankLink> rank_link_;  // where other ranks share the model
   std::unique_ptr<LoraAdapterBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<Transformer> transformer_;

@@ -1,7 +1,11 @@
 #include "runtime/runtime_options.h"
 
+#include <algorithm>
+
+#include "base/thread_pool.h"
 #include "kernels/host_exchange/host_exchange.h"
 #include "runtime/adapter_priorities.h"
+#include "tensor/communicator.h"
 #include "tensor/host_memory.h"
 
 namespace graft {
@@ -160,12 +164,53 @@ std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
   return rows;
 }
 
+namespace {
+
+std::vector<Option> RankOptionRows(RuntimeOptions& o) {
+  return {{"tensor-parallel", Number(o.tensor_parallel, Between(1, kRanksMax)),
+           "ranks that share the model, each a process with a slice of the weights, the pages and "
+           "the adapters; on the CPU. Sizes in GiB are each rank's, threads are shared out"},
+          {"rank-timeout-seconds", Number(o.rank_timeout_seconds, Between(1, 86'400)),
+           "a rank that does not answer the others for so long ends the server"}};
+}
+
+// What does not work on several ranks, by name.
+Status CheckRankOptions(const RuntimeOptions& options) {
+  if (options.tensor_parallel == 1) return OkStatus();
+  const std::string with =
+      " does not go with --tensor-parallel " + std::to_string(options.tensor_parallel);
+  const auto refused = [&](const std::string& what, const std::string& instead) {
+    return InvalidArgumentError(what + with + "; " + instead);
+  };
+  if (options.merge == Merge::kAuto) {
+    return refused("--merge auto", "ranks merge no adapters: leave it off");
+  }
+  if (options.cold_start == ColdStart::kCpuAssist) {
+    return refused("--cold-start cpu-assist", "use auto, layerwise or join-later");
+  }
+  if (options.cpu_assist.value_or(CpuAssistPlace::kOff) != CpuAssistPlace::kOff) {
+    return refused("--cpu-assist", "leave it off");
+  }
+  if (options.host_gib == 0.0) {
+    return refused("--host-gib 0", "ranks read adapters in the host's memory: leave some for them");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+int ThreadsOfRank(const RuntimeOptions& options) {
+  const int threads = options.threads == 0 ? NumCpus() : options.threads;
+  return std::max(1, threads / options.tensor_parallel);
+}
+
 std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& o) {
   OptionGroup model{"Model", ModelOptionRows(o)};
   model.options.push_back({.name = "model-name",
                            .target = Text(o.model_name),
                            .help = "the base model's name for clients",
                            .default_help = "the folder's name"});
+  for (Option& row : RankOptionRows(o)) model.options.push_back(std::move(row));
   model.options.push_back(
       {"log-level", OneOf(o.log_level, kLogLevelWords), "how much is said on stderr"});
   return {model, MemoryOptionGroup(o), AdapterOptionGroup(o), {"Steps", StepOptionRows(o)}};
@@ -182,6 +227,7 @@ Status CheckOptions(const RuntimeOptions& options) {
         "--cold-start cpu-assist has nobody who computes with --cpu-assist off; use --cpu-assist "
         "thread or process, or --cold-start auto or layerwise");
   }
+  RETURN_IF_ERROR(CheckRankOptions(options));
   return ParseAdapterPriorities(options.priorities, options.pins).status();
 }
 

@@ -64,7 +64,9 @@ struct RuntimeOptions {
   DeviceChoice device;
   std::optional<DType> dtype;  // none: the checkpoint's
   std::string registry;        // SQLite file; "" to forget at exit
-  int threads = 0;             // of the kernels; 0: one per core
+  int threads = 0;             // of the kernels, of all ranks together; 0: one per core
+  int tensor_parallel = 1;     // ranks that share the model
+  int rank_timeout_seconds = 60;
   int sequences_max = 256;
   int step_tokens_max = 0;  // these two: 0: by the device, see StepTokensMax and StepMsMax
   int step_ms_max = 0;
@@ -114,6 +116,9 @@ Option AdapterShareOptionRow(double& adapter_share);
 Option ColdStartOptionRow(ColdStart& cold_start);
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
 Option TurnOptionRow(int& turn_ms);
+
+// Each rank's share of them, one at least.
+int ThreadsOfRank(const RuntimeOptions& options);
 
 // Checks what no option can check alone: whether they go together, and fit this machine.
 Status CheckOptions(const RuntimeOptions& options);

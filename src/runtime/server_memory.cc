@@ -140,7 +140,7 @@ int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left) {
 
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   sum->Add("weights in " + std::string(DTypeName(shape.dtype)) + Flags("--dtype"),
-           WeightsBytes(shape.config, shape.dtype, shape.device));
+           WeightsBytes(shape.config, shape.dtype, shape.device, shape.num_ranks));
   if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
   if (shape.device.is_cpu() && !drawn) return;
   sum->AddOnHost("reading them, a tensor at a time",
@@ -177,9 +177,13 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
       "rotary tables of " + Count(limits.context_tokens_max, "positions" + Flags(flags.context)),
       sizes.ropes);
   if (device.is_cpu()) {
-    const int threads = options.threads == 0 ? NumCpus() : options.threads;
     sum->Add("the threads' rows" + Flags("--threads"),
-             CpuScratchBytes(shape, limits.step_tokens_max, threads));
+             CpuScratchBytes(shape, limits.step_tokens_max, ThreadsOfRank(options)));
+  }
+  if (shape.num_ranks > 1) {
+    constexpr int64_t kTurns = 2;
+    sum->Add("what the ranks write for each other" + Flags("--tensor-parallel", flags.rows),
+             kTurns * PartFloatsOf(transformer, config, shape.num_ranks) * int64_t{sizeof(float)});
   }
   AddGraphs(options, shape, limits, lora, flags, sum);
   if (!lora) return;

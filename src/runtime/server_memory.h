@@ -29,9 +29,10 @@ struct SizeFlags {
 
 // The model that a server is for, as its config.json and the options tell it.
 struct ServedShape {
-  const ModelConfig& config;
-  DType dtype;  // of the weights
+  const ModelConfig& config;  // of several ranks, each one's: ShardConfig
+  DType dtype;                // of the weights
   Device device;
+  int32_t num_ranks = 1;
 };
 
 // Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options

@@ -72,6 +72,7 @@ struct Communicator::Header {
   Flag written;               // bytes of messages
   Flag exchanged[kRanksMax];  // exchanges that the rank has come to
   Flag read[kRanksMax];       // bytes of messages that the rank has taken
+  Flag reported[kRanksMax];
 };
 
 // What comes soon is waited for awake: with some polls at full speed, then with the core left to
@@ -245,6 +246,16 @@ Status Communicator::ReceiveBytes(std::span<char> bytes) {
     num_bytes_ += static_cast<uint32_t>(n);
     header().read[rank_].word.Announce(num_bytes_);
     bytes = bytes.subspan(n);
+  }
+  return OkStatus();
+}
+
+void Communicator::Report(uint32_t number) { header().reported[rank_].word.Announce(number); }
+
+Status Communicator::AwaitReports(uint32_t number, bool hurried) {
+  const int64_t timeout_ns = hurried ? header().limits.timeout_ns : kForEver;
+  for (int32_t other = 1; other < num_ranks(); ++other) {
+    RETURN_IF_ERROR(Waiting(*this, timeout_ns).For(header().reported[other].word, number, other));
   }
   return OkStatus();
 }

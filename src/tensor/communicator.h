@@ -61,6 +61,12 @@ class Communicator {
   // Waits for the next message, for as long as it takes.
   Status Receive(std::vector<char>* message);
 
+  // ---- Reports of the others to rank 0: a number that rises, by a thread of each ----
+  void Report(uint32_t number);
+  // Waits until all of them have reported the number, or a later one. With no limit where they are
+  // not `hurried`. On rank 0, by any thread.
+  Status AwaitReports(uint32_t number, bool hurried);
+
   // This rank, or whoever looks after it, cannot go on: why, for all ranks. The first one counts.
   // Any thread.
   void Break(const std::string& why);

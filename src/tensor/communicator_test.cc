@@ -12,6 +12,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/log.h"
 #include "tensor/shared_memory.h"
 
 namespace graft {
@@ -280,6 +281,30 @@ TEST(CommunicatorTest, WhoSpeaksNoticesTheEndOfListeners) {
   ranks.Fork(1, [](Communicator&) -> std::string { return ""; });
   Communicator first(ranks.memory(), 0);
   EXPECT_THAT(first.Send(std::vector<char>(11)).message(), HasSubstr("rank 1 (process "));
+}
+
+TEST(CommunicatorTest, ReportsOfAllAreAwaited) {
+  Ranks ranks({.num_ranks = 3, .timeout_ns = kSecondNs});
+  ranks.ForkOthers([](Communicator& rank) -> std::string {
+    SleepMs(rank.rank() * 20);
+    rank.Report(1);
+    SleepMs(1500);  // nobody hurries it
+    rank.Report(2);
+    for (;;) SleepMs(1000);
+  });
+  Communicator first(ranks.memory(), 0);
+  EXPECT_TRUE(first.AwaitReports(1, true).ok());
+  EXPECT_TRUE(first.AwaitReports(2, false).ok());
+  EXPECT_THAT(first.AwaitReports(3, true).message(), HasSubstr("has not answered for 1 s"));
+}
+
+TEST(CommunicatorDeathTest, TheFirstRankSaysWhyTheServerEnds) {
+  const auto end = [](int32_t rank, const char* why) {
+    CHECK(InitLog("info").ok());
+    EndRank(rank, UnavailableError(why));
+  };
+  EXPECT_EXIT(end(0, "rank 1 has ended"), ::testing::ExitedWithCode(1), "rank 1 has ended");
+  EXPECT_EXIT(end(1, "rank 2 has ended"), ::testing::ExitedWithCode(1), "^$");
 }
 
 TEST(CommunicatorTest, ARankSaysWhyItCannotGoOn) {

@@ -1,0 +1,50 @@
+// RankLink: rank 0's hold on the other ranks of its model. It sends them what they compute with it,
+// step by step, and the adapters that they copy out of the host store, which lies in memory that
+// all ranks map. Orders are followed in their order: a step that names an adapter comes behind the
+// order to copy it. Where a rank fails, the process ends (EndRank). Any thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "executor/host_adapter.h"
+#include "executor/rank_message.h"
+#include "model/forward_batch.h"
+#include "step/adapter_loader.h"
+#include "tensor/communicator.h"
+
+namespace graft {
+
+class RankLink {
+ public:
+  // Borrowed; `host_memory` is where the host store's shared memory begins.
+  RankLink(Communicator& communicator, const char* host_memory)
+      : communicator_(communicator), host_memory_(host_memory) {}
+
+  // Waits until all ranks have their weights and what the setup asks for. Says why not.
+  Status Start(const RankSetup& setup);
+
+  // The other ranks compute the step with the caller, which does so right after this.
+  void Forward(const HostBatch& batch);
+  // The same for Transformer::Logits.
+  void Logits(std::span<const int32_t> rows);
+
+  // The other ranks copy their slices of the adapter, which stays where it is in the host store
+  // until they have. Returns the copy's number.
+  uint32_t Copy(const CopyOrder& order, const HostAdapter& adapter);
+  // Waits until they have.
+  void AwaitCopied(uint32_t number);
+
+ private:
+  void Send(const MessageWriter& message);  // under the lock
+
+  Communicator& communicator_;
+  const char* const host_memory_;
+  std::mutex mutex_;  // guards what follows
+  MessageWriter message_;
+  uint32_t num_reports_ =
+      0;  // asked for: the first says that a rank is there, others are of copies
+};
+
+}  // namespace graft

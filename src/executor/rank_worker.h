@@ -1,0 +1,71 @@
+// RankWorker: one of the ranks behind rank 0: a slice of the model, of every page and of every
+// adapter, which computes the steps that rank 0's RankLink sends. It decides nothing: rank 0 has
+// the engine, draws the tokens, and knows which page is whose. The main thread computes; another
+// one copies adapters into pages beside that, layer by layer, and steps wait for the layers they
+// read.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "executor/adapter_arrivals.h"
+#include "executor/adapter_copier.h"
+#include "executor/rank_message.h"
+#include "model/kv_pool.h"
+#include "model/lora_store.h"
+#include "model/transformer.h"
+#include "tensor/communicator.h"
+
+namespace graft {
+
+class RankWorker {
+ public:
+  // What a rank has once it is there: borrowed. `model` is the whole model's shape, `host_memory`
+  // where this process has the host store's memory.
+  struct Parts {
+    Communicator& communicator;
+    const ModelConfig& model;
+    const ModelWeights& weights;
+    Stream& stream;
+    const char* host_memory = nullptr;
+  };
+
+  // Waits for the setup, and follows orders from then on, until nothing comes any more: says why.
+  static Status Serve(const Parts& parts);
+
+ private:
+  struct CopyJob {
+    CopyOrder order;
+    uint32_t number = 0;
+  };
+
+  RankWorker(const Parts& parts, const RankSetup& setup);
+  ~RankWorker();
+  Status FollowOrders();
+  void Follow(MessageReader& order);
+  void Forward(MessageReader& order);
+  void BeginCopy(MessageReader& order);
+  void CopyAdapters();
+  void EndArrivals();
+
+  const Parts parts_;
+  KvPool pool_;
+  Transformer transformer_;
+  LoraStore loras_;
+  AdapterArrivals arrivals_;
+  AdapterCopier copier_;  // the copying thread's
+  ArrivalGate gate_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable copy_came_;
+  std::deque<CopyJob> copies_;
+  std::vector<AdapterSlot> arrived_;
+  bool stopping_ = false;
+  std::thread copying_;
+};
+
+}  // namespace graft
