@@ -137,9 +137,9 @@ Status ClusterCatalog::CheckRunnersFolders(const std::string& name, const std::s
   return is_free ? OkStatus() : NameIsTaken(name, theirs->hash);
 }
 
-Status ClusterCatalog::Unload(const std::string& name) {
+Status ClusterCatalog::Unload(const std::string& name, const std::string& tenant) {
   RETURN_IF_ERROR(ViewToChange(watcher_, "unloaded").status());
-  const Status removed = registry_.Remove(name);
+  const Status removed = registry_.RemoveFor(name, tenant);
   if (removed.code() == StatusCode::kNotFound && runners_.Find(name).ok()) {
     return FailedPreconditionError("'" + name +
                                    "' is of the runners' own folders: take it out of them");

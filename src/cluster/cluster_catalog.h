@@ -28,7 +28,7 @@ class ClusterCatalog : public AdapterCatalog {
   std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
-  Status Unload(const std::string& name) override;
+  Status Unload(const std::string& name, const std::string& tenant) override;
 
  private:
   // kAlreadyExists: a runner's own folder has other content under this name.

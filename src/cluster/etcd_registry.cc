@@ -102,13 +102,13 @@ Status EtcdRegistry::Put(const RegistryEntry& entry, bool replace) {
   return TooManyRaces(entry.name);
 }
 
-Status EtcdRegistry::Remove(const std::string& name) {
+Status EtcdRegistry::RemoveFor(const std::string& name, const std::string& tenant) {
   EtcdTransaction transaction;
   transaction.compares = {EtcdCompare::Present(AdapterKey(name))};
   transaction.then = {EtcdOperation::Delete(AdapterKey(name)),
                       EtcdOperation::DeletePrefix(VersionsKey(name))};
   ASSIGN_OR_RETURN(const EtcdOutcome outcome,
-                   store_.Change(std::move(transaction), {by_, "unload", name, ""}));
+                   store_.Change(std::move(transaction), {by_, "unload", name, tenant}));
   if (outcome.succeeded) return OkStatus();
   return NotFoundError("the registry has no adapter '" + name + "'");
 }

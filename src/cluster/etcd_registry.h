@@ -26,7 +26,9 @@ class EtcdRegistry : public AdapterRegistry {
   // Another content makes a new version.
   Status Put(const RegistryEntry& entry, bool replace) override;
   // With all its versions.
-  Status Remove(const std::string& name) override;
+  Status Remove(const std::string& name) override { return RemoveFor(name, ""); }
+  // Asked for by this tenant, says the audit.
+  Status RemoveFor(const std::string& name, const std::string& tenant);
   Result<std::vector<RegistryEntry>> List() const override;
 
   // Oldest first; kNotFound.

@@ -62,12 +62,13 @@ TEST(EtcdRegistryTest, KeepsVersionsAndRollsBack) {
   // The next change makes a new version.
   ASSERT_TRUE(registry.Put(Entry("a", "next"), true).ok());
   EXPECT_EQ(registry.Versions("a")->back().version, num_versions + 1);
-  ASSERT_TRUE(registry.Remove("a").ok());
+  ASSERT_TRUE(registry.RemoveFor("a", "t2").ok());
   EXPECT_EQ(registry.Versions("a").status().code(), StatusCode::kNotFound);
 
   const auto audit = *own.store().ReadAudit(2);
   ASSERT_EQ(audit.size(), 2u);
   EXPECT_EQ(audit[1].line.change, "unload");
+  EXPECT_EQ(audit[1].line.tenant, "t2");
   EXPECT_EQ(audit[0].line.subject, "a@" + std::to_string(num_versions + 1));
   EXPECT_EQ(audit[0].line.by, "test");
   EXPECT_LE(audit[0].unix_ns, audit[1].unix_ns);

@@ -10,14 +10,33 @@ namespace {
 // Of a budget, for all frontends alike.
 constexpr double kEvenPart = 0.5;
 
-// Requests a minute; 0: no limit.
-double BudgetOf(const Json& key) {
-  const auto it = key.is_object() ? key.find("requests_per_minute") : key.end();
-  return it != key.end() && it->is_number() ? it->get<double>() : 0;
+using Budgets = std::map<std::string, double>;
+
+// What limits allow a minute, under the names that the servers' accounts have (server/api_keys.cc).
+void AddBudgets(const Json& limits, const std::string& name, Budgets* budgets) {
+  const auto add = [&](const char* field, const std::string& its_name) {
+    const auto it = limits.find(field);
+    if (it == limits.end() || !it->is_number()) return;
+    if (const double budget = it->get<double>(); budget > 0) (*budgets)[its_name] = budget;
+  };
+  if (!limits.is_object()) return;
+  add("requests_per_minute", name);
+  add("tokens_per_minute", name + ":tokens");
 }
 
-double DemandOf(const FrontendRecord& frontend, const std::string& digest) {
-  const auto it = frontend.demand.find(digest);
+// Those of all keys, and of their tenants.
+Budgets BudgetsOf(const ClusterView& view) {
+  Budgets budgets;
+  for (const auto& [digest, key] : view.registry->keys) {
+    AddBudgets(key, digest, &budgets);
+    if (!key.is_object() || !key.contains("tenant_limits")) continue;
+    AddBudgets(key["tenant_limits"], "tenant:" + key.value("tenant", std::string()), &budgets);
+  }
+  return budgets;
+}
+
+double DemandOf(const FrontendRecord& frontend, const std::string& name) {
+  const auto it = frontend.demand.find(name);
   return it == frontend.demand.end() ? 0 : std::max(it->second, 0.0);
 }
 
@@ -26,15 +45,13 @@ double DemandOf(const FrontendRecord& frontend, const std::string& digest) {
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view) {
   std::map<std::string, std::map<std::string, double>> slices;
   const auto num_frontends = static_cast<double>(view.frontends.size());
-  for (const auto& [digest, key] : view.registry->keys) {
-    const double budget = BudgetOf(key);
-    if (budget <= 0) continue;
+  for (const auto& [name, budget] : BudgetsOf(view)) {
     double demand = 0;
-    for (const auto& [id, frontend] : view.frontends) demand += DemandOf(frontend, digest);
+    for (const auto& [id, frontend] : view.frontends) demand += DemandOf(frontend, name);
     for (const auto& [id, frontend] : view.frontends) {
       const double even = budget / num_frontends;
-      const double asked = demand > 0 ? budget * DemandOf(frontend, digest) / demand : even;
-      slices[id][digest] = kEvenPart * even + (1 - kEvenPart) * asked;
+      const double asked = demand > 0 ? budget * DemandOf(frontend, name) / demand : even;
+      slices[id][name] = kEvenPart * even + (1 - kEvenPart) * asked;
     }
   }
   return slices;
@@ -43,9 +60,7 @@ std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterVie
 std::map<std::string, double> EvenSlice(const ClusterView& view) {
   std::map<std::string, double> slice;
   const auto num_frontends = static_cast<double>(std::max<size_t>(view.frontends.size(), 1));
-  for (const auto& [digest, key] : view.registry->keys) {
-    if (const double budget = BudgetOf(key); budget > 0) slice[digest] = budget / num_frontends;
-  }
+  for (const auto& [name, budget] : BudgetsOf(view)) slice[name] = budget / num_frontends;
   return slice;
 }
 
@@ -55,8 +70,8 @@ std::map<std::string, double> SharesOf(const ClusterView& view, const std::strin
   const auto lent = view.leader.slices.find(frontend);
   if (!view.away.ok() || !stands || lent == view.leader.slices.end()) return shares;
   // A key that is new, or was taken away, is not in both.
-  for (const auto& [digest, requests] : lent->second) {
-    if (shares.contains(digest)) shares[digest] = requests;
+  for (const auto& [name, per_minute] : lent->second) {
+    if (shares.contains(name)) shares[name] = per_minute;
   }
   return shares;
 }

@@ -12,16 +12,16 @@
 
 namespace graft {
 
-// By frontend and key's digest: of the requests a minute that the key allows, the part that this
-// frontend may let through. Parts of a key make up its budget. Half of it is for all frontends
-// alike, so that one that was asked for nothing can answer at once; the rest follows what they were
-// asked.
+// By frontend and budget (of a key, by its digest, or of a tenant; requests or tokens a minute):
+// the part that this frontend may let through. Parts of a budget make it up. Half of it is for all
+// frontends alike, so that one that was asked for nothing can answer at once; the rest follows what
+// they were asked.
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view);
 
-// By key's digest, what each frontend may let through while nobody lends: equal parts.
+// By budget, what each frontend may let through while nobody lends: equal parts.
 std::map<std::string, double> EvenSlice(const ClusterView& view);
 
-// By key's digest, what this frontend may let through now: its part of what is lent. What was lent
+// By budget, what this frontend may let through now: its part of what is lent. What was lent
 // is over, and parts are equal, while etcd is not heard, when the leader's lease has ended, or when
 // the leader may take this frontend for dead (its record does not `stand`) and lend its part to
 // others.

@@ -111,6 +111,18 @@ TEST(LeaderDutiesTest, SlicesMakeUpTheBudgetAndFollowWhatIsAsked) {
   EXPECT_DOUBLE_EQ(slices["f2"]["d"], 30);
 }
 
+TEST(LeaderDutiesTest, TokensAndTenantsHaveBudgetsOfTheirOwn) {
+  const Json limits = {{"requests_per_minute", 100}, {"tokens_per_minute", 8000}};
+  ClusterView view = ViewWith({{"d", {{"tenant", "t"}, {"tokens_per_minute", 600}}},
+                               {"e", {{"tenant", "t"}, {"tenant_limits", limits}}}});
+  view.frontends["f1"] = {"f1", "", {{"d:tokens", 90.0}}};
+  view.frontends["f2"] = {"f2", "", {{"tenant:t:tokens", 5.0}}};
+  auto slices = LendSlices(view);
+  using Slice = std::map<std::string, double>;
+  EXPECT_EQ(slices["f1"], (Slice{{"d:tokens", 450}, {"tenant:t", 50}, {"tenant:t:tokens", 2000}}));
+  EXPECT_EQ(slices["f2"], (Slice{{"d:tokens", 150}, {"tenant:t", 50}, {"tenant:t:tokens", 6000}}));
+}
+
 TEST(LeaderDutiesTest, WithoutALeaderThePartsAreEqual) {
   ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}, {"free", {{"tenant", "t"}}}});
   using Slice = std::map<std::string, double>;

@@ -135,7 +135,7 @@ void RegistryFollower::Apply(const RegistryView& registry) {
       continue;
     }
     if (found.ok()) {  // not what the registry says
-      const Status unloaded = catalog_.Unload(name);
+      const Status unloaded = catalog_.Unload(name, "");
       if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
       changed = true;
     }
@@ -191,7 +191,7 @@ void RegistryFollower::UnloadOthers(const RegistryView& registry) {
   for (const std::string& name : gone) {
     const Result<AdapterInfo> info = catalog_.Find(name);
     if (info.ok()) KeepContent(*info);
-    if (!RestoreFolders(name)) (void)catalog_.Unload(name);  // it may never have been loaded
+    if (!RestoreFolders(name)) (void)catalog_.Unload(name, "");  // it may never have been loaded
     if (info.ok() && !IsRunnersOwnName(name)) {
       LOG_INFO("adapter '{}' left the cluster's registry", name);
     }

@@ -48,7 +48,7 @@ class FakeCatalog : public AdapterCatalog {
     info.hash = contents[load.path];
     return SetName(load.name, info);
   }
-  Status Unload(const std::string& name) override {
+  Status Unload(const std::string& name, const std::string& /*tenant*/) override {
     std::lock_guard lock(mutex_);
     return names_.erase(name) != 0 ? OkStatus() : NotFoundError("no " + name);
   }

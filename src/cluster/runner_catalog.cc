@@ -89,7 +89,7 @@ AdapterState RunnerCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> RunnerCatalog::Load(const AdapterLoad& /*load*/) { return FixedError(); }
-Status RunnerCatalog::Unload(const std::string& name) {
+Status RunnerCatalog::Unload(const std::string& name, const std::string& /*tenant*/) {
   RETURN_IF_ERROR(Find(name).status());
   return FixedError();
 }

@@ -33,7 +33,7 @@ class RunnerCatalog : public AdapterCatalog {
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   // kFailedPrecondition: adapters come from the runners' folders.
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
-  Status Unload(const std::string& name) override;
+  Status Unload(const std::string& name, const std::string& /*tenant*/) override;
 
  private:
   struct Content {

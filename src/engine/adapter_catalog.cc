@@ -271,7 +271,7 @@ Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
   return registry_.Put(EntryOf(info), /*replace=*/true);
 }
 
-Status EngineAdapterCatalog::Unload(const std::string& name) {
+Status EngineAdapterCatalog::Unload(const std::string& name, const std::string& /*tenant*/) {
   std::lock_guard load_lock(load_mutex_);
   const bool is_listed = Find(name).ok();
   const Status forgotten = registry_.Remove(name);

@@ -39,7 +39,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   // The registry remembers what this call loads, also where the adapter was listed already.
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
-  Status Unload(const std::string& name) override;
+  Status Unload(const std::string& name, const std::string& /*tenant*/) override;
 
   // The contents of these names, now and after later loads, have these priorities in the host's
   // memory. A content of several names has the highest of their priorities.

@@ -98,11 +98,11 @@ TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
   EXPECT_TRUE(Load("y", "copy").ok());
   EXPECT_EQ(backend_.num_reads_, 1);
   EXPECT_EQ(catalog_->List().size(), 2u);
-  EXPECT_TRUE(catalog_->Unload("x").ok());
+  EXPECT_TRUE(catalog_->Unload("x", "").ok());
   EXPECT_TRUE(table_.Contains("hash of one"));
-  EXPECT_TRUE(catalog_->Unload("y").ok());
+  EXPECT_TRUE(catalog_->Unload("y", "").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
-  EXPECT_EQ(catalog_->Unload("y").code(), StatusCode::kNotFound);
+  EXPECT_EQ(catalog_->Unload("y", "").code(), StatusCode::kNotFound);
 }
 
 TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
@@ -136,8 +136,8 @@ TEST_F(AdapterCatalogTest, AContentIsLoadedByItsHash) {
   EXPECT_EQ(load("y", "a", "hash of one")->hash, "hash of one") << "the folder has another";
   EXPECT_EQ(load("y", "none", "hash of one")->hash, "hash of one");
   EXPECT_EQ(backend_.num_reads_, 2);
-  EXPECT_TRUE(catalog_->Unload("kept").ok());
-  EXPECT_TRUE(catalog_->Unload("y").ok());
+  EXPECT_TRUE(catalog_->Unload("kept", "").ok());
+  EXPECT_TRUE(catalog_->Unload("y", "").ok());
   EXPECT_EQ(load("y", "", "hash of one").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(load("y", "none", "hash of one").status().code(), StatusCode::kNotFound);
 }
@@ -160,7 +160,7 @@ TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
   for (const std::string name : {"a", "b", "c", "d"}) Write(name, name);
   for (const std::string name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, name).ok());
   EXPECT_EQ(Load("d", "d").status().code(), StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(catalog_->Unload("b").ok());
+  ASSERT_TRUE(catalog_->Unload("b", "").ok());
   Recycle();
   EXPECT_TRUE(Load("d", "d").ok());
 }
@@ -172,11 +172,11 @@ TEST_F(AdapterCatalogTest, FindNamesTheNearest) {
   const Status status = NoSuchAdapter(*catalog_, "austin");
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_NE(status.message().find("'austen'"), std::string::npos);
-  EXPECT_NE(catalog_->Unload("austin").message().find("'austen'"), std::string::npos);
+  EXPECT_NE(catalog_->Unload("austin", "").message().find("'austen'"), std::string::npos);
   EXPECT_EQ(catalog_->NamesNear("bass", {}), "'base'");
   EXPECT_EQ(catalog_->NamesNear("austin", [](const std::string& name) { return name == "base"; }),
             "");
-  ASSERT_TRUE(catalog_->Unload("austen").ok());
+  ASSERT_TRUE(catalog_->Unload("austen", "").ok());
   EXPECT_EQ(catalog_->NamesNear("austin", {}), "");
 }
 
@@ -186,7 +186,7 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   Write("c", "three");
   for (const std::string name : {"a", "b", "c"}) {
     ASSERT_TRUE(Load("my-" + name, name).ok());
-    ASSERT_TRUE(catalog_->Unload(name).code() == StatusCode::kNotFound);
+    ASSERT_TRUE(catalog_->Unload(name, "").code() == StatusCode::kNotFound);
   }
   catalog_.reset();
   for (const std::string hash : {"hash of one", "hash of two", "hash of three"})
@@ -294,9 +294,9 @@ TEST_F(AdapterCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
   catalog_ = Make();
   EXPECT_EQ(catalog_->RestoreFromRegistry()->num_skipped, 1);
   EXPECT_EQ(registry_->List()->size(), 1u) << "it may come back";
-  EXPECT_TRUE(catalog_->Unload("x").ok());
+  EXPECT_TRUE(catalog_->Unload("x", "").ok());
   EXPECT_TRUE(registry_->List()->empty());
-  EXPECT_EQ(catalog_->Unload("x").code(), StatusCode::kNotFound);
+  EXPECT_EQ(catalog_->Unload("x", "").code(), StatusCode::kNotFound);
 }
 
 TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
@@ -376,10 +376,10 @@ TEST_F(AdapterCatalogTest, APriorityIsANamesWhateverItLeadsTo) {
   EXPECT_EQ(backend_.priorities_["hash of one"], 5);
   EXPECT_EQ(backend_.priorities_["hash of two"], 7);
   ASSERT_TRUE(Load("y", "b").ok());
-  ASSERT_TRUE(catalog_->Unload("x").ok());
+  ASSERT_TRUE(catalog_->Unload("x", "").ok());
   EXPECT_EQ(backend_.priorities_["hash of two"], -3) << "y's alone";
-  ASSERT_TRUE(catalog_->Unload("y").ok());
-  ASSERT_TRUE(catalog_->Unload("a").ok());
+  ASSERT_TRUE(catalog_->Unload("y", "").ok());
+  ASSERT_TRUE(catalog_->Unload("a", "").ok());
   EXPECT_EQ(backend_.priorities_["hash of one"], 0);
   EXPECT_EQ(backend_.priorities_["hash of two"], 0);
 }
@@ -397,8 +397,8 @@ TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
   EXPECT_EQ(table_.num_contents(), 3) << "two of them wait to be recycled";
   Recycle();
   EXPECT_EQ(table_.num_contents(), 1);
-  EXPECT_TRUE(catalog_->Unload("a").ok());
-  EXPECT_TRUE(catalog_->Unload("b").ok());
+  EXPECT_TRUE(catalog_->Unload("a", "").ok());
+  EXPECT_TRUE(catalog_->Unload("b", "").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
   // Somebody had asked before, so there is nothing new to tell.
   catalog_->OnRead(key, AdapterFacts{.hash = "hash of one"});
@@ -419,10 +419,10 @@ TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   EXPECT_EQ(catalog_->Find("x")->key(), "hash of one");
   EXPECT_TRUE(table_.Contains("hash of one"));
   backend_.while_reading_ = nullptr;
-  EXPECT_TRUE(catalog_->Unload("x").ok());
+  EXPECT_TRUE(catalog_->Unload("x", "").ok());
   EXPECT_EQ(catalog_->Find("y")->key(), "hash of one");
   EXPECT_TRUE(table_.Contains("hash of one")) << "y leads to it";
-  EXPECT_TRUE(catalog_->Unload("y").ok());
+  EXPECT_TRUE(catalog_->Unload("y", "").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
 }
 
@@ -445,10 +445,10 @@ TEST_F(AdapterCatalogTest, ThreadsReadFoldersWhileTheyAreLoadedAndUnloaded) {
       catalog_->OnRead(key_b, {.hash = "hash of b", .rank_max = 8, .bytes = 100});
     });
     EXPECT_TRUE(Load("a", "a").ok());
-    EXPECT_TRUE(catalog_->Unload("b").ok());
+    EXPECT_TRUE(catalog_->Unload("b", "").ok());
     reader.join();
     EXPECT_TRUE(table_.Contains(catalog_->Find("a")->key()));
-    EXPECT_TRUE(catalog_->Unload("a").ok());
+    EXPECT_TRUE(catalog_->Unload("a", "").ok());
     Recycle();
     ASSERT_EQ(table_.num_contents(), 0) << "round " << round;
   }
@@ -466,7 +466,7 @@ TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
   EXPECT_EQ(path(), "b") << "just looked at";
   ASSERT_TRUE(Load("x", "a").ok());
   EXPECT_EQ(path(), "a") << "just looked at again";
-  ASSERT_TRUE(catalog_->Unload("x").ok());
+  ASSERT_TRUE(catalog_->Unload("x", "").ok());
   EXPECT_EQ(path(), "b") << "the other may be deleted now";
   ASSERT_TRUE(Load("y", "a").ok()) << "the same content needs no replacing";
   EXPECT_EQ(path(), "a");
@@ -633,7 +633,7 @@ TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
           for (const int32_t content : table.TakeUnused()) table.Recycle(content);
         }
         if (round % 5 == 0) {
-          EXPECT_TRUE(catalog.Unload(name).ok());
+          EXPECT_TRUE(catalog.Unload(name, "").ok());
         }
       }
     });

@@ -70,7 +70,7 @@ class AdapterCatalog {
   // (it lists as many as it may, or has no adapters folder).
   virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // New requests no longer find the adapter; requests in flight finish. kNotFound.
-  virtual Status Unload(const std::string& name) = 0;
+  virtual Status Unload(const std::string& name, const std::string& tenant) = 0;
 };
 
 // kNotFound with the nearest names.

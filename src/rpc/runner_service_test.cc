@@ -83,7 +83,7 @@ class OneAdapter : public AdapterCatalog {
   std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
   AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
   Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
-  Status Unload(const std::string&) override { return NotFoundError("none"); }
+  Status Unload(const std::string&, const std::string&) override { return NotFoundError("none"); }
 };
 
 // Records what it is told.

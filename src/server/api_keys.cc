@@ -1,7 +1,6 @@
 #include "server/api_keys.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/sha256.h"
 #include "server/field_reader.h"
@@ -39,12 +38,6 @@ std::string_view BearerKey(std::string_view authorization) {
   return authorization;
 }
 
-ApiError RateError(std::string message, int retry_after_s) {
-  ApiError error = HttpError(429, "rate_limit_exceeded", std::move(message));
-  error.retry_after_s = retry_after_s;
-  return error;
-}
-
 // The entry's digest, from "key" or "key_sha256".
 std::string ReadDigest(FieldReader& reader) {
   std::string key, digest;
@@ -60,7 +53,24 @@ std::string ReadDigest(FieldReader& reader) {
   return digest;
 }
 
-ApiKey::Rights ReadRights(FieldReader& reader) {
+void ReadLimits(FieldReader& reader, WorkLimits* limits) {
+  reader.Int("requests_per_minute", 1, kInt32Max, &limits->requests_per_minute);
+  reader.Int("tokens_per_minute", 1, kInt32Max, &limits->tokens_per_minute);
+  reader.Int("requests_concurrent_max", 1, kInt32Max, &limits->requests_concurrent_max);
+  reader.Int("sequences_concurrent_max", 1, kInt32Max, &limits->sequences_concurrent_max);
+  reader.Int("context_tokens_max", 2, kInt32Max, &limits->context_tokens_max);
+  reader.Int("n_max", 1, kInt32Max, &limits->n_max);
+}
+
+void ReadTenantLimits(FieldReader& reader, const std::string& path, WorkLimits* limits) {
+  const Json* const json = reader.Take("tenant_limits");
+  if (json == nullptr) return;
+  FieldReader inner(*json, path + "tenant_limits.");
+  ReadLimits(inner, limits);
+  if (auto error = inner.Finish()) reader.Fail(*std::move(error));
+}
+
+ApiKey::Rights ReadRights(FieldReader& reader, const std::string& path) {
   ApiKey::Rights rights;
   reader.String("tenant", &rights.tenant, kKeyBytesMax);
   if (rights.tenant.empty()) reader.Fail("tenant", "is required");
@@ -73,83 +83,109 @@ ApiKey::Rights ReadRights(FieldReader& reader) {
   if (models.empty()) {
     reader.Fail("adapters", "is required: a list of names (the base model's too), or [\"*\"]");
   }
-  rights.models = std::set<std::string>(models.begin(), models.end());
-  rights.all_models = rights.models.count("*") != 0;
+  for (std::string& model : models) {
+    if (model == "*") {
+      rights.all_models = true;
+    } else if (model.find('*') != std::string::npos) {
+      rights.model_patterns.push_back(std::move(model));
+    } else {
+      rights.models.insert(std::move(model));
+    }
+  }
   reader.Bool("admin", &rights.admin);
-  reader.Int("requests_per_minute", 1, kInt32Max, &rights.requests_per_minute);
-  reader.Int("requests_concurrent_max", 1, kInt32Max, &rights.requests_concurrent_max);
+  ReadLimits(reader, &rights.limits);
+  ReadTenantLimits(reader, path, &rights.tenant_limits);
   return rights;
 }
 
+// "*" stands for any characters, none included.
+bool Matches(std::string_view pattern, std::string_view name) {
+  size_t at = 0, in_name = 0, star = std::string_view::npos, resume = 0;
+  while (in_name < name.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      resume = in_name;
+    } else if (at < pattern.size() && pattern[at] == name[in_name]) {
+      ++at;
+      ++in_name;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      in_name = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
+int32_t Tightest(int32_t a, int32_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
+// The names of budgets that servers of a cluster share, see leader_duties.cc.
+std::string TokensOf(const std::string& name) { return name + ":tokens"; }
+std::string BudgetOf(const std::string& tenant) { return "tenant:" + tenant; }
+
 }  // namespace
 
-ApiKey::Lease::~Lease() {
-  if (meter_ == nullptr) return;
-  std::lock_guard lock(meter_->mutex);
-  --meter_->num_running;
-}
-
 ApiKey::ApiKey(Rights rights, int64_t now_ns)
-    : rights_(std::move(rights)), meter_(std::make_shared<Meter>()) {
-  meter_->bucket_requests = rights_.requests_per_minute;
-  meter_->bucket_time_ns = now_ns;
-}
+    : rights_(std::move(rights)),
+      meter_(std::make_shared<WorkMeter>("key", rights_.limits, now_ns)),
+      tenant_meter_(std::make_shared<WorkMeter>("tenant", rights_.tenant_limits, now_ns)) {}
 
-ApiKey::ApiKey(Rights rights, const ApiKey& former)
-    : rights_(std::move(rights)), meter_(former.meter_) {}
+ApiKey::ApiKey(Rights rights, std::shared_ptr<WorkMeter> meter,
+               std::shared_ptr<WorkMeter> tenant_meter)
+    : rights_(std::move(rights)),
+      meter_(std::move(meter)),
+      tenant_meter_(std::move(tenant_meter)) {}
 
 bool ApiKey::Allows(const std::string& model) const {
-  return rights_.all_models || rights_.models.count(model) != 0;
+  const auto is_like = [&model](const std::string& pattern) { return Matches(pattern, model); };
+  const bool may =
+      rights_.all_models || rights_.models.contains(model) ||
+      std::any_of(rights_.model_patterns.begin(), rights_.model_patterns.end(), is_like);
+  if (!may || owned_ == nullptr || rights_.admin) return may;
+  bool is_anothers = false;
+  for (const auto& [pattern, tenant] : *owned_) {
+    if (!Matches(pattern, model)) continue;
+    if (tenant == rights_.tenant) return true;
+    is_anothers = true;
+  }
+  return !is_anothers;
 }
 
-ApiResult<ApiKey::Lease> ApiKey::Admit(int64_t now_ns) {
-  Meter& meter = *meter_;
-  std::lock_guard lock(meter.mutex);
-  const int32_t concurrent_max = rights_.requests_concurrent_max;
-  if (concurrent_max > 0 && meter.num_running >= concurrent_max) {
-    return RateError(
-        "This key has " + std::to_string(meter.num_running) + " requests running, its limit.", 1);
+int32_t ApiKey::context_tokens_max() const {
+  return Tightest(rights_.limits.context_tokens_max, rights_.tenant_limits.context_tokens_max);
+}
+
+int32_t ApiKey::n_max() const {
+  return Tightest(rights_.limits.n_max, rights_.tenant_limits.n_max);
+}
+
+ApiResult<RequestLease> ApiKey::Admit(int64_t now_ns) {
+  if (auto error = meter_->EnterRequest(now_ns)) return *error;
+  if (auto error = tenant_meter_->EnterRequest(now_ns)) {
+    meter_->LeaveRequest();
+    meter_->UndoRequest();
+    return *error;
   }
-  if (auto error = TakeFromBucket(now_ns)) return *error;
-  ++meter.num_running;
-  return Lease(meter_);
+  return RequestLease(meter_, tenant_meter_);
 }
 
 std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
-  std::lock_guard lock(meter_->mutex);
-  return TakeFromBucket(now_ns);
+  if (auto error = meter_->CountRequest(now_ns)) return error;
+  auto error = tenant_meter_->CountRequest(now_ns);
+  if (error.has_value()) meter_->UndoRequest();
+  return error;
 }
 
-void ApiKey::SetShare(double requests_per_minute) {
-  std::lock_guard lock(meter_->mutex);
-  meter_->share_per_minute = requests_per_minute;
-}
-
-int64_t ApiKey::TakeDemand() {
-  std::lock_guard lock(meter_->mutex);
-  return std::exchange(meter_->num_asked, 0);
-}
-
-std::optional<ApiError> ApiKey::TakeFromBucket(int64_t now_ns) {
-  if (rights_.requests_per_minute <= 0) return std::nullopt;
-  Meter& meter = *meter_;
-  ++meter.num_asked;
-  constexpr double kShareMin = 0.01;  // of a minute's requests: somebody's turn comes
-  const double per_minute = meter.share_per_minute < 0
-                                ? rights_.requests_per_minute
-                                : std::max(meter.share_per_minute, kShareMin);
-  const double per_second = per_minute / 60;
-  meter.bucket_requests += NsToSeconds(now_ns - meter.bucket_time_ns) * per_second;
-  meter.bucket_requests = std::min(meter.bucket_requests, std::max(per_minute, 1.0));
-  meter.bucket_time_ns = now_ns;
-  if (meter.bucket_requests < 1) {
-    const int wait_s = static_cast<int>(std::ceil((1 - meter.bucket_requests) / per_second));
-    return RateError("This key's limit is " + std::to_string(rights_.requests_per_minute) +
-                         " requests a minute; try again in " + std::to_string(wait_s) + " s.",
-                     std::max(wait_s, 1));
+ApiResult<WorkLease> ApiKey::AdmitWork(const Work& work, int64_t now_ns) {
+  if (auto error = meter_->EnterWork(work, now_ns)) return *error;
+  if (auto error = tenant_meter_->EnterWork(work, now_ns)) {
+    meter_->LeaveWork(work, 0);
+    return *error;
   }
-  meter.bucket_requests -= 1;
-  return std::nullopt;
+  return WorkLease(meter_, tenant_meter_, work);
 }
 
 ApiKeys::ApiKeys(const Clock& clock) : clock_(clock), table_(std::make_shared<Table>()) {
@@ -176,6 +212,7 @@ Status ApiKeys::Load(const Json& list) {
   }
   next->required = true;
   RETURN_IF_ERROR(AddAdminKey(*former, next.get()));
+  Settle(next.get());
   Put(std::move(next));
   return OkStatus();
 }
@@ -185,21 +222,47 @@ Status ApiKeys::LoadText(const std::string& json) {
   return Load(list);
 }
 
-void ApiKeys::SetShares(std::map<std::string, double> requests_per_minute) {
+void ApiKeys::SetShares(const std::map<std::string, double>& per_minute) {
   const std::shared_ptr<const Table> current = table();
+  const auto share_of = [&per_minute](const std::string& name) {
+    const auto share = per_minute.find(name);
+    return share == per_minute.end() ? -1 : share->second;
+  };
   for (const auto& [digest, key] : current->keys) {
-    const auto share = requests_per_minute.find(digest);
-    key->SetShare(share == requests_per_minute.end() ? -1 : share->second);
+    key->meter()->SetShares(share_of(digest), share_of(TokensOf(digest)));
+  }
+  for (const auto& [name, tenant] : current->tenants) {
+    const std::string budget = BudgetOf(name);
+    tenant.meter->SetShares(share_of(budget), share_of(TokensOf(budget)));
   }
 }
 
 std::map<std::string, int64_t> ApiKeys::TakeDemand() {
   const std::shared_ptr<const Table> current = table();
   std::map<std::string, int64_t> demand;
-  for (const auto& [digest, key] : current->keys) {
-    if (key->rights().requests_per_minute > 0) demand[digest] = key->TakeDemand();
+  const auto take = [&demand](const std::string& name, const WorkLimits& limits, WorkMeter& meter) {
+    if (limits.requests_per_minute > 0) {
+      demand[name] = static_cast<int64_t>(meter.TakeAskedRequests());
+    }
+    if (limits.tokens_per_minute > 0) {
+      demand[TokensOf(name)] = static_cast<int64_t>(meter.TakeAskedTokens());
+    }
+  };
+  for (const auto& [digest, key] : current->keys) take(digest, key->rights().limits, *key->meter());
+  for (const auto& [name, tenant] : current->tenants) {
+    take(BudgetOf(name), tenant.limits, *tenant.meter);
   }
   return demand;
+}
+
+// A table that is to be put in force: its limits hold for what was counted before, too.
+void ApiKeys::Settle(Table* table) {
+  const auto owned = std::make_shared<const ApiKey::Owned>(std::move(table->owned));
+  for (const auto& [digest, key] : table->keys) {
+    key->meter()->SetLimits(key->rights().limits);
+    if (!owned->empty()) key->SetOwned(owned);
+  }
+  for (const auto& [name, tenant] : table->tenants) tenant.meter->SetLimits(tenant.limits);
 }
 
 void ApiKeys::Put(std::shared_ptr<const Table> table) {
@@ -208,18 +271,39 @@ void ApiKeys::Put(std::shared_ptr<const Table> table) {
 }
 
 Status ApiKeys::AddEntry(const Json& entry, size_t idx, const Table& former, Table* table) const {
-  FieldReader reader(entry, "keys[" + std::to_string(idx) + "].");
+  const std::string path = "keys[" + std::to_string(idx) + "].";
+  FieldReader reader(entry, path);
   const std::string digest = ReadDigest(reader);
-  ApiKey::Rights rights = ReadRights(reader);
+  ApiKey::Rights rights = ReadRights(reader, path);
+  std::vector<std::string> owned;
+  reader.StringOrList("tenant_adapters", kModelsMax, kKeyBytesMax, &owned);
   if (const auto error = reader.Finish()) return InvalidArgumentError(error->message);
-  const auto [weight, is_new] = table->tenant_weights.emplace(rights.tenant, rights.tenant_weight);
-  if (!is_new && weight->second != rights.tenant_weight) {
-    return InvalidArgumentError("keys[" + std::to_string(idx) + "].tenant_weight: tenant '" +
-                                rights.tenant +
-                                "' has another in an entry above; give all of its keys the same");
-  }
+  for (std::string& pattern : owned) table->owned.emplace_back(std::move(pattern), rights.tenant);
   return Add(digest, std::move(rights), former, table)
       .WithContext("keys[" + std::to_string(idx) + "]");
+}
+
+Result<ApiKeys::Tenant*> ApiKeys::TenantOf(const ApiKey::Rights& rights, const Table& former,
+                                           Table* table) const {
+  const auto before = former.tenants.find(rights.tenant);  // maybe the same table
+  std::shared_ptr<WorkMeter> meter =
+      before == former.tenants.end() ? nullptr : before->second.meter;
+  const auto [it, is_new] = table->tenants.try_emplace(rights.tenant);
+  Tenant& tenant = it->second;
+  if (!is_new) {
+    const char* const differs = tenant.weight != rights.tenant_weight   ? "tenant_weight"
+                                : tenant.limits != rights.tenant_limits ? "tenant_limits"
+                                                                        : nullptr;
+    if (differs == nullptr) return &tenant;
+    return InvalidArgumentError(std::string(differs) + ": tenant '" + rights.tenant +
+                                "' has others in an entry above; give all of its keys the same");
+  }
+  tenant.weight = rights.tenant_weight;
+  tenant.limits = rights.tenant_limits;
+  tenant.meter = meter != nullptr
+                     ? std::move(meter)
+                     : std::make_shared<WorkMeter>("tenant", tenant.limits, clock_.NowNs());
+  return &tenant;
 }
 
 Status ApiKeys::SetAdminKey(std::string_view key) {
@@ -234,6 +318,11 @@ Status ApiKeys::AddAdminKey(const Table& former, Table* table) const {
   if (admin_digest_.empty()) return OkStatus();
   ApiKey::Rights rights;
   rights.tenant = "admin";
+  // As the file's entries of a tenant of that name say, if there are any.
+  if (const auto it = table->tenants.find(rights.tenant); it != table->tenants.end()) {
+    rights.tenant_weight = it->second.weight;
+    rights.tenant_limits = it->second.limits;
+  }
   rights.all_models = true;
   rights.admin = true;
   return Add(admin_digest_, std::move(rights), former, table).WithContext("the admin key");
@@ -244,10 +333,13 @@ Status ApiKeys::Add(const std::string& digest, ApiKey::Rights rights, const Tabl
   if (table->keys.count(digest) != 0) return InvalidArgumentError("the same key is given twice");
   table->has_admin = table->has_admin || rights.admin;
   rights.id = digest.substr(0, kIdDigits);
+  ASSIGN_OR_RETURN(const Tenant* const tenant, TenantOf(rights, former, table));
   const auto it = former.keys.find(digest);
-  table->keys[digest] = it == former.keys.end()
-                            ? std::make_shared<ApiKey>(std::move(rights), clock_.NowNs())
-                            : std::make_shared<ApiKey>(std::move(rights), *it->second);
+  std::shared_ptr<WorkMeter> meter =
+      it != former.keys.end() ? it->second->meter()
+                              : std::make_shared<WorkMeter>("key", rights.limits, clock_.NowNs());
+  table->keys[digest] =
+      std::make_shared<ApiKey>(std::move(rights), std::move(meter), tenant->meter);
   return OkStatus();
 }
 

@@ -1,5 +1,6 @@
-// The rights of clients: the keys file's entries, found by the hash of the presented key, and each
-// key's request rate and concurrency. Thread-safe; keys can be loaded again while requests run.
+// The rights of clients: the keys file's entries, found by the hash of the presented key, and what
+// each key and each tenant has used of its limits (WorkMeter). Thread-safe; keys can be loaded
+// again while requests run.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,13 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "server/api_error.h"
+#include "server/work_limits.h"
 
 namespace graft {
 
@@ -28,58 +31,44 @@ class ApiKey {
     std::string tenant;
     float tenant_weight = 1.0f;  // share of the engine among tenants
     bool all_models = false;
-    std::set<std::string> models;         // names of adapters, or the base model's
-    bool admin = false;                   // may load and unload adapters
-    int32_t requests_per_minute = 0;      // 0: no limit
-    int32_t requests_concurrent_max = 0;  // 0: no limit
+    std::set<std::string> models;             // names of adapters, or the base model's
+    std::vector<std::string> model_patterns;  // likewise, with "*" for any characters
+    bool admin = false;                       // may load and unload adapters
+    WorkLimits limits;
+    WorkLimits tenant_limits;  // of all its keys together
   };
-
-  // What the key has used of its limits.
-  struct Meter {
-    std::mutex mutex;
-    double share_per_minute = -1;  // of the key's requests; negative: all of them
-    int64_t num_asked = 0;         // since it was last looked at
-    double bucket_requests = 0;
-    int64_t bucket_time_ns = 0;
-    int32_t num_running = 0;
-  };
-
-  // A request's share of the concurrency limit, given back when it goes.
-  class Lease {
-   public:
-    Lease() = default;
-    explicit Lease(std::shared_ptr<Meter> meter) : meter_(std::move(meter)) {}
-    Lease(Lease&& other) noexcept = default;
-    Lease& operator=(Lease&& other) noexcept {
-      std::swap(meter_, other.meter_);
-      return *this;
-    }
-    ~Lease();
-
-   private:
-    std::shared_ptr<Meter> meter_;  // shared: a reload may drop the key while its requests run
-  };
+  // Names that are one tenant's, by patterns: nobody else's key may use or see them.
+  using Owned = std::vector<std::pair<std::string, std::string>>;  // pattern, tenant
 
   ApiKey(Rights rights, int64_t now_ns);
-  // The same key with other rights: what `former` has used counts on.
-  ApiKey(Rights rights, const ApiKey& former);
+  // With what its meters have counted so far.
+  ApiKey(Rights rights, std::shared_ptr<WorkMeter> meter, std::shared_ptr<WorkMeter> tenant_meter);
 
   const Rights& rights() const { return rights_; }
-  // Negative: all of them.
-  void SetShare(double requests_per_minute);
-  int64_t TakeDemand();
+  const std::shared_ptr<WorkMeter>& meter() const { return meter_; }
+  void SetOwned(std::shared_ptr<const Owned> owned) { owned_ = std::move(owned); }
   bool Allows(const std::string& model) const;
-  // Takes one request from the bucket (which holds a minute's worth) and one place, or says 429 and
+  // The tightest of the key's limits and the tenant's; 0: none.
+  int32_t context_tokens_max() const;
+  int32_t n_max() const;
+
+  // Takes one request from the buckets (which hold a minute's worth) and one place, or says 429 and
   // when to come back.
-  ApiResult<Lease> Admit(int64_t now_ns);
-  // Takes one request from the bucket alone: requests that are answered at once hold no place.
+  ApiResult<RequestLease> Admit(int64_t now_ns);
+  // Takes one request from the buckets alone: requests that are answered at once hold no place.
   std::optional<ApiError> Count(int64_t now_ns);
+  // What the request turned out to ask for.
+  ApiResult<WorkLease> AdmitWork(const Work& work, int64_t now_ns);
+  // See RateLimitHeaders.
+  std::vector<std::pair<std::string, std::string>> RateHeaders(int64_t now_ns) const {
+    return RateLimitHeaders(*meter_, *tenant_meter_, now_ns);
+  }
 
  private:
-  std::optional<ApiError> TakeFromBucket(int64_t now_ns);  // under the lock
-
   const Rights rights_;
-  const std::shared_ptr<Meter> meter_;
+  const std::shared_ptr<WorkMeter> meter_;
+  const std::shared_ptr<WorkMeter> tenant_meter_;
+  std::shared_ptr<const Owned> owned_;  // null: nobody owns anything
 };
 
 class ApiKeys {
@@ -87,11 +76,9 @@ class ApiKeys {
   // No keys: everybody is one tenant "", may use every model, and is no admin.
   explicit ApiKeys(const Clock& clock);
 
-  // The keys file: a JSON list of {"key" or "key_sha256", "tenant", "adapters", "admin",
-  // "tenant_weight", "requests_per_minute", "requests_concurrent_max"}. A tenant has one weight,
-  // whichever of its entries give it. Errors name the entry and the field. Loading
-  // again puts these keys in the place of the former file's, and an error leaves those in force. A
-  // key that is in both files keeps its count of requests.
+  // The keys file, see docs/http-api.md. Errors name the entry and the field. Loading again puts
+  // these keys in the place of the former file's, and an error leaves those in force. Keys and
+  // tenants that are in both files keep what they have used.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
   Status LoadText(const std::string& json);
@@ -99,7 +86,7 @@ class ApiKeys {
   Status SetAdminKey(std::string_view key);
 
   // See HttpServer.
-  void SetShares(std::map<std::string, double> requests_per_minute);
+  void SetShares(const std::map<std::string, double>& per_minute);
   std::map<std::string, int64_t> TakeDemand();
 
   // Whether a request needs a key at all.
@@ -111,22 +98,32 @@ class ApiKeys {
   ApiResult<std::shared_ptr<ApiKey>> Authenticate(std::string_view authorization) const;
 
  private:
+  // What all entries of a tenant agree about, and its meter.
+  struct Tenant {
+    float weight = 1.0f;
+    WorkLimits limits;
+    std::shared_ptr<WorkMeter> meter;
+  };
   struct Table {
     std::unordered_map<std::string, std::shared_ptr<ApiKey>> keys;  // by SHA-256, hexadecimal
     bool required = false;
     bool has_admin = false;
-    std::map<std::string, float> tenant_weights;
+    std::map<std::string, Tenant> tenants;
+    ApiKey::Owned owned;
   };
 
   std::shared_ptr<const Table> table() const {
     std::lock_guard lock(mutex_);
     return table_;
   }
+  static void Settle(Table* table);
   void Put(std::shared_ptr<const Table> table);
   Status AddEntry(const Json& entry, size_t idx, const Table& former, Table* table) const;
   Status AddAdminKey(const Table& former, Table* table) const;
   Status Add(const std::string& digest, ApiKey::Rights rights, const Table& former,
              Table* table) const;
+  // The tenant's entry in `table`, where the rights agree with it.
+  Result<Tenant*> TenantOf(const ApiKey::Rights& rights, const Table& former, Table* table) const;
 
   const Clock& clock_;
   std::shared_ptr<ApiKey> anonymous_;

@@ -61,7 +61,7 @@ TEST(ApiKeysTest, ATenantHasOneWeight) {
   EXPECT_EQ((*keys.Authenticate("Bearer one"))->rights().tenant_weight, 1.0f);
   EXPECT_EQ(load(R"(, "tenant_weight": 2.5)", R"(, "tenant_weight": 2.5)"), "OK");
   EXPECT_EQ((*keys.Authenticate("Bearer two"))->rights().tenant_weight, 2.5f);
-  EXPECT_NE(load("", R"(, "tenant_weight": 2)").find("keys[1].tenant_weight: tenant 't'"),
+  EXPECT_NE(load("", R"(, "tenant_weight": 2)").find("keys[1]: tenant_weight: tenant 't'"),
             std::string::npos);
   for (const char* wrong : {"0", "-1", "1001", "0.0001"}) {
     const std::string weight = std::string(", \"tenant_weight\": ") + wrong;
@@ -154,6 +154,93 @@ TEST(ApiKeysTest, AShareOfTheRateIsWhatOneOfSeveralServersLetsThrough) {
   EXPECT_EQ(let_through(), 60);
 }
 
+TEST(ApiKeysTest, KeysOfATenantShareItsLimits) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  const auto load = [&](const char* limits) {
+    return keys.LoadText(std::string(R"([
+        {"key":"one","tenant":"t","adapters":"*","requests_per_minute":3,"tenant_limits":)") +
+                         limits + R"(},
+        {"key":"two","tenant":"t","adapters":"*","tenant_limits":)" +
+                         limits + R"(},
+        {"key":"other","tenant":"u","adapters":"*"}])");
+  };
+  ASSERT_EQ(load(R"({"requests_per_minute":4,"requests_concurrent_max":2})").ToString(), "OK");
+  const auto one = *keys.Authenticate("Bearer one"), two = *keys.Authenticate("Bearer two");
+  auto first = one->Admit(0);
+  auto second = two->Admit(0);
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto refused = one->Admit(0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("This tenant has 2 requests running"), std::string::npos);
+  EXPECT_TRUE((*keys.Authenticate("Bearer other"))->Admit(0).ok());
+  // What the tenant refused cost the key nothing.
+  EXPECT_FALSE(one->Count(0).has_value());
+  EXPECT_FALSE(one->Count(0).has_value());
+  EXPECT_EQ(one->Count(0)->http_status, 429);
+  EXPECT_NE(two->Count(0)->message.find("tenant's limit is 4"), std::string::npos);
+  // Loading again keeps what the tenant has used.
+  ASSERT_EQ(load(R"({"requests_per_minute":4})").ToString(), "OK");
+  EXPECT_TRUE((*keys.Authenticate("Bearer two"))->Count(0).has_value());
+  EXPECT_EQ(keys.TakeDemand().at("tenant:t"), 6);
+  keys.SetShares({{"tenant:t", 60.0}});
+  clock.AdvanceNs(int64_t{1} * 1'000'000'000);
+  EXPECT_FALSE((*keys.Authenticate("Bearer two"))->Count(clock.NowNs()).has_value());
+}
+
+TEST(ApiKeysTest, ATenantsLimitsAreTheSameInAllItsEntries) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  const Status differs = keys.LoadText(R"([
+      {"key":"one","tenant":"t","adapters":"*","tenant_limits":{"n_max":2}},
+      {"key":"two","tenant":"t","adapters":"*"}])");
+  EXPECT_NE(differs.message().find("keys[1]: tenant_limits: tenant 't'"), std::string::npos)
+      << differs.message();
+  const Status unknown =
+      keys.LoadText(R"([{"key":"one","tenant":"t","adapters":"*","tenant_limits":{"tokens":2}}])");
+  EXPECT_NE(unknown.message().find("keys[0].tenant_limits.tokens"), std::string::npos)
+      << unknown.message();
+}
+
+TEST(ApiKeysTest, NamesGoByPatterns) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.LoadText(R"([
+      {"key":"k","tenant":"t","adapters":["base","team-*","*/draft","a*b*c"]}])")
+                  .ok());
+  const auto key = *keys.Authenticate("Bearer k");
+  for (const char* name :
+       {"base", "team-", "team-1", "x/draft", "/draft", "abc", "a1b2c", "abcbc"}) {
+    EXPECT_TRUE(key->Allows(name)) << name;
+  }
+  for (const char* name : {"bases", "tea", "my-team-1", "draft", "ab", "acb", "abcd", ""}) {
+    EXPECT_FALSE(key->Allows(name)) << name;
+  }
+}
+
+TEST(ApiKeysTest, WhatATenantOwnsIsNobodyElses) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.LoadText(R"([
+      {"key":"a","tenant":"acme","adapters":["*"],"tenant_adapters":["acme-*"]},
+      {"key":"a2","tenant":"acme","adapters":["acme-1"]},
+      {"key":"b","tenant":"other","adapters":["*","acme-1"]},
+      {"key":"ops","tenant":"ops","adapters":["*"],"admin":true}])")
+                  .ok());
+  const auto allows = [&](const char* key, const char* name) {
+    return (*keys.Authenticate(std::string("Bearer ") + key))->Allows(name);
+  };
+  EXPECT_TRUE(allows("a", "acme-1"));
+  EXPECT_TRUE(allows("a2", "acme-1"));
+  EXPECT_FALSE(allows("a2", "acme-2")) << "its own rights say which";
+  EXPECT_FALSE(allows("b", "acme-1"));
+  EXPECT_TRUE(allows("b", "base"));
+  EXPECT_TRUE(allows("ops", "acme-1")) << "an admin loads and unloads it";
+  // It holds as long as the file says so.
+  ASSERT_TRUE(keys.LoadText(R"([{"key":"b","tenant":"other","adapters":["*"]}])").ok());
+  EXPECT_TRUE(allows("b", "acme-1"));
+}
+
 TEST(ApiKeysTest, ALeaseIsGivenBack) {
   ManualClock clock;
   ApiKeys keys(clock);
@@ -162,7 +249,7 @@ TEST(ApiKeysTest, ALeaseIsGivenBack) {
   {
     auto lease = beta->Admit(0);
     ASSERT_TRUE(lease.ok());
-    const ApiKey::Lease moved = std::move(*lease);
+    const RequestLease moved = std::move(*lease);
     EXPECT_EQ(beta->Admit(0).error().http_status, 429);
   }
   EXPECT_TRUE(beta->Admit(0).ok());

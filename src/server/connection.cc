@@ -46,7 +46,7 @@ struct Connection::Exchange {
   HttpRequest* request = nullptr;
   RouteMatch match;
   std::shared_ptr<ApiKey> key;
-  ApiKey::Lease place;  // among the key's requests
+  RequestLease place;  // among the key's requests
   BodyLease body_lease;
   RequestRecord record;  // for the log
   std::optional<RequestTrace> trace;
@@ -257,7 +257,7 @@ std::optional<ApiError> Connection::CheckHost(const Exchange& exchange) const {
 }
 
 std::optional<ApiError> Connection::Admit(Exchange& exchange) {
-  ApiResult<ApiKey::Lease> place = exchange.key->Admit(state_.context.clock.NowNs());
+  ApiResult<RequestLease> place = exchange.key->Admit(state_.context.clock.NowNs());
   if (!place.ok()) return place.error();
   exchange.place = std::move(*place);
   return std::nullopt;
@@ -407,6 +407,9 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   if (!plan.ok()) co_return co_await RespondError(exchange, plan.error());
   exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
   exchange.body_lease.Clear();
+  const Work work = plan->work;
+  ApiResult<WorkLease> lease = exchange.key->AdmitWork(work, state_.context.clock.NowNs());
+  if (!lease.ok()) co_return co_await RespondError(exchange, lease.error());
   for (Request& request : plan->requests) {
     request.log_id = exchange.record.id;
     request.key_id = exchange.key->rights().id;
@@ -424,6 +427,7 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
     keep = co_await AnswerWhole(exchange, session);
   }
   const ResponseUsage usage = session.SumUsage();
+  lease->SetTokens(work.prompt_tokens + usage.output_tokens);
   exchange.record.prompt_tokens = usage.prompt_tokens;
   exchange.record.output_tokens = usage.output_tokens;
   state_.metrics.AddTokens(usage.prompt_tokens, usage.output_tokens);
@@ -521,7 +525,10 @@ HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {
   return {.keep_alive = exchange.keep_alive,
           .is_http_1_0 = exchange.request->is_http_1_0,
           .request_id = exchange.record.id,
-          .cors_origin = state_.options.cors_allow_origin};
+          .cors_origin = state_.options.cors_allow_origin,
+          .rate_limits = exchange.key == nullptr
+                             ? std::vector<std::pair<std::string, std::string>>()
+                             : exchange.key->RateHeaders(state_.context.clock.NowNs())};
 }
 
 Connection::Awaitable<bool> Connection::RespondError(Exchange& exchange, const ApiError& error) {

@@ -11,6 +11,9 @@ namespace graft {
 std::string CorsAllowedHeaders(std::string_view requested);
 
 // Headers of answers that pages may read.
-inline constexpr char kCorsExposedHeaders[] = "X-Request-Id, Retry-After";
+inline constexpr char kCorsExposedHeaders[] =
+    "X-Request-Id, Retry-After, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+    "x-ratelimit-reset-tokens";
 
 }  // namespace graft

@@ -185,19 +185,19 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
   return response;
 }
 
-HttpResponse UnloadAdapter(const ServerState& state, const Json& body) {
+HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const ApiKey& key) {
   ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
   if (!name.ok()) return ErrorResponse(name.error());
   if (*name == state.context.base_model) {
     return ErrorResponse(InvalidRequestError(
         "lora_name", "'" + *name + "' is the base model, which cannot be unloaded."));
   }
-  const Status status = state.context.catalog.Unload(*name);
+  const Status status = state.context.catalog.Unload(*name, key.rights().tenant);
   if (!status.ok()) {
     LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
     return AdapterErrorResponse(state, status, "lora_name", "");
   }
-  LOG_INFO("adapter {} unloaded", *name);
+  LOG_INFO("adapter {} unloaded for {}", *name, key.rights().tenant);
   return JsonResponse({{"id", *name}, {"object", "model"}, {"deleted", true}});
 }
 
@@ -286,7 +286,7 @@ HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::strin
   ApiResult<Json> json = ParseBody(body);
   if (!json.ok()) return ErrorResponse(json.error());
   return route == Route::kLoadAdapter ? LoadAdapter(state, *json, key)
-                                      : UnloadAdapter(state, *json);
+                                      : UnloadAdapter(state, *json, key);
 }
 
 }  // namespace graft

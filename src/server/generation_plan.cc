@@ -16,11 +16,24 @@ using TokenIds = std::vector<int32_t>;
 
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 
-ApiError ContextLengthError(const std::string& param, int64_t context_tokens, int64_t prompt_tokens,
-                            int64_t output_tokens) {
+// What a prompt and its answer may have, and by whom.
+struct ContextLimit {
+  int64_t tokens_max = 0;
+  const char* whose = "model";
+};
+
+ContextLimit ContextOf(const ServerContext& context, const GenerationParams& params) {
+  const int64_t of_model = context.generator.limits().context_tokens_max;
+  const int64_t of_key = params.context_tokens_max;
+  if (of_key > 0 && of_key < of_model) return {of_key, "key"};
+  return {of_model, "model"};
+}
+
+ApiError ContextLengthError(const std::string& param, const ContextLimit& context,
+                            int64_t prompt_tokens, int64_t output_tokens) {
   ApiError error = InvalidRequestError(
-      param, "This model's maximum context length is " + std::to_string(context_tokens) +
-                 " tokens. However, you requested " +
+      param, std::string("This ") + context.whose + "'s maximum context length is " +
+                 std::to_string(context.tokens_max) + " tokens. However, you requested " +
                  std::to_string(prompt_tokens + output_tokens) + " tokens (" +
                  std::to_string(prompt_tokens) + " in the prompt, " +
                  std::to_string(output_tokens) + " in the completion).");
@@ -30,13 +43,14 @@ ApiError ContextLengthError(const std::string& param, int64_t context_tokens, in
 
 // How many tokens this prompt may be answered with, by what was asked for and what fits.
 ApiResult<int32_t> OutputTokensMax(const std::string& param, const GenerationParams& params,
-                                   bool is_chat, int64_t prompt_tokens, int64_t context_tokens) {
-  const int64_t room = context_tokens - prompt_tokens;
+                                   bool is_chat, int64_t prompt_tokens,
+                                   const ContextLimit& context) {
+  const int64_t room = context.tokens_max - prompt_tokens;
   if (params.tokens_max.has_value()) {
     if (*params.tokens_max <= room) return *params.tokens_max;
-    return ContextLengthError(param, context_tokens, prompt_tokens, *params.tokens_max);
+    return ContextLengthError(param, context, prompt_tokens, *params.tokens_max);
   }
-  if (room < 1) return ContextLengthError(param, context_tokens, prompt_tokens, 1);
+  if (room < 1) return ContextLengthError(param, context, prompt_tokens, 1);
   const int64_t wish =
       params.tokens_default.value_or(is_chat ? kInt32Max : kCompletionTokensDefault);
   return static_cast<int32_t>(std::min(room, wish));
@@ -86,14 +100,15 @@ std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vo
 
 // A text that cannot fit, whatever its tokens are, costs no time of tokenising it.
 std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std::string& param,
-                                         const std::string& text) {
-  const int64_t context_tokens = context.generator.limits().context_tokens_max;
+                                         const GenerationParams& params, const std::string& text) {
+  const ContextLimit limit = ContextOf(context, params);
   const int64_t tokens_min = context.tokenizer.TextTokensMin(text);
-  if (tokens_min <= context_tokens) return std::nullopt;
+  if (tokens_min <= limit.tokens_max) return std::nullopt;
   ApiError error = InvalidRequestError(
-      param, "This model's maximum context length is " + std::to_string(context_tokens) +
-                 " tokens. However, a prompt of " + std::to_string(text.size()) +
-                 " bytes has at least " + std::to_string(tokens_min) + " tokens.");
+      param, std::string("This ") + limit.whose + "'s maximum context length is " +
+                 std::to_string(limit.tokens_max) + " tokens. However, a prompt of " +
+                 std::to_string(text.size()) + " bytes has at least " + std::to_string(tokens_min) +
+                 " tokens.");
   error.code = "context_length_exceeded";
   return error;
 }
@@ -104,7 +119,7 @@ bool Truncate(const ServerContext& context, const GenerationParams& params, Toke
   int64_t tokens_max = *params.prompt_tokens_max;
   if (tokens_max < 0) {
     const int64_t output = std::max(params.tokens_max.value_or(1), 1);
-    tokens_max = std::max<int64_t>(context.generator.limits().context_tokens_max - output, 1);
+    tokens_max = std::max<int64_t>(ContextOf(context, params).tokens_max - output, 1);
   }
   const auto num_tokens = static_cast<int64_t>(tokens->size());
   if (num_tokens <= tokens_max) return false;
@@ -116,7 +131,7 @@ ApiResult<TokenIds> EncodePrompt(const ServerContext& context, const std::string
                                  const GenerationParams& params, const std::string& text,
                                  bool add_special_tokens, const TextRanges& untrusted = {}) {
   if (!params.prompt_tokens_max.has_value()) {
-    if (auto error = CheckPromptBytes(context, param, text)) return *error;
+    if (auto error = CheckPromptBytes(context, param, params, text)) return *error;
   }
   Result<TokenIds> tokens = context.tokenizer.Encode(text, add_special_tokens, untrusted);
   if (!tokens.ok()) return InvalidRequestError(param, tokens.status().message());
@@ -131,7 +146,7 @@ std::optional<ApiError> AddPrompt(const ServerContext& context, const Generation
   const GeneratorLimits limits = context.generator.limits();
   ApiResult<int32_t> tokens_max =
       OutputTokensMax(param, params, plan->head.is_chat, static_cast<int64_t>(tokens.size()),
-                      limits.context_tokens_max);
+                      ContextOf(context, params));
   if (!tokens_max.ok()) return tokens_max.error();
   for (const int32_t token : tokens) {
     if (token >= 0 && token < limits.vocab_size) continue;
@@ -150,6 +165,10 @@ std::optional<ApiError> AddPrompt(const ServerContext& context, const Generation
                                         " choices at once, which is all that this server has in "
                                         "flight; lower n or send fewer prompts");
   }
+  const int64_t prompt_tokens = params.n * static_cast<int64_t>(request.prompt_tokens.size());
+  plan->work.num_sequences += params.n;
+  plan->work.prompt_tokens += prompt_tokens;
+  plan->work.tokens += prompt_tokens + int64_t{params.n} * params.tokens_max.value_or(0);
   for (int32_t i = 0; i < params.n; ++i) {
     // The first choice gets the client's own seed, so that n does not change it.
     request.sampling.seed = i == 0 ? seed : RandomBits(seed, static_cast<uint64_t>(i));
@@ -185,6 +204,11 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
   if (!model.ok()) return model.error();
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
+  params.context_tokens_max = key.context_tokens_max();
+  if (key.n_max() > 0 && params.n > key.n_max()) {
+    return InvalidRequestError("n", "This key may ask for " + std::to_string(key.n_max()) +
+                                        " choices of a prompt at most; lower n.");
+  }
   request->tenant = key.rights().tenant;
   request->tenant_weight = key.rights().tenant_weight;
   request->priority = -params.priority;

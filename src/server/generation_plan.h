@@ -17,6 +17,7 @@
 #include "server/openai_response.h"
 #include "server/responses/response_turn.h"
 #include "server/server_context.h"
+#include "server/work_limits.h"
 
 namespace graft {
 
@@ -28,6 +29,7 @@ struct GenerationPlan {
   // One per choice, prompt by prompt. Ids and arrival times are the submitter's to fill.
   std::vector<Request> requests;
   std::vector<ChoiceOptions> choices;
+  Work work;  // of all of them
 };
 
 // `body` is the bytes of POST /v1/completions, or of /v1/chat/completions if `is_chat`.

@@ -51,6 +51,37 @@ TEST_F(GenerationPlanTest, TellsTheEngineWhoGoesFirst) {
   EXPECT_FALSE(Plan(R"({"model":"demo","prompt":"x","priority":"high"})").ok());
 }
 
+TEST_F(GenerationPlanTest, AKeysLimitsHoldBesideTheModels) {
+  key_.emplace(ApiKey::Rights{.tenant = "t",
+                              .all_models = true,
+                              .limits = {.context_tokens_max = 50, .n_max = 4},
+                              .tenant_limits = {.context_tokens_max = 40, .n_max = 8}},
+               0);
+  const auto n = Plan(R"({"model":"demo","prompt":"x","n":5})");
+  ASSERT_FALSE(n.ok());
+  EXPECT_EQ(n.error().param, "n");
+  EXPECT_NE(n.error().message.find("4 choices"), std::string::npos);
+  const auto context = Plan(R"({"model":"demo","prompt":[1,1,1],"max_tokens":38})");
+  ASSERT_FALSE(context.ok());
+  EXPECT_EQ(context.error().code, "context_length_exceeded");
+  EXPECT_NE(context.error().message.find("This key's maximum context length is 40"),
+            std::string::npos);
+  EXPECT_TRUE(Plan(R"({"model":"demo","prompt":[1,1,1],"max_tokens":37})").ok());
+  auto chat = Plan(R"({"model":"demo","messages":[{"role":"user","content":"x"}]})", true);
+  ASSERT_TRUE(chat.ok());
+  EXPECT_LT(chat->requests[0].sampling.tokens_max, 40);
+}
+
+TEST_F(GenerationPlanTest, CountsTheWorkOfAllChoices) {
+  auto plan = Plan(R"({"model":"demo","prompt":[[1,1,1],[1]],"max_tokens":10,"n":2})");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->work.num_sequences, 4);
+  EXPECT_EQ(plan->work.prompt_tokens, 8);
+  EXPECT_EQ(plan->work.tokens, 8 + 40);
+  plan = Plan(R"({"model":"demo","prompt":[1,1,1]})");
+  EXPECT_EQ(plan->work.tokens, 3) << "without max_tokens nothing is taken in advance";
+}
+
 TEST_F(GenerationPlanTest, LogprobsOfOneAnswerAreBounded) {
   const auto huge =
       Plan(R"({"model":"demo","prompt":"x","n":128,"max_tokens":1000,"logprobs":20})");

@@ -110,6 +110,7 @@ std::string FormatHead(const HttpResponse& response, const HttpHeadOptions& opti
     AppendHeader("Access-Control-Expose-Headers", kCorsExposedHeaders, &head);
     if (options.cors_origin != "*") AppendHeader("Vary", "Origin", &head);
   }
+  for (const auto& [name, value] : options.rate_limits) AppendHeader(name, value, &head);
   for (const auto& [name, value] : response.headers) AppendHeader(name, value, &head);
   return head + "\r\n";
 }

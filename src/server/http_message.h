@@ -48,7 +48,8 @@ struct HttpHeadOptions {
   bool chunked = false;  // else Content-Length, or until the end of the connection for HTTP/1.0
   bool is_stream = false;
   std::string request_id;
-  std::string cors_origin;  // "": no CORS headers
+  std::string cors_origin;                                       // "": no CORS headers
+  std::vector<std::pair<std::string, std::string>> rate_limits;  // headers
 };
 
 // Status line and headers with the empty line after them. HEAD sends just that.

@@ -49,6 +49,8 @@ struct GenerationParams {
   std::optional<uint64_t> seed;
   int32_t n = 1;
   int32_t priority = 0;  // the smallest goes first
+  // Of the key, not of the body: prompt and output at most; 0: as the model.
+  int32_t context_tokens_max = 0;
   std::vector<std::string> stop;
   std::vector<std::string> bad_words;  // their tokens go into `sampling` when the plan is made
   bool include_stop_text = false;

@@ -355,6 +355,39 @@ TEST(ServerKeysTest, RatesAndConcurrencyAreLimited) {
   EXPECT_EQ(status, 200);
 }
 
+TEST(ServerKeysTest, TokensAMinuteAreLimitedAndTold) {
+  TestServer test(WithKeys(R"([
+      {"key":"k","tenant":"a","adapters":["*"],"tokens_per_minute":60,"requests_per_minute":600},
+      {"key":"free","tenant":"b","adapters":["*"]}])"));
+  const std::string key = "Authorization: Bearer k\r\n";
+  const auto body = [](int tokens_max) {
+    return R"({"model":"demo","prompt":[1,1],"max_tokens":)" + std::to_string(tokens_max) + "}";
+  };
+  RawClient client(test.port());
+  const RawResponse first = client.Post("/v1/completions", body(20), key);
+  EXPECT_EQ(first.status, 200);
+  EXPECT_EQ(first.headers.at("x-ratelimit-limit-tokens"), "60");
+  EXPECT_EQ(first.headers.at("x-ratelimit-limit-requests"), "600");
+  EXPECT_EQ(first.headers.at("x-ratelimit-remaining-requests"), "599");
+  EXPECT_EQ(client.Post("/v1/completions", body(59), key).status, 400) << "it would never do";
+  test.generator.set_hold(true);
+  RawClient busy(test.port());
+  const std::string long_one = body(50);
+  test.clock.AdvanceSeconds(60);
+  busy.Send(kPostCompletion + key + "Content-Length: " + std::to_string(long_one.size()) +
+            "\r\n\r\n" + long_one);
+  ASSERT_TRUE(test.generator.WaitForRunning(1));
+  const RawResponse refused = client.Post("/v1/completions", body(16), key);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.at("retry-after"), "10") << "8 of 18 are left";
+  EXPECT_EQ(refused.headers.at("x-ratelimit-remaining-tokens"), "8");
+  test.generator.set_hold(false);
+  EXPECT_EQ(busy.Receive().status, 200);
+  const RawResponse free =
+      client.Post("/v1/completions", body(6), "Authorization: Bearer free\r\n");
+  EXPECT_FALSE(free.headers.contains("x-ratelimit-limit-tokens"));
+}
+
 TEST(ServerKeysTest, LongBodiesDoNotWaitForLoads) {
   ServerOptions options;
   options.admin_key = "secret";

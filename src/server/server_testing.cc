@@ -282,7 +282,7 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
   return adapters_[name];
 }
 
-Status FakeCatalog::Unload(const std::string& name) {
+Status FakeCatalog::Unload(const std::string& name, const std::string& /*tenant*/) {
   std::lock_guard lock(mutex_);
   if (adapters_.erase(name) == 0) return NotFoundError("no adapter '" + name + "'");
   return OkStatus();

@@ -108,7 +108,7 @@ class FakeCatalog : public AdapterCatalog {
   // "austen" is resident; the others are in the host's memory.
   AdapterState StateOf(const AdapterInfo& adapter) const override;
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
-  Status Unload(const std::string& name) override;
+  Status Unload(const std::string& name, const std::string& /*tenant*/) override;
 
   // Loading "good/slow" waits for the first mutex, and listing adapters for the second.
   std::mutex slow_folder;
