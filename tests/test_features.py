@@ -190,15 +190,24 @@ def byte_tokenizer(vocab_size):
             "decoder": None, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
 
 
-def golden_server(tmp_path, name, dtype):
-    """The golden model as a folder that can be served, its adapter under the name "adapter"."""
+def golden_server(tmp_path, name, dtype, *args, adapter=None):
+    """The golden model as a folder that can be served, its adapter (or another one) under the name "adapter"."""
     source = ROOT / "tests" / "goldens" / name
     model, adapters = tmp_path / "model", tmp_path / "adapters"
     shutil.copytree(source, model, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
-    shutil.copytree(source / "adapter", adapters / "adapter")
+    shutil.copytree(adapter or source / "adapter", adapters / "adapter")
     vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
     (model / "tokenizer.json").write_text(json.dumps(byte_tokenizer(vocab_size)))
-    return Server("--dtype", dtype, "--model-name", "base", model=model, adapters=adapters)
+    return Server("--dtype", dtype, "--model-name", "base", *args, model=model, adapters=adapters)
+
+
+def worst_difference(server, model, ids, logits):
+    """Of the log-probabilities of a prompt's tokens, from those that golden logits give."""
+    reply = complete(server, model, prompt=ids, max_tokens=0, echo=True, logprobs=0)
+    ours = reply.choices[0].logprobs.token_logprobs
+    theirs = [log_softmax(row)[token] for row, token in zip(logits, ids[1:])]
+    assert reply.usage.prompt_tokens == len(ids) == len(ours)
+    return max(abs(a - b) for a, b in zip(ours[1:], theirs, strict=True))
 
 
 @pytest.mark.parametrize(("name", "dtype"), table("Models and dtypes"))
@@ -215,8 +224,35 @@ def test_models_and_dtypes(name, dtype, tmp_path):
     ids = list(golden["input_ids"])
     with server:
         for model, logits in (("base", golden["logits_base"]), ("adapter", golden["logits_adapter"])):
-            reply = complete(server, model, prompt=ids, max_tokens=0, echo=True, logprobs=0)
-            ours = reply.choices[0].logprobs.token_logprobs
-            theirs = [log_softmax(row)[token] for row, token in zip(logits, ids[1:])]
-            worst = max(abs(a - b) for a, b in zip(ours[1:], theirs, strict=True))
+            worst = worst_difference(server, model, ids, logits)
             assert worst < {"fp32": 1e-3, "bf16": 0.12}[dtype], (model, worst)
+
+
+def drawn(server, model, ids):
+    """Six tokens, each of which the tokenizer of golden servers has as a letter."""
+    reply = complete(server, model, prompt=ids, max_tokens=6, extra_body={"ignore_eos": True})
+    assert reply.usage.prompt_tokens == len(ids) and reply.usage.completion_tokens == 6
+    return [ord(letter) - 0x4E00 for letter in reply.choices[0].text.split()]
+
+
+@pytest.mark.parametrize(("method", "setting"), table("Prompts and prefixes"))
+def test_prompts_and_prefixes(method, setting, tmp_path):
+    cell = table("Prompts and prefixes")[method, setting]
+    goldens = ROOT / "tests" / "goldens"
+    folder = goldens / "prompts" / f"llama-{method}"
+    if cell.startswith("refused"):
+        args = (*flags(setting), "--read-at-start-gib", "0")
+        with golden_server(tmp_path, "llama", "fp32", *args, adapter=folder) as server:
+            with pytest.raises(openai.APIStatusError) as failure:
+                complete(server, "adapter", prompt=[5, 6])
+            assert cell.removeprefix("refused:").strip() in str(failure.value)
+            assert complete(server, "base", prompt=[5, 6]).usage.prompt_tokens == 2
+        return
+    assert cell == "works"
+    golden, base = read_golden(folder / "golden.safetensors"), read_golden(goldens / "llama" / "golden.safetensors")
+    ids, base_ids = list(golden["input_ids"]), list(base["input_ids"])
+    with golden_server(tmp_path, "llama", "fp32", *flags(setting), adapter=folder) as server:
+        for _ in range(2):  # the second time from the prefix cache
+            assert drawn(server, "adapter", ids) == list(golden["drawn"])
+        assert worst_difference(server, "adapter", ids, golden["logits"]) < 1e-3
+        assert worst_difference(server, "base", base_ids, base["logits_base"]) < 1e-3

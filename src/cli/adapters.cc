@@ -55,6 +55,7 @@ std::string RankRange(const OrderedJson& modules) {
       high = std::max(high, rank);
     }
   }
+  if (high == 0) return "-";  // virtual tokens alone
   return low == high ? std::to_string(high) : std::to_string(low) + "-" + std::to_string(high);
 }
 
@@ -71,6 +72,11 @@ Status RunList(const AdaptersOptions& options) {
     std::string modules;
     for (const auto& [module, unused] : (*facts)["modules"].items()) {
       modules += (modules.empty() ? "" : " ") + module.substr(0, module.find('_'));
+    }
+    if (facts->contains("virtual_tokens")) {
+      const OrderedJson& tokens = (*facts)["virtual_tokens"];
+      modules += (modules.empty() ? "" : ", ") + std::to_string(tokens["count"].get<int>()) +
+                 " virtual tokens (" + tokens["kind"].get<std::string>() + ")";
     }
     std::printf("%-24s %-7s %8.1f %-12s  %s\n", name.c_str(),
                 RankRange((*facts)["modules"]).c_str(), (*facts)["bytes"].get<double>() / (1 << 20),

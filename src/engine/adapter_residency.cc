@@ -288,7 +288,9 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   ++stats_.copies;
   const AdapterFacts& facts = entry.facts;
   forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, now_ns_);
-  const bool usable = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
+  const bool in_host = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
+  // Virtual tokens are read before the first layer: whoever has them waits for all of the adapter.
+  const bool usable = in_host && facts.num_virtual_tokens == 0;
   SetState(content, usable ? State::kArriving : State::kCopying);
   return usable ? NoteWanted(content) : Answer::kComing;
 }

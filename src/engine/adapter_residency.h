@@ -92,6 +92,8 @@ class AdapterResidency {
 
   // The hash of a content that was fetched at least once.
   const std::string& HashOf(int32_t content) const { return at(content).facts.hash; }
+  // What is known of a content that was fetched at least once.
+  const AdapterFacts& FactsOf(int32_t content) const { return at(content).facts; }
   // Pages that adapters may hold while a sequence of this content (-1: of the base model) runs
   // alone; the rest is its own.
   int32_t NumPagesBeside(int32_t content) const;

@@ -145,6 +145,11 @@ AdmissionWalk::Next AdmissionWalk::Consider(Sequence& next) {
       return cold_start() == ColdStart::kBlocking ? Next::kStop : Next::kPassed;
     }
     next.prefix_key.adapter_hash = sequences_.adapters().HashOf(next.adapter.content());
+    const Status added = sequences_.AddVirtualTokens(next);
+    if (!added.ok()) {
+      sequences_.FailWaiting(next, added);
+      return Next::kAdmitted;
+    }
   }
   if (!can_run) return Next::kPassed;
   // At the turn's end those who found no room go first; others run ahead again in the next step.
@@ -362,10 +367,14 @@ Status AdmissionWalk::CutToPool(Sequence& sequence) const {
   const int64_t tokens = int64_t{num_pages} * options.page_tokens;
   const int64_t wanted = sequence.num_prompt_tokens + (sequence.output_tokens_max > 0 ? 1 : 0);
   if (wanted > tokens) {
+    const std::string in_front =
+        sequence.num_virtual_tokens == 0
+            ? ""
+            : " and " + std::to_string(sequence.num_virtual_tokens) + " of the adapter in front";
     return InvalidArgumentError(
         "the pool has room for " + std::to_string(std::max<int64_t>(tokens, 0)) +
         " tokens beside the request's adapter, its prompt has " +
-        std::to_string(sequence.num_prompt_tokens) +
+        std::to_string(sequence.num_asked_tokens()) + in_front +
         "; shorten it, or start the server with a larger pool (--pool-gib)");
   }
   sequence.output_tokens_max = static_cast<int32_t>(
@@ -386,7 +395,8 @@ int32_t AdmissionWalk::PagesMissing(const Sequence& sequence, const PrefixMatch&
       pool.quota(PageUse::kKv) - pool.num_used(PageUse::kKv) + pool.num_cached();
   const int32_t available = std::min(by_pages, by_quota);
   const bool is_alone = sequences_.running().empty() && !adapters.is_copying();
-  int32_t needed = 1;
+  // What an adapter has keys and values of is written in one step.
+  int32_t needed = std::max(1, sequences_.PagesFor(sequence.next_position() + 1) - match.num_pages);
   if (!is_alone) {
     needed = sequences_.PagesFor(sequence.num_tokens() + 1) - match.num_pages + state_.pages_kept;
     for (const auto& other : sequences_.running()) {

@@ -7,6 +7,17 @@
 namespace graft {
 namespace {
 
+// A context longer than the whole pool could never be filled: the smaller one is the limit, so that
+// every request that is accepted fits alone, but for the room that its adapter takes.
+GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
+  const int64_t pool_tokens =
+      int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
+  return {.context_tokens_max =
+              static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
+          .vocab_size = limits.vocab_size,
+          .requests_max = options.requests_max};
+}
+
 SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options,
                                     std::function<void(int32_t)> on_forget) {
   const ExecutorLimits& limits = executor.limits();
@@ -17,6 +28,7 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .step_tokens_max = step_tokens_max,
           .prefill_chunk_max = options.prefill_chunk_max,
           .step_ns_max = options.step_ns_max,
+          .context_tokens_max = LimitsOf(limits, options).context_tokens_max,
           .num_pages = limits.num_pages,
           .kv_pages_max = limits.num_pages - options.adapter_pages,
           .adapter_pages_max = options.adapter_pages,
@@ -37,17 +49,6 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .prefix_hash_key = options.prefix_hash_key,
           .eos_token_ids = options.eos_token_ids,
           .on_forget_adapter = std::move(on_forget)};
-}
-
-// A context longer than the whole pool could never be filled: the smaller one is the limit, so that
-// every request that is accepted fits alone, but for the room that its adapter takes.
-GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
-  const int64_t pool_tokens =
-      int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
-  return {.context_tokens_max =
-              static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
-          .vocab_size = limits.vocab_size,
-          .requests_max = options.requests_max};
 }
 
 TokenLogprob ToTokenLogprob(const LogprobEntry& entry) {
@@ -430,13 +431,16 @@ TokenEvent Engine::EventOf(Sequence& sequence, const DrawnToken& drawn) {
 // Entry i of a result is about the prompt token after the chunk's row i.
 void Engine::KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
                                 const SequenceResult& result) {
-  const auto num_prompt = static_cast<size_t>(sequence.num_prompt_tokens);
+  const auto num_prompt = static_cast<size_t>(sequence.num_asked_tokens());
+  const int32_t num_virtual = sequence.num_virtual_tokens;
   if (sequence.prompt_logprobs.empty()) {
     sequence.prompt_logprobs.resize(num_prompt);
     sequence.prompt_top_logprobs.resize(num_prompt);
-    sequence.prompt_logprobs[0] = {.token = sequence.tokens[0], .logprob = std::nanf("")};
+    sequence.prompt_logprobs[0] = {.token = sequence.tokens[static_cast<size_t>(num_virtual)],
+                                   .logprob = std::nanf("")};
   }
-  const size_t first = static_cast<size_t>(planned.position_begin) + 1;
+  const int32_t first_told = std::max(0, planned.position_begin - num_virtual);
+  const size_t first = static_cast<size_t>(first_told) + 1;
   for (size_t i = 0; i < result.prompt_logprobs.size() && first + i < num_prompt; ++i) {
     sequence.prompt_logprobs[first + i] = ToTokenLogprob(result.prompt_logprobs[i]);
   }
@@ -450,7 +454,7 @@ void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
   if (!sequence.is_displaced) finished_.push_back(sequence.tenant);
   event.finish_reason = sequence.finish_reason;
   event.status = sequence.status;
-  event.usage = {.prompt_tokens = sequence.num_prompt_tokens,
+  event.usage = {.prompt_tokens = sequence.num_asked_tokens(),
                  .cached_tokens = std::max(0, sequence.cached_tokens),
                  .output_tokens = sequence.num_output_tokens()};
   events_.emplace_back(sequence.stream, std::move(event));
@@ -474,7 +478,7 @@ void Engine::TellTimes(Sequence& sequence) {
   times.load_begin_ns = load.begin_ns;
   times.load_end_ns = load.end_ns;
   times.end_ns = clock_.NowNs();
-  times.prompt_tokens = sequence.num_prompt_tokens;
+  times.prompt_tokens = sequence.num_asked_tokens();
   times.cached_tokens = std::max(0, sequence.cached_tokens);
   times.finish_reason = sequence.finish_reason;
   times.status = sequence.status;

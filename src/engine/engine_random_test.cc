@@ -1,7 +1,8 @@
 // Randomised runs: arrivals, cancels, tiny pools, preemptions, tenants and chunk sizes. There are
-// more adapters than fit, of many sizes; they are loaded, evicted, retired, published again,
-// replaced under their name, first read by a request, broken and repaired. After every step all
-// pages, references and slots are accounted for. Every output equals what the request gives alone.
+// more adapters than fit, of many sizes, some with virtual tokens; they are loaded, evicted,
+// retired, published again, replaced under their name, first read by a request, broken and
+// repaired. After every step all pages, references and slots are accounted for. Every output equals
+// what the request gives alone.
 #include "base/long_tests.h"
 #include "base/random.h"
 #include "engine/engine_testing.h"
@@ -95,6 +96,9 @@ class RandomRun {
       harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
       harness_.AddAdapter(hash);
     }
+    // Few, since who has them never begins while they arrive.
+    harness_.loader.SetVirtualTokens("c2", 3, false);
+    harness_.loader.SetVirtualTokens("c6", 7, true);
   }
 
   void Run() {
@@ -280,7 +284,9 @@ class RandomRun {
       ASSERT_EQ(logprobs.size(), client.request.prompt_tokens.size());
       const auto last = static_cast<int32_t>(logprobs.size()) - 1;
       if (last > 0) {
-        EXPECT_EQ(logprobs.back().logprob, ReferencePromptLogprob(asked, last));
+        EXPECT_EQ(logprobs.back().logprob,
+                  ReferencePromptLogprob(asked, last,
+                                         harness_.loader.NumVirtualTokens(asked.adapter_hash())));
       }
     }
   }

@@ -121,7 +121,8 @@ class EngineHarness {
 
   std::vector<int32_t> Reference(const Request& request) const {
     const int32_t eos[] = {kEosToken};
-    return ReferenceOutput(request, eos, executor.limits());
+    return ReferenceOutput(request, eos, executor.limits(),
+                           loader.NumVirtualTokens(request.adapter_hash()));
   }
 
   FakeExecutor executor;

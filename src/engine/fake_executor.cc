@@ -54,7 +54,7 @@ uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed) {
 }
 
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
-                                     const ExecutorLimits& limits) {
+                                     const ExecutorLimits& limits, int32_t num_virtual_tokens) {
   const uint64_t adapter = HashText(request.adapter_hash());
   const SamplingParams& params = request.sampling;
   uint64_t digest = kFirstDigest;
@@ -63,9 +63,11 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
     digest = NextDigest(digest, token, adapter, params.seed);
     seen = Fold(seen, digest);
   };
+  for (int32_t i = 0; i < num_virtual_tokens; ++i) read(VirtualTokenId(i));
   for (const int32_t token : request.prompt_tokens) read(token);
   const auto context_max = static_cast<size_t>(
-      std::min<int64_t>(limits.context_tokens_max, int64_t{limits.num_pages} * limits.page_tokens));
+      std::min<int64_t>(limits.context_tokens_max, int64_t{limits.num_pages} * limits.page_tokens) -
+      num_virtual_tokens);
   std::vector<int32_t> output;
   while (output.size() < static_cast<size_t>(params.tokens_max) &&
          request.prompt_tokens.size() + output.size() < context_max) {
@@ -91,9 +93,12 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
   return output;
 }
 
-float ReferencePromptLogprob(const Request& request, int32_t position) {
+float ReferencePromptLogprob(const Request& request, int32_t position, int32_t num_virtual_tokens) {
   const uint64_t adapter = HashText(request.adapter_hash());
   uint64_t digest = kFirstDigest;
+  for (int32_t i = 0; i < num_virtual_tokens; ++i) {
+    digest = NextDigest(digest, VirtualTokenId(i), adapter, request.sampling.seed);
+  }
   for (int32_t i = 0; i < position; ++i) {
     digest = NextDigest(digest, request.prompt_tokens[static_cast<size_t>(i)], adapter,
                         request.sampling.seed);
@@ -241,6 +246,9 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     const int32_t end = planned.position_begin + planned.num_tokens;
     CHECK_LE(end, limits_.context_tokens_max);
     CHECK_EQ(planned.num_pages, (end + limits_.page_tokens - 1) / limits_.page_tokens);
+    CHECK(planned.num_virtual_rows == 0 || planned.num_virtual_kv == 0) << "one kind an adapter";
+    CHECK_LE(planned.num_virtual_rows, planned.num_prompt_rows);
+    CHECK_LE(planned.num_virtual_kv, planned.position_begin);
     num_tokens += static_cast<size_t>(planned.num_tokens);
     num_pages += static_cast<size_t>(planned.num_pages);
     if (planned.adapter_slot == kNoAdapter) {
@@ -295,6 +303,7 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
     CHECK_EQ(planned.position_begin, last.position_begin + last.num_tokens);
     CHECK(last.samples && planned.samples && planned.num_tokens == 1);
     CHECK(!last.prompt_logprobs && !planned.prompt_logprobs && planned.num_prompt_rows == 0);
+    CHECK(planned.num_virtual_rows == 0 && planned.num_virtual_kv == 0);
     CHECK_EQ(plan.tokens[i], -1) << "nobody can know it yet";
   }
 }
@@ -321,11 +330,16 @@ void FakeExecutor::AwaitArrivals(const StepPlan& plan) {
 void FakeExecutor::ApplyStarts(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     auto& slot = slots_[static_cast<size_t>(start.sequence_slot)];
-    slot = SlotState{.sampling = start.sampling,
-                     .num_prompt = static_cast<int64_t>(start.prompt_tokens.size()),
-                     .num_drawn = static_cast<int64_t>(start.output_tokens.size()),
-                     .tokens = start.prompt_tokens,
-                     .poisoned = Contains(start.prompt_tokens, kPoisonToken)};
+    slot = SlotState{
+        .sampling = start.sampling,
+        .num_prompt = static_cast<int64_t>(start.prompt_tokens.size()) + start.num_virtual_tokens,
+        .num_drawn = static_cast<int64_t>(start.output_tokens.size()),
+        .num_virtual_tokens = start.num_virtual_tokens,
+        .poisoned = Contains(start.prompt_tokens, kPoisonToken)};
+    for (int32_t i = 0; i < start.num_virtual_tokens; ++i) {
+      slot->tokens.push_back(VirtualTokenId(i));
+    }
+    slot->tokens.insert(slot->tokens.end(), start.prompt_tokens.begin(), start.prompt_tokens.end());
     slot->tokens.insert(slot->tokens.end(), start.output_tokens.begin(), start.output_tokens.end());
   }
 }
@@ -345,9 +359,16 @@ void FakeExecutor::Fail(const StepPlan& plan, StepResult* result) {
   result->sequences.resize(plan.sequences.size());
   if (plan.merges) merged_ = 0;
   for (const PlannedSequence& planned : plan.sequences) {
-    for (int32_t row = 0; row < planned.num_tokens; ++row) {
+    for (int32_t row = -planned.num_virtual_kv; row < planned.num_tokens; ++row) {
       CellOf(plan, planned, planned.position_begin + row) = {};
     }
+  }
+}
+
+void FakeExecutor::WriteVirtualKv(const StepPlan& plan, const PlannedSequence& planned,
+                                  uint64_t adapter, uint64_t seed) {
+  for (int32_t row = -planned.num_virtual_kv; row < 0; ++row) {
+    ReadRow(plan, planned, row, VirtualTokenId(planned.position_begin + row), adapter, seed);
   }
 }
 
@@ -369,6 +390,7 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     result.not_finite = true;
     return result;  // it drew no token
   }
+  WriteVirtualKv(plan, planned, adapter, seed);
   const int32_t num_sure = planned.num_tokens - planned.num_drafts;
   for (int32_t row = 0; row < num_sure; ++row) {
     const auto position = static_cast<size_t>(planned.position_begin + row);
@@ -376,8 +398,11 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     const int32_t token = plan.ahead ? slot->tokens.back()
                                      : plan.tokens[static_cast<size_t>(planned.token_begin + row)];
     CHECK_EQ(token, slot->tokens[position]) << "row of another sequence";
+    CHECK_EQ(row < planned.num_virtual_rows, token < 0) << "a row of no token";
     ReadRow(plan, planned, row, token, adapter, seed);
-    if (planned.prompt_logprobs && static_cast<int64_t>(position) + 1 < slot->num_prompt) {
+    const bool is_told =
+        row >= planned.num_virtual_rows && static_cast<int64_t>(position) + 1 < slot->num_prompt;
+    if (planned.prompt_logprobs && is_told) {
       const int32_t next = slot->tokens[position + 1];
       const uint64_t digest = CellOf(plan, planned, planned.position_begin + row).digest;
       result.prompt_logprobs.push_back({.token = next, .logprob = LogprobOf(digest, next)});

@@ -28,12 +28,14 @@ namespace graft {
 inline constexpr int32_t kPoisonToken = 1;
 
 // What a request of `adapter_content` ("" for base) must produce, computed without any pages.
-// `eos_token_ids` and the request's stops end it; `context_tokens_max` cuts it.
+// `eos_token_ids` and the request's stops end it; `context_tokens_max` cuts it. Its adapter puts
+// `num_virtual_tokens` in front.
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
-                                     const ExecutorLimits& limits);
+                                     const ExecutorLimits& limits, int32_t num_virtual_tokens = 0);
 
 // The logprob that the fake gives prompt token `position` of a request (by its tokens up to there).
-float ReferencePromptLogprob(const Request& request, int32_t position);
+float ReferencePromptLogprob(const Request& request, int32_t position,
+                             int32_t num_virtual_tokens = 0);
 
 // Tenants are told apart by the seed's upper half: the plan does not name them.
 uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed);
@@ -87,9 +89,10 @@ class FakeExecutor : public Executor {
   };
   struct SlotState {
     SamplingSpec sampling;
-    int64_t num_prompt = 0;
-    int64_t num_drawn = 0;  // output tokens so far
-    std::vector<int32_t> tokens;
+    int64_t num_prompt = 0;  // with the virtual tokens
+    int64_t num_drawn = 0;   // output tokens so far
+    int32_t num_virtual_tokens = 0;
+    std::vector<int32_t> tokens;  // virtual ones, prompt, output
     bool poisoned = false;
   };
 
@@ -106,6 +109,9 @@ class FakeExecutor : public Executor {
   size_t UnitOf(const PageExtent& extent, int64_t offset) const;
   void Fail(const StepPlan& plan, StepResult* result);
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
+  // Of the adapter's keys and values, where the plan has them written.
+  void WriteVirtualKv(const StepPlan& plan, const PlannedSequence& planned, uint64_t adapter,
+                      uint64_t seed);
   void ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row, int32_t token,
                uint64_t adapter, uint64_t seed);
   DrawnToken DrawAfter(const StepPlan& plan, const PlannedSequence& planned, int32_t row);

@@ -1,6 +1,7 @@
 #include "engine/fake_loader.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace graft {
 namespace {
@@ -38,6 +39,9 @@ AdapterFacts FakeLoader::FactsOf(const std::string& hash) const {
   if (rows != rows_.end() && !rows->second.empty()) facts.rows = rows->second;
   facts.bytes = RowsBytes(facts.rows);
   facts.num_layers = 4;
+  if (const auto found = virtual_tokens_.find(hash); found != virtual_tokens_.end()) {
+    std::tie(facts.num_virtual_tokens, facts.has_virtual_kv) = found->second;
+  }
   return facts;
 }
 

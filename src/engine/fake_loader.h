@@ -26,6 +26,14 @@ class FakeLoader : public AdapterLoader {
   void SetFolder(const std::string& path, const std::string& hash) { folders_[path] = hash; }
   // The rows of a content; {} restores the rows that everybody has.
   void SetRows(const std::string& hash, std::vector<RowRun> rows) { rows_[hash] = std::move(rows); }
+  // The content puts so many virtual tokens in front of prompts.
+  void SetVirtualTokens(const std::string& hash, int32_t num_tokens, bool has_kv) {
+    virtual_tokens_[hash] = {num_tokens, has_kv};
+  }
+  int32_t NumVirtualTokens(const std::string& hash) const {
+    const auto found = virtual_tokens_.find(hash);
+    return found == virtual_tokens_.end() ? 0 : found->second.first;
+  }
   // Every order finishes at the n-th look at the events after it.
   void set_delay(int delay) { delay_ = delay; }
   // Fetches of the folder at `path` take for ever, which the engine is told at the next look.
@@ -73,6 +81,7 @@ class FakeLoader : public AdapterLoader {
   FakeExecutor& executor_;
   std::map<std::string, std::string> folders_;
   std::map<std::string, std::vector<RowRun>> rows_;
+  std::map<std::string, std::pair<int32_t, bool>> virtual_tokens_;
   std::set<std::string> host_;
   std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
   std::deque<Pending> pending_;

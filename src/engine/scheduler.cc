@@ -175,7 +175,7 @@ void Scheduler::PlanMerge() {
   const MergeDecision::Answer answer =
       merge_decision_.Decide(one_adapter ? adapters().HashOf(content) : std::string(), [&] {
         // What is merged is read at once, all of it.
-        return !has_arrivals_ &&
+        return !has_arrivals_ && adapters().FactsOf(content).rank_max > 0 &&
                std::all_of(sequences_.running().begin(), sequences_.running().end(), is_of_it) &&
                sequences_.line().AllOf(
                    [&](const Sequence& one) { return one.adapter.content() == content; });
@@ -188,14 +188,17 @@ void Scheduler::PlanMerge() {
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {
+  const int32_t position_begin = sequence.next_position();
   const auto prompt =
       std::span(sequence.tokens).first(static_cast<size_t>(sequence.num_prompt_tokens));
   if (!std::exchange(sequence.started, true)) {
     const auto output = std::span(sequence.tokens).subspan(prompt.size());
+    const auto asked = prompt.subspan(static_cast<size_t>(sequence.num_virtual_tokens));
     plan_->starts.push_back({.sequence_slot = sequence.sequence_slot,
                              .sampling = SpecOf(sequence.sampling),
-                             .prompt_tokens = {prompt.begin(), prompt.end()},
-                             .output_tokens = {output.begin(), output.end()}});
+                             .prompt_tokens = {asked.begin(), asked.end()},
+                             .output_tokens = {output.begin(), output.end()},
+                             .num_virtual_tokens = sequence.num_virtual_tokens});
   }
   const auto num_drafts = static_cast<int32_t>(sequence.drafts.size());
   PlannedSequence planned = {
@@ -205,14 +208,17 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
       .num_tokens = sequence.num_planned + num_drafts,
       .num_drafts = num_drafts,
       .num_prompt_rows =
-          std::clamp(sequence.num_prompt_tokens - sequence.num_computed, 0, sequence.num_planned),
-      .position_begin = sequence.num_computed,
+          std::clamp(sequence.num_prompt_tokens - position_begin, 0, sequence.num_planned),
+      .position_begin = position_begin,
+      .num_virtual_rows =
+          std::clamp(sequence.num_virtual_tokens - position_begin, 0, sequence.num_planned),
+      .num_virtual_kv = position_begin - sequence.num_computed,
       .samples = sequence.num_planned == sequence.num_pending() && sequence.output_tokens_max > 0,
       .banned_begin = static_cast<int32_t>(plan_->banned_tokens.size()),
       .prompt_logprobs = sequence.wants_prompt_logprobs()};
-  const auto rows = std::span(sequence.tokens)
-                        .subspan(static_cast<size_t>(sequence.num_computed),
-                                 static_cast<size_t>(sequence.num_planned));
+  const auto rows =
+      std::span(sequence.tokens)
+          .subspan(static_cast<size_t>(position_begin), static_cast<size_t>(sequence.num_planned));
   plan_->tokens.insert(plan_->tokens.end(), rows.begin(), rows.end());
   plan_->tokens.insert(plan_->tokens.end(), sequence.drafts.begin(), sequence.drafts.end());
   plan_->num_drafts += num_drafts;
@@ -271,8 +277,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                                         "Inf); its adapter's weights or the prompt drive the model "
                                         "out of range"));
   }
-  const int32_t computed_before = sequence.num_computed;
-  sequence.num_computed += planned.num_tokens - planned.num_drafts;
+  sequence.num_computed = planned.position_begin + planned.num_tokens - planned.num_drafts;
   if (planned.samples) AddToken(sequence, result.token);
   // The row of a draft that was right is the row of a drawn token.
   for (const DrawnToken& drawn : result.further) {
@@ -280,7 +285,7 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
     ++sequence.num_computed;
     AddToken(sequence, drawn.token);
   }
-  CountServed(sequence, computed_before);
+  CountServed(sequence, planned.position_begin);
   drafts_.Count(planned, result);
   if (planned.num_drafts > 0) sequences_.TrimPages(sequence);
   sequences_.IndexFullPages(sequence);

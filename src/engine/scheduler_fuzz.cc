@@ -45,6 +45,9 @@ class Run {
       loader_.SetRows(hash, {{kRowAlignment * (1 + bytes.Below(4)), 1 + bytes.Below(12)}});
       CHECK(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
     }
+    // Uses no byte, so that the corpus keeps its meaning.
+    loader_.SetVirtualTokens("c0", 3, false);
+    loader_.SetVirtualTokens("c1", 5, true);
   }
 
   void Play() {
@@ -94,6 +97,7 @@ class Run {
     return {.sequences_max = limits.sequences_max,
             .step_tokens_max = limits.step_tokens_max,
             .prefill_chunk_max = bytes.Below(9),
+            .context_tokens_max = limits.context_tokens_max,
             .num_pages = limits.num_pages,
             .page_bytes = limits.page_bytes,
             .page_tokens = limits.page_tokens,

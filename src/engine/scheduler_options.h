@@ -17,6 +17,7 @@ struct SchedulerOptions {
   // What a step with sequences that decode is expected to take at most, by fewer rows of prompts in
   // it (see PromptBudget); 0: no bound.
   int64_t step_ns_max = 0;
+  int32_t context_tokens_max = 0;  // positions of one sequence
   int32_t num_pages = 0;
   // Pages that KV and adapters may each hold; 0: as many as there are.
   int32_t kv_pages_max = 0;

@@ -2,6 +2,7 @@
 // scheduler moves it between waiting and running and owns it in both.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,7 @@ struct Sequence {
   PrefixKey prefix_key;  // its hash is sure once the adapter was resident
   SamplingParams sampling;
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
+  // Tokens that are given, those that its adapter puts in front among them.
   int32_t num_prompt_tokens = 0;
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
   int32_t draft_tokens_max = 0;   // in a step; 0: none are foreseen
@@ -50,13 +52,15 @@ struct Sequence {
   // table of series, which lets go of counters that no sequence uses any more.
   std::shared_ptr<const AdapterCounters> counters;
 
-  // Where it stands. `tokens` is prompt, then output.
+  // Where it stands. `tokens` is the adapter's virtual tokens, the prompt, then output.
   std::vector<int32_t> tokens;
   ArrivalOrder order;                     // smaller goes first
   KeyLine* line = nullptr;                // where it waits, and what it is served is counted
   int32_t num_served = 0;                 // leading tokens whose computation was counted
   int32_t sequence_slot = -1;             // -1: waiting
   AdapterSlot adapter_slot = kNoAdapter;  // while it runs
+  int32_t num_virtual_tokens = 0;         // known once the adapter was there
+  bool has_virtual_kv = false;            // their keys and values are written, not computed
   bool started = false;                   // the executor knows it (since its slot was given)
   PageList pages;                         // of positions [0, pages.size() * page_tokens)
   int32_t num_computed = 0;               // leading tokens whose KV is in `pages`
@@ -81,7 +85,13 @@ struct Sequence {
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
-  int32_t num_pending() const { return num_tokens() - num_computed; }
+  // The position of the next row: what the adapter has keys and values of takes none.
+  int32_t next_position() const {
+    return has_virtual_kv ? std::max(num_computed, num_virtual_tokens) : num_computed;
+  }
+  int32_t num_pending() const { return num_tokens() - next_position(); }
+  // What the client sent, and is told of.
+  int32_t num_asked_tokens() const { return num_prompt_tokens - num_virtual_tokens; }
   // Prompt log-probabilities travel with the first output token; afterwards (when a preempted
   // sequence is computed again) nobody wants them.
   bool wants_prompt_logprobs() const {

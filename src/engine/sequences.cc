@@ -120,6 +120,29 @@ void Sequences::Fail(std::unique_ptr<Sequence> sequence, const Status& status) {
   failed_.push_back(std::move(sequence));
 }
 
+// They count against the context, as the prompt does.
+Status Sequences::AddVirtualTokens(Sequence& sequence) const {
+  const AdapterFacts& facts = adapters_.FactsOf(sequence.adapter.content());
+  const int32_t num_tokens = facts.num_virtual_tokens;
+  if (num_tokens == sequence.num_virtual_tokens) return OkStatus();
+  const int32_t room = options_.context_tokens_max - num_tokens - sequence.num_prompt_tokens;
+  if (room < (sequence.output_tokens_max > 0 ? 1 : 0)) {
+    return InvalidArgumentError(
+        "the adapter puts " + std::to_string(num_tokens) +
+        " tokens in front of the prompt, which has " + std::to_string(sequence.num_prompt_tokens) +
+        "; the context holds " + std::to_string(options_.context_tokens_max) +
+        ", those, prompt and output together: shorten the prompt");
+  }
+  std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
+  for (int32_t i = 0; i < num_tokens; ++i) tokens[static_cast<size_t>(i)] = VirtualTokenId(i);
+  sequence.tokens.insert(sequence.tokens.begin(), tokens.begin(), tokens.end());
+  sequence.num_prompt_tokens += num_tokens;
+  sequence.output_tokens_max = std::min(sequence.output_tokens_max, room);
+  sequence.num_virtual_tokens = num_tokens;
+  sequence.has_virtual_kv = facts.has_virtual_kv;
+  return OkStatus();
+}
+
 void Sequences::Start(const Sequence& of_line, PageList matched) {
   std::unique_ptr<Sequence> sequence = line_.Take(of_line);
   line_.CountRunning(*sequence, 1);
@@ -133,7 +156,9 @@ void Sequences::Start(const Sequence& of_line, PageList matched) {
   sequence->num_indexed_pages = matched.size();
   sequence->num_computed = matched.size() * options_.page_tokens;
   sequence->pages = std::move(matched);
-  if (sequence->cached_tokens < 0) sequence->cached_tokens = sequence->num_computed;
+  if (sequence->cached_tokens < 0) {
+    sequence->cached_tokens = std::max(0, sequence->num_computed - sequence->num_virtual_tokens);
+  }
   if (CanReusePages(*sequence)) {
     stats_.prefix_lookup_tokens += sequence->num_tokens();
     stats_.prefix_hit_tokens += sequence->num_computed;
@@ -143,14 +168,15 @@ void Sequences::Start(const Sequence& of_line, PageList matched) {
 
 void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
   // Rows of the prompt and drawn rows may be computed in different ways: a chunk has one kind.
-  const int32_t prompt_left = sequence.num_prompt_tokens - sequence.num_computed;
+  const int32_t next = sequence.next_position();
+  const int32_t prompt_left = sequence.num_prompt_tokens - next;
   const int32_t of_a_kind = prompt_left > 0 ? prompt_left : sequence.num_pending();
   const int32_t wanted = std::min({of_a_kind, rows_left, options_.prefill_chunk_max});
-  const int32_t pages_wanted = PagesFor(sequence.num_computed + wanted);
+  const int32_t pages_wanted = PagesFor(next + wanted);
   while (sequence.pages.size() < pages_wanted && TakePage(sequence)) {
   }
-  const int32_t room = sequence.pages.size() * options_.page_tokens - sequence.num_computed;
-  sequence.num_planned = std::min(wanted, room);
+  const int32_t room = sequence.pages.size() * options_.page_tokens - next;
+  sequence.num_planned = std::max(0, std::min(wanted, room));
 }
 
 bool Sequences::TakePage(Sequence& sequence) {

@@ -16,25 +16,48 @@ constexpr size_t kHashDigitsShown = 12;
 
 struct LoadedAdapter {
   std::string hash;
-  PeftConfig peft;
-  LoraWeights weights;
+  std::string base_model;
+  std::string peft_version;
+  AdapterWeights weights;
 };
 
-Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config, DType dtype,
-                                  const FileJail& jail) {
+// Errors carry the path.
+Result<LoadedAdapter> LoadPrompt(const AdapterFolder& folder, const SafetensorsFile& file,
+                                 const ModelConfig& config, const VirtualTokenDTypes& dtypes) {
+  const Result<PromptConfig> prompt = ParsePromptConfig(folder.config, config);
+  if (!prompt.ok()) return prompt.status().WithContext(folder.path + "/adapter_config.json");
+  Result<VirtualTokens> tokens = VirtualTokens::Load(file, *prompt, config, dtypes);
+  if (!tokens.ok()) return tokens.status().WithContext(folder.path);
+  return LoadedAdapter{"",
+                       prompt->base_model,
+                       prompt->peft_version,
+                       {LoraWeights::None(config, dtypes.weights), std::move(*tokens)}};
+}
+
+Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, const SafetensorsFile& file,
+                               const ModelConfig& config, DType dtype) {
+  const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
+  if (!peft.ok()) return peft.status().WithContext(folder.path + "/adapter_config.json");
+  Result<LoraWeights> weights = LoraWeights::Load(file, *peft, config, dtype);
+  if (!weights.ok()) return weights.status().WithContext(folder.path);
+  const Status tested = SelfTestLora(file, *peft, config, *weights);
+  if (!tested.ok()) return tested.WithContext(folder.path);
+  return LoadedAdapter{"", peft->base_model, peft->peft_version, std::move(*weights)};
+}
+
+Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config,
+                                  const VirtualTokenDTypes& dtypes, const FileJail& jail) {
   ASSIGN_OR_RETURN(AdapterFolder folder,
                    ReadAdapterFolder(path, AdapterWeightsBytesMax(config), jail));
-  const std::string hash = AdapterHash(folder);
-  const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
-  if (!peft.ok()) return peft.status().WithContext(path + "/adapter_config.json");
+  std::string hash = AdapterHash(folder);
   ASSIGN_OR_RETURN(
       const SafetensorsFile file,
       SafetensorsFile::FromBytes(std::move(folder.weights), path + "/adapter_model.safetensors"));
-  Result<LoraWeights> weights = LoraWeights::Load(file, *peft, config, dtype);
-  if (!weights.ok()) return weights.status().WithContext(path);
-  const Status tested = SelfTestLora(file, *peft, config, *weights);
-  if (!tested.ok()) return tested.WithContext(path);
-  return LoadedAdapter{hash, *peft, std::move(*weights)};
+  Result<LoadedAdapter> adapter = IsPromptConfig(folder.config)
+                                      ? LoadPrompt(folder, file, config, dtypes)
+                                      : LoadLora(folder, file, config, dtypes.weights);
+  if (adapter.ok()) adapter->hash = std::move(hash);
+  return adapter;
 }
 
 }  // namespace
@@ -66,14 +89,19 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
 
 Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
                                                        const std::string& hash) {
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtype_, jail_));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtypes_, jail_));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
         adapter.hash.substr(0, kHashDigitsShown) + " now; load it again to serve that");
   }
+  if (!slicer_.keeps_all() && adapter.weights.virtual_tokens.has_value()) {
+    return UnimplementedError(path +
+                              " has virtual tokens, which are not served with --tensor-parallel; "
+                              "start the server without it, or load the adapter's LoRA alone");
+  }
   HostAdapter described =
-      DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.peft.base_model);
+      DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
   if (slicer_.keeps_all()) return store_.Put(std::move(described), std::move(adapter.weights));
   described.facts = slicer_.Slice(described).facts;
   const int64_t bytes = described.weight_bytes;
@@ -85,9 +113,10 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
       "has no room beside the adapters in use; try again later, or start with more --host-gib");
 }
 
-Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
-                                   DType dtype) {
-  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, config, dtype, FileJail()));
+namespace {
+
+// The projections that LoRA adapts, and in which layers; nothing is told of none.
+void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJson* json) {
   struct ModuleFacts {
     std::set<int32_t> ranks;
     std::set<float> scales;
@@ -95,7 +124,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   };
   std::map<LoraModule, ModuleFacts> modules;
   std::set<int32_t> layers;
-  for (const LoraTarget& target : adapter.weights.targets()) {
+  for (const LoraTarget& target : weights.targets()) {
     // The first of several stacked modules stands for all of them.
     if (StoredProjectionOf(config, target.module).first != target.module) continue;
     ModuleFacts& facts = modules[target.module];
@@ -104,21 +133,38 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
     ++facts.num_layers;
     layers.insert(target.layer);
   }
-  OrderedJson json = {
-      {"path", path},
-      {"hash", adapter.hash},
-      {"base_model", adapter.peft.base_model},
-      {"peft_version", adapter.peft.peft_version},
-      {"rank_max", adapter.weights.rank_max()},
-      {"bytes", adapter.weights.bytes()},
-      {"served_dtype", std::string(DTypeName(dtype))},
-      {"layers",
-       {{"first", *layers.begin()}, {"last", *layers.rbegin()}, {"count", layers.size()}}},
-      {"modules", OrderedJson::object()}};
+  if (!layers.empty()) {
+    (*json)["layers"] = {
+        {"first", *layers.begin()}, {"last", *layers.rbegin()}, {"count", layers.size()}};
+  }
+  (*json)["modules"] = OrderedJson::object();
   for (const auto& [module, facts] : modules) {
-    json["modules"][std::string(StoredProjectionOf(config, module).name)] = {
+    (*json)["modules"][std::string(StoredProjectionOf(config, module).name)] = {
         {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
   }
+}
+
+}  // namespace
+
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
+                                   DType dtype) {
+  ASSIGN_OR_RETURN(const LoadedAdapter adapter,
+                   LoadAdapter(path, config, {dtype, KvDType(dtype, Device())}, FileJail()));
+  const LoraWeights& lora = adapter.weights.lora;
+  const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
+  OrderedJson json = {{"path", path},
+                      {"hash", adapter.hash},
+                      {"base_model", adapter.base_model},
+                      {"peft_version", adapter.peft_version},
+                      {"rank_max", lora.rank_max()},
+                      {"bytes", lora.bytes() + (tokens ? tokens->buffer().bytes() : 0)},
+                      {"served_dtype", std::string(DTypeName(dtype))}};
+  if (tokens.has_value()) {
+    const bool is_embedding = tokens->kind() == VirtualTokenKind::kEmbedding;
+    json["virtual_tokens"] = {{"count", tokens->num_tokens()},
+                              {"kind", is_embedding ? "embeddings" : "keys and values"}};
+  }
+  TellModules(lora, config, &json);
   return json;
 }
 

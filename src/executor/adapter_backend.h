@@ -9,18 +9,20 @@
 #include "base/json_fwd.h"
 #include "executor/host_store.h"
 #include "model/config.h"
+#include "model/kv_pool.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
 
 class LoraAdapterBackend : public AdapterBackend {
  public:
-  // `store` is borrowed; adapters are served in `dtype`, and read in `jail` alone. Where several
-  // ranks take slices out of the store, an adapter that finds no room there is kResourceExhausted.
+  // `store` is borrowed; adapters are served in `dtype` on `device`, and read in `jail` alone.
+  // Where several ranks take slices out of the store, an adapter that finds no room there is
+  // kResourceExhausted, and one with virtual tokens kUnimplemented.
   LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
-                     AdapterSlicer slicer = {})
+                     AdapterSlicer slicer = {}, const Device& device = {})
       : config_(config),
-        dtype_(dtype),
+        dtypes_{dtype, KvDType(dtype, device)},
         store_(store),
         jail_(std::move(jail)),
         slicer_(std::move(slicer)) {}
@@ -49,14 +51,14 @@ class LoraAdapterBackend : public AdapterBackend {
   Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
 
   const ModelConfig config_;
-  const DType dtype_;
+  const VirtualTokenDTypes dtypes_;
   HostStore& store_;
   const FileJail jail_;
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
-// scales and layers per module, bytes. Fails with the reason that a load would.
+// scales and layers per module, virtual tokens, bytes. Fails with the reason that a load would.
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype);
 
 }  // namespace graft

@@ -18,6 +18,8 @@ using testing::LoraTestTensors;
 using testing::OddModel;
 using testing::Peft;
 using testing::PeftJson;
+using testing::PromptJson;
+using testing::PromptTestTensor;
 using testing::SafetensorsBytes;
 using testing::SourcePath;
 using testing::TempDir;
@@ -62,6 +64,53 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   std::filesystem::remove_all(path);
   EXPECT_TRUE(backend_.Fetch(path, facts->hash).ok());
   EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(AdapterBackendTest, ReadsAPromptAlone) {
+  const std::string path = dir_.File("soft");
+  WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 21)}));
+  const Result<AdapterFacts> facts = backend_.Read(path);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->hash, *backend_.Hash(path));
+  EXPECT_EQ(facts->base_model, "test/base");
+  EXPECT_EQ(facts->rank_max, 0);
+  EXPECT_EQ(facts->num_virtual_tokens, 3);
+  EXPECT_FALSE(facts->has_virtual_kv);
+  // Three rows of 21 floats, and a table of three pointers.
+  EXPECT_EQ(facts->bytes, 3 * 128 + 64);
+  EXPECT_EQ(facts->bytes, RowsBytes(facts->rows));
+  const HostStore::Held held = store_.Find(facts->hash);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->virtual_tokens.num_tokens, 3);
+  EXPECT_EQ(held->virtual_tokens.table_begin, 3 * 128);
+  const TestTensor tensor = PromptTestTensor(3, 21);
+  const auto* first = reinterpret_cast<const float*>(held->stretches[0].data);
+  EXPECT_EQ(std::memcmp(first, tensor.data.data(), 21 * sizeof(float)), 0);
+  WriteAdapter(path, PromptJson("PREFIX_TUNING"), SafetensorsBytes({PromptTestTensor(3, 60)}));
+  EXPECT_TRUE(backend_.Read(path)->has_virtual_kv);
+}
+
+TEST_F(AdapterBackendTest, PromptsThatDoNotFitAreRefused) {
+  const std::string path = dir_.File("soft");
+  WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 64)}));
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr(path), HasSubstr("another base")));
+  WriteAdapter(path, PromptJson("PROMPT_TUNING", R"("token_dim": 64)"),
+               SafetensorsBytes({PromptTestTensor(3, 21)}));
+  EXPECT_THAT(Refusal(path), HasSubstr(path + "/adapter_config.json: \"token_dim\" = 64"));
+  EXPECT_EQ(store_.num_adapters(), 0);
+}
+
+TEST_F(AdapterBackendTest, InspectTellsOfVirtualTokens) {
+  const std::string path = dir_.File("soft");
+  WriteAdapter(path, PromptJson("PREFIX_TUNING"), SafetensorsBytes({PromptTestTensor(3, 60)}));
+  const Result<OrderedJson> facts = InspectAdapter(path, model_, DType::kF32);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ((*facts)["virtual_tokens"],
+            OrderedJson::parse(R"({"count": 3, "kind": "keys and values"})"));
+  EXPECT_EQ((*facts)["rank_max"], 0);
+  EXPECT_TRUE((*facts)["modules"].empty());
+  EXPECT_FALSE(facts->contains("layers"));
+  EXPECT_FALSE(InspectAdapter(Folder("a"), model_, DType::kF32)->contains("virtual_tokens"));
 }
 
 TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {

@@ -116,7 +116,7 @@ AdapterCopier::AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore&
       slicer_(std::move(slicer)),
       stream_(device, nullptr),
       halves_{StreamEvent(device), StreamEvent(device)},
-      tables_(int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax *
+      tables_((int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax + kVirtualTokensMax) *
               int64_t{sizeof(void*)}) {
   CHECK_GT(copies_at_once, 0);
 }
@@ -182,7 +182,11 @@ void AdapterCopier::PlaceTables(const Copy& copy) {
   SourceMap map(copy.order.extents, pool_);
   CopyPieces(map, adapter.weight_bytes, tables_.as<char>(),
              adapter.facts.bytes - adapter.weight_bytes, stream_.get());
-  loras_.Place(copy.order.slot, std::move(matrices), adapter.facts.bytes);
+  VirtualRows virtual_rows = nullptr;
+  if (adapter.virtual_tokens.num_tokens > 0) {
+    virtual_rows = reinterpret_cast<VirtualRows>(map.Find(adapter.virtual_tokens.table_begin));
+  }
+  loras_.Place(copy.order.slot, std::move(matrices), adapter.facts.bytes, virtual_rows);
 }
 
 // The tables of rows, made in tables_ as they lie in the source, and the matrices that name them.
@@ -205,6 +209,10 @@ std::vector<LoraMatrix> AdapterCopier::MakeTables(const HostAdapter& adapter,
     matrices[i].rank = from.rank;
     matrices[i].scale = from.scale;
   }
+  const HostAdapter::Virtual& own = adapter.virtual_tokens;
+  auto** table =
+      reinterpret_cast<const void**>(tables_.as<char>() + (own.table_begin - adapter.weight_bytes));
+  for (int32_t j = 0; j < own.num_tokens; ++j) *table++ = rows.Find(j * own.row_bytes);
   return matrices;
 }
 

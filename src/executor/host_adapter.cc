@@ -22,24 +22,29 @@ size_t OwnerOfA(const ModelConfig& model, size_t matrix_idx) {
          static_cast<size_t>(StoredProjectionOf(model, module).first);
 }
 
-void LayOutTables(HostAdapter* adapter) {
-  adapter->facts.rows = adapter->weight_rows;
-  int64_t begin = adapter->weight_bytes;
-  for (HostAdapter::Matrix& matrix : adapter->matrices) {
-    if (matrix.rank == 0) continue;
-    matrix.tables_begin = begin;
-    const int64_t bytes = (2 * matrix.rank * int64_t{sizeof(void*)} + kRowAlignment - 1) /
-                          kRowAlignment * kRowAlignment;
-    AddRows(bytes, 1, &adapter->facts.rows);
-    begin += bytes;
-  }
-  adapter->facts.bytes = begin;
+// Room for `num_pointers` behind what there is; returns where it begins.
+int64_t AddTable(int64_t num_pointers, HostAdapter* adapter) {
+  const int64_t bytes =
+      (num_pointers * int64_t{sizeof(void*)} + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  AddRows(bytes, 1, &adapter->facts.rows);
+  adapter->facts.bytes += bytes;
+  return adapter->facts.bytes - bytes;
 }
 
-// An adapter of matrices with these ranks and scales: its rows one after the other.
-HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig& model,
-                   DType dtype) {
-  HostAdapter adapter;
+void LayOutTables(HostAdapter* adapter) {
+  adapter->facts.rows = adapter->weight_rows;
+  adapter->facts.bytes = adapter->weight_bytes;
+  for (HostAdapter::Matrix& matrix : adapter->matrices) {
+    if (matrix.rank > 0) matrix.tables_begin = AddTable(2 * matrix.rank, adapter);
+  }
+  HostAdapter::Virtual& own = adapter->virtual_tokens;
+  if (own.num_tokens > 0) own.table_begin = AddTable(own.num_tokens, adapter);
+}
+
+// An adapter of matrices with these ranks and scales: its rows one after the other, behind what
+// `adapter` has.
+HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig& model, DType dtype,
+                   HostAdapter adapter = {}) {
   adapter.matrices = std::move(matrices);
   adapter.layer_ends.resize(adapter.matrices.size() / kLoraModules);
   for (size_t i = 0; i < adapter.matrices.size(); ++i) {
@@ -95,31 +100,56 @@ void AddStretch(const HostAdapter::Stretch& stretch, std::vector<HostAdapter::St
   all->push_back(stretch);
 }
 
+void AddVirtualTokens(const VirtualTokens& tokens, HostAdapter* adapter) {
+  adapter->virtual_tokens = {.num_tokens = tokens.num_tokens(), .row_bytes = tokens.row_bytes()};
+  adapter->facts.num_virtual_tokens = tokens.num_tokens();
+  adapter->facts.has_virtual_kv = tokens.kind() == VirtualTokenKind::kKeysValues;
+  AddRows(tokens.row_bytes(), tokens.num_tokens(), &adapter->weight_rows);
+  adapter->weight_bytes = tokens.buffer().bytes();
+  adapter->stretches.push_back({0, adapter->weight_bytes, tokens.buffer().as<char>()});
+}
+
+HostAdapter Describe(const LoraWeights& lora, const VirtualTokens* tokens, const ModelConfig& model,
+                     std::string hash, std::string base_model) {
+  HostAdapter adapter;
+  if (tokens != nullptr) AddVirtualTokens(*tokens, &adapter);
+  const int64_t lora_begin = adapter.weight_bytes;
+  std::vector<HostAdapter::Matrix> matrices(lora.matrices().size());
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    matrices[i].rank = lora.matrices()[i].rank;
+    matrices[i].scale = lora.matrices()[i].scale;
+  }
+  adapter = LayOut(std::move(matrices), model, lora.dtype(), std::move(adapter));
+  const char* const begin = lora.buffer().as<char>();
+  for (size_t i = 0; i < adapter.matrices.size(); ++i) {
+    const LoraMatrix& from = lora.matrices()[i];
+    if (from.rank == 0) continue;
+    CHECK(from.a_rows[0] == begin + (adapter.matrices[i].a_begin - lora_begin) &&
+          from.b_rows[0] == begin + (adapter.matrices[i].b_begin - lora_begin))
+        << "rows are not one after the other";
+  }
+  const int64_t bytes = adapter.weight_bytes - lora_begin;
+  CHECK_EQ(bytes, lora.buffer().bytes());
+  if (bytes > 0) adapter.stretches.push_back({lora_begin, bytes, begin});
+  adapter.facts.hash = std::move(hash);
+  adapter.facts.base_model = std::move(base_model);
+  adapter.facts.rank_max = lora.rank_max();
+  adapter.facts.num_layers = model.num_layers;
+  return adapter;
+}
+
 }  // namespace
+
+HostAdapter DescribeHostAdapter(const AdapterWeights& weights, const ModelConfig& model,
+                                std::string hash, std::string base_model) {
+  return Describe(weights.lora,
+                  weights.virtual_tokens.has_value() ? &*weights.virtual_tokens : nullptr, model,
+                  std::move(hash), std::move(base_model));
+}
 
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model) {
-  std::vector<HostAdapter::Matrix> matrices(weights.matrices().size());
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    matrices[i].rank = weights.matrices()[i].rank;
-    matrices[i].scale = weights.matrices()[i].scale;
-  }
-  HostAdapter adapter = LayOut(std::move(matrices), model, weights.dtype());
-  const char* const begin = weights.buffer().as<char>();
-  for (size_t i = 0; i < adapter.matrices.size(); ++i) {
-    const LoraMatrix& from = weights.matrices()[i];
-    if (from.rank == 0) continue;
-    CHECK(from.a_rows[0] == begin + adapter.matrices[i].a_begin &&
-          from.b_rows[0] == begin + adapter.matrices[i].b_begin)
-        << "rows are not one after the other";
-  }
-  CHECK_EQ(adapter.weight_bytes, weights.buffer().bytes());
-  adapter.stretches = {{0, adapter.weight_bytes, begin}};
-  adapter.facts.hash = std::move(hash);
-  adapter.facts.base_model = std::move(base_model);
-  adapter.facts.rank_max = weights.rank_max();
-  adapter.facts.num_layers = model.num_layers;
-  return adapter;
+  return Describe(weights, nullptr, model, std::move(hash), std::move(base_model));
 }
 
 HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {

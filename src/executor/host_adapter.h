@@ -1,13 +1,14 @@
-// One adapter in the host's memory, as it goes into pages: the rows of A and of B^T of all its
-// modules one after the other (the source of step/adapter_rows.h), and behind them room for the
-// tables of pointers to rows, which are only known once the rows have their places. Plain data.
+// One adapter in the host's memory, as it goes into pages: the rows of its virtual tokens, then
+// those of A and of B^T of all its modules one after the other (the source of step/adapter_rows.h),
+// and behind them room for the tables of pointers to rows, which are only known once the rows have
+// their places. Plain data.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "kernels/lora/lora.h"
-#include "model/lora_weights.h"
+#include "model/adapter_weights.h"
 #include "model/shard.h"
 #include "step/adapter_loader.h"
 
@@ -24,6 +25,12 @@ struct HostAdapter {
     int64_t b_row_bytes = 0;
     int64_t tables_begin = 0;  // [2][rank] pointers: A's, then B's
   };
+  // Its virtual tokens, whose rows begin the source.
+  struct Virtual {
+    int32_t num_tokens = 0;
+    int64_t row_bytes = 0;
+    int64_t table_begin = 0;  // [num_tokens] pointers
+  };
   // A stretch of the rows.
   struct Stretch {
     int64_t source_begin = 0;
@@ -36,6 +43,7 @@ struct HostAdapter {
   AdapterFacts facts;
   std::vector<RowRun> weight_rows;
   int64_t weight_bytes = 0;
+  Virtual virtual_tokens;
   std::vector<Matrix> matrices;     // [layers * kLoraModules]
   std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
   // Of the weights, in order; between those of a slice there may be gaps, of bytes that mean
@@ -44,6 +52,8 @@ struct HostAdapter {
 };
 
 // The adapter whose rows lie in `weights`, which outlives it.
+HostAdapter DescribeHostAdapter(const AdapterWeights& weights, const ModelConfig& model,
+                                std::string hash, std::string base_model);
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model);
 

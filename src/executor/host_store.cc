@@ -13,6 +13,19 @@ constexpr int32_t kSlabPages = 64;
 // After so many uses of any adapter, an old one counts half.
 constexpr double kHalfLifeUses = 1024.0;
 
+// Source bytes [begin, begin + bytes) of these stretches.
+void CopySource(const std::vector<HostAdapter::Stretch>& stretches, int64_t begin, int64_t bytes,
+                char* data) {
+  const int64_t end = begin + bytes;
+  for (const HostAdapter::Stretch& stretch : stretches) {
+    const int64_t first = std::max(begin, stretch.source_begin);
+    const int64_t last = std::min(end, stretch.source_begin + stretch.bytes);
+    if (first >= last) continue;
+    std::memcpy(data + (first - begin), stretch.data + (first - stretch.source_begin),
+                static_cast<size_t>(last - first));
+  }
+}
+
 }  // namespace
 
 HostStore::Held::Held(Held&& other) noexcept
@@ -182,7 +195,7 @@ char* HostStore::PageData(int32_t page) {
   return slab.data + (page - first) * kPageBytes;
 }
 
-HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
+HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights) {
   // Copying takes milliseconds: who asks what is there does not wait for it.
   const std::lock_guard fill_lock(fill_mutex_);
   std::unique_lock lock(mutex_);
@@ -198,7 +211,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
   if (!pages.has_value()) {
     Account();  // of what was evicted in vain
     Held held;
-    held.own_weights_ = std::make_unique<LoraWeights>(std::move(weights));
+    held.own_weights_ = std::make_unique<AdapterWeights>(std::move(weights));
     held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
     held.adapter_ = held.own_.get();
     return held;
@@ -211,13 +224,13 @@ HostStore::Held HostStore::Put(HostAdapter adapter, LoraWeights weights) {
     }
   } const lock_again{lock};
   lock.unlock();
-  adapter.stretches.clear();
+  std::vector<HostAdapter::Stretch> stretches;
   for (const PageExtent& extent : pages->extents()) {
     char* const data = PageData(extent.page) + extent.page_begin;
-    std::memcpy(data, weights.buffer().as<char>() + extent.source_begin,
-                static_cast<size_t>(extent.bytes));
-    adapter.stretches.push_back({extent.source_begin, extent.bytes, data});
+    CopySource(adapter.stretches, extent.source_begin, extent.bytes, data);
+    stretches.push_back({extent.source_begin, extent.bytes, data});
   }
+  adapter.stretches = std::move(stretches);
   auto entry = std::make_unique<Entry>();
   entry->adapter = std::move(adapter);
   entry->pages = std::move(*pages);

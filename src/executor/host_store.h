@@ -59,7 +59,7 @@ class HostStore {
     Entry* entry_ = nullptr;
     // An adapter that found no room in the store, and its bytes.
     std::unique_ptr<HostAdapter> own_;
-    std::unique_ptr<LoraWeights> own_weights_;
+    std::unique_ptr<AdapterWeights> own_weights_;
     const HostAdapter* adapter_ = nullptr;
   };
 
@@ -70,7 +70,7 @@ class HostStore {
   // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
   // What was there under this hash stays. OutOfMemory where the machine has less left than the
   // limit.
-  Held Put(HostAdapter adapter, LoraWeights weights);
+  Held Put(HostAdapter adapter, AdapterWeights weights);
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.
   static constexpr int32_t kPinned = INT32_MAX;

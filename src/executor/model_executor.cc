@@ -229,6 +229,7 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   if (!plan.merges) batch.begun = &step.begun;
   batch.avoids_copy_engine = parts_.arrivals != nullptr && parts_.arrivals->num_under_way() > 0;
   if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
+  if (loras_ != nullptr) batch.virtual_rows = loras_->virtual_rows();
   if (plan.merged_slot != kNoAdapter) {
     batch.merged = parts_.merged;
     batch.lora_segments = {};
@@ -236,6 +237,10 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   } else if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
+    if (batch.lora.rank_max == 0) {  // virtual tokens alone
+      batch.lora_segments = {};
+      batch.lora_prompt_segments = {};
+    }
   }
   if (batch.gate != nullptr && parts_.assist != nullptr && plan.assists) {
     parts_.assist->Enter(*parts_.arrivals, &batch);
@@ -322,17 +327,20 @@ void ModelExecutor::AddPromptLogprobs(const RunningStep& step, size_t idx, Seque
   const SequenceSampler& sampler = samplers_[planned.sequence_slot];
   const std::span<const int32_t> prompt = sampler.prompt_tokens();
   const auto num_prompt = static_cast<int32_t>(prompt.size());
-  // Row i predicts the token at the position after it.
+  // Row i predicts the token at the position after it. Nothing is told of what virtual tokens
+  // predict, as nothing is of a prompt's first token without them.
+  const int32_t first_row = batch_.first_row(idx) + planned.num_virtual_rows;
+  const int32_t first =
+      planned.position_begin + planned.num_virtual_rows - sampler.prompt_position();
   const int32_t num_rows =
-      std::min(planned.num_tokens, std::max(num_prompt - 1 - planned.position_begin, 0));
+      std::min(planned.num_tokens - planned.num_virtual_rows, std::max(num_prompt - 1 - first, 0));
   const int32_t rows_max = transformer_.limits().logits_rows_max;
   const PromptBatch* last = nullptr;
   size_t turn = 0;
   for (int32_t done = 0; done < num_rows; done += rows_max) {
     PromptBatch& batch = prompt_batches_[turn++ % prompt_batches_.size()];
     batch.num_rows = std::min(rows_max, num_rows - done);
-    LaunchPromptLogprobs(batch_.first_row(idx) + done,
-                         prompt.subspan(planned.position_begin + done + 1, batch.num_rows),
+    LaunchPromptLogprobs(first_row + done, prompt.subspan(first + done + 1, batch.num_rows),
                          std::max(sampler.num_logprobs(), 0), &batch);
     if (last != nullptr) TakePromptLogprobs(*last, result);
     last = &batch;

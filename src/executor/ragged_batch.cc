@@ -11,6 +11,8 @@ void RaggedBatch::Build(const StepPlan& plan) {
   page_begin_.assign(1, 0);
   segments_.clear();
   prompt_segments_.clear();
+  virtual_embeddings_.clear();
+  virtual_kv_.clear();
   num_given_ = 0;
   first_rows_.resize(plan.sequences.size());
   for (const bool has_prompt : {false, true}) {
@@ -46,6 +48,8 @@ BatchArrays RaggedBatch::arrays() const {
   arrays.logits_rows = sample_rows_;
   arrays.lora_segments = segments_;
   arrays.lora_prompt_segments = prompt_segments_;
+  arrays.virtual_embeddings = virtual_embeddings_;
+  arrays.virtual_kv = virtual_kv_;
   return arrays;
 }
 
@@ -62,6 +66,23 @@ void RaggedBatch::AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* 
   }
 }
 
+// Virtual token i is at position i. The sequence's pages are about to be added.
+void RaggedBatch::AddVirtualTokens(const PlannedSequence& sequence, int32_t row_begin) {
+  const int32_t begin = sequence.position_begin;
+  const auto run = [&](int32_t token_begin, int32_t token_end, int32_t place) {
+    CHECK(sequence.adapter_slot != kNoAdapter && token_begin >= 0) << "virtual tokens of nobody";
+    return VirtualRun{sequence.adapter_slot, token_begin, token_end, place};
+  };
+  if (sequence.num_virtual_rows > 0) {
+    CHECK_LE(sequence.num_virtual_rows, sequence.num_tokens);
+    virtual_embeddings_.push_back(run(begin, begin + sequence.num_virtual_rows, row_begin));
+  }
+  if (sequence.num_virtual_kv > 0) {
+    virtual_kv_.push_back(
+        run(begin - sequence.num_virtual_kv, begin, static_cast<int32_t>(pages_.size())));
+  }
+}
+
 void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) {
   const int32_t kv_tokens = sequence.position_begin + sequence.num_tokens;
   CHECK_GE(sequence.token_begin, 0);
@@ -74,13 +95,15 @@ void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) 
   const int32_t* pages = plan.pages.data() + sequence.page_begin;
   for (int32_t i = 0; i < sequence.num_tokens; ++i) {
     const int32_t position = sequence.position_begin + i;
-    tokens_.push_back(plan.tokens[sequence.token_begin + i]);
+    // Any token will do where an adapter's embedding comes instead.
+    tokens_.push_back(i < sequence.num_virtual_rows ? 0 : plan.tokens[sequence.token_begin + i]);
     positions_.push_back(position);
     row_page_.push_back(pages[position / page_tokens_]);
     row_slot_.push_back(position % page_tokens_);
   }
   const int32_t row_end = num_rows();
   row_begin_.push_back(row_end);
+  AddVirtualTokens(sequence, row_begin);
   pages_.insert(pages_.end(), pages, pages + sequence.num_pages);
   page_begin_.push_back(static_cast<int32_t>(pages_.size()));
   kv_tokens_.push_back(kv_tokens);

@@ -37,6 +37,9 @@ class RaggedBatch {
   // Drawn rows with an adapter, and prompt rows with one: as BatchArrays has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
+  // As BatchArrays has them.
+  const std::vector<VirtualRun>& virtual_embeddings() const { return virtual_embeddings_; }
+  const std::vector<VirtualRun>& virtual_kv() const { return virtual_kv_; }
   // Of each sequence that samples, in the plan's order: the last row that is no draft, and then
   // those of its drafts.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
@@ -46,6 +49,7 @@ class RaggedBatch {
  private:
   void Append(const StepPlan& plan, const PlannedSequence& sequence);
 
+  void AddVirtualTokens(const PlannedSequence& sequence, int32_t row_begin);
   void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const;
 
   const int32_t page_tokens_;
@@ -53,6 +57,7 @@ class RaggedBatch {
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_, first_rows_;
   std::vector<LoraSegment> segments_, prompt_segments_;
+  std::vector<VirtualRun> virtual_embeddings_, virtual_kv_;
   int32_t num_given_ = 0;
 };
 

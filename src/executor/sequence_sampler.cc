@@ -16,6 +16,7 @@ void SequenceSampler::Start(const SequenceStart& start, int32_t vocab_size) {
   }
   num_never_ = banned_.size();
   prompt_tokens_ = start.prompt_tokens;
+  prompt_position_ = start.num_virtual_tokens;
   num_drawn_ = 0;
   counts_.clear();
   count_idx_.clear();

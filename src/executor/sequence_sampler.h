@@ -27,6 +27,8 @@ class SequenceSampler {
 
   int32_t num_logprobs() const { return spec_.num_logprobs; }
   const std::vector<int32_t>& prompt_tokens() const { return prompt_tokens_; }
+  // Of the prompt's first token.
+  int32_t prompt_position() const { return prompt_position_; }
 
  private:
   bool CountsTokens() const;
@@ -37,6 +39,7 @@ class SequenceSampler {
   std::vector<int32_t> banned_;
   size_t num_never_ = 0;
   std::vector<int32_t> prompt_tokens_;
+  int32_t prompt_position_ = 0;
   uint64_t num_drawn_ = 0;
   std::vector<TokenCount> counts_;
   std::unordered_map<int32_t, size_t> count_idx_;  // token -> index in counts_

@@ -87,6 +87,26 @@ inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const Mod
   return tensors;
 }
 
+// The config of a prompt of three virtual tokens, of one of PEFT's methods; `extra` overrides it.
+inline std::string PromptJson(const std::string& peft_type, std::string_view extra = "") {
+  OrderedJson json = {{"peft_type", peft_type},
+                      {"task_type", "CAUSAL_LM"},
+                      {"base_model_name_or_path", "test/base"},
+                      {"num_virtual_tokens", 3}};
+  json.update(OrderedJson::parse("{" + std::string(extra) + "}"));
+  return json.dump();
+}
+
+// Random vectors of as many virtual tokens.
+inline TestTensor PromptTestTensor(int64_t num_tokens, int64_t columns,
+                                   const std::string& dtype = "F32") {
+  Random random(5);
+  return {"prompt_embeddings",
+          dtype,
+          {num_tokens, columns},
+          RandomElements(dtype, num_tokens * columns, random)};
+}
+
 inline TestTensor& FindTensor(std::vector<TestTensor>& tensors, std::string_view name) {
   for (TestTensor& tensor : tensors) {
     if (tensor.name == name) return tensor;

@@ -36,6 +36,7 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
          num_split_lists * (Aligned(kInt) + Aligned(split_bytes)) +         //
          5 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
+         2 * Aligned(limits.num_sequences * int64_t{sizeof(VirtualRun)}) +  // of both kinds
          Aligned(kInt * limits.num_pages);
 }
 
@@ -47,6 +48,12 @@ GemmArgs::RowRange RowsOf(std::span<const LoraSegment> segments) {
     rows.end = std::max(rows.end, segment.row_end);
   }
   return rows;
+}
+
+int32_t LongestRun(std::span<const VirtualRun> runs) {
+  int32_t longest = 0;
+  for (const VirtualRun& run : runs) longest = std::max(longest, run.token_end - run.token_begin);
+  return longest;
 }
 
 }  // namespace
@@ -181,6 +188,14 @@ void BatchUpload::PutSegments(const HostBatch& batch, const Padding& padding, De
       AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
 }
 
+void BatchUpload::PutVirtualTokens(const HostBatch& batch, DeviceBatch& put) {
+  const auto put_runs = [this](std::span<const VirtualRun> runs) {
+    return Append(runs, 0, VirtualRun{}, limits_.num_sequences);
+  };
+  put.virtual_embeddings = put_runs(batch.virtual_embeddings);
+  put.virtual_kv = put_runs(batch.virtual_kv);
+}
+
 // What was laid out, and the tokens that the device has already.
 void BatchUpload::Copy(const HostBatch& batch, Stream& stream) {
   if (batch.avoids_copy_engine) {
@@ -210,6 +225,8 @@ DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Str
         std::max(put.sequence_rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
   }
   put.lora_rows = RowsOf(batch.lora_segments);
+  put.virtual_run_tokens_max =
+      std::max(LongestRun(batch.virtual_embeddings), LongestRun(batch.virtual_kv));
   if (where_.is_cpu()) static_cast<BatchArrays&>(put) = batch;
   put.num_given = num_given;
   if (where_.is_cpu()) return put;
@@ -218,6 +235,7 @@ DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Str
   host_ = hosts_[++num_puts_ % hosts_.size()].as<char>();
   PutArrays(batch, padding, put);
   PutSegments(batch, padding, put);
+  PutVirtualTokens(batch, put);
   put.full_splits = AppendSplits(batch, 0);
   if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/attention/attention.h"
+#include "kernels/common/virtual_tokens.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/small_copy/small_copy.h"
@@ -56,11 +57,17 @@ struct BatchArrays {
   // The rest of both kinds of segments where an assist computes for adapters under way.
   std::span<const LoraSegment> settled_segments;
   std::span<const LoraSegment> settled_prompt_segments;
+  // Rows that are adapters' virtual tokens, whatever `tokens` has there, as VirtualEmbedding takes
+  // them; and positions before the sequences' rows whose keys and values VirtualKv writes first.
+  // One run a sequence at most.
+  std::span<const VirtualRun> virtual_embeddings;
+  std::span<const VirtualRun> virtual_kv;
 };
 
 // Which weights a step computes with, and who else takes part. The host reads it when it launches.
 struct BatchWeights {
   LoraTable lora;
+  const VirtualRows* virtual_rows = nullptr;  // by adapter slot; for runs of virtual tokens
   // The gate of a step whose adapters are on their way; null: all have arrived. A step with a gate
   // is not recorded.
   LayerGate* gate = nullptr;
@@ -104,6 +111,7 @@ struct DeviceBatch : BatchArrays, BatchWeights {
   GemmArgs::RowRange lora_rows;   // all of lora_segments lie in them
   int32_t sequence_rows_max = 0;  // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;
+  int32_t virtual_run_tokens_max = 0;  // of both kinds
 };
 
 struct ForwardBatchLimits {
@@ -143,6 +151,7 @@ class BatchUpload {
  private:
   void PutArrays(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
   void PutSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
+  void PutVirtualTokens(const HostBatch& batch, DeviceBatch& put);
   void Copy(const HostBatch& batch, Stream& stream);
   void Fill(int64_t bytes);
   void CopyFilled(char* device, const Stream& stream);

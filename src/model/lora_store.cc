@@ -16,14 +16,17 @@ LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Devi
   CHECK_GE(adapters_max, 0);
   table_.resize(static_cast<size_t>(matrices_stride()) * static_cast<size_t>(adapters_max));
   slots_.resize(static_cast<size_t>(adapters_max));
+  virtual_rows_.resize(static_cast<size_t>(adapters_max));
   if (!device.is_cpu()) {
     device_table_ = Buffer(static_cast<int64_t>(table_.size() * sizeof(LoraMatrix)), device);
+    device_virtual_rows_ = Buffer(adapters_max * int64_t{sizeof(VirtualRows)}, device);
   }
 }
 
 BytesNeeded LoraStore::BytesFor(const ModelConfig& config, int32_t adapters_max,
                                 const Device& device) {
-  const int64_t slot = int64_t{config.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)};
+  const int64_t slot = int64_t{config.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)} +
+                       int64_t{sizeof(VirtualRows)};
   const int64_t per_slot = sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>);
   const int64_t on_host = adapters_max * (slot + per_slot);
   if (device.is_cpu()) return {.on_device = on_host};
@@ -34,13 +37,15 @@ void LoraStore::Set(int32_t slot, LoraWeights weights) {
   Enter(slot, [&] { return MakeResident(std::move(weights)); });
 }
 
-void LoraStore::Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes) {
+void LoraStore::Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes,
+                      VirtualRows virtual_rows) {
   Resident resident;
   for (const LoraMatrix& matrix : matrices) {
     resident.rank_max = std::max(resident.rank_max, matrix.rank);
   }
   resident.bytes = bytes;
   resident.matrices = std::move(matrices);
+  resident.virtual_rows = virtual_rows;
   Enter(slot, [&] { return std::move(resident); });
 }
 
@@ -52,7 +57,7 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   std::optional<Resident> resident = make();
   CHECK_EQ(static_cast<int64_t>(resident->matrices.size()), matrices_stride())
       << "an adapter of another model";
-  WriteTable(slot, resident->matrices);
+  WriteTables(slot, *resident);
   const std::lock_guard lock(mutex_);
   ranks_[static_cast<size_t>(slot)].store(resident->rank_max, std::memory_order_release);
   Count(*resident, 1);
@@ -68,6 +73,7 @@ void LoraStore::Free(int32_t slot) {
   std::optional<Resident> previous;
   const std::lock_guard lock(mutex_);
   std::fill_n(table_.data() + int64_t{slot} * matrices_stride(), matrices_stride(), LoraMatrix{});
+  virtual_rows_[static_cast<size_t>(slot)] = nullptr;
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
   ranks_[static_cast<size_t>(slot)].store(0, std::memory_order_release);
   if (previous.has_value()) Count(*previous, -1);
@@ -103,11 +109,15 @@ LoraStore::Resident LoraStore::MakeResident(LoraWeights weights) {
   return resident;
 }
 
-void LoraStore::WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices) {
+void LoraStore::WriteTables(int32_t slot, const Resident& resident) {
   const int64_t begin = int64_t{slot} * matrices_stride();
   LoraMatrix* const row = table_.data() + begin;
-  std::copy(matrices.begin(), matrices.end(), row);
+  std::copy(resident.matrices.begin(), resident.matrices.end(), row);
+  VirtualRows& own_rows = virtual_rows_[static_cast<size_t>(slot)];
+  own_rows = resident.virtual_rows;
   if (device_.is_cpu()) return;
+  CopyToDevice(device_virtual_rows_.as<VirtualRows>() + slot, &own_rows,
+               int64_t{sizeof(VirtualRows)}, copies_.get());
   CopyToDevice(device_table_.as<LoraMatrix>() + begin, row,
                matrices_stride() * int64_t{sizeof(LoraMatrix)}, copies_.get());
   Synchronize(copies_.get());

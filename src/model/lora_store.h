@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/common/virtual_tokens.h"
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/lora_module.h"
@@ -42,8 +43,13 @@ class LoraStore {
   // Makes the adapter servable from `slot`, instead of what was there, in memory of its own.
   void Set(int32_t slot, LoraWeights weights);
   // The same for one whose rows and tables of rows lie in the device's memory already, which the
-  // caller keeps; `bytes` of it.
-  void Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes);
+  // caller keeps; `bytes` of it. `virtual_rows` of its virtual tokens; null: it has none.
+  void Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes,
+             VirtualRows virtual_rows = nullptr);
+  // The virtual tokens of all slots, where the kernels read them.
+  const VirtualRows* virtual_rows() const {
+    return device_.is_cpu() ? virtual_rows_.data() : device_virtual_rows_.as<VirtualRows>();
+  }
   // Idempotent.
   void Free(int32_t slot);
 
@@ -64,20 +70,23 @@ class LoraStore {
     int32_t rank_max = 0;
     int64_t bytes = 0;
     std::vector<LoraMatrix> matrices;    // pointing into the device's memory
+    VirtualRows virtual_rows = nullptr;  // likewise
     std::optional<LoraWeights> weights;  // on the CPU; on a GPU its copy:
     Buffer buffer;
     Buffer rows;  // the row tables
   };
   Resident MakeResident(LoraWeights weights);
   void Enter(int32_t slot, const std::function<Resident()>& make);
-  void WriteTable(int32_t slot, const std::vector<LoraMatrix>& matrices);
+  void WriteTables(int32_t slot, const Resident& resident);
   void Count(const Resident& resident, int32_t change);
 
   const int32_t num_layers_;
   const int32_t adapters_max_;
   const Device device_;
-  std::vector<LoraMatrix> table_;  // [adapters_max][num_layers * kLoraModules]
-  Buffer device_table_;            // its copy on a GPU
+  std::vector<LoraMatrix> table_;          // [adapters_max][num_layers * kLoraModules]
+  Buffer device_table_;                    // its copy on a GPU
+  std::vector<VirtualRows> virtual_rows_;  // by slot
+  Buffer device_virtual_rows_;             // its copy on a GPU
 
   std::mutex copy_mutex_;  // before mutex_; guards the stream of copies, and is held while they run
   OwnedStream copies_;

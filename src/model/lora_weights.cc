@@ -1,12 +1,11 @@
 #include "model/lora_weights.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "model/tensor_rows.h"
 
 namespace graft {
 namespace {
@@ -24,15 +23,6 @@ constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
                                {".lora_B.weight", LoraSide::kB},
                                {".lora_A.default.weight", LoraSide::kA},
                                {".lora_B.default.weight", LoraSide::kB}};
-
-std::string SizesText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(shape[i]);
-  }
-  return text + "]";
-}
 
 // Why a tensor that is neither A nor B of a projection cannot be applied.
 std::string ForeignReason(const ModelConfig& model, std::string_view name) {
@@ -157,34 +147,6 @@ void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& 
                    tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
 }
 
-template <typename T>
-T LoadElement(const void* data, int64_t i) {
-  T value;  // the file's tensors may be misaligned
-  std::memcpy(&value, static_cast<const char*>(data) + i * static_cast<int64_t>(sizeof(T)),
-              sizeof(T));
-  return value;
-}
-
-bool IsFinite(float x) { return std::isfinite(x); }
-bool IsFinite(Bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
-bool IsFinite(Float16 x) { return (x.bits & 0x7c00u) != 0x7c00u; }
-
-// A [rank, in] row by row. False where a value is not finite in the target type.
-template <typename From, typename To>
-bool CopyRows(const TensorView& a, const void* const* rows) {
-  const int64_t rank = a.shape[0];
-  const int64_t in = a.shape[1];
-  bool finite = true;
-  for (int64_t j = 0; j < rank; ++j) {
-    To* const row = static_cast<To*>(const_cast<void*>(rows[j]));
-    for (int64_t i = 0; i < in; ++i) {
-      row[i] = FromFloat<To>(ToFloat(LoadElement<From>(a.data, j * in + i)));
-      finite &= IsFinite(row[i]);
-    }
-  }
-  return finite;
-}
-
 // B [out, rank] into rows of B^T, in tiles: neither side is walked with long strides.
 template <typename From, typename To>
 bool TransposeRows(const TensorView& b, const void* const* rows) {
@@ -203,36 +165,6 @@ bool TransposeRows(const TensorView& b, const void* const* rows) {
     }
   }
   return finite;
-}
-
-// Calls function.template operator()<From, To>().
-template <typename Function>
-bool DispatchCopy(DType from, DType to, const Function& function) {
-  return DispatchDType(from, [&]<typename From>() {
-    return DispatchDType(to,
-                         [&]<typename To>() { return function.template operator()<From, To>(); });
-  });
-}
-
-// The first value that has no finite counterpart in the served dtype.
-Status NotFiniteError(const std::string& name, int64_t first_row, const TensorView& tensor,
-                      DType dtype) {
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const float value = DispatchDType(
-        tensor.dtype, [&]<typename T>() { return ToFloat(LoadElement<T>(tensor.data, i)); });
-    const bool finite =
-        DispatchDType(dtype, [value]<typename T>() { return IsFinite(FromFloat<T>(value)); });
-    if (finite) continue;
-    std::string what = std::isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
-    if (std::isfinite(value)) {
-      what = std::to_string(value) + ", too large for " + std::string(DTypeName(dtype)) + ",";
-    }
-    const int64_t columns = tensor.shape[1];
-    return InvalidArgumentError("tensor \"" + name + "\" holds " + what + " at " +
-                                SizesText({first_row + i / columns, i % columns}));
-  }
-  CHECK(false) << "no such value in " << name;
-  __builtin_unreachable();
 }
 
 }  // namespace
@@ -278,6 +210,13 @@ Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftCon
                    MatchLoraTensors(file, weights.targets_, peft, model));
   weights.LayOut(model);
   RETURN_IF_ERROR(weights.Fill(model, tensors));
+  return weights;
+}
+
+LoraWeights LoraWeights::None(const ModelConfig& model, DType dtype) {
+  LoraWeights weights;
+  weights.dtype_ = dtype;
+  weights.LayOut(model);
   return weights;
 }
 
@@ -329,10 +268,7 @@ Status LoraWeights::Fill(const ModelConfig& model, std::span<const LoraTensors> 
       return LoraTensorName(model, target.layer, target.module, side);
     };
     const bool shares_a = StoredProjectionOf(model, target.module).first != target.module;
-    const bool a_finite =
-        shares_a || DispatchCopy(a.dtype, dtype_, [&]<typename From, typename To>() {
-          return CopyRows<From, To>(a, to.a_rows);
-        });
+    const bool a_finite = shares_a || CopyTensorRows(a, dtype_, to.a_rows);
     if (!a_finite) return NotFiniteError(name(LoraSide::kA), 0, a, dtype_);
     const bool b_finite = DispatchCopy(b.dtype, dtype_, [&]<typename From, typename To>() {
       return TransposeRows<From, To>(b, to.b_rows);

@@ -53,6 +53,8 @@ class LoraWeights {
   static Result<LoraWeights> Load(const SafetensorsFile& file, const PeftConfig& peft,
                                   const ModelConfig& model, DType dtype);
 
+  // Of an adapter that leaves all modules alone.
+  static LoraWeights None(const ModelConfig& model, DType dtype);
   // What one of several ranks has of an adapter of `model`, the whole one.
   LoraWeights SliceOf(const ModelConfig& model, const Shard& shard) const;
 

@@ -6,25 +6,20 @@
 
 #include "base/json.h"
 #include "kernels/lora/lora.h"
+#include "model/peft_json.h"
 
 namespace graft {
 namespace {
 
-// An upper bound of the keys of all objects of the file together.
-constexpr int64_t kKeysMax = 2 * kPeftPatternKeysMax + 1024;
-
-// What PEFT does with a key that this file does not read into PeftConfig.
-enum class KeyKind : unsigned char {
-  kRead,       // read below
-  kHarmless,   // about training, provenance or loading: the forward pass is the same
-  kMustBeOff,  // changes the forward pass and is not applied
-};
-
-struct KeyRule {
-  std::string_view key;
-  KeyKind kind;
-  std::string_view why;  // kMustBeOff: ends the sentence "key = value ..."
-};
+using peft_json::CheckKeys;
+using peft_json::CheckTask;
+using peft_json::IsOff;
+using peft_json::KeyKind;
+using peft_json::KeyRule;
+using peft_json::Malformed;
+using peft_json::ReadText;
+using peft_json::Unsupported;
+using peft_json::Value;
 
 // From PEFT's LoraConfig, and enable_lora and merge_weights of its first versions.
 constexpr KeyRule kKeyRules[] = {
@@ -82,69 +77,17 @@ constexpr KeyRule kKeyRules[] = {
     {"enable_lora", KeyKind::kMustBeOff, "adapts parts of a fused projection"},
 };
 
-// `"key" = value`, the value cut where it is long.
-std::string Quote(std::string_view key, const OrderedJson& value) {
-  constexpr size_t kValueBytesMax = 96;
-  std::string text = value.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
-  if (text.size() > kValueBytesMax) text = text.substr(0, kValueBytesMax) + "...";
-  return "\"" + std::string(key) + "\" = " + text;
-}
-
-Status Malformed(std::string_view key, const OrderedJson& value, std::string_view wanted) {
-  return InvalidArgumentError(Quote(key, value) + ": " + std::string(wanted));
-}
-
-Status Unsupported(std::string_view key, const OrderedJson& value, std::string_view why) {
-  return UnimplementedError(Quote(key, value) + " " + std::string(why));
-}
-
-bool IsOff(const OrderedJson& value) {
-  if (value.is_null()) return true;
-  if (value.is_boolean()) return !value.get<bool>();
-  if (value.is_string()) return value.get_ref<const std::string&>().empty();
-  return value.is_structured() && value.empty();
-}
-
-// The key's value, or null: PEFT's own way to say "not given".
-const OrderedJson& Value(const OrderedJson& json, std::string_view key) {
-  static const OrderedJson kNull;
-  const auto found = json.find(key);
-  return found == json.end() ? kNull : *found;
-}
-
-Status CheckKeys(const OrderedJson& json) {
-  for (const auto& [key, value] : json.items()) {
-    const auto* const rule = std::find_if(std::begin(kKeyRules), std::end(kKeyRules),
-                                          [&key = key](const KeyRule& r) { return r.key == key; });
-    if (rule == std::end(kKeyRules)) {
-      if (IsOff(value)) continue;
-      return Unsupported(key, value,
-                         "is not a key this program knows, and it may change what the adapter "
-                         "computes; set it to null if it does not");
-    }
-    if (rule->kind == KeyKind::kMustBeOff && !IsOff(value)) {
-      return Unsupported(key, value, rule->why);
-    }
-  }
-  return OkStatus();
-}
-
 // Before all else, so that another method is refused for what it is, not for a key of its own.
 Status CheckType(const OrderedJson& json) {
   const OrderedJson& type = Value(json, "peft_type");
   if (!type.is_string()) return Malformed("peft_type", type, "a PEFT adapter needs \"LORA\" here");
   if (type.get_ref<const std::string&>() != "LORA") {
-    return Unsupported("peft_type", type, "is not supported: only \"LORA\" is");
+    return Unsupported(
+        "peft_type", type,
+        "is not supported: only \"LORA\" is, and \"PROMPT_TUNING\", \"P_TUNING\" and "
+        "\"PREFIX_TUNING\" are");
   }
   return OkStatus();
-}
-
-Status CheckTask(const OrderedJson& json) {
-  const OrderedJson& task = Value(json, "task_type");
-  if (task.is_null()) return OkStatus();
-  if (!task.is_string()) return Malformed("task_type", task, "expected a string or null");
-  if (task.get_ref<const std::string&>() == "CAUSAL_LM") return OkStatus();
-  return Unsupported("task_type", task, "is not served: only \"CAUSAL_LM\" is");
 }
 
 Status CheckBias(const OrderedJson& json) {
@@ -178,13 +121,6 @@ Status CheckInit(const OrderedJson& json) {
                        "which makes it fit the original base");
   }
   return Unsupported("init_lora_weights", init, "is not an initialisation this program knows");
-}
-
-Result<std::string> ReadText(const OrderedJson& json, std::string_view key) {
-  const OrderedJson& value = Value(json, key);
-  if (value.is_null()) return std::string();
-  if (!value.is_string()) return Malformed(key, value, "expected a string or null");
-  return value.get<std::string>();
 }
 
 Result<bool> ReadBool(const OrderedJson& json, std::string_view key) {
@@ -320,9 +256,8 @@ Status ReadLayers(const OrderedJson& json, PeftConfig* config) {
 }
 
 Result<PeftConfig> ReadConfig(const OrderedJson& json) {
-  if (!json.is_object()) return InvalidArgumentError("expected a JSON object");
   RETURN_IF_ERROR(CheckType(json));
-  RETURN_IF_ERROR(CheckKeys(json));
+  RETURN_IF_ERROR(CheckKeys(json, kKeyRules));
   RETURN_IF_ERROR(CheckTask(json));
   RETURN_IF_ERROR(CheckBias(json));
   RETURN_IF_ERROR(CheckInit(json));
@@ -342,29 +277,10 @@ Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   return config;
 }
 
-// The keys of all objects in it. They nest no deeper than ParseJson allows.
-int64_t NumKeys(const Json& json) {
-  int64_t count = json.is_object() ? static_cast<int64_t>(json.size()) : 0;
-  if (json.is_structured()) {
-    for (const Json& element : json) count += NumKeys(element);
-  }
-  return count;
-}
-
 }  // namespace
 
 Result<PeftConfig> ParsePeftConfig(std::string_view text) {
-  // Checks syntax, depth and UTF-8; but the order of rank_pattern's keys counts, and Json sorts.
-  const Result<Json> checked = ParseJson(text);
-  if (!checked.ok()) return checked.status();
-  // OrderedJson looks keys up one by one: too many of them would take minutes.
-  const int64_t num_keys = NumKeys(*checked);
-  if (num_keys > kKeysMax) {
-    return InvalidArgumentError("the config has " + std::to_string(num_keys) +
-                                " keys, the limit is " + std::to_string(kKeysMax));
-  }
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  CHECK(!json.is_discarded()) << "parsed once already";
+  ASSIGN_OR_RETURN(const OrderedJson json, peft_json::Parse(text));
   return ReadConfig(json);
 }
 

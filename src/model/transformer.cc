@@ -12,6 +12,7 @@
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/soft_cap/soft_cap.h"
 #include "model/merged_weights.h"
+#include "model/virtual_batch.h"
 
 namespace graft {
 namespace {
@@ -171,6 +172,10 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
   CHECK_EQ(static_cast<size_t>(batch.row_begin.back()), num_rows);
   CHECK_EQ(static_cast<size_t>(batch.page_begin.back()), batch.pages.size());
   CHECK_LE(static_cast<size_t>(batch.num_given), num_sequences);
+  CHECK((batch.virtual_embeddings.empty() && batch.virtual_kv.empty()) ||
+        batch.virtual_rows != nullptr)
+      << "virtual tokens need the adapters' rows";
+  CHECK(ranks_ == nullptr || batch.virtual_kv.empty()) << "a prefix is not cut to ranks";
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
@@ -211,11 +216,12 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
 }
 
 void Transformer::Embed(const Step& step) {
+  const DeviceBatch& batch = step.batch;
   const Target target = {hidden_.as<float>(), false};
   Embedding({.table = weights_.embedding.data(),
              .dtype = weights_.dtype,
              .vocab_size = static_cast<int32_t>(weights_.vocabulary.size()),
-             .tokens = step.batch.tokens.data(),
+             .tokens = batch.tokens.data(),
              .out = PartOf(target).y,
              .num_tokens = step.num_rows(),
              .n = config_.hidden_size,
@@ -224,6 +230,7 @@ void Transformer::Embed(const Step& step) {
              .first_word = static_cast<int32_t>(weights_.vocabulary.begin)},
             step.stream);
   if (ranks_ != nullptr) SumRanks(step.num_rows() * config_.hidden_size, target, step.stream);
+  PlaceVirtualTokens(batch, config_, weights_.dtype, hidden_.as<float>(), pool_, step.stream);
 }
 
 StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {

@@ -74,6 +74,7 @@ class Transformer {
   // Whether LoRA can run beside the products of so many rows.
   bool CanRunLoraBeside(int64_t num_rows) const;
   void CheckBatch(const HostBatch& batch) const;
+  // The rows' embeddings, and the keys and values that no row computes.
   void Embed(const Step& step);
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);

@@ -215,9 +215,9 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   }
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
-  backend_ =
-      std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype, *host_store_,
-                                           FileJail(std::move(roots)), MakeSlicer());
+  backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
+                                                  *host_store_, FileJail(std::move(roots)),
+                                                  MakeSlicer(), model_->device);
   return OkStatus();
 }
 

@@ -22,6 +22,10 @@ struct AdapterFacts {
   int64_t bytes = 0;         // in the device's pages
   std::vector<RowRun> rows;  // what must be placed there
   int32_t num_layers = 1;    // in which they arrive
+  // Positions in front of every prompt that are the adapter's own: rows of embeddings that are
+  // computed like a prompt's, or keys and values of all layers.
+  int32_t num_virtual_tokens = 0;
+  bool has_virtual_kv = false;
 };
 
 // PEFT folders into the host's memory. Any thread.

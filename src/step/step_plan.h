@@ -29,6 +29,10 @@ struct SamplingSpec {
   int32_t num_logprobs = -1;            // -1: none
 };
 
+// What stands in StepPlan::tokens for an adapter's virtual token `idx`: a position of its own in
+// front of the prompt. Below -1, which is a token that is not known yet.
+inline constexpr int32_t VirtualTokenId(int32_t idx) { return -2 - idx; }
+
 // A sequence enters the executor: its sampler state is created in `sequence_slot`, instead of that
 // of the sequence which had the slot before. A sequence that was preempted enters again with its
 // output so far in `output_tokens`.
@@ -37,6 +41,7 @@ struct SequenceStart {
   SamplingSpec sampling;
   std::vector<int32_t> prompt_tokens;
   std::vector<int32_t> output_tokens;
+  int32_t num_virtual_tokens = 0;  // positions before the prompt's first token: its adapter's own
 };
 
 // One sequence's rows in this step.
@@ -51,9 +56,14 @@ struct PlannedSequence {
   int32_t num_drafts = 0;
   int32_t num_prompt_rows = 0;  // all, where they are of the prompt; 0 where they were drawn
   int32_t position_begin = 0;   // position of its first row; rows before it are in the KV pages
-  int32_t page_begin = 0;       // into StepPlan::pages
-  int32_t num_pages = 0;        // covers position_begin + num_tokens positions
-  bool samples = false;         // draw a token after the last row that is no draft
+  // The first so many rows are of virtual tokens: embeddings of the adapter, not of `tokens`.
+  int32_t num_virtual_rows = 0;
+  // So many positions before position_begin hold virtual tokens of which the adapter has keys and
+  // values: they are written into the pages before the rows are computed.
+  int32_t num_virtual_kv = 0;
+  int32_t page_begin = 0;  // into StepPlan::pages
+  int32_t num_pages = 0;   // covers position_begin + num_tokens positions
+  bool samples = false;    // draw a token after the last row that is no draft
   // What must not be drawn: ids whose logits become -inf.
   int32_t banned_begin = 0;  // into StepPlan::banned_tokens
   int32_t num_banned = 0;

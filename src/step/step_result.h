@@ -25,7 +25,8 @@ struct SequenceResult : DrawnToken {
   std::vector<DrawnToken> further;
   // The logits held NaN or Inf: nothing was drawn, the engine fails this request alone.
   bool not_finite = false;
-  // If asked for: entry i is about the prompt token after row i (none after the prompt's last).
+  // If asked for: entry i is about the prompt token after row i, of the rows that are no virtual
+  // tokens (none after the prompt's last).
   std::vector<LogprobEntry> prompt_logprobs;
   std::vector<std::vector<LogprobEntry>> prompt_top_logprobs;
 };
