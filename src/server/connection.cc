@@ -567,6 +567,10 @@ void Connection::RecordEnd(Exchange& exchange) {
   if (exchange.key != nullptr) {
     record.key = exchange.key->rights().id;
     record.tenant = exchange.key->rights().tenant;
+    if (IsGeneration(exchange.match.route)) {
+      state_.metrics.tenants().RequestEnded(record.tenant, record.status, record.prompt_tokens,
+                                            record.output_tokens);
+    }
   }
   if (exchange.trace.has_value()) {
     state_.context.spans->Add(

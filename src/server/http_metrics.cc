@@ -34,7 +34,8 @@ HttpMetrics::HttpMetrics(Metrics& metrics)
       body_bytes_(metrics.Gauge("graft_http_body_bytes",
                                 "Bytes of request bodies over 64 KiB that are held.")),
       log_lines_dropped_(metrics.Counter("graft_log_lines_dropped_total",
-                                         "Lines of the log that nobody read in time.")) {}
+                                         "Lines of the log that nobody read in time.")),
+      tenants_(metrics) {}
 
 void HttpMetrics::Sample(int64_t body_bytes, int64_t log_lines_dropped) {
   std::lock_guard lock(sample_mutex_);

@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "server/routes.h"
 #include "server/server_context.h"
+#include "server/tenant_series.h"
 
 namespace graft {
 
@@ -29,6 +30,7 @@ class HttpMetrics {
   // What is read off when somebody asks for the metrics.
   void Sample(int64_t body_bytes, int64_t log_lines_dropped);
   void SampleFleet(const FleetFigures& fleet);
+  TenantSeries& tenants() { return tenants_; }
   // From arrival to the first token, of generation requests.
   void FirstToken(Route route, double seconds);
 
@@ -45,6 +47,7 @@ class HttpMetrics {
   prometheus::Gauge& body_bytes_;
   std::mutex sample_mutex_;
   prometheus::Counter& log_lines_dropped_;
+  TenantSeries tenants_;
 };
 
 }  // namespace graft
