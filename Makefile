@@ -1,6 +1,6 @@
 # The front door. `make demo` and `make test` install what is missing, say what they do, and skip what is
 # already done on the next run.
-.PHONY: help demo serve test test-all build install install-demo format lint bench dist deb build-report clean
+.PHONY: help demo serve test test-all build grammar install install-demo format lint bench dist deb build-report clean
 
 # CUDA_ARCHITECTURES=90a builds for that GPU, whatever this machine shows; CUDA=OFF builds without.
 settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") $(if $(CUDA),-DGRAFT_CUDA=$(CUDA))
@@ -13,6 +13,7 @@ help:
 	@echo "make test          build and run the checks (what CI runs); docs/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"
 	@echo "make build         the release binary, build/release/graft"
+	@echo "make grammar       build/grammar/libgraft_grammar.so, for answers in a given form (response_format)"
 	@echo "make bench         the figures of docs/benchmarks.md on this machine"
 	@echo "make dist          an archive that runs on other machines, build/graft-VERSION-ARCH.tar.zst"
 	@echo "make deb           a Debian package"
@@ -30,6 +31,9 @@ install-demo:
 build: install
 	@mkdir -p build/release && touch build/release/with-all
 	@tools/build.sh release graft $(settings)
+
+grammar:
+	@tools/install.sh grammar
 
 demo: install-demo
 	@tools/build.sh release graft $(settings) $(parts)

@@ -2,6 +2,7 @@
 # Installs what is missing on Debian 12. A second run finds everything there and does nothing.
 #   install.sh demo       for the release binary that serves by itself
 #   install.sh build      and what several machines need: gRPC
+#   install.sh grammar    what answers in a given form need: XGrammar, built (tools/grammar.sh)
 #   install.sh test       for `make test`: and clang, a linker that is quick, Python clients with clang-format
 #   install.sh test-all   for every check: and clang's tools and libraries to compare with
 #   install.sh dist       for the archive and the package
@@ -21,6 +22,7 @@ esac
 case $what in test | test-all) packages+=(
   clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
+case $what in grammar) packages=(g++ ccache python3-venv) ;; esac
 case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell) ;; esac
 
 installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
@@ -54,3 +56,4 @@ case $what in test | test-all)
     "the Python clients that the whole-program tests use, and clang-format" ;;
 esac
 case $what in test-all) python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray" ;; esac
+case $what in grammar | test | test-all) tools/grammar.sh ;; esac

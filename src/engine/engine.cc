@@ -75,7 +75,10 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       queue_(options.requests_max, executor.limits().sequences_max),
       scheduler_(SchedulerOptionsOf(executor, options,
                                     [this](int32_t content) { metrics_.ForgetAdapter(content); }),
-                 adapters, loader, clock) {
+                 adapters, loader, clock),
+      grammars_(options.grammars) {
+  executor_.SetMasks(&scheduler_);
+  if (grammars_ != nullptr) grammars_->SetWaker([this] { queue_.Wake(); });
   loader.SetWaker([this] { queue_.Wake(); });
   // What nobody holds any more is given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
@@ -87,13 +90,20 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
 Engine::~Engine() {
   Stop();
   executor_.SetWorkWhileBlocked({});
+  executor_.SetMasks(nullptr);
   adapters_.SetWaker({});
+  if (grammars_ != nullptr) grammars_->SetWaker({});
 }
 
 Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   CHECK(stream != nullptr);
   RETURN_IF_ERROR(CheckRequest(request));
   auto sequence = std::make_unique<Sequence>();
+  if (!request.grammar.empty()) {
+    if (grammars_ == nullptr) return UnimplementedError("this engine compiles no grammars");
+    ASSIGN_OR_RETURN(auto grammar, grammars_->Want(request.grammar));
+    sequence->grammar = std::make_unique<AnswerGrammar>(std::move(grammar));
+  }
   std::string adapter_hash = request.adapter_hash();
   if (!adapter_hash.empty()) {
     ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(adapter_hash));
@@ -123,7 +133,10 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->output_tokens_max = std::min(request.sampling.tokens_max,
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
-  sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
+  // What may be drawn behind a draft depends on it where there is a grammar.
+  if (sequence->grammar == nullptr) {
+    sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
+  }
   if (sequence->draft_tokens_max > 0) sequence->lookup = std::make_unique<PromptLookup>();
   sequence->runs_alone = request.runs_alone;
   sequence->stream = std::move(stream);
@@ -222,7 +235,7 @@ void Engine::Loop() {
 bool Engine::Step() {
   const bool ran = RunStep();
   Deliver();
-  return ran || !scheduler_.empty();
+  return ran || !scheduler_.empty() || !compiling_.empty();
 }
 
 Status Engine::PinAdapters(const std::vector<std::string>& keys) {
@@ -260,7 +273,11 @@ bool Engine::BeginStep() {
   running_.plan = &plan;
   const int64_t launch_ns = clock_.NowNs();
   if (on_times_) NoteFirstSteps(launch_ns);
-  if (!running_.was_ahead) executor_.Begin(plan);
+  if (running_.was_ahead) {
+    executor_.Continue();
+  } else {
+    executor_.Begin(plan);
+  }
   running_.begun_ns = clock_.NowNs();
   running_.inside_ns = running_.begun_ns - launch_ns;
   running_.since_ns = running_.was_ahead ? last_finish_ns_ : launch_ns;
@@ -342,9 +359,20 @@ void Engine::Deliver() {
 void Engine::AdmitNewRequests() {
   RequestQueue::Batch batch = queue_.Take();
   Add(std::move(batch.submitted));
+  AddCompiled();
   GiveUp(batch.displaced);
-  const Sequences::List cancelled =
+  Cancel(batch);
+}
+
+void Engine::Cancel(const RequestQueue::Batch& batch) {
+  Sequences::List cancelled =
       batch.cancel_all ? scheduler_.RemoveAll() : scheduler_.Remove(batch.cancelled);
+  const auto& ids = batch.cancelled;
+  for (auto& sequence : compiling_) {
+    const bool is_named = std::find(ids.begin(), ids.end(), sequence->id) != ids.end();
+    if (batch.cancel_all || is_named) cancelled.push_back(std::move(sequence));
+  }
+  std::erase(compiling_, nullptr);
   if (cancelled.empty()) return;
   metrics_.RecordState(scheduler_);
   for (const auto& sequence : cancelled) {
@@ -365,8 +393,28 @@ void Engine::GiveUp(const std::vector<std::string>& tenants) {
 void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
   for (auto& sequence : submitted) {
     metrics_.RecordAccepted(*sequence);
-    scheduler_.Add(std::move(sequence));
+    if (sequence->grammar == nullptr) {
+      scheduler_.Add(std::move(sequence));
+    } else {
+      compiling_.push_back(std::move(sequence));
+    }
   }
+}
+
+void Engine::AddCompiled() {
+  for (auto& waiting : compiling_) {
+    if (!waiting->grammar->is_compiled()) continue;
+    std::unique_ptr<Sequence> sequence = std::move(waiting);
+    const Status& status = sequence->grammar->status();
+    if (status.ok()) {
+      scheduler_.Add(std::move(sequence));
+      continue;
+    }
+    sequence->finish_reason = FinishReason::kError;
+    sequence->status = status;
+    PublishLast(*sequence, {});
+  }
+  std::erase(compiling_, nullptr);
 }
 
 // What the device measured; of one that did not, how long it had nothing to do for all the host

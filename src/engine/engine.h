@@ -25,6 +25,7 @@
 #include "engine/scheduler.h"
 #include "engine/step_duration.h"
 #include "engine/step_teller.h"
+#include "grammar/grammar_store.h"
 #include "request/generator.h"
 #include "step/adapter_loader.h"
 #include "step/executor.h"
@@ -63,6 +64,8 @@ struct EngineOptions {
   // What the prefix cache hashes under: its own in every process, unless told otherwise.
   uint64_t prefix_hash_key = RandomSeed();
   std::vector<int32_t> eos_token_ids;
+  // Who compiles the grammars of requests, and outlives the engine; null: such are refused.
+  GrammarStore* grammars = nullptr;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
   // hash's first digits.
   std::function<std::string(const std::string&)> adapter_label;
@@ -154,6 +157,9 @@ class Engine : public Generator {
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
   void GiveUp(const std::vector<std::string>& tenants);
+  // Those whose grammars are compiled by now join the line, or fail with them.
+  void AddCompiled();
+  void Cancel(const RequestQueue::Batch& batch);
   // Waits until the step is done. Meanwhile the adapters of requests that come are loaded beside
   // the step, not after it.
   void WaitForStep();
@@ -181,6 +187,8 @@ class Engine : public Generator {
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
+  GrammarStore* const grammars_;
+  std::vector<std::unique_ptr<Sequence>> compiling_;  // wait for their grammars
   // The last step's events that are not pushed yet, and the requests that ended with them. The
   // pointers are shared with the readers, who may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;

@@ -25,18 +25,20 @@ uint64_t NextDigest(uint64_t previous, int32_t token, uint64_t adapter, uint64_t
 }
 
 // The draw: a hash of all that attention would see, the seed and the draw index, walked on past
-// tokens that are banned or, where not all are, not allowed.
+// tokens that are banned or, where not all are, not allowed, or not in the mask. -1: none is left.
 int32_t Draw(uint64_t seen, uint64_t seed, int64_t draw_idx, std::span<const int32_t> banned,
-             std::span<const int32_t> allowed, int32_t vocab_size) {
+             std::span<const int32_t> allowed, std::span<const uint32_t> mask, int32_t vocab_size) {
   const auto contains = [](std::span<const int32_t> tokens, int32_t token) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
   const uint64_t bits = Fold(Fold(seen, seed), static_cast<uint64_t>(draw_idx));
   int32_t token = static_cast<int32_t>(bits % static_cast<uint64_t>(vocab_size));
-  while (contains(banned, token) || (!allowed.empty() && !contains(allowed, token))) {
-    token = (token + 1) % vocab_size;
+  for (int32_t i = 0; i < vocab_size; ++i, token = (token + 1) % vocab_size) {
+    const bool is_allowed = allowed.empty() || contains(allowed, token);
+    const bool is_in_mask = mask.empty() || IsInMask(mask.data(), token);
+    if (is_allowed && is_in_mask && !contains(banned, token)) return token;
   }
-  return token;
+  return -1;
 }
 
 float LogprobOf(uint64_t digest, int32_t token) {
@@ -85,7 +87,7 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
       if (end == word) banned.push_back(word.back());
     }
     output.push_back(Draw(seen, params.seed, static_cast<int64_t>(output.size()), banned,
-                          params.allowed_token_ids, limits.vocab_size));
+                          params.allowed_token_ids, {}, limits.vocab_size));
     if (!params.ignore_eos && Contains(eos_token_ids, output.back())) break;
     if (Contains(params.stop_token_ids, output.back())) break;
     read(output.back());
@@ -179,6 +181,12 @@ void FakeExecutor::Begin(const StepPlan& plan) {
   CHECK_EQ(plan.ahead ? 1u : 0u, plans_.size()) << "steps begun and not finished";
   if (plan.ahead) CheckAhead(plan);
   plans_.push_back(&plan);
+  if (!plan.ahead) may_ask_ = true;
+}
+
+void FakeExecutor::Continue() {
+  CHECK(plans_.size() == 1 && plans_.front()->ahead) << "no step was ahead";
+  may_ask_ = true;
 }
 
 bool FakeExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) {
@@ -212,6 +220,7 @@ StepResult FakeExecutor::Finish() {
   for (const PlannedSequence& planned : plan.sequences) {
     result.sequences.push_back(RunSequence(plan, planned));
   }
+  may_ask_ = false;
   result.times.total_ns = 500 + row_ns_ * static_cast<int64_t>(plan.tokens.size());
   result.times.idle_ns = idle_ns_;
   if (is_assisted) {
@@ -415,6 +424,8 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     return result;
   }
   static_cast<DrawnToken&>(result) = DrawAfter(plan, planned, num_sure - 1);
+  slot->poisoned = result.not_finite = result.token < 0;
+  if (result.not_finite) return result;
   // A draft leaves something in its page whether it was right or not.
   bool is_right = true;
   for (int32_t row = num_sure; row < planned.num_tokens; ++row) {
@@ -451,10 +462,23 @@ DrawnToken FakeExecutor::DrawAfter(const StepPlan& plan, const PlannedSequence& 
   const auto banned = std::span(plan.banned_tokens)
                           .subspan(static_cast<size_t>(planned.banned_begin),
                                    static_cast<size_t>(planned.num_banned));
-  const int32_t token = Draw(seen, slot.sampling.seed, slot.num_drawn++, banned,
-                             slot.sampling.allowed_tokens, limits_.vocab_size);
+  const int32_t token =
+      Draw(seen, slot.sampling.seed, slot.num_drawn++, banned, slot.sampling.allowed_tokens,
+           MaskOf(plan, planned), limits_.vocab_size);
+  if (token < 0) return {};
   slot.tokens.push_back(token);
   return {.token = token, .logprob = LogprobOf(seen, token)};
+}
+
+// Empty: all tokens may be drawn.
+std::vector<uint32_t> FakeExecutor::MaskOf(const StepPlan& plan, const PlannedSequence& planned) {
+  std::vector<uint32_t> words;
+  if (!planned.has_mask) return words;
+  CHECK(masks_ != nullptr) << "nobody knows the masks";
+  CHECK(may_ask_) << "Continue comes first";
+  words.resize(static_cast<size_t>(NumMaskWords(limits_.vocab_size)));
+  masks_->FillMask(plan, static_cast<size_t>(&planned - plan.sequences.data()), words);
+  return words;
 }
 
 }  // namespace graft

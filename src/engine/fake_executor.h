@@ -46,7 +46,9 @@ class FakeExecutor : public Executor {
 
   const ExecutorLimits& limits() const override { return limits_; }
   AssistRates assist_rates() const override { return assist_rates_; }
+  void SetMasks(MaskSource* masks) override { masks_ = masks; }
   void Begin(const StepPlan& plan) override;
+  void Continue() override;
   // Does once what it was told to do beside a step. A timeout passes once in each step, and what is
   // ahead has not been computed before Finish.
   bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
@@ -115,6 +117,7 @@ class FakeExecutor : public Executor {
   void ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row, int32_t token,
                uint64_t adapter, uint64_t seed);
   DrawnToken DrawAfter(const StepPlan& plan, const PlannedSequence& planned, int32_t row);
+  std::vector<uint32_t> MaskOf(const StepPlan& plan, const PlannedSequence& planned);
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
@@ -138,6 +141,8 @@ class FakeExecutor : public Executor {
   bool is_beside_late_ = false;
   int64_t idle_ns_ = -1;
   int64_t last_timeout_ns_ = -1;
+  MaskSource* masks_ = nullptr;
+  bool may_ask_ = false;  // for the masks of the step begun first
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

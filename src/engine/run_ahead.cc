@@ -69,7 +69,8 @@ const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequen
                            .token_begin = static_cast<int32_t>(i),
                            .num_tokens = 1,
                            .position_begin = before.position_begin + before.num_tokens,
-                           .samples = true},
+                           .samples = true,
+                           .has_mask = before.has_mask},
                           plan_);
   }
   return plan_;

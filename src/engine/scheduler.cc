@@ -37,8 +37,7 @@ void AppendBanned(const Sequence& sequence, const std::vector<int32_t>& eos_toke
     }
     banned->insert(banned->end(), sampling.stop_token_ids.begin(), sampling.stop_token_ids.end());
   }
-  const auto output =
-      std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.num_prompt_tokens));
+  const std::span<const int32_t> output = sequence.output();
   for (const std::vector<int32_t>& word : sampling.bad_words) {
     const size_t before = word.size() - 1;
     if (before > output.size()) continue;
@@ -192,7 +191,7 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
   const auto prompt =
       std::span(sequence.tokens).first(static_cast<size_t>(sequence.num_prompt_tokens));
   if (!std::exchange(sequence.started, true)) {
-    const auto output = std::span(sequence.tokens).subspan(prompt.size());
+    const std::span<const int32_t> output = sequence.output();
     const auto asked = prompt.subspan(static_cast<size_t>(sequence.num_virtual_tokens));
     plan_->starts.push_back({.sequence_slot = sequence.sequence_slot,
                              .sampling = SpecOf(sequence.sampling),
@@ -225,8 +224,19 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
   if (planned.samples) {
     AppendBanned(sequence, options_.eos_token_ids, &plan_->banned_tokens);
     planned.num_banned = static_cast<int32_t>(plan_->banned_tokens.size()) - planned.banned_begin;
+    planned.has_mask = sequence.grammar != nullptr;
   }
   sequences_.AppendRows(sequence, planned, plan_);
+}
+
+void Scheduler::FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) {
+  CHECK(&plan == plan_) << "another plan's masks";
+  const Sequence* const sequence = planned_[idx];
+  if (sequence == nullptr) {
+    std::fill(words.begin(), words.end(), ~uint32_t{0});
+  } else {
+    sequence->grammar->FillMask(sequence->output(), words);
+  }
 }
 
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
@@ -272,6 +282,9 @@ void Scheduler::Fail(Sequence& sequence, Status status) {
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = sequence.num_new_tokens = 0;
+  if (result.not_finite && planned.has_mask && sequence.grammar->is_stuck()) {
+    return Fail(sequence, sequence.grammar->StuckStatus());
+  }
   if (result.not_finite) {
     return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "
                                         "Inf); its adapter's weights or the prompt drive the model "
@@ -315,7 +328,8 @@ void Scheduler::CountServed(Sequence& sequence, int32_t computed_before) {
 }
 
 bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {
-  if (!sequence.sampling.ignore_eos && Contains(options_.eos_token_ids, token)) return true;
+  const bool minds_eos = !sequence.sampling.ignore_eos || sequence.grammar != nullptr;
+  if (minds_eos && Contains(options_.eos_token_ids, token)) return true;
   return Contains(sequence.sampling.stop_token_ids, token);
 }
 

@@ -24,12 +24,13 @@
 #include "engine/scheduler_options.h"
 #include "engine/sequences.h"
 #include "step/adapter_loader.h"
+#include "step/mask_source.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
 
 namespace graft {
 
-class Scheduler {
+class Scheduler : public MaskSource {
  public:
   // All referred to must outlive the scheduler.
   Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
@@ -64,6 +65,8 @@ class Scheduler {
   // The sequence of the plan's entry i; null: it ended since. Valid until the next Plan or Remove,
   // and those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
+  // Of a sequence of the plan; a step in which it has ended draws what nobody reads.
+  void FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) override;
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.
   void Commit(const StepPlan& plan, const StepResult& result);
   // The sequences that ended in the last Commit.

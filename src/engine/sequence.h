@@ -6,12 +6,14 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
+#include "engine/answer_grammar.h"
 #include "engine/prompt_lookup.h"
 #include "request/request.h"
 #include "request/request_times.h"
@@ -43,9 +45,10 @@ struct Sequence {
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
   // Tokens that are given, those that its adapter puts in front among them.
   int32_t num_prompt_tokens = 0;
-  int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
-  int32_t draft_tokens_max = 0;   // in a step; 0: none are foreseen
-  bool runs_alone = false;        // no other row is in its steps, until it draws here
+  int32_t output_tokens_max = 0;           // tokens_max, cut where the context ends
+  int32_t draft_tokens_max = 0;            // in a step; 0: none are foreseen
+  bool runs_alone = false;                 // no other row is in its steps, until it draws here
+  std::unique_ptr<AnswerGrammar> grammar;  // null: any text will do
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
   // The counters of its tokens, set at Submit, so that a step looks up nothing. Shared with the
@@ -92,6 +95,9 @@ struct Sequence {
   int32_t num_pending() const { return num_tokens() - next_position(); }
   // What the client sent, and is told of.
   int32_t num_asked_tokens() const { return num_prompt_tokens - num_virtual_tokens; }
+  std::span<const int32_t> output() const {
+    return std::span(tokens).subspan(static_cast<size_t>(num_prompt_tokens));
+  }
   // Prompt log-probabilities travel with the first output token; afterwards (when a preempted
   // sequence is computed again) nobody wants them.
   bool wants_prompt_logprobs() const {

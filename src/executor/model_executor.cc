@@ -25,6 +25,11 @@ DrawnToken DrawnOf(const SampledToken& sampled) {
   return {sampled.token, sampled.logprob, TopLogprobs(sampled)};
 }
 
+bool HasMasks(const StepPlan& plan) {
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(),
+                     [](const PlannedSequence& planned) { return planned.has_mask; });
+}
+
 }  // namespace
 
 ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
@@ -91,7 +96,7 @@ ModelExecutor::RunningStep& ModelExecutor::AddStep(const StepPlan& plan) {
   RunningStep& step = steps_[num_begun_++ % steps_.size()];
   step.plan = &plan;
   step.status = before;
-  step.is_assisted = false;
+  step.is_assisted = step.draws_later = false;
   step.begin_ns = SteadyClock::Get().NowNs();
   return step;
 }
@@ -121,6 +126,14 @@ void ModelExecutor::Begin(const StepPlan& plan) {
   RunningStep& step = AddStep(plan);
   if (stream_.device.is_cpu()) return;
   Try(step, [&] { Launch(step, nullptr); });
+  if (!step.draws_later) step.done.Record(stream_);
+}
+
+void ModelExecutor::Continue() {
+  RunningStep& step = first_step();
+  if (!std::exchange(step.draws_later, false)) return;
+  UseDevice(stream_.device);
+  Try(step, [&] { SampleRows(step); });
   step.done.Record(stream_);
 }
 
@@ -159,6 +172,7 @@ StepResult ModelExecutor::Finish() {
   const StepPlan& plan = *step.plan;
   ForwardTimes times;
   StepResult result;
+  CHECK(!step.draws_later) << "Continue comes first";
   if (stream_.device.is_cpu()) Try(step, [&] { Launch(step, &times); });
   step.done.Wait();
   result.step_id = plan.step_id;
@@ -196,9 +210,11 @@ void ModelExecutor::Launch(RunningStep& step, ForwardTimes* times) {
       parts_.merged->Merge(Adapters(), plan.merged_slot, stream_);
     }
   }
-  const float* logits = Forward(step, times);
+  step.logits = Forward(step, times);
+  step.draws_later = plan.ahead && HasMasks(plan);
+  if (step.draws_later) return;
   const int64_t sampling_begin_ns = SteadyClock::Get().NowNs();
-  SampleRows(step, logits);
+  SampleRows(step);
   sampling_ns_ = times == nullptr ? 0 : SteadyClock::Get().NowNs() - sampling_begin_ns;
 }
 
@@ -259,22 +275,53 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   return transformer_.Forward(batch, stream_, times);
 }
 
-void ModelExecutor::SampleRows(const RunningStep& step, const float* logits) {
+// On a GPU the step's rows are being computed meanwhile. One mask may take a hundred times as long
+// as another.
+void ModelExecutor::FillMasks(const StepPlan& plan) {
+  masked_.clear();
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    if (plan.sequences[i].samples && plan.sequences[i].has_mask) masked_.push_back(i);
+  }
+  if (masked_.empty()) return;
+  CHECK(masks_ != nullptr) << "the plan has masks, and nobody knows them";
+  const auto num_words = static_cast<size_t>(NumMaskWords(limits_.vocab_size));
+  words_.resize(masked_.size() * num_words);
+  std::atomic<size_t> next{0};
+  const auto work = [&](int /*worker_idx*/) {
+    for (size_t i = next++; i < masked_.size(); i = next++) {
+      masks_->FillMask(plan, masked_[i], std::span(words_).subspan(i * num_words, num_words));
+    }
+  };
+  if (masked_.size() > 1 && stream_.cpu_threads != nullptr) {
+    stream_.cpu_threads->Run(work);
+  } else {
+    work(0);
+  }
+}
+
+// What was launched ahead and waited draws with all that is known by now.
+void ModelExecutor::SampleRows(RunningStep& step) {
   const StepPlan& plan = *step.plan;
+  FillMasks(plan);
+  const bool draws_ahead = plan.ahead && masked_.empty();
+  const uint32_t* mask = words_.data();
   sampling_rows_.clear();
   for (const PlannedSequence& planned : plan.sequences) {
     if (!planned.samples) continue;
     SequenceSampler& sampler = samplers_[planned.sequence_slot];
-    CHECK(planned.num_drafts == 0 || planned.num_banned == 0) << "draws that differ in their bans";
+    CHECK(planned.num_drafts == 0 || (planned.num_banned == 0 && !planned.has_mask))
+        << "draws that differ in their bans";
     sampling_rows_.push_back(
-        plan.ahead ? sampler.RowAhead()
-                   : sampler.Row(std::span(plan.banned_tokens)
-                                     .subspan(static_cast<size_t>(planned.banned_begin),
-                                              static_cast<size_t>(planned.num_banned))));
+        draws_ahead ? sampler.RowAhead()
+                    : sampler.Row(std::span(plan.banned_tokens)
+                                      .subspan(static_cast<size_t>(planned.banned_begin),
+                                               static_cast<size_t>(planned.num_banned)),
+                                  planned.has_mask ? mask : nullptr));
+    if (planned.has_mask) mask += NumMaskWords(limits_.vocab_size);
     for (int32_t i = 1; i <= planned.num_drafts; ++i) sampling_rows_.push_back(sampler.RowAhead(i));
   }
   SamplingArgs args;
-  args.logits = logits;
+  args.logits = step.logits;
   args.vocab_size = limits_.vocab_size;
   args.rows = sampling_rows_.data();
   args.out = step.ResetSampled(sampling_rows_.size()).data();

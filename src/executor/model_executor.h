@@ -48,8 +48,11 @@ class ModelExecutor : public Executor {
   void SetWorkWhileBlocked(std::function<void()> work) override {
     gate_.SetWorkWhileBlocked(std::move(work));
   }
-  // On a GPU the step is launched when Begin returns; on the CPU it runs in Finish.
+  void SetMasks(MaskSource* masks) override { masks_ = masks; }
+  // On a GPU the step is launched when Begin returns, but for the draws of a plan that is ahead and
+  // has masks; on the CPU it runs in Finish.
   void Begin(const StepPlan& plan) override;
+  void Continue() override;
   bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
   StepResult Finish() override;
 
@@ -74,6 +77,8 @@ class ModelExecutor : public Executor {
     const StepPlan* plan = nullptr;
     Status status;
     bool is_assisted = false;
+    const float* logits = nullptr;
+    bool draws_later = false;  // in Continue
     int64_t begin_ns = 0;
     StreamEvent begun, done;  // as the device saw it
     PinnedBuffer sampled;     // SampledToken [logits rows]
@@ -100,7 +105,8 @@ class ModelExecutor : public Executor {
   void Launch(RunningStep& step, ForwardTimes* times);
   void StartSequences(const StepPlan& plan);
   const float* Forward(RunningStep& step, ForwardTimes* times);
-  void SampleRows(const RunningStep& step, const float* logits);
+  void SampleRows(RunningStep& step);
+  void FillMasks(const StepPlan& plan);
   void TakeSampled(const RunningStep& step, StepResult* result);
   void TakePromptLogprobs(RunningStep& step, StepResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
@@ -129,6 +135,9 @@ class ModelExecutor : public Executor {
   int64_t sampling_ns_ = 0;
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;
+  MaskSource* masks_ = nullptr;
+  std::vector<size_t> masked_;   // sequences of the plan
+  std::vector<uint32_t> words_;  // of their masks
   SamplingScratch sampling_scratch_;
   Buffer drawn_tokens_;  // of the step launched last, on a GPU
   static constexpr size_t kPromptBatches = 2;

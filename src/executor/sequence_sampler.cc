@@ -26,7 +26,7 @@ void SequenceSampler::Start(const SequenceStart& start, int32_t vocab_size) {
   for (const int32_t token : start.output_tokens) Accept(token);
 }
 
-SamplingRow SequenceSampler::Row(std::span<const int32_t> banned) {
+SamplingRow SequenceSampler::Row(std::span<const int32_t> banned, const uint32_t* mask) {
   SamplingRow row;
   row.temperature = spec_.temperature;
   row.top_p = spec_.top_p;
@@ -49,6 +49,7 @@ SamplingRow SequenceSampler::Row(std::span<const int32_t> banned) {
   }
   row.banned = banned.data();
   row.num_banned = static_cast<int32_t>(banned.size());
+  row.mask = mask;
   return row;
 }
 

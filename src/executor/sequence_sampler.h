@@ -17,8 +17,8 @@ class SequenceSampler {
   // Begins a sequence, or resumes a preempted one with its output so far.
   void Start(const SequenceStart& start, int32_t vocab_size);
   // The settings of the next draw; pointers stay valid until the next call of a method but Accept.
-  // `banned` is borrowed.
-  SamplingRow Row(std::span<const int32_t> banned);
+  // `banned` and `mask` are borrowed; null: no mask.
+  SamplingRow Row(std::span<const int32_t> banned, const uint32_t* mask = nullptr);
   // The settings of the draw that is num_ahead after Row's, when the tokens between are not known.
   // Not where tokens are counted. Leaves what Row gave valid if that was given no bans.
   SamplingRow RowAhead(int32_t num_ahead = 1);

@@ -43,7 +43,6 @@ Status RefuseUnserved(const Request& request) {
   }
   if (!request.soft_prefix_hash.empty()) return refuse("soft_prefix_hash");
   if (request.activation_position != 0) return refuse("activation_position");
-  if (!request.grammar.empty()) return refuse("grammar");
   if (request.draft_tokens_max < -1) {
     return RangeError("draft_tokens_max", "-1 (as the engine likes), 0 or more",
                       request.draft_tokens_max);

@@ -71,11 +71,11 @@ struct Request {
 
   // Tokens that are foreseen in a step, at most; -1: as the engine likes. No token depends on it.
   int32_t draft_tokens_max = -1;
+  std::string grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
 
   // What RefuseUnserved names until something serves it.
   std::string soft_prefix_hash;     // content of the vectors in front of the prompt
   int32_t activation_position = 0;  // the adapters act from here on
-  std::string grammar;              // what the answer must be of, as text
 
   // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among
   // its keys, which are told apart by the first digits of their digests; among a key's requests,

@@ -62,7 +62,6 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.soft_prefix_hash = "aa"; }), "soft_prefix_hash");
   EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
-  EXPECT_EQ(refusal([](auto& r) { r.grammar = "root ::= .*"; }), "grammar");
 }
 
 TEST(RequestTest, ATenantsWeightIsAboveZero) {

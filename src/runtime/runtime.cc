@@ -9,6 +9,7 @@
 #include "executor/arithmetic_id.h"
 #include "kernels/attention/attention.h"
 #include "runtime/adapter_priorities.h"
+#include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
 
 namespace graft {
@@ -257,9 +258,12 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
         catalog->OnRead(key, facts);
       });
-  runtime->engine_ = std::make_unique<Engine>(
-      *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
-      runtime->metrics_, EngineOptionsOf(options, limits, model, *runtime->catalog_));
+  runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
+  EngineOptions engine = EngineOptionsOf(options, limits, model, *runtime->catalog_);
+  engine.grammars = runtime->grammars_.get();
+  runtime->engine_ =
+      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
+                               SteadyClock::Get(), runtime->metrics_, std::move(engine));
   return runtime;
 }
 

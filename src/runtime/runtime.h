@@ -18,6 +18,7 @@
 #include "executor/host_store.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
+#include "grammar/grammar_store.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
 #include "model/merged_weights.h"
@@ -131,6 +132,7 @@ class Runtime {
   std::unique_ptr<AdapterTable> adapter_table_;
   std::unique_ptr<SqliteRegistry> registry_;
   std::unique_ptr<EngineAdapterCatalog> catalog_;
+  std::unique_ptr<GrammarStore> grammars_;
   std::unique_ptr<Engine> engine_;
 };
 

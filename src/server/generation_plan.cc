@@ -6,6 +6,8 @@
 
 #include "base/nearest_names.h"
 #include "base/random.h"
+#include "grammar/grammar_text.h"
+#include "server/chat_grammar.h"
 #include "server/chat_prompt.h"
 #include "server/field_reader.h"
 
@@ -241,6 +243,11 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
   GenerationParams& params = parsed.params;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, false, params, &request, &choice);
   if (!plan.ok()) return plan;
+  if (!params.answer.is_text()) {
+    ApiResult<OrderedJson> format = GrammarFormatOf(params.answer);
+    if (!format.ok()) return format.error();
+    request.grammar = GrammarText(std::move(*format));
+  }
   for (size_t i = 0; i < parsed.prompts.size(); ++i) {
     const std::string param =
         parsed.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
@@ -300,6 +307,9 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
   auto output = OutputOptionsOf(context, &parsed, prompt->text);
   if (!output.ok()) return output.error();
   choice.output = std::move(*output);
+  ApiResult<std::string> grammar = ChatGrammarOf(parsed, choice.output.get());
+  if (!grammar.ok()) return grammar.error();
+  request.grammar = std::move(*grammar);
   if (choice.output != nullptr) {
     choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
   }
@@ -347,10 +357,12 @@ ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const Req
     ApiResult<ChatRequest> request = ParseChatRequest(*json, limits, context.defaults);
     if (!request.ok()) return request.error();
     UseOrderOf(body, &*request);
+    UseOrderOf(body, &request->params.answer);
     return PlanChat(context, limits, key, std::move(*request));
   }
   ApiResult<CompletionRequest> request = ParseCompletionRequest(*json, limits, context.defaults);
   if (!request.ok()) return request.error();
+  UseOrderOf(body, &request->params.answer);
   return PlanCompletion(context, limits, key, std::move(*request));
 }
 

@@ -71,16 +71,17 @@ void ReadStream(FieldReader& reader, GenerationParams* params) {
   if (auto error = nested.Finish()) reader.Fail(*error);
 }
 
-void ReadResponseFormat(FieldReader& reader) {
-  const Json* format = reader.Take("response_format");
-  if (format == nullptr) return;
-  FieldReader nested(*format, "response_format.");
-  std::string type = "text";
-  nested.String("type", &type, kNameBytesMax);
-  if (!nested.failed() && type != "text") {
-    nested.Fail("type", "supports 'text' only, got '" + type + "'");
-  }
-  if (nested.failed()) reader.Fail(*nested.Finish());
+// What could forbid the only token that goes on with the form, or what comes after its end.
+void RefuseBesideAnswerFormat(FieldReader& reader, const GenerationParams& params) {
+  if (params.answer.is_text()) return;
+  const auto refuse = [&](const char* name) {
+    reader.Fail(name, "cannot be put together with '" + params.answer.param + "'");
+  };
+  const SamplingParams& sampling = params.sampling;
+  if (sampling.tokens_min > 0) refuse("min_tokens");
+  if (sampling.ignore_eos) refuse("ignore_eos");
+  if (!params.bad_words.empty()) refuse("bad_words");
+  if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids");
 }
 
 void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationParams* params) {
@@ -91,7 +92,8 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
-  ReadResponseFormat(reader);
+  ReadAnswerFormat(reader, &params->answer);
+  RefuseBesideAnswerFormat(reader, *params);
   reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
   if (params->prompt_tokens_max == 0) {
     reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");

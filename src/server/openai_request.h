@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "request/adapter_catalog.h"
 #include "request/request.h"
+#include "server/answer_format.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/generation_defaults.h"
@@ -51,6 +52,7 @@ struct GenerationParams {
   int32_t priority = 0;  // the smallest goes first
   // Of the key, not of the body: prompt and output at most; 0: as the model.
   int32_t context_tokens_max = 0;
+  AnswerFormat answer;
   std::vector<std::string> stop;
   std::vector<std::string> bad_words;  // their tokens go into `sampling` when the plan is made
   bool include_stop_text = false;

@@ -159,8 +159,21 @@ TEST(CompletionRequestTest, UnknownFieldsAreRefusedWithTheNearestName) {
 TEST(CompletionRequestTest, UnsupportedFieldsPassOnlyWhereTheyAskForNothing) {
   ExpectRefused(R"("suffix":"x")", "suffix", "not supported");
   ExpectRefused(R"("use_beam_search":true)", "use_beam_search", "not supported");
-  ExpectRefused(R"("guided_json":{"type":"object"})", "guided_json", "not supported");
-  ExpectRefused(R"("response_format":{"type":"json_object"})", "response_format.type", "'text'");
+  ExpectRefused(R"("response_format":{"type":"yaml"})", "response_format.type", "'json_object'");
+  ExpectRefused(R"("response_format":{"type":"json_schema","json_schema":{"name":"x"}})",
+                "response_format.json_schema.schema", "required");
+  ExpectRefused(R"("guided_json":3)", "guided_json", "JSON schema");
+  ExpectRefused(R"("guided_json":"{")", "guided_json", "JSON schema");
+  ExpectRefused(R"("guided_regex":"a","structured_outputs":{"choice":["b"]})", "guided_regex",
+                "'structured_outputs.choice' exclude each other");
+  ExpectRefused(R"("structured_outputs":{"structural_tag":"x"})",
+                "structured_outputs.structural_tag", "not supported");
+  for (const char* beside : {R"("min_tokens":2)", R"("ignore_eos":true)", R"("bad_words":["x"])",
+                             R"("allowed_token_ids":[3])"}) {
+    const std::string field = beside;
+    ExpectRefused("\"guided_regex\":\"a\"," + field, field.substr(1, field.find(':') - 2),
+                  "put together with 'guided_regex'");
+  }
   EXPECT_TRUE(Completion(R"({"model":"m","prompt":"p","suffix":"","use_beam_search":false,
     "guided_json":{},"bad_words":[],"response_format":{"type":"text"},"logits_processors":[]})")
                   .ok());

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "step/assist_rates.h"
+#include "step/mask_source.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
 
@@ -39,10 +40,15 @@ class Executor {
   // Work that Begin does, at most once a step, while it waits before it can launch the rest. {}:
   // none. To be set while no step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
+  // Who knows what sequences with masks may draw; null: plans have none. While no step runs.
+  virtual void SetMasks(MaskSource* /*masks*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,
   // which follows the one that runs.
   virtual void Begin(const StepPlan& plan) = 0;
+  // Once for a plan that was `ahead`: the step before it is booked, so that masks can be asked for.
+  // Before it is waited for.
+  virtual void Continue() {}
   // Waits for the step begun first, `timeout_ns` at most (kNever: as long as it takes; not above 0:
   // it only looks); false: `interrupted` is true, or the time has passed. An executor that computes
   // in Finish has nothing to wait for. Between Begin and Finish, any number of times.

@@ -67,6 +67,7 @@ struct PlannedSequence {
   // What must not be drawn: ids whose logits become -inf.
   int32_t banned_begin = 0;  // into StepPlan::banned_tokens
   int32_t num_banned = 0;
+  bool has_mask = false;  // the executor asks its MaskSource what may be drawn
   // Log-probability of every row's successor among prompt_tokens (prompt_logprobs requests only).
   bool prompt_logprobs = false;
 };
@@ -86,8 +87,9 @@ struct StepPlan {
   // Begun while the step before still runs, before the tokens that it draws are known: the
   // sequences are those of that step, in its order, each of which draws, with one row more. The
   // executor puts in the tokens, which are -1 here. No slot is given or freed between the two, and
-  // no draw depends on the token before it but through the model. Neither of the two has
-  // prompt_logprobs: they are formed from what the later one writes over; or drafts.
+  // no draw depends on the token before it but through the model; or through a mask, in which case
+  // nothing is drawn before Executor::Continue. Neither of the two has prompt_logprobs: they are
+  // formed from what the later one writes over; or drafts.
   bool ahead = false;
   // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
   // can; else the step waits for them. Of an executor with no such CPU it waits anyway.

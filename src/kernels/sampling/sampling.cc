@@ -82,7 +82,20 @@ void FillTop(const ScannedRow& row, int32_t num_top, double log_sum, RowScratch&
 bool AdjustsLogits(const SamplingRow& row) {
   const bool penalises = row.repetition_penalty != 1.0f || row.frequency_penalty != 0.0f ||
                          row.presence_penalty != 0.0f;
-  return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0;
+  return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0 ||
+         row.mask != nullptr;
+}
+
+// Most words of a grammar's mask have no token, or all.
+void MaskLogits(const uint32_t* mask, int32_t n, float* logits) {
+  for (int32_t begin = 0; begin < n; begin += 32) {
+    const uint32_t word = mask[begin / 32];
+    if (word == ~uint32_t{0}) continue;
+    const int32_t end = std::min(n, begin + 32);
+    for (int32_t i = begin; i < end; ++i) {
+      if ((word >> (i - begin) & 1) == 0) logits[i] = kNegativeInfinity;
+    }
+  }
 }
 
 void AdjustLogits(const SamplingRow& row, int32_t n, float* logits) {
@@ -105,6 +118,7 @@ void AdjustLogits(const SamplingRow& row, int32_t n, float* logits) {
     CheckToken(row.banned[i], n, "banned");
     logits[row.banned[i]] = kNegativeInfinity;
   }
+  if (row.mask != nullptr) MaskLogits(row.mask, n, logits);
 }
 
 // The lowest id among the largest.
@@ -184,7 +198,8 @@ class ListPacker {
     for (int32_t i = 0; i < args.num_rows; ++i) {
       const SamplingRow& row = args.rows[i];
       bytes += row.num_counts * Bytes(row.counts) + row.num_logit_bias * Bytes(row.logit_bias) +
-               row.num_banned * Bytes(row.banned);
+               row.num_banned * Bytes(row.banned) +
+               NumWords(row, args.vocab_size) * Bytes(row.mask);
     }
     if (bytes > lists.bytes()) lists = PinnedBuffer(2 * bytes);
     next_ = lists.as<char>();
@@ -203,9 +218,13 @@ class ListPacker {
     row->counts = Copy(row->counts, row->num_counts);
     row->logit_bias = Copy(row->logit_bias, row->num_logit_bias);
     row->banned = Copy(row->banned, row->num_banned);
+    if (row->mask != nullptr) row->mask = Copy(row->mask, NumWords(*row, vocab_size));
   }
 
  private:
+  static int32_t NumWords(const SamplingRow& row, int32_t vocab_size) {
+    return row.mask == nullptr ? 0 : NumMaskWords(vocab_size);
+  }
   template <typename T>
   static int64_t Bytes(const T*) {
     static_assert(sizeof(T) % 4 == 0 && alignof(T) <= 4, "lists follow each other");

@@ -1,7 +1,8 @@
 // Sampling: logits to tokens, one row per sequence. Each row depends on its own logits, settings
-// and (seed, draw_idx) alone. Order, as in HF and vLLM: penalties, logit_bias, banned tokens,
-// temperature, top_k, top_p, min_p, draw. Log-probabilities are of the model's own distribution,
-// before all of these. A logit of -Inf is a probability of zero. docs/sampling.md has the details.
+// and (seed, draw_idx) alone. Order, as in HF and vLLM: penalties, logit_bias, banned tokens and
+// the mask, temperature, top_k, top_p, min_p, draw. Log-probabilities are of the model's own
+// distribution, before all of these. A logit of -Inf is a probability of zero. docs/sampling.md has
+// the details.
 //
 // On a GPU, logits are on the device, `out` is page-locked memory that holds the results once the
 // stream is synchronised (its lists beyond num_top are left as they were), and everything else is
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/token_mask.h"
 #include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
@@ -45,6 +47,8 @@ struct SamplingRow {
   int32_t num_logit_bias = 0;
   const int32_t* banned = nullptr;  // [num_banned] token ids that must not be drawn
   int32_t num_banned = 0;
+  // [NumMaskWords(vocab_size)] the tokens that may be drawn; null: all.
+  const uint32_t* mask = nullptr;
 };
 
 struct SampledToken {

@@ -28,11 +28,13 @@ struct ScannedLogits {
 __device__ bool AdjustsLogits(const SamplingRow& row) {
   const bool penalises = row.repetition_penalty != 1.0f || row.frequency_penalty != 0.0f ||
                          row.presence_penalty != 0.0f;
-  return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0;
+  return (penalises && row.num_counts > 0) || row.num_logit_bias > 0 || row.num_banned > 0 ||
+         row.mask != nullptr;
 }
 
-// Applies penalties, then biases, then bans. A token may be in each list, but in counts only once.
-__device__ void AdjustLogits(const SamplingRow& row, float* logits) {
+// Applies penalties, then biases, then bans and the mask. A token may be in each list, but in
+// counts only once.
+__device__ void AdjustLogits(const SamplingRow& row, int32_t n, float* logits) {
   __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < row.num_counts; i += kRowThreads) {
     const TokenCount count = row.counts[i];
@@ -54,6 +56,12 @@ __device__ void AdjustLogits(const SamplingRow& row, float* logits) {
   __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < row.num_banned; i += kRowThreads) {
     logits[row.banned[i]] = -INFINITY;
+  }
+  if (row.mask != nullptr) {
+    // The threads of a warp read one word.
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n; i += kRowThreads) {
+      if ((row.mask[i / 32] >> (i % 32) & 1) == 0) logits[i] = -INFINITY;
+    }
   }
   __syncthreads();
 }
@@ -208,7 +216,7 @@ __device__ void SampleRow(const DrawRowsArgs& args, const DeviceRow& item, RowBl
     result.num_top = WriteTop(row, settings.num_logprobs, log_sum, block, &args.out[item.row_idx]);
   }
   if (adjusts) {
-    AdjustLogits(settings, adjusted);
+    AdjustLogits(settings, args.vocab_size, adjusted);
     row.logits = adjusted;
     row.best = block.Scan(adjusted, row.n, nullptr, &row.thread_key);
     if (!IsDrawable(row.best)) return WriteResult(args, item.row_idx, result);

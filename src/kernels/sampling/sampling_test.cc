@@ -208,14 +208,16 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
     std::vector<TokenCount> counts;
     std::vector<std::pair<int32_t, float>> bias;
     std::vector<int32_t> banned;
+    std::vector<uint32_t> mask(NumMaskWords(n), ~uint32_t{0});
     for (int32_t i = 0; i < n; ++i) {
       if (random.Uniform() < 0.4) {
         counts.push_back({i, static_cast<int32_t>(random.Below(3)), random.Uniform() < 0.5});
       }
       if (random.Uniform() < 0.2) bias.push_back({i, static_cast<float>(random.Normal() * 3)});
       if (random.Uniform() < 0.2) banned.push_back(i);
+      if (i > 0 && random.Uniform() < 0.3) mask[i / 32] &= ~(uint32_t{1} << (i % 32));
     }
-    if (banned.size() == static_cast<size_t>(n)) banned.pop_back();
+    if (!banned.empty() && banned.front() == 0) banned.erase(banned.begin());
     const SamplingRow row{.repetition_penalty = static_cast<float>(0.5 + 2 * random.Uniform()),
                           .frequency_penalty = static_cast<float>(4 * random.Uniform() - 2),
                           .presence_penalty = static_cast<float>(4 * random.Uniform() - 2),
@@ -224,7 +226,8 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
                           .logit_bias = bias.data(),
                           .num_logit_bias = static_cast<int32_t>(bias.size()),
                           .banned = banned.data(),
-                          .num_banned = static_cast<int32_t>(banned.size())};
+                          .num_banned = static_cast<int32_t>(banned.size()),
+                          .mask = round % 2 == 0 ? mask.data() : nullptr};
     std::vector<float> adjusted = logits;
     for (const TokenCount& count : counts) {
       float& logit = adjusted[count.token];
@@ -236,8 +239,36 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
     }
     for (const auto& [token, value] : bias) adjusted[token] += value;
     for (const int32_t token : banned) adjusted[token] = -kInfinity;
+    for (int32_t i = 0; i < n && row.mask != nullptr; ++i) {
+      if (!IsInMask(row.mask, i)) adjusted[i] = -kInfinity;
+    }
     ForEachDevice([&](Stream& stream) {
       EXPECT_EQ(SampleOne(logits, row, stream).token, NaiveArgmax(adjusted)) << round;
+    });
+  }
+}
+
+// Of 32 words the first and the last, and all bits beyond the vocabulary.
+TEST(SamplingTest, AMaskLeavesItsTokensAlone) {
+  for (const int32_t n : {1, 31, 32, 33, 1000}) {
+    const std::vector<float> logits = RandomLogits(n, 77);
+    std::vector<uint32_t> mask(NumMaskWords(n));
+    if (n % 32 != 0) mask.back() = ~uint32_t{0} << (n % 32);
+    ForEachDevice([&](Stream& stream) {
+      for (const float temperature : {0.0f, 1.0f}) {
+        std::vector<uint32_t> one = mask;
+        EXPECT_TRUE(
+            SampleOne(logits, {.temperature = temperature, .mask = one.data()}, stream).not_finite)
+            << "no token is left";
+        for (const int32_t token : {0, n / 2, n - 1}) {
+          one = mask;
+          one[token / 32] |= uint32_t{1} << (token % 32);
+          const SampledToken out = SampleOne(
+              logits, {.temperature = temperature, .num_logprobs = 0, .mask = one.data()}, stream);
+          EXPECT_EQ(out.token, token) << n;
+          EXPECT_NEAR(out.logprob, logits[token] - NaiveLogSumExp(logits), 2e-5);
+        }
+      }
     });
   }
 }

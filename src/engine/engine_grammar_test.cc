@@ -1,0 +1,211 @@
+// Answers that are bound to grammars: nothing is drawn that they forbid, however the steps run and
+// wherever the answer began; requests wait for their grammars beside the others' steps.
+#include <atomic>
+
+#include "engine/engine_testing.h"
+#include "grammar/grammar_store.h"
+
+namespace graft {
+namespace {
+
+// "N": N tokens whose remainders by 3 are 1, 2, 1, 2, ..., then the end. "stuck": one token, and
+// nothing can follow.
+class CountingMatcher : public GrammarMatcher {
+ public:
+  explicit CountingMatcher(int length) : length_(length) {}
+  bool Accept(int32_t token) override {
+    if (!MayCome(token)) return false;
+    ++position_;
+    return true;
+  }
+  bool FillMask(std::span<uint32_t> words) override {
+    bool any = false;
+    std::fill(words.begin(), words.end(), 0);
+    for (int32_t token = 0; token < TestLimits().vocab_size; ++token) {
+      if (!MayCome(token)) continue;
+      any = true;
+      words[static_cast<size_t>(token / 32)] |= uint32_t{1} << (token % 32);
+    }
+    return any;
+  }
+
+ private:
+  bool MayCome(int32_t token) const {
+    if (length_ < 0) return position_ == 0 && token == 5;
+    if (position_ >= length_) return position_ == length_ && token == kEosToken;
+    return token != kEosToken && token % 3 == 1 + position_ % 2;
+  }
+
+  const int length_;
+  int position_ = 0;
+};
+
+class CountingGrammar : public CompiledGrammar {
+ public:
+  explicit CountingGrammar(int length) : length_(length) {}
+  std::unique_ptr<GrammarMatcher> NewMatcher() const override {
+    return std::make_unique<CountingMatcher>(length_);
+  }
+  int64_t bytes() const override { return 100; }
+
+ private:
+  const int length_;
+};
+
+class CountingCompiler : public GrammarCompiler {
+ public:
+  explicit CountingCompiler(const std::atomic<bool>& may_compile) : may_compile_(may_compile) {}
+  std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 std::string* error) const override {
+    while (!may_compile_) std::this_thread::yield();
+    if (grammar == "stuck") return std::make_shared<CountingGrammar>(-1);
+    if (grammar.find_first_not_of("0123456789") == std::string::npos) {
+      return std::make_shared<CountingGrammar>(std::stoi(grammar));
+    }
+    *error = "is no number";
+    return nullptr;
+  }
+
+ private:
+  const std::atomic<bool>& may_compile_;
+};
+
+class EngineGrammarTest : public testing::Test {
+ protected:
+  void Make(ExecutorLimits limits = TestLimits()) {
+    EngineOptions options = TestOptions();
+    options.grammars = &store_;
+    harness_ = std::make_unique<EngineHarness>(limits, options);
+  }
+  Request Ask(const std::string& grammar, int32_t tokens_max, int32_t prompt_tokens = 5) {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.grammar = grammar;
+    request.sampling.ignore_eos = false;
+    return request;
+  }
+  static void ExpectOfGrammar(const std::vector<int32_t>& output, size_t length) {
+    ASSERT_EQ(output.size(), length + 1);
+    for (size_t i = 0; i < length; ++i) {
+      EXPECT_EQ(output[i] % 3, static_cast<int32_t>(1 + i % 2)) << i;
+    }
+    EXPECT_EQ(output.back(), kEosToken);
+  }
+  void RunAll() {
+    for (int step = 0; harness_->Step(); ++step) {
+      ASSERT_LT(step, 1000000) << "no progress";
+      std::this_thread::yield();
+    }
+  }
+
+  std::atomic<bool> may_compile_{true};
+  GrammarStore store_{[this]() -> Result<std::unique_ptr<GrammarCompiler>> {
+    return std::unique_ptr<GrammarCompiler>(std::make_unique<CountingCompiler>(may_compile_));
+  }};
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+TEST_F(EngineGrammarTest, NothingIsDrawnThatItForbidsAndItsEndEndsTheAnswer) {
+  Make();
+  auto bound = harness_->Submit(Ask("7", 20));
+  auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 12));
+  auto cut = harness_->Submit(Ask("7", 4));
+  RunAll();
+  for (TestClient* const client : {bound.get(), free.get(), cut.get()}) client->Collect();
+  ExpectOfGrammar(bound->output(), 7);
+  EXPECT_EQ(bound->last().finish_reason, FinishReason::kStop);
+  EXPECT_EQ(free->output(), harness_->Reference(free->request));
+  EXPECT_EQ(cut->output().size(), 4u);
+  EXPECT_EQ(cut->last().finish_reason, FinishReason::kLength);
+}
+
+TEST_F(EngineGrammarTest, TheOthersStepsDoNotWaitForACompilation) {
+  Make();
+  may_compile_ = false;
+  auto bound = harness_->Submit(Ask("3", 20));
+  auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 12));
+  for (int i = 0; i < 30; ++i) harness_->Step();
+  free->Collect();
+  EXPECT_TRUE(free->done());
+  bound->Collect();
+  EXPECT_TRUE(bound->events.empty());
+  auto cancelled = harness_->Submit(Ask("4", 20));
+  harness_->Step();
+  harness_->engine.Cancel(cancelled->request.id);
+  harness_->Step();
+  cancelled->Collect();
+  ASSERT_TRUE(cancelled->done());
+  EXPECT_EQ(cancelled->last().finish_reason, FinishReason::kCancelled);
+  may_compile_ = true;
+  RunAll();
+  bound->Collect();
+  ExpectOfGrammar(bound->output(), 3);
+}
+
+TEST_F(EngineGrammarTest, WhatCannotBeCompiledOrGoneOnWithFailsItsRequestAlone) {
+  Make();
+  auto wrong = harness_->Submit(Ask("seven", 20));
+  auto stuck = harness_->Submit(Ask("stuck", 20));
+  auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 5));
+  RunAll();
+  for (TestClient* const client : {wrong.get(), stuck.get(), free.get()}) client->Collect();
+  ASSERT_TRUE(wrong->done() && stuck->done());
+  EXPECT_EQ(wrong->last().status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(wrong->last().status.message().find("is no number"), std::string::npos);
+  EXPECT_EQ(stuck->output(), std::vector<int32_t>{5});
+  EXPECT_EQ(stuck->last().status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(free->output(), harness_->Reference(free->request));
+}
+
+TEST_F(EngineGrammarTest, AnEngineWithoutACompilerRefuses) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(5), 5);
+  request.grammar = "3";
+  EXPECT_EQ(harness.engine.Submit(request, std::make_shared<TokenStream>()).code(),
+            StatusCode::kUnimplemented);
+}
+
+// Steps of all rows are begun ahead; those of bound ones draw once the token before is known.
+TEST_F(EngineGrammarTest, StepsAreBegunAheadWithBoundRowsAmongThem) {
+  ExecutorLimits limits = TestLimits();
+  limits.runs_ahead = true;
+  Make(limits);
+  std::vector<std::unique_ptr<TestClient>> bound, free;
+  for (int32_t i = 0; i < 3; ++i) {
+    bound.push_back(harness_->Submit(Ask(std::to_string(8 + 5 * i), 40, 4 + i)));
+    free.push_back(harness_->Submit(harness_->MakeRequest(Prompt(5 + i), 30)));
+  }
+  RunAll();
+  for (size_t i = 0; i < 3; ++i) {
+    bound[i]->Collect();
+    free[i]->Collect();
+    ExpectOfGrammar(bound[i]->output(), 8 + 5 * i);
+    EXPECT_EQ(free[i]->output(), harness_->Reference(free[i]->request));
+  }
+  EXPECT_GT(harness_->engine.Snapshot().steps_ahead, 15);
+}
+
+// So few pages that sequences are preempted; and what began elsewhere goes on.
+TEST_F(EngineGrammarTest, GoesOnAfterAPreemptionAndFromElsewhere) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 16;
+  Make(limits);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 6; ++i) clients.push_back(harness_->Submit(Ask("25", 40, 8)));
+  RunAll();
+  EXPECT_GT(harness_->engine.Snapshot().preemptions, 0);
+  for (auto& client : clients) {
+    client->Collect();
+    ExpectOfGrammar(client->output(), 25);
+  }
+  Request request = Ask("25", 40, 8);
+  request.sampling.seed = clients[0]->request.sampling.seed;
+  const std::vector<int32_t> whole = clients[0]->output();
+  request.output_tokens.assign(whole.begin(), whole.begin() + 10);
+  auto resumed = harness_->Submit(request);
+  RunAll();
+  resumed->Collect();
+  EXPECT_EQ(resumed->output(), std::vector<int32_t>(whole.begin() + 10, whole.end()));
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,47 @@
+// What an answer may be, token by token. Interfaces in front of the library that knows
+// (grammar_library.h), without its headers: it is opened where a request first asks for it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace graft {
+
+// Where one answer stands in its grammar. One thread at a time.
+class GrammarMatcher {
+ public:
+  virtual ~GrammarMatcher() = default;
+  // The token joins the answer. False: it may not come here, and nothing changes.
+  virtual bool Accept(int32_t token) = 0;
+  // The tokens that may come next, as NumMaskWords(vocab_size) words (base/token_mask.h); an end
+  // token is among them where the answer may end. False: none may.
+  virtual bool FillMask(std::span<uint32_t> words) = 0;
+};
+
+// Immutable; any thread.
+class CompiledGrammar {
+ public:
+  virtual ~CompiledGrammar() = default;
+  virtual std::unique_ptr<GrammarMatcher> NewMatcher() const = 0;
+  virtual int64_t bytes() const = 0;
+};
+
+// Any thread, several at a time.
+class GrammarCompiler {
+ public:
+  virtual ~GrammarCompiler() = default;
+  // Of a text that grammar_text.h made. Null: *error says what is wrong with it.
+  virtual std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                         std::string* error) const = 0;
+};
+
+struct GrammarVocabulary {
+  int32_t vocab_size = 0;                // of the model: ids that its logits have
+  std::vector<std::string> token_bytes;  // by id; "": in no grammar
+  std::vector<int32_t> end_tokens;       // end an answer, and are nothing else
+};
+
+}  // namespace graft

@@ -1,0 +1,142 @@
+#include "grammar/grammar_store.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/sha256.h"
+
+namespace graft {
+namespace {
+
+// What an entry takes beside its grammar; failures have no more.
+constexpr int64_t kEntryBytes = 1024;
+
+std::string KeyOf(const std::string& text) {
+  Sha256 hash;
+  hash.Update(text);
+  return hash.HexDigest();
+}
+
+}  // namespace
+
+GrammarStore::GrammarStore(MakeCompiler make_compiler, const GrammarStoreOptions& options)
+    : make_compiler_(std::move(make_compiler)), options_(options) {
+  CHECK_GT(options_.threads, 0);
+}
+
+GrammarStore::~GrammarStore() {
+  {
+    std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  work_came_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const std::string& text) {
+  if (text.size() > options_.text_bytes_max) {
+    return InvalidArgumentError("the grammar of the answer has " + std::to_string(text.size()) +
+                                " bytes, at most " + std::to_string(options_.text_bytes_max) +
+                                " are compiled; send a smaller schema");
+  }
+  const std::string key = KeyOf(text);
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found != by_key_.end()) {
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return std::shared_ptr<const SharedGrammar>(found->second->grammar);
+  }
+  auto grammar = std::make_shared<SharedGrammar>(text);
+  entries_.push_front({.key = key, .grammar = grammar});
+  by_key_[key] = entries_.begin();
+  queue_.emplace_back(key, grammar);
+  if (threads_.empty()) {
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  work_came_.notify_one();
+  return std::shared_ptr<const SharedGrammar>(std::move(grammar));
+}
+
+void GrammarStore::SetWaker(std::function<void()> waker) {
+  std::lock_guard lock(waker_mutex_);
+  waker_ = std::move(waker);
+}
+
+void GrammarStore::Work() {
+  for (;;) {
+    std::string key;
+    std::shared_ptr<SharedGrammar> grammar;
+    {
+      std::unique_lock lock(mutex_);
+      work_came_.wait(lock, [this] { return stops_ || !queue_.empty(); });
+      if (stops_) return;
+      std::tie(key, grammar) = std::move(queue_.front());
+      queue_.pop_front();
+      // The table's and this one: whoever asked has gone.
+      if (grammar.use_count() == 2) {
+        entries_.erase(by_key_.at(key));
+        by_key_.erase(key);
+        continue;
+      }
+    }
+    Compile(*grammar);
+    Book(key, grammar);
+    std::lock_guard lock(waker_mutex_);
+    if (waker_) waker_();
+  }
+}
+
+void GrammarStore::Compile(SharedGrammar& grammar) {
+  if (const GrammarCompiler* const compiler = Compiler(&grammar.status_)) {
+    std::string error;
+    grammar.compiled_ = compiler->Compile(grammar.text_, &error);
+    ++num_compiled_;
+    if (grammar.compiled_ == nullptr) {
+      grammar.status_ = InvalidArgumentError("the answer's form cannot be compiled: " + error);
+    }
+  }
+  grammar.done_.store(true, std::memory_order_release);
+}
+
+const GrammarCompiler* GrammarStore::Compiler(Status* status) {
+  std::lock_guard lock(compiler_mutex_);
+  if (compiler_ == nullptr) {
+    Result<std::unique_ptr<GrammarCompiler>> made = make_compiler_();
+    if (!made.ok()) {
+      *status = made.status();
+      return nullptr;
+    }
+    compiler_ = std::move(*made);
+  }
+  return compiler_.get();
+}
+
+// Without a compiler nothing is kept: there may be one the next time.
+void GrammarStore::Book(const std::string& key, const std::shared_ptr<SharedGrammar>& grammar) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  CHECK(found != by_key_.end());
+  const bool is_lasting =
+      grammar->status_.ok() || grammar->status_.code() == StatusCode::kInvalidArgument;
+  if (!is_lasting) {
+    entries_.erase(found->second);
+    by_key_.erase(found);
+    return;
+  }
+  found->second->bytes = kEntryBytes + static_cast<int64_t>(grammar->text_.size()) +
+                         (grammar->compiled_ == nullptr ? 0 : grammar->compiled_->bytes());
+  bytes_ += found->second->bytes;
+  Evict();
+}
+
+// Those that requests hold stay in memory anyway.
+void GrammarStore::Evict() {
+  for (auto it = entries_.end(); bytes_ > options_.bytes_max && it != entries_.begin();) {
+    --it;
+    if (it->bytes == 0 || it->grammar.use_count() > 1) continue;
+    bytes_ -= it->bytes;
+    by_key_.erase(it->key);
+    it = entries_.erase(it);
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,110 @@
+// Compiling beside those who wait, keeping, dropping; over a compiler that counts.
+#include "grammar/grammar_store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace graft {
+namespace {
+
+class NoGrammar : public CompiledGrammar {
+ public:
+  std::unique_ptr<GrammarMatcher> NewMatcher() const override { return nullptr; }
+  int64_t bytes() const override { return 1 << 20; }
+};
+
+class StoreCompiler : public GrammarCompiler {
+ public:
+  std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 std::string* error) const override {
+    if (grammar != "bad") return std::make_shared<NoGrammar>();
+    *error = "because";
+    return nullptr;
+  }
+};
+
+Result<std::unique_ptr<GrammarCompiler>> MakeCounting() {
+  return std::unique_ptr<GrammarCompiler>(std::make_unique<StoreCompiler>());
+}
+
+void WaitUntilDone(const SharedGrammar& grammar) {
+  while (!grammar.is_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// The count goes up when it is booked, after it is done.
+void WaitForCount(const GrammarStore& store, int64_t count) {
+  while (store.num_compiled() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST(GrammarStoreTest, CompilesEachTextOnceAndWakes) {
+  GrammarStore store(MakeCounting);
+  std::atomic<int> num_wakes{0};
+  store.SetWaker([&num_wakes] { ++num_wakes; });
+  const auto first = store.Want("a").value();
+  WaitUntilDone(*first);
+  EXPECT_TRUE(first->status().ok());
+  EXPECT_EQ(store.Want("a").value(), first);
+  const auto second = store.Want("b").value();
+  EXPECT_NE(second, first);
+  WaitUntilDone(*second);
+  while (num_wakes < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(store.num_compiled(), 2);
+  store.SetWaker({});
+}
+
+TEST(GrammarStoreTest, ATextThatCannotBeCompiledSaysWhy) {
+  GrammarStore store(MakeCounting, {.text_bytes_max = 10});
+  const auto bad = store.Want("bad").value();
+  WaitUntilDone(*bad);
+  EXPECT_EQ(bad->status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(bad->status().message().find("because"), std::string::npos);
+  EXPECT_EQ(store.Want("far too long").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(GrammarStoreTest, ACompilerThatIsNotThereMayComeLater) {
+  std::atomic<bool> is_there{false};
+  GrammarStore store([&is_there]() -> Result<std::unique_ptr<GrammarCompiler>> {
+    if (!is_there) return UnimplementedError("build it");
+    return MakeCounting();
+  });
+  const auto early = store.Want("a").value();
+  WaitUntilDone(*early);
+  EXPECT_EQ(early->status().code(), StatusCode::kUnimplemented);
+  is_there = true;
+  for (;;) {
+    const auto late = store.Want("a").value();
+    WaitUntilDone(*late);
+    if (late->status().ok()) break;  // else it was asked for before the failure was forgotten
+  }
+}
+
+TEST(GrammarStoreTest, WhatWasUsedLeastIsDropped) {
+  GrammarStore store(MakeCounting, {.threads = 1, .bytes_max = int64_t{5} << 19});  // room for two
+  for (const char* text : {"a", "b", "a", "c"}) WaitUntilDone(*store.Want(text).value());
+  WaitForCount(store, 3);
+  WaitUntilDone(*store.Want("d").value());  // c is booked by now
+  WaitForCount(store, 4);
+  WaitUntilDone(*store.Want("b").value());
+  WaitForCount(store, 5);
+}
+
+// Who held the thread up is the first; the second nobody waits for any more.
+TEST(GrammarStoreTest, WhatNobodyWaitsForIsNotCompiled) {
+  std::atomic<bool> may_go_on{false};
+  GrammarStore store(
+      [&may_go_on] {
+        while (!may_go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return MakeCounting();
+      },
+      {.threads = 1});
+  const auto first = store.Want("a").value();
+  (void)store.Want("b").value();
+  const auto third = store.Want("c").value();
+  may_go_on = true;
+  WaitUntilDone(*third);
+  EXPECT_EQ(store.num_compiled(), 2);
+}
+
+}  // namespace
+}  // namespace graft

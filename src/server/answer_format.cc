@@ -1,0 +1,182 @@
+#include "server/answer_format.h"
+
+#include <utility>
+
+#include "grammar/grammar_text.h"
+#include "grammar/schema.h"
+
+namespace graft {
+namespace {
+
+using AnswerKind = AnswerFormat::Kind;
+
+constexpr size_t kFormBytesMax = size_t{64} << 10;
+constexpr size_t kChoicesMax = 1024;
+
+bool Claim(FieldReader& reader, const std::string& name, const std::string& path, AnswerKind kind,
+           AnswerFormat* format) {
+  const std::string param = path + name;
+  if (!format->is_text()) {
+    reader.Fail(name, "and '" + format->param + "' exclude each other: an answer has one form");
+    return false;
+  }
+  format->kind = kind;
+  format->param = param;
+  return true;
+}
+
+// A schema, or the text of one.
+void ReadSchemaField(FieldReader& reader, const char* name, const std::string& path,
+                     AnswerFormat* format) {
+  const Json* const json = reader.Take(name);
+  if (json == nullptr || !Claim(reader, name, path, AnswerKind::kSchema, format)) return;
+  if (json->is_object() || json->is_boolean()) {
+    format->schema = OrderedJson(*json);
+    return;
+  }
+  const std::string text = json->is_string() ? json->get<std::string>() : "";
+  const Result<Json> parsed = ParseJson(text);  // its depth is bounded
+  if (!parsed.ok() || !parsed->is_object()) {
+    return reader.Fail(name, "must be a JSON schema, or the text of one");
+  }
+  format->schema = OrderedJson::parse(text);
+}
+
+void ReadTextField(FieldReader& reader, const char* name, const std::string& path, AnswerKind kind,
+                   AnswerFormat* format) {
+  std::string text;
+  reader.String(name, &text, kFormBytesMax);
+  if (text.empty() || !Claim(reader, name, path, kind, format)) return;
+  format->text = std::move(text);
+}
+
+void ReadChoices(FieldReader& reader, const char* name, const std::string& path,
+                 AnswerFormat* format) {
+  std::vector<std::string> choices;
+  reader.StringOrList(name, kChoicesMax, kFormBytesMax, &choices);
+  if (choices.empty() || !Claim(reader, name, path, AnswerKind::kChoice, format)) return;
+  for (const std::string& choice : choices) {
+    if (choice.empty()) return reader.Fail(name, "must not hold an empty string");
+  }
+  format->choices = std::move(choices);
+}
+
+void FailAs(FieldReader& outer, FieldReader& nested) {
+  if (auto error = nested.Finish()) outer.Fail(*error);
+}
+
+void ReadNamedSchema(FieldReader& reader, const Json& json, AnswerFormat* format) {
+  const std::string path = "response_format.json_schema.";
+  FieldReader nested(json, path);
+  std::string name;
+  std::string description;
+  std::optional<bool> strict;  // an answer is bound to its schema either way
+  nested.String("name", &name, kNameBytesMax);
+  if (name.empty()) nested.Fail("name", "is required");
+  nested.String("description", &description, kFormBytesMax);
+  nested.OptionalBool("strict", &strict);
+  if (nested.Take("schema") == nullptr) nested.Fail("schema", "is required");
+  ReadSchemaField(nested, "schema", path, format);
+  FailAs(reader, nested);
+}
+
+void ReadResponseFormat(FieldReader& reader, AnswerFormat* format) {
+  const Json* const json = reader.Take("response_format");
+  if (json == nullptr) return;
+  FieldReader nested(*json, "response_format.");
+  std::string type = "text";
+  nested.String("type", &type, kNameBytesMax);
+  const Json* const schema = nested.Take("json_schema");
+  if (type == "json_schema") {
+    if (schema == nullptr) {
+      nested.Fail("json_schema", "is required");
+    } else {
+      ReadNamedSchema(nested, *schema, format);
+    }
+  } else if (schema != nullptr) {
+    nested.Fail("json_schema", "goes with the type 'json_schema'");
+  } else if (type == "json_object") {
+    Claim(nested, "type", "response_format.", AnswerKind::kJsonObject, format);
+  } else if (type != "text") {
+    nested.Fail("type", "must be 'text', 'json_object' or 'json_schema', got '" + type + "'");
+  }
+  FailAs(reader, nested);
+}
+
+void ReadStructuredOutputs(FieldReader& reader, AnswerFormat* format) {
+  const Json* const json = reader.Take("structured_outputs");
+  if (json == nullptr) return;
+  const std::string path = "structured_outputs.";
+  FieldReader nested(*json, path);
+  ReadSchemaField(nested, "json", path, format);
+  ReadTextField(nested, "regex", path, AnswerKind::kRegex, format);
+  ReadTextField(nested, "grammar", path, AnswerKind::kGrammar, format);
+  ReadChoices(nested, "choice", path, format);
+  bool is_object = false;
+  nested.Bool("json_object", &is_object);
+  if (is_object) Claim(nested, "json_object", path, AnswerKind::kJsonObject, format);
+  // Objects have no other properties anyway, and white space is bounded.
+  nested.Ignore({"disable_fallback", "disable_any_whitespace", "disable_additional_properties"});
+  nested.Refuse({"whitespace_pattern", "structural_tag"});
+  FailAs(reader, nested);
+}
+
+}  // namespace
+
+void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format) {
+  ReadResponseFormat(reader, format);
+  ReadStructuredOutputs(reader, format);
+  ReadSchemaField(reader, "guided_json", "", format);
+  ReadTextField(reader, "guided_regex", "", AnswerKind::kRegex, format);
+  ReadChoices(reader, "guided_choice", "", format);
+  ReadTextField(reader, "guided_grammar", "", AnswerKind::kGrammar, format);
+}
+
+void UseOrderOf(std::string_view body, AnswerFormat* format) {
+  if (format->kind != AnswerKind::kSchema) return;
+  const OrderedJson json = OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson* at = &json;
+  for (size_t begin = 0; begin <= format->param.size();) {
+    const size_t end = std::min(format->param.find('.', begin), format->param.size());
+    const auto found = at->find(format->param.substr(begin, end - begin));
+    if (found == at->end()) return;
+    at = &*found;
+    begin = end + 1;
+  }
+  if (at->is_object()) format->schema = *at;  // the text of one has its order
+}
+
+ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param) {
+  const Result<OrderedJson> read = ReadSchema(schema);
+  if (read.ok()) return SchemaFormat(*read);
+  // The message opens with the place within the schema.
+  const std::string& message = read.status().message();
+  const bool has_place = !message.starts_with("the schema");
+  const std::string place = has_place ? param + "." + message.substr(0, message.find(": ")) : param;
+  ApiError error =
+      InvalidRequestError(place, "'" + place + "' " + message.substr(message.find(": ") + 2));
+  if (read.status().code() == StatusCode::kUnimplemented) error.code = "unsupported";
+  return error;
+}
+
+ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format) {
+  switch (format.kind) {
+    case AnswerKind::kText:
+      return OrderedJson();
+    case AnswerKind::kJsonObject:
+      return SchemaFormatOf({{"type", "object"}}, format.param);
+    case AnswerKind::kSchema:
+      return SchemaFormatOf(format.schema, format.param);
+    case AnswerKind::kRegex:
+      return RegexFormat(format.text);
+    case AnswerKind::kGrammar:
+      return EbnfFormat(format.text);
+    case AnswerKind::kChoice:
+      break;
+  }
+  std::vector<OrderedJson> choices;
+  for (const std::string& choice : format.choices) choices.push_back(LiteralFormat(choice));
+  return OneOfFormat(std::move(choices));
+}
+
+}  // namespace graft

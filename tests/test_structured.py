@@ -1,0 +1,230 @@
+"""Answers in a given form: each that ends is valid by its schema, whatever the schema, and a real server binds the demo
+model's answers to it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import jsonschema
+import openai
+import pytest
+
+from conftest import LONG_TESTS, ROOT, Server, binary
+
+CONFORMANCE = pathlib.Path(os.environ.get("GRAFT_CONFORMANCE", ROOT.parent / "shared" / "conformance"))
+LIBRARY = ROOT / "build" / "grammar" / "libgraft_grammar.so"
+needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="needs libgraft_grammar.so (make grammar)")
+
+# What each followed keyword does, and how they go together.
+SCHEMAS = [
+    {"type": "object", "properties": {"zeta": {"type": "string"}, "age": {"type": "integer"}}, "required": ["age"]},
+    {"type": "object"},
+    {"type": "object", "properties": {}},
+    {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 3},
+    {"type": "object", "patternProperties": {"^x-": {"type": "boolean"}}, "additionalProperties": False},
+    {"type": "object", "propertyNames": {"pattern": "^[a-z]{2,4}$"}, "minProperties": 1},
+    {"properties": {"a": {}, "b": {}, "c": {"type": "null"}}, "minProperties": 2, "maxProperties": 2},
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 5},
+    {"type": "array", "prefixItems": [{"const": 1}, {"type": "string"}], "items": False, "minItems": 1},
+    {"type": "array", "prefixItems": [{"const": 1}], "minItems": 3},
+    {"type": "string", "minLength": 3, "maxLength": 7},
+    {"type": "string", "pattern": r"^\d{3}-[^\d]+(\.|x)$"},
+    {"type": "string", "pattern": r"b[a-c]d|e"},
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "format": "uuid"},
+    {"type": "integer", "minimum": -3, "exclusiveMaximum": 120},
+    {"type": "integer", "multipleOf": 7},
+    {"type": "integer", "multipleOf": 7, "minimum": 10, "maximum": 100},
+    {"type": "number", "minimum": -2.25, "maximum": 3.5},
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5},
+    {"type": "number", "minimum": 1000.75},
+    {"type": ["string", "null"], "maxLength": 4},
+    {"enum": ["a/b", "\"quoted\"", 3, 2.5, None, True, {"k": [1, {}]}, "\u00e9\n"]},
+    {"const": {"a": [1, "x"]}},
+    {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 2}]},
+    {"oneOf": [{"type": "object", "properties": {"kind": {"const": kind}, kind: {"type": "number"}},
+                "required": ["kind", kind]} for kind in ("cat", "dog")]},
+    {"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+               {"properties": {"b": {"type": "string"}}, "required": ["b"]}]},
+    {"$defs": {"node": {"type": "object", "properties": {"value": {"type": "integer"}, "next": {
+        "anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["value", "next"]}},
+     "$ref": "#/$defs/node"},
+    True,
+]
+
+
+class Answers:
+    """Answers drawn at random under a schema's mask, and whether texts are answers: build/dev/schema_answers."""
+
+    def __init__(self):
+        program = pathlib.Path(binary()).parent / "schema_answers"
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, schema, answers=0, texts=()):
+        self.process.stdin.write(json.dumps({"schema": schema, "answers": answers, "texts": list(texts)}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+
+
+def check(schema, validator, found):
+    """Every answer that ended is JSON and valid; none was left without a token. How many ended."""
+    for answer in found["answers"]:
+        assert "stuck" not in answer and "refuses" not in answer, (schema, answer)
+        if answer["ended"]:
+            error = next(validator.iter_errors(json.loads(answer["text"])), None)
+            assert error is None, (schema, answer, error)
+    return sum(answer["ended"] for answer in found["answers"])
+
+
+@needs_library
+def test_answers_are_valid_by_their_schemas():
+    with Answers() as answers:
+        for schema in SCHEMAS:
+            found = answers.ask(schema, 12)
+            assert "answers" in found, (schema, found)
+            assert check(schema, jsonschema.Draft202012Validator(schema), found) >= 6, (schema, found)
+
+
+@needs_library
+def test_white_space_is_bounded():
+    with Answers() as answers:
+        texts = ['{"a":1}', '{ "a" : 1 }', '{"a": 1}', '{\n"a":\n1\n}', '{"a":  1}', '{"a":1} ', '{\n  "a": 1}']
+        found = answers.ask({"type": "object", "properties": {"a": {"type": "integer"}}}, 0, texts)
+        assert found["accepted"] == [True] * 4 + [False] * 3
+
+
+def conformance(name):
+    if not (CONFORMANCE / name).exists():
+        pytest.skip(f"needs {name} of the conformance files (GRAFT_CONFORMANCE)")
+    return CONFORMANCE / name
+
+
+@needs_library
+def test_tools_of_others():
+    """500 functions: of each the answers are valid; one wants a list that is one of some strings, which nothing is."""
+    tools = json.loads((conformance("tool_schemas") / "bfcl_tools.json").read_text())
+    with Answers() as answers:
+        for tool in tools:
+            schema = tool["parameters"]
+            found = answers.ask(schema, 6 if LONG_TESTS else 1)
+            if tool["name"] == "extract_parameters_v1":
+                assert found == {"refused": "properties.metrics: no value is allowed there"}
+                continue
+            assert "answers" in found, (tool, found)
+            assert check(schema, jsonschema.Draft202012Validator(schema), found) == len(found["answers"])
+
+
+@needs_library
+def test_schema_suite():
+    """JSON Schema's own tests: what is accepted is never too wide, and most of its answers end."""
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT202012
+    folder = conformance("json_schema_suite")
+    remotes = folder / "remotes"
+    registry = Registry().with_resources(
+        (f"http://localhost:1234/{path.relative_to(remotes)}",
+         Resource(contents=json.loads(path.read_text()), specification=DRAFT202012))
+        for path in sorted(remotes.rglob("*.json")))
+    accepted, refused, ended = 0, 0, 0
+    with Answers() as answers:
+        for path in sorted((folder / "tests").glob("*.json")):
+            for group in json.loads(path.read_text()):
+                schema, texts = group["schema"], [json.dumps(test["data"]) for test in group["tests"]]
+                found = answers.ask(schema, 4, texts)
+                if "refused" in found:
+                    assert re.match(r"\S.*: ", found["refused"]), found
+                    refused += 1
+                    continue
+                accepted += 1
+                ended += check(schema, jsonschema.Draft202012Validator(schema, registry=registry), found)
+                for test, is_answer in zip(group["tests"], found["accepted"], strict=True):
+                    assert test["valid"] or not is_answer, (path.name, group["description"], schema, test)
+    assert accepted >= 190 and refused >= 100 and ended > 0.95 * 4 * accepted
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server() as server:
+        yield server
+
+
+def chat(server, **kwargs):
+    return server.client().chat.completions.create(
+        **{"model": "base", "messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 60, "seed": 5,
+           **kwargs})
+
+
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6},
+                                           "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+          "required": ["name", "age"], "additionalProperties": False}
+
+
+def schema_format(schema, **kwargs):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **kwargs}}
+
+
+@needs_library
+def test_response_format(server):
+    reply = chat(server, model="austen", response_format=schema_format(PERSON, strict=True), n=2)
+    for choice in reply.choices:
+        assert choice.finish_reason == "stop"
+        jsonschema.validate(json.loads(choice.message.content), PERSON)
+        assert list(json.loads(choice.message.content)) == ["name", "age"]
+    cut = chat(server, response_format=schema_format(PERSON), max_tokens=4).choices[0]
+    assert cut.finish_reason == "length" and cut.message.content.startswith("{")
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chat(
+        server, response_format=schema_format(PERSON), stream=True))
+    jsonschema.validate(json.loads(text), PERSON)
+    assert chat(server, response_format={"type": "json_object"}, max_tokens=5).choices[0].message.content[0] == "{"
+    free = chat(server, temperature=0, max_tokens=8).choices[0].message.content
+    assert chat(server, temperature=0, max_tokens=8,
+                response_format={"type": "text"}).choices[0].message.content == free
+
+
+@needs_library
+def test_other_forms(server):
+    def ask(**body):
+        reply = server.client().completions.create(model="base", prompt="It was", max_tokens=50, seed=2, extra_body=body)
+        return reply.choices[0].text
+    choices = ["a dark night", "a bright day"]
+    assert ask(structured_outputs={"choice": choices}) in choices
+    assert ask(guided_choice=choices) in choices
+    assert re.fullmatch(r"[0-9]{3}-[a-f]{2,5}", ask(structured_outputs={"regex": "[0-9]{3}-[a-f]{2,5}"}))
+    assert re.fullmatch(r"[0-9]{3}-[a-f]{2,5}", ask(guided_regex="[0-9]{3}-[a-f]{2,5}"))
+    assert re.fullmatch(r"(yes|no)( (yes|no)){2}", ask(guided_grammar='root ::= w (" " w){2}\nw ::= "yes" | "no"'))
+    jsonschema.validate(json.loads(ask(guided_json=json.dumps(PERSON))), PERSON)
+    jsonschema.validate(json.loads(ask(structured_outputs={"json": PERSON})), PERSON)
+
+
+@needs_library
+def test_refusals(server):
+    def refused(param, words, **kwargs):
+        with pytest.raises(openai.BadRequestError) as error:
+            chat(server, **kwargs)
+        assert error.value.body["param"] == param and words in error.value.body["message"], error.value.body
+    refused("response_format.json_schema.schema.properties.a.uniqueItems", "not supported",
+            response_format=schema_format({"properties": {"a": {"uniqueItems": True}}}))
+    refused("response_format.json_schema.schema", "no value", response_format=schema_format(False))
+    refused("response_format.json_schema", "required", response_format={"type": "json_schema"})
+    refused("response_format.type", "json_object", response_format={"type": "yaml"})
+    refused("guided_regex", "exclude each other", response_format={"type": "json_object"},
+            extra_body={"guided_regex": "a"})
+    refused("min_tokens", "put together", response_format={"type": "json_object"}, extra_body={"min_tokens": 3})
+    refused(None, "cannot be compiled", extra_body={"guided_grammar": "root ::= ("})
+    refused(None, "cannot be compiled", extra_body={"guided_regex": "("})
+
+
+def test_without_the_library():
+    with Server(env={"GRAFT_GRAMMAR_LIBRARY": "/nowhere/libgraft_grammar.so"}) as server:
+        with pytest.raises(openai.BadRequestError, match="make grammar"):
+            chat(server, response_format={"type": "json_object"})
+        assert chat(server, max_tokens=3).choices[0].message.content

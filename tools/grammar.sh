@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# grammar.sh: builds build/grammar/libgraft_grammar.so, which answers in a given form need, of XGrammar's source
+# distribution. Every build folder's programs find it there. A second run finds it built and does nothing.
+# GRAFT_XGRAMMAR names a source distribution that lies here already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=0.2.8
+sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
+folder=build/grammar
+library=$folder/libgraft_grammar.so
+sources=(src/grammar/grammar_library.cc src/grammar/grammar_library.h src/grammar/grammar.h src/base/token_mask.h)
+
+settings="$version $(cat "$0" "${sources[@]}" | sha256sum)"
+[ -f "$library" ] && [ "$settings" = "$(cat $folder/settings 2>/dev/null)" ] && exit
+mkdir -p "$folder"
+
+archive=$folder/xgrammar-$version.tar.gz
+if [ -n "${GRAFT_XGRAMMAR:-}" ]; then
+  cp "$GRAFT_XGRAMMAR" "$archive"
+elif [ ! -f "$archive" ]; then
+  python=build/venv/bin/python
+  [ -x $python ] || python=$folder/venv/bin/python
+  [ -x $python ] || python3 -m venv $folder/venv
+  $python -m pip download -q --disable-pip-version-check --no-deps --no-binary xgrammar -d "$folder" "xgrammar==$version"
+fi
+echo "$sha256  $archive" | sha256sum -c --quiet || { rm "$archive"; exit 1; }
+rm -rf "$folder/xgrammar-$version"
+tar -xf "$archive" -C "$folder"
+# Two things are made strict. Strings of a given length may hold control characters as they are, which JSON forbids: they
+# get the class that other strings have. And a pattern that its automata cannot follow is an error, instead of being
+# expanded with quotation marks and all.
+python3 - "$folder/xgrammar-$version/cpp/json_schema_converter.cc" <<'END'
+import sys
+path = sys.argv[1]
+text = open(path).read()
+for before, after in [
+    ("builder_.AddCharacterClass({{'\"', '\"'},", "builder_.AddCharacterClass({{0, 0x1f}, {'\"', '\"'},"),
+    ("  // Keep regex conversion independent.",
+     "  XGRAMMAR_CHECK(!json_string) << \"the pattern \" << regex << \" matches no JSON string\";\n\n"
+     "  // Keep regex conversion independent."),
+]:
+    assert text.count(before) == 1, "this XGrammar is another one"
+    text = text.replace(before, after)
+open(path, "w").write(text)
+END
+
+# Objects do not depend on where the repository lies, so that clones share them.
+echo "== building $library of XGrammar $version"
+compiler=(g++)
+command -v ccache >/dev/null && compiler=(env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$PWD" ccache g++)
+source=$folder/xgrammar-$version
+flags=(-std=c++20 -O1 -fPIC -fvisibility-inlines-hidden -ffile-prefix-map="$PWD"=. -I"$source/include" -Isrc
+  -isystem "$source/3rdparty/picojson" -isystem "$source/3rdparty/dlpack/include"
+  -DXGRAMMAR_ENABLE_CPPTRACE=0 -DXGRAMMAR_ENABLE_INTERNAL_CHECK=0)
+objects=$folder/objects
+rm -rf "$objects" && mkdir "$objects"
+find "$source/cpp" -name '*.cc' -not -path '*/tvm_ffi/*' -printf '%s %p\n' | sort -rn | cut -d' ' -f2 >"$objects/files"
+echo src/grammar/grammar_library.cc >>"$objects/files"
+xargs -P "$(nproc)" -I{} sh -c 'out=$1/$(echo "$2" | tr / _).o; shift; file=$1; shift; exec "$@" -c "$file" -o "$out"' \
+  sh "$objects" {} "${compiler[@]}" "${flags[@]}" <"$objects/files"
+g++ -shared -Wl,-Bsymbolic -Wl,--no-undefined -o "$library.new" "$objects"/*.o -pthread
+strip --strip-unneeded "$library.new"
+mv "$library.new" "$library"
+rm -rf "$objects" "$source"
+echo "$settings" >"$folder/settings"
