@@ -2,8 +2,10 @@
 are compared with PEFT's elsewhere (test_features.py, virtual_tokens_golden_test)."""
 
 import asyncio
+import hashlib
 import json
 import random
+import shutil
 import struct
 import urllib.error
 import urllib.request
@@ -162,6 +164,41 @@ def test_loads_replaces_and_unloads(served, adapters):
     assert admin(served, "/v1/unload_lora_adapter", lora_name="mine")[0] == 200
     with pytest.raises(openai.NotFoundError):
         text(served, "mine")
+
+
+def content_hash(folder):
+    """As docs/adapters.md has it."""
+    digest = hashlib.sha256()
+    for part in ("lora", "prompt"):
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            path = folder / part / name
+            data = path.read_bytes() if path.exists() else b""
+            digest.update(struct.pack("<Q", len(data)) + data)
+    return digest.hexdigest()
+
+
+def test_a_bundle_is_one_adapter(served, adapters):
+    """LoRA on all rows behind virtual tokens: neither alone, and under one hash."""
+    folder = adapters / "both"
+    write_soft(folder / "prompt")
+    shutil.copytree(DEMO / "adapters" / "austen", folder / "lora")
+    (folder / "graft.json").write_text(json.dumps({"format": 1, "hash": content_hash(folder), "document": "a book"}))
+    status, message = admin(served, "/v1/load_lora_adapter", lora_name="both", lora_path="both")
+    assert status == 200, message
+    model = {model.id: model for model in served.client().models.list().data}["both"]
+    assert model.hash == content_hash(folder) and model.rank == 16
+    answers = [marks(served, name) for name in ("both", "soft", "austen", "base")]
+    assert all(answers[0] != other for other in answers[1:])
+    assert marks(served, "both") == answers[0]
+    assert complete(served, "both").usage.prompt_tokens == complete(served, "base").usage.prompt_tokens
+    write_soft(folder / "prompt", seed=3)
+    status, message = admin(served, "/v1/load_lora_adapter", lora_name="both", lora_path="both", load_inplace=True)
+    assert status != 200 and "they were changed since it was written" in message
+    assert marks(served, "both") == answers[0]
+    (folder / "graft.json").write_text(json.dumps({"format": 1}))
+    assert admin(served, "/v1/load_lora_adapter", lora_name="both", lora_path="both", load_inplace=True)[0] == 200
+    assert marks(served, "both") != answers[0]
+    assert admin(served, "/v1/unload_lora_adapter", lora_name="both")[0] == 200
 
 
 @pytest.mark.parametrize(("write", "words"), [

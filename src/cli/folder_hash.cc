@@ -8,9 +8,9 @@
 namespace graft {
 
 Result<std::string> HashOfFolder(const std::string& folder) {
-  ASSIGN_OR_RETURN(const AdapterFolder read,
-                   ReadAdapterFolder(folder, std::numeric_limits<int64_t>::max()));
-  return AdapterHash(read);
+  ASSIGN_OR_RETURN(const AdapterContent read,
+                   ReadAdapter(folder, std::numeric_limits<int64_t>::max()));
+  return ContentHash(read);
 }
 
 }  // namespace graft

@@ -60,6 +60,19 @@ Status CopyToDisk(const std::string& from, const std::string& to) {
   return synced ? OkStatus() : SystemError(error_number, "cannot keep an adapter");
 }
 
+// One of its two folders may be missing.
+Status CopyBundle(const std::string& from, const std::string& to) {
+  for (const char* const file : kBundleFiles) {
+    const std::string path = from + "/" + file;
+    if (!FileExists(path)) continue;
+    std::error_code error;
+    fs::create_directories(fs::path(to + "/" + file).parent_path(), error);
+    if (error) return SystemError(error.value(), "cannot write in the adapters' store");
+    RETURN_IF_ERROR(CopyToDisk(path, to + "/" + file));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 AdapterStore::AdapterStore(std::string root, TlsFiles tls, HashFolder hash_folder)
@@ -97,8 +110,14 @@ Result<std::string> AdapterStore::Keep(const std::string& hash, const std::strin
     fs::remove_all(copy, error);
     fs::create_directories(copy, error);
     if (error) return SystemError(error.value(), "cannot write in the adapters' store");
-    for (const char* const file : kAdapterFiles) {
-      RETURN_IF_ERROR(CopyToDisk(folder + "/" + file, copy + "/" + file));
+    const bool is_bundle =
+        !FileExists(folder + "/" + kPeftFiles[0]) && FileExists(folder + "/" + kBundleManifest);
+    if (is_bundle) {
+      RETURN_IF_ERROR(CopyBundle(folder, copy));
+    } else {
+      for (const char* const file : kPeftFiles) {
+        RETURN_IF_ERROR(CopyToDisk(folder + "/" + file, copy + "/" + file));
+      }
     }
     ASSIGN_OR_RETURN(const std::string found, hash_folder_(copy));
     if (found == hash) return OkStatus();

@@ -26,8 +26,11 @@ using testing::HasSubstr;
 
 Result<std::string> HashOf(const std::string& folder) {
   Sha256 hash;
-  for (const char* file : kAdapterFiles) {
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + file));
+  const bool is_bundle = FileExists(folder + "/" + kBundleManifest);
+  for (size_t file = 0; file < kAdapterFiles; ++file) {
+    const std::string path = folder + "/" + AdapterFileName(file);
+    if (is_bundle ? !FileExists(path) : file >= kPeftFiles.size()) continue;
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     hash.Update(text);
   }
   return hash.HexDigest();
@@ -88,8 +91,8 @@ class AdapterStoreTest : public testing::Test {
                     const std::string& weights) {
     const std::string folder = root_ + "/" + name;
     fs::create_directories(folder);
-    std::ofstream(folder + "/" + kAdapterFiles[0], std::ios::binary) << config;
-    std::ofstream(folder + "/" + kAdapterFiles[1], std::ios::binary) << weights;
+    std::ofstream(folder + "/" + kPeftFiles[0], std::ios::binary) << config;
+    std::ofstream(folder + "/" + kPeftFiles[1], std::ios::binary) << weights;
     return folder;
   }
   AdapterStore Store() { return *AdapterStore::Open(root_ + "/store", {}, HashOf); }
@@ -115,7 +118,7 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
     EXPECT_EQ(*HashOf(*folder), hash_);
   }
-  EXPECT_EQ(with.num_reads, static_cast<int>(kAdapterFiles.size()));
+  EXPECT_EQ(with.num_reads, static_cast<int>(kPeftFiles.size()));
   EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is in the store already
 }
 
@@ -124,17 +127,37 @@ TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
   const AdapterStore store = Store();
   const std::string part = root_ + "/store/fetching/" + hash_;
   fs::create_directories(part);
-  std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'w');
+  std::ofstream(part + "/" + kPeftFiles[1], std::ios::binary) << std::string(1000, 'w');
   ASSERT_TRUE(store.Get(hash_, {with.address()}).ok());
 
   // The download goes on from what was there, so only the hash can show what is wrong in it.
   fs::remove_all(store.contents() + "/" + hash_);
   fs::create_directories(part);
-  std::ofstream(part + "/" + kAdapterFiles[1], std::ios::binary) << std::string(1000, 'x');
+  std::ofstream(part + "/" + kPeftFiles[1], std::ios::binary) << std::string(1000, 'x');
   const auto wrong = store.Get(hash_, {with.address()});
   EXPECT_EQ(wrong.status().code(), StatusCode::kDataLoss);
   EXPECT_FALSE(FileExists(part));
   EXPECT_TRUE(store.Get(hash_, {with.address()}).ok());
+}
+
+// Without LoRA, with it, and from a store that keeps it to another one.
+TEST_F(AdapterStoreTest, ABundleComesWithItsFolders) {
+  const std::string bundle = root_ + "/bundle";
+  Write("bundle/prompt", "prompt", std::string(kAdapterChunkBytes + 5, 'p'));
+  std::ofstream(bundle + "/" + kBundleManifest) << "{}";
+  for (const bool has_lora : {false, true}) {
+    if (has_lora) Write("bundle/lora", "lora", "rows");
+    const std::string hash = *HashOf(bundle);
+    const AdapterStore keeper = *AdapterStore::Open(root_ + "/keeper", {}, HashOf);
+    const Result<std::string> kept = keeper.Keep(hash, bundle);
+    ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+    Peer with(Folders{{hash, *kept}});
+    const Result<std::string> got = Store().Get(hash, {with.address()});
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    EXPECT_EQ(*HashOf(*got), hash);
+    EXPECT_EQ(FileExists(*got + "/lora"), has_lora);
+    EXPECT_FALSE(FileExists(*got + "/" + kPeftFiles[0]));
+  }
 }
 
 TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {

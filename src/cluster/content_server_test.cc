@@ -21,7 +21,7 @@ namespace {
 
 Result<std::string> HashOfContent(const std::string& folder) {
   Sha256 hash;
-  for (const char* const file : kAdapterFiles) {
+  for (const char* const file : kPeftFiles) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + file));
     hash.Update(text);
   }
@@ -35,7 +35,7 @@ class ContentServerTest : public testing::Test {
     watcher_ = ClusterWatcher::Start(*client_, {}).value();
     const std::string folder = etcd_.folder() + "/adapter";
     std::filesystem::create_directories(folder);
-    for (const char* const file : kAdapterFiles) std::ofstream(folder + "/" + file) << file;
+    for (const char* const file : kPeftFiles) std::ofstream(folder + "/" + file) << file;
     hash_ = *HashOfContent(folder);
     ASSERT_TRUE(Store("first").Keep(hash_, folder).ok());
   }

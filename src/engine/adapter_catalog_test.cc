@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -613,6 +614,37 @@ TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
 }
 
 // The table has room for two contents, and for what four threads retire before it is recycled.
+// LoRA and a prompt under one graft.json; what is no adapter yet has neither this nor a config.
+TEST_F(AdapterCatalogTest, BundlesAreFoundAndStampedByAllTheirFiles) {
+  const std::string bundle = root_ / "bundle";
+  fs::create_directories(bundle + "/lora");
+  fs::create_directories(bundle + "/prompt");
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::ofstream(bundle + "/" + file) << text;
+  };
+  write("lora/adapter_config.json", "lora");
+  write("lora/adapter_model.safetensors", "12345");
+  write("prompt/adapter_model.safetensors", "678");
+  const auto found = [&] { return AdapterFolders(root_, {}).Find()->folders; };
+  const auto is_bundle = [](const auto& folder) { return folder.name == "bundle"; };
+  EXPECT_TRUE(std::ranges::none_of(found(), is_bundle));
+  write("graft.json", "{}");
+  const auto folders = found();
+  const auto listed = std::ranges::find_if(folders, is_bundle);
+  ASSERT_NE(listed, folders.end());
+  EXPECT_EQ(listed->weight_bytes, 8);
+  for (const char* file : {"prompt/adapter_model.safetensors", "lora/adapter_config.json"}) {
+    const std::string before = AdapterFolders::StampOf(bundle);
+    write(file, "longer than it was");
+    EXPECT_NE(AdapterFolders::StampOf(bundle), before) << file;
+  }
+  // A link out of the folder is refused, of the two folders as well.
+  fs::remove_all(bundle + "/lora");
+  fs::create_directory_symlink("/tmp", bundle + "/lora");
+  EXPECT_TRUE(std::ranges::none_of(found(), is_bundle));
+  EXPECT_TRUE(std::ranges::any_of(AdapterFolders(root_, {}).Find()->refused, is_bundle));
+}
+
 TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
   AdapterTable table(16);
   EngineAdapterCatalog catalog(table, backend_, *registry_, AdapterFolders(root_, {}), "base");

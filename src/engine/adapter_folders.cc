@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/adapter_files.h"
 #include "base/fault.h"
 
 namespace graft {
@@ -27,8 +28,27 @@ std::string StampPart(const Result<FileStamp>& found) {
   return std::to_string(found->bytes) + ":" + std::to_string(found->modified_ns) + ";";
 }
 
+bool IsThere(const Result<FileStamp>& found) {
+  return found.status().code() != StatusCode::kNotFound;
+}
+
+// A PEFT folder with graft.json beside its config is none.
+bool IsBundle(const std::string& path) {
+  return !IsThere(StampFile(path + kConfigFile)) &&
+         IsThere(StampFile(path + "/" + kBundleManifest));
+}
+
 bool HasConfig(const std::string& path) {
-  return StampFile(path + kConfigFile).status().code() != StatusCode::kNotFound;
+  return IsThere(StampFile(path + kConfigFile)) || IsBundle(path);
+}
+
+// The files that the adapter consists of, each from a slash on.
+std::vector<std::string> FilesOf(const std::string& path) {
+  std::vector<std::string> files = {kConfigFile, kWeightsFile};
+  if (!IsBundle(path)) return files;
+  files.clear();
+  for (const char* file : kBundleFiles) files.push_back(std::string("/") + file);
+  return files;
 }
 
 bool HasSnapshots(const std::string& path) {
@@ -51,7 +71,9 @@ AdapterFolders::AdapterFolders(std::string root, std::vector<std::string> link_r
     : root_(std::move(root)), jail_(RootsOf(root_, std::move(link_roots))) {}
 
 std::string AdapterFolders::StampOf(const std::string& path) {
-  return StampPart(StampFile(path + kConfigFile)) + StampPart(StampFile(path + kWeightsFile));
+  std::string stamp;
+  for (const std::string& file : FilesOf(path)) stamp += StampPart(StampFile(path + file));
+  return stamp;
 }
 
 bool AdapterFolders::IsDeleted(const std::string& path) const {
@@ -70,7 +92,9 @@ bool AdapterFolders::IsDeleted(const std::string& path) const {
 
 // What is read lies inside as well as the folder that it is read from.
 Status AdapterFolders::CheckFilesInside(const std::string& path) const {
-  for (const char* file : {kConfigFile, kWeightsFile}) {
+  std::vector<std::string> files = FilesOf(path);
+  files.insert(files.end(), {"/lora", "/prompt"});
+  for (const std::string& file : files) {
     std::error_code unknown;
     if (!fs::is_symlink(path + file, unknown)) continue;
     const Status inside = jail_.Resolve(path + file).status();
@@ -128,12 +152,16 @@ Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
     folder.path = *resolved;
   }
   if (name.starts_with(kHubPrefix) && folder.path != path) folder.name = HubName(name);
-  const Result<FileStamp> config = StampFile(folder.path + kConfigFile);
-  if (!config.ok()) return config.status();
+  if (!IsBundle(folder.path)) {
+    const Result<FileStamp> config = StampFile(folder.path + kConfigFile);
+    if (!config.ok()) return config.status();
+  }
   RETURN_IF_ERROR(CheckFilesInside(folder.path));
-  const Result<FileStamp> weights = StampFile(folder.path + kWeightsFile);
-  folder.stamp = StampPart(config) + StampPart(weights);
-  folder.weight_bytes = weights.ok() ? weights->bytes : 0;
+  folder.stamp = StampOf(folder.path);
+  for (const std::string& file : FilesOf(folder.path)) {
+    const Result<FileStamp> found = StampFile(folder.path + file);
+    if (found.ok() && file.ends_with(kWeightsFile)) folder.weight_bytes += found->bytes;
+  }
   return folder;
 }
 

@@ -33,7 +33,8 @@ class AdapterFolders {
   // `root` "": nothing may be loaded. Links may also lead into `link_roots`.
   AdapterFolders(std::string root, std::vector<std::string> link_roots);
 
-  // Every sub-folder that holds an adapter_config.json, or has one that nobody may look at.
+  // Every sub-folder that holds an adapter_config.json or is a bundle, or has one that nobody may
+  // look at.
   Result<Found> Find() const;
 
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
@@ -45,7 +46,7 @@ class AdapterFolders {
   // be looked into; so the doubtful stay.
   bool IsDeleted(const std::string& path) const;
 
-  // A text that changes whenever one of the folder's two files is written, made or removed.
+  // A text that changes whenever one of the adapter's files is written, made or removed.
   static std::string StampOf(const std::string& path);
 
  private:

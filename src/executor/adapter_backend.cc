@@ -45,27 +45,39 @@ Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, const SafetensorsFil
   return LoadedAdapter{"", peft->base_model, peft->peft_version, std::move(*weights)};
 }
 
+Result<LoadedAdapter> LoadFolder(AdapterFolder folder, const ModelConfig& config,
+                                 const VirtualTokenDTypes& dtypes) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file,
+                   SafetensorsFile::FromBytes(std::move(folder.weights),
+                                              folder.path + "/adapter_model.safetensors"));
+  if (IsPromptConfig(folder.config)) return LoadPrompt(folder, file, config, dtypes);
+  return LoadLora(folder, file, config, dtypes.weights);
+}
+
 Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config,
                                   const VirtualTokenDTypes& dtypes, const FileJail& jail) {
-  ASSIGN_OR_RETURN(AdapterFolder folder,
-                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config), jail));
-  std::string hash = AdapterHash(folder);
-  ASSIGN_OR_RETURN(
-      const SafetensorsFile file,
-      SafetensorsFile::FromBytes(std::move(folder.weights), path + "/adapter_model.safetensors"));
-  Result<LoadedAdapter> adapter = IsPromptConfig(folder.config)
-                                      ? LoadPrompt(folder, file, config, dtypes)
-                                      : LoadLora(folder, file, config, dtypes.weights);
-  if (adapter.ok()) adapter->hash = std::move(hash);
-  return adapter;
+  ASSIGN_OR_RETURN(AdapterContent content, ReadAdapter(path, AdapterWeightsBytesMax(config), jail));
+  std::string hash = ContentHash(content);
+  std::optional<LoadedAdapter> all;
+  for (AdapterFolder& folder : content.folders) {
+    if (folder.path.empty()) continue;  // a bundle without it
+    ASSIGN_OR_RETURN(LoadedAdapter part, LoadFolder(std::move(folder), config, dtypes));
+    if (all.has_value()) {
+      all->weights.virtual_tokens = std::move(part.weights.virtual_tokens);
+    } else {
+      all = std::move(part);
+    }
+  }
+  all->hash = std::move(hash);
+  return std::move(*all);
 }
 
 }  // namespace
 
 Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
-  ASSIGN_OR_RETURN(const AdapterFolder folder,
-                   ReadAdapterFolder(path, AdapterWeightsBytesMax(config_), jail_));
-  return AdapterHash(folder);
+  ASSIGN_OR_RETURN(const AdapterContent content,
+                   ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_));
+  return ContentHash(content);
 }
 
 Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {

@@ -25,6 +25,7 @@ using testing::SourcePath;
 using testing::TempDir;
 using testing::TestTensor;
 using testing::WriteAdapter;
+using testing::WriteFile;
 
 class AdapterBackendTest : public ::testing::Test {
  protected:
@@ -88,6 +89,72 @@ TEST_F(AdapterBackendTest, ReadsAPromptAlone) {
   EXPECT_EQ(std::memcmp(first, tensor.data.data(), 21 * sizeof(float)), 0);
   WriteAdapter(path, PromptJson("PREFIX_TUNING"), SafetensorsBytes({PromptTestTensor(3, 60)}));
   EXPECT_TRUE(backend_.Read(path)->has_virtual_kv);
+}
+
+// LoRA on all rows and virtual tokens in front, under one hash.
+TEST_F(AdapterBackendTest, ReadsABundle) {
+  const std::string path = dir_.File("both");
+  Folder("both/lora", R"("r": 6, "lora_alpha": 9)");
+  WriteAdapter(path + "/prompt", PromptJson("PROMPT_TUNING"),
+               SafetensorsBytes({PromptTestTensor(3, 21)}));
+  WriteFile(path + "/graft.json", R"({"format": 1})");
+  const Result<AdapterFacts> facts = backend_.Read(path);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->hash, *backend_.Hash(path));
+  EXPECT_EQ(facts->rank_max, 6);
+  EXPECT_EQ(facts->num_virtual_tokens, 3);
+  EXPECT_EQ(facts->bytes, RowsBytes(facts->rows));
+  const AdapterFacts lora = *backend_.Read(path + "/lora");
+  const AdapterFacts prompt = *backend_.Read(path + "/prompt");
+  EXPECT_EQ(facts->bytes, lora.bytes + prompt.bytes);
+  EXPECT_NE(facts->hash, lora.hash);
+  EXPECT_NE(facts->hash, prompt.hash);
+  // The rows of both lie in the host's memory as in their own.
+  const HostStore::Held both = store_.Find(facts->hash);
+  const HostStore::Held alone = store_.Find(lora.hash);
+  ASSERT_TRUE(both && alone);
+  const HostAdapter::Matrix& q = both->matrices[0];
+  EXPECT_EQ(q.a_begin, alone->matrices[0].a_begin + 3 * 128);
+  EXPECT_EQ(std::memcmp(both->stretches[0].data + q.a_begin,
+                        alone->stretches[0].data + alone->matrices[0].a_begin, 21 * sizeof(float)),
+            0);
+  const OrderedJson told = *InspectAdapter(path, model_, DType::kF32);
+  EXPECT_EQ(told["virtual_tokens"]["count"], 3);
+  EXPECT_EQ(told["rank_max"], 6);
+  // The hash that graft.json gives is checked.
+  WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + facts->hash + R"("})");
+  EXPECT_EQ(Refusal(path), "accepted");
+  Folder("both/lora", R"("r": 6, "lora_alpha": 8)");
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr("DATA_LOSS"), HasSubstr(path + "/graft.json"),
+                                   HasSubstr(facts->hash), HasSubstr("changed")));
+}
+
+TEST_F(AdapterBackendTest, ABundleMayLackAFolder) {
+  const std::string path = dir_.File("one");
+  WriteAdapter(path + "/prompt", PromptJson("PREFIX_TUNING"),
+               SafetensorsBytes({PromptTestTensor(3, 60)}));
+  WriteFile(path + "/graft.json", R"({"format": 1})");
+  EXPECT_TRUE(backend_.Read(path)->has_virtual_kv);
+  std::filesystem::rename(path + "/prompt", path + "/lora");
+  EXPECT_THAT(Refusal(path), HasSubstr("its place is the folder prompt"));
+  Folder("one/prompt");
+  std::filesystem::remove_all(path + "/lora");
+  EXPECT_THAT(Refusal(path), HasSubstr("LoRA's place is the folder lora"));
+  std::filesystem::rename(path + "/prompt", path + "/lora");
+  EXPECT_EQ(backend_.Read(path)->rank_max, 4);
+  WriteFile(path + "/graft.json", R"({"format": 2})");
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("\"format\"")));
+  std::filesystem::remove_all(path + "/lora");
+  WriteFile(path + "/graft.json", R"({"format": 1})");
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr("NOT_FOUND"), HasSubstr("neither")));
+}
+
+// `graft learn` writes where an adapter comes from beside a PEFT folder's files.
+TEST_F(AdapterBackendTest, APeftFolderWithAGraftJsonIsAPeftFolder) {
+  const std::string path = Folder("learned");
+  const std::string hash = *backend_.Hash(path);
+  WriteFile(path + "/graft.json", "whatever");
+  EXPECT_EQ(backend_.Read(path)->hash, hash);
 }
 
 TEST_F(AdapterBackendTest, PromptsThatDoNotFitAreRefused) {

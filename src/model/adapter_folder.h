@@ -1,8 +1,9 @@
-// A PEFT folder's two files, read once into memory, and their identity. What is hashed is what is
-// loaded: a file that changes in between cannot slip in. Plain data; any thread.
+// An adapter's files, read once into memory, and their identity. What is hashed is what is loaded:
+// a file that changes in between cannot slip in. Plain data; any thread.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -10,6 +11,7 @@
 
 namespace graft {
 
+// One PEFT folder.
 struct AdapterFolder {
   std::string path;
   std::string config;   // adapter_config.json
@@ -29,5 +31,21 @@ Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights
 // The adapter's identity: SHA-256 over, for config and then weights, the file's length in eight
 // little-endian bytes and its bytes; 64 hexadecimal digits. The folder's name is no part of it.
 std::string AdapterHash(const AdapterFolder& folder);
+
+// What an adapter consists of: one PEFT folder of any kind, or where it is a bundle, LoRA and then
+// a prompt, of which one may have no path.
+struct AdapterContent {
+  bool is_bundle = false;
+  std::vector<AdapterFolder> folders;
+};
+
+// A folder without adapter_config.json that has a graft.json is a bundle of its folders lora and
+// prompt. Errors are as ReadAdapterFolder's; kDataLoss where graft.json has another hash than comes
+// out.
+Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
+                                   const FileJail& jail = {});
+
+// As AdapterHash, over all folders; a missing one counts as two empty files.
+std::string ContentHash(const AdapterContent& content);
 
 }  // namespace graft

@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <functional>
+#include <system_error>
 #include <utility>
 
 #include "base/fault.h"
@@ -42,6 +45,25 @@ Status WriteAll(int fd, const std::string& data, int64_t offset) {
                                  offset + static_cast<int64_t>(written));
     if (bytes < 0) return SystemError(errno, "cannot keep an adapter");
     written += static_cast<size_t>(bytes);
+  }
+  return OkStatus();
+}
+
+// A bundle may lack one of its folders. Who has no bundle either has nothing: `missing`.
+Status FetchBundle(const std::function<Status(uint32_t)>& fetch, const std::string& folder,
+                   const Status& missing) {
+  std::error_code error;
+  std::filesystem::remove(folder + "/" + kPeftFiles[0], error);  // empty
+  for (size_t file = kPeftFiles.size(); file < kAdapterFiles; ++file) {
+    const std::filesystem::path path = folder + "/" + AdapterFileName(file);
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error) return SystemError(error.value(), "cannot keep an adapter");
+    const Status fetched = fetch(static_cast<uint32_t>(file));
+    if (fetched.ok()) continue;
+    if (fetched.code() != StatusCode::kNotFound) return fetched;
+    if (file == kPeftFiles.size()) return missing;
+    std::filesystem::remove(path, error);
+    std::filesystem::remove(path.parent_path(), error);  // if empty
   }
   return OkStatus();
 }
@@ -134,10 +156,13 @@ Result<std::unique_ptr<AdapterClient>> AdapterClient::Make(const std::string& ad
 Result<AdapterInfo> AdapterClient::Load(const AdapterLoad& load) { return impl_->Load(load); }
 
 Status AdapterClient::Fetch(const std::string& hash, const std::string& folder) {
-  for (uint32_t file = 0; file < kAdapterFiles.size(); ++file) {
-    RETURN_IF_ERROR(impl_->FetchFile(hash, file, folder + "/" + kAdapterFiles[file]));
-  }
-  return OkStatus();
+  const auto fetch = [&](uint32_t file) {
+    return impl_->FetchFile(hash, file, folder + "/" + AdapterFileName(file));
+  };
+  const Status config = fetch(0);
+  if (config.ok()) return fetch(1);
+  if (config.code() != StatusCode::kNotFound) return config;
+  return FetchBundle(fetch, folder, config);
 }
 
 }  // namespace graft

@@ -1,16 +1,19 @@
 // The files of an adapter as they travel. Plain data; pure functions.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string>
 
+#include "base/adapter_files.h"
 #include "base/sha256.h"
 
 namespace graft {
 
-inline constexpr std::array<const char*, 2> kAdapterFiles = {"adapter_config.json",
-                                                             "adapter_model.safetensors"};
+// As they are numbered between machines: a PEFT folder's first, then those of a bundle.
+inline constexpr size_t kAdapterFiles = kPeftFiles.size() + kBundleFiles.size();
+inline const char* AdapterFileName(size_t file) {
+  return file < kPeftFiles.size() ? kPeftFiles[file] : kBundleFiles[file - kPeftFiles.size()];
+}
 inline constexpr size_t kAdapterChunkBytes = 1 << 20;
 
 inline std::string DigestOfChunk(const std::string& data) {

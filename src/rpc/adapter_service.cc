@@ -43,8 +43,8 @@ class AdapterService::Impl : public rpc::Adapters::Service {
                     grpc::ServerWriter<rpc::AdapterChunk>* writer) override {
     const Result<std::string> folder = handlers_.folder_of(request->hash());
     if (!folder.ok()) return ToGrpcStatus(folder.status());
-    if (request->file() >= kAdapterFiles.size()) return grpc::Status::CANCELLED;
-    const std::string path = *folder + "/" + kAdapterFiles[request->file()];
+    if (request->file() >= kAdapterFiles) return grpc::Status::CANCELLED;
+    const std::string path = *folder + "/" + AdapterFileName(request->file());
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
     const grpc::Status status = Send(fd, request->offset(), writer);

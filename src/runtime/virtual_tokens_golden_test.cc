@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ std::vector<T> GoldenValues(const SafetensorsFile& file, const std::string& name
   return values;
 }
 
-// A server of a golden model whose adapters are its golden prompt, alone.
+// A server of a golden model whose adapters are its golden prompt, alone and bundled with its LoRA.
 class PromptServer {
  public:
   PromptServer(const GoldenModel& golden, int32_t page_tokens, int32_t chunk_max,
@@ -48,6 +49,10 @@ class PromptServer {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     fs::copy(GoldensPath("prompts/" + NameOf(golden)), folder_ / "prompt");
+    fs::create_directories(folder_ / "both");
+    fs::copy(GoldensPath("prompts/" + NameOf(golden)), folder_ / "both" / "prompt");
+    fs::copy(GoldensPath(golden.model) + "/adapter", folder_ / "both" / "lora");
+    std::ofstream(folder_ / "both" / "graft.json") << R"({"format": 1})";
     RuntimeOptions options;
     options.model = GoldensPath(golden.model);
     options.adapters = folder_.string();
@@ -73,10 +78,10 @@ class PromptServer {
 
   // Greedy, with log-probabilities of the prompt unless it is to share pages.
   std::vector<TokenEvent> Answer(const std::vector<int32_t>& prompt, int32_t tokens_max,
-                                 bool prompt_logprobs) {
+                                 bool prompt_logprobs, const std::string& adapter = "prompt") {
     Request request;
     request.id = ++last_id_;
-    request.UseAdapter(runtime_->catalog().Find("prompt")->key());
+    request.UseAdapter(runtime_->catalog().Find(adapter)->key());
     request.prompt_tokens = prompt;
     request.sampling = {.temperature = 0.0f,
                         .num_logprobs = 0,
@@ -148,6 +153,7 @@ TEST_P(VirtualTokensGoldenTest, LogprobsAndTokensOfPeft) {
     PromptServer server(GetParam(), page_tokens, chunk_max);
     for (const bool prompt_logprobs : {true, false, false}) {
       ExpectGolden(server.Answer(tokens, 6, prompt_logprobs), golden, "");
+      ExpectGolden(server.Answer(tokens, 6, prompt_logprobs, "both"), golden, "_with_lora");
     }
   }
 }
