@@ -20,7 +20,7 @@ from test_features import ask_admin
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man"]
 # Two adapters on the device, some of them in the host's memory, nothing read before it is asked for.
-TIGHT = ["--adapters-max", "2", "--host-gib", "0.015", "--read-at-start-gib", "0", "--turn-ms", "50"]
+TIGHT = ["--adapters-max", "2", "--host-gib", "0.009", "--read-at-start-gib", "0", "--turn-ms", "50"]
 
 
 def ranks(count, *args, **kwargs):
@@ -187,3 +187,15 @@ def test_generate(count):
     one, several = (subprocess.run([*args, *more], capture_output=True, text=True, timeout=300, check=True).stdout
                     for more in ([], ["--tensor-parallel", str(count)]))
     assert "doyle" in one and several == one
+
+
+@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="a program without benches")
+def test_bench_of_one_process_and_ranks(tmp_path):
+    path = tmp_path / "figures.json"
+    subprocess.run([binary(), "bench", "parallel", "--shape", DEMO / "base" / "config.json", "--device", "cpu", "--rounds",
+                    "2", "--output-tokens", "3", "--batch", "3", "--json", path], check=True, timeout=300,
+                   capture_output=True)
+    figures = json.loads(path.read_text())
+    assert figures["ranks"] == 2 and [row["adapters"] for row in figures["rows"]] == [0, 1, 3]
+    for row in figures["rows"]:
+        assert len(row["one_tokens_per_second"]) == len(row["ranks_tokens_per_second"]) == 2 and row["ratio"] > 0

@@ -17,10 +17,11 @@ Option JsonOptionRow(std::string& path) {
 
 // GRAFT_ADAPTERS is a server's folder, and a bench's --adapters a number: variables of their own.
 Command BenchCommand() {
-  Command bench = {.name = "bench",
-                   .help = "Measure kernels and serving on this machine.",
-                   .subcommands = {BenchAdaptersCommand(), BenchAssistCommand(), BenchOpsCommand(),
-                                   BenchServeCommand(), BenchStepCommand()}};
+  Command bench = {
+      .name = "bench",
+      .help = "Measure kernels and serving on this machine.",
+      .subcommands = {BenchAdaptersCommand(), BenchAssistCommand(), BenchOpsCommand(),
+                      BenchParallelCommand(), BenchServeCommand(), BenchStepCommand()}};
   for (Command& one : bench.subcommands) one.environment_prefix = "GRAFT_BENCH_";
   return bench;
 }

@@ -12,6 +12,7 @@ namespace graft {
 Command BenchAdaptersCommand();
 Command BenchAssistCommand();
 Command BenchOpsCommand();
+Command BenchParallelCommand();
 Command BenchServeCommand();
 Command BenchStepCommand();
 

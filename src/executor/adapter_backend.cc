@@ -117,12 +117,14 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   if (slicer_.keeps_all()) return store_.Put(std::move(described), std::move(adapter.weights));
   described.facts = slicer_.Slice(described).facts;
   const int64_t bytes = described.weight_bytes;
-  HostStore::Held held = store_.Put(std::move(described), std::move(adapter.weights));
+  // Those that are just being copied let go of their room.
+  constexpr int64_t kWaitNs = 30'000'000'000;
+  HostStore::Held held = store_.Put(std::move(described), std::move(adapter.weights), kWaitNs);
   if (held.is_in_store()) return held;
   return ResourceExhaustedError(
       path + " has " + std::to_string(bytes) +
       " bytes, for which the memory that the ranks share " +
-      "has no room beside the adapters in use; try again later, or start with more --host-gib");
+      "has no room beside the adapters under way; try again later, or start with more --host-gib");
 }
 
 namespace {

@@ -1,9 +1,13 @@
 #include "executor/host_store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace graft {
 namespace {
@@ -12,6 +16,7 @@ constexpr int64_t kPageBytes = int64_t{1} << 20;
 constexpr int32_t kSlabPages = 64;
 // After so many uses of any adapter, an old one counts half.
 constexpr double kHalfLifeUses = 1024.0;
+constexpr std::chrono::milliseconds kRoomPoll(5);
 
 // Source bytes [begin, begin + bytes) of these stretches.
 void CopySource(const std::vector<HostAdapter::Stretch>& stretches, int64_t begin, int64_t bytes,
@@ -195,7 +200,16 @@ char* HostStore::PageData(int32_t page) {
   return slab.data + (page - first) * kPageBytes;
 }
 
-HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights) {
+// Empty: there is no room, and none can be made now.
+std::optional<PackedRows> HostStore::PackEvicting(const HostAdapter& adapter) {
+  std::optional<PackedRows> pages;
+  do {
+    pages = packer_.Pack(adapter.weight_rows);
+  } while (!pages.has_value() && EvictCheapest(PriorityOf(adapter.facts.hash)));
+  return pages;
+}
+
+HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns) {
   // Copying takes milliseconds: who asks what is there does not wait for it.
   const std::lock_guard fill_lock(fill_mutex_);
   std::unique_lock lock(mutex_);
@@ -204,9 +218,14 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights) {
   const int32_t num_pages = packer_.NumPages(adapter.weight_rows);
   std::optional<PackedRows> pages;
   if (num_pages >= 0 && num_pages <= bytes_max_ / kPageBytes) {
-    do {
-      pages = packer_.Pack(adapter.weight_rows);
-    } while (!pages.has_value() && EvictCheapest(PriorityOf(hash)));
+    pages = PackEvicting(adapter);
+    const int64_t until_ns = SteadyClock::Get().NowNs() + wait_ns;
+    while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
+      lock.unlock();
+      std::this_thread::sleep_for(kRoomPoll);
+      lock.lock();
+      pages = PackEvicting(adapter);
+    }
   }
   if (!pages.has_value()) {
     Account();  // of what was evicted in vain

@@ -68,9 +68,9 @@ class HostStore {
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
   // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
-  // What was there under this hash stays. OutOfMemory where the machine has less left than the
-  // limit.
-  Held Put(HostAdapter adapter, AdapterWeights weights);
+  // What was there under this hash stays. Where all room is held, waits up to `wait_ns` for some.
+  // OutOfMemory where the machine has less left than the limit.
+  Held Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns = 0);
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.
   static constexpr int32_t kPinned = INT32_MAX;
@@ -104,6 +104,7 @@ class HostStore {
   int32_t PriorityOf(const std::string& hash) const;
   Victim VictimOf(Entry& entry) const;
   bool EvictCheapest(int32_t priority_max);
+  std::optional<PackedRows> PackEvicting(const HostAdapter& adapter);
   char* PageData(int32_t page);
   void Account();
 

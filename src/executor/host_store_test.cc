@@ -105,6 +105,29 @@ TEST_F(HostStoreTest, SharedMemoryHoldsTheRows) {
   EXPECT_EQ(bytes, expected);
 }
 
+// Who must have it in the store, as ranks do, waits for those that hold all room.
+TEST_F(HostStoreTest, WaitsForRoomWhereItIsAsked) {
+  std::vector<HostStore::Held> held;
+  for (int i = 0; held.empty() || held.back().is_in_store(); ++i) {
+    held.push_back(Put("held " + std::to_string(i), 64));
+  }
+  held.pop_back();
+  const auto put = [&](int64_t wait_ns) {
+    LoraWeights weights = MakeWeights(64, 9);
+    HostAdapter adapter = DescribeHostAdapter(weights, model_, "late", "base");
+    return store_.Put(std::move(adapter), std::move(weights), wait_ns).is_in_store();
+  };
+  EXPECT_FALSE(put(0));
+  EXPECT_FALSE(put(20'000'000));
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    held.clear();
+  });
+  EXPECT_TRUE(put(int64_t{60} * 1'000'000'000));
+  other.join();
+  EXPECT_EQ(store_.CheckIntegrity().message(), "");
+}
+
 TEST_F(HostStoreTest, EvictsWhatIsCheapestToLose) {
   ASSERT_LT(Put("large", 64)->weight_bytes, int64_t{2} << 20);
   for (const char* hash : {"small", "popular"}) Put(hash, 16);

@@ -20,7 +20,8 @@ void RankLink::Send(const MessageWriter& message) {
 }
 
 void RankLink::Forward(const HostBatch& batch) {
-  CHECK(batch.drawn_tokens == nullptr && batch.assist == nullptr && batch.merged == nullptr)
+  CHECK(batch.drawn_tokens == nullptr && batch.assist == nullptr && batch.merged == nullptr &&
+        batch.virtual_embeddings.empty() && batch.virtual_kv.empty())
       << "ranks do not compute that";
   const std::lock_guard lock(mutex_);
   message_.Clear();

@@ -25,10 +25,11 @@ void LeaveSignalsToServer() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
 }
 
-Status ServeShard(const RuntimeOptions& options, Communicator& communicator,
-                  const char* host_memory) {
+Status ServeShard(const RuntimeOptions& options, const std::string& model_shape,
+                  Communicator& communicator, const char* host_memory) {
   const Shard shard = {communicator.rank(), communicator.num_ranks()};
-  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, LoadShard(options, shard));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model,
+                   LoadShard(options, model_shape, shard));
   return RankWorker::Serve({.communicator = communicator,
                             .model = model->config,
                             .weights = model->weights,
@@ -37,8 +38,8 @@ Status ServeShard(const RuntimeOptions& options, Communicator& communicator,
 }
 
 // Its words are rank 0's to say.
-[[noreturn]] void RunRank(const RuntimeOptions& options, char* memory, int32_t rank,
-                          const char* host_memory, pid_t parent) {
+[[noreturn]] void RunRank(const RuntimeOptions& options, const std::string& shape, char* memory,
+                          int32_t rank, const char* host_memory, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   const std::string name = "rank " + std::to_string(rank);
@@ -47,7 +48,7 @@ Status ServeShard(const RuntimeOptions& options, Communicator& communicator,
   Communicator communicator(memory, rank);
   Status status = InitLog("off");
   try {
-    if (status.ok()) status = ServeShard(options, communicator, host_memory);
+    if (status.ok()) status = ServeShard(options, shape, communicator, host_memory);
   } catch (const std::bad_alloc& error) {
     status = ResourceExhaustedError(std::string("memory ran out (") + error.what() + ")");
   }
@@ -65,14 +66,15 @@ std::string EndOf(int32_t rank, const siginfo_t& end) {
 
 }  // namespace
 
-Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(const RuntimeOptions& options) {
+Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(const RuntimeOptions& options,
+                                                            const std::string& shape) {
   std::unique_ptr<RankProcesses> ranks;
   if (options.tensor_parallel == 1) return ranks;
   RETURN_IF_ERROR(CheckOptions(options));
   ranks.reset(new RankProcesses);
-  RETURN_IF_ERROR(ranks->Prepare(options));
+  RETURN_IF_ERROR(ranks->Prepare(options, shape));
   for (int32_t rank = 1; rank < options.tensor_parallel; ++rank) {
-    RETURN_IF_ERROR(ranks->Fork(options, rank));
+    RETURN_IF_ERROR(ranks->Fork(options, shape, rank));
   }
   for (int32_t rank = 1; rank < options.tensor_parallel; ++rank) {
     ranks->watching_.emplace_back([&ranks = *ranks, rank] { ranks.Watch(rank); });
@@ -80,8 +82,8 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(const RuntimeOptions
   return ranks;
 }
 
-Status RankProcesses::Prepare(const RuntimeOptions& options) {
-  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
+Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& model_shape) {
+  ASSIGN_OR_RETURN(const ModelConfig config, ReadModelShape(options, model_shape));
   RETURN_IF_ERROR(CheckRanks(config, options.tensor_parallel).WithContext("--tensor-parallel"));
   const ModelConfig shard = ShardConfig(config, options.tensor_parallel);
   const ServedShape shape = {.config = shard,
@@ -104,11 +106,11 @@ Status RankProcesses::Prepare(const RuntimeOptions& options) {
   return OkStatus();
 }
 
-Status RankProcesses::Fork(const RuntimeOptions& options, int32_t rank) {
+Status RankProcesses::Fork(const RuntimeOptions& options, const std::string& shape, int32_t rank) {
   const pid_t parent = getpid();
   const pid_t process = fork();
   if (process < 0) return SystemError(errno, "cannot start rank " + std::to_string(rank));
-  if (process == 0) RunRank(options, memory_.data(), rank, host_memory_.data(), parent);
+  if (process == 0) RunRank(options, shape, memory_.data(), rank, host_memory_.data(), parent);
   processes_.push_back(process);
   communicator_->SetProcess(rank, process);
   return OkStatus();

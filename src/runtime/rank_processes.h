@@ -23,8 +23,10 @@ namespace graft {
 class RankProcesses {
  public:
   // Forks them, so nothing else may have started a thread yet. Null where the options ask for one
-  // rank. What the model or the options cannot do on several is refused before.
-  static Result<std::unique_ptr<RankProcesses>> Start(const RuntimeOptions& options);
+  // rank. What the model or the options cannot do on several is refused before. `shape`: as
+  // LoadShard has it.
+  static Result<std::unique_ptr<RankProcesses>> Start(const RuntimeOptions& options,
+                                                      const std::string& shape = "");
   // Ends the ranks: there is nothing in them that anybody misses.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
@@ -40,8 +42,8 @@ class RankProcesses {
 
  private:
   RankProcesses() = default;
-  Status Prepare(const RuntimeOptions& options);
-  Status Fork(const RuntimeOptions& options, int32_t rank);
+  Status Prepare(const RuntimeOptions& options, const std::string& shape);
+  Status Fork(const RuntimeOptions& options, const std::string& shape, int32_t rank);
   void Watch(int32_t rank);
 
   SharedMemory memory_;  // the communicator's

@@ -15,6 +15,14 @@
 namespace graft {
 namespace {
 
+constexpr uint64_t kRandomSeed = 1;
+
+Shard RankZeroOf(RankProcesses* ranks) {
+  Shard shard;
+  if (ranks != nullptr) shard.num_ranks = ranks->communicator().num_ranks();
+  return shard;
+}
+
 // Device, threads and stream; everything of a LoadedModel but config and weights.
 Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options,
                                                   const Shard& shard = {}) {
@@ -161,8 +169,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
   if (options.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
-  Shard shard;
-  if (ranks != nullptr) shard.num_ranks = ranks->communicator().num_ranks();
+  const Shard shard = RankZeroOf(ranks);
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
   model->ranks = ranks;
   ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
@@ -182,10 +189,22 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bo
   return model;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options, const Shard& shard) {
+Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape) {
+  if (shape.empty()) return LoadModelConfig(options.model);
+  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(shape));
+  return ParseModelConfig(json);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options,
+                                               const std::string& shape, const Shard& shard) {
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
-  ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
+  ASSIGN_OR_RETURN(model->config, ReadModelShape(options, shape));
   model->rank_config = ShardConfig(model->config, shard.num_ranks);
+  if (!shape.empty()) {
+    model->weights = RandomWeights(model->config, options.dtype.value_or(DType::kBF16), kRandomSeed,
+                                   model->stream, {}, shard);
+    return model;
+  }
   const DType dtype = ServingDType(model->config, options.dtype, model->device);
   ASSIGN_OR_RETURN(model->weights,
                    LoadWeights(options.model, model->config, dtype, model->stream, {}, shard));
@@ -194,18 +213,20 @@ Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options, co
 
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
                                                  const std::string& config_path, bool quiet,
-                                                 const CheckMemory& check) {
-  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options));
-  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(config_path));
-  ASSIGN_OR_RETURN(model->config, ParseModelConfig(json));
-  model->rank_config = model->config;
+                                                 const CheckMemory& check, RankProcesses* ranks) {
+  const Shard shard = RankZeroOf(ranks);
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
+  model->ranks = ranks;
+  ASSIGN_OR_RETURN(model->config, ReadModelShape(options, config_path));
+  model->rank_config = ShardConfig(model->config, shard.num_ranks);
   WarnAboutContext(options, model->config);
   model->name = options.model_name.empty() ? "random" : options.model_name;
   const DType dtype = options.dtype.value_or(DType::kBF16);
   RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/true, check));
   ProgressBar bar("drawing random weights", quiet);
-  model->weights = RandomWeights(model->config, dtype, /*seed=*/1, model->stream,
-                                 [&](int64_t done, int64_t total) { bar.Update(done, total); });
+  model->weights = RandomWeights(
+      model->config, dtype, kRandomSeed, model->stream,
+      [&](int64_t done, int64_t total) { bar.Update(done, total); }, shard);
   return model;
 }
 
@@ -392,6 +413,8 @@ Status Runtime::PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> ad
   std::vector<std::string> hashes;
   for (auto& [hash, weights] : adapters) {
     HostAdapter adapter = DescribeHostAdapter(weights, model_->config, hash, "");
+    const AdapterSlicer slicer = MakeSlicer();
+    if (!slicer.keeps_all()) adapter.facts = slicer.Slice(adapter).facts;
     const HostStore::Held held = host_store_->Put(std::move(adapter), std::move(weights));
     if (!host_store_->Has(hash)) {
       return ResourceExhaustedError("the adapters do not fit into --host-gib");

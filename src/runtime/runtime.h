@@ -64,12 +64,17 @@ struct LoadedModel {
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
                                                const CheckMemory& check = {},
                                                RankProcesses* ranks = nullptr);
-// The same of another rank's slice, for which rank 0 has found room.
-Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options, const Shard& shard);
 // The same with random weights for the shape in `config_path` (an HF config.json).
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
                                                  const std::string& config_path, bool quiet,
-                                                 const CheckMemory& check = {});
+                                                 const CheckMemory& check = {},
+                                                 RankProcesses* ranks = nullptr);
+// Another rank's slice of what rank 0 loads, which has found room for it: of options.model, or of
+// random weights where `shape` is a config_path.
+Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options,
+                                               const std::string& shape, const Shard& shard);
+// The whole model's shape, from either.
+Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape);
 
 class Runtime {
  public:

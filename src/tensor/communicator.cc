@@ -21,8 +21,9 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 constexpr size_t kWhyBytes = 512;
-// A sleeping rank looks after the one that it waits for so often.
+// A sleeping rank looks after the one that it waits for so often: within a step, and else.
 constexpr int64_t kLookNs = 50'000'000;
+constexpr int64_t kIdleLookNs = 500'000'000;
 constexpr int64_t kForEver = INT64_MAX;
 // Where all numbers begin: every server sees them run around early, not one in a thousand.
 constexpr uint32_t kFirstNumber = 0u - 5000u;
@@ -98,10 +99,11 @@ class Communicator::Waiting {
       const uint32_t seen = word.Load();
       if (static_cast<int32_t>(seen - number) >= 0) return OkStatus();
       RETURN_IF_ERROR(communicator_.Look(rank, waited_ns, timeout_ns_));
-      word.SleepWhile(seen, kLookNs);
+      const int64_t look_ns = timeout_ns_ == kForEver ? kIdleLookNs : kLookNs;
+      word.SleepWhile(seen, look_ns);
       const int64_t last_ns = std::exchange(now_ns, SteadyClock::Get().NowNs());
       // While this process itself was stopped, nobody kept it waiting.
-      waited_ns += std::min(now_ns - last_ns, 4 * kLookNs);
+      waited_ns += std::min(now_ns - last_ns, 4 * look_ns);
     }
   }
 
