@@ -24,8 +24,14 @@ void AdmissionWalk::PlanPrompts(int32_t rows_left, int32_t num_rows) {
   state_.turn_is_over = is_turn() && now_ns - turn_begin_ns_ >= sequences_.options().turn_ns;
   sequences_.line().BeginPlan();
   room_.Begin(num_rows);
-  OfferPrefills();
-  Walk(sequences_.has_slot());
+  const bool goes_on = OfferPrefills();
+  if (goes_on || sequences_.has_slot() || cold_start() == ColdStart::kBlocking ||
+      sequences_.line().CouldTakePlace()) {
+    CountRows();
+    Walk(sequences_.has_slot());
+  } else {
+    LoadFirst();
+  }
   if (!state_.has_blocked) {
     turn_begin_ns_ = -1;
   } else if (!is_turn() || state_.turn_is_over) {
@@ -34,13 +40,50 @@ void AdmissionWalk::PlanPrompts(int32_t rows_left, int32_t num_rows) {
   if (state_.turn_is_over) ++sequences_.stats().turns;
 }
 
-// Where nobody else is there, nobody is compared with.
-void AdmissionWalk::OfferPrefills() {
-  FairLine& line = sequences_.line();
-  const bool is_shared = line.tenants().size() > 1;
+// Whether there are any.
+bool AdmissionWalk::OfferPrefills() {
+  bool has_any = false;
   for (const auto& sequence : sequences_.running()) {
-    if (sequence->num_planned == 0 && sequence->num_pending() > 1) line.OfferPrefill(*sequence);
-    if (is_shared && sequence->num_planned > 0) line.AddRows(*sequence, sequence->num_planned);
+    if (sequence->num_planned > 0 || sequence->num_pending() <= 1) continue;
+    sequences_.line().OfferPrefill(*sequence);
+    has_any = true;
+  }
+  return has_any;
+}
+
+// Of those that decode. Where a tenant is alone it is compared with nobody.
+void AdmissionWalk::CountRows() {
+  FairLine& line = sequences_.line();
+  if (line.tenants().size() < 2) return;
+  for (const auto& sequence : sequences_.running()) {
+    if (sequence->num_planned > 0) line.AddRows(*sequence, sequence->num_planned);
+  }
+}
+
+// Nobody can begin: the walk would only ask for adapters. Whose these are is looked for again when
+// the line, or who runs, has changed.
+void AdmissionWalk::LoadFirst() {
+  FairLine& line = sequences_.line();
+  if (std::exchange(first_of_change_, line.num_changes()) != line.num_changes()) {
+    first_.clear();
+    line.BeginWalk(/*has_place=*/false);
+    while (static_cast<int32_t>(first_.size()) < kPrefetchesMax) {
+      Sequence* const next = line.Next();
+      if (next == nullptr) break;
+      TenantLine& tenant = line.TenantOf(*next);
+      if (!IsLookedAt(tenant)) {
+        line.PassTenant();
+        continue;
+      }
+      if (next->adapter.content() >= 0) first_.push_back(next);
+      ++tenant.num_looked_at;
+      line.Pass(*next);
+    }
+    line.BeginPlan();  // LoadAhead begins anew
+  }
+  for (Sequence* const sequence : first_) {
+    if (WaitsForAdapter(*sequence, /*can_run=*/false)) continue;
+    sequence->prefix_key.adapter_hash = sequences_.adapters().HashOf(sequence->adapter.content());
   }
 }
 

@@ -69,7 +69,9 @@ class AdmissionWalk {
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
 
   ColdStart cold_start() const { return sequences_.options().cold_start; }
-  void OfferPrefills();
+  bool OfferPrefills();
+  void CountRows();
+  void LoadFirst();
   void Walk(bool has_place);
   bool IsLookedAt(const TenantLine& tenant) const;
   void GoOn(Sequence& sequence);
@@ -99,8 +101,10 @@ class AdmissionWalk {
   const ColdStartCosts& costs_;
   const Clock& clock_;
   StepRoom room_;
-  State state_;                 // of the last plan
-  int64_t turn_begin_ns_ = -1;  // -1: everybody who waits for an adapter has room for it
+  State state_;                   // of the last plan
+  std::vector<Sequence*> first_;  // of the line, with adapters
+  uint64_t first_of_change_ = 0;  // of the line, after which they were looked for
+  int64_t turn_begin_ns_ = -1;    // -1: everybody who waits for an adapter has room for it
 };
 
 }  // namespace graft

@@ -1,6 +1,9 @@
 // A tenant that floods the engine, and one that asks for little: what the second notices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/random.h"
 #include "engine/engine_testing.h"
 
 namespace graft {
@@ -76,6 +79,106 @@ TEST_F(EngineFairnessTest, AFloodThatHasAllPlacesGivesOneUp) {
     Request alone = client->request;
     EXPECT_EQ(client->output(), harness_->Reference(alone));
   }
+}
+
+// Steps take virtual time by their rows. Requests of "other" come one at a time, each at any moment
+// of a step, beside a flood that never ends.
+class EngineFairnessTimesTest : public EngineFairnessTest {
+ protected:
+  struct Cost {
+    int64_t step_ns = 0;
+    int64_t row_ns = 0;
+  };
+  struct Flood {
+    int32_t num_in_flight = 0;
+    int32_t prompt_tokens = 0;
+    int32_t tokens_max = 0;
+  };
+  struct Times {
+    std::vector<int64_t> first_token_ns;  // ascending
+    int64_t longest_step_ns = 0;
+
+    int64_t p99() const { return first_token_ns[first_token_ns.size() * 99 / 100]; }
+  };
+
+  Times Measure(const Cost& cost, size_t count, const Flood& flood) {
+    MakeLarge();
+    Times times;
+    Random random(3);
+    int64_t now_ns = 0, arrival_ns = 0;
+    std::unique_ptr<TestClient> asked;
+    while (times.first_token_ns.size() < count) {
+      KeepUp(flood);
+      if (asked == nullptr) asked = Ask("other", 96, 4);
+      const int64_t rows_before = harness_->engine.Snapshot().rows;
+      harness_->engine.Step();
+      const int64_t num_rows = harness_->engine.Snapshot().rows - rows_before;
+      const int64_t step_ns = cost.step_ns + cost.row_ns * num_rows;
+      times.longest_step_ns = std::max(times.longest_step_ns, step_ns);
+      now_ns += step_ns;
+      const bool had_none = asked->events.empty();
+      asked->Collect();
+      if (had_none && !asked->events.empty()) times.first_token_ns.push_back(now_ns - arrival_ns);
+      if (!asked->done()) continue;
+      asked.reset();
+      // The next one comes while another step of the flood's runs, and is seen after it.
+      KeepUp(flood);
+      const int64_t before = harness_->engine.Snapshot().rows;
+      if (flood.num_in_flight > 0) harness_->engine.Step();
+      const int64_t ns =
+          flood.num_in_flight == 0
+              ? 0
+              : cost.step_ns + cost.row_ns * (harness_->engine.Snapshot().rows - before);
+      arrival_ns = now_ns + static_cast<int64_t>(random.Below(static_cast<uint64_t>(ns + 1)));
+      now_ns += ns;
+    }
+    std::sort(times.first_token_ns.begin(), times.first_token_ns.end());
+    return times;
+  }
+  void ExpectBound(const Cost& cost, const Flood& flood) {
+    const int64_t alone_ns = Measure(cost, 5, {}).p99();
+    const Times flooded = Measure(cost, 100, flood);
+    EXPECT_LE(flooded.p99(), 2 * alone_ns + flooded.longest_step_ns)
+        << "alone " << alone_ns << ", the longest step " << flooded.longest_step_ns;
+  }
+
+ private:
+  void MakeLarge() {
+    ExecutorLimits limits = Limits();
+    limits.sequences_max = 16;
+    limits.step_tokens_max = 256;
+    limits.num_pages = 16 * 2000 / limits.page_tokens;
+    flood_.clear();
+    Make(limits);
+  }
+  std::unique_ptr<TestClient> Ask(const std::string& tenant, int32_t prompt_tokens,
+                                  int32_t tokens_max) {
+    Request request = harness_->MakeRequest(Prompt(prompt_tokens), tokens_max);
+    request.tenant = tenant;
+    return harness_->Submit(std::move(request));
+  }
+  void KeepUp(const Flood& flood) {
+    for (auto& client : flood_) client->Collect();
+    std::erase_if(flood_, [](const auto& client) { return client->done(); });
+    while (static_cast<int32_t>(flood_.size()) < flood.num_in_flight) {
+      flood_.push_back(Ask("flood", flood.prompt_tokens, flood.tokens_max));
+    }
+  }
+
+  std::vector<std::unique_ptr<TestClient>> flood_;
+};
+
+// What rows take is all that a step takes, as on a CPU; or reading the weights is, as on a GPU.
+constexpr int64_t kStepUnitNs = 1'000'000;
+
+TEST_F(EngineFairnessTimesTest, AFirstTokenWaitsForTheStepThatRunsOnACpu) {
+  ExpectBound({.step_ns = kStepUnitNs, .row_ns = 10 * kStepUnitNs}, {40, 1000, 20});
+  ExpectBound({.step_ns = kStepUnitNs, .row_ns = 10 * kStepUnitNs}, {200, 20, 200});
+}
+
+TEST_F(EngineFairnessTimesTest, AFirstTokenWaitsForTheStepThatRunsOnAGpu) {
+  ExpectBound({.step_ns = 10 * kStepUnitNs, .row_ns = kStepUnitNs / 50}, {40, 1000, 20});
+  ExpectBound({.step_ns = 10 * kStepUnitNs, .row_ns = kStepUnitNs / 50}, {200, 20, 200});
 }
 
 TEST_F(EngineFairnessTest, ALongPromptKeepsOthersForOneChunk) {

@@ -56,6 +56,7 @@ void FairLine::Add(std::unique_ptr<Sequence> sequence) {
   KeyLine& line = LineOf(*sequence);
   heaviest_is_known_ = false;
   line.tenant.share.weight = sequence->tenant_weight;
+  if (line.tenant.share.num_in_flight == 0) line.tenant.since = num_changes_;
   time_.Enter(line.tenant);
   line.tenant.key_time.Enter(line);
   sequence->line = &line;
@@ -69,6 +70,7 @@ void FairLine::PutBack(std::unique_ptr<Sequence> sequence) {
 
 void FairLine::Insert(std::unique_ptr<Sequence> sequence) {
   KeyLine& line = *sequence->line;
+  ++num_changes_;
   ++num_waiting_;
   ++line.tenant.num_waiting;
   if (sequence->adapter.content() >= 0) ++line.tenant.num_with_adapters;
@@ -79,6 +81,7 @@ void FairLine::Insert(std::unique_ptr<Sequence> sequence) {
 }
 
 void FairLine::NoteTaken(const Sequence& sequence) {
+  ++num_changes_;
   --num_waiting_;
   TenantLine& tenant = sequence.line->tenant;
   --tenant.num_waiting;
@@ -152,6 +155,7 @@ bool FairLine::AllOf(const std::function<bool(const Sequence&)>& holds) const {
 }
 
 void FairLine::CountRunning(Sequence& sequence, int32_t change) {
+  ++num_changes_;
   heaviest_is_known_ = false;
   sequence.line->share.num_running += change;
   sequence.line->tenant.share.num_running += change;
@@ -192,7 +196,7 @@ void FairLine::OfferPrefill(Sequence& sequence) {
 }
 
 bool FairLine::IsBehind(const Turn& a, const Turn& b) {
-  return std::tie(b.served, b.running, b.order) < std::tie(a.served, a.running, a.order);
+  return std::tie(b.served, b.running, b.since) < std::tie(a.served, a.running, a.since);
 }
 
 Sequence* FairLine::NextOf(TenantLine& tenant) const {
@@ -208,14 +212,11 @@ Sequence* FairLine::NextOf(TenantLine& tenant) const {
   return next;
 }
 
-bool FairLine::PutTurn(TenantLine& tenant) {
-  const Sequence* const next = NextOf(InPlan(tenant));
-  if (next == nullptr) return false;
-  turns_.push_back({.served = tenant.served(),
+void FairLine::PutTurn(TenantLine& tenant) {
+  turns_.push_back({.served = InPlan(tenant).served(),
                     .running = RunningFor(tenant.share),
-                    .order = next->order,
+                    .since = tenant.since,
                     .tenant = &tenant});
-  return true;
 }
 
 void FairLine::BeginWalk(bool has_place) {
@@ -231,10 +232,11 @@ void FairLine::BeginWalk(bool has_place) {
   std::make_heap(turns_.begin(), turns_.end(), IsBehind);
 }
 
-// What a tenant would have had when its turn was put there may be gone, or its place another.
+// A tenant whose turn comes may have nobody left.
 Sequence* FairLine::Next() {
   if (TenantLine* const last = std::exchange(current_, nullptr); last != nullptr) {
-    if (PutTurn(*last)) std::push_heap(turns_.begin(), turns_.end(), IsBehind);
+    PutTurn(*last);
+    std::push_heap(turns_.begin(), turns_.end(), IsBehind);
   }
   while (!turns_.empty()) {
     std::pop_heap(turns_.begin(), turns_.end(), IsBehind);

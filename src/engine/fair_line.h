@@ -49,6 +49,7 @@ struct TenantLine {
   Share share;
   std::map<std::string, std::unique_ptr<KeyLine>> keys;
   ServedTime<KeyLine> key_time;
+  uint64_t since = 0;  // the change by which its first request of those in flight came
   int32_t num_waiting = 0;
   int32_t num_with_adapters = 0;  // of those that wait
   // Of the plan that is being made, if `plan` is its number.
@@ -87,6 +88,8 @@ class FairLine {
 
   size_t size() const { return num_waiting_; }
   bool empty() const { return num_waiting_ == 0; }
+  // Requests that came, went, began or ended so far.
+  uint64_t num_changes() const { return num_changes_; }
   // Tenants with requests, waiting or running. Those without are remembered while it matters.
   const std::vector<TenantLine*>& tenants() const { return time_.active(); }
   size_t num_tenants_known() const { return tenants_.size(); }
@@ -124,7 +127,7 @@ class FairLine {
   struct Turn {
     double served = 0.0;
     double running = 0.0;
-    ArrivalOrder order;
+    uint64_t since = 0;
     TenantLine* tenant = nullptr;
   };
   static bool IsBehind(const Turn& a, const Turn& b);
@@ -132,7 +135,7 @@ class FairLine {
   KeyLine& InPlan(KeyLine& key) const;
   const TenantLine* Heaviest() const;
   Sequence* NextOf(TenantLine& tenant) const;
-  bool PutTurn(TenantLine& tenant);
+  void PutTurn(TenantLine& tenant);
   bool Withdraw(const Sequence& sequence);
   KeyLine& LineOf(const Sequence& sequence);
   void Insert(std::unique_ptr<Sequence> sequence);
@@ -143,6 +146,7 @@ class FairLine {
   std::unordered_map<std::string, std::unique_ptr<TenantLine>> tenants_;
   ServedTime<TenantLine> time_;
   size_t num_waiting_ = 0;
+  uint64_t num_changes_ = 1;
   uint64_t plan_ = 1;
   std::vector<Turn> turns_;        // a heap
   TenantLine* current_ = nullptr;  // not in the heap

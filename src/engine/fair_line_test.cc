@@ -88,7 +88,7 @@ TEST_F(FairLineTest, PriorityCountsWithinAKeyAlone) {
   Add("b", "", -1);
   Add("b", "", 9);
   Add("a", "", 5);
-  EXPECT_EQ(Begin(100), Order({2, 4, 3, 5, 1}));
+  EXPECT_EQ(Begin(100), Order({2, 4, 5, 3, 1}));
 }
 
 TEST_F(FairLineTest, WhoRunsLessIsFirstWhereServiceIsEqual) {
