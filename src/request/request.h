@@ -74,7 +74,6 @@ struct Request {
   std::string grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
 
   // What RefuseUnserved names until something serves it.
-  std::string soft_prefix_hash;     // content of the vectors in front of the prompt
   int32_t activation_position = 0;  // the adapters act from here on
 
   // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among

@@ -60,7 +60,6 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.adapters.push_back({.hash = "bb"}); }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = 0.5f; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
-  EXPECT_EQ(refusal([](auto& r) { r.soft_prefix_hash = "aa"; }), "soft_prefix_hash");
   EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
 }
 

@@ -73,7 +73,6 @@ rpc::Request ToProto(const Request& request) {
   proto.mutable_output_tokens()->Add(request.output_tokens.begin(), request.output_tokens.end());
   SetSampling(request.sampling, proto.mutable_sampling());
   proto.set_age_ns(request.age_ns);
-  proto.set_soft_prefix_hash(request.soft_prefix_hash);
   proto.set_activation_position(request.activation_position);
   proto.set_grammar(request.grammar);
   proto.set_draft_tokens_max(request.draft_tokens_max);
@@ -98,7 +97,6 @@ Request FromProto(const rpc::Request& proto) {
   request.output_tokens.assign(proto.output_tokens().begin(), proto.output_tokens().end());
   request.sampling = SamplingOf(proto.sampling());
   request.age_ns = proto.age_ns();
-  request.soft_prefix_hash = proto.soft_prefix_hash();
   request.activation_position = proto.activation_position();
   request.grammar = proto.grammar();
   request.draft_tokens_max = proto.draft_tokens_max();
