@@ -1,7 +1,5 @@
 #include "hostile/hostile_executor.h"
 
-#include <utility>
-
 #include "base/check.h"
 #include "hostile/token_law.h"
 
@@ -36,6 +34,7 @@ void HostileExecutor::Begin(const StepPlan& plan) {
     work.context_tokens += planned.position_begin + planned.num_tokens;
   }
   end_ns_ = clock_.NowNs() + static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+  if (on_begin_) on_begin_();
 }
 
 std::vector<int32_t> HostileExecutor::InStep() const {

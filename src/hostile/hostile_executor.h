@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,6 +30,8 @@ class HostileExecutor : public Executor {
   int64_t end_ns() const { return end_ns_; }
   // Steps take so many times as long.
   void set_slowness(double slowness) { slowness_ = slowness; }
+  // Called when a step begins.
+  void SetOnBegin(std::function<void()> on_begin) { on_begin_ = std::move(on_begin); }
   // Requests that began elsewhere draw other tokens than they would there; a defect.
   void ChangeResumed() { changes_resumed_ = true; }
   // The last tokens of the prompts in the step, by which the simulation knows its requests.
@@ -54,6 +58,7 @@ class HostileExecutor : public Executor {
   const Clock& clock_;
   const SimLoader& loader_;
   Findings& findings_;
+  std::function<void()> on_begin_;
   double slowness_ = 1.0;
   bool changes_resumed_ = false;
   const StepPlan* plan_ = nullptr;

@@ -119,7 +119,10 @@ void HostileCluster::DrainAny() {
   findings_.Note("runner {} drains", idx);
   machine.runner->process().Run([this, idx] { runners_[idx].runner->BeginDrain(); });
   loop_.After(kDrainedNs, [this, idx, run = machine.num_runs] {
-    if (runners_[idx].num_runs == run) EndRunner(idx, Ending::kWritten);
+    RunnerMachine& one = runners_[idx];
+    if (one.num_runs != run) return;
+    if (!one.runner->process().is_stopped()) one.runner->EndInOrder();
+    EndRunner(idx, Ending::kWritten);
   });
 }
 

@@ -45,6 +45,7 @@ HostileRunner::HostileRunner(const HostileRunnerOptions& options, const SimAdapt
       engine_(executor_, table_, loader_, loop.clock(), metrics_,
               HostileEngineOptions(options.requests_max)) {
   for (const int32_t adapter : options.adapters) Publish(adapter);
+  executor_.SetOnBegin([this] { CheckTold(); });
   if (Has(Defect::kChangesTokens)) executor_.ChangeResumed();
   engine_.SetOnStep([this](const StepNews& news) { OnStep(news); });
   engine_.SetOnDelivered([this] {
@@ -168,6 +169,9 @@ void HostileRunner::Write(Session& session, bool says_state) {
   auto message = std::make_shared<rpc::RunnerMessage>();
   session.write_due = false;
   if (session.requests->Collect(message.get())) session.requests->OnTold();
+  if (message->has_step()) {
+    session.told = {message->step().undrawn().begin(), message->step().undrawn().end()};
+  }
   for (const uint64_t number : message->evicted()) {
     findings_.Note("runner {} evicts request {}", options_.number, session.asked[number]);
   }
@@ -232,6 +236,12 @@ void HostileRunner::BeginDrain() {
   for (const auto& [number, session] : sessions_) Write(*session, /*says_state=*/true);
 }
 
+void HostileRunner::EndInOrder() {
+  engine_.Stop();
+  in_step_.clear();
+  for (const auto& [number, session] : sessions_) Write(*session, /*says_state=*/false);
+}
+
 // Before a step that has newcomers begins they are told.
 void HostileRunner::OnStep(const StepNews& news) {
   for (const auto& [number, session] : sessions_) {
@@ -262,6 +272,20 @@ void HostileRunner::CheckStep() {
     }
   }
   if (is_poisoned) loop_.After((executor_.end_ns() - loop_.now_ns()) / 2, on_poisoned_);
+}
+
+// A step that ends its runner is known to whoever has newcomers in it.
+void HostileRunner::CheckTold() const {
+  const std::vector<int32_t> in_step = executor_.InStep();
+  std::set<int32_t> newcomers(in_step.begin(), in_step.end());
+  std::erase_if(newcomers,
+                [&](int32_t key) { return drawn_.contains(key) || unsure_.contains(key); });
+  for (const auto& [idx, session] : sessions_) {
+    for (const auto& [number, key] : session->asked) {
+      if (!newcomers.contains(key) || session->told.contains(number)) continue;
+      findings_.Add("a step begins with request {}, and its frontend is not told", key);
+    }
+  }
 }
 
 // Somebody waits for each row: a frontend that is there asked for it, and has not taken that back.

@@ -49,6 +49,8 @@ class HostileRunner {
   // A frontend's first message.
   void Accept(const std::shared_ptr<SimStream>& stream, const ToRunner& hello);
   void BeginDrain();
+  // After a drain: what is left is cancelled, and told so.
+  void EndInOrder();
   // It unloads an adapter, or loads one that it has not.
   void SwitchAdapter(int32_t adapter);
   SimProcess& process() { return process_; }
@@ -68,6 +70,7 @@ class HostileRunner {
     bool write_due = false;
     std::map<uint64_t, int32_t> asked;  // keys of requests by number, but for what was cancelled
     std::set<int32_t> taken;            // keys of all requests
+    std::set<uint64_t> told;            // in the step and undrawn, as the frontend knows
     std::unique_ptr<FrontendRequests> requests;
   };
 
@@ -83,6 +86,7 @@ class HostileRunner {
   void OnStepEnd();
   void BeginIfIdle();
   void CheckStep();
+  void CheckTold() const;
   void CheckOwners(const std::vector<int32_t>& keys) const;
   void AskForLoads();
   void Check() const;
