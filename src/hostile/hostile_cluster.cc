@@ -58,7 +58,8 @@ void HostileCluster::DrawCluster() {
                       .page_bytes = int64_t{1} << 17,
                       .page_tokens = 4,
                       .vocab_size = kHostileVocabSize,
-                      .adapters_max = static_cast<int32_t>(1 + Draw(kNumAdapters))};
+                      .adapters_max = static_cast<int32_t>(1 + Draw(kNumAdapters)),
+                      .runs_ahead = Draw(2) == 0};
     options.costs.step_ms = 15;
     options.requests_max = static_cast<int32_t>(4 + Draw(20));
     options.protocol = Draw(5) == 0 ? kProtocolWithSteps - 1 : kProtocolVersion;

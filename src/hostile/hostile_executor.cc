@@ -18,8 +18,7 @@ HostileExecutor::HostileExecutor(const ExecutorLimits& limits, const CostModel& 
       cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)) {}
 
 void HostileExecutor::Begin(const StepPlan& plan) {
-  CHECK(plan_ == nullptr) << "one step at a time";
-  plan_ = &plan;
+  CHECK_EQ(plan.ahead ? 1u : 0u, steps_.size()) << "steps begun and not finished";
   for (const SequenceStart& start : plan.starts) {
     Sequence& sequence = slots_[static_cast<size_t>(start.sequence_slot)];
     sequence = {.key = start.prompt_tokens.back(), .tokens = start.prompt_tokens};
@@ -33,14 +32,15 @@ void HostileExecutor::Begin(const StepPlan& plan) {
     work.prompt_tokens += planned.num_tokens - 1;
     work.context_tokens += planned.position_begin + planned.num_tokens;
   }
-  end_ns_ = clock_.NowNs() + static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+  const int64_t begin_ns = plan.ahead ? end_ns() : clock_.NowNs();
+  const int64_t step_ns = static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+  steps_.push_back({&plan, begin_ns + step_ns});
   if (on_begin_) on_begin_();
 }
 
-std::vector<int32_t> HostileExecutor::InStep() const {
+std::vector<int32_t> HostileExecutor::KeysOf(const Step& step) const {
   std::vector<int32_t> keys;
-  if (plan_ == nullptr) return keys;
-  for (const PlannedSequence& planned : plan_->sequences) {
+  for (const PlannedSequence& planned : step.plan->sequences) {
     keys.push_back(slots_[static_cast<size_t>(planned.sequence_slot)].key);
   }
   return keys;
@@ -69,8 +69,9 @@ void HostileExecutor::ComputeRows(const StepPlan& plan, const PlannedSequence& p
   for (int32_t i = 0; i < planned.num_tokens; ++i) {
     const int32_t position = planned.position_begin + i;
     const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + i)];
+    // Of a plan that is ahead the token was drawn since.
     if (static_cast<size_t>(position) >= sequence.tokens.size() ||
-        sequence.tokens[static_cast<size_t>(position)] != token) {
+        (plan.ahead ? -1 : sequence.tokens[static_cast<size_t>(position)]) != token) {
       return findings_.Add("request {} is fed another token at {}", sequence.key, position);
     }
     Cell(plan, planned, position) = sequence.chain[static_cast<size_t>(position)];
@@ -78,7 +79,8 @@ void HostileExecutor::ComputeRows(const StepPlan& plan, const PlannedSequence& p
 }
 
 StepResult HostileExecutor::Finish() {
-  const StepPlan& plan = *std::exchange(plan_, nullptr);
+  CHECK(!steps_.empty()) << "no step was begun";
+  const StepPlan& plan = *steps_.front().plan;
   StepResult result;
   result.step_id = plan.step_id;
   drew_.clear();
@@ -104,6 +106,7 @@ StepResult HostileExecutor::Finish() {
     sequence.tokens.push_back(result.sequences[i].token);
     drew_.push_back(sequence.key);
   }
+  steps_.pop_front();
   return result;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -27,15 +28,19 @@ class HostileExecutor : public Executor {
   // Also before end_ns(), of a runner that ends.
   StepResult Finish() override;
 
-  int64_t end_ns() const { return end_ns_; }
+  // Of the step begun first.
+  int64_t end_ns() const { return steps_.front().end_ns; }
   // Steps take so many times as long.
   void set_slowness(double slowness) { slowness_ = slowness; }
   // Called when a step begins.
   void SetOnBegin(std::function<void()> on_begin) { on_begin_ = std::move(on_begin); }
   // Requests that began elsewhere draw other tokens than they would there; a defect.
   void ChangeResumed() { changes_resumed_ = true; }
-  // The last tokens of the prompts in the step, by which the simulation knows its requests.
-  std::vector<int32_t> InStep() const;
+  // The last tokens of the prompts in the step that runs, by which the simulation knows its
+  // requests.
+  std::vector<int32_t> InStep() const { return KeysOf(steps_.front()); }
+  // Likewise of the one that was begun last, ahead of the other's end.
+  std::vector<int32_t> InLastBegun() const { return KeysOf(steps_.back()); }
   // Likewise of those that drew in the last one.
   const std::vector<int32_t>& Drew() const { return drew_; }
 
@@ -48,6 +53,12 @@ class HostileExecutor : public Executor {
     bool is_resumed = false;      // it has drawn elsewhere, or before it was evicted
   };
 
+  struct Step {
+    const StepPlan* plan = nullptr;
+    int64_t end_ns = 0;
+  };
+
+  std::vector<int32_t> KeysOf(const Step& step) const;
   void CheckPages(const StepPlan& plan, const PlannedSequence& planned, const Sequence& sequence);
   void ComputeRows(const StepPlan& plan, const PlannedSequence& planned, Sequence& sequence);
   uint64_t& Cell(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
@@ -61,8 +72,7 @@ class HostileExecutor : public Executor {
   std::function<void()> on_begin_;
   double slowness_ = 1.0;
   bool changes_resumed_ = false;
-  const StepPlan* plan_ = nullptr;
-  int64_t end_ns_ = 0;
+  std::deque<Step> steps_;  // begun and not finished
   std::vector<int32_t> drew_;
   std::vector<Sequence> slots_;
   std::vector<uint64_t> cells_;  // by page and position in it: the chain up to there

@@ -45,7 +45,7 @@ HostileRunner::HostileRunner(const HostileRunnerOptions& options, const SimAdapt
       engine_(executor_, table_, loader_, loop.clock(), metrics_,
               HostileEngineOptions(options.requests_max)) {
   for (const int32_t adapter : options.adapters) Publish(adapter);
-  executor_.SetOnBegin([this] { CheckTold(); });
+  executor_.SetOnBegin([this] { CheckBegun(); });
   if (Has(Defect::kChangesTokens)) executor_.ChangeResumed();
   engine_.SetOnStep([this](const StepNews& news) { OnStep(news); });
   engine_.SetOnDelivered([this] {
@@ -251,9 +251,17 @@ void HostileRunner::OnStep(const StepNews& news) {
 }
 
 void HostileRunner::BeginIfIdle() {
+  if (!engine_.is_running()) wanted_ = Wanted();
   if (!engine_.is_running() && engine_.BeginStep()) {
     CheckStep();
     process_.After(executor_.end_ns() - loop_.now_ns(), [this] { OnStepEnd(); });
+    if (engine_.ahead_time_ns() != kNever) {
+      process_.After(engine_.ahead_time_ns() - loop_.now_ns(), [this, step = num_steps_] {
+        if (!engine_.is_running() || step != num_steps_) return;
+        looked_ahead_ = true;
+        engine_.OnAheadTime();
+      });
+    }
   }
   AskForLoads();
 }
@@ -261,7 +269,6 @@ void HostileRunner::BeginIfIdle() {
 void HostileRunner::CheckStep() {
   in_step_.clear();
   const std::vector<int32_t> keys = executor_.InStep();
-  CheckOwners(keys);
   bool is_poisoned = false;
   for (const int32_t key : keys) {
     if (drawn_.contains(key)) continue;
@@ -274,10 +281,15 @@ void HostileRunner::CheckStep() {
   if (is_poisoned) loop_.After((executor_.end_ns() - loop_.now_ns()) / 2, on_poisoned_);
 }
 
+void HostileRunner::CheckBegun() const {
+  const std::vector<int32_t> keys = executor_.InLastBegun();
+  CheckTold(keys);
+  CheckOwners(keys);
+}
+
 // A step that ends its runner is known to whoever has newcomers in it.
-void HostileRunner::CheckTold() const {
-  const std::vector<int32_t> in_step = executor_.InStep();
-  std::set<int32_t> newcomers(in_step.begin(), in_step.end());
+void HostileRunner::CheckTold(const std::vector<int32_t>& keys) const {
+  std::set<int32_t> newcomers(keys.begin(), keys.end());
   std::erase_if(newcomers,
                 [&](int32_t key) { return drawn_.contains(key) || unsure_.contains(key); });
   for (const auto& [idx, session] : sessions_) {
@@ -288,12 +300,18 @@ void HostileRunner::CheckTold() const {
   }
 }
 
-// Somebody waits for each row: a frontend that is there asked for it, and has not taken that back.
-void HostileRunner::CheckOwners(const std::vector<int32_t>& keys) const {
+// Of frontends that are there, and have not taken it back.
+std::multiset<int32_t> HostileRunner::Wanted() const {
   std::multiset<int32_t> wanted;
   for (const auto& [number, session] : sessions_) {
     for (const auto& [request, key] : session->asked) wanted.insert(key);
   }
+  return wanted;
+}
+
+// Somebody waits for each row, or did when the step before it began, where it is begun ahead.
+void HostileRunner::CheckOwners(const std::vector<int32_t>& keys) const {
+  std::multiset<int32_t> wanted = wanted_;
   for (const int32_t key : keys) {
     const auto it = wanted.find(key);
     if (it == wanted.end()) {
@@ -305,6 +323,8 @@ void HostileRunner::CheckOwners(const std::vector<int32_t>& keys) const {
 }
 
 void HostileRunner::OnStepEnd() {
+  ++num_steps_;
+  looked_ahead_ = false;
   engine_.EndStep();
   for (const int32_t key : executor_.Drew()) drawn_.insert(key);
   in_step_.clear();
@@ -323,7 +343,9 @@ void HostileRunner::AskForLoads() {
   });
 }
 
+// Who was to be in a step ahead has pages for tokens that are not there yet.
 void HostileRunner::Check() const {
+  if (looked_ahead_) return;
   const Status integrity = engine_.CheckIntegrity();
   if (!integrity.ok()) findings_.Add("runner {}: {}", options_.number, integrity.message());
 }

@@ -86,7 +86,9 @@ class HostileRunner {
   void OnStepEnd();
   void BeginIfIdle();
   void CheckStep();
-  void CheckTold() const;
+  void CheckBegun() const;
+  std::multiset<int32_t> Wanted() const;
+  void CheckTold(const std::vector<int32_t>& keys) const;
   void CheckOwners(const std::vector<int32_t>& keys) const;
   void AskForLoads();
   void Check() const;
@@ -112,14 +114,17 @@ class HostileRunner {
   std::vector<std::unique_ptr<FrontendRequests>> kept_;   // of sessions that have ended; a defect
   int64_t num_sessions_ = 0;
   Engine engine_;
-  std::set<int32_t> taken_;    // keys of all requests that ever came
-  std::set<int32_t> unsure_;   // of them, those that came again, whose steps are not told apart
-  std::set<int32_t> alone_;    // requests that may share no step until they have drawn
-  std::set<int32_t> drawn_;    // requests that have drawn since they came
-  std::set<int32_t> in_step_;  // of those in the step, those that had drawn nothing before
+  std::set<int32_t> taken_;        // keys of all requests that ever came
+  std::set<int32_t> unsure_;       // of them, those that came again, whose steps are not told apart
+  std::multiset<int32_t> wanted_;  // keys that frontends waited for when the step began
+  std::set<int32_t> alone_;        // requests that may share no step until they have drawn
+  std::set<int32_t> drawn_;        // requests that have drawn since they came
+  std::set<int32_t> in_step_;      // of those in the step, those that had drawn nothing before
   int64_t beat_ns_ = 0;
   bool is_draining_ = false;
   bool asks_for_loads_ = false;
+  int64_t num_steps_ = 0;
+  bool looked_ahead_ = false;  // in the step that runs
 };
 
 }  // namespace graft

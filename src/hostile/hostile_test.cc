@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FoundDefect{Defect::kForgetsCancels, "ForgetsCancels", "nobody there waits"},
                     FoundDefect{Defect::kServesTheDead, "ServesTheDead", "nobody there waits"},
                     FoundDefect{Defect::kHidesSteps, "HidesSteps", "does not count"},
-                    FoundDefect{Defect::kForgetsDeaths, "ForgetsDeaths", "does not end"}),
+                    FoundDefect{Defect::kForgetsDeaths, "ForgetsDeaths", "no runner has taken"}),
     [](const auto& info) { return info.param.name; });
 
 class HostileTest : public testing::Test {
