@@ -154,6 +154,16 @@ def test_answers_are_a_single_processes(single, cluster):
     chat = {"model": "doyle", "messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 12, "temperature": 0}
     assert (ours.chat.completions.create(**chat).choices[0].message.content ==
             theirs.chat.completions.create(**chat).choices[0].message.content)
+    for ask in ({"model": "base"}, {"model": "wells"}):
+        vectors = [client.embeddings.create(input=["One text.", [5, 6, 7]], encoding_format="float", **ask).data
+                   for client in (ours, theirs)]
+        assert [one.embedding for one in vectors[0]] == [one.embedding for one in vectors[1]]
+        texts = []
+        for client in ours, theirs:
+            first = client.responses.create(input="Begin.", max_output_tokens=6, temperature=0, **ask)
+            texts.append(client.responses.create(input="And then?", max_output_tokens=6, temperature=0,
+                                                 previous_response_id=first.id, **ask).output_text)
+        assert texts[0] == texts[1]
     with pytest.raises(Exception, match="austin"):
         ours.completions.create(model="austin", prompt="x")
 

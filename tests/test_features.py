@@ -91,6 +91,12 @@ def responses(server):
     return [one.output_text, two.output_text]
 
 
+def embeddings(server):
+    client = server.client()
+    return [client.embeddings.create(model=model, input=[PROMPT, PROMPT * 3], encoding_format="float").data[i].embedding
+            for model in ("carroll", "base") for i in (0, 1)]
+
+
 def ask_admin(server, path, **body):
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(),
                                      {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
@@ -110,7 +116,7 @@ def load_and_unload(server):
 REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logprobs,
             "prompt logprobs": prompt_logprobs, "n and seeds": n_and_seeds, "penalties": penalties, "stop": stop,
             "prefix cache": prefix_cache, "load and unload": load_and_unload,
-            "responses": responses}
+            "responses": responses, "embeddings": embeddings}
 
 
 def alike(ours, theirs):

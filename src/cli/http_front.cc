@@ -14,6 +14,9 @@ namespace {
 constexpr OptionWord<GenerationConfig> kGenerationConfigWords[] = {
     {GenerationConfig::kAuto, "auto"}, {GenerationConfig::kNone, "none"}};
 
+constexpr OptionWord<Pooling> kPoolingWords[] = {{Pooling::kLast, "last"},
+                                                 {Pooling::kMean, "mean"}};
+
 constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
                                                      {LogFormat::kJson, "json"}};
 
@@ -161,6 +164,9 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "any; this machine's own names if it alone reaches the server and no key is needed"},
        {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
         "MiB of all requests' bodies together"},
+       {"pooling", OneOf(server.pooling, kPoolingWords),
+        "what /v1/embeddings make of a text's hidden states: last: those of its last token; mean: "
+        "their mean"},
        {"responses-stored-max", Number(server.responses.tenant_responses_max, AtLeast(0)),
         "responses of /v1/responses that a tenant may read again and go on from; 0: none"},
        {"responses-mib", Number(options.responses_mib, Between(64, 1 << 20)),

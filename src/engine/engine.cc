@@ -51,6 +51,11 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .on_forget_adapter = std::move(on_forget)};
 }
 
+RowPooling RowPoolingOf(Pooling pooling) {
+  if (pooling == Pooling::kNone) return RowPooling::kNone;
+  return pooling == Pooling::kLast ? RowPooling::kLast : RowPooling::kMean;
+}
+
 TokenLogprob ToTokenLogprob(const LogprobEntry& entry) {
   return {.token = entry.token, .logprob = entry.logprob};
 }
@@ -133,6 +138,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->output_tokens_max = std::min(request.sampling.tokens_max,
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
+  sequence->pooling = RowPoolingOf(request.pooling);
   // What may be drawn behind a draft depends on it where there is a grammar.
   if (sequence->grammar == nullptr) {
     sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
@@ -163,6 +169,10 @@ Status Engine::CheckTokens(const std::string& which, const std::vector<int32_t>&
 Status Engine::CheckRequest(const Request& request) const {
   RETURN_IF_ERROR(RefuseUnserved(request));
   RETURN_IF_ERROR(ValidateSamplingParams(request.sampling, limits_.vocab_size));
+  if (request.pooling != Pooling::kNone && !executor_.limits().pools) {
+    return UnimplementedError(
+        "embeddings are computed on the CPU alone so far: serve the model with --device cpu");
+  }
   const std::vector<int32_t>& prompt = request.prompt_tokens;
   if (prompt.empty()) return InvalidArgumentError("the prompt holds no tokens");
   // Scoring a prompt (tokens_max 0) needs no room for a token after it.
@@ -452,6 +462,7 @@ void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
   if (!has_failed) {
     event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
     event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
+    event.embedding = result.embedding;
   }
   for (int32_t i = 1; i < num_tokens; ++i) {
     events_.emplace_back(sequence.stream, std::move(event));

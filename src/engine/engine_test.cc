@@ -287,6 +287,44 @@ TEST(EngineTest, ScoresAPromptWithoutGenerating) {
   }
 }
 
+// Beside a decoding sequence, in chunks, and again where the prompt's pages are cached.
+TEST(EngineTest, PoolsAPromptWithoutGenerating) {
+  ExecutorLimits limits = TestLimits();
+  limits.step_tokens_max = 8;
+  limits.pools = true;
+  EngineHarness harness(limits);
+  auto decoding = harness.Submit(harness.MakeRequest(Prompt(5), 12));
+  Request request = harness.MakeRequest(Prompt(21), 0);
+  double sum = 0.0;
+  for (const int32_t token : request.prompt_tokens) sum += token;
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast, Pooling::kMean, Pooling::kLast}) {
+    request.pooling = pooling;
+    request.id = request.id.number + 100;
+    auto client = harness.Submit(request);
+    harness.RunAll();
+    client->Collect();
+    ASSERT_EQ(client->events.size(), 1u);
+    EXPECT_EQ(client->last().token, -1);
+    EXPECT_EQ(client->last().finish_reason, FinishReason::kLength);
+    const bool is_mean = pooling == Pooling::kMean;
+    const double want = is_mean ? sum / 21 : request.prompt_tokens.back();
+    EXPECT_EQ(client->last().embedding, std::vector<float>{static_cast<float>(want)});
+    if (is_mean) EXPECT_EQ(client->last().usage.cached_tokens, 0);
+  }
+  decoding->Collect();
+  EXPECT_EQ(decoding->output(), harness.Reference(decoding->request));
+}
+
+TEST(EngineTest, AnExecutorThatPoolsNothingIsSaid) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(4), 0);
+  request.pooling = Pooling::kLast;
+  auto stream = std::make_shared<TokenStream>();
+  const Status status = harness.engine.Submit(request, stream);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("--device cpu"), std::string::npos);
+}
+
 TEST(EngineTest, PromptLogprobsComeWithTheFirstTokenOnly) {
   EngineHarness harness;
   Request request = harness.MakeRequest(Prompt(9), 3);

@@ -381,6 +381,19 @@ void FakeExecutor::WriteVirtualKv(const StepPlan& plan, const PlannedSequence& p
   }
 }
 
+// A vector of one number: the mean of the prompt's tokens, or the last one. The adapter's own count
+// for nothing.
+void FakeExecutor::Pool(const PlannedSequence& planned, size_t position, SlotState& slot,
+                        SequenceResult* result) {
+  if (slot.tokens[position] >= 0) slot.pooled += slot.tokens[position];
+  if (static_cast<int64_t>(position) + 1 != slot.num_prompt) return;
+  const bool is_mean = planned.pooling == RowPooling::kMean;
+  const int64_t num_asked = slot.num_prompt - slot.num_virtual_tokens;
+  const double vector = is_mean ? slot.pooled / static_cast<double>(num_asked)
+                                : static_cast<double>(slot.tokens[position]);
+  result->embedding = {static_cast<float>(vector)};
+}
+
 SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequence& planned) {
   auto& slot = slots_[static_cast<size_t>(planned.sequence_slot)];
   CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
@@ -409,6 +422,7 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     CHECK_EQ(token, slot->tokens[position]) << "row of another sequence";
     CHECK_EQ(row < planned.num_virtual_rows, token < 0) << "a row of no token";
     ReadRow(plan, planned, row, token, adapter, seed);
+    if (planned.pooling != RowPooling::kNone) Pool(planned, position, *slot, &result);
     const bool is_told =
         row >= planned.num_virtual_rows && static_cast<int64_t>(position) + 1 < slot->num_prompt;
     if (planned.prompt_logprobs && is_told) {

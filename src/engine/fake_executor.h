@@ -95,6 +95,7 @@ class FakeExecutor : public Executor {
     int64_t num_drawn = 0;   // output tokens so far
     int32_t num_virtual_tokens = 0;
     std::vector<int32_t> tokens;  // virtual ones, prompt, output
+    double pooled = 0.0;          // the sum of the prompt's tokens
     bool poisoned = false;
   };
 
@@ -110,6 +111,8 @@ class FakeExecutor : public Executor {
   uint64_t ReadAdapter(int32_t slot) const;
   size_t UnitOf(const PageExtent& extent, int64_t offset) const;
   void Fail(const StepPlan& plan, StepResult* result);
+  static void Pool(const PlannedSequence& planned, size_t position, SlotState& slot,
+                   SequenceResult* result);
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
   // Of the adapter's keys and values, where the plan has them written.
   void WriteVirtualKv(const StepPlan& plan, const PlannedSequence& planned, uint64_t adapter,

@@ -214,7 +214,8 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
       .num_virtual_kv = position_begin - sequence.num_computed,
       .samples = sequence.num_planned == sequence.num_pending() && sequence.output_tokens_max > 0,
       .banned_begin = static_cast<int32_t>(plan_->banned_tokens.size()),
-      .prompt_logprobs = sequence.wants_prompt_logprobs()};
+      .prompt_logprobs = sequence.wants_prompt_logprobs(),
+      .pooling = sequence.pooling};
   const auto rows =
       std::span(sequence.tokens)
           .subspan(static_cast<size_t>(position_begin), static_cast<size_t>(sequence.num_planned));

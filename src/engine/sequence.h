@@ -45,7 +45,8 @@ struct Sequence {
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
   // Tokens that are given, those that its adapter puts in front among them.
   int32_t num_prompt_tokens = 0;
-  int32_t output_tokens_max = 0;           // tokens_max, cut where the context ends
+  int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
+  RowPooling pooling = RowPooling::kNone;
   int32_t draft_tokens_max = 0;            // in a step; 0: none are foreseen
   bool runs_alone = false;                 // no other row is in its steps, until it draws here
   std::unique_ptr<AnswerGrammar> grammar;  // null: any text will do
@@ -102,6 +103,10 @@ struct Sequence {
   // sequence is computed again) nobody wants them.
   bool wants_prompt_logprobs() const {
     return sampling.prompt_logprobs && num_output_tokens() == 0;
+  }
+  // Something is made of every row of its prompt.
+  bool wants_whole_prompt() const {
+    return wants_prompt_logprobs() || pooling == RowPooling::kMean;
   }
 };
 

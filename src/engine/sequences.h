@@ -53,9 +53,9 @@ class Sequences {
   int32_t PagesFor(int32_t num_tokens) const {
     return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
   }
-  // A request for log-probabilities of its prompt needs the whole prompt computed.
+  // What is made of a whole prompt needs the whole prompt computed.
   bool CanReusePages(const Sequence& sequence) const {
-    return options_.prefix_cache && !sequence.wants_prompt_logprobs();
+    return options_.prefix_cache && !sequence.wants_whole_prompt();
   }
   // The number of leading tokens whose pages it may share with other sequences.
   int32_t SharableTokens(const Sequence& sequence, int32_t num_tokens) const {

@@ -109,6 +109,10 @@ class ModelExecutor : public Executor {
   void FillMasks(const StepPlan& plan);
   void TakeSampled(const RunningStep& step, StepResult* result);
   void TakePromptLogprobs(RunningStep& step, StepResult* result);
+  // One vector of a prompt's rows, once its last row was computed.
+  void TakeEmbeddings(const RunningStep& step, StepResult* result);
+  void AddPooled(const PlannedSequence& planned, int32_t first_row, int32_t num_rows,
+                 SequenceResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
   LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
@@ -126,6 +130,9 @@ class ModelExecutor : public Executor {
   ArrivalGate gate_;
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
+  // [sequences_max]: sums of the hidden states of a prompt's rows so far, in the order of the rows,
+  // so that chunks change no bit. Empty where nobody pools.
+  std::vector<std::vector<double>> pooled_;
   // Taking turns: up to two that were begun, and the last finished, whose end the next is timed by.
   static constexpr size_t kSteps = 3;
   std::array<RunningStep, kSteps> steps_;

@@ -557,25 +557,7 @@ void Transformer::RunLogits(std::span<const int32_t> rows, const Step& step) {
   Stream& stream = step.stream;
   const auto num_rows = static_cast<int64_t>(rows.size());
   const int64_t hidden = config_.hidden_size;
-  // Picking rows is what Embedding does, with the hidden states for its table.
-  Embedding({.table = hidden_.data(),
-             .dtype = DType::kF32,
-             .vocab_size = num_rows_,
-             .tokens = rows.data(),
-             .out = logits_hidden_.as<float>(),
-             .num_tokens = num_rows,
-             .n = hidden},
-            stream);
-  RmsNorm({.x = logits_hidden_.as<float>(),
-           .x_stride = hidden,
-           .weight = weights_.final_norm.as<float>(),
-           .out = logits_normed_.data(),
-           .out_stride = hidden,
-           .out_dtype = activation_dtype_,
-           .num_tokens = num_rows,
-           .n = hidden,
-           .epsilon = config_.rms_norm_epsilon},
-          stream);
+  NormRows(rows, stream);
   float* const logits = PartOf({logits_.as<float>(), false}).y;
   const int64_t words = weights_.vocabulary.size();
   {

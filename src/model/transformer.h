@@ -61,6 +61,10 @@ class Transformer {
   // those that the last call returned.
   const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
+  // Hidden states of rows of the last step behind the final norm, fp32 [rows, hidden]. CPU alone.
+  // They are in the way of the logits, as those of Logits are.
+  const float* HiddenStates(std::span<const int32_t> rows, Stream& stream);
+
   // What is fastest to ask for as BatchWeights::lora_beside in steps of so many rows, all drawn:
   // see graft::ChooseBesideScope.
   LoraBesideScope ChooseBesideScope(int64_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
@@ -77,6 +81,8 @@ class Transformer {
   // The rows' embeddings, and the keys and values that no row computes.
   void Embed(const Step& step);
   void RunLogits(std::span<const int32_t> rows, const Step& step);
+  // Writes the rows' hidden states behind the final norm to logits_normed_.
+  void NormRows(std::span<const int32_t> rows, Stream& stream);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
   // The base model's projections, or those that the step's adapter was merged into.

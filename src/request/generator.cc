@@ -46,6 +46,12 @@ Status RefuseUnserved(const Request& request) {
     return RangeError("draft_tokens_max", "-1 (as the engine likes), 0 or more",
                       request.draft_tokens_max);
   }
+  if (request.pooling < Pooling::kNone || request.pooling > Pooling::kMean) {
+    return refuse("pooling of that kind");
+  }
+  if (request.pooling != Pooling::kNone && request.sampling.tokens_max != 0) {
+    return RangeError("tokens_max", "0 beside pooling", request.sampling.tokens_max);
+  }
   if (!(request.tenant_weight > 0.0f) || std::isinf(request.tenant_weight)) {
     return RangeError("tenant_weight", "above 0", request.tenant_weight);
   }

@@ -54,6 +54,9 @@ struct AdapterUse {
   float weight = 1.0f;
 };
 
+// What a request wants of its prompt's last hidden states (behind the final norm) as one vector.
+enum class Pooling : int32_t { kNone, kLast, kMean };
+
 struct Request {
   RequestId id;
   std::string tenant;  // "" without keys
@@ -65,7 +68,8 @@ struct Request {
   // come for the tokens after it alone, tokens_max and usage count it.
   std::vector<int32_t> output_tokens;
   SamplingParams sampling;
-  int64_t age_ns = 0;  // since it was accepted, when it is submitted
+  Pooling pooling = Pooling::kNone;  // else nothing is drawn: tokens_max is 0
+  int64_t age_ns = 0;                // since it was accepted, when it is submitted
   // Shares no step with others until it has drawn: it was there whenever its engines died.
   bool runs_alone = false;
 

@@ -61,6 +61,7 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = 0.5f; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
+  EXPECT_EQ(refusal([](auto& r) { r.pooling = static_cast<Pooling>(7); }), "pooling");
 }
 
 TEST(RequestTest, ATenantsWeightIsAboveZero) {
@@ -71,6 +72,14 @@ TEST(RequestTest, ATenantsWeightIsAboveZero) {
     request.tenant_weight = wrong;
     EXPECT_EQ(RefuseUnserved(request).code(), StatusCode::kInvalidArgument) << wrong;
   }
+}
+
+TEST(RequestTest, WhatPoolsDrawsNothing) {
+  Request request;
+  request.pooling = Pooling::kMean;
+  EXPECT_EQ(RefuseUnserved(request).message(), "tokens_max must be 0 beside pooling, got 16");
+  request.sampling.tokens_max = 0;
+  EXPECT_TRUE(RefuseUnserved(request).ok());
 }
 
 TEST(RequestTest, DraftsAreAsManyAsOneLikes) {

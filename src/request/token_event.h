@@ -43,6 +43,7 @@ struct TokenEvent {
   // entry 0 has no prediction and is NaN. prompt_top_logprobs[i] may be empty.
   std::vector<TokenLogprob> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
+  std::vector<float> embedding;  // on the last event, if pooling was asked for
   FinishReason finish_reason = FinishReason::kNone;
   Status status;  // not OK only with kError
   Usage usage;    // filled on the last event

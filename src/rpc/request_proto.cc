@@ -82,6 +82,7 @@ rpc::Request ToProto(const Request& request) {
   proto.set_traceparent(request.traceparent);
   proto.set_log_id(request.log_id);
   proto.set_runs_alone(request.runs_alone);
+  proto.set_pooling(static_cast<int32_t>(request.pooling));
   return proto;
 }
 
@@ -106,6 +107,8 @@ Request FromProto(const rpc::Request& proto) {
   request.traceparent = proto.traceparent();
   request.log_id = proto.log_id();
   request.runs_alone = proto.runs_alone();
+  // A kind that this version does not know stays one, and is refused.
+  request.pooling = static_cast<Pooling>(proto.pooling());
   return request;
 }
 

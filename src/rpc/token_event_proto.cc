@@ -54,6 +54,7 @@ rpc::TokenEvent ToProto(const TokenEvent& event) {
   for (const std::vector<TokenLogprob>& one : event.prompt_top_logprobs) {
     SetLogprobs(one, proto.add_prompt_top_logprobs()->mutable_logprobs());
   }
+  proto.mutable_embedding()->Add(event.embedding.begin(), event.embedding.end());
   proto.set_finish_reason(static_cast<uint32_t>(event.finish_reason));
   if (!event.status.ok()) *proto.mutable_status() = ToProto(event.status);
   if (event.finish_reason != FinishReason::kNone) {
@@ -74,6 +75,7 @@ TokenEvent FromProto(const rpc::TokenEvent& proto) {
   for (const rpc::TokenLogprobs& one : proto.prompt_top_logprobs()) {
     event.prompt_top_logprobs.push_back(LogprobsOf(one.logprobs()));
   }
+  event.embedding.assign(proto.embedding().begin(), proto.embedding().end());
   event.usage = {.prompt_tokens = proto.usage().prompt_tokens(),
                  .cached_tokens = proto.usage().cached_tokens(),
                  .output_tokens = proto.usage().output_tokens()};

@@ -34,6 +34,7 @@ TEST(TokenEventProtoTest, CarriesEveryField) {
   event.top_logprobs = {{5, -0.5f}, {0, -std::numeric_limits<float>::infinity()}};
   event.prompt_logprobs = {{1, std::numeric_limits<float>::quiet_NaN()}, {2, -1e-30f}};
   event.prompt_top_logprobs = {{}, {{7, -2.0f}, {8, -3.0f}}};
+  event.embedding = {0.5f, -1.25f};
   event.finish_reason = FinishReason::kError;
   event.status = UnavailableError("draining");
   event.usage = {.prompt_tokens = 1, .cached_tokens = 2, .output_tokens = 3};
@@ -44,6 +45,7 @@ TEST(TokenEventProtoTest, CarriesEveryField) {
   ExpectSame(sent.prompt_logprobs, event.prompt_logprobs);
   ASSERT_EQ(sent.prompt_top_logprobs.size(), 2u);
   ExpectSame(sent.prompt_top_logprobs[1], event.prompt_top_logprobs[1]);
+  EXPECT_EQ(sent.embedding, event.embedding);
   EXPECT_EQ(sent.finish_reason, FinishReason::kError);
   EXPECT_EQ(sent.status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(sent.status.message(), "draining");

@@ -97,6 +97,7 @@ ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape
   limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
+  limits.pools = shape.device.is_cpu();
   const int64_t drafts = int64_t{options.speculate} * limits.sequences_max;
   limits.draws_max =
       limits.sequences_max + static_cast<int32_t>(std::min<int64_t>(drafts, kDraftsMax));

@@ -218,6 +218,32 @@ std::vector<ApiField> ResponsesRows() {
   };
 }
 
+std::vector<ApiField> EmbeddingRows() {
+  return {
+      Read("model", "string", "required"),
+      Read("input", "string, list of strings, list of token ids, list of lists of token ids",
+           "required", "at most 2,048"),
+      Read("encoding_format", "string", "`\"float\"`",
+           "`\"base64\"`: of the floats' bytes, the lowest first"),
+      Read("normalize", "boolean", "true", "to the length 1"),
+      Read("add_special_tokens", "boolean", "true"),
+      Read("truncate_prompt_tokens", "integer", "none",
+           "the last so many tokens of an input; -1: as many as fit"),
+      Read("cache_salt", "string", "none", "as for text"),
+      Read("priority", "integer", "0", "as for text"),
+      Ignored("user"),
+      Ignored("safety_identifier"),
+      Ignored("request_id"),
+      Refused("dimensions"),
+      Refused("messages"),
+      Refused("instruction"),
+      Refused("embed_dtype", "\"float32\""),
+      Refused("endianness", "\"native\""),
+      Refused("use_activation", "true"),
+      Refused("mm_processor_kwargs"),
+  };
+}
+
 std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiField>& others) {
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
@@ -277,6 +303,12 @@ const ApiFields& ResponsesFields() {
   return fields;
 }
 
+const ApiFields& EmbeddingFields() {
+  static const ApiFields fields(EmbeddingRows());
+  return fields;
+}
+
+std::string EmbeddingFieldsMarkdown() { return Markdown(EmbeddingRows()); }
 std::string SamplingFieldsMarkdown() { return Markdown(SamplingRows()); }
 std::string SharedFieldsMarkdown() { return Markdown(SharedRows()); }
 std::string CompletionFieldsMarkdown() { return Markdown(CompletionRows()); }

@@ -41,6 +41,7 @@ class ApiFields {
 const ApiFields& CompletionFields();
 const ApiFields& ChatFields();
 const ApiFields& ResponsesFields();
+const ApiFields& EmbeddingFields();
 
 // The tables of docs/http-api.md: of all endpoints for text, of completions and chat, and what each
 // has besides.
@@ -49,5 +50,6 @@ std::string SharedFieldsMarkdown();
 std::string CompletionFieldsMarkdown();
 std::string ChatFieldsMarkdown();
 std::string ResponsesFieldsMarkdown();
+std::string EmbeddingFieldsMarkdown();
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "server/embedding_request.h"
 #include "server/openai_request.h"
 #include "server/responses/responses_request.h"
 
@@ -22,7 +23,8 @@ TEST(ApiFieldsTest, TheRowsAreWhatIsRead) {
   EXPECT_TRUE(ParseChatRequest({{"model", "m"}, {"messages", messages}}, RequestLimits()).ok());
   const Json response = {{"model", "m"}, {"input", "x"}};
   EXPECT_TRUE(ParseResponsesRequest(response, response.dump(), RequestLimits()).ok());
-  for (const ApiFields* fields : {&CompletionFields(), &ChatFields(), &ResponsesFields()}) {
+  for (const ApiFields* fields :
+       {&CompletionFields(), &ChatFields(), &ResponsesFields(), &EmbeddingFields()}) {
     std::set<std::string> names;
     for (const ApiField& row : fields->rows()) {
       EXPECT_TRUE(names.insert(row.name).second) << row.name;
@@ -57,6 +59,9 @@ TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
   const Json chat = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
   ExpectUses(ChatFields(), chat,
              [](const Json& body) { return ErrorOf(ParseChatRequest(body, RequestLimits())); });
+  ExpectUses(EmbeddingFields(), {{"model", "m"}, {"input", "x"}}, [](const Json& body) {
+    return ErrorOf(ParseEmbeddingRequest(body, RequestLimits()));
+  });
   ExpectUses(ResponsesFields(), {{"model", "m"}, {"input", "x"}}, [](const Json& body) {
     return ErrorOf(ParseResponsesRequest(body, body.dump(), RequestLimits()));
   });
@@ -69,11 +74,10 @@ TEST(ApiFieldsTest, ThePageHasTheTables) {
   const Result<std::string> before = ReadFile(path);
   ASSERT_TRUE(before.ok()) << before.status().ToString();
   std::string page = *before;
-  const std::pair<const char*, std::string> tables[] = {{"sampling", SamplingFieldsMarkdown()},
-                                                        {"both", SharedFieldsMarkdown()},
-                                                        {"completions", CompletionFieldsMarkdown()},
-                                                        {"chat", ChatFieldsMarkdown()},
-                                                        {"responses", ResponsesFieldsMarkdown()}};
+  const std::pair<const char*, std::string> tables[] = {
+      {"sampling", SamplingFieldsMarkdown()},      {"both", SharedFieldsMarkdown()},
+      {"completions", CompletionFieldsMarkdown()}, {"chat", ChatFieldsMarkdown()},
+      {"responses", ResponsesFieldsMarkdown()},    {"embeddings", EmbeddingFieldsMarkdown()}};
   for (const auto& [name, table] : tables) {
     const std::string mark = std::string("<!-- fields: ") + name + " -->\n";
     const size_t begin = page.find(mark);

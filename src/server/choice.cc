@@ -49,10 +49,14 @@ void Choice::Push(const TokenEvent& event) {
     if (options_.echo) Echo(event);
   }
   if (!finished()) {
+    piece_.embedding = event.embedding;
     if (event.token >= 0) PushToken(event);
     if (!finished() && event.finish_reason != FinishReason::kNone) {
       if (event.finish_reason == FinishReason::kError) status_ = event.status;
-      Finish(event.finish_reason);
+      const bool lacks_embedding =
+          event.finish_reason == FinishReason::kLength && options_.pools && event.embedding.empty();
+      if (lacks_embedding) status_ = InternalError("the runner is of a version without embeddings");
+      Finish(lacks_embedding ? FinishReason::kError : event.finish_reason);
     }
   }
   if (event.finish_reason != FinishReason::kNone) {

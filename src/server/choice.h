@@ -35,6 +35,7 @@ struct ChoicePiece {
   bool has_calls = false;        // the choice has whole calls
   std::vector<ChoiceLogprob> logprobs;
   std::vector<TokenLogprob> tops;  // the alternatives of all `logprobs`, in their order
+  std::vector<float> embedding;    // with the finish, where that is what was asked for
 
   void Add(const ChoiceLogprob& entry, const std::vector<TokenLogprob>& top);
 };
@@ -45,6 +46,7 @@ struct ChoiceOptions {
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   bool logprobs = false;
+  bool pools = false;  // an embedding is asked for, in place of tokens
   // The output continues the prompt's text (completions), rather than starting a text of its own
   // (chat): it matters where a tokenizer drops the space before a text's first word.
   bool continues_prompt = false;

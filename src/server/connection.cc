@@ -37,6 +37,9 @@ ApiResult<GenerationPlan> PlanFor(ServerState& state, Route route, const ApiKey&
   if (route == Route::kResponses) {
     return PlanResponse(state.context, limits, key, &state.responses, body);
   }
+  if (route == Route::kEmbeddings) {
+    return PlanEmbeddings(state.context, limits, key, state.options.pooling, body);
+  }
   return PlanGeneration(state.context, limits, key, route == Route::kChatCompletions, body);
 }
 

@@ -206,14 +206,14 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const Api
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
                                   const HttpRequest& request, std::shared_ptr<ApiKey>* key) {
   if (!IsServed(state, match.route)) {
-    return HttpError(404, "unknown_url",
-                     "Unknown URL: " + request.method.substr(0, 20) + " " +
-                         request.path.substr(0, 200) +
-                         ". There are /v1/chat/completions, "
-                         "/v1/completions, /v1/responses, /v1/models, /v1/load_lora_adapter, "
-                         "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
-                         "/ping, /version, /load, /metrics and /dashboard" +
-                         (state.context.fleet ? ", and /scale." : "."));
+    return HttpError(
+        404, "unknown_url",
+        "Unknown URL: " + request.method.substr(0, 20) + " " + request.path.substr(0, 200) +
+            ". There are /v1/chat/completions, "
+            "/v1/completions, /v1/responses, /v1/embeddings, /v1/models, /v1/load_lora_adapter, "
+            "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
+            "/ping, /version, /load, /metrics and /dashboard" +
+            (state.context.fleet ? ", and /scale." : "."));
   }
   if (!MethodAllowed(match.route, request.method)) {
     return HttpError(405, "method_not_allowed",

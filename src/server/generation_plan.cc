@@ -9,6 +9,7 @@
 #include "grammar/grammar_text.h"
 #include "server/chat_grammar.h"
 #include "server/chat_prompt.h"
+#include "server/embedding_request.h"
 #include "server/field_reader.h"
 
 namespace graft {
@@ -236,6 +237,35 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   return plan;
 }
 
+// The requests of these prompts, of the field `name`.
+std::optional<ApiError> AddPrompts(const ServerContext& context, const GenerationParams& params,
+                                   const std::string& name, std::vector<Prompt>* prompts,
+                                   ChoiceOptions choice, const Request& request,
+                                   GenerationPlan* plan) {
+  for (size_t i = 0; i < prompts->size(); ++i) {
+    const std::string param = prompts->size() == 1 ? name : name + "[" + std::to_string(i) + "]";
+    TokenIds tokens;
+    if (auto* ids = std::get_if<TokenIds>(&(*prompts)[i])) {
+      tokens = std::move(*ids);
+      if (choice.echo) choice.echo_text = context.tokenizer.Decode(tokens, true);
+    } else {
+      std::string& text = std::get<std::string>((*prompts)[i]);
+      ApiResult<TokenIds> encoded =
+          EncodePrompt(context, param, params, text, params.add_special_tokens.value_or(true));
+      if (!encoded.ok()) return encoded.error();
+      tokens = std::move(*encoded);
+      if (choice.echo) choice.echo_text = std::move(text);
+    }
+    if (Truncate(context, params, &tokens) && choice.echo) {
+      choice.echo_text = context.tokenizer.Decode(tokens, true);
+    }
+    if (auto error = AddPrompt(context, params, param, std::move(tokens), choice, request, plan)) {
+      return error;
+    }
+  }
+  return std::nullopt;
+}
+
 ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, CompletionRequest parsed) {
   Request request;
@@ -248,28 +278,9 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
     if (!format.ok()) return format.error();
     request.grammar = GrammarText(std::move(*format));
   }
-  for (size_t i = 0; i < parsed.prompts.size(); ++i) {
-    const std::string param =
-        parsed.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
-    TokenIds tokens;
-    if (auto* ids = std::get_if<TokenIds>(&parsed.prompts[i])) {
-      tokens = std::move(*ids);
-      if (parsed.echo) choice.echo_text = context.tokenizer.Decode(tokens, true);
-    } else {
-      std::string& text = std::get<std::string>(parsed.prompts[i]);
-      ApiResult<TokenIds> encoded =
-          EncodePrompt(context, param, params, text, params.add_special_tokens.value_or(true));
-      if (!encoded.ok()) return encoded.error();
-      tokens = std::move(*encoded);
-      if (parsed.echo) choice.echo_text = std::move(text);
-    }
-    if (Truncate(context, params, &tokens) && parsed.echo) {
-      choice.echo_text = context.tokenizer.Decode(tokens, true);
-    }
-    if (auto error =
-            AddPrompt(context, params, param, std::move(tokens), choice, request, &*plan)) {
-      return *error;
-    }
+  if (auto error =
+          AddPrompts(context, params, "prompt", &parsed.prompts, choice, request, &*plan)) {
+    return *error;
   }
   if (auto error = BoundLogprobs(params, limits.logprobs_max, &*plan)) return *error;
   return plan;
@@ -347,6 +358,26 @@ ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key
     }
   }
   return ModelNotFoundError(name, AllowedNamesNear(context, key, name));
+}
+
+ApiResult<GenerationPlan> PlanEmbeddings(const ServerContext& context, const RequestLimits& limits,
+                                         const ApiKey& key, Pooling pooling,
+                                         std::string_view body) {
+  ApiResult<Json> json = ParseBody(body);
+  if (!json.ok()) return json.error();
+  ApiResult<EmbeddingRequest> parsed = ParseEmbeddingRequest(*json, limits);
+  if (!parsed.ok()) return parsed.error();
+  Request request{.pooling = pooling};
+  ChoiceOptions choice{.pools = true};
+  GenerationParams& params = parsed->params;
+  ApiResult<GenerationPlan> plan =
+      StartPlan(context, key, /*is_chat=*/false, params, &request, &choice);
+  if (!plan.ok()) return plan;
+  plan->embeddings = parsed->format;
+  if (auto error = AddPrompts(context, params, "input", &parsed->inputs, choice, request, &*plan)) {
+    return *error;
+  }
+  return plan;
 }
 
 ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "server/api_error.h"
 #include "server/api_keys.h"
 #include "server/choice.h"
+#include "server/embedding_request.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
 #include "server/responses/response_turn.h"
@@ -24,8 +26,9 @@ namespace graft {
 struct GenerationPlan {
   ResponseHead head;
   bool stream = false;
-  int32_t n = 1;                       // choices per prompt
-  std::unique_ptr<ResponseTurn> turn;  // of /v1/responses; null for the others
+  int32_t n = 1;                              // choices per prompt
+  std::optional<EmbeddingFormat> embeddings;  // of /v1/embeddings; none for the others
+  std::unique_ptr<ResponseTurn> turn;         // of /v1/responses; null for the others
   // One per choice, prompt by prompt. Ids and arrival times are the submitter's to fill.
   std::vector<Request> requests;
   std::vector<ChoiceOptions> choices;
@@ -35,6 +38,10 @@ struct GenerationPlan {
 // `body` is the bytes of POST /v1/completions, or of /v1/chat/completions if `is_chat`.
 ApiResult<GenerationPlan> PlanGeneration(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, bool is_chat, std::string_view body);
+
+// The same of POST /v1/embeddings: a request for each input.
+ApiResult<GenerationPlan> PlanEmbeddings(const ServerContext& context, const RequestLimits& limits,
+                                         const ApiKey& key, Pooling pooling, std::string_view body);
 
 // The same of a chat that was read already.
 ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/embeddings_writer.h"
 #include "server/openai_response.h"
 #include "server/responses/responses_writer.h"
 
@@ -11,6 +12,9 @@ namespace graft {
 namespace {
 
 std::unique_ptr<AnswerWriter> MakeWriter(const ServerContext& context, GenerationPlan& plan) {
+  if (plan.embeddings.has_value()) {
+    return std::make_unique<EmbeddingsWriter>(plan.head.model, *plan.embeddings);
+  }
   if (plan.turn == nullptr) {
     return std::make_unique<ResponseWriter>(context.tokenizer, std::move(plan.head));
   }

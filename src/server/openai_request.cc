@@ -134,20 +134,26 @@ void ReadOnePrompt(FieldReader& reader, const std::string& name, const Json& jso
   prompts->push_back(TokenPrompt(json));
 }
 
-void ReadPrompts(FieldReader& reader, const RequestLimits& limits, std::vector<Prompt>* prompts) {
-  const Json* json = reader.Take("prompt");
-  if (json == nullptr) return reader.Fail("prompt", "is required");
+}  // namespace
+
+void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
+                 const RequestLimits& limits, std::vector<Prompt>* prompts) {
+  const Json* json = reader.Take(name);
+  if (json == nullptr) return reader.Fail(name, "is required");
   // [1, 2] is one prompt of two tokens; ["a", "b"] and [[1], [2]] are two prompts.
   const bool is_batch = json->is_array() && !json->empty() && !(*json)[0].is_number();
-  if (!is_batch) return ReadOnePrompt(reader, "prompt", *json, limits, prompts);
-  if (static_cast<int64_t>(json->size()) > limits.prompts_max) {
-    return reader.Fail("prompt", "has " + std::to_string(json->size()) + " prompts, the limit is " +
-                                     std::to_string(limits.prompts_max));
+  if (!is_batch) return ReadOnePrompt(reader, name, *json, limits, prompts);
+  if (static_cast<int64_t>(json->size()) > prompts_max) {
+    return reader.Fail(name, "has " + std::to_string(json->size()) + " prompts, the limit is " +
+                                 std::to_string(prompts_max));
   }
   for (size_t i = 0; i < json->size(); ++i) {
-    ReadOnePrompt(reader, "prompt[" + std::to_string(i) + "]", (*json)[i], limits, prompts);
+    const std::string one = std::string(name) + "[" + std::to_string(i) + "]";
+    ReadOnePrompt(reader, one, (*json)[i], limits, prompts);
   }
 }
+
+namespace {
 
 // Whether the model begins an answer of its own or goes on with the last message.
 void ReadContinuation(FieldReader& reader, ChatRequest* request) {
@@ -263,7 +269,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "", &CompletionFields());
   ReadShared(reader, limits, &request.params);
-  ReadPrompts(reader, limits, &request.prompts);
+  ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
   std::optional<int32_t> logprobs;
   reader.OptionalInt("logprobs", 0, 20, &logprobs);

@@ -25,6 +25,7 @@ namespace graft {
 struct RequestLimits {
   int64_t prompt_bytes_max = int64_t{4} << 20;  // one prompt's or all messages' text
   int32_t prompts_max = 128;
+  int32_t inputs_max = 2048;  // of embeddings
   int32_t choices_max = 128;  // n, and prompts times n
   int32_t messages_max = 4096;
   int32_t stops_max = 16;
@@ -92,6 +93,9 @@ struct ChatRequest {
 // Takes the fields that all endpoints have for text: the model, how tokens are drawn and where they
 // stop.
 void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationParams* params);
+// Takes a field that is a text or token ids, or a list of up to `prompts_max` of such.
+void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
+                 const RequestLimits& limits, std::vector<Prompt>* prompts);
 // Takes "chat_template_kwargs".
 void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request);
 

@@ -31,6 +31,7 @@ constexpr Entry kRoutes[] = {
     {"/v1/models/{model}", Route::kModel, "GET"},
     {"/v1/completions", Route::kCompletions, "POST"},
     {"/v1/chat/completions", Route::kChatCompletions, "POST"},
+    {"/v1/embeddings", Route::kEmbeddings, "POST"},
     {"/v1/responses", Route::kResponses, "POST"},
     {"/v1/responses/{id}", Route::kResponse, "GET, DELETE"},
     {"/v1/responses/{id}/input_items", Route::kResponseItems, "GET"},

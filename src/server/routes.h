@@ -24,6 +24,7 @@ enum class Route {
   kModel,  // one by name
   kCompletions,
   kChatCompletions,
+  kEmbeddings,
   kResponses,
   kResponse,       // one that is stored
   kResponseItems,  // what it was asked with
@@ -49,9 +50,9 @@ const char* RouteName(Route route);
 const char* RouteMethod(Route route);
 bool MethodAllowed(Route route, std::string_view method);
 
-// The requests for text, all of them POST.
+// The requests that the engine serves, all of them POST.
 inline constexpr Route kGenerationRoutes[] = {Route::kCompletions, Route::kChatCompletions,
-                                              Route::kResponses};
+                                              Route::kResponses, Route::kEmbeddings};
 inline bool IsGeneration(Route route) {
   return std::find(std::begin(kGenerationRoutes), std::end(kGenerationRoutes), route) !=
          std::end(kGenerationRoutes);

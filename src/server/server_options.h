@@ -43,6 +43,7 @@ struct ServerOptions {
   HttpParserLimits parser_limits;
   int64_t body_bytes_total_max = int64_t{512} << 20;  // of all requests together; see BodyBudget
   ResponseStoreLimits responses;
+  Pooling pooling = Pooling::kLast;  // what embeddings are made of
   int32_t connections_max = 8192;
   // A body longer than this is parsed and tokenised by a worker, so that it holds up nobody else.
   int64_t inline_body_bytes_max = 16 << 10;

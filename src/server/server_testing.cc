@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 #include "base/nearest_names.h"
@@ -120,6 +121,11 @@ void FakeGenerator::set_fail_after(int32_t tokens, Status status) {
   failure_ = std::move(status);
 }
 
+void FakeGenerator::set_knows_pooling(bool knows) {
+  std::lock_guard lock(mutex_);
+  knows_pooling_ = knows;
+}
+
 void FakeGenerator::set_hold(bool hold) {
   std::lock_guard lock(mutex_);
   hold_ = hold;
@@ -191,6 +197,11 @@ bool FakeGenerator::Step(Running& running) {
       event.prompt_logprobs.push_back({token, first ? std::nanf("") : -0.5f});
       event.prompt_top_logprobs.push_back({});
     }
+  }
+  const std::vector<int32_t>& prompt = running.request.prompt_tokens;
+  if (running.request.pooling != Pooling::kNone && knows_pooling_) {
+    const int64_t sum = std::accumulate(prompt.begin(), prompt.end(), int64_t{0});
+    event.embedding = {static_cast<float>(sum), static_cast<float>(prompt.size())};
   }
   if (running.num_tokens < sampling.tokens_max) {
     const size_t idx = static_cast<size_t>(running.num_tokens);

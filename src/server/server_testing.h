@@ -32,7 +32,8 @@ const Tokenizer& DemoTokenizer();
 const ChatTemplate& DemoChatTemplate();
 
 // One thread that gives every running request a token per tick. The tokens are `script`, over and
-// over, until the request's tokens_max. Thread-safe.
+// over, until the request's tokens_max. Who pools gets the sum and the number of the prompt's
+// tokens. Thread-safe.
 class FakeGenerator : public Generator {
  public:
   FakeGenerator();
@@ -56,7 +57,8 @@ class FakeGenerator : public Generator {
   // kError after so many tokens; -1: never.
   void set_fail_after(int32_t tokens,
                       Status status = InternalError("the fake engine failed as told"));
-  void set_hold(bool hold);  // no token comes while true: all requests are queued
+  void set_knows_pooling(bool knows);  // false: as an older version
+  void set_hold(bool hold);            // no token comes while true: all requests are queued
 
   int32_t num_running() const;
   int32_t num_cancelled() const;
@@ -91,6 +93,7 @@ class FakeGenerator : public Generator {
   int32_t fail_after_ = -1;
   Status failure_;
   bool hold_ = false;
+  bool knows_pooling_ = true;
   int32_t num_cancelled_ = 0;
   bool stopping_ = false;
   std::thread thread_;

@@ -13,6 +13,10 @@ namespace graft {
 using AdapterSlot = int32_t;
 inline constexpr AdapterSlot kNoAdapter = -1;
 
+// Which rows' hidden states, behind the final norm, become a sequence's one vector: those of its
+// prompt's last row, or the mean of all rows of its prompt, none of which it may share then.
+enum class RowPooling : uint8_t { kNone, kLast, kMean };
+
 // How to sample for one sequence; constant over its life. Mirrors request/SamplingParams in
 // integers and floats only, so that waist 2 does not depend on waist 1.
 struct SamplingSpec {
@@ -70,6 +74,7 @@ struct PlannedSequence {
   bool has_mask = false;  // the executor asks its MaskSource what may be drawn
   // Log-probability of every row's successor among prompt_tokens (prompt_logprobs requests only).
   bool prompt_logprobs = false;
+  RowPooling pooling = RowPooling::kNone;
 };
 
 struct StepPlan {

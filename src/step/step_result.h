@@ -29,6 +29,7 @@ struct SequenceResult : DrawnToken {
   // tokens (none after the prompt's last).
   std::vector<LogprobEntry> prompt_logprobs;
   std::vector<std::vector<LogprobEntry>> prompt_top_logprobs;
+  std::vector<float> embedding;  // with the prompt's last row, if pooling is asked for
 };
 
 // Nanoseconds of this step by part, as the executor measured them.
