@@ -23,14 +23,17 @@ constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
 using OptionalToolFormat = std::optional<ToolFormat>;
 using OptionalReasoningFormat = std::optional<ReasoningFormat>;
 
-constexpr OptionWord<OptionalToolFormat> kToolFormatWords[] = {{std::nullopt, "auto"},
-                                                               {ToolFormat::kNone, "none"},
-                                                               {ToolFormat::kHermes, "hermes"},
-                                                               {ToolFormat::kLlama, "llama3_json"},
-                                                               {ToolFormat::kMistral, "mistral"},
-                                                               {ToolFormat::kDeepSeek, "deepseek"},
-                                                               {ToolFormat::kPythonic, "pythonic"},
-                                                               {ToolFormat::kGemma, "gemma"}};
+constexpr OptionWord<OptionalToolFormat> kToolFormatWords[] = {
+    {std::nullopt, "auto"},
+    {ToolFormat::kNone, "none"},
+    {ToolFormat::kHermes, "hermes"},
+    {ToolFormat::kLlama, "llama3_json"},
+    {ToolFormat::kMistral, "mistral"},
+    {ToolFormat::kDeepSeek, "deepseek"},
+    {ToolFormat::kPythonic, "pythonic"},
+    {ToolFormat::kGemma, "gemma"},
+    {ToolFormat::kQwenCoder, "qwen3_coder"},
+    {ToolFormat::kGlm, "glm45"}};
 
 constexpr OptionWord<OptionalReasoningFormat> kReasoningFormatWords[] = {
     {std::nullopt, "auto"},

@@ -1,5 +1,7 @@
 #include "text/output/call_reader.h"
 
+#include <algorithm>
+
 #include "text/output/json_scanner.h"
 
 namespace graft {
@@ -18,6 +20,18 @@ const ToolSpec* FindTool(const std::vector<ToolSpec>& tools, std::string_view na
     if (tool.name == name) return &tool;
   }
   return nullptr;
+}
+
+bool IsStringArgument(const ToolSpec* tool, const std::string& key) {
+  if (tool == nullptr || !tool->parameters.is_object()) return true;
+  const auto properties = tool->parameters.find("properties");
+  if (properties == tool->parameters.end() || !properties->is_object()) return true;
+  const auto schema = properties->find(key);
+  if (schema == properties->end() || !schema->is_object()) return true;
+  const auto type = schema->find("type");
+  if (type == schema->end()) return true;
+  if (!type->is_array()) return !type->is_string() || *type == "string";
+  return std::find(type->begin(), type->end(), "string") != type->end();
 }
 
 void CallWriter::Begin(std::string_view name) {

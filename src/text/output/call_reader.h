@@ -78,5 +78,7 @@ std::vector<CallOpener> MistralOpeners();
 std::vector<CallOpener> DeepSeekOpeners();
 std::vector<CallOpener> PythonicOpeners(const std::vector<ToolSpec>& tools);
 std::vector<CallOpener> GemmaOpeners(const std::vector<ToolSpec>& tools);
+std::vector<CallOpener> QwenCoderOpeners(const std::vector<ToolSpec>& tools);
+std::vector<CallOpener> GlmOpeners(const std::vector<ToolSpec>& tools);
 
 }  // namespace graft

@@ -90,7 +90,9 @@ class GemmaText {
     if (rest_.starts_with("[")) return TakeList(json, depth);
     std::string text;
     if (TakeQuoted(&text)) {
-      *json += depth == 1 && !IsString(key) && IsJsonValue(text) ? text : DumpJson(Json(text));
+      *json += depth == 1 && !IsStringArgument(tool_, key) && IsJsonValue(text)
+                   ? text
+                   : DumpJson(Json(text));
       return true;
     }
     if (!TakeBare(",}]", &text)) return false;
@@ -102,17 +104,6 @@ class GemmaText {
     const Result<Json> value = ParseJson(text);
     if (!value.ok() || value->is_string()) return false;
     return !value->is_number() || std::isfinite(value->get<double>());
-  }
-
-  // Whether an argument is a string, or nobody says what else it is.
-  bool IsString(const std::string& key) const {
-    if (tool_ == nullptr || !tool_->parameters.is_object()) return true;
-    const auto properties = tool_->parameters.find("properties");
-    if (properties == tool_->parameters.end() || !properties->is_object()) return true;
-    const auto schema = properties->find(key);
-    if (schema == properties->end() || !schema->is_object()) return true;
-    const auto type = schema->find("type");
-    return type == schema->end() || !type->is_string() || *type == "string";
   }
 
   std::string_view rest_;

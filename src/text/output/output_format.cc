@@ -16,8 +16,8 @@ ToolFormat DetectToolFormat(std::string_view chat_template) {
   if (Has(chat_template, "<｜tool▁calls▁begin｜>")) return ToolFormat::kDeepSeek;
   if (Has(chat_template, "<tool_call>")) {
     // Qwen3-Coder and GLM have the mark, and XML behind it.
-    const bool is_xml = Has(chat_template, "<function=") || Has(chat_template, "<arg_key>");
-    return is_xml ? ToolFormat::kNone : ToolFormat::kHermes;
+    if (Has(chat_template, "<function=")) return ToolFormat::kQwenCoder;
+    return Has(chat_template, "<arg_key>") ? ToolFormat::kGlm : ToolFormat::kHermes;
   }
   if (Has(chat_template, "<|tool_call>") || Has(chat_template, "<start_function_call>")) {
     return ToolFormat::kGemma;
@@ -50,6 +50,10 @@ std::vector<CallOpener> OpenersOf(ToolFormat format, const std::vector<ToolSpec>
       return PythonicOpeners(tools);
     case ToolFormat::kGemma:
       return GemmaOpeners(tools);
+    case ToolFormat::kQwenCoder:
+      return QwenCoderOpeners(tools);
+    case ToolFormat::kGlm:
+      return GlmOpeners(tools);
   }
   CHECK(false) << "a format of tools that is none";
   return {};
@@ -73,6 +77,11 @@ std::vector<std::string_view> MarksOf(ToolFormat format) {
     case ToolFormat::kGemma:
       return {"<start_function_call>", "<end_function_call>", "<escape>",
               "<|tool_call>",          "<tool_call|>",        "<|\"|>"};
+    case ToolFormat::kQwenCoder:
+      return {"<tool_call>", "</tool_call>"};
+    case ToolFormat::kGlm:
+      return {"<tool_call>", "</tool_call>", "<arg_key>",
+              "</arg_key>",  "<arg_value>",  "</arg_value>"};
   }
   CHECK(false) << "a format of tools that is none";
   return {};

@@ -16,9 +16,11 @@ enum class ToolFormat : uint8_t {
   kHermes,  // also Qwen2.5 and Qwen3
   kLlama,   // Llama 3.x
   kMistral,
-  kDeepSeek,  // V3, R1, V3.1
-  kPythonic,  // Llama 4 and others
-  kGemma,     // FunctionGemma, Gemma 4, and what prompts make Gemma 3 write
+  kDeepSeek,   // V3, R1, V3.1
+  kPythonic,   // Llama 4 and others
+  kGemma,      // FunctionGemma, Gemma 4, and what prompts make Gemma 3 write
+  kQwenCoder,  // Qwen3-Coder
+  kGlm,        // GLM-4.5 and later
 };
 
 // What the template of a model shows of the calls in a conversation; kNone where it shows none, or

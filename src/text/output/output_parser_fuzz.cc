@@ -81,10 +81,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   auto options = std::make_shared<OutputOptions>();
-  options->tool_format = static_cast<ToolFormat>(data[0] % 7);
-  options->reasoning_format = static_cast<ReasoningFormat>(data[0] / 7 % 3);
+  options->tool_format = static_cast<ToolFormat>(data[0] % 9);
+  options->reasoning_format = static_cast<ReasoningFormat>(data[0] / 9 % 3);
   options->in_reasoning =
-      data[0] / 21 % 2 == 1 && options->reasoning_format != ReasoningFormat::kNone;
+      data[0] / 27 % 2 == 1 && options->reasoning_format != ReasoningFormat::kNone;
   options->has_one_call = data[0] / 42 % 2 == 1;
   options->tools = {
       {"f", {}},

@@ -275,6 +275,72 @@ TEST(OutputParserTest, ReadsPythonsLiterals) {
             "[f(x=" + std::string(2000, '[') + std::string(2000, ']') + ")]");
 }
 
+// A tool of every type.
+OutputOptions TypedTool() {
+  OutputOptions options;
+  options.tools = {{"f", Json::parse(R"({"properties":{"text":{"type":"string"},
+      "count":{"type":"integer"},"on":{"type":"boolean"},"list":{"type":"array"},
+      "maybe":{"type":["integer","null"]},"word":{"type":["string","null"]},"any":{}}})")}};
+  return options;
+}
+
+TEST(OutputParserTest, ReadsQwenCodersXml) {
+  const auto read = [](const std::string& text) {
+    return Read(ToolFormat::kQwenCoder, text, TypedTool());
+  };
+  const auto value = [&](const std::string& key, const std::string& text) {
+    return read("<tool_call>\n<function=f>\n<parameter=" + key + ">\n" + text +
+                "\n</parameter>\n</function>\n</tool_call>");
+  };
+  EXPECT_EQ(value("text", "Zürich"), "f({\"text\": \"Zürich\"}) ");
+  EXPECT_EQ(value("text", "12"), "f({\"text\": \"12\"}) ");
+  EXPECT_EQ(value("text", " a <b> </tool_call>\n\"c\"\n"),
+            "f({\"text\": \" a <b> </tool_call>\\n\\\"c\\\"\\n\"}) ");
+  EXPECT_EQ(value("count", "12"), "f({\"count\": 12}) ");
+  EXPECT_EQ(value("count", "twelve"), "f({\"count\": \"twelve\"}) ");
+  EXPECT_EQ(value("count", "1e999"), "f({\"count\": \"1e999\"}) ");
+  EXPECT_EQ(value("on", "True"), "f({\"on\": true}) ");
+  EXPECT_EQ(value("list", "[1, {\"a\": 2}]"), "f({\"list\": [1, {\"a\": 2}]}) ");
+  EXPECT_EQ(value("maybe", "null"), "f({\"maybe\": null}) ");
+  EXPECT_EQ(value("word", "12"), "f({\"word\": \"12\"}) ");
+  EXPECT_EQ(value("unknown", "12"), "f({\"unknown\": \"12\"}) ");
+  EXPECT_EQ(read("Look:\n<tool_call><function=f></function></tool_call>"
+                 "<tool_call><function=other><parameter=a>1</parameter><parameter=b>\n\n"
+                 "</parameter></function></tool_call>"),
+            "f({}) other({\"a\": \"1\", \"b\": \"\"}) Look:");
+  // Without the outer marks, or the last of them.
+  EXPECT_EQ(read("<function=f>\n<parameter=count>\n1\n</parameter>\n</function>"),
+            "f({\"count\": 1}) ");
+  EXPECT_EQ(read("<tool_call>\n<function=f>\n</function>"), "f({}) ");
+  // What breaks is text; half a call at the end is nothing.
+  for (const std::string text :
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<function=>", "<tool_call><function=f>x",
+        "<tool_call><function=f><parameter=a>1</parameter></parameter></function></tool_call>"}) {
+    EXPECT_EQ(read(text), text);
+  }
+  EXPECT_EQ(read("a <tool_call><function=f><parameter=text>b"), "a ");
+  EXPECT_EQ(read("a <tool_call><function=f><parameter=text>b</parameter>"), "a ");
+}
+
+TEST(OutputParserTest, ReadsGlmsXml) {
+  const auto read = [](const std::string& text) {
+    return Read(ToolFormat::kGlm, text, TypedTool());
+  };
+  EXPECT_EQ(read("<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>a\nb</arg_value>\n"
+                 "<arg_key>count</arg_key>\n<arg_value>3</arg_value>\n</tool_call>"),
+            "f({\"text\": \"a\\nb\", \"count\": 3}) ");
+  EXPECT_EQ(read("Two. <tool_call>f</tool_call>\n<tool_call>g\n</tool_call>"), "f({}) g({}) Two.");
+  EXPECT_EQ(
+      read("<tool_call>f<arg_key>text</arg_key><arg_value></tool_call></arg_value></tool_call>"),
+      "f({\"text\": \"</tool_call>\"}) ");
+  for (const std::string text :
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call></tool_call>",
+        "<tool_call>f<arg_key>a</arg_key>b</tool_call>"}) {
+    EXPECT_EQ(read(text), text);
+  }
+  EXPECT_EQ(read("<tool_call>f<arg_key>text</arg_key><arg_value>b"), "");
+}
+
 TEST(OutputParserTest, TheFirstCallAloneWhereOnlyOneIsWanted) {
   const OutputOptions options{.has_one_call = true};
   EXPECT_EQ(Read(ToolFormat::kPythonic, "[f(), g()] and", options), "f({}) and");
@@ -301,6 +367,10 @@ TEST(OutputParserTest, LongTextsTakeNoLongerThanTheirLength) {
   EXPECT_EQ(length(ToolFormat::kPythonic, "[f(" + std::string(size, '(')), size + 3);
   EXPECT_EQ(length(ToolFormat::kMistral, "[TOOL_CALLS]" + std::string(size, ' ')), size + 12);
   EXPECT_EQ(length(ToolFormat::kGemma, "<|tool_call>call:" + std::string(size, '>')), size + 17);
+  const std::string marks = std::string(size, '>') + std::string(size, ' ');
+  EXPECT_EQ(length(ToolFormat::kQwenCoder, "<tool_call>" + std::string(size, ' ')), size + 11);
+  EXPECT_EQ(length(ToolFormat::kQwenCoder, "<tool_call><function=f><parameter=a>" + marks), 0u);
+  EXPECT_EQ(length(ToolFormat::kGlm, "<tool_call>" + marks), 2 * size + 11);
   std::string many = "[f(";
   for (int i = 0; i < 30'000; ++i) many += "a" + std::to_string(i) + "=1,";
   EXPECT_EQ(length(ToolFormat::kPythonic, many + ")]"), 0u);
@@ -343,7 +413,8 @@ TEST(OutputFormatTest, IsToldByTheTemplate) {
     EXPECT_EQ(DetectReasoningFormat(*source), expected.second) << name;
   }
   EXPECT_EQ(DetectToolFormat("{{ '[TOOL_CALLS] [' }}"), ToolFormat::kMistral);
-  EXPECT_EQ(DetectToolFormat("<tool_call><function=f>"), ToolFormat::kNone);
+  EXPECT_EQ(DetectToolFormat("<tool_call><function=f>"), ToolFormat::kQwenCoder);
+  EXPECT_EQ(DetectToolFormat("<tool_call>f<arg_key>"), ToolFormat::kGlm);
   EXPECT_EQ(DetectToolFormat("<|python_start|>"), ToolFormat::kPythonic);
   EXPECT_EQ(DetectToolFormat("<start_function_call>"), ToolFormat::kGemma);
   EXPECT_EQ(DetectReasoningFormat("[THINK]"), ReasoningFormat::kMistral);

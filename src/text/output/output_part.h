@@ -38,6 +38,9 @@ struct ToolSpec {
   Json parameters;  // its JSON schema, or null
 };
 
+// Whether an argument of `tool`, which may be null, is a string, or nobody says what else it is.
+bool IsStringArgument(const ToolSpec* tool, const std::string& key);
+
 const ToolSpec* FindTool(const std::vector<ToolSpec>& tools, std::string_view name);
 
 }  // namespace graft
