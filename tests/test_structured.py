@@ -193,7 +193,8 @@ def test_response_format(server):
 @needs_library
 def test_other_forms(server):
     def ask(**body):
-        reply = server.client().completions.create(model="base", prompt="It was", max_tokens=50, seed=2, extra_body=body)
+        reply = server.client().completions.create(model="base", prompt="It was", max_tokens=50, seed=2,
+                                                   extra_body=body)
         return reply.choices[0].text
     choices = ["a dark night", "a bright day"]
     assert ask(structured_outputs={"choice": choices}) in choices
@@ -221,6 +222,24 @@ def test_refusals(server):
     refused("min_tokens", "put together", response_format={"type": "json_object"}, extra_body={"min_tokens": 3})
     refused(None, "cannot be compiled", extra_body={"guided_grammar": "root ::= ("})
     refused(None, "cannot be compiled", extra_body={"guided_regex": "("})
+
+
+@needs_library
+def test_calls_that_are_asked_for():
+    """Of one function or any, in the forms of two models; arguments are valid by their schemas."""
+    tools = [{"type": "function", "function": {"name": "greet", "parameters": PERSON}},
+             {"type": "function", "function": {"name": "stop", "parameters": {"type": "object", "properties": {}}}}]
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    for parser in ("hermes", "llama3_json"):
+        with Server("--tool-parser", parser) as server:
+            named = {"type": "function", "function": {"name": "greet"}}
+            for choice in (named, "required"):
+                reply = chat(server, tools=tools, tool_choice=choice, parallel_tool_calls=False,
+                             max_tokens=150).choices[0]
+                assert reply.finish_reason == "tool_calls", reply
+                (call,) = reply.message.tool_calls
+                assert choice == "required" or call.function.name == "greet"
+                jsonschema.validate(json.loads(call.function.arguments), schemas[call.function.name])
 
 
 def test_without_the_library():

@@ -130,10 +130,11 @@ std::vector<ApiField> ChatRows() {
       Read("tools", "list of up to 1,024 functions", "none",
            "`{\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\", "
            "...}}`; the template is shown them in the client's own words"),
-      Read("tool_choice", "string", "`\"auto\"`",
-           "`\"none\"`: nothing is called, and a call that the model writes all the same is text. "
-           "`\"required\"` and a function's name are refused: they need answers that are forced "
-           "into a schema"),
+      Read(
+          "tool_choice", "string or object", "`\"auto\"`",
+          "`\"none\"`: nothing is called, and a call that the model writes all the same is text. "
+          "`\"required\"`, or a function's name: the answer is [bound](structured-output.md#calls) "
+          "to calls"),
       Read("parallel_tool_calls", "boolean", "true", "false: the first call is the only one"),
       Read("include_reasoning", "boolean", "true", "false: reasoning is left out of the answer"),
       Read("chat_template_kwargs", "object", "none",

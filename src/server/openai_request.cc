@@ -72,10 +72,10 @@ void ReadStream(FieldReader& reader, GenerationParams* params) {
 }
 
 // What could forbid the only token that goes on with the form, or what comes after its end.
-void RefuseBesideAnswerFormat(FieldReader& reader, const GenerationParams& params) {
-  if (params.answer.is_text()) return;
+void RefuseBesideForm(FieldReader& reader, const GenerationParams& params,
+                      const std::string& form) {
   const auto refuse = [&](const char* name) {
-    reader.Fail(name, "cannot be put together with '" + params.answer.param + "'");
+    reader.Fail(name, "cannot be put together with '" + form + "'");
   };
   const SamplingParams& sampling = params.sampling;
   if (sampling.tokens_min > 0) refuse("min_tokens");
@@ -93,7 +93,7 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
   ReadAnswerFormat(reader, &params->answer);
-  RefuseBesideAnswerFormat(reader, *params);
+  if (!params->answer.is_text()) RefuseBesideForm(reader, *params, params->answer.param);
   reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
   if (params->prompt_tokens_max == 0) {
     reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
@@ -299,6 +299,7 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   FieldReader reader(body, "", &ChatFields());
   ReadShared(reader, limits, &request.params);
   ReadConversation(reader, limits, &request);
+  if (request.tools.must_call) RefuseBesideForm(reader, request.params, "tool_choice");
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
   reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);

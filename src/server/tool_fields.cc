@@ -105,34 +105,48 @@ std::optional<ApiError> ReadTool(const Json& json, const std::string& path, Tool
   return ReadFunction(*function, path + "function.", tools);
 }
 
-void RefuseForcedCalls(FieldReader& reader, const Json& choice) {
-  ApiError error = InvalidRequestError(
-      "tool_choice",
-      "'tool_choice' " +
-          (choice.is_object() ? std::string("with a function's name") : "\"required\"") +
-          " needs answers that are forced into a schema, which this server does not have; send "
-          "\"auto\" or \"none\"");
-  error.code = "unsupported";
-  reader.Fail(std::move(error));
+// {"type": "function", "function": {"name": ...}}, or with the name in the choice itself.
+void ReadNamedChoice(FieldReader& reader, const Json& choice, ToolForm form, ToolRequest* request) {
+  FieldReader outer(choice, "tool_choice.");
+  std::string type;
+  outer.String("type", &type, kNameBytesMax);
+  if (!outer.failed() && type != "function") outer.Fail("type", "must be 'function'");
+  const Json* const function = form == ToolForm::kNested ? outer.Take("function") : &choice;
+  if (function == nullptr) outer.Fail("function", "is required");
+  if (form == ToolForm::kFlat) outer.String("name", &request->named, kNameBytesMax);
+  if (!outer.failed() && form == ToolForm::kNested) {
+    FieldReader inner(*function, "tool_choice.function.");
+    inner.String("name", &request->named, kNameBytesMax);
+    if (auto error = inner.Finish()) outer.Fail(*error);
+  }
+  if (request->named.empty()) outer.Fail("name", "is required");
+  if (auto error = outer.Finish()) reader.Fail(*error);
+}
+
+void ReadChoiceOfTools(FieldReader& reader, ToolForm form, ToolRequest* request) {
+  const Json* const choice = reader.Take("tool_choice");
+  if (choice == nullptr) return;
+  request->may_call = *choice != "none";
+  request->must_call = *choice == "required" || choice->is_object();
+  if (choice->is_object()) {
+    ReadNamedChoice(reader, *choice, form, request);
+  } else if (*choice != "none" && *choice != "auto" && *choice != "required") {
+    reader.Fail("tool_choice", "must be \"auto\", \"none\", \"required\" or name a function");
+  }
 }
 
 }  // namespace
 
 void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest* request) {
-  const Json* choice = reader.Take("tool_choice");
-  if (choice != nullptr) {
-    request->may_call = *choice != "none";
-    if (choice->is_object() || *choice == "required") {
-      RefuseForcedCalls(reader, *choice);
-    } else if (*choice != "none" && *choice != "auto") {
-      reader.Fail("tool_choice", "must be \"auto\" or \"none\"");
-    }
-  }
+  ReadChoiceOfTools(reader, form, request);
   bool parallel = true;
   reader.Bool("parallel_tool_calls", &parallel);
-  request->has_one_call = !parallel;
+  request->has_one_call = !parallel || !request->named.empty();
   const Json* tools = reader.Take("tools");
-  if (tools == nullptr) return;
+  if (tools == nullptr) {
+    if (request->must_call) reader.Fail("tool_choice", "asks for a call, and there are no tools");
+    return;
+  }
   if (!tools->is_array() || tools->size() > tools_max) {
     return reader.Fail("tools",
                        "must be a list of at most " + std::to_string(tools_max) + " tools");
@@ -140,6 +154,12 @@ void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest
   for (size_t i = 0; i < tools->size(); ++i) {
     const std::string path = "tools[" + std::to_string(i) + "].";
     if (auto error = ReadTool((*tools)[i], path, form, &request->tools)) return reader.Fail(*error);
+  }
+  if (request->must_call && request->tools.empty()) {
+    reader.Fail("tool_choice", "asks for a call, and there are no tools");
+  }
+  if (!request->named.empty() && FindTool(request->tools, request->named) == nullptr) {
+    reader.Fail("tool_choice", "names no function of 'tools': '" + request->named + "'");
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "server/field_reader.h"
@@ -17,7 +18,9 @@ enum class ToolForm : uint8_t { kNested, kFlat };
 struct ToolRequest {
   std::vector<ToolSpec> tools;
   bool may_call = true;       // tool_choice is not "none"
-  bool has_one_call = false;  // parallel_tool_calls is false
+  bool has_one_call = false;  // parallel_tool_calls is false, or one function is named
+  bool must_call = false;     // tool_choice is "required", or names a function
+  std::string named;          // that function
 };
 
 // Takes the fields "tools", "tool_choice" and "parallel_tool_calls".

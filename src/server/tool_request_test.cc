@@ -55,12 +55,24 @@ TEST(ToolRequestTest, WhatCannotWorkIsRefusedByName) {
   ExpectToolsRefused("\"tools\":[" + Tool("f") + "," + Tool("f") + "]", "tools[1].function.name",
                      "earlier tool");
   ExpectToolsRefused("\"tools\":[" + Tool("a b") + "]", "tools[0].function.name", "white space");
-  ExpectToolsRefused(R"("tool_choice":"any")", "tool_choice", "must be \"auto\" or \"none\"");
-  ExpectToolsRefused("\"tool_choice\":\"required\",\"tools\":[" + Tool("f") + "]", "tool_choice",
-                     "forced into a schema");
+  ExpectToolsRefused(R"("tool_choice":"any")", "tool_choice", "must be \"auto\", \"none\"");
+  ExpectToolsRefused(R"("tool_choice":"required")", "tool_choice", "there are no tools");
   ExpectToolsRefused(
-      R"("tool_choice":{"type":"function","function":{"name":"f"}},"tools":[)" + Tool("f") + "]",
-      "tool_choice", "forced into a schema");
+      R"("tool_choice":{"type":"function","function":{"name":"g"}},"tools":[)" + Tool("f") + "]",
+      "tool_choice", "names no function of 'tools': 'g'");
+  ExpectToolsRefused(R"("tool_choice":{"type":"function"},"tools":[)" + Tool("f") + "]",
+                     "tool_choice.function", "is required");
+  ExpectToolsRefused(R"("min_tokens":3,"tool_choice":"required","tools":[)" + Tool("f") + "]",
+                     "min_tokens", "put together with 'tool_choice'");
+}
+
+TEST(ToolRequestTest, ACallMayBeAskedFor) {
+  auto any = WithFields(R"("tool_choice":"required","tools":[)" + Tool("f") + "]");
+  EXPECT_TRUE(any->tools.must_call && any->tools.named.empty() && !any->tools.has_one_call);
+  auto one = WithFields(R"("tool_choice":{"type":"function","function":{"name":"f"}},"tools":[)" +
+                        Tool("f") + "]");
+  EXPECT_TRUE(one->tools.must_call && one->tools.has_one_call);
+  EXPECT_EQ(one->tools.named, "f");
 }
 
 TEST(ToolRequestTest, WrongTypesOfSchemasAreNamed) {
