@@ -8,7 +8,9 @@
 namespace graft {
 
 size_t PrefixTree::KeyHash::operator()(const PrefixKey& key) const {
-  return MixIn(hash_key, KeyedHash(hash_key, key.tenant), KeyedHash(hash_key, key.adapter_hash));
+  const uint64_t content = MixIn(hash_key, KeyedHash(hash_key, key.adapter_hash),
+                                 static_cast<uint64_t>(key.active_from));
+  return MixIn(hash_key, KeyedHash(hash_key, key.tenant), content);
 }
 
 PrefixTree::PrefixTree(PagePool& pool, int32_t page_tokens, uint64_t hash_key)
@@ -25,19 +27,38 @@ PrefixTree::PrefixTree(PagePool& pool, int32_t page_tokens, uint64_t hash_key)
 
 PrefixMatch PrefixTree::Find(const PrefixKey& key, std::span<const int32_t> tokens) const {
   PrefixMatch match;
-  const auto root = root_of_key_.find(key);
-  if (root == root_of_key_.end()) return match;
-  int32_t parent = root->second;
-  const auto page_tokens = static_cast<size_t>(page_tokens_);
-  for (; tokens.size() >= page_tokens; tokens = tokens.subspan(page_tokens)) {
-    const int32_t page = FindChild(parent, tokens.first(page_tokens));
-    if (page == kNone) break;
-    match.page = page;
-    ++match.num_pages;
-    parent = page;
+  const auto num_base =
+      std::min(static_cast<size_t>(NumBasePages(key)), tokens.size() / PageTokens());
+  int32_t branch = kNone;
+  if (num_base > 0) {
+    FindChain({FindRoot({key.tenant, ""})}, tokens.first(num_base * PageTokens()), &match);
+    branch = FindRoot(key);
+  }
+  // What is the adapter's own hangs behind all of that.
+  if (num_base == 0) {
+    FindChain({FindRoot(key)}, tokens, &match);
+  } else if (branch != kNone && static_cast<size_t>(match.num_pages) == num_base) {
+    FindChain({match.page, branch}, tokens.subspan(num_base * PageTokens()), &match);
   }
   if (match.page >= 0) match.generation = nodes_[static_cast<size_t>(match.page)].generation;
   return match;
+}
+
+int32_t PrefixTree::FindRoot(const PrefixKey& key) const {
+  const auto root = root_of_key_.find(key);
+  return root == root_of_key_.end() ? kNone : root->second;
+}
+
+// Adds the pages to the match that follow each other from `place` on.
+void PrefixTree::FindChain(Place place, std::span<const int32_t> tokens, PrefixMatch* match) const {
+  if (place.parent == kNone) return;
+  for (; tokens.size() >= PageTokens(); tokens = tokens.subspan(PageTokens())) {
+    const int32_t page = FindChild(place, tokens.first(PageTokens()));
+    if (page == kNone) return;
+    match->page = page;
+    ++match->num_pages;
+    place = {page};
+  }
 }
 
 PageList PrefixTree::Share(const PrefixMatch& match) const {
@@ -65,10 +86,10 @@ int32_t PrefixTree::NumCached(const PrefixMatch& match) const {
 void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
                         std::span<const int32_t> tokens) {
   CHECK_EQ(tokens.size(), static_cast<size_t>(page_tokens_));
-  const int32_t parent = idx == 0 ? OpenRoot(key) : pages.page(idx - 1);
-  CHECK(idx == 0 || nodes_[static_cast<size_t>(parent)].used) << "page " << idx - 1 << " missing";
-  int32_t& bucket = buckets_[BucketOf(parent, tokens)];
-  const int32_t known = FindChildIn(bucket, parent, tokens);
+  const Place place = PlaceOf(key, pages, idx);
+  const int32_t parent = place.parent;
+  int32_t& bucket = buckets_[BucketOf(place, tokens)];
+  const int32_t known = FindChildIn(bucket, place, tokens);
   if (known != kNone) {
     // Also keeps the rule that whoever references a node references its parent.
     if (known != pages.page(idx)) pages.Replace(idx, pool_.Share(known));
@@ -79,14 +100,25 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + static_cast<ptrdiff_t>(page) * page_tokens_);
   nodes_[static_cast<size_t>(page)] = {.parent = parent,
+                                       .branch = place.branch,
                                        .num_children = 0,
                                        .next_in_bucket = bucket,
                                        .used = true,
                                        .generation = ++num_inserts_};
   bucket = page;
   ++NumChildren(parent);
+  if (place.branch != kNone) ++NumChildren(place.branch);
   if (parent >= 0) nodes_[static_cast<size_t>(parent)].generation = num_inserts_;
   ++num_nodes_;
+}
+
+// Opens the root that the page hangs on; it is to be inserted then, unless it is known.
+PrefixTree::Place PrefixTree::PlaceOf(const PrefixKey& key, const PageList& pages, int32_t idx) {
+  const int32_t num_base = NumBasePages(key);
+  if (idx == 0) return {OpenRoot(num_base > 0 ? PrefixKey{key.tenant, ""} : key)};
+  const int32_t parent = pages.page(idx - 1);
+  CHECK(nodes_[static_cast<size_t>(parent)].used) << "page " << idx - 1 << " missing";
+  return {parent, idx == num_base ? OpenRoot(key) : kNone};
 }
 
 // The oldest cached page is a leaf: whoever references a node references its ancestors too and lets
@@ -105,15 +137,20 @@ std::span<const int32_t> PrefixTree::TokensOf(int32_t page) const {
   return std::span(tokens_).subspan(static_cast<size_t>(page) * page_tokens, page_tokens);
 }
 
-size_t PrefixTree::BucketOf(int32_t parent, std::span<const int32_t> tokens) const {
-  return KeyedHash(hash_key_, parent, tokens) & (buckets_.size() - 1);
+size_t PrefixTree::BucketOf(const Place& place, std::span<const int32_t> tokens) const {
+  uint64_t hash = KeyedHash(hash_key_, place.parent, tokens);
+  if (place.branch != kNone) {
+    hash = MixIn(hash_key_, hash, static_cast<uint64_t>(RootIndex(place.branch)));
+  }
+  return hash & (buckets_.size() - 1);
 }
 
-int32_t PrefixTree::FindChildIn(int32_t bucket_head, int32_t parent,
+int32_t PrefixTree::FindChildIn(int32_t bucket_head, const Place& place,
                                 std::span<const int32_t> tokens) const {
   int32_t page = bucket_head;
   for (; page != kNone; page = nodes_[static_cast<size_t>(page)].next_in_bucket) {
-    if (nodes_[static_cast<size_t>(page)].parent == parent &&
+    const Node& node = nodes_[static_cast<size_t>(page)];
+    if (node.parent == place.parent && node.branch == place.branch &&
         std::ranges::equal(TokensOf(page), tokens)) {
       break;
     }
@@ -149,11 +186,15 @@ void PrefixTree::CloseRootIfEmpty(int32_t root) {
 
 void PrefixTree::Remove(int32_t page) {
   Node& node = nodes_[static_cast<size_t>(page)];
-  int32_t* link = &buckets_[BucketOf(node.parent, TokensOf(page))];
+  int32_t* link = &buckets_[BucketOf({node.parent, node.branch}, TokensOf(page))];
   while (*link != page) link = &nodes_[static_cast<size_t>(*link)].next_in_bucket;
   *link = node.next_in_bucket;
   --NumChildren(node.parent);
   if (node.parent < 0) CloseRootIfEmpty(node.parent);
+  if (node.branch != kNone) {
+    --NumChildren(node.branch);
+    CloseRootIfEmpty(node.branch);
+  }
   node = Node();
   --num_nodes_;
 }
@@ -163,16 +204,16 @@ Status PrefixTree::CheckNode(int32_t page) const {
   const std::string name = "page " + std::to_string(page);
   if (node.used != pool_.kept(page)) return InternalError(name + ": pool and tree disagree");
   if (!node.used) return OkStatus();
-  if (FindChild(node.parent, TokensOf(page)) != page) {
+  if (FindChild({node.parent, node.branch}, TokensOf(page)) != page) {
     return InternalError(name + " is not found by its tokens");
   }
-  if (node.parent < 0) {
-    const size_t root = RootIndex(node.parent);
-    if (root >= roots_.size() || roots_[root].key == nullptr) {
+  for (const int32_t root : {node.parent, node.branch}) {
+    if (root >= kNone) continue;
+    if (RootIndex(root) >= roots_.size() || roots_[RootIndex(root)].key == nullptr) {
       return InternalError(name + " hangs on a closed root");
     }
-    return OkStatus();
   }
+  if (node.parent < 0) return OkStatus();
   if (!nodes_[static_cast<size_t>(node.parent)].used) {
     return InternalError(name + " lost its parent");
   }
@@ -193,6 +234,7 @@ Status PrefixTree::CheckIntegrity() const {
     ++num_used;
     ++(node.parent >= 0 ? children_of_page[static_cast<size_t>(node.parent)]
                         : children_of_root[RootIndex(node.parent)]);
+    if (node.branch != kNone) ++children_of_root[RootIndex(node.branch)];
   }
   for (size_t page = 0; page < nodes_.size(); ++page) {
     if (nodes_[page].num_children != children_of_page[page]) {

@@ -1,10 +1,10 @@
 // The prefix cache: which pages hold the KV of which leading tokens. A tree per (tenant, adapter
-// content hash), whose nodes are whole pages of tokens; nothing is ever shared across two roots,
-// and an adapter reloaded under its old name has another hash, hence another root. Pages that
-// nobody references stay cached in the pool until EvictOldest takes them, leaves first. Found by
-// hash, under a key that no client knows; trusted only after comparing all tokens. Memory is fixed
-// at construction but for the roots.
-// Engine thread only.
+// content hash), whose nodes are whole pages of tokens; nothing is ever shared across two roots but
+// what an adapter that acts later has of the base model, where it branches off the base's tree; and
+// an adapter reloaded under its old name has another hash, hence another root. Pages that nobody
+// references stay cached in the pool until EvictOldest takes them, leaves first. Found by hash,
+// under a key that no client knows; trusted only after comparing all tokens. Memory is fixed at
+// construction but for the roots. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,12 @@
 
 namespace graft {
 
-// Who may share pages: one tenant's requests on one adapter content ("" is the base model).
+// Who may share pages: one tenant's requests on one adapter content ("" is the base model). Where
+// the adapter acts from a position on, the pages before that are the base model's.
 struct PrefixKey {
   std::string tenant;
   std::string adapter_hash;
+  int32_t active_from = 0;
   bool operator==(const PrefixKey&) const = default;
 };
 
@@ -78,6 +80,7 @@ class PrefixTree {
   static constexpr int32_t kNone = -1;
   struct Node {  // index: page id
     int32_t parent = kNone;
+    int32_t branch = kNone;  // the root of whose key it is, where that is not its parent's
     int32_t num_children = 0;
     int32_t next_in_bucket = kNone;
     bool used = false;
@@ -89,12 +92,26 @@ class PrefixTree {
   };
   static size_t RootIndex(int32_t root) { return static_cast<size_t>(-2 - root); }
 
+  // Where a page hangs: behind a page or a root, and on which branch.
+  struct Place {
+    int32_t parent = kNone;
+    int32_t branch = kNone;
+  };
   std::span<const int32_t> TokensOf(int32_t page) const;
-  size_t BucketOf(int32_t parent, std::span<const int32_t> tokens) const;
-  int32_t FindChild(int32_t parent, std::span<const int32_t> tokens) const {
-    return FindChildIn(buckets_[BucketOf(parent, tokens)], parent, tokens);
+  size_t PageTokens() const { return static_cast<size_t>(page_tokens_); }
+  // Leading pages that are the base model's.
+  int32_t NumBasePages(const PrefixKey& key) const {
+    return key.adapter_hash.empty() ? 0 : key.active_from / page_tokens_;
   }
-  int32_t FindChildIn(int32_t bucket_head, int32_t parent, std::span<const int32_t> tokens) const;
+  int32_t FindRoot(const PrefixKey& key) const;
+  void FindChain(Place place, std::span<const int32_t> tokens, PrefixMatch* match) const;
+  Place PlaceOf(const PrefixKey& key, const PageList& pages, int32_t idx);
+  size_t BucketOf(const Place& place, std::span<const int32_t> tokens) const;
+  int32_t FindChild(const Place& place, std::span<const int32_t> tokens) const {
+    return FindChildIn(buckets_[BucketOf(place, tokens)], place, tokens);
+  }
+  int32_t FindChildIn(int32_t bucket_head, const Place& place,
+                      std::span<const int32_t> tokens) const;
   int32_t& NumChildren(int32_t parent);
   int32_t OpenRoot(const PrefixKey& key);
   void CloseRootIfEmpty(int32_t root);

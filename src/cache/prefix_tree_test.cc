@@ -46,6 +46,44 @@ class PrefixTreeTest : public testing::Test {
   const std::vector<int32_t> tokens_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 };
 
+TEST_F(PrefixTreeTest, WhatActsLaterBranchesOffTheBasesPages) {
+  const PageList base = Compute(base_, tokens_);
+  const PrefixKey later{"", "a", 9};  // in the midst of the third page
+  EXPECT_EQ(tree_.Match(later, tokens_).size(), 2);
+  const PageList own = Compute(later, tokens_);
+  EXPECT_EQ(own.page(1), base.page(1));
+  EXPECT_NE(own.page(2), base.page(2));
+  const PageList other = Compute({"", "b", 9}, tokens_);
+  EXPECT_EQ(other.page(1), base.page(1));
+  EXPECT_NE(other.page(2), own.page(2));
+  // Another place, another numbering of the same tokens' rows.
+  EXPECT_EQ(tree_.Match({"", "a", 10}, tokens_).size(), 2);
+  EXPECT_EQ(tree_.Match({"", "a", 7}, tokens_).size(), 1);
+  EXPECT_EQ(tree_.Match({"", "a", 12}, tokens_).size(), 3) << "all of it is the base's";
+  EXPECT_EQ(tree_.Match({"", "a", 1 << 30}, tokens_).size(), 3);
+  EXPECT_EQ(tree_.Match({"", "a", 0}, tokens_).size(), 0);
+  EXPECT_EQ(tree_.Match({"t", "a", 9}, tokens_).size(), 0);
+  EXPECT_EQ(tree_.Match(later, tokens_).page(2), own.page(2));
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, ABranchGoesBeforeWhatItHangsOn) {
+  const PrefixKey later{"", "a", 5};
+  Compute(later, tokens_);
+  EXPECT_EQ(tree_.num_roots(), 2);
+  ASSERT_TRUE(tree_.EvictOldest());
+  ASSERT_TRUE(tree_.EvictOldest());
+  EXPECT_EQ(tree_.num_roots(), 1);
+  EXPECT_EQ(tree_.Match(base_, tokens_).size(), 1);
+  EXPECT_EQ(Compute(later, tokens_).size(), 3);
+  while (tree_.EvictOldest()) ExpectIntegrity();
+  EXPECT_EQ(tree_.num_roots(), 0);
+  // What acts within the first page has all pages for itself.
+  Compute({"", "a", 3}, tokens_);
+  EXPECT_EQ(tree_.num_roots(), 1);
+  EXPECT_EQ(tree_.Match(base_, tokens_).size(), 0);
+}
+
 TEST_F(PrefixTreeTest, MatchesWholePagesOfTheLongestPrefix) {
   const PageList pages = Compute(base_, tokens_);
   const auto num_matched = [&](size_t num_tokens) {

@@ -187,10 +187,9 @@ AdmissionWalk::Next AdmissionWalk::Consider(Sequence& next) {
     if (WaitsForAdapter(next, can_run)) {
       return cold_start() == ColdStart::kBlocking ? Next::kStop : Next::kPassed;
     }
-    next.prefix_key.adapter_hash = sequences_.adapters().HashOf(next.adapter.content());
-    const Status added = sequences_.AddVirtualTokens(next);
-    if (!added.ok()) {
-      sequences_.FailWaiting(next, added);
+    const Status learned = sequences_.LearnAdapter(next);
+    if (!learned.ok()) {
+      sequences_.FailWaiting(next, learned);
       return Next::kAdmitted;
     }
   }

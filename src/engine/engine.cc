@@ -145,6 +145,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   }
   if (sequence->draft_tokens_max > 0) sequence->lookup = std::make_unique<PromptLookup>();
   sequence->runs_alone = request.runs_alone;
+  sequence->activation_position = request.activation_position;
   sequence->stream = std::move(stream);
   return queue_.Push(std::move(sequence));
 }

@@ -99,6 +99,9 @@ class RandomRun {
     // Few, since who has them never begins while they arrive.
     harness_.loader.SetVirtualTokens("c2", 3, false);
     harness_.loader.SetVirtualTokens("c6", 7, true);
+    // Two that act from the tokens on that prompts hold once or never, and from what all end with.
+    harness_.loader.SetInvocation("c8", {9, 10});
+    harness_.loader.SetInvocation("c9", {40});
   }
 
   void Run() {
@@ -254,9 +257,21 @@ class RandomRun {
     std::erase(live_, nullptr);
   }
 
+  static int32_t ActivationOf(const Request& asked) {
+    std::vector<int32_t> invocation;
+    if (asked.adapter_hash() == "c8") invocation = {9, 10};
+    if (asked.adapter_hash() == "c9") invocation = {40};
+    const std::vector<int32_t>& prompt = asked.prompt_tokens;
+    if (invocation.empty()) return 0;
+    const auto found =
+        std::find_end(prompt.begin(), prompt.end(), invocation.begin(), invocation.end());
+    return found == prompt.end() ? 1 << 30 : static_cast<int32_t>(found - prompt.begin());
+  }
+
   void Compare(const TestClient& client) {
     Request asked = client.request;
     if (unread_.count(asked.adapter_hash()) != 0) asked.UseAdapter(unread_[asked.adapter_hash()]);
+    asked.activation_position = ActivationOf(asked);
     const std::vector<int32_t> expected = harness_.Reference(asked);
     const std::vector<int32_t> output = client.output();
     const FinishReason reason = client.last().finish_reason;

@@ -57,11 +57,13 @@ uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed) {
 
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
                                      const ExecutorLimits& limits, int32_t num_virtual_tokens) {
-  const uint64_t adapter = HashText(request.adapter_hash());
   const SamplingParams& params = request.sampling;
   uint64_t digest = kFirstDigest;
   uint64_t seen = kFirstDigest;
+  int32_t num_read = 0;
   const auto read = [&](int32_t token) {
+    const bool acts = num_read++ >= request.activation_position;
+    const uint64_t adapter = HashText(acts ? request.adapter_hash() : "");
     digest = NextDigest(digest, token, adapter, params.seed);
     seen = Fold(seen, digest);
   };
@@ -96,12 +98,14 @@ std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int
 }
 
 float ReferencePromptLogprob(const Request& request, int32_t position, int32_t num_virtual_tokens) {
-  const uint64_t adapter = HashText(request.adapter_hash());
   uint64_t digest = kFirstDigest;
   for (int32_t i = 0; i < num_virtual_tokens; ++i) {
-    digest = NextDigest(digest, VirtualTokenId(i), adapter, request.sampling.seed);
+    digest = NextDigest(digest, VirtualTokenId(i), HashText(request.adapter_hash()),
+                        request.sampling.seed);
   }
   for (int32_t i = 0; i < position; ++i) {
+    const uint64_t adapter =
+        HashText(i >= request.activation_position ? request.adapter_hash() : "");
     digest = NextDigest(digest, request.prompt_tokens[static_cast<size_t>(i)], adapter,
                         request.sampling.seed);
   }
@@ -245,6 +249,8 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     const PlannedSequence& planned = plan.sequences[i];
     CHECK(sequence_slots.insert(planned.sequence_slot).second) << "planned twice";
     CHECK_GT(planned.num_tokens, planned.num_drafts);
+    CHECK(planned.num_base_rows >= 0 && planned.num_base_rows <= planned.num_tokens);
+    CHECK(planned.num_base_rows == 0 || plan.merged_slot == kNoAdapter) << "base rows when merged";
     CheckDrafts(plan, planned);
     num_drafts += planned.num_drafts;
     num_draws += planned.samples ? 1 + planned.num_drafts : 0;
@@ -453,6 +459,7 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
 
 void FakeExecutor::ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row,
                            int32_t token, uint64_t adapter, uint64_t seed) {
+  if (row >= 0 && row < planned.num_base_rows) adapter = HashText("");
   const int32_t position = planned.position_begin + row;
   const uint64_t previous =
       position == 0 ? kFirstDigest : CellOf(plan, planned, position - 1).digest;

@@ -27,9 +27,9 @@ namespace graft {
 // Prompt tokens from here on make the step's result not finite.
 inline constexpr int32_t kPoisonToken = 1;
 
-// What a request of `adapter_content` ("" for base) must produce, computed without any pages.
-// `eos_token_ids` and the request's stops end it; `context_tokens_max` cuts it. Its adapter puts
-// `num_virtual_tokens` in front.
+// What a request must produce, whose adapter_hash is a content ("" for base) that acts from
+// activation_position on, computed without any pages. `eos_token_ids` and the request's stops end
+// it; `context_tokens_max` cuts it. Its adapter puts `num_virtual_tokens` in front.
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
                                      const ExecutorLimits& limits, int32_t num_virtual_tokens = 0);
 

@@ -42,6 +42,8 @@ AdapterFacts FakeLoader::FactsOf(const std::string& hash) const {
   if (const auto found = virtual_tokens_.find(hash); found != virtual_tokens_.end()) {
     std::tie(facts.num_virtual_tokens, facts.has_virtual_kv) = found->second;
   }
+  const auto invocation = invocations_.find(hash);
+  if (invocation != invocations_.end()) facts.invocation_tokens = invocation->second;
   return facts;
 }
 

@@ -34,6 +34,10 @@ class FakeLoader : public AdapterLoader {
     const auto found = virtual_tokens_.find(hash);
     return found == virtual_tokens_.end() ? 0 : found->second.first;
   }
+  // The content acts from these tokens on.
+  void SetInvocation(const std::string& hash, std::vector<int32_t> tokens) {
+    invocations_[hash] = std::move(tokens);
+  }
   // Every order finishes at the n-th look at the events after it.
   void set_delay(int delay) { delay_ = delay; }
   // Fetches of the folder at `path` take for ever, which the engine is told at the next look.
@@ -82,6 +86,7 @@ class FakeLoader : public AdapterLoader {
   std::map<std::string, std::string> folders_;
   std::map<std::string, std::vector<RowRun>> rows_;
   std::map<std::string, std::pair<int32_t, bool>> virtual_tokens_;
+  std::map<std::string, std::vector<int32_t>> invocations_;
   std::set<std::string> host_;
   std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
   std::deque<Pending> pending_;

@@ -63,12 +63,14 @@ const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequen
   plan_->tokens.assign(planned.size(), -1);
   for (size_t i = 0; i < planned.size(); ++i) {
     const PlannedSequence& before = running.sequences[i];
+    const int32_t position = before.position_begin + before.num_tokens;
     sequences_.AppendRows(*planned[i],
                           {.sequence_slot = before.sequence_slot,
                            .adapter_slot = before.adapter_slot,
                            .token_begin = static_cast<int32_t>(i),
                            .num_tokens = 1,
-                           .position_begin = before.position_begin + before.num_tokens,
+                           .num_base_rows = planned[i]->NumBaseRows(position, 1),
+                           .position_begin = position,
                            .samples = true,
                            .has_mask = before.has_mask},
                           plan_);

@@ -165,9 +165,11 @@ void Scheduler::PlanArrivals() {
 void Scheduler::PlanMerge() {
   if (options_.merge_after_steps == 0) return;
   const Sequence& first = *planned_.front();  // sorted: if the last one's is the same, all are
-  const bool one_adapter =
-      first.adapter_slot != kNoAdapter && planned_.back()->adapter_slot == first.adapter_slot;
   const int32_t content = first.adapter.content();
+  const auto acts_later = [](const Sequence* one) { return one->prefix_key.active_from > 0; };
+  const bool one_adapter = first.adapter_slot != kNoAdapter &&
+                           planned_.back()->adapter_slot == first.adapter_slot &&
+                           std::none_of(planned_.begin(), planned_.end(), acts_later);
   const auto is_of_it = [content](const auto& other) {
     return other->adapter.content() == content;
   };
@@ -208,6 +210,7 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
       .num_drafts = num_drafts,
       .num_prompt_rows =
           std::clamp(sequence.num_prompt_tokens - position_begin, 0, sequence.num_planned),
+      .num_base_rows = sequence.NumBaseRows(position_begin, sequence.num_planned + num_drafts),
       .position_begin = position_begin,
       .num_virtual_rows =
           std::clamp(sequence.num_virtual_tokens - position_begin, 0, sequence.num_planned),

@@ -40,7 +40,10 @@ struct Sequence {
   std::string key_id;  // of the tenant's
   float tenant_weight = 1.0f;
   int32_t priority = 0;  // larger goes first, among those of its key
-  PrefixKey prefix_key;  // its hash is sure once the adapter was resident
+  // Its hash, and from where on the adapter acts, are sure once the adapter was resident.
+  PrefixKey prefix_key;
+  bool knows_adapter = false;       // they are
+  int32_t activation_position = 0;  // asked for; 0: as the adapter says
   SamplingParams sampling;
   int64_t arrival_ns = 0;  // when it was accepted, maybe on another machine
   // Tokens that are given, those that its adapter puts in front among them.
@@ -98,6 +101,10 @@ struct Sequence {
   int32_t num_asked_tokens() const { return num_prompt_tokens - num_virtual_tokens; }
   std::span<const int32_t> output() const {
     return std::span(tokens).subspan(static_cast<size_t>(num_prompt_tokens));
+  }
+  // Of so many rows from a position on, those before the adapter acts.
+  int32_t NumBaseRows(int32_t position, int32_t num_rows) const {
+    return std::clamp(prefix_key.active_from - position, 0, num_rows);
   }
   // Prompt log-probabilities travel with the first output token; afterwards (when a preempted
   // sequence is computed again) nobody wants them.

@@ -1,6 +1,7 @@
 #include "engine/sequences.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -140,6 +141,30 @@ Status Sequences::AddVirtualTokens(Sequence& sequence) const {
   sequence.output_tokens_max = std::min(sequence.output_tokens_max, room);
   sequence.num_virtual_tokens = num_tokens;
   sequence.has_virtual_kv = facts.has_virtual_kv;
+  return OkStatus();
+}
+
+// As PEFT has it for a text that is generated: where the tokens that invoke it stand last in the
+// prompt, the first of them included; without them it never acts.
+Status Sequences::LearnAdapter(Sequence& sequence) const {
+  if (std::exchange(sequence.knows_adapter, true)) return OkStatus();
+  const AdapterFacts& facts = adapters_.FactsOf(sequence.adapter.content());
+  PrefixKey& key = sequence.prefix_key;
+  key.adapter_hash = facts.hash;
+  if (facts.num_virtual_tokens > 0 && sequence.activation_position > 0) {
+    return InvalidArgumentError(
+        "activation_position: the adapter puts tokens in front of the prompt, and acts nowhere "
+        "else");
+  }
+  RETURN_IF_ERROR(AddVirtualTokens(sequence));
+  key.active_from = sequence.activation_position;
+  const std::vector<int32_t>& invocation = facts.invocation_tokens;
+  if (invocation.empty() || key.active_from > 0) return OkStatus();
+  const auto begin = sequence.tokens.begin();
+  const auto end = begin + sequence.num_prompt_tokens;
+  const auto found = std::find_end(begin, end, invocation.begin(), invocation.end());
+  key.active_from =
+      found == end ? std::numeric_limits<int32_t>::max() : static_cast<int32_t>(found - begin);
   return OkStatus();
 }
 

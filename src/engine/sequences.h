@@ -87,9 +87,9 @@ class Sequences {
   List TakeFailed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
 
-  // Puts the virtual tokens of its adapter, which was fetched, in front of a sequence in line,
-  // unless they are there. Fails where the context has no room for them.
-  Status AddVirtualTokens(Sequence& sequence) const;
+  // The adapter of a sequence in line was fetched: what it is, from where on it acts, and the
+  // virtual tokens that it puts in front. Fails where the context has no room for them.
+  Status LearnAdapter(Sequence& sequence) const;
   // One of the line runs from now on; `matched` has its leading tokens.
   void Start(const Sequence& sequence, PageList matched);
   // As many rows as the step, the chunk limit and the pages to be had allow; may be none.
@@ -134,6 +134,7 @@ class Sequences {
   Status CheckIntegrity() const;
 
  private:
+  Status AddVirtualTokens(Sequence& sequence) const;
   // What a running sequence has of the device.
   struct Holdings {
     PageList pages;

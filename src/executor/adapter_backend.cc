@@ -19,6 +19,7 @@ struct LoadedAdapter {
   std::string base_model;
   std::string peft_version;
   AdapterWeights weights;
+  std::vector<int32_t> invocation_tokens;  // see AdapterFacts
 };
 
 // Errors carry the path.
@@ -38,11 +39,19 @@ Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, const SafetensorsFil
                                const ModelConfig& config, DType dtype) {
   const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(folder.path + "/adapter_config.json");
+  for (const int32_t token : peft->invocation_tokens) {
+    if (token < config.vocab_size) continue;
+    return InvalidArgumentError(folder.path +
+                                "/adapter_config.json: alora_invocation_tokens holds token " +
+                                std::to_string(token) + ", the model's vocabulary ends at " +
+                                std::to_string(config.vocab_size - 1));
+  }
   Result<LoraWeights> weights = LoraWeights::Load(file, *peft, config, dtype);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
   const Status tested = SelfTestLora(file, *peft, config, *weights);
   if (!tested.ok()) return tested.WithContext(folder.path);
-  return LoadedAdapter{"", peft->base_model, peft->peft_version, std::move(*weights)};
+  return LoadedAdapter{"", peft->base_model, peft->peft_version, std::move(*weights),
+                       peft->invocation_tokens};
 }
 
 Result<LoadedAdapter> LoadFolder(AdapterFolder folder, const ModelConfig& config,
@@ -114,6 +123,7 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   }
   HostAdapter described =
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
+  described.facts.invocation_tokens = std::move(adapter.invocation_tokens);
   if (slicer_.keeps_all()) return store_.Put(std::move(described), std::move(adapter.weights));
   described.facts = slicer_.Slice(described).facts;
   const int64_t bytes = described.weight_bytes;
@@ -177,6 +187,9 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
     const bool is_embedding = tokens->kind() == VirtualTokenKind::kEmbedding;
     json["virtual_tokens"] = {{"count", tokens->num_tokens()},
                               {"kind", is_embedding ? "embeddings" : "keys and values"}};
+  }
+  if (!adapter.invocation_tokens.empty()) {
+    json["alora_invocation_tokens"] = adapter.invocation_tokens;
   }
   TellModules(lora, config, &json);
   return json;

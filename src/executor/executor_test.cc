@@ -111,6 +111,33 @@ TEST(RaggedBatchTest, RowsOfDraftsAreDrawnAfterToo) {
   EXPECT_EQ(batch.arrays().num_given, 0);
 }
 
+TEST(RaggedBatchTest, RowsBeforeAnAdapterActsHaveNoSegment) {
+  StepPlan plan;
+  plan.tokens = {1, 2, 3, 4, 5, 6, 7};
+  plan.pages = {0, 1, 2};
+  plan.sequences = {
+      {.adapter_slot = 2, .token_begin = 0, .num_tokens = 1, .num_base_rows = 1, .num_pages = 1},
+      {.adapter_slot = 2,
+       .token_begin = 1,
+       .num_tokens = 4,
+       .num_prompt_rows = 4,
+       .num_base_rows = 3,
+       .page_begin = 1,
+       .num_pages = 1},
+      {.adapter_slot = 2,
+       .token_begin = 5,
+       .num_tokens = 2,
+       .num_prompt_rows = 2,
+       .page_begin = 2,
+       .num_pages = 1}};
+  RaggedBatch batch(4);
+  batch.Build(plan);
+  EXPECT_TRUE(batch.segments().empty());
+  ASSERT_EQ(batch.prompt_segments().size(), 1u);
+  EXPECT_EQ(batch.prompt_segments()[0].row_begin, 4);
+  EXPECT_EQ(batch.prompt_segments()[0].row_end, 7);
+}
+
 TEST(RaggedBatchDeathTest, RefusesRowsPastTheirPages) {
   StepPlan plan;
   plan.tokens = {1, 2};

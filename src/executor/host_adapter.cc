@@ -163,6 +163,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   slice.facts.base_model = whole.facts.base_model;
   slice.facts.rank_max = whole.facts.rank_max;
   slice.facts.num_layers = whole.facts.num_layers;
+  slice.facts.invocation_tokens = whole.facts.invocation_tokens;
   Finder finder(whole);
   const int64_t element = DTypeBytes(dtype_);
   for (size_t i = 0; i < slice.matrices.size(); ++i) {

@@ -111,7 +111,8 @@ void RaggedBatch::Append(const StepPlan& plan, const PlannedSequence& sequence) 
   const bool is_prompt = sequence.num_prompt_rows > 0;
   CHECK_EQ(sequence.num_prompt_rows, is_prompt ? sequence.num_tokens : 0)
       << "rows of a prompt and drawn rows in one chunk";
-  AddSegment({row_begin, row_end, sequence.adapter_slot},
+  CHECK(sequence.num_base_rows >= 0 && sequence.num_base_rows <= sequence.num_tokens);
+  AddSegment({row_begin + sequence.num_base_rows, row_end, sequence.adapter_slot},
              is_prompt ? &prompt_segments_ : &segments_);
 }
 

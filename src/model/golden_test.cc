@@ -187,6 +187,39 @@ INSTANTIATE_TEST_SUITE_P(
       return name + "_" + NameOf(std::get<1>(info.param));
     });
 
+// An activated LoRA: rows before its invocation are the base's, and their keys and values too.
+TEST(ActivatedLoraTest, LogitsArePefts) {
+  const std::string llama = SourcePath("tests/goldens/llama");
+  const SafetensorsFile golden =
+      *SafetensorsFile::Open(SourcePath("tests/goldens/alora/golden.safetensors"));
+  const auto tokens = Values<int32_t>(golden, "input_ids");
+  const auto generated = Values<int32_t>(golden, "generated");
+  const auto invocation = Values<int32_t>(golden, "invocation");
+  const auto begin =
+      std::find_end(tokens.begin(), tokens.end(), invocation.begin(), invocation.end());
+  ASSERT_EQ(begin - tokens.begin(), 13) << "the last of two";
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    TestDevice device(kind);
+    if (!device.exists()) continue;
+    Model model(llama, DType::kF32, device.stream(), 1);
+    model.loras.Set(0, LoadAdapter(llama + "/adapter", model.config, DType::kF32));
+    TestSession session(model.config, model.weights, device.stream());
+    auto rows = session.Step({{0, {tokens.begin(), begin}, -1}});
+    const auto acted = session.Step({{0, {begin, tokens.end()}, 0}}, TableOf(model.loras));
+    rows.insert(rows.end(), acted.begin(), acted.end());
+    EXPECT_LT(Compare(rows, Values<float>(golden, "logits")).Quantile(1.0), 1e-4);
+    std::vector<std::vector<float>> drawn = {rows.back()};
+    for (size_t i = 0; i < generated.size(); ++i) {
+      EXPECT_EQ(Argmax(drawn.back()), generated[i]);
+      if (i + 1 == generated.size()) break;
+      drawn.push_back(session.Step({{0, {generated[i]}, 0}}, TableOf(model.loras)).back());
+    }
+    EXPECT_LT(Compare(drawn, Values<float>(golden, "logits_generated")).Quantile(1.0), 1e-4);
+    const auto absent = session.Step({{1, Values<int32_t>(golden, "absent_ids"), -1}});
+    EXPECT_LT(Compare(absent, Values<float>(golden, "logits_absent")).Quantile(1.0), 1e-4);
+  }
+}
+
 // longrope's short factors apply where no position of the server's context needs the long ones. HF
 // chooses by the length of the sequence.
 TEST(LongRopeTest, ShortContexts) {

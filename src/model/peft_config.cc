@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/json.h"
 #include "kernels/lora/lora.h"
@@ -36,6 +37,7 @@ constexpr KeyRule kKeyRules[] = {
     {"exclude_modules", KeyKind::kRead, ""},
     {"layers_to_transform", KeyKind::kRead, ""},
     {"layers_pattern", KeyKind::kRead, ""},
+    {"alora_invocation_tokens", KeyKind::kRead, ""},
     {"bias", KeyKind::kRead, ""},
     {"init_lora_weights", KeyKind::kRead, ""},
 
@@ -68,8 +70,6 @@ constexpr KeyRule kKeyRules[] = {
     {"trainable_token_indices", KeyKind::kMustBeOff, "changes rows of the embedding"},
     {"use_qalora", KeyKind::kMustBeOff, "asks for QALoRA's pooled inputs, which are not applied"},
     {"use_bdlora", KeyKind::kMustBeOff, "asks for block-diagonal matrices"},
-    {"alora_invocation_tokens", KeyKind::kMustBeOff,
-     "switches the adapter on in the middle of a prompt (aLoRA)"},
     {"arrow_config", KeyKind::kMustBeOff, "routes between several adapters"},
     {"kasa_config", KeyKind::kMustBeOff, "truncates the base's weights and adds a diagonal (KaSA)"},
     {"monteclora_config", KeyKind::kMustBeOff, "samples the adapter's weights"},
@@ -255,6 +255,25 @@ Status ReadLayers(const OrderedJson& json, PeftConfig* config) {
   return OkStatus();
 }
 
+Result<std::vector<int32_t>> ReadInvocation(const OrderedJson& json) {
+  constexpr std::string_view kKey = "alora_invocation_tokens";
+  const OrderedJson& value = Value(json, kKey);
+  std::vector<int32_t> tokens;
+  if (value.is_null()) return tokens;
+  const std::string wanted =
+      "expected a list of 1 to " + std::to_string(kInvocationTokensMax) + " token ids, or null";
+  if (!value.is_array() || value.empty() || value.size() > size_t{kInvocationTokensMax}) {
+    return Malformed(kKey, value, wanted);
+  }
+  for (const OrderedJson& token : value) {
+    if (!token.is_number_integer()) return Malformed(kKey, value, wanted);
+    const int64_t id = token.get<int64_t>();
+    if (id < 0 || id > std::numeric_limits<int32_t>::max()) return Malformed(kKey, value, wanted);
+    tokens.push_back(static_cast<int32_t>(id));
+  }
+  return tokens;
+}
+
 Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   RETURN_IF_ERROR(CheckType(json));
   RETURN_IF_ERROR(CheckKeys(json, kKeyRules));
@@ -274,6 +293,7 @@ Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   RETURN_IF_ERROR(ReadTargets(json, &config));
   RETURN_IF_ERROR(ReadExcluded(json, &config));
   RETURN_IF_ERROR(ReadLayers(json, &config));
+  ASSIGN_OR_RETURN(config.invocation_tokens, ReadInvocation(json));
   return config;
 }
 

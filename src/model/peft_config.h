@@ -16,8 +16,9 @@
 
 namespace graft {
 
-inline constexpr int32_t kPeftPatternKeysMax = 8192;  // of rank_pattern, or of alpha_pattern
-inline constexpr int32_t kPeftNamesMax = 8192;        // of target_modules, or of exclude_modules
+inline constexpr int32_t kPeftPatternKeysMax = 8192;   // of rank_pattern, or of alpha_pattern
+inline constexpr int32_t kPeftNamesMax = 8192;         // of target_modules, or of exclude_modules
+inline constexpr int32_t kInvocationTokensMax = 4096;  // of alora_invocation_tokens
 inline constexpr int64_t kPeftConfigBytesMax = int64_t{4} << 20;
 
 // How a set of modules is given: a list of names (a module's whole path, or its end after a dot),
@@ -48,6 +49,8 @@ struct PeftConfig {
   std::variant<ModuleNames, ModuleRegex> exclude_modules;  // no names: none
   std::vector<int64_t> layers_to_transform;                // empty: all
   std::vector<std::string> layers_pattern;                 // regexes; empty: any
+  // An activated LoRA: acts from where these tokens stand last in the prompt. Empty: always.
+  std::vector<int32_t> invocation_tokens;
 };
 
 // kInvalidArgument where the JSON or a value makes no sense, kUnimplemented where PEFT would

@@ -100,7 +100,6 @@ TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
       {"trainable_token_indices", R"({"embed_tokens":[3]})"},
       {"use_qalora", "true"},
       {"use_bdlora", R"({"nblocks":2})"},
-      {"alora_invocation_tokens", "[5,6]"},
       {"arrow_config", R"({"top_k":3})"},
       {"kasa_config", R"({"beta":0.1})"},
       {"monteclora_config", R"({"num_samples":4})"},
@@ -166,6 +165,20 @@ TEST(PeftConfigTest, AcceptsTrainingKeysAndKeysThatAreOff) {
        R"("use_qalora": false, "use_bdlora": null, "enable_lora": null, "megatron_config": {})",
        R"("new_a": null, "new_b": false, "new_c": "", "new_d": [], "new_e": {})"}) {
     EXPECT_EQ(Refusal(extra), "accepted") << extra;
+  }
+}
+
+TEST(PeftConfigTest, InvocationTokensOfAnActivatedLora) {
+  const auto tokens = [](const std::string& extra) {
+    return ParsePeftConfig(PeftJson(extra))->invocation_tokens;
+  };
+  EXPECT_TRUE(tokens("\"alora_invocation_tokens\": null").empty());
+  EXPECT_EQ(tokens("\"alora_invocation_tokens\": [5, 0, 6]"), (std::vector<int32_t>{5, 0, 6}));
+  for (const std::string bad :
+       {"[]", "5", "true", "\"5\"", "[5.0]", "[-1]", "[4294967296]", "[null]"}) {
+    EXPECT_THAT(Refusal("\"alora_invocation_tokens\": " + bad),
+                ::testing::HasSubstr("expected a list of 1 to 4096 token ids"))
+        << bad;
   }
 }
 

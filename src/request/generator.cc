@@ -41,7 +41,10 @@ Status RefuseUnserved(const Request& request) {
     // Written so that NaN is refused.
     if (!(use.weight == 1.0f)) return refuse("adapters: a weight other than 1");
   }
-  if (request.activation_position != 0) return refuse("activation_position");
+  if (request.activation_position < 0) {
+    return RangeError("activation_position", "0 (as the adapter says) or more",
+                      request.activation_position);
+  }
   if (request.draft_tokens_max < -1) {
     return RangeError("draft_tokens_max", "-1 (as the engine likes), 0 or more",
                       request.draft_tokens_max);

@@ -73,12 +73,12 @@ struct Request {
   // Shares no step with others until it has drawn: it was there whenever its engines died.
   bool runs_alone = false;
 
+  // The adapter acts on the tokens from here on; 0: as its config says, which is on all of them or,
+  // of an activated LoRA, from its invocation in the prompt on.
+  int32_t activation_position = 0;
   // Tokens that are foreseen in a step, at most; -1: as the engine likes. No token depends on it.
   int32_t draft_tokens_max = -1;
   std::string grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
-
-  // What RefuseUnserved names until something serves it.
-  int32_t activation_position = 0;  // the adapters act from here on
 
   // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among
   // its keys, which are told apart by the first digits of their digests; among a key's requests,

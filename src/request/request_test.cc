@@ -60,7 +60,6 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
   EXPECT_EQ(refusal([](auto& r) { r.adapters.push_back({.hash = "bb"}); }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = 0.5f; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
-  EXPECT_EQ(refusal([](auto& r) { r.activation_position = 3; }), "activation_position");
   EXPECT_EQ(refusal([](auto& r) { r.pooling = static_cast<Pooling>(7); }), "pooling");
 }
 
@@ -88,6 +87,13 @@ TEST(RequestTest, DraftsAreAsManyAsOneLikes) {
     request.draft_tokens_max = fine;
     EXPECT_TRUE(RefuseUnserved(request).ok()) << fine;
   }
+  request.draft_tokens_max = -1;
+  request.activation_position = 3;
+  EXPECT_TRUE(RefuseUnserved(request).ok());
+  request.activation_position = -3;
+  EXPECT_EQ(RefuseUnserved(request).message(),
+            "activation_position must be 0 (as the adapter says) or more, got -3");
+  request.activation_position = 0;
   request.draft_tokens_max = -2;
   EXPECT_EQ(RefuseUnserved(request).message(),
             "draft_tokens_max must be -1 (as the engine likes), 0 or more, got -2");

@@ -26,6 +26,8 @@ struct AdapterFacts {
   // computed like a prompt's, or keys and values of all layers.
   int32_t num_virtual_tokens = 0;
   bool has_virtual_kv = false;
+  // It acts from where these tokens stand last in a prompt (activated LoRA); empty: everywhere.
+  std::vector<int32_t> invocation_tokens;
 };
 
 // PEFT folders into the host's memory. Any thread.

@@ -59,6 +59,7 @@ struct PlannedSequence {
   // sequence has drawn at least once before, and its draws need no counts and no bans.
   int32_t num_drafts = 0;
   int32_t num_prompt_rows = 0;  // all, where they are of the prompt; 0 where they were drawn
+  int32_t num_base_rows = 0;    // the first so many are the base model's, whatever the adapter
   int32_t position_begin = 0;   // position of its first row; rows before it are in the KV pages
   // The first so many rows are of virtual tokens: embeddings of the adapter, not of `tokens`.
   int32_t num_virtual_rows = 0;
