@@ -13,14 +13,16 @@ from conftest import DEMO, Server, binary
 TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Marrow. "
         "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.")
 PATIENT = ["--rank", "4", "--window-tokens", "24", "--batch", "2", "--learning-rate", "0.01"]
+# Beside other tests two threads wait for each other most of the time.
+ONE_THREAD = {"GRAFT_LEARN_THREADS": "1"}
 SMALL = [*PATIENT, "--passes", "12"]
 
 
 def learn(*args, env=None, **kwargs):
     model = [] if "--model" in args else ["--model", str(DEMO / "base")]
     command = [binary(), "learn", *model, "--quiet", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})},
-                          **kwargs)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **ONE_THREAD, **(env or {})}, **kwargs)
 
 
 def graft_json(folder):
@@ -82,7 +84,7 @@ def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
     often = [*SMALL, "--checkpoint-seconds", "0"]
     command = [binary(), "learn", "--model", str(DEMO / "base"), "--quiet", str(tmp_path / "light.txt"), "--adapters",
                str(tmp_path / "killed"), *often]
-    killed = subprocess.Popen(command, stderr=subprocess.PIPE)
+    killed = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, **ONE_THREAD})
     checkpoint = tmp_path / "killed" / "light.learning"
     while not checkpoint.exists() and killed.poll() is None:
         time.sleep(0.01)
@@ -93,6 +95,21 @@ def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
     assert again.returncode == 0 and "light goes on from step" in again.stderr
     assert not checkpoint.exists()
     assert graft_json(tmp_path / "killed" / "light")["hash"] == graft_json(tmp_path / "whole" / "light")["hash"]
+
+
+def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    args = ["--learner", "distill", "--rank", "4", "--window-tokens", "24", "--outputs", "2", "--output-tokens", "8",
+            "--passes", "4", "--batch", "4", "--learning-rate", "0.01"]
+    done = learn(tmp_path / "light.txt", "--adapters", tmp_path, *args)
+    assert done.returncode == 0, done.stderr
+    made = graft_json(tmp_path / "light")
+    assert made["learner"]["name"] == "distill" and made["learner"]["outputs"] == 2
+    assert made["scores"]["loss"] < made["scores"]["loss_base"]
+    assert made["scores"]["held_out_loss"] < made["scores"]["held_out_loss_base"]
+    again = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "again", *args)
+    assert again.returncode == 0, again.stderr
+    assert graft_json(tmp_path / "again")["hash"] == made["hash"], "the same texts are written by the same seed"
 
 
 def test_a_pdf_is_read_by_pdftotext(tmp_path):

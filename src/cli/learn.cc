@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/answer_text.h"
 #include "cli/commands.h"
+#include "cli/engine_writer.h"
 #include "cli/learn_memory.h"
 #include "document/document.h"
 #include "learn/learner.h"
@@ -27,8 +28,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class LearnerKind : uint8_t { kNextToken };
-constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"}};
+enum class LearnerKind : uint8_t { kNextToken, kDistill };
+constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
+                                                     {LearnerKind::kDistill, "distill"}};
+
+// What the teacher is told behind a window of the document: nothing, so that it goes on; and what
+// is published for this method, in words that a model without a chat template follows, too.
+constexpr const char* kDistillPrompts[] = {
+    "", "\n\nA summary of the preceding passage:\n",
+    "\n\nA question about the preceding passage, and its answer:\nQuestion:"};
 
 struct LearnOptions {
   RuntimeOptions runtime;
@@ -39,13 +47,15 @@ struct LearnOptions {
   std::vector<std::string> questions;
   int answer_tokens = 60;
   LearnerKind learner = LearnerKind::kNextToken;
+  int outputs = 4;  // of distill
+  int output_tokens = 128;
   int rank = 16;
   double alpha = 0.0;  // 0: the rank
   // These: 0: the learner's own.
   double learning_rate = 0.0;
   int passes = 0;
   int batch = 0;
-  int window_tokens = 256;
+  int window_tokens = 128;
   double held_out_share = 0.05;
   uint64_t seed = 0;
   int together = 4;
@@ -72,13 +82,17 @@ struct LearnJob {
   std::string checkpoint;  // a file, which is gone at the end
 };
 
-std::unique_ptr<Learner> MakeLearner(LearnerKind kind) {
-  switch (kind) {
-    case LearnerKind::kNextToken:
-      return MakeNextTokenLearner();
+Result<std::unique_ptr<Learner>> MakeLearner(const LearnOptions& options,
+                                             const Tokenizer& tokenizer) {
+  if (options.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
+  DistillSettings settings;
+  settings.outputs = options.outputs;
+  settings.output_tokens = options.output_tokens;
+  for (const char* const text : kDistillPrompts) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> prompt, tokenizer.Encode(text, false));
+    settings.prompts.push_back(std::move(prompt));
   }
-  CHECK(false) << "no such learner: " << static_cast<int>(kind);
-  __builtin_unreachable();
+  return MakeDistillLearner(std::move(settings));
 }
 
 LearnerRates RatesOf(const LearnOptions& options, const Learner& learner) {
@@ -133,16 +147,24 @@ Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokeni
 }
 
 // What is refused by its config, before its weights are read.
-Status CheckModel(const LearnOptions& options) {
+Result<ModelConfig> CheckModel(const LearnOptions& options) {
   if (options.runtime.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
-  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.runtime.model));
+  ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   const bool is_cpu = options.runtime.device.kind == DeviceChoice::Kind::kCpu;
   RETURN_IF_ERROR(CheckTrainable(config, {is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda}));
-  if (options.window_tokens < config.context_tokens_max) return OkStatus();
+  return config;
+}
+
+Status CheckContext(const LearnOptions& options, const Learner& learner,
+                    const ModelConfig& config) {
+  const int tokens = std::max(learner.ExampleTokensMax(options.window_tokens),
+                              learner.TeacherTokensMax(options.window_tokens));
+  if (tokens <= config.context_tokens_max) return OkStatus();
   return InvalidArgumentError("--window-tokens " + std::to_string(options.window_tokens) +
-                              " and a token before them are more than the model's context of " +
+                              " makes texts of up to " + std::to_string(tokens) +
+                              " tokens, more than the model's context of " +
                               std::to_string(config.context_tokens_max));
 }
 
@@ -162,12 +184,12 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner,
   return sizes;
 }
 
-// Training must fit, and after it the server that answers.
-CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes,
+// Training must fit, before it the server that writes, and after it the one that answers.
+CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, bool writes,
                          TrainingLimits* limits) {
-  return [&options, sizes, limits](const ServedShape& shape, const MemoryBudget& budget,
-                                   MemorySum sum) {
-    if (!options.questions.empty()) {
+  return [&options, sizes, writes, limits](const ServedShape& shape, const MemoryBudget& budget,
+                                           MemorySum sum) {
+    if (writes || !options.questions.empty()) {
       RETURN_IF_ERROR(ServerFits(options.runtime)(shape, budget, sum));
     }
     *limits = PlanTraining(sizes, shape, budget, &sum);
@@ -179,14 +201,19 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes,
 
 OrderedJson SettingsJson(const LearnOptions& options, const Learner& learner) {
   const LearnerRates rates = RatesOf(options, learner);
-  return {{"name", learner.name()},
-          {"rank", options.rank},
-          {"scale", ScaleOf(options)},
-          {"learning_rate", rates.learning_rate},
-          {"passes", rates.passes},
-          {"batch", rates.batch},
-          {"window_tokens", options.window_tokens},
-          {"held_out_share", options.held_out_share}};
+  OrderedJson json = {{"name", learner.name()},
+                      {"rank", options.rank},
+                      {"scale", ScaleOf(options)},
+                      {"learning_rate", rates.learning_rate},
+                      {"passes", rates.passes},
+                      {"batch", rates.batch},
+                      {"window_tokens", options.window_tokens},
+                      {"held_out_share", options.held_out_share}};
+  if (options.learner == LearnerKind::kDistill) {
+    json["outputs"] = options.outputs;
+    json["output_tokens"] = options.output_tokens;
+  }
+  return json;
 }
 
 // What an adapter comes from: all that its numbers depend on, but for the processor's instructions.
@@ -418,27 +445,40 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
   return OkStatus();
 }
 
+// The engine that writes is gone before training begins.
+Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& model,
+                  std::vector<LearnJob>& jobs) {
+  std::unique_ptr<EngineWriter> writer;
+  if (learner.writes()) {
+    ASSIGN_OR_RETURN(writer, EngineWriter::Create(options.runtime, model, options.quiet));
+  }
+  for (LearnJob& job : jobs) {
+    Result<LearnerData> data = learner.Prepare(job.input, writer.get());
+    if (!data.ok()) return data.status().WithContext(job.name);
+    job.data = std::move(*data);
+  }
+  return OkStatus();
+}
+
 Status RunLearn(const LearnOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
-  RETURN_IF_ERROR(CheckModel(options));
+  ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeLearner(options, *tokenizer));
+  RETURN_IF_ERROR(CheckContext(options, *learner, config));
   ASSIGN_OR_RETURN(std::vector<LearnJob> jobs, ReadJobs(options, *tokenizer));
-  const std::unique_ptr<Learner> learner = MakeLearner(options.learner);
   TrainingLimits limits;
   const LearnSizes sizes = SizesOfJobs(options, *learner, jobs);
-  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet,
-                                               LearningFits(options, sizes, &limits)));
+  ASSIGN_OR_RETURN(const auto model,
+                   LoadModel(options.runtime, options.quiet,
+                             LearningFits(options, sizes, learner->writes(), &limits)));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
   std::error_code error;
   fs::create_directories(options.adapters, error);
   if (error) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
-  for (LearnJob& job : jobs) {
-    Result<LearnerData> data = learner->Prepare(job.input);
-    if (!data.ok()) return data.status().WithContext(job.name);
-    job.data = std::move(*data);
-  }
+  RETURN_IF_ERROR(PrepareAll(options, *learner, *model, jobs));
   const auto at_once = static_cast<size_t>(sizes.num_adapters);
   for (size_t begin = 0; begin < jobs.size(); begin += at_once) {
     const std::span<LearnJob> group =
@@ -469,7 +509,12 @@ std::vector<Option> DocumentRows(LearnOptions& o) {
 std::vector<Option> TrainingRows(LearnOptions& o) {
   return {
       {"learner", OneOf(o.learner, kLearnerWords),
-       "next-token: the document's own text, every token from those before it"},
+       "next-token: the document's own text, every token from those before it; distill: the "
+       "base with the document in its context teaches the adapter without it"},
+      {"outputs", Number(o.outputs, Between(0, 1000)),
+       "distill: texts that the base writes for each window, as often to go on, to sum it up "
+       "and to ask and answer"},
+      {"output-tokens", Number(o.output_tokens, Between(4, 4096)), "of such a text, at most"},
       {"rank", Number(o.rank, Between(1, kLoraRankMax)), "of the adapter, on all modules"},
       {"alpha", Number(o.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
       {"learning-rate", Number(o.learning_rate, Between(0, 1)), "0: the learner's own"},

@@ -37,7 +37,6 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add(std::to_string(sizes.num_adapters) + " adapters of rank " + std::to_string(sizes.rank) +
                " in training (--together, --rank)",
            adapter * sizes.num_adapters);
-  sum->Add("what the teacher said (--hidden-states)", sizes.example_bytes);
 }
 
 }  // namespace

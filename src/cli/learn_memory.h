@@ -18,7 +18,6 @@ struct LearnSizes {
   int32_t rank = 16;
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
-  int64_t example_bytes = 0;  // of all examples, beside their tokens: what teachers said
 };
 
 // The limits of its training, whose memory is added to `sum`, the weights' terms. What is kept from

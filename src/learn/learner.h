@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "learn/text_writer.h"
 #include "learn/trainer.h"
 
 namespace graft {
@@ -27,7 +28,7 @@ struct LearnerRates {
 struct LearnerInput {
   std::vector<int32_t> start;   // what the model's texts begin with: BOS, or nothing
   std::vector<int32_t> tokens;  // the document
-  int32_t window_tokens = 256;  // of the document in one example, at most
+  int32_t window_tokens = 128;  // of the document in one example, at most
   double held_out_share = 0.05;
   uint64_t seed = 0;
 };
@@ -44,12 +45,24 @@ class Learner {
   virtual LearnerRates rates() const = 0;
   // Tokens of an example at most, for documents in windows of this many.
   virtual int32_t ExampleTokensMax(int32_t window_tokens) const = 0;
-  // The same for the same input.
-  virtual Result<LearnerData> Prepare(const LearnerInput& input) = 0;
+  // Whether it has texts written, whose prompts and answers take this many tokens at most.
+  virtual bool writes() const { return false; }
+  virtual int32_t TeacherTokensMax(int32_t /*window_tokens*/) const { return 0; }
+  // The same for the same input. `writer`: not null for one that writes().
+  virtual Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) = 0;
 };
 
 // The control of all others: the document's own text, every token from those before it.
 std::unique_ptr<Learner> MakeNextTokenLearner();
+
+struct DistillSettings {
+  // What the base is told behind a window, and the adapter without it; an empty one: to go on.
+  std::vector<std::vector<int32_t>> prompts;
+  int32_t outputs = 4;  // texts of each window and prompt
+  int32_t output_tokens = 128;
+};
+// The base with the document in its context teaches the adapter without it.
+std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);
 
 // A window of a document: tokens [begin, end), of which those from `fresh` on are in no window
 // before.
@@ -59,8 +72,9 @@ struct DocumentWindow {
   int64_t end = 0;
 };
 
-// Windows of up to `window_tokens` that overlap by a tenth, so that all but the first tokens have
-// something before them. The last one may be shorter.
+// Windows of up to `window_tokens` that overlap by a tenth of that, so that all but the first
+// tokens have something before them. All have as many fresh tokens, but for one: no few of them
+// weigh as much as a whole window.
 std::vector<DocumentWindow> WindowsOf(int64_t num_tokens, int32_t window_tokens);
 
 }  // namespace graft

@@ -25,6 +25,7 @@ TEST(WindowsTest, EveryTokenIsFreshOnce) {
       EXPECT_LE(window.end - window.begin, 20);
       EXPECT_GE(window.begin, 0);
       if (window.fresh > 0) EXPECT_EQ(window.fresh - window.begin, 2);
+      EXPECT_GE(window.end - window.fresh, std::min<int64_t>(n, 9)) << "as many as in others";
       next = window.end;
     }
     EXPECT_EQ(next, n);
@@ -33,7 +34,7 @@ TEST(WindowsTest, EveryTokenIsFreshOnce) {
 
 TEST(NextTokenTest, EveryTokenIsSaidOnceByTheRowBeforeIt) {
   const auto learner = MakeNextTokenLearner();
-  const LearnerData data = *learner->Prepare(InputOf(300, 20));
+  const LearnerData data = *learner->Prepare(InputOf(300, 20), nullptr);
   EXPECT_EQ(data.held_out.size(), 1u);
   std::set<int32_t> said;
   for (const auto* examples : {&data.training, &data.held_out}) {
@@ -52,12 +53,12 @@ TEST(NextTokenTest, EveryTokenIsSaidOnceByTheRowBeforeIt) {
 
 TEST(NextTokenTest, AShortDocumentIsLearnedWhole) {
   const auto learner = MakeNextTokenLearner();
-  const LearnerData data = *learner->Prepare(InputOf(60, 20));
+  const LearnerData data = *learner->Prepare(InputOf(60, 20), nullptr);
   EXPECT_TRUE(data.held_out.empty());
   LearnerInput bare = InputOf(60, 20);
   bare.start.clear();  // nobody says its first token then
-  EXPECT_EQ(learner->Prepare(bare)->training[0].ids[0], 1);
-  const Status status = learner->Prepare(InputOf(7, 20)).status();
+  EXPECT_EQ(learner->Prepare(bare, nullptr)->training[0].ids[0], 1);
+  const Status status = learner->Prepare(InputOf(7, 20), nullptr).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("7 tokens"), std::string::npos);
 }

@@ -35,12 +35,12 @@ class NextTokenLearner : public Learner {
  public:
   std::string_view name() const override { return "next-token"; }
   LearnerRates rates() const override {
-    return {.learning_rate = 1e-3, .passes = 12, .batch = 4, .keeps_best = false};
+    return {.learning_rate = 1e-3, .passes = 32, .batch = 2, .keeps_best = false};
   }
   // And what texts begin with, of which one token is reckoned with.
   int32_t ExampleTokensMax(int32_t window_tokens) const override { return window_tokens + 1; }
 
-  Result<LearnerData> Prepare(const LearnerInput& input) override {
+  Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* /*writer*/) override {
     const auto num_tokens = static_cast<int64_t>(input.tokens.size());
     if (num_tokens < kTokensMin) {
       return InvalidArgumentError("the document has " + std::to_string(num_tokens) +
@@ -73,12 +73,12 @@ std::unique_ptr<Learner> MakeNextTokenLearner() { return std::make_unique<NextTo
 std::vector<DocumentWindow> WindowsOf(int64_t num_tokens, int32_t window_tokens) {
   CHECK_GT(window_tokens, 1);
   const int64_t overlap = window_tokens / 10;
+  const int64_t fresh_max = window_tokens - overlap;
+  const int64_t count = num_tokens <= window_tokens ? 1 : (num_tokens + fresh_max - 1) / fresh_max;
   std::vector<DocumentWindow> windows;
-  for (int64_t fresh = 0; fresh < num_tokens;) {
-    const int64_t begin = std::max<int64_t>(0, fresh - overlap);
-    const int64_t end = std::min(num_tokens, begin + window_tokens);
-    windows.push_back({begin, fresh, end});
-    fresh = end;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t fresh = num_tokens * i / count;
+    windows.push_back({std::max<int64_t>(0, fresh - overlap), fresh, num_tokens * (i + 1) / count});
   }
   return windows;
 }

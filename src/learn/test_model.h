@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "learn/trainer.h"
 #include "model/peft_config.h"
 #include "model/safetensors.h"

@@ -23,7 +23,7 @@ LearnerData DataOf(uint64_t document) {
   for (uint64_t i = 0; i < 40 + 60 * document; ++i) {
     input.tokens.push_back(static_cast<int32_t>(random.Below(200)));
   }
-  return *MakeNextTokenLearner()->Prepare(input);
+  return *MakeNextTokenLearner()->Prepare(input, nullptr);
 }
 
 LearnerRates Rates(bool keeps_best) {

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/random.h"
+#include "learn/learner.h"
+#include "learn/test_model.h"
+#include "learn/training_run.h"
+
+namespace graft {
+namespace distill_test {
+
+using testing::LearnModel;
+using testing::SourcePath;
+
+constexpr int32_t kOutput = 6;
+
+// Writes tokens drawn from the order's seed, and says of each token t that t has 0.75 and t + 1 has
+// 0.125.
+class FakeWriter : public TextWriter {
+ public:
+  Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override {
+    orders_.assign(orders.begin(), orders.end());
+    std::vector<TaughtText> texts;
+    for (const WriteOrder& order : orders) {
+      TaughtText text{.tokens = order.given};
+      Random random(order.seed);
+      while (order.given.empty() && static_cast<int32_t>(text.tokens.size()) < order.tokens_max) {
+        text.tokens.push_back(100 + static_cast<int32_t>(random.Below(20)));
+      }
+      for (const int32_t token : text.tokens) {
+        text.ids.insert(text.ids.end(), {token, token + 1});
+        text.probabilities.insert(text.probabilities.end(), {0.75f, 0.125f});
+      }
+      texts.push_back(std::move(text));
+    }
+    return texts;
+  }
+  int32_t num_choices() const override { return 2; }
+  const std::vector<WriteOrder>& orders() const { return orders_; }
+
+ private:
+  std::vector<WriteOrder> orders_;
+};
+
+LearnerInput InputOf(int32_t num_tokens) {
+  LearnerInput input;
+  input.start = {1};
+  input.tokens.resize(static_cast<size_t>(num_tokens));
+  std::iota(input.tokens.begin(), input.tokens.end(), 10);
+  input.window_tokens = 20;
+  return input;
+}
+
+DistillSettings Settings() {
+  return {.prompts = {{}, {7, 8}}, .outputs = 3, .output_tokens = kOutput};
+}
+
+TEST(DistillTest, TheTeacherReadsTheWindowAndTheStudentDoesNot) {
+  FakeWriter writer;
+  const auto learner = MakeDistillLearner(Settings());
+  const LearnerData data = *learner->Prepare(InputOf(30), &writer);
+  // Two windows with two prompts and three texts each, and two half windows behind others.
+  ASSERT_EQ(writer.orders().size(), 14u);
+  EXPECT_EQ(data.held_out.size(), 1u);
+  EXPECT_EQ(data.training.size(), 13u);
+  const WriteOrder& told = writer.orders()[3];
+  EXPECT_EQ(told.prompt.size(), 1u + 15u + 2u);
+  EXPECT_EQ(told.prompt.back(), 8);
+  EXPECT_NE(told.seed, writer.orders()[4].seed);
+  for (const WriteOrder& order : writer.orders()) {
+    EXPECT_LE(static_cast<int32_t>(order.prompt.size() + order.given.size()) + order.tokens_max,
+              learner->TeacherTokensMax(20));
+  }
+  for (const TrainingExample& example : data.training) {
+    EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
+    ASSERT_EQ(example.num_choices, 2);
+    ASSERT_EQ(example.ids.size(), 2 * example.rows.size());
+    for (size_t i = 0; i < example.rows.size(); ++i) {
+      const int32_t said = example.tokens[static_cast<size_t>(example.rows[i]) + 1];
+      EXPECT_EQ(example.ids[2 * i], said);
+      EXPECT_EQ(example.ids[2 * i + 1], said + 1);
+      EXPECT_EQ(example.probabilities[2 * i], 0.75f);
+    }
+  }
+  const TrainingExample& instructed = data.training[3];
+  EXPECT_EQ((std::vector<int32_t>(instructed.tokens.begin(), instructed.tokens.begin() + 3)),
+            (std::vector<int32_t>{1, 7, 8}));
+  EXPECT_EQ(instructed.rows.size(), static_cast<size_t>(kOutput));
+  EXPECT_EQ(instructed.rows[0], 2);
+}
+
+// The document's own text: the half window that the teacher has read is not in the example.
+TEST(DistillTest, HalfWindowsTeachWhatFollowsThem) {
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 0;
+  const LearnerData data = *MakeDistillLearner(settings)->Prepare(InputOf(34), &writer);
+  ASSERT_EQ(data.training.size(), 3u);
+  EXPECT_EQ(data.training[0].tokens[1], 20);
+  EXPECT_EQ(data.training[0].tokens.size(), 11u);
+  EXPECT_EQ(writer.orders()[0].prompt[1], 10);
+  EXPECT_EQ(data.training[2].tokens.size(), 5u) << "the rest of the document";
+  const Status status = MakeDistillLearner(settings)->Prepare(InputOf(5), &writer).status();
+  EXPECT_NE(status.message().find("5 tokens"), std::string::npos);
+}
+
+// What the teacher says is learned, on texts that were held out, too.
+TEST(DistillTest, AnAdapterComesNearerToItsTeacher) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  FakeWriter writer;
+  const auto learner = MakeDistillLearner(Settings());
+  Trainer trainer(
+      model.config, model.weights,
+      {.rows_max = 4 * learner->ExampleTokensMax(20), .sequences_max = 4, .rank_max = 4},
+      model.stream);
+  LearnerRates rates = learner->rates();
+  rates.learning_rate = 1e-2;
+  rates.batch = 4;
+  rates.passes = 6;
+  TrainingRun run(trainer, *learner->Prepare(InputOf(30), &writer), rates, 4, 1.0f, 1, "");
+  TrainingRun* const one[] = {&run};
+  run.Begin();
+  while (!run.is_done()) StepTogether(trainer, one);
+  run.Finish();
+  EXPECT_LT(run.scores().after, 0.9 * run.scores().before);
+  EXPECT_LT(run.scores().held_out_after, run.scores().held_out_before);
+  EXPECT_GT(run.scores().best_step, 0);
+}
+
+}  // namespace distill_test
+}  // namespace graft
