@@ -102,8 +102,9 @@ def test_cold_adapters_without_room_do_not_hold_up_another_tenant(keys):
 
 def test_a_full_queue_has_a_place_for_who_has_few(keys):
     with Server("--api-keys", keys, "--sequences-max", 4, "--requests-max", 16) as server:
-        flood = Flood(server, 16)
-        wait_until_running(server, 4)
+        flood = Flood(server, 16, max_tokens=200)
+        while server.metric("graft_requests_running") + server.metric("graft_requests_waiting") < 16:
+            assert not flood.answers, "the flood was never whole"
         ask(server)
         flood.wait()
         # The place was that of one of the flood's requests, which may try again.

@@ -6,9 +6,11 @@ import os
 import pathlib
 import re
 import subprocess
+import typing
 
 import jsonschema
 import openai
+import pydantic
 import pytest
 
 from conftest import LONG_TESTS, ROOT, Server, binary
@@ -188,6 +190,33 @@ def test_response_format(server):
     free = chat(server, temperature=0, max_tokens=8).choices[0].message.content
     assert chat(server, temperature=0, max_tokens=8,
                 response_format={"type": "text"}).choices[0].message.content == free
+
+
+@needs_library
+def test_a_responses_text_format(server):
+    """As OpenAI's client asks for it from a class, and with a call that is asked for."""
+    class Person(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+        name: typing.Annotated[str, pydantic.Field(max_length=6)]
+        age: typing.Annotated[int, pydantic.Field(ge=0, le=150)]
+    client = server.client()
+    reply = client.responses.parse(model="austen", input="Who are you?", text_format=Person, max_output_tokens=60)
+    assert isinstance(reply.output_parsed, Person) and reply.status == "completed"
+    assert reply.text.format.type == "json_schema" and reply.text.format.name == "Person"
+    reply = client.responses.create(model="base", input="Who are you?", max_output_tokens=5,
+                                    text={"format": {"type": "json_object"}})
+    assert reply.output_text[0] == "{" and reply.status == "incomplete"
+    with pytest.raises(openai.BadRequestError) as error:
+        client.responses.create(model="base", input="Who?", text={"format": {
+            "type": "json_schema", "name": "a", "schema": {"properties": {"a": {"uniqueItems": True}}}}})
+    assert error.value.body["param"] == "text.format.schema.properties.a.uniqueItems"
+    with Server("--tool-parser", "hermes") as hermes:
+        tool = {"type": "function", "name": "greet", "parameters": PERSON, "strict": True}
+        reply = hermes.client().responses.create(model="base", input="Who are you?", max_output_tokens=150, tools=[tool],
+                                                 tool_choice={"type": "function", "name": "greet"})
+        [call] = [item for item in reply.output if item.type == "function_call"]
+        assert call.name == "greet"
+        jsonschema.validate(json.loads(call.arguments), PERSON)
 
 
 @needs_library

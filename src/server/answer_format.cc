@@ -65,40 +65,47 @@ void FailAs(FieldReader& outer, FieldReader& nested) {
   if (auto error = nested.Finish()) outer.Fail(*error);
 }
 
-void ReadNamedSchema(FieldReader& reader, const Json& json, AnswerFormat* format) {
-  const std::string path = "response_format.json_schema.";
-  FieldReader nested(json, path);
+// The fields that name a schema, which `reader` is at.
+void ReadNamedSchema(FieldReader& reader, const std::string& path, AnswerFormat* format) {
   std::string name;
   std::string description;
   std::optional<bool> strict;  // an answer is bound to its schema either way
-  nested.String("name", &name, kNameBytesMax);
-  if (name.empty()) nested.Fail("name", "is required");
-  nested.String("description", &description, kFormBytesMax);
-  nested.OptionalBool("strict", &strict);
-  if (nested.Take("schema") == nullptr) nested.Fail("schema", "is required");
-  ReadSchemaField(nested, "schema", path, format);
-  FailAs(reader, nested);
+  reader.String("name", &name, kNameBytesMax);
+  if (name.empty()) reader.Fail("name", "is required");
+  reader.String("description", &description, kFormBytesMax);
+  reader.OptionalBool("strict", &strict);
+  if (reader.Take("schema") == nullptr) reader.Fail("schema", "is required");
+  ReadSchemaField(reader, "schema", path, format);
+}
+
+// Where the type says all there is to say.
+void ReadPlainType(FieldReader& reader, const std::string& path, const std::string& type,
+                   AnswerFormat* format) {
+  if (type == "json_object") {
+    Claim(reader, "type", path, AnswerKind::kJsonObject, format);
+  } else if (type != "text") {
+    reader.Fail("type", "must be 'text', 'json_object' or 'json_schema', got '" + type + "'");
+  }
 }
 
 void ReadResponseFormat(FieldReader& reader, AnswerFormat* format) {
   const Json* const json = reader.Take("response_format");
   if (json == nullptr) return;
-  FieldReader nested(*json, "response_format.");
+  const std::string path = "response_format.";
+  FieldReader nested(*json, path);
   std::string type = "text";
   nested.String("type", &type, kNameBytesMax);
   const Json* const schema = nested.Take("json_schema");
-  if (type == "json_schema") {
-    if (schema == nullptr) {
-      nested.Fail("json_schema", "is required");
-    } else {
-      ReadNamedSchema(nested, *schema, format);
-    }
+  if (type == "json_schema" && schema != nullptr) {
+    FieldReader inner(*schema, path + "json_schema.");
+    ReadNamedSchema(inner, path + "json_schema.", format);
+    FailAs(nested, inner);
+  } else if (type == "json_schema") {
+    nested.Fail("json_schema", "is required");
   } else if (schema != nullptr) {
     nested.Fail("json_schema", "goes with the type 'json_schema'");
-  } else if (type == "json_object") {
-    Claim(nested, "type", "response_format.", AnswerKind::kJsonObject, format);
-  } else if (type != "text") {
-    nested.Fail("type", "must be 'text', 'json_object' or 'json_schema', got '" + type + "'");
+  } else {
+    ReadPlainType(nested, path, type, format);
   }
   FailAs(reader, nested);
 }
@@ -122,6 +129,19 @@ void ReadStructuredOutputs(FieldReader& reader, AnswerFormat* format) {
 }
 
 }  // namespace
+
+void ReadTextFormat(FieldReader& reader, const Json& json, AnswerFormat* format) {
+  const std::string path = "text.format.";
+  FieldReader nested(json, path);
+  std::string type = "text";
+  nested.String("type", &type, kNameBytesMax);
+  if (type == "json_schema") {
+    ReadNamedSchema(nested, path, format);
+  } else {
+    ReadPlainType(nested, path, type, format);
+  }
+  FailAs(reader, nested);
+}
 
 void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format) {
   ReadResponseFormat(reader, format);

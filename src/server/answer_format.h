@@ -1,4 +1,4 @@
-// The form that a client wants its answer to have: OpenAI's response_format, vLLM's
+// The form that a client wants its answer to have: OpenAI's response_format and text.format, vLLM's
 // structured_outputs and the guided_* fields before it. Pure functions; any thread.
 #pragma once
 
@@ -28,6 +28,9 @@ struct AnswerFormat {
 
 // Takes the fields that say it, of which one may.
 void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format);
+// The same of a response's text.format, where a schema's fields lie beside the type. `reader` is at
+// the format's owner.
+void ReadTextFormat(FieldReader& reader, const Json& json, AnswerFormat* format);
 
 // Gives the schema's keys the order that they have in `body`, which is what the format was read
 // from: an answer has its properties in that order.

@@ -188,7 +188,9 @@ std::vector<ApiField> ResponsesRows() {
            "`effort` as `reasoning_effort` for chats; `summary`: `\"auto\"` alone, which is none, "
            "since what was thought is in the item's `content`"),
       Read("text", "object", "text",
-           "`format`: `{\"type\": \"text\"}` alone; `verbosity`: `\"medium\"` alone"),
+           "`format`: `{\"type\": \"text\"}`, `{\"type\": \"json_object\"}` or `{\"type\": "
+           "\"json_schema\", \"name\", \"schema\", ...}`, to which the answer is "
+           "[bound](structured-output.md); `verbosity`: `\"medium\"` alone"),
       Read("skip_special_tokens", "boolean", "true"),
       Read("chat_template_kwargs", "object", "none", "as for chats"),
       Ignored("user"),

@@ -71,19 +71,6 @@ void ReadStream(FieldReader& reader, GenerationParams* params) {
   if (auto error = nested.Finish()) reader.Fail(*error);
 }
 
-// What could forbid the only token that goes on with the form, or what comes after its end.
-void RefuseBesideForm(FieldReader& reader, const GenerationParams& params,
-                      const std::string& form) {
-  const auto refuse = [&](const char* name) {
-    reader.Fail(name, "cannot be put together with '" + form + "'");
-  };
-  const SamplingParams& sampling = params.sampling;
-  if (sampling.tokens_min > 0) refuse("min_tokens");
-  if (sampling.ignore_eos) refuse("ignore_eos");
-  if (!params.bad_words.empty()) refuse("bad_words");
-  if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids");
-}
-
 void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationParams* params) {
   ReadSampling(reader, limits, params);
   reader.OptionalInt("max_tokens", 0, kInt32Max, &params->tokens_max);
@@ -93,7 +80,6 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
   ReadAnswerFormat(reader, &params->answer);
-  if (!params->answer.is_text()) RefuseBesideForm(reader, *params, params->answer.param);
   reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
   if (params->prompt_tokens_max == 0) {
     reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
@@ -248,6 +234,19 @@ void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequ
   ReadTools(reader, static_cast<size_t>(limits.tools_max), ToolForm::kNested, &request->tools);
 }
 
+void CheckForm(FieldReader& reader, const GenerationParams& params, bool must_call) {
+  if (params.answer.is_text() && !must_call) return;
+  const std::string form = must_call ? "tool_choice" : params.answer.param;
+  const auto refuse = [&](const char* name) {
+    reader.Fail(name, "cannot be put together with '" + form + "'");
+  };
+  const SamplingParams& sampling = params.sampling;
+  if (sampling.tokens_min > 0) refuse("min_tokens");
+  if (sampling.ignore_eos) refuse("ignore_eos");
+  if (!params.bad_words.empty()) refuse("bad_words");
+  if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids");
+}
+
 void UseOrderOf(std::string_view body, ChatRequest* request) {
   const bool has_any = !request->tools.tools.empty() || !request->documents.is_null() ||
                        !request->template_kwargs.empty();
@@ -269,6 +268,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "", &CompletionFields());
   ReadShared(reader, limits, &request.params);
+  CheckForm(reader, request.params, /*must_call=*/false);
   ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
   std::optional<int32_t> logprobs;
@@ -299,7 +299,7 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   FieldReader reader(body, "", &ChatFields());
   ReadShared(reader, limits, &request.params);
   ReadConversation(reader, limits, &request);
-  if (request.tools.must_call) RefuseBesideForm(reader, request.params, "tool_choice");
+  CheckForm(reader, request.params, request.tools.must_call);
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
   reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);

@@ -93,6 +93,9 @@ struct ChatRequest {
 // Takes the fields that all endpoints have for text: the model, how tokens are drawn and where they
 // stop.
 void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationParams* params);
+// Refuses what could forbid the only token that goes on with the answer's form, which may be that
+// of a call, and what would come after its end.
+void CheckForm(FieldReader& reader, const GenerationParams& params, bool must_call);
 // Takes a field that is a text or token ids, or a list of up to `prompts_max` of such.
 void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
                  const RequestLimits& limits, std::vector<Prompt>* prompts);

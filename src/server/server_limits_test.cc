@@ -223,6 +223,8 @@ TEST(ServerLimitsTest, WaitingConnectionsMakeRoomTheLongestWaitingFirst) {
   RawClient silent(test.port());
   RawClient idle(test.port());
   EXPECT_EQ(idle.Get("/health").status, 200);
+  // It waits from a moment after its answer on, and is to have waited longer than the next one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   RawClient first_more(test.port());
   EXPECT_EQ(first_more.Get("/health").status, 200);
   EXPECT_TRUE(silent.WaitForEnd());

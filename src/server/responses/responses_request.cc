@@ -71,15 +71,14 @@ void ReadReasoning(FieldReader& reader, ChatRequest* chat) {
   if (auto error = nested.Finish()) reader.Fail(*error);
 }
 
-void ReadText(FieldReader& reader) {
+void ReadText(FieldReader& reader, ResponsesRequest* request) {
   const Json* json = reader.Take("text");
   if (json == nullptr) return;
   FieldReader nested(*json, "text.");
   nested.Refuse("verbosity", "medium");
   if (const Json* format = nested.Take("format")) {
-    FieldReader inner(*format, "text.format.");
-    inner.OneOf("type", {"text"}, "the only format of answers that this server has");
-    if (inner.failed()) nested.Fail(*inner.Finish());
+    ReadTextFormat(nested, *format, &request->chat.params.answer);
+    request->text_format = *format;
   }
   if (auto error = nested.Finish()) reader.Fail(*error);
 }
@@ -141,12 +140,14 @@ ApiResult<ResponsesRequest> ParseResponsesRequest(const Json& json, std::string_
   ReadTools(reader, static_cast<size_t>(limits.tools_max), ToolForm::kFlat, &chat.tools);
   if (const Json* choice = reader.Take("tool_choice")) request.tool_choice = *choice;
   ReadReasoning(reader, &chat);
-  ReadText(reader);
+  ReadText(reader, &request);
+  CheckForm(reader, chat.params, chat.tools.must_call);
   reader.Bool("skip_special_tokens", &chat.params.skip_special_tokens);
   ReadTemplateKwargs(reader, &chat);
   reader.TakeUnread();
   if (auto error = reader.Finish()) return *error;
   UseOrderOf(body, &chat);
+  UseOrderOf(body, &chat.params.answer);
   if (!chat.shown_tools.is_null()) {
     request.tools = chat.shown_tools;
     NestTools(&chat.shown_tools);
@@ -169,7 +170,7 @@ std::string RepeatedFields(const ResponsesRequest& request, bool is_stored) {
       {"service_tier", "default"},
       {"store", is_stored},
       {"temperature", Short(params.sampling.temperature)},
-      {"text", {{"format", {{"type", "text"}}}, {"verbosity", "medium"}}},
+      {"text", {{"format", request.text_format}, {"verbosity", "medium"}}},
       {"tool_choice", request.tool_choice},
       {"top_logprobs", std::max(params.sampling.num_logprobs, 0)},
       {"top_p", Short(params.sampling.top_p)},

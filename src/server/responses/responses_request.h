@@ -21,6 +21,7 @@ struct ResponsesRequest {
   // As the client gave them, for the answer.
   OrderedJson tools = OrderedJson::array();
   Json tool_choice = "auto";
+  Json text_format = {{"type", "text"}};
 };
 
 // `body` is what `json` was parsed from: templates show keys in the client's order.

@@ -101,6 +101,39 @@ TEST(ResponsesRequestTest, EveryFieldArrives) {
   EXPECT_EQ(repeated["reasoning"]["effort"], "low");
 }
 
+TEST(ResponsesRequestTest, FormsOfAnswersAreReadAndRepeated) {
+  const std::string format =
+      R"({"type":"json_schema","name":"port","strict":true,)"
+      R"("schema":{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"null"}}}})";
+  auto request = ResponseWith(R"("text":{"format":)" + format + "}");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const AnswerFormat& answer = request->chat.params.answer;
+  EXPECT_EQ(answer.kind, AnswerFormat::Kind::kSchema);
+  EXPECT_EQ(answer.param, "text.format.schema");
+  EXPECT_EQ(answer.schema["properties"].dump(), R"({"z":{"type":"string"},"a":{"type":"null"}})")
+      << "in the client's order";
+  const Json repeated = ParseJson("{" + RepeatedFields(*request, true) + "}").value();
+  EXPECT_EQ(repeated["text"]["format"], Json::parse(format));
+
+  request = ResponseWith(R"("text":{"format":{"type":"json_object"}})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->chat.params.answer.kind, AnswerFormat::Kind::kJsonObject);
+  request = ResponseWith(R"("text":{"format":{"type":"text"}})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_TRUE(request->chat.params.answer.is_text());
+
+  ExpectResponseRefused(R"("text":{"format":{"type":"json_schema","schema":{}}})",
+                        "text.format.name", "is required");
+  ExpectResponseRefused(R"("text":{"format":{"type":"json_schema","name":"x"}})",
+                        "text.format.schema", "is required");
+  ExpectResponseRefused(R"("text":{"format":{"type":"text","regex":"a"}})", "text.format.regex");
+  ExpectResponseRefused(R"("min_tokens":2,"text":{"format":{"type":"json_object"}})", "min_tokens",
+                        "'text.format.type'");
+  ExpectResponseRefused(R"("ignore_eos":true,"tool_choice":"required","tools":[{"type":"function",
+      "name":"f","parameters":{}}])",
+                        "ignore_eos", "'tool_choice'");
+}
+
 TEST(ResponsesRequestTest, MistakesAreNamed) {
   ExpectResponseRefused(R"("background":true)", "background", "is not supported");
   ExpectResponseRefused(R"("conversation":"conv_1")", "conversation");
