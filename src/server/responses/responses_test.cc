@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "server/server_testing.h"
 
 namespace graft {
@@ -195,7 +197,10 @@ TEST_F(ResponsesTest, LogprobsAreWithTheText) {
 
 TEST_F(ResponsesTest, AStreamThatFailsSaysSo) {
   server_.generator.set_fail_after(2);
+  // A failure that comes before the first event was sent would be the answer's status.
+  server_.generator.set_tick(std::chrono::milliseconds(500));
   const RawResponse response = Ask("one two three four", R"("input":"a","stream":true)");
+  ASSERT_EQ(response.status, 200);
   const Json last = ParseJson(response.events().back()).value();
   EXPECT_EQ(last["type"], "response.failed");
   EXPECT_EQ(last["response"]["status"], "failed");
