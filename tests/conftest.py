@@ -1,6 +1,7 @@
 """A real graft process on the demo model, and the clients that talk to it. With GRAFT_DEVICE=cuda:0 in the environment
 all of these processes run on a GPU."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -88,6 +89,21 @@ class Server:
     def alive(self):
         with urllib.request.urlopen(self.url + "/health", timeout=10) as reply:
             return reply.status == 200
+
+
+async def complete_all(server, cases):
+    """The answers to pairs of model and prompt, asked at once."""
+    async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0, timeout=300) as client:
+        async def one(model, prompt):
+            reply = await client.completions.create(model=model, prompt=prompt, max_tokens=12, temperature=0)
+            return reply.choices[0].text
+
+        return await asyncio.gather(*(one(*case) for case in cases))
+
+
+def complete(server, model, prompt="It was"):
+    return server.client().completions.create(model=model, prompt=prompt, max_tokens=12,
+                                              temperature=0).choices[0].text
 
 
 @contextlib.contextmanager

@@ -16,26 +16,12 @@ import time
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, LONG_TESTS, ROOT, Server, binary
+from conftest import ADMIN_KEY, DEMO, LONG_TESTS, ROOT, Server, binary, complete, complete_all
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man", "She looked"] if LONG_TESTS else ["It was", "The old man"]
 # Two on the device, two or three in the host's memory, nothing read before it is asked for.
 TIGHT = ["--dtype", "fp32", "--adapters-max", "2", "--host-gib", "0.005", "--read-at-start-gib", "0", "--turn-ms", "50"]
-
-
-async def complete_all(server, cases):
-    async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0, timeout=300) as client:
-        async def one(model, prompt):
-            reply = await client.completions.create(model=model, prompt=prompt, max_tokens=12, temperature=0)
-            return reply.choices[0].text
-
-        return await asyncio.gather(*(one(*case) for case in cases))
-
-
-def complete(server, model, prompt="It was"):
-    return server.client().completions.create(model=model, prompt=prompt, max_tokens=12,
-                                              temperature=0).choices[0].text
 
 
 def cached_tokens(server, model, prompt):

@@ -14,7 +14,7 @@ import time
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server, binary
+from conftest import ADMIN_KEY, DEMO, Server, binary, complete, complete_all
 from test_features import ask_admin
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
@@ -25,19 +25,6 @@ TIGHT = ["--adapters-max", "2", "--host-gib", "0.009", "--read-at-start-gib", "0
 
 def ranks(count, *args, **kwargs):
     return Server("--dtype", "fp32", "--device", "cpu", "--tensor-parallel", count, *args, **kwargs)
-
-
-async def complete_all(server, cases):
-    async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0, timeout=300) as client:
-        async def one(model, prompt):
-            reply = await client.completions.create(model=model, prompt=prompt, max_tokens=12, temperature=0)
-            return reply.choices[0].text
-
-        return await asyncio.gather(*(one(*case) for case in cases))
-
-
-def complete(server, model, prompt="It was"):
-    return server.client().completions.create(model=model, prompt=prompt, max_tokens=12, temperature=0).choices[0].text
 
 
 def children(pid):

@@ -3,31 +3,16 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/log.h"
+#include "base/shared_library.h"
 
 namespace graft {
 namespace {
 
-constexpr char kLibraryName[] = "libgraft_grammar.so";
-
-// Of a build folder's programs it lies in its neighbour.
 std::string FindLibrary() {
-  if (const char* const path = std::getenv("GRAFT_GRAMMAR_LIBRARY")) return path;
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path folder = program.parent_path();
-  for (const auto& place : {folder / kLibraryName, folder / "../lib/graft" / kLibraryName,
-                            folder / "../grammar" / kLibraryName}) {
-    if (std::filesystem::exists(place, error)) return place.string();
-  }
-  return kLibraryName;
-}
-
-std::string LastError() {
-  const char* const error = dlerror();
-  return error == nullptr ? "" : error;
+  const char* const path = std::getenv("GRAFT_GRAMMAR_LIBRARY");
+  return path != nullptr ? path : FindSharedLibrary("libgraft_grammar.so", "grammar");
 }
 
 }  // namespace
@@ -36,7 +21,7 @@ Result<const GrammarLibrary*> LoadGrammarLibrary(const std::string& path) {
   void* const library =
       dlopen((path.empty() ? FindLibrary() : path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    LOG_WARN("no grammars: {}", LastError());  // with a path, which clients need not know
+    LOG_WARN("no grammars: {}", SharedLibraryError());  // with a path, which clients need not know
     return UnimplementedError(
         "answers in a given form (response_format, structured_outputs and their like) need "
         "libgraft_grammar.so beside the server's program, and `make grammar` builds it");
@@ -46,7 +31,8 @@ Result<const GrammarLibrary*> LoadGrammarLibrary(const std::string& path) {
   const auto number = reinterpret_cast<Interface>(dlsym(library, "graft_grammar_interface"));
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "graft_grammar_library"));
   if (number == nullptr || entry == nullptr) {
-    return FailedPreconditionError("libgraft_grammar.so is another program's: " + LastError());
+    return FailedPreconditionError("libgraft_grammar.so is another program's: " +
+                                   SharedLibraryError());
   }
   if (number() != kGrammarInterface) {
     return FailedPreconditionError(

@@ -261,53 +261,49 @@ Transformer::Target Transformer::TargetOf(const LayerSpec& spec) {
   return {hidden_.as<float>(), true};
 }
 
+void Transformer::ProjectBack(const void* x, const GemmWeight& weight, const Buffer& bias,
+                              LayerProduct product, LoraModule module, int32_t layer,
+                              const Step& step) {
+  const int64_t slice_n[] = {config_.hidden_size};
+  const Target target = TargetOf(config_.layers[layer]);
+  const Target part = PartOf(target);
+  Project({.x = x,
+           .weight = weight,
+           .bias = bias,
+           .y = part.y,
+           .accumulate = part.accumulates,
+           .product = product,
+           .first = module,
+           .slice_n = slice_n,
+           .sum = target},
+          layer, step);
+}
+
 void Transformer::Attention(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
   const LayerProjections& projections = Projections(layer, step);
   const int64_t qkv_n[] = {config_.q_size(), config_.kv_size(), config_.kv_size()};
-  const int64_t o_n[] = {config_.hidden_size};
   float* q = qkv_.as<float>();
 
   Project({normed_.data(), projections.qkv, weights.qkv_bias, q, false, LayerProduct::kQkv,
            LoraModule::kQ, qkv_n},
           layer, step);
   AttendPages(layer, step);
-  const Target target = TargetOf(config_.layers[layer]);
-  const Target part = PartOf(target);
-  Project({.x = attended_.data(),
-           .weight = projections.o,
-           .bias = weights.o_bias,
-           .y = part.y,
-           .accumulate = part.accumulates,
-           .product = LayerProduct::kO,
-           .first = LoraModule::kO,
-           .slice_n = o_n,
-           .sum = target},
-          layer, step);
+  ProjectBack(attended_.data(), projections.o, weights.o_bias, LayerProduct::kO, LoraModule::kO,
+              layer, step);
 }
 
 void Transformer::Mlp(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
   const LayerProjections& projections = Projections(layer, step);
   const int64_t gate_up_n[] = {config_.intermediate_size, config_.intermediate_size};
-  const int64_t down_n[] = {config_.hidden_size};
 
   Project({normed_.data(), projections.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
            LayerProduct::kGateUp, LoraModule::kGate, gate_up_n, activated_.data(),
            config_.layers[layer].activation},
           layer, step);
-  const Target target = TargetOf(config_.layers[layer]);
-  const Target part = PartOf(target);
-  Project({.x = activated_.data(),
-           .weight = projections.down,
-           .bias = weights.down_bias,
-           .y = part.y,
-           .accumulate = part.accumulates,
-           .product = LayerProduct::kDown,
-           .first = LoraModule::kDown,
-           .slice_n = down_n,
-           .sum = target},
-          layer, step);
+  ProjectBack(activated_.data(), projections.down, weights.down_bias, LayerProduct::kDown,
+              LoraModule::kDown, layer, step);
 }
 
 // Normalises (where the model does) and rotates q and k, stores k and v in the sequences' pages,

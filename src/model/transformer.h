@@ -109,6 +109,9 @@ class Transformer {
   struct Projection;
   LaunchPlan PlanOf(const DeviceBatch& batch, const Stream& stream, bool assisted) const;
   void Project(const Projection& projection, int32_t layer, const Step& step);
+  // The same of o and down, which lead back to the residual stream: into the layer's target.
+  void ProjectBack(const void* x, const GemmWeight& weight, const Buffer& bias,
+                   LayerProduct product, LoraModule module, int32_t layer, const Step& step);
   void Launch(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
               const Step& step);
   void Multiply(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
