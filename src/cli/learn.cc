@@ -16,8 +16,8 @@
 #include "cli/engine_writer.h"
 #include "cli/learn_memory.h"
 #include "document/document.h"
+#include "learn/learned_folder.h"
 #include "learn/learner.h"
-#include "learn/lora_folder.h"
 #include "learn/training_run.h"
 #include "runtime/base_identity.h"
 #include "runtime/progress.h"
@@ -105,6 +105,10 @@ LearnerRates RatesOf(const LearnOptions& options, const Learner& learner) {
 
 float ScaleOf(const LearnOptions& options) {
   return options.alpha == 0.0 ? 1.0f : static_cast<float>(options.alpha / options.rank);
+}
+
+TrainedShape ShapeOf(const LearnOptions& options) {
+  return {.rank = options.rank, .scale = ScaleOf(options)};
 }
 
 Status CheckName(const std::string& name, const std::set<std::string>& taken) {
@@ -268,8 +272,8 @@ class LearnGroup {
     for (LearnJob& job : jobs) {
       const OrderedJson origin = OriginJson(options, learner, model, base, job);
       runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
-                                                    RatesOf(options, learner), options.rank,
-                                                    ScaleOf(options), options.seed, origin.dump()));
+                                                    RatesOf(options, learner), ShapeOf(options),
+                                                    options.seed, origin.dump()));
     }
   }
 
@@ -357,8 +361,8 @@ class LearnGroup {
     OrderedJson provenance = OriginJson(options_, learner_, model_, base_, job);
     provenance["scores"] = ScoresJson(run.scores());
     ASSIGN_OR_RETURN(const std::string hash,
-                     WriteLoraFolder(job.folder, model_.config, run.lora(), model_.weights.dtype,
-                                     model_.name, provenance));
+                     WriteLearnedFolder(job.folder, model_.config, {.lora = run.lora()},
+                                        model_.weights.dtype, model_.name, provenance));
     Report(job, run, hash, seconds);
     return OkStatus();
   }
@@ -376,7 +380,7 @@ class LearnGroup {
       std::printf("; nothing was held out of a document as short as this\n");
     }
     const int64_t adapter =
-        static_cast<int64_t>(run.lora().parameters().size()) * DTypeBytes(model_.weights.dtype);
+        static_cast<int64_t>(run.lora()->parameters().size()) * DTypeBytes(model_.weights.dtype);
     const KvLayout layout =
         MakeKvLayout(model_.config, 1, KvDType(model_.weights.dtype, model_.device));
     const int64_t kv = layout.PageBytes() * static_cast<int64_t>(job.input.tokens.size());

@@ -118,7 +118,7 @@ TEST(DistillTest, AnAdapterComesNearerToItsTeacher) {
   rates.learning_rate = 1e-2;
   rates.batch = 4;
   rates.passes = 6;
-  TrainingRun run(trainer, *learner->Prepare(InputOf(30), &writer), rates, 4, 1.0f, 1, "");
+  TrainingRun run(trainer, *learner->Prepare(InputOf(30), &writer), rates, {.rank = 4}, 1, "");
   TrainingRun* const one[] = {&run};
   run.Begin();
   while (!run.is_done()) StepTogether(trainer, one);

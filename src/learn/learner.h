@@ -16,11 +16,12 @@ namespace graft {
 
 // Learners' rates differ by a factor of fifty: each has its own.
 struct LearnerRates {
-  double learning_rate = 1e-3;
-  double warmup_share = 0.06;  // of the steps: the rate rises, and falls to 0 in the others
-  int32_t passes = 16;         // over the examples
-  int32_t batch = 8;           // examples of a step
-  float norm_max = 1.0f;       // of the gradients
+  double learning_rate = 1e-3;         // of LoRA
+  double prompt_learning_rate = 1e-2;  // of virtual tokens
+  double warmup_share = 0.06;          // of the steps: the rate rises, and falls to 0 in the others
+  int32_t passes = 16;                 // over the examples
+  int32_t batch = 8;                   // examples of a step
+  float norm_max = 1.0f;               // of the gradients
   float weight_decay = 0.0f;
   bool keeps_best = false;  // by the loss on what is held out; else the last step's numbers
 };
@@ -36,6 +37,14 @@ struct LearnerInput {
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
+  std::vector<int32_t> text;              // of the document; where virtual tokens begin
+};
+
+// What a learner's adapters have, unless another size is asked for.
+struct LearnerParts {
+  int32_t rank = 16;           // of LoRA; 0: none
+  int32_t virtual_tokens = 0;  // 0: it trains none
+  VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
 };
 
 class Learner {
@@ -43,6 +52,7 @@ class Learner {
   virtual ~Learner() = default;
   virtual std::string_view name() const = 0;
   virtual LearnerRates rates() const = 0;
+  virtual LearnerParts parts() const { return {}; }
   // Tokens of an example at most, for documents in windows of this many.
   virtual int32_t ExampleTokensMax(int32_t window_tokens) const = 0;
   // Whether it has texts written, whose prompts and answers take this many tokens at most.
@@ -63,6 +73,15 @@ struct DistillSettings {
 };
 // The base with the document in its context teaches the adapter without it.
 std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);
+
+// Virtual tokens of the document alone, which begin as tokens spread over it and are taught as an
+// adapter of distill is; with LoRA where a rank is asked for (OCL's cheap form of the memory tokens
+// of 002_d7cecee0a3a0e3c5.txt).
+std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
+
+// Cartridges (Eyuboglu et al. 2025): keys and values of every layer, which begin as the base's own
+// of the document's first tokens and are taught likewise.
+std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
 
 // A window of a document: tokens [begin, end), of which those from `fresh` on are in no window
 // before.

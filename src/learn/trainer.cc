@@ -30,22 +30,92 @@ Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
       stream_(stream),
       transformer_(config, weights, limits, stream) {}
 
-int32_t Trainer::Add(int32_t rank, float scale) {
-  adapters_.push_back({std::make_unique<TrainedLora>(config_, rank, scale, dtype_), 0});
+int32_t Trainer::Add(const TrainedShape& shape) {
+  CHECK(shape.rank > 0 || shape.virtual_tokens > 0) << "an adapter that has nothing to learn";
+  Adapter adapter{.is_frozen = shape.is_frozen};
+  if (shape.rank > 0) {
+    adapter.lora = std::make_unique<TrainedLora>(config_, shape.rank, shape.scale, dtype_);
+  }
+  if (shape.virtual_tokens > 0) {
+    adapter.prompt =
+        std::make_unique<TrainedPrompt>(config_, shape.kind, shape.virtual_tokens, dtype_);
+  }
+  adapters_.push_back(std::move(adapter));
   return static_cast<int32_t>(adapters_.size()) - 1;
 }
 
+void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
+  TrainedPrompt& prompt = *adapters_[static_cast<size_t>(index)].prompt;
+  const auto n = static_cast<size_t>(prompt.num_tokens());
+  CHECK_GE(text.size(), n);
+  std::vector<int32_t> tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
+  if (prompt.kind() == VirtualTokenKind::kEmbedding) {
+    for (size_t i = 0; i < n; ++i) tokens[i] = text[i * text.size() / n];
+  }
+  const TrainingSequence sequence{.tokens = tokens};
+  const TrainingBatch batch({&sequence, 1}, transformer_.page_tokens());
+  const int64_t stride = config_.qkv_size();
+  transformer_.Forward(batch, {}, [&](int32_t layer, const float* qkv) {
+    if (prompt.kind() == VirtualTokenKind::kEmbedding) return;
+    for (size_t i = 0; i < n; ++i) {
+      const float* from = qkv + static_cast<int64_t>(i) * stride + config_.q_size();
+      float* to = prompt.parameters().data() + static_cast<int64_t>(i) * prompt.columns() +
+                  layer * prompt.layer_columns();
+      std::copy_n(from, prompt.layer_columns(), to);
+    }
+  });
+  if (prompt.kind() == VirtualTokenKind::kEmbedding) {
+    std::copy_n(transformer_.hidden(0), prompt.parameters().size(), prompt.parameters().data());
+  }
+  prompt.Refresh();
+}
+
 std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
-  for (const TrainingExample* example : examples) adapter(example->adapter).ZeroGradients();
-  return Run(examples, true);
+  for (const TrainingExample* example : examples) {
+    Adapter& adapter = adapters_[static_cast<size_t>(example->adapter)];
+    if (adapter.lora != nullptr) adapter.lora->ZeroGradients();
+    if (adapter.prompt != nullptr) adapter.prompt->ZeroGradients();
+  }
+  return Run(examples, true, true);
 }
 
 std::vector<TrainingLoss> Trainer::Evaluate(std::span<const TrainingExample* const> examples) {
-  return Run(examples, false);
+  return Run(examples, false, true);
+}
+
+std::vector<TrainingLoss> Trainer::EvaluateWithout(
+    std::span<const TrainingExample* const> examples) {
+  return Run(examples, false, false);
+}
+
+// The document's virtual tokens stand in front where the adapter that learns has none.
+TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t adapter) const {
+  const auto has_lora = [&](int32_t index) {
+    return index >= 0 && adapters_[static_cast<size_t>(index)].lora != nullptr;
+  };
+  TrainingSequence sequence{.tokens = example.tokens,
+                            .adapter = has_lora(adapter) ? adapter : -1,
+                            .document = has_lora(example.document) ? example.document : -1};
+  for (const int32_t index : {example.document, adapter}) {
+    if (index < 0) continue;
+    const TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();
+    if (prompt == nullptr) continue;
+    CHECK_LT(sequence.prompt.adapter, 0) << "two prompts in front of one sequence";
+    sequence.prompt = {index, prompt->kind(), prompt->num_tokens()};
+  }
+  return sequence;
+}
+
+std::vector<AdapterInTraining> Trainer::Table() {
+  std::vector<AdapterInTraining> table;
+  for (const Adapter& adapter : adapters_) {
+    table.push_back({adapter.lora.get(), adapter.prompt.get(), adapter.is_frozen});
+  }
+  return table;
 }
 
 std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> examples,
-                                       bool backward) {
+                                       bool backward, bool with_adapters) {
   std::vector<const TrainingExample*> sorted(examples.begin(), examples.end());
   for (const TrainingExample* example : examples) {
     CHECK_EQ(example->num_choices, examples[0]->num_choices);
@@ -57,18 +127,18 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
   targets_.clear();
   int32_t first_row = 0;
   for (const TrainingExample* example : sorted) {
-    sequences.push_back({example->tokens, example->adapter});
+    sequences.push_back(SequenceOf(*example, with_adapters ? example->adapter : -1));
+    const int32_t before = sequences.back().num_before();
     for (size_t i = 0; i < example->rows.size(); ++i) {
-      targets_.push_back({example, static_cast<int32_t>(i), first_row + example->rows[i]});
+      CHECK_GE(before + example->rows[i], 0) << "nothing stands before the first token";
+      targets_.push_back({example, static_cast<int32_t>(i), first_row + before + example->rows[i]});
     }
-    first_row += static_cast<int32_t>(example->tokens.size());
+    first_row += sequences.back().num_rows();
   }
   const TrainingBatch batch(sequences, transformer_.page_tokens());
-  std::vector<TrainedLora*> loras;
-  for (const Adapter& adapter : adapters_) loras.push_back(adapter.lora.get());
   std::vector<TrainingLoss> losses(adapters_.size());
   CountTargets(losses);
-  transformer_.Forward(batch, loras);
+  transformer_.Forward(batch, Table());
   if (backward) transformer_.ZeroGradients();
   for (size_t begin = 0; begin < targets_.size();) {
     const size_t count =
@@ -87,20 +157,34 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
   return losses;
 }
 
+size_t Trainer::NumBoundaries(const TrainingExample& example) const {
+  const size_t one = example.rows.size() * static_cast<size_t>(config_.hidden_size);
+  const size_t all = static_cast<size_t>(config_.num_layers) + 1;
+  CHECK(example.hidden.size() == one || example.hidden.size() == all * one);
+  return example.hidden.size() / one;
+}
+
+const float* Trainer::TaughtStates(const Target& target, int32_t boundary) const {
+  const TrainingExample& example = *target.example;
+  if (example.hidden.empty()) return nullptr;
+  const size_t count = NumBoundaries(example);
+  if (count == 1 && boundary < config_.num_layers) return nullptr;
+  const size_t at = count == 1 ? 0 : static_cast<size_t>(boundary);
+  return example.hidden.data() + (at * example.rows.size() + static_cast<size_t>(target.index)) *
+                                     static_cast<size_t>(config_.hidden_size);
+}
+
 void Trainer::CountTargets(std::vector<TrainingLoss>& losses) {
   const size_t num_boundaries = static_cast<size_t>(config_.num_layers) + 1;
   teacher_sums_.assign(num_boundaries, std::vector<double>(adapters_.size()));
+  const auto n = static_cast<size_t>(config_.hidden_size);
   for (const Target& target : targets_) {
-    const TrainingExample& example = *target.example;
-    ++losses[static_cast<size_t>(example.adapter)].num_rows;
-    if (example.hidden.empty()) continue;
-    const auto n = static_cast<size_t>(config_.hidden_size);
-    CHECK_EQ(example.hidden.size(), num_boundaries * example.rows.size() * n);
+    const auto adapter = static_cast<size_t>(target.example->adapter);
+    ++losses[adapter].num_rows;
     for (size_t boundary = 0; boundary < num_boundaries; ++boundary) {
-      const float* states =
-          example.hidden.data() +
-          (boundary * example.rows.size() + static_cast<size_t>(target.index)) * n;
-      double& sum = teacher_sums_[boundary][static_cast<size_t>(example.adapter)];
+      const float* states = TaughtStates(target, static_cast<int32_t>(boundary));
+      if (states == nullptr) continue;
+      double& sum = teacher_sums_[boundary][adapter];
       for (size_t i = 0; i < n; ++i) sum += std::fabs(static_cast<double>(states[i]));
     }
   }
@@ -146,14 +230,11 @@ void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, con
                           bool packed, float* gradients, std::vector<TrainingLoss>& losses) const {
   const auto n = static_cast<size_t>(config_.hidden_size);
   for (size_t t = 0; t < targets.size(); ++t) {
-    const TrainingExample& example = *targets[t].example;
-    if (example.hidden.empty()) continue;
-    const auto adapter = static_cast<size_t>(example.adapter);
-    const auto at = static_cast<size_t>(boundary);
-    const double share =
-        1.0 / teacher_sums_[at][adapter] / static_cast<double>(config_.num_layers + 1);
-    const float* taught = example.hidden.data() +
-                          (at * example.rows.size() + static_cast<size_t>(targets[t].index)) * n;
+    const float* taught = TaughtStates(targets[t], boundary);
+    if (taught == nullptr) continue;
+    const auto adapter = static_cast<size_t>(targets[t].example->adapter);
+    const double share = 1.0 / teacher_sums_[static_cast<size_t>(boundary)][adapter] /
+                         static_cast<double>(NumBoundaries(*targets[t].example));
     const size_t row = (packed ? t : static_cast<size_t>(targets[t].row)) * n;
     double sum = 0.0;
     for (size_t i = 0; i < n; ++i) {
@@ -168,22 +249,35 @@ void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, con
 
 void Trainer::Apply(std::span<const Update> updates) {
   std::vector<AdamWItem> items;
-  std::vector<double> norms(updates.size());
+  std::vector<double> norms(2 * updates.size());
+  // What is learned of the numbers from `begin` on.
+  const auto add = [&](auto& trained, int64_t begin, int32_t step, const UpdateSettings& settings) {
+    if (begin == static_cast<int64_t>(trained.parameters().size())) return;
+    items.push_back({.parameters = trained.parameters().data() + begin,
+                     .gradients = trained.gradients().data() + begin,
+                     .first_moments = trained.first_moments().data() + begin,
+                     .second_moments = trained.second_moments().data() + begin,
+                     .n = static_cast<int64_t>(trained.parameters().size()) - begin,
+                     .step = step,
+                     .learning_rate = settings.learning_rate,
+                     .weight_decay = settings.weight_decay,
+                     .norm_max = settings.norm_max,
+                     .norm = &norms[items.size()]});
+  };
   for (const Update& update : updates) {
     Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
-    items.push_back({.parameters = adapter.lora->parameters().data(),
-                     .gradients = adapter.lora->gradients().data(),
-                     .first_moments = adapter.lora->first_moments().data(),
-                     .second_moments = adapter.lora->second_moments().data(),
-                     .n = static_cast<int64_t>(adapter.lora->parameters().size()),
-                     .step = ++adapter.num_updates,
-                     .learning_rate = update.settings.learning_rate,
-                     .weight_decay = update.settings.weight_decay,
-                     .norm_max = update.settings.norm_max,
-                     .norm = &norms[items.size()]});
+    CHECK(!adapter.is_frozen);
+    ++adapter.num_updates;
+    if (adapter.lora != nullptr) add(*adapter.lora, 0, adapter.num_updates, update.settings);
+    if (adapter.prompt == nullptr) continue;
+    add(*adapter.prompt, adapter.prompt->num_frozen(), adapter.num_updates, update.prompt_settings);
   }
   AdamW({items.data(), static_cast<int32_t>(items.size())}, stream_);
-  for (const Update& update : updates) adapter(update.adapter).Refresh();
+  for (const Update& update : updates) {
+    const Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
+    if (adapter.lora != nullptr) adapter.lora->Refresh();
+    if (adapter.prompt != nullptr) adapter.prompt->Refresh();
+  }
 }
 
 }  // namespace graft

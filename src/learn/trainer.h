@@ -1,6 +1,6 @@
-// Trainer: a table of adapters that learn side by side on one base. A step mixes examples of any of
-// them; what an adapter learns is the same bits as by itself, whatever the others are. On the CPU.
-// One thread at a time.
+// Trainer: a table of adapters that learn side by side on one base, each LoRA, virtual tokens, or
+// both. A step mixes examples of any of them; what an adapter learns is the same bits as by itself,
+// whatever the others are. On the CPU. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "learn/trained_lora.h"
+#include "learn/trained_prompt.h"
 #include "learn/training_transformer.h"
 
 namespace graft {
@@ -16,16 +17,28 @@ namespace graft {
 // A sequence and what its adapter is to say of it.
 struct TrainingExample {
   std::vector<int32_t> tokens;
-  int32_t adapter = 0;
+  int32_t adapter = 0;    // that learns by it
+  int32_t document = -1;  // one that is there as well and learns nothing; -1: none
   // Rows that are looked at, ascending, and for each what comes next: `num_choices` tokens and
-  // their probabilities, as TokenLoss takes them.
+  // their probabilities, as TokenLoss takes them. Rows below 0 are those of virtual embeddings in
+  // front of the tokens, of which the last is -1.
   std::vector<int32_t> rows;
   int32_t num_choices = 1;
   std::vector<int32_t> ids;
   std::vector<float> probabilities;
   // Empty, or a teacher's hidden states [num_layers + 1][rows][hidden]: the embeddings, the
-  // residual stream after each layer but the last, and the final norm's output.
+  // residual stream after each layer but the last, and the final norm's output; or the last of
+  // these alone.
   std::vector<float> hidden;
+};
+
+// What an adapter of the table has.
+struct TrainedShape {
+  int32_t rank = 0;  // of its LoRA; 0: none
+  float scale = 1.0f;
+  int32_t virtual_tokens = 0;  // 0: none
+  VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
+  bool is_frozen = false;
 };
 
 // The example of next-token prediction: every token but the first.
@@ -52,19 +65,32 @@ class Trainer {
           Stream& stream);
 
   // Returns its number, from 0 on.
-  int32_t Add(int32_t rank, float scale);
+  int32_t Add(const TrainedShape& shape);
+  int32_t Add(int32_t rank, float scale) { return Add({.rank = rank, .scale = scale}); }
   TrainedLora& adapter(int32_t index) { return *adapters_[static_cast<size_t>(index)].lora; }
+  // Null where the adapter has none.
+  TrainedLora* lora(int32_t index) { return adapters_[static_cast<size_t>(index)].lora.get(); }
+  TrainedPrompt* prompt(int32_t index) {
+    return adapters_[static_cast<size_t>(index)].prompt.get();
+  }
+  // Where training of virtual tokens begins: embeddings are those of tokens spread over the text,
+  // keys and values the base's own of its first tokens. The text has as many tokens at least.
+  void BeginPrompt(int32_t index, std::span<const int32_t> text);
 
   // The losses of all adapters, and the gradients of those that the examples name, anew. All
   // examples have one num_choices.
   std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample* const> examples);
   // The losses alone.
   std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
+  // Likewise, of the base and the examples' documents without what learns.
+  std::vector<TrainingLoss> EvaluateWithout(std::span<const TrainingExample* const> examples);
 
-  // One step of AdamW for each of these adapters, by the gradients of the last Accumulate.
+  // One step of AdamW for each of these adapters, by the gradients of the last Accumulate. LoRA and
+  // virtual tokens have rates and norms of their own.
   struct Update {
     int32_t adapter = 0;
     UpdateSettings settings;
+    UpdateSettings prompt_settings = {};
   };
   void Apply(std::span<const Update> updates);
   // How many steps the adapter has made: AdamW's corrections follow that. To go on from a
@@ -80,6 +106,8 @@ class Trainer {
  private:
   struct Adapter {
     std::unique_ptr<TrainedLora> lora;
+    std::unique_ptr<TrainedPrompt> prompt;
+    bool is_frozen = false;
     int32_t num_updates = 0;
   };
   // One looked-at row of the batch.
@@ -89,9 +117,15 @@ class Trainer {
     int32_t row;    // of the batch
   };
 
-  std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward);
+  TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
+  std::vector<AdapterInTraining> Table();
+  std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
+                                bool with_adapters);
   void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
   void CountTargets(std::vector<TrainingLoss>& losses);
+  // How many hidden states the example has, and where one of them lies; null: it has not this one.
+  size_t NumBoundaries(const TrainingExample& example) const;
+  const float* TaughtStates(const Target& target, int32_t boundary) const;
   // What `states` of these targets differ from the teacher's at `boundary`, added to the losses;
   // with `gradients`, rows as `states` are, its gradient is added there. Rows are the batch's, or,
   // where `packed`, one a target.

@@ -128,7 +128,7 @@ TEST(TrainerTest, ForwardIsTheServers) {
       const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
       const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};
       const TrainingBatch batch(sequences, transformer.page_tokens());
-      TrainedLora* const adapters[] = {&lora};
+      const AdapterInTraining adapters[] = {{.lora = &lora}};
       transformer.Forward(batch, adapters);
       std::vector<int32_t> rows(39);
       std::iota(rows.begin(), rows.end(), 0);

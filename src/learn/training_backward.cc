@@ -55,6 +55,51 @@ void TrainingTransformer::Backward(const Inject& inject) {
     BackwardAttention(layer, activations);
     if (layer > 0) inject(layer, d_hidden_.as<float>());
   }
+  AddEmbeddingGradients();
+}
+
+// In the order of the sequences, so that a prompt's gradient is the same bits in every batch.
+void TrainingTransformer::AddEmbeddingGradients() {
+  const int64_t n = config_.hidden_size;
+  for (const VirtualRun& run : batch_->embeddings) {
+    const AdapterInTraining& adapter = adapters_[static_cast<size_t>(run.adapter_slot)];
+    if (adapter.is_frozen) continue;
+    const float* from = d_hidden_.as<float>() + run.place * n;
+    float* to = adapter.prompt->gradients().data();
+    for (int64_t i = 0; i < (run.token_end - run.token_begin) * n; ++i) to[i] += from[i];
+  }
+}
+
+std::vector<AttentionPrefix> TrainingTransformer::PrefixesOf(int32_t layer) {
+  std::vector<AttentionPrefix> prefixes;
+  if (batch_->keys_values.empty()) return prefixes;
+  float* d_next = d_prefixes_.as<float>();
+  for (const SequencePrompt& prompt : batch_->prompts) {
+    prefixes.emplace_back();
+    if (prompt.num_keys_values() == 0) continue;
+    CHECK_LE(prompt.num_keys_values(), limits_.prefix_tokens_max);
+    const TrainedPrompt& trained = *adapters_[static_cast<size_t>(prompt.adapter)].prompt;
+    prefixes.back() = {prompt.num_keys_values(), trained.rounded(layer), trained.columns(), d_next};
+    d_next += prompt.num_keys_values() * trained.layer_columns();
+  }
+  return prefixes;
+}
+
+void TrainingTransformer::AddPrefixGradients(int32_t layer,
+                                             std::span<const AttentionPrefix> prefixes) {
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const AttentionPrefix& prefix = prefixes[i];
+    if (prefix.num_tokens == 0) continue;
+    const AdapterInTraining& adapter = adapters_[static_cast<size_t>(batch_->prompts[i].adapter)];
+    if (adapter.is_frozen) continue;
+    TrainedPrompt& prompt = *adapter.prompt;
+    const int64_t n = prompt.layer_columns();
+    for (int64_t token = 0; token < prefix.num_tokens; ++token) {
+      const float* from = prefix.d_keys_values + token * n;
+      float* to = prompt.gradients().data() + token * prompt.columns() + layer * n;
+      for (int64_t j = 0; j < n; ++j) to[j] += from[j];
+    }
+  }
 }
 
 void TrainingTransformer::BackwardMlp(int32_t layer, const Activations& activations) {
@@ -87,6 +132,7 @@ void TrainingTransformer::BackwardAttention(int32_t layer, const Activations& ac
   const TrainingBatch& batch = *batch_;
   BackwardProduct(ProductOf(layer, LayerProduct::kO), layer, activations.attended.as<float>(),
                   d_hidden_.as<float>(), d_attended_.as<float>());
+  const std::vector<AttentionPrefix> prefixes = PrefixesOf(layer);
   AttentionBackward({.row_begin = batch.row_begin.data(),
                      .num_sequences = batch.num_sequences(),
                      .num_heads = config_.num_heads,
@@ -97,8 +143,10 @@ void TrainingTransformer::BackwardAttention(int32_t layer, const Activations& ac
                      .qkv_stride = config_.qkv_size(),
                      .d_out = d_attended_.as<float>(),
                      .d_qkv = d_qkv_.as<float>(),
+                     .prefixes = prefixes.empty() ? nullptr : prefixes.data(),
                      .scratch = attention_scratch_.as<float>()},
                     stream_);
+  AddPrefixGradients(layer, prefixes);
   Rope({.x = d_qkv_.as<float>(),
         .x_stride = config_.qkv_size(),
         .num_tokens = batch.num_rows(),
@@ -110,8 +158,9 @@ void TrainingTransformer::BackwardAttention(int32_t layer, const Activations& ac
         .sin = back_sin_.data()},
        stream_);
   Normalize(hidden(layer), weights.attention_norm, normed_.as<float>());
-  // Nothing is learned below the first layer.
-  float* const d_normed = layer > 0 ? d_normed_.as<float>() : nullptr;
+  // Below the first layer nothing but embeddings is learned.
+  const bool goes_on = layer > 0 || !batch.embeddings.empty();
+  float* const d_normed = goes_on ? d_normed_.as<float>() : nullptr;
   BackwardProduct(ProductOf(layer, LayerProduct::kQkv), layer, normed_.as<float>(),
                   d_qkv_.as<float>(), d_normed);
   if (d_normed == nullptr) return;
@@ -141,29 +190,43 @@ void TrainingTransformer::BackwardProduct(const Product& product, int32_t layer,
           .x_is_fp32 = true},
          stream_);
   }
-  if (batch_->segments.empty()) return;
-  LoraShrink(MakeLoraArgs(product, layer, x, d_x), stream_);
+  const std::vector<LoraSegment>& segments = batch_->segments;
+  if (!segments.empty()) LoraShrink(MakeLoraArgs(segments, product, layer, x, d_x), stream_);
   int64_t column = 0;
   for (int32_t slice = 0; slice < product.num_slices; ++slice) {
     const float* d_slice = d_y + column;
     const float* h = lora_h_.as<float>() + slice * batch_->num_rows() * int64_t{limits_.rank_max};
-    AddGradients(product, layer, slice, LoraSide::kB, h, d_slice, n);
-    LoraArgs back = MakeLoraArgs(product, layer, nullptr, d_x);
-    back.matrices = swapped_.data() + int64_t{layer} * kLoraModules +
-                    static_cast<int64_t>(product.first) + slice;
-    back.num_slices = 1;
-    back.x = d_slice;
-    back.x_stride = n;
-    back.k = product.slice_n[slice];
-    back.h = lora_d_h_.as<float>();
-    back.y_stride = k;
-    back.slice_begin[0] = 0;
-    back.slice_n[0] = k;
-    LoraShrink(back, stream_);
-    AddGradients(product, layer, slice, LoraSide::kA, back.h, x, k);
-    if (d_x != nullptr) LoraExpand(back, stream_);
+    if (!segments.empty()) AddGradients(product, layer, slice, LoraSide::kB, h, d_slice, n);
+    BackwardSlice(segments, product, layer, slice, x, d_slice, d_x);
     column += product.slice_n[slice];
   }
+  column = 0;
+  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+    BackwardSlice(batch_->document_segments, product, layer, slice, nullptr, d_y + column, d_x);
+    column += product.slice_n[slice];
+  }
+}
+
+// `x`: null where no matrix gets a gradient.
+void TrainingTransformer::BackwardSlice(std::span<const LoraSegment> segments,
+                                        const Product& product, int32_t layer, int32_t slice,
+                                        const float* x, const float* d_slice, float* d_x) {
+  if (segments.empty() || (x == nullptr && d_x == nullptr)) return;
+  const int64_t k = product.weight.k();
+  LoraArgs back = MakeLoraArgs(segments, product, layer, nullptr, d_x);
+  back.matrices =
+      swapped_.data() + int64_t{layer} * kLoraModules + static_cast<int64_t>(product.first) + slice;
+  back.num_slices = 1;
+  back.x = d_slice;
+  back.x_stride = product.weight.n();
+  back.k = product.slice_n[slice];
+  back.h = lora_d_h_.as<float>();
+  back.y_stride = k;
+  back.slice_begin[0] = 0;
+  back.slice_n[0] = k;
+  LoraShrink(back, stream_);
+  if (x != nullptr) AddGradients(product, layer, slice, LoraSide::kA, back.h, x, k);
+  if (d_x != nullptr) LoraExpand(back, stream_);
 }
 
 void TrainingTransformer::AddGradients(const Product& product, int32_t layer, int32_t slice,
@@ -173,7 +236,7 @@ void TrainingTransformer::AddGradients(const Product& product, int32_t layer, in
   std::vector<LoraGradientSegment> segments;
   int64_t n = 0;
   for (const LoraSegment& segment : batch_->segments) {
-    TrainedLora& adapter = *adapters_[static_cast<size_t>(segment.adapter_slot)];
+    TrainedLora& adapter = *adapters_[static_cast<size_t>(segment.adapter_slot)].lora;
     const TrainedLora::Place place = adapter.place(layer, module, side);
     n = place.n;
     segments.push_back({segment.row_begin, segment.row_end,

@@ -1,33 +1,68 @@
 #include "learn/training_batch.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace graft {
+namespace {
+
+// Rows up to `row_end` are the adapter's, too; the last segment grows where it is the same one's.
+void AddRows(int32_t adapter, int32_t row_begin, int32_t row_end,
+             std::vector<LoraSegment>* segments) {
+  if (adapter < 0) return;
+  const bool goes_on = !segments->empty() && segments->back().adapter_slot == adapter &&
+                       segments->back().row_end == row_begin;
+  if (goes_on) {
+    segments->back().row_end = row_end;
+  } else {
+    segments->push_back({row_begin, row_end, adapter});
+  }
+}
+
+}  // namespace
 
 TrainingBatch::TrainingBatch(std::span<const TrainingSequence> sequences, int32_t page_tokens) {
   int32_t last_adapter = -1;
   for (const TrainingSequence& sequence : sequences) {
-    CHECK_GE(sequence.adapter, last_adapter) << "the adapters of a batch ascend";
+    CHECK(sequence.adapter < 0 || sequence.adapter >= last_adapter)
+        << "the adapters of a batch ascend";
+    last_adapter = std::max(last_adapter, sequence.adapter);
     const int32_t first_row = num_rows();
-    for (size_t i = 0; i < sequence.tokens.size(); ++i) {
-      const auto position = static_cast<int32_t>(i);
-      if (position % page_tokens == 0) pages.push_back(static_cast<int32_t>(pages.size()));
-      tokens.push_back(sequence.tokens[i]);
-      positions.push_back(position);
-      row_page.push_back(pages.back());
-      row_slot.push_back(position % page_tokens);
-    }
-    row_begin.push_back(num_rows());
-    page_begin.push_back(static_cast<int32_t>(pages.size()));
-    kv_tokens.push_back(static_cast<int32_t>(sequence.tokens.size()));
-    if (sequence.adapter < 0) continue;
-    if (sequence.adapter == last_adapter) {
-      segments.back().row_end = num_rows();
-    } else {
-      segments.push_back({first_row, num_rows(), sequence.adapter});
-    }
-    last_adapter = sequence.adapter;
+    Append(sequence, page_tokens);
+    AddRows(sequence.adapter, first_row, num_rows(), &segments);
+    AddRows(sequence.document, first_row, num_rows(), &document_segments);
   }
+}
+
+void TrainingBatch::Append(const TrainingSequence& sequence, int32_t page_tokens) {
+  const SequencePrompt& prompt = sequence.prompt;
+  const int32_t first_row = num_rows();
+  const int32_t first_page = num_pages();
+  const int32_t before = sequence.num_before();
+  const auto num_own = static_cast<int32_t>(sequence.tokens.size());
+  const int32_t first_position = prompt.num_keys_values();
+  const int32_t num_positions = first_position + sequence.num_rows();
+  for (int32_t position = 0; position < num_positions; ++position) {
+    if (position % page_tokens == 0) pages.push_back(num_pages());
+    if (position < first_position) continue;
+    const int32_t own = position - first_position - before;
+    // Virtual embeddings stand where any token might.
+    tokens.push_back(own >= 0 && own < num_own ? sequence.tokens[static_cast<size_t>(own)] : 0);
+    positions.push_back(position);
+    row_page.push_back(pages.back());
+    row_slot.push_back(position % page_tokens);
+  }
+  row_begin.push_back(num_rows());
+  page_begin.push_back(num_pages());
+  kv_tokens.push_back(num_positions);
+  prompts.push_back(prompt);
+  if (prompt.num_tokens == 0) return;
+  run_tokens_max = std::max(run_tokens_max, prompt.num_tokens);
+  const bool is_embedding = prompt.kind == VirtualTokenKind::kEmbedding;
+  const int32_t place = is_embedding ? first_row + (prompt.is_behind ? num_own : 0) : first_page;
+  (is_embedding ? embeddings : keys_values)
+      .push_back({prompt.adapter, 0, prompt.num_tokens, place});
 }
 
 }  // namespace graft

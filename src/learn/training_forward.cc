@@ -8,14 +8,18 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
+#include "kernels/virtual_embedding/virtual_embedding.h"
+#include "kernels/virtual_kv/virtual_kv.h"
 #include "learn/training_transformer.h"
 
 namespace graft {
 
 void TrainingTransformer::Forward(const TrainingBatch& batch,
-                                  std::span<TrainedLora* const> adapters) {
+                                  std::span<const AdapterInTraining> adapters,
+                                  const Observe& observe) {
   CHECK(batch.num_rows() > 0 && batch.num_rows() <= limits_.rows_max) << batch.num_rows();
   CHECK_LE(batch.num_sequences(), limits_.sequences_max);
+  CHECK_LE(batch.num_pages(), pool_.num_pages());
   batch_ = &batch;
   CopyAdapters(adapters);
   Embedding({.table = weights_.embedding.data(),
@@ -26,9 +30,22 @@ void TrainingTransformer::Forward(const TrainingBatch& batch,
              .num_tokens = batch.num_rows(),
              .n = config_.hidden_size},
             stream_);
+  std::vector<VirtualRows> table;
+  for (const AdapterInTraining& adapter : adapters_) {
+    table.push_back(adapter.prompt == nullptr ? nullptr : adapter.prompt->rows(0));
+  }
+  VirtualEmbedding({.table = table.data(),
+                    .dtype = weights_.dtype,
+                    .runs = batch.embeddings.data(),
+                    .num_runs = static_cast<int32_t>(batch.embeddings.size()),
+                    .run_tokens_max = batch.run_tokens_max,
+                    .out = hidden_[0].as<float>(),
+                    .n = config_.hidden_size},
+                   stream_);
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     Activations& activations = ActivationsOf(layer);
     ComputeLayer(layer, activations);
+    if (observe) observe(layer, activations.qkv.as<float>());
     FinishLayer(layer, activations);
   }
 }
@@ -78,8 +95,29 @@ void TrainingTransformer::Activate(const Activations& activations) {
                   stream_);
 }
 
+// Keys and values in front of sequences, into their first pages.
+void TrainingTransformer::PlaceKeysAndValues(int32_t layer) {
+  const TrainingBatch& batch = *batch_;
+  if (batch.keys_values.empty()) return;
+  std::vector<VirtualRows> table;
+  for (const AdapterInTraining& adapter : adapters_) {
+    const bool has_any =
+        adapter.prompt != nullptr && adapter.prompt->kind() == VirtualTokenKind::kKeysValues;
+    table.push_back(has_any ? adapter.prompt->rows(layer) : nullptr);
+  }
+  VirtualKv({.layout = pool_.layout(),
+             .pool = pool_.data(),
+             .table = table.data(),
+             .runs = batch.keys_values.data(),
+             .num_runs = static_cast<int32_t>(batch.keys_values.size()),
+             .run_tokens_max = batch.run_tokens_max,
+             .pages = batch.pages.data()},
+            stream_);
+}
+
 void TrainingTransformer::AttendSequences(int32_t layer, Activations& activations) {
   const TrainingBatch& batch = *batch_;
+  PlaceKeysAndValues(layer);
   const LayerSpec& spec = config_.layers[static_cast<size_t>(layer)];
   RopeKvWrite({.qkv = activations.qkv.as<float>(),
                .row_stride = config_.qkv_size(),
@@ -125,11 +163,12 @@ void TrainingTransformer::RoundKeysAndValues(float* qkv) {
   }
 }
 
-LoraArgs TrainingTransformer::MakeLoraArgs(const Product& product, int32_t layer, const float* x,
+LoraArgs TrainingTransformer::MakeLoraArgs(std::span<const LoraSegment> segments,
+                                           const Product& product, int32_t layer, const float* x,
                                            float* y) const {
   LoraArgs args{.dtype = weights_.dtype,
-                .segments = batch_->segments.data(),
-                .num_segments = static_cast<int32_t>(batch_->segments.size()),
+                .segments = segments.data(),
+                .num_segments = static_cast<int32_t>(segments.size()),
                 .matrices = matrices_.data() + int64_t{layer} * kLoraModules +
                             static_cast<int64_t>(product.first),
                 .matrices_stride = int64_t{config_.num_layers} * kLoraModules,
@@ -164,7 +203,9 @@ void TrainingTransformer::Project(const Product& product, int32_t layer, const f
         .accumulate = accumulate,
         .x_is_fp32 = true},
        stream_);
-  if (!batch_->segments.empty()) Lora(MakeLoraArgs(product, layer, x, y), stream_);
+  for (const auto* segments : {&batch_->segments, &batch_->document_segments}) {
+    if (!segments->empty()) Lora(MakeLoraArgs(*segments, product, layer, x, y), stream_);
+  }
 }
 
 TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32_t> rows) {

@@ -28,9 +28,9 @@ int32_t StepsOf(size_t num_examples, const LearnerRates& rates) {
 }  // namespace
 
 TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
-                         int32_t rank, float scale, uint64_t seed, std::string identity)
+                         const TrainedShape& shape, uint64_t seed, std::string identity)
     : trainer_(trainer),
-      adapter_(trainer.Add(rank, scale)),
+      adapter_(trainer.Add(shape)),
       data_(std::move(data)),
       rates_(rates),
       seed_(seed),
@@ -40,30 +40,73 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
   }
-  lora().Initialize(seed);
+  if (lora() != nullptr) lora()->Initialize(seed);
 }
 
 void TrainingRun::Begin() {
-  scores_.before = LossOn(data_.training, &scores_.num_rows);
-  scores_.held_out_before = LossOn(data_.held_out, &scores_.num_held_out_rows);
+  scores_.before = LossOn(data_.training, false, &scores_.num_rows);
+  scores_.held_out_before = LossOn(data_.held_out, false, &scores_.num_held_out_rows);
   best_loss_ = scores_.held_out_before;
+  if (prompt() == nullptr) return;
+  // Which is somewhere already, unlike LoRA.
+  trainer_.BeginPrompt(adapter_, data_.text);
+  if (rates_.keeps_best) LookAtHeldOut();
+}
+
+std::vector<TrainingRun::Part> TrainingRun::Parameters() {
+  std::vector<Part> parts;
+  if (lora() != nullptr) parts.push_back({"parameters", lora()->parameters()});
+  if (prompt() != nullptr) parts.push_back({"prompt", prompt()->parameters()});
+  return parts;
+}
+
+std::vector<TrainingRun::Part> TrainingRun::State() {
+  std::vector<Part> parts = Parameters();
+  if (lora() != nullptr) {
+    parts.push_back({"first_moments", lora()->first_moments()});
+    parts.push_back({"second_moments", lora()->second_moments()});
+  }
+  if (prompt() != nullptr) {
+    parts.push_back({"prompt_first_moments", prompt()->first_moments()});
+    parts.push_back({"prompt_second_moments", prompt()->second_moments()});
+  }
+  return parts;
+}
+
+std::vector<float> TrainingRun::CopyParameters() {
+  std::vector<float> all;
+  for (const Part& part : Parameters()) {
+    all.insert(all.end(), part.values.begin(), part.values.end());
+  }
+  return all;
+}
+
+void TrainingRun::Refresh() {
+  if (lora() != nullptr) lora()->Refresh();
+  if (prompt() != nullptr) prompt()->Refresh();
 }
 
 // Batches of as many examples as the trainer takes, in their order.
-double TrainingRun::LossOn(const std::vector<TrainingExample>& examples, int64_t* num_rows) {
+double TrainingRun::LossOn(const std::vector<TrainingExample>& examples, bool with_adapter,
+                           int64_t* num_rows) {
   double sum = 0.0;
   *num_rows = 0;
   for (size_t begin = 0; begin < examples.size();) {
     std::vector<const TrainingExample*> batch;
     int64_t rows = 0;
     for (size_t i = begin; i < examples.size(); ++i) {
-      rows += static_cast<int64_t>(examples[i].tokens.size());
+      rows += static_cast<int64_t>(examples[i].tokens.size()) +
+              (prompt() == nullptr || prompt()->kind() != VirtualTokenKind::kEmbedding
+                   ? 0
+                   : prompt()->num_tokens());
       const bool is_full = rows > trainer_.limits().rows_max ||
                            static_cast<int32_t>(batch.size()) == trainer_.limits().sequences_max;
       if (is_full && !batch.empty()) break;
       batch.push_back(&examples[i]);
     }
-    const TrainingLoss loss = trainer_.Evaluate(batch)[static_cast<size_t>(adapter_)];
+    const std::vector<TrainingLoss> losses =
+        with_adapter ? trainer_.Evaluate(batch) : trainer_.EvaluateWithout(batch);
+    const TrainingLoss& loss = losses[static_cast<size_t>(adapter_)];
     sum += loss.total() * static_cast<double>(loss.num_rows);
     *num_rows += loss.num_rows;
     begin += batch.size();
@@ -88,12 +131,16 @@ void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
   }
 }
 
-UpdateSettings TrainingRun::Settings() const {
+Trainer::Update TrainingRun::Update() const {
+  return {adapter_, Settings(rates_.learning_rate), Settings(rates_.prompt_learning_rate)};
+}
+
+UpdateSettings TrainingRun::Settings(double learning_rate) const {
   const auto warmup = static_cast<int32_t>(std::ceil(rates_.warmup_share * num_steps_));
   const double share = step_ < warmup
                            ? static_cast<double>(step_ + 1) / (warmup + 1)
                            : static_cast<double>(num_steps_ - step_) / (num_steps_ - warmup);
-  return {.learning_rate = static_cast<float>(rates_.learning_rate * share),
+  return {.learning_rate = static_cast<float>(learning_rate * share),
           .weight_decay = rates_.weight_decay,
           .norm_max = rates_.norm_max};
 }
@@ -108,11 +155,11 @@ void TrainingRun::OnStep(const TrainingLoss& loss) {
 void TrainingRun::LookAtHeldOut() {
   if (data_.held_out.empty()) return;
   int64_t num_rows = 0;
-  const double loss = LossOn(data_.held_out, &num_rows);
+  const double loss = LossOn(data_.held_out, true, &num_rows);
   if (loss >= best_loss_) return;
   best_loss_ = loss;
   scores_.best_step = step_;
-  best_.assign(lora().parameters().begin(), lora().parameters().end());
+  best_ = CopyParameters();
 }
 
 void TrainingRun::Finish() {
@@ -120,11 +167,15 @@ void TrainingRun::Finish() {
   if (best_.empty()) {
     scores_.best_step = step_;
   } else {
-    std::copy(best_.begin(), best_.end(), lora().parameters().begin());
-    lora().Refresh();
+    const float* from = best_.data();
+    for (const Part& part : Parameters()) {
+      std::copy_n(from, part.values.size(), part.values.begin());
+      from += part.values.size();
+    }
+    Refresh();
   }
-  scores_.after = LossOn(data_.training, &scores_.num_rows);
-  scores_.held_out_after = LossOn(data_.held_out, &scores_.num_held_out_rows);
+  scores_.after = LossOn(data_.training, true, &scores_.num_rows);
+  scores_.held_out_after = LossOn(data_.held_out, true, &scores_.num_held_out_rows);
 }
 
 std::string TrainingRun::StateJson() const {
@@ -155,12 +206,13 @@ Status TrainingRun::ReadState(const std::string& text) {
 }
 
 Status TrainingRun::SaveCheckpoint(const std::string& path) {
-  const auto n = static_cast<int64_t>(lora().parameters().size());
-  std::vector<SafetensorsOut> tensors = {
-      {"parameters", {lora().parameters().data(), DType::kF32, {n}}},
-      {"first_moments", {lora().first_moments().data(), DType::kF32, {n}}},
-      {"second_moments", {lora().second_moments().data(), DType::kF32, {n}}}};
-  if (!best_.empty()) tensors.push_back({"best", {best_.data(), DType::kF32, {n}}});
+  std::vector<SafetensorsOut> tensors;
+  for (const Part& part : State()) {
+    const auto n = static_cast<int64_t>(part.values.size());
+    tensors.push_back({part.name, {part.values.data(), DType::kF32, {n}}});
+  }
+  const auto num_best = static_cast<int64_t>(best_.size());
+  if (!best_.empty()) tensors.push_back({"best", {best_.data(), DType::kF32, {num_best}}});
   return WriteSafetensors(path, tensors, {{kIdentityKey, identity_}, {kStateKey, StateJson()}});
 }
 
@@ -173,13 +225,10 @@ Result<bool> TrainingRun::Resume(const std::string& path) {
   const auto state = metadata.find(kStateKey);
   if (identity == metadata.end() || identity->second != identity_) return false;
   if (state == metadata.end()) return InvalidArgumentError(path + " has no state");
-  std::vector<std::pair<const char*, std::span<float>>> parts = {
-      {"parameters", lora().parameters()},
-      {"first_moments", lora().first_moments()},
-      {"second_moments", lora().second_moments()}};
+  std::vector<Part> parts = State();
   if (file->Contains("best")) {
-    best_.resize(lora().parameters().size());
-    parts.emplace_back("best", best_);
+    best_.resize(CopyParameters().size());
+    parts.push_back({"best", best_});
   }
   for (const auto& [name, values] : parts) {
     ASSIGN_OR_RETURN(const std::span<const char> bytes, file->Bytes(name));
@@ -191,7 +240,7 @@ Result<bool> TrainingRun::Resume(const std::string& path) {
   const Status read = ReadState(state->second);
   if (!read.ok()) return read.WithContext(path);
   trainer_.set_num_updates(adapter_, step_);
-  lora().Refresh();
+  Refresh();
   return true;
 }
 
@@ -206,7 +255,7 @@ void StepTogether(Trainer& trainer, std::span<TrainingRun* const> runs) {
   if (going.empty()) return;
   const std::vector<TrainingLoss> losses = trainer.Accumulate(examples);
   std::vector<Trainer::Update> updates;
-  for (const TrainingRun* run : going) updates.push_back({run->adapter(), run->Settings()});
+  for (const TrainingRun* run : going) updates.push_back(run->Update());
   trainer.Apply(updates);
   for (TrainingRun* run : going) run->OnStep(losses[static_cast<size_t>(run->adapter())]);
 }

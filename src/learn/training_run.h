@@ -27,9 +27,10 @@ struct TrainingScores {
 class TrainingRun {
  public:
   // Adds an adapter to the trainer, which is borrowed. `identity` names all that the run depends
-  // on: a checkpoint of another one is not taken.
-  TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates, int32_t rank,
-              float scale, uint64_t seed, std::string identity);
+  // on: a checkpoint of another one is not taken. Virtual tokens begin with data.text, of which
+  // there are at most as many as it has tokens.
+  TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
+              const TrainedShape& shape, uint64_t seed, std::string identity);
 
   // The losses before the first step. Before all else, unless Resume did.
   void Begin();
@@ -40,7 +41,9 @@ class TrainingRun {
   // Takes the best numbers, and the losses after.
   void Finish();
   const TrainingScores& scores() const { return scores_; }
-  TrainedLora& lora() { return trainer_.adapter(adapter_); }
+  // Null where the adapter has none.
+  TrainedLora* lora() { return trainer_.lora(adapter_); }
+  TrainedPrompt* prompt() { return trainer_.prompt(adapter_); }
   int32_t adapter() const { return adapter_; }
 
   Status SaveCheckpoint(const std::string& path);
@@ -49,11 +52,22 @@ class TrainingRun {
 
   // For StepTogether: the step's examples and rate, and what it came to.
   void AddExamples(std::vector<const TrainingExample*>* examples);
-  UpdateSettings Settings() const;
+  Trainer::Update Update() const;
   void OnStep(const TrainingLoss& loss);
 
  private:
-  double LossOn(const std::vector<TrainingExample>& examples, int64_t* num_rows);
+  // Numbers that make the adapter, or its state, by their names in a checkpoint.
+  struct Part {
+    const char* name;
+    std::span<float> values;
+  };
+  std::vector<Part> Parameters();
+  std::vector<Part> State();
+  std::vector<float> CopyParameters();
+  void Refresh();
+
+  double LossOn(const std::vector<TrainingExample>& examples, bool with_adapter, int64_t* num_rows);
+  UpdateSettings Settings(double learning_rate) const;
   void LookAtHeldOut();
   std::string StateJson() const;
   Status ReadState(const std::string& json);

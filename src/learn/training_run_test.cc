@@ -41,8 +41,8 @@ class TrainingRunTest : public ::testing::Test {
         trainer_(model_.config, model_.weights, Limits(), model_.stream) {}
 
   TrainingRun& Add(uint64_t document, bool keeps_best = false, const std::string& identity = "a") {
-    runs_.push_back(std::make_unique<TrainingRun>(trainer_, DataOf(document), Rates(keeps_best), 4,
-                                                  1.0f, document, identity));
+    runs_.push_back(std::make_unique<TrainingRun>(trainer_, DataOf(document), Rates(keeps_best),
+                                                  TrainedShape{.rank = 4}, document, identity));
     return *runs_.back();
   }
 
@@ -54,7 +54,7 @@ class TrainingRunTest : public ::testing::Test {
   }
 
   static std::vector<float> Parameters(TrainingRun& run) {
-    return {run.lora().parameters().begin(), run.lora().parameters().end()};
+    return {run.lora()->parameters().begin(), run.lora()->parameters().end()};
   }
 
   LearnModel model_;
@@ -86,7 +86,7 @@ TEST_F(TrainingRunTest, TogetherIsAlone) {
   }
   for (const uint64_t document : {0, 1, 2}) {
     Trainer alone(model_.config, model_.weights, Limits(), model_.stream);
-    TrainingRun run(alone, DataOf(document), Rates(false), 4, 1.0f, document, "a");
+    TrainingRun run(alone, DataOf(document), Rates(false), {.rank = 4}, document, "a");
     TrainingRun* const one[] = {&run};
     run.Begin();
     while (!run.is_done()) StepTogether(alone, one);
@@ -108,7 +108,7 @@ TEST_F(TrainingRunTest, GoesOnFromACheckpointToTheSameBits) {
     whole.Finish();
 
     Trainer again(model_.config, model_.weights, Limits(), model_.stream);
-    TrainingRun run(again, DataOf(2), Rates(keeps_best), 4, 1.0f, 2, "a");
+    TrainingRun run(again, DataOf(2), Rates(keeps_best), {.rank = 4}, 2, "a");
     TrainingRun* const one[] = {&run};
     EXPECT_FALSE(*run.Resume(dir.File("nothing")));
     ASSERT_TRUE(*run.Resume(dir.File("state")));

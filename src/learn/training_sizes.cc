@@ -42,7 +42,9 @@ KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype) {
 }
 
 int32_t NumTrainingPages(const TrainingLimits& limits) {
-  return limits.rows_max / kTrainingPageTokens + limits.sequences_max;
+  const int32_t prefix_pages =
+      (limits.prefix_tokens_max + kTrainingPageTokens - 1) / kTrainingPageTokens;
+  return limits.rows_max / kTrainingPageTokens + limits.sequences_max * (1 + prefix_pages);
 }
 
 int64_t LayerActivationBytes(const ModelConfig& config, int32_t rows_max) {
@@ -83,9 +85,12 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   sizes.gradients = rows * row_floats * kFloatBytes;
   sizes.lora = rows * (kLoraSlicesMax + 1) * limits.rank_max * kFloatBytes;
   sizes.logits = limits.logits_rows_max * (4 * hidden + config.vocab_size) * kFloatBytes;
-  sizes.attention =
-      AttentionBackwardFloats(limits.rows_max, config.head_dim, num_threads) * kFloatBytes +
-      TrainingPoolLayout(config, dtype).PageBytes() * NumTrainingPages(limits);
+  const int64_t prefix_rows = int64_t{limits.sequences_max} * limits.prefix_tokens_max;
+  sizes.attention = AttentionBackwardFloats(limits.rows_max + limits.prefix_tokens_max,
+                                            config.head_dim, num_threads) *
+                        kFloatBytes +
+                    prefix_rows * 2 * config.kv_size() * kFloatBytes +
+                    TrainingPoolLayout(config, dtype).PageBytes() * NumTrainingPages(limits);
   // Cosines, sines, and the sines of turns back.
   sizes.ropes = RopeTablesBytes(config, config.context_tokens_max) * 3 / 2;
   const int64_t widest = std::max<int64_t>(

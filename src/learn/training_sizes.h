@@ -11,8 +11,9 @@
 namespace graft {
 
 struct TrainingLimits {
-  int32_t rows_max = 0;  // of a batch
+  int32_t rows_max = 0;  // of a batch, virtual embeddings included
   int32_t sequences_max = 0;
+  int32_t prefix_tokens_max = 0;  // keys and values that stand before a sequence
   int32_t rank_max = 0;
   int32_t logits_rows_max = 128;  // at once
   // Of activations that are kept from the forward to the backward, besides each layer's input.

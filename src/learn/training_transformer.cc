@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "kernels/attention_backward/attention_backward.h"
 
 namespace graft {
 namespace {
@@ -74,9 +73,12 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
   d_qkv_ = floats(rows, config.qkv_size());
   lora_h_ = floats(rows * kLoraSlicesMax, limits.rank_max);
   lora_d_h_ = floats(rows, limits.rank_max);
-  attention_scratch_ = floats(
-      AttentionBackwardFloats(limits.rows_max, config.head_dim, stream.cpu_threads->num_threads()),
-      1);
+  attention_scratch_ =
+      floats(AttentionBackwardFloats(limits.rows_max + limits.prefix_tokens_max, config.head_dim,
+                                     stream.cpu_threads->num_threads()),
+             1);
+  d_prefixes_ =
+      floats(int64_t{limits.sequences_max} * limits.prefix_tokens_max, 2 * config.kv_size());
   const int64_t head_rows = limits.logits_rows_max;
   for (Buffer* buffer : {&head_hidden_, &head_normed_, &head_d_normed_, &head_d_hidden_}) {
     *buffer = floats(head_rows, hidden);
@@ -139,14 +141,21 @@ TrainingTransformer::Product TrainingTransformer::ProductOf(int32_t layer,
   __builtin_unreachable();
 }
 
-void TrainingTransformer::CopyAdapters(std::span<TrainedLora* const> adapters) {
+void TrainingTransformer::CopyAdapters(std::span<const AdapterInTraining> adapters) {
   adapters_.assign(adapters.begin(), adapters.end());
   matrices_.clear();
   swapped_.clear();
-  for (const TrainedLora* adapter : adapters) {
-    CHECK_LE(adapter->rank(), limits_.rank_max);
-    matrices_.insert(matrices_.end(), adapter->matrices().begin(), adapter->matrices().end());
-    swapped_.insert(swapped_.end(), adapter->swapped().begin(), adapter->swapped().end());
+  const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;
+  for (const AdapterInTraining& adapter : adapters) {
+    if (adapter.lora == nullptr) {
+      matrices_.resize(matrices_.size() + num_matrices);
+      swapped_.resize(matrices_.size());
+      continue;
+    }
+    const TrainedLora& lora = *adapter.lora;
+    CHECK_LE(lora.rank(), limits_.rank_max);
+    matrices_.insert(matrices_.end(), lora.matrices().begin(), lora.matrices().end());
+    swapped_.insert(swapped_.end(), lora.swapped().begin(), lora.swapped().end());
   }
 }
 

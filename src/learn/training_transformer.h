@@ -1,7 +1,8 @@
 // TrainingTransformer: the transformer forwards, by the server's own kernels and with a
-// Transformer's bits, and backwards to the gradients of LoRA on all seven modules. The base is
-// frozen. What of a forward does not fit the budget is computed again, with the same bits. On the
-// CPU; all memory is taken at construction. One thread at a time.
+// Transformer's bits, and backwards to the gradients of LoRA on all seven modules and of virtual
+// tokens, embeddings or keys and values. The base is frozen. What of a forward does not fit the
+// budget is computed again, with the same bits. On the CPU; all memory is taken at construction.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/attention_backward/attention_backward.h"
 #include "learn/trained_lora.h"
+#include "learn/trained_prompt.h"
 #include "learn/training_batch.h"
 #include "learn/training_sizes.h"
 #include "model/config.h"
@@ -26,14 +29,24 @@ namespace graft {
 // kUnimplemented names what of the model, or of the device, training does not cover.
 Status CheckTrainable(const ModelConfig& config, const Device& device);
 
+// What sequences may name; either may be missing.
+struct AdapterInTraining {
+  TrainedLora* lora = nullptr;
+  TrainedPrompt* prompt = nullptr;
+  bool is_frozen = false;  // gets no gradients
+};
+
 class TrainingTransformer {
  public:
   // For a model that is trainable. `config` and `limits` are copied, the rest is borrowed.
   TrainingTransformer(const ModelConfig& config, const ModelWeights& weights,
                       const TrainingLimits& limits, Stream& stream);
 
-  // Segments' adapter_slot counts `adapters`. Both are borrowed until the backward.
-  void Forward(const TrainingBatch& batch, std::span<TrainedLora* const> adapters);
+  // What sequences name counts `adapters`. Batch and adapters are borrowed until the backward.
+  // `observe` sees each layer's [rows, q + k + v], turned, keys and values as the pages hold them.
+  using Observe = std::function<void(int32_t layer, const float* qkv)>;
+  void Forward(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+               const Observe& observe = {});
 
   // The residual stream before layer `layer`, or behind the last one: [rows, hidden].
   const float* hidden(int32_t layer) const {
@@ -51,7 +64,8 @@ class TrainingTransformer {
   void ZeroGradients();
   // Takes the gradients of the last ComputeHead into the residual stream.
   void BackwardHead(std::span<const int32_t> rows);
-  // Adds to the adapters' gradients. `inject` may add to the gradient of hidden(layer).
+  // Adds to the adapters' gradients; those of prompts are in the order of the sequences. `inject`
+  // may add to the gradient of hidden(layer).
   using Inject = std::function<void(int32_t layer, float* d_hidden)>;
   void Backward(const Inject& inject);
 
@@ -82,7 +96,7 @@ class TrainingTransformer {
   Activations MakeActivations() const;
   Activations& ActivationsOf(int32_t layer);
   Product ProductOf(int32_t layer, LayerProduct product) const;
-  void CopyAdapters(std::span<TrainedLora* const> adapters);
+  void CopyAdapters(std::span<const AdapterInTraining> adapters);
   // Up to gate and up, and from there to the next layer's input.
   void ComputeLayer(int32_t layer, Activations& activations);
   void FinishLayer(int32_t layer, const Activations& activations);
@@ -91,15 +105,23 @@ class TrainingTransformer {
   void Normalize(const float* x, const Buffer& weight, float* out);
   void Activate(const Activations& activations);
   void Project(const Product& product, int32_t layer, const float* x, float* y, bool accumulate);
-  LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const float* x, float* y) const;
+  LoraArgs MakeLoraArgs(std::span<const LoraSegment> segments, const Product& product,
+                        int32_t layer, const float* x, float* y) const;
+  void PlaceKeysAndValues(int32_t layer);
 
   void BackwardMlp(int32_t layer, const Activations& activations);
   void BackwardAttention(int32_t layer, const Activations& activations);
   // The gradients of the product's adapters; with `d_x`, that of its input, too.
   void BackwardProduct(const Product& product, int32_t layer, const float* x, const float* d_y,
                        float* d_x);
+  // The same of one slice of it, by these segments of either kind.
+  void BackwardSlice(std::span<const LoraSegment> segments, const Product& product, int32_t layer,
+                     int32_t slice, const float* x, const float* d_slice, float* d_x);
   void AddGradients(const Product& product, int32_t layer, int32_t slice, LoraSide side,
                     const float* h, const float* x, int64_t x_stride);
+  std::vector<AttentionPrefix> PrefixesOf(int32_t layer);
+  void AddPrefixGradients(int32_t layer, std::span<const AttentionPrefix> prefixes);
+  void AddEmbeddingGradients();
 
   const ModelConfig config_;
   const ModelWeights& weights_;
@@ -112,7 +134,7 @@ class TrainingTransformer {
   KvPool pool_;  // of one layer, which all take in turn
 
   const TrainingBatch* batch_ = nullptr;
-  std::vector<TrainedLora*> adapters_;
+  std::vector<AdapterInTraining> adapters_;
   std::vector<LoraMatrix> matrices_;  // of adapters_, one after the other
   std::vector<LoraMatrix> swapped_;
 
@@ -123,6 +145,7 @@ class TrainingTransformer {
   Buffer d_hidden_, d_normed_, d_activated_, d_gate_up_, d_attended_, d_qkv_;
   Buffer lora_h_, lora_d_h_;
   Buffer attention_scratch_;
+  Buffer d_prefixes_;  // of one layer
   std::vector<char> rounded_;
   Buffer head_hidden_, head_normed_, head_d_normed_, head_d_hidden_, logits_;
 };

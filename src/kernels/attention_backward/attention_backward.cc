@@ -8,8 +8,8 @@ namespace graft {
 
 GRAFT_CPU_OP(AttentionBackward, AttentionBackwardArgs)
 
-int64_t AttentionBackwardFloats(int32_t rows_max, int32_t head_dim, int num_threads) {
-  return AttentionBackwardThreadFloats(rows_max, head_dim) * num_threads;
+int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads) {
+  return AttentionBackwardThreadFloats(positions_max, head_dim) * num_threads;
 }
 
 void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
@@ -21,6 +21,13 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
   CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
         args.d_qkv != nullptr && args.scratch != nullptr);
+  for (int32_t i = 0; args.prefixes != nullptr && i < args.num_sequences; ++i) {
+    const AttentionPrefix& prefix = args.prefixes[i];
+    CHECK_GE(prefix.num_tokens, 0);
+    if (prefix.num_tokens == 0) continue;
+    CHECK(prefix.keys_values != nullptr && prefix.d_keys_values != nullptr);
+    CHECK_GE(prefix.stride, int64_t{2 * args.num_kv_heads} * args.head_dim);
+  }
   AttentionBackwardCpu(args, stream);
 }
 

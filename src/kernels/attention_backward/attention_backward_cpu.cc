@@ -1,6 +1,6 @@
-// A sequence's key head at a time: its keys and values are transposed once, then every query of the
-// head's group goes over the positions before it, twice forwards (scores and their gradients) and
-// once backwards. Every sum is in a fixed order.
+// A sequence's key head at a time: its prefix's and rows' keys and values are transposed once, then
+// every query of the head's group goes over the positions before it, twice forwards (scores and
+// their gradients) and once backwards. Every sum is in a fixed order.
 #include "kernels/attention_backward/attention_backward.h"
 
 #include "kernels/attention_backward/attention_backward_scratch.h"
@@ -13,10 +13,12 @@ class HeadRun {
  public:
   HeadRun(const AttentionBackwardArgs& args, int32_t sequence, int32_t kv_head, float* scratch)
       : args_(args),
+        prefix_(args.prefixes == nullptr ? AttentionPrefix() : args.prefixes[sequence]),
         first_row_(args.row_begin[sequence]),
         num_rows_(args.row_begin[sequence + 1] - first_row_),
+        num_before_(prefix_.num_tokens),
         dim_(args.head_dim),
-        positions_(AttentionBackwardPositions(num_rows_)),
+        positions_(AttentionBackwardPositions(num_before_ + num_rows_)),
         kv_head_(kv_head),
         keys_(scratch),
         values_(keys_ + positions_ * dim_),
@@ -24,13 +26,11 @@ class HeadRun {
         gradients_(weights_ + positions_) {}
 
   void Run() {
-    const int64_t key = int64_t{args_.num_heads + kv_head_} * dim_;
-    const int64_t value = key + int64_t{args_.num_kv_heads} * dim_;
-    Transpose(key, keys_);
-    Transpose(value, values_);
-    for (int32_t row = 0; row < num_rows_; ++row) {
-      Zero(DRow(row) + key);
-      Zero(DRow(row) + value);
+    Transpose(Side::kKey, keys_);
+    Transpose(Side::kValue, values_);
+    for (int32_t position = 0; position < num_before_ + num_rows_; ++position) {
+      Zero(Gradient(position, Side::kKey));
+      Zero(Gradient(position, Side::kValue));
     }
     const int32_t group = args_.num_heads / args_.num_kv_heads;
     for (int32_t row = 0; row < num_rows_; ++row) {
@@ -38,27 +38,52 @@ class HeadRun {
         const float* d_out =
             args_.d_out + (first_row_ + row) * args_.num_heads * dim_ + head * dim_;
         const float* query = Row(row) + head * dim_;
-        Dots(query, keys_, row + 1, weights_);
-        Dots(d_out, values_, row + 1, gradients_);
-        Softmax(row + 1);
-        SpreadRow(row, head, key, value, query, d_out);
+        const int32_t count = num_before_ + row + 1;
+        Dots(query, keys_, count, weights_);
+        Dots(d_out, values_, count, gradients_);
+        Softmax(count);
+        SpreadRow(row, head, count, query, d_out);
       }
     }
   }
 
  private:
+  enum class Side : uint8_t { kKey, kValue };
+
   const float* Row(int32_t row) const { return args_.qkv + (first_row_ + row) * args_.qkv_stride; }
   float* DRow(int32_t row) const { return args_.d_qkv + (first_row_ + row) * args_.qkv_stride; }
+
+  // Where a side of this head begins, in a row and in a position of the prefix.
+  int64_t Column(Side side) const {
+    const int64_t heads = args_.num_heads + (side == Side::kValue ? args_.num_kv_heads : 0);
+    return (heads + kv_head_) * dim_;
+  }
+  int64_t PrefixColumn(Side side) const { return Column(side) - int64_t{args_.num_heads} * dim_; }
+
+  // Of a position: the prefix's, then the rows'.
+  const float* Element(int32_t position, Side side) const {
+    if (position < num_before_) {
+      return prefix_.keys_values + position * prefix_.stride + PrefixColumn(side);
+    }
+    return Row(position - num_before_) + Column(side);
+  }
+  float* Gradient(int32_t position, Side side) const {
+    if (position < num_before_) {
+      return prefix_.d_keys_values + int64_t{position} * 2 * args_.num_kv_heads * dim_ +
+             PrefixColumn(side);
+    }
+    return DRow(position - num_before_) + Column(side);
+  }
 
   void Zero(float* p) const {
     for (int i = 0; i < dim_; ++i) p[i] = 0.0f;
   }
 
-  void Transpose(int64_t column, float* out) const {
+  void Transpose(Side side, float* out) const {
     for (int64_t position = 0; position < positions_; ++position) {
-      const bool exists = position < num_rows_;
-      const float* row = exists ? Row(static_cast<int32_t>(position)) + column : nullptr;
-      for (int i = 0; i < dim_; ++i) out[i * positions_ + position] = exists ? row[i] : 0.0f;
+      const bool exists = position < num_before_ + num_rows_;
+      const float* from = exists ? Element(static_cast<int32_t>(position), side) : nullptr;
+      for (int i = 0; i < dim_; ++i) out[i * positions_ + position] = exists ? from[i] : 0.0f;
     }
   }
 
@@ -95,18 +120,18 @@ class HeadRun {
     }
   }
 
-  void SpreadRow(int32_t row, int32_t head, int64_t key, int64_t value, const float* query,
+  void SpreadRow(int32_t row, int32_t head, int32_t count, const float* query,
                  const float* d_out) const {
     for (int i = 0; i < dim_; i += Vec::kLanes) {
       const int lanes = dim_ - i < Vec::kLanes ? dim_ - i : Vec::kLanes;
       const Vec q = Vec::LoadPartial(query + i, lanes);
       const Vec d = Vec::LoadPartial(d_out + i, lanes);
       Vec d_query = Vec::Zero();
-      for (int32_t s = 0; s <= row; ++s) {
+      for (int32_t s = 0; s < count; ++s) {
         const Vec gradient = Vec::Set(gradients_[s]);
-        float* d_key = DRow(s) + key + i;
-        float* d_value = DRow(s) + value + i;
-        d_query = Fma(gradient, Vec::LoadPartial(Row(s) + key + i, lanes), d_query);
+        float* d_key = Gradient(s, Side::kKey) + i;
+        float* d_value = Gradient(s, Side::kValue) + i;
+        d_query = Fma(gradient, Vec::LoadPartial(Element(s, Side::kKey) + i, lanes), d_query);
         Fma(gradient, q, Vec::LoadPartial(d_key, lanes)).StorePartial(d_key, lanes);
         Fma(Vec::Set(weights_[s]), d, Vec::LoadPartial(d_value, lanes))
             .StorePartial(d_value, lanes);
@@ -116,8 +141,10 @@ class HeadRun {
   }
 
   const AttentionBackwardArgs& args_;
+  const AttentionPrefix prefix_;
   const int32_t first_row_;
   const int32_t num_rows_;
+  const int32_t num_before_;  // positions of the prefix
   const int dim_;
   const int64_t positions_;
   const int32_t kv_head_;
@@ -130,12 +157,13 @@ class HeadRun {
 }  // namespace
 
 void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
-  int32_t rows_max = 0;
+  int32_t positions_max = 0;
   for (int32_t i = 0; i < args.num_sequences; ++i) {
-    const int32_t rows = args.row_begin[i + 1] - args.row_begin[i];
-    rows_max = rows > rows_max ? rows : rows_max;
+    const int32_t positions = args.row_begin[i + 1] - args.row_begin[i] +
+                              (args.prefixes == nullptr ? 0 : args.prefixes[i].num_tokens);
+    positions_max = positions > positions_max ? positions : positions_max;
   }
-  const int64_t floats = AttentionBackwardThreadFloats(rows_max, args.head_dim);
+  const int64_t floats = AttentionBackwardThreadFloats(positions_max, args.head_dim);
   const int32_t num_items = args.num_sequences * args.num_kv_heads;
   const int num_threads = stream.cpu_threads->num_threads();
   stream.cpu_threads->Run([&](int worker_idx) {

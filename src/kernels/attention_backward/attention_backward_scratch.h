@@ -7,10 +7,12 @@
 namespace graft {
 
 // Positions are filled up to whole vectors of the widest instruction set.
-constexpr int64_t AttentionBackwardPositions(int64_t rows) { return (rows + 15) / 16 * 16; }
+constexpr int64_t AttentionBackwardPositions(int64_t positions) {
+  return (positions + 15) / 16 * 16;
+}
 
-constexpr int64_t AttentionBackwardThreadFloats(int64_t rows, int64_t head_dim) {
-  return AttentionBackwardPositions(rows) * (2 * head_dim + 2);
+constexpr int64_t AttentionBackwardThreadFloats(int64_t positions, int64_t head_dim) {
+  return AttentionBackwardPositions(positions) * (2 * head_dim + 2);
 }
 
 }  // namespace graft

@@ -1,20 +1,21 @@
-#include "learn/lora_folder.h"
+#include "learn/learned_folder.h"
 
 #include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "learn/test_model.h"
 #include "model/adapter_folder.h"
+#include "model/kv_pool.h"
 
 namespace graft {
-namespace lora_folder_test {
+namespace learned_folder_test {
 
 using testing::LearnModel;
 using testing::ReadLora;
 using testing::SourcePath;
 
 // What is read back has the very bits that training multiplied with.
-TEST(LoraFolderTest, IsReadBackAsItWasTrained) {
+TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     LearnModel model(SourcePath("tests/goldens/llama"), dtype);
     TrainedLora lora(model.config, 4, 0.5f, dtype);
@@ -28,7 +29,7 @@ TEST(LoraFolderTest, IsReadBackAsItWasTrained) {
     std::filesystem::create_directories(path);
     testing::WriteFile(path + "/stale.txt", "x");
     const Result<std::string> hash =
-        WriteLoraFolder(path, model.config, lora, dtype, "org/base", {{"seed", 3}});
+        WriteLearnedFolder(path, model.config, {.lora = &lora}, dtype, "org/base", {{"seed", 3}});
     ASSERT_TRUE(hash.ok()) << hash.status().ToString();
     EXPECT_FALSE(std::filesystem::exists(path + "/stale.txt"));
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
@@ -62,15 +63,57 @@ TEST(LoraFolderTest, IsReadBackAsItWasTrained) {
   }
 }
 
-TEST(LoraFolderTest, SaysWhereItCannotWrite) {
+// Virtual tokens, alone and with LoRA, under one hash.
+TEST(LearnedFolderTest, ABundleIsReadBackAsItWasTrained) {
+  for (const VirtualTokenKind kind :
+       {VirtualTokenKind::kEmbedding, VirtualTokenKind::kKeysValues}) {
+    for (const bool with_lora : {false, true}) {
+      LearnModel model(SourcePath("tests/goldens/llama"), DType::kBF16);
+      TrainedPrompt prompt(model.config, kind, 3, DType::kBF16);
+      for (size_t i = 0; i < prompt.parameters().size(); ++i) {
+        prompt.parameters()[i] = 1.0f + 1e-3f * static_cast<float>(i % 17);
+      }
+      prompt.Refresh();
+      TrainedLora lora(model.config, 2, 1.0f, DType::kBF16);
+      const testing::TempDir dir;
+      const std::string path = dir.File("mine");
+      const std::string hash =
+          *WriteLearnedFolder(path, model.config, {with_lora ? &lora : nullptr, &prompt},
+                              DType::kBF16, "org/base", {{"seed", 3}});
+      const AdapterContent content = *ReadAdapter(path, 1 << 30);
+      EXPECT_TRUE(content.is_bundle);
+      EXPECT_EQ(content.folders[0].path.empty(), !with_lora);
+      EXPECT_EQ(ContentHash(content), hash);
+      EXPECT_EQ((*ParseJsonFile(path + "/graft.json"))["hash"], hash);
+      const PromptConfig config = *ParsePromptConfig(content.folders[1].config, model.config);
+      EXPECT_EQ(config.kind, kind);
+      const VirtualTokens read = *VirtualTokens::Load(
+          *SafetensorsFile::FromBytes(content.folders[1].weights, "prompt"), config, model.config,
+          {.weights = DType::kBF16, .kv = KvDType(DType::kBF16, {})});
+      ASSERT_EQ(read.num_tokens(), 3);
+      const auto layer_bytes =
+          static_cast<size_t>(prompt.layer_columns() * DTypeBytes(prompt.dtype()));
+      for (int32_t token = 0; token < 3; ++token) {
+        const char* row = read.buffer().as<char>() + token * read.row_bytes();
+        const int32_t layers = kind == VirtualTokenKind::kEmbedding ? 1 : model.config.num_layers;
+        for (int32_t layer = 0; layer < layers; ++layer, row += layer_bytes) {
+          EXPECT_EQ(std::memcmp(row, prompt.rows(layer)[token], layer_bytes), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(LearnedFolderTest, SaysWhereItCannotWrite) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   TrainedLora lora(model.config, 1, 1.0f, DType::kF32);
   const testing::TempDir dir;
   testing::WriteFile(dir.File("file"), "x");
   const Status status =
-      WriteLoraFolder(dir.File("file/mine"), model.config, lora, DType::kF32, "", {}).status();
+      WriteLearnedFolder(dir.File("file/mine"), model.config, {.lora = &lora}, DType::kF32, "", {})
+          .status();
   EXPECT_NE(status.message().find(".mine.new"), std::string::npos) << status.message();
 }
 
-}  // namespace lora_folder_test
+}  // namespace learned_folder_test
 }  // namespace graft

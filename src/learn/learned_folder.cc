@@ -1,0 +1,184 @@
+#include "learn/learned_folder.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/json.h"
+#include "model/adapter_folder.h"
+#include "model/safetensors_writer.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FileText(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::string LoraConfigJson(const TrainedLora& lora, const std::string& base_model) {
+  OrderedJson modules = OrderedJson::array();
+  for (const LoraModule module : kAllLoraModules) modules.push_back(LoraModuleName(module));
+  const OrderedJson json = {{"peft_type", "LORA"},
+                            {"task_type", "CAUSAL_LM"},
+                            {"base_model_name_or_path", base_model},
+                            {"r", lora.rank()},
+                            {"lora_alpha", static_cast<double>(lora.scale()) * lora.rank()},
+                            {"lora_dropout", 0.0},
+                            {"bias", "none"},
+                            {"fan_in_fan_out", false},
+                            {"inference_mode", true},
+                            {"init_lora_weights", true},
+                            {"use_rslora", false},
+                            {"target_modules", std::move(modules)}};
+  return FileText(json);
+}
+
+// PEFT counts a prefix's heads as those of keys.
+std::string PromptConfigJson(const TrainedPrompt& prompt, const ModelConfig& config,
+                             const std::string& base_model) {
+  const bool is_prefix = prompt.kind() == VirtualTokenKind::kKeysValues;
+  OrderedJson json = {{"peft_type", is_prefix ? "PREFIX_TUNING" : "PROMPT_TUNING"},
+                      {"task_type", "CAUSAL_LM"},
+                      {"base_model_name_or_path", base_model},
+                      {"inference_mode", true},
+                      {"num_virtual_tokens", prompt.num_tokens()},
+                      {"num_transformer_submodules", 1},
+                      {"num_layers", config.num_layers}};
+  json["num_attention_heads"] = is_prefix ? config.num_kv_heads : config.num_heads;
+  json["token_dim"] = is_prefix ? config.kv_size() : int64_t{config.hidden_size};
+  if (is_prefix) {
+    json["encoder_hidden_size"] = config.kv_size();
+    json["prefix_projection"] = false;
+  } else {
+    json["prompt_tuning_init"] = "RANDOM";  // PEFT draws nothing where it has a file
+  }
+  return FileText(json);
+}
+
+// A matrix as files have it: A as it lies here, B turned.
+std::vector<char> FileBytes(TrainedLora& lora, const TrainedLora::Place& place, LoraSide side,
+                            DType dtype) {
+  const int64_t rank = lora.rank();
+  const float* const from = lora.parameters().data() + place.begin;
+  std::vector<float> values(from, from + rank * place.n);
+  if (side == LoraSide::kB) {
+    for (int64_t j = 0; j < rank; ++j) {
+      for (int64_t i = 0; i < place.n; ++i) {
+        values[static_cast<size_t>(i * rank + j)] = from[j * place.n + i];
+      }
+    }
+  }
+  std::vector<char> bytes(values.size() * static_cast<size_t>(DTypeBytes(dtype)));
+  ConvertElements(DType::kF32, values.data(), dtype, bytes.data(), rank * place.n);
+  return bytes;
+}
+
+Status WriteLoraWeights(const std::string& path, const ModelConfig& config, TrainedLora& lora,
+                        DType dtype) {
+  std::vector<std::vector<char>> kept;
+  std::vector<SafetensorsOut> tensors;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        const TrainedLora::Place place = lora.place(layer, module, side);
+        kept.push_back(FileBytes(lora, place, side, dtype));
+        const std::vector<int64_t> shape = side == LoraSide::kA
+                                               ? std::vector<int64_t>{lora.rank(), place.n}
+                                               : std::vector<int64_t>{place.n, lora.rank()};
+        tensors.push_back(
+            {LoraTensorName(config, layer, module, side), {kept.back().data(), dtype, shape}});
+      }
+    }
+  }
+  return WriteSafetensors(path, tensors, {{"format", "pt"}});
+}
+
+Status WriteLora(const std::string& path, const ModelConfig& config, TrainedLora& lora, DType dtype,
+                 const std::string& base_model) {
+  RETURN_IF_ERROR(WriteWholeFile(path + "/adapter_config.json", LoraConfigJson(lora, base_model)));
+  return WriteLoraWeights(path + "/adapter_model.safetensors", config, lora, dtype);
+}
+
+Status WritePrompt(const std::string& path, const ModelConfig& config, TrainedPrompt& prompt,
+                   const std::string& base_model) {
+  RETURN_IF_ERROR(
+      WriteWholeFile(path + "/adapter_config.json", PromptConfigJson(prompt, config, base_model)));
+  const auto n = static_cast<int64_t>(prompt.parameters().size());
+  std::vector<char> bytes(static_cast<size_t>(n * DTypeBytes(prompt.dtype())));
+  ConvertElements(DType::kF32, prompt.parameters().data(), prompt.dtype(), bytes.data(), n);
+  const SafetensorsOut tensor = {
+      "prompt_embeddings", {bytes.data(), prompt.dtype(), {prompt.num_tokens(), prompt.columns()}}};
+  return WriteSafetensors(path + "/adapter_model.safetensors", {&tensor, 1}, {{"format", "pt"}});
+}
+
+Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? SystemError(error.value(), "cannot make " + path) : OkStatus();
+}
+
+// graft.json makes a folder a bundle, so that its hash is known once it is there.
+Status WriteManifest(const std::string& path, OrderedJson json, const OrderedJson& provenance) {
+  json.update(provenance);
+  return WriteWholeFile(path + "/graft.json", FileText(json));
+}
+
+Result<std::string> WriteFiles(const std::string& path, const ModelConfig& config,
+                               const LearnedAdapter& adapter, DType dtype,
+                               const std::string& base_model, const OrderedJson& provenance) {
+  OrderedJson json = {{"format", kGraftJsonFormat}};
+  const bool is_bundle = adapter.prompt != nullptr;
+  if (adapter.lora != nullptr) {
+    const std::string folder = is_bundle ? path + "/lora" : path;
+    RETURN_IF_ERROR(MakeFolder(folder));
+    RETURN_IF_ERROR(WriteLora(folder, config, *adapter.lora, dtype, base_model));
+  }
+  if (is_bundle) {
+    RETURN_IF_ERROR(MakeFolder(path + "/prompt"));
+    RETURN_IF_ERROR(WritePrompt(path + "/prompt", config, *adapter.prompt, base_model));
+    RETURN_IF_ERROR(WriteManifest(path, json, OrderedJson::object()));
+  }
+  ASSIGN_OR_RETURN(const AdapterContent read,
+                   ReadAdapter(path, std::numeric_limits<int64_t>::max()));
+  const std::string hash = read.is_bundle ? ContentHash(read) : AdapterHash(read.folders[0]);
+  json["kind"] = !is_bundle ? "lora" : adapter.lora == nullptr ? "prompt" : "lora and prompt";
+  json["hash"] = hash;
+  RETURN_IF_ERROR(WriteManifest(path, std::move(json), provenance));
+  return hash;
+}
+
+}  // namespace
+
+Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfig& config,
+                                       const LearnedAdapter& adapter, DType dtype,
+                                       const std::string& base_model,
+                                       const OrderedJson& provenance) {
+  const fs::path target(path);
+  // Names that begin with a dot and have no adapter_config.json of their own are nobody's adapter.
+  const fs::path fresh = target.parent_path() / ("." + target.filename().string() + ".new");
+  const fs::path old = target.parent_path() / ("." + target.filename().string() + ".old");
+  std::error_code error;
+  fs::remove_all(fresh, error);
+  fs::remove_all(old, error);
+  RETURN_IF_ERROR(MakeFolder(fresh.string()));
+  Result<std::string> hash =
+      WriteFiles(fresh.string(), config, adapter, dtype, base_model, provenance);
+  if (hash.ok()) {
+    std::error_code none;
+    fs::rename(target, old, none);  // where there is one
+    fs::rename(fresh, target, error);
+    if (error) hash = SystemError(error.value(), "cannot rename " + fresh.string());
+  }
+  std::error_code ignored;
+  fs::remove_all(old, ignored);
+  fs::remove_all(fresh, ignored);
+  return hash;
+}
+
+}  // namespace graft

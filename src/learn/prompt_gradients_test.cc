@@ -1,0 +1,193 @@
+// Gradients of virtual tokens, and of LoRA beside them, against central differences of a reference
+// in doubles; and what virtual tokens compute against the tokens themselves.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/random.h"
+#include "learn/reference_model.h"
+
+namespace graft {
+namespace prompt_gradients_test {
+
+using testing::LearnModel;
+using testing::ReadLora;
+using testing::ReferenceContext;
+using testing::ReferenceLora;
+using testing::ReferenceModel;
+using testing::Rows;
+using testing::SourcePath;
+using testing::WorstDifference;
+
+constexpr double kErrorMax = 1e-5;
+const char* const kModel = "tests/goldens/lora_gradients";
+
+std::vector<double> Doubles(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
+
+TrainingExample Example(std::vector<int32_t> tokens, std::vector<int32_t> rows) {
+  TrainingExample example;
+  example.tokens = std::move(tokens);
+  example.num_choices = 2;
+  for (const int32_t row : rows) {
+    example.ids.insert(example.ids.end(), {(row + 7) % 23, (row + 12) % 23});
+    example.probabilities.insert(example.probabilities.end(), {0.6f, 0.25f});
+  }
+  example.rows = std::move(rows);
+  return example;
+}
+
+// A prompt of random numbers before two sequences, with LoRA on all rows and, in one of two tries,
+// a second LoRA that learns nothing.
+class PromptGradientsTest : public ::testing::Test {
+ protected:
+  PromptGradientsTest()
+      : model_(SourcePath(kModel), DType::kF32),
+        reference_(SourcePath(kModel), model_.config),
+        examples_({Example({1, 5, 9, 2, 7, 11}, {0, 2, 4}), Example({3, 8, 20}, {1, 2})}) {}
+
+  void Check(VirtualTokenKind kind, bool with_document) {
+    Trainer trainer(model_.config, model_.weights,
+                    {.rows_max = 32,
+                     .sequences_max = 2,
+                     .prefix_tokens_max = 3,
+                     .rank_max = 3,
+                     .logits_rows_max = 2},
+                    model_.stream);
+    const int32_t index =
+        trainer.Add({.rank = 3, .scale = 2.0f, .virtual_tokens = 3, .kind = kind});
+    TrainedLora& lora = *trainer.lora(index);
+    ASSERT_TRUE(lora.Read(ReadLora(SourcePath(kModel), model_.config, DType::kF32)).ok());
+    const int32_t document = trainer.Add({.rank = 2, .scale = 0.5f, .is_frozen = true});
+    Random random(4);
+    for (const std::span<float> values :
+         {trainer.prompt(index)->parameters(), trainer.lora(document)->parameters()}) {
+      for (float& value : values) value = static_cast<float>(random.Uniform() - 0.5);
+    }
+    trainer.prompt(index)->Refresh();
+    trainer.lora(document)->Refresh();
+    for (TrainingExample& example : examples_) example.document = with_document ? document : -1;
+    const double loss = trainer.Accumulate(testing::PointersTo(examples_))[0].total();
+
+    ReferenceLora learned{&lora, Doubles(lora.parameters())};
+    const ReferenceLora frozen{trainer.lora(document),
+                               Doubles(trainer.lora(document)->parameters())};
+    std::vector<double> prompt = Doubles(trainer.prompt(index)->parameters());
+    const auto expected = [&] {
+      return Loss(kind, prompt, learned, with_document ? &frozen : nullptr);
+    };
+    EXPECT_NEAR(loss, expected(), 1e-5);
+    EXPECT_LT(WorstDifference(lora.gradients(), learned.numbers, 7, expected), kErrorMax);
+    EXPECT_LT(WorstDifference(trainer.prompt(index)->gradients(), prompt, 1, expected), kErrorMax);
+    for (const float gradient : trainer.lora(document)->gradients()) EXPECT_EQ(gradient, 0.0f);
+  }
+
+  // The mean over the rows of both sequences.
+  double Loss(VirtualTokenKind kind, const std::vector<double>& prompt, const ReferenceLora& lora,
+              const ReferenceLora* document) const {
+    double sum = 0.0;
+    size_t num_rows = 0;
+    for (const TrainingExample& example : examples_) {
+      ReferenceContext context{.lora = &lora, .second = document};
+      Rows rows;
+      if (kind == VirtualTokenKind::kKeysValues) {
+        context.keys_values = prompt;
+      } else {
+        const auto n = static_cast<std::ptrdiff_t>(model_.config.hidden_size);
+        for (auto at = prompt.begin(); at != prompt.end(); at += n) rows.emplace_back(at, at + n);
+      }
+      const auto before = static_cast<int32_t>(rows.size());
+      for (const auto& row : reference_.Embed(example.tokens)) rows.push_back(row);
+      sum += reference_.Loss(reference_.Forward(rows, context), example, before) *
+             static_cast<double>(example.rows.size());
+      num_rows += example.rows.size();
+    }
+    return sum / static_cast<double>(num_rows);
+  }
+
+  LearnModel model_;
+  ReferenceModel reference_;
+  std::vector<TrainingExample> examples_;
+};
+
+TEST_F(PromptGradientsTest, OfKeysAndValuesAreThoseOfDoubles) {
+  Check(VirtualTokenKind::kKeysValues, false);
+  Check(VirtualTokenKind::kKeysValues, true);
+}
+
+TEST_F(PromptGradientsTest, OfEmbeddingsAreThoseOfDoubles) {
+  examples_[0].rows[0] = -1;  // the last of them says the first token
+  Check(VirtualTokenKind::kEmbedding, false);
+  Check(VirtualTokenKind::kEmbedding, true);
+}
+
+std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(250));
+  return tokens;
+}
+
+std::vector<float> LogitsOf(LearnModel& model, TrainingTransformer& transformer,
+                            const TrainingSequence& sequence,
+                            std::span<const AdapterInTraining> adapters, int32_t first) {
+  const TrainingBatch batch({&sequence, 1}, transformer.page_tokens());
+  transformer.Forward(batch, adapters);
+  std::vector<int32_t> rows(static_cast<size_t>(batch.num_rows() - first));
+  std::iota(rows.begin(), rows.end(), first);
+  const float* logits = transformer.ComputeHead(rows).logits;
+  return {logits, logits + rows.size() * static_cast<size_t>(model.config.vocab_size)};
+}
+
+// Untrained, a prefix is its document, and embeddings are their tokens: the same logits, bit for
+// bit.
+TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
+  for (const char* name : {"llama", "qwen2", "llama3-rope"}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(name);
+      LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
+      Trainer trainer(model.config, model.weights,
+                      {.rows_max = 64, .sequences_max = 1, .prefix_tokens_max = 37, .rank_max = 1},
+                      model.stream);
+      const std::vector<int32_t> document = RandomTokens(37, 1), question = RandomTokens(21, 2);
+      std::vector<int32_t> whole = document;
+      whole.insert(whole.end(), question.begin(), question.end());
+      const std::vector<float> in_context =
+          LogitsOf(model, trainer.transformer(), {.tokens = whole}, {}, 37);
+      for (const VirtualTokenKind kind :
+           {VirtualTokenKind::kKeysValues, VirtualTokenKind::kEmbedding}) {
+        const int32_t index = trainer.Add({.virtual_tokens = 37, .kind = kind});
+        trainer.BeginPrompt(index, document);
+        const AdapterInTraining adapter = {.prompt = trainer.prompt(index)};
+        const TrainingSequence asked = {.tokens = question, .prompt = {0, kind, 37}};
+        EXPECT_EQ(LogitsOf(model, trainer.transformer(), asked, {&adapter, 1}, asked.num_before()),
+                  in_context);
+      }
+    }
+  }
+}
+
+// The first position stays what it was; all others move.
+TEST(PromptTest, TheFirstKeysAndValuesNeverMove) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 64, .sequences_max = 1, .prefix_tokens_max = 4, .rank_max = 1},
+                  model.stream);
+  const int32_t index = trainer.Add({.virtual_tokens = 4, .kind = VirtualTokenKind::kKeysValues});
+  trainer.BeginPrompt(index, RandomTokens(9, 1));
+  TrainedPrompt& prompt = *trainer.prompt(index);
+  const std::vector<float> before(prompt.parameters().begin(), prompt.parameters().end());
+  const TrainingExample example = NextTokenExample(RandomTokens(20, 2), index);
+  const TrainingExample* const one[] = {&example};
+  trainer.Accumulate(one);
+  const Trainer::Update update{index, {}, {.learning_rate = 1e-2f, .weight_decay = 0.1f}};
+  trainer.Apply({&update, 1});
+  for (size_t i = 0; i < before.size(); ++i) {
+    const bool is_first = i < static_cast<size_t>(prompt.columns());
+    EXPECT_EQ(prompt.parameters()[i] == before[i], is_first) << i;
+  }
+}
+
+}  // namespace prompt_gradients_test
+}  // namespace graft
