@@ -112,6 +112,30 @@ def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     assert graft_json(tmp_path / "again")["hash"] == made["hash"], "the same texts are written by the same seed"
 
 
+def test_virtual_tokens_are_learned_and_served(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    args = ["--window-tokens", "24", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4"]
+    for name, learner in (("soft", ["memory", "--virtual-tokens", "8"]),
+                          ("both", ["memory", "--virtual-tokens", "8", "--rank", "4"]),
+                          ("prefix", ["prefix", "--virtual-tokens", "20"]), ("whole", ["prefix"])):
+        done = learn(tmp_path / "light.txt", "--adapters", tmp_path / "adapters", "--name", name, "--learner", *learner,
+                     *args)
+        assert done.returncode == 0, done.stderr
+        made = graft_json(tmp_path / "adapters" / name)
+        assert made["scores"]["loss"] < made["scores"]["loss_base"]
+        assert ("rank" in made["learner"]) == (name == "both") == (tmp_path / "adapters" / name / "lora").exists()
+    assert graft_json(tmp_path / "adapters" / "whole")["learner"]["virtual_tokens"] <= len(TEXT.split()) * 3
+    with Server(adapters=tmp_path / "adapters") as server:
+        def score(name):
+            reply = server.client().completions.create(model=name, prompt=TEXT, max_tokens=0, echo=True, logprobs=0)
+            return sum(reply.choices[0].logprobs.token_logprobs[1:])
+        base = score("base")
+        for name in ("soft", "both", "prefix", "whole"):
+            assert score(name) > base, name
+        listed = {model.id: model for model in server.client().models.list()}
+        assert listed["both"].hash == graft_json(tmp_path / "adapters" / "both")["hash"]
+
+
 def test_a_pdf_is_read_by_pdftotext(tmp_path):
     program = tmp_path / "bin" / "pdftotext"
     program.parent.mkdir()

@@ -22,21 +22,12 @@
 #include "runtime/base_identity.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
+#include "tuning/recipe.h"
 
 namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
-
-enum class LearnerKind : uint8_t { kNextToken, kDistill };
-constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
-                                                     {LearnerKind::kDistill, "distill"}};
-
-// What the teacher is told behind a window of the document: nothing, so that it goes on; and what
-// is published for this method, in words that a model without a chat template follows, too.
-constexpr const char* kDistillPrompts[] = {
-    "", "\n\nA summary of the preceding passage:\n",
-    "\n\nA question about the preceding passage, and its answer:\nQuestion:"};
 
 struct LearnOptions {
   RuntimeOptions runtime;
@@ -46,18 +37,7 @@ struct LearnOptions {
   bool replace = false;
   std::vector<std::string> questions;
   int answer_tokens = 60;
-  LearnerKind learner = LearnerKind::kNextToken;
-  int outputs = 4;  // of distill
-  int output_tokens = 128;
-  int rank = 16;
-  double alpha = 0.0;  // 0: the rank
-  // These: 0: the learner's own.
-  double learning_rate = 0.0;
-  int passes = 0;
-  int batch = 0;
-  int window_tokens = 128;
-  double held_out_share = 0.05;
-  uint64_t seed = 0;
+  LearnRecipe recipe;
   int together = 4;
   double kept_gib = -1.0;
   int checkpoint_seconds = 60;
@@ -78,38 +58,10 @@ struct LearnJob {
   Document document;
   LearnerInput input;
   LearnerData data;
+  TrainedShape shape;
   std::string folder;      // of the adapter
   std::string checkpoint;  // a file, which is gone at the end
 };
-
-Result<std::unique_ptr<Learner>> MakeLearner(const LearnOptions& options,
-                                             const Tokenizer& tokenizer) {
-  if (options.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
-  DistillSettings settings;
-  settings.outputs = options.outputs;
-  settings.output_tokens = options.output_tokens;
-  for (const char* const text : kDistillPrompts) {
-    ASSIGN_OR_RETURN(std::vector<int32_t> prompt, tokenizer.Encode(text, false));
-    settings.prompts.push_back(std::move(prompt));
-  }
-  return MakeDistillLearner(std::move(settings));
-}
-
-LearnerRates RatesOf(const LearnOptions& options, const Learner& learner) {
-  LearnerRates rates = learner.rates();
-  if (options.learning_rate > 0.0) rates.learning_rate = options.learning_rate;
-  if (options.passes > 0) rates.passes = options.passes;
-  if (options.batch > 0) rates.batch = options.batch;
-  return rates;
-}
-
-float ScaleOf(const LearnOptions& options) {
-  return options.alpha == 0.0 ? 1.0f : static_cast<float>(options.alpha / options.rank);
-}
-
-TrainedShape ShapeOf(const LearnOptions& options) {
-  return {.rank = options.rank, .scale = ScaleOf(options)};
-}
 
 Status CheckName(const std::string& name, const std::set<std::string>& taken) {
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
@@ -138,13 +90,7 @@ Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokeni
     if (fs::exists(job.folder) && !options.replace) {
       return AlreadyExistsError(job.folder + " is there already; --replace learns it anew");
     }
-    ASSIGN_OR_RETURN(job.input.start, tokenizer.Encode("", /*add_special_tokens=*/true));
-    // What looks like a special token in a document is text.
-    const TextRange all = {0, job.document.text.size()};
-    ASSIGN_OR_RETURN(job.input.tokens, tokenizer.Encode(job.document.text, false, {&all, 1}));
-    job.input.window_tokens = options.window_tokens;
-    job.input.held_out_share = options.held_out_share;
-    job.input.seed = options.seed;
+    ASSIGN_OR_RETURN(job.input, LearnerInputOf(options.recipe, job.document.text, tokenizer));
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -161,28 +107,23 @@ Result<ModelConfig> CheckModel(const LearnOptions& options) {
   return config;
 }
 
-Status CheckContext(const LearnOptions& options, const Learner& learner,
-                    const ModelConfig& config) {
-  const int tokens = std::max(learner.ExampleTokensMax(options.window_tokens),
-                              learner.TeacherTokensMax(options.window_tokens));
-  if (tokens <= config.context_tokens_max) return OkStatus();
-  return InvalidArgumentError("--window-tokens " + std::to_string(options.window_tokens) +
-                              " makes texts of up to " + std::to_string(tokens) +
-                              " tokens, more than the model's context of " +
-                              std::to_string(config.context_tokens_max));
-}
-
 LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner,
                        const std::vector<LearnJob>& jobs) {
-  size_t longest = 0;
-  for (const LearnJob& job : jobs) longest = std::max(longest, job.input.tokens.size());
+  size_t longest = 0, start = 0;
+  for (const LearnJob& job : jobs) {
+    longest = std::max(longest, job.input.tokens.size());
+    start = std::max(start, job.input.start.size());
+  }
   const auto window =
-      static_cast<int32_t>(std::min(longest, static_cast<size_t>(options.window_tokens)));
+      static_cast<int32_t>(std::min(longest, static_cast<size_t>(options.recipe.window_tokens)));
   LearnSizes sizes;
   sizes.num_adapters = std::min(options.together, static_cast<int>(jobs.size()));
-  sizes.batch = RatesOf(options, learner).batch;
+  sizes.batch = RatesOf(options.recipe, learner).batch;
   sizes.example_tokens_max = learner.ExampleTokensMax(window);
-  sizes.rank = options.rank;
+  const TrainedShape shape = ShapeOf(options.recipe, learner, longest + start);
+  sizes.rank = shape.rank;
+  sizes.virtual_tokens = shape.virtual_tokens;
+  sizes.kind = shape.kind;
   sizes.kept_gib = options.kept_gib;
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
   return sizes;
@@ -201,54 +142,6 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, b
     LOG_INFO("memory: {}; {}", sum.ToString(), budget.DeviceText());
     return OkStatus();
   };
-}
-
-OrderedJson SettingsJson(const LearnOptions& options, const Learner& learner) {
-  const LearnerRates rates = RatesOf(options, learner);
-  OrderedJson json = {{"name", learner.name()},
-                      {"rank", options.rank},
-                      {"scale", ScaleOf(options)},
-                      {"learning_rate", rates.learning_rate},
-                      {"passes", rates.passes},
-                      {"batch", rates.batch},
-                      {"window_tokens", options.window_tokens},
-                      {"held_out_share", options.held_out_share}};
-  if (options.learner == LearnerKind::kDistill) {
-    json["outputs"] = options.outputs;
-    json["output_tokens"] = options.output_tokens;
-  }
-  return json;
-}
-
-// What an adapter comes from: all that its numbers depend on, but for the processor's instructions.
-OrderedJson OriginJson(const LearnOptions& options, const Learner& learner,
-                       const LoadedModel& model, const BaseIdentity& base, const LearnJob& job) {
-  return {{"base",
-           {{"name", model.name},
-            {"text_hash", base.text_hash},
-            {"weights_hash", base.weights_hash},
-            {"dtype", DTypeName(model.weights.dtype)}}},
-          {"document",
-           {{"name", fs::path(job.document.name).string()},
-            {"sha256", job.document.hash},
-            {"bytes", job.document.bytes},
-            {"tokens", job.input.tokens.size()}}},
-          {"learner", SettingsJson(options, learner)},
-          {"seed", options.seed},
-          {"program", "graft " GRAFT_VERSION}};
-}
-
-OrderedJson ScoresJson(const TrainingScores& scores) {
-  OrderedJson json = {{"loss_base", scores.before},
-                      {"loss", scores.after},
-                      {"tokens", scores.num_rows},
-                      {"best_step", scores.best_step}};
-  if (scores.num_held_out_rows > 0) {
-    json["held_out_loss_base"] = scores.held_out_before;
-    json["held_out_loss"] = scores.held_out_after;
-    json["held_out_tokens"] = scores.num_held_out_rows;
-  }
-  return json;
 }
 
 std::string MinutesText(double seconds) {
@@ -270,10 +163,10 @@ class LearnGroup {
         jobs_(jobs),
         trainer_(model.config, model.weights, limits, model.stream) {
     for (LearnJob& job : jobs) {
-      const OrderedJson origin = OriginJson(options, learner, model, base, job);
+      const LearnRecipe& recipe = options.recipe;
       runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
-                                                    RatesOf(options, learner), ShapeOf(options),
-                                                    options.seed, origin.dump()));
+                                                    RatesOf(recipe, learner), job.shape,
+                                                    recipe.seed, OriginOf(job).dump()));
     }
   }
 
@@ -343,28 +236,38 @@ class LearnGroup {
     return text;
   }
 
-  // An adapter that is worse than none is nobody's.
-  static Status CheckLearned(const LearnJob& job, const TrainingScores& scores) {
-    if (scores.after < scores.before) return OkStatus();  // and no NaN
-    char losses[64];
-    std::snprintf(losses, sizeof(losses), "%.3f, the base's is %.3f", scores.after, scores.before);
-    return FailedPreconditionError(job.name + " was not learned: its loss is " + losses +
-                                   "; lower --learning-rate");
+  OrderedJson OriginOf(const LearnJob& job) const {
+    return OriginJson(options_.recipe, learner_, job.shape, model_, base_, job.document,
+                      job.input.tokens.size());
   }
 
   Status Finish(const LearnJob& job, TrainingRun& run) {
     run.Finish();
     std::error_code ignored;
     fs::remove(job.checkpoint, ignored);
-    RETURN_IF_ERROR(CheckLearned(job, run.scores()));
+    RETURN_IF_ERROR(
+        CheckLearned(job.name, run.scores(), "lower --learning-rate or --prompt-learning-rate"));
     const double seconds = NsToSeconds(SteadyClock::Get().NowNs() - start_ns_);
-    OrderedJson provenance = OriginJson(options_, learner_, model_, base_, job);
+    OrderedJson provenance = OriginOf(job);
     provenance["scores"] = ScoresJson(run.scores());
     ASSIGN_OR_RETURN(const std::string hash,
-                     WriteLearnedFolder(job.folder, model_.config, {.lora = run.lora()},
+                     WriteLearnedFolder(job.folder, model_.config, {run.lora(), run.prompt()},
                                         model_.weights.dtype, model_.name, provenance));
     Report(job, run, hash, seconds);
     return OkStatus();
+  }
+
+  int64_t ServedBytes(TrainingRun& run) const {
+    int64_t bytes = 0;
+    if (run.lora() != nullptr) {
+      bytes +=
+          static_cast<int64_t>(run.lora()->parameters().size()) * DTypeBytes(model_.weights.dtype);
+    }
+    if (run.prompt() != nullptr) {
+      bytes += static_cast<int64_t>(run.prompt()->parameters().size()) *
+               DTypeBytes(run.prompt()->dtype());
+    }
+    return bytes;
   }
 
   void Report(const LearnJob& job, TrainingRun& run, const std::string& hash, double seconds) {
@@ -379,8 +282,7 @@ class LearnGroup {
     } else {
       std::printf("; nothing was held out of a document as short as this\n");
     }
-    const int64_t adapter =
-        static_cast<int64_t>(run.lora()->parameters().size()) * DTypeBytes(model_.weights.dtype);
+    const int64_t adapter = ServedBytes(run);
     const KvLayout layout =
         MakeKvLayout(model_.config, 1, KvDType(model_.weights.dtype, model_.device));
     const int64_t kv = layout.PageBytes() * static_cast<int64_t>(job.input.tokens.size());
@@ -388,7 +290,7 @@ class LearnGroup {
                 static_cast<double>(adapter) / (1 << 20),
                 static_cast<double>(adapter) / static_cast<double>(kv));
     std::printf("  time      %s, %d steps, seed %llu\n", MinutesText(seconds).c_str(),
-                run.num_steps(), static_cast<unsigned long long>(options_.seed));
+                run.num_steps(), static_cast<unsigned long long>(options_.recipe.seed));
     std::printf("  hash      %s\n", hash.c_str());
   }
 
@@ -460,6 +362,7 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
     Result<LearnerData> data = learner.Prepare(job.input, writer.get());
     if (!data.ok()) return data.status().WithContext(job.name);
     job.data = std::move(*data);
+    job.shape = ShapeOf(options.recipe, learner, job.data.text.size());
   }
   return OkStatus();
 }
@@ -468,8 +371,8 @@ Status RunLearn(const LearnOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeLearner(options, *tokenizer));
-  RETURN_IF_ERROR(CheckContext(options, *learner, config));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeLearner(options.recipe, *tokenizer));
+  RETURN_IF_ERROR(CheckContext(options.recipe, *learner, config, "--window-tokens"));
   ASSIGN_OR_RETURN(std::vector<LearnJob> jobs, ReadJobs(options, *tokenizer));
   TrainingLimits limits;
   const LearnSizes sizes = SizesOfJobs(options, *learner, jobs);
@@ -512,24 +415,35 @@ std::vector<Option> DocumentRows(LearnOptions& o) {
 
 std::vector<Option> TrainingRows(LearnOptions& o) {
   return {
-      {"learner", OneOf(o.learner, kLearnerWords),
-       "next-token: the document's own text, every token from those before it; distill: the "
-       "base with the document in its context teaches the adapter without it"},
-      {"outputs", Number(o.outputs, Between(0, 1000)),
-       "distill: texts that the base writes for each window, as often to go on, to sum it up "
-       "and to ask and answer"},
-      {"output-tokens", Number(o.output_tokens, Between(4, 4096)), "of such a text, at most"},
-      {"rank", Number(o.rank, Between(1, kLoraRankMax)), "of the adapter, on all modules"},
-      {"alpha", Number(o.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
-      {"learning-rate", Number(o.learning_rate, Between(0, 1)), "0: the learner's own"},
-      {"passes", Number(o.passes, Between(0, 100'000)), "over all examples; 0: the learner's own"},
-      {"batch", Number(o.batch, Between(0, 4096)),
+      {"learner", OneOf(o.recipe.learner, kLearnerWords),
+       "next-token: the document's own text, every token from those before it; distill: the base "
+       "with the document in its context teaches the adapter without it; memory: it teaches "
+       "virtual "
+       "tokens in front of every prompt; prefix: it teaches keys and values there"},
+      {"outputs", Number(o.recipe.outputs, Between(0, 1000)),
+       "all but next-token: texts that the base writes for each window, as often to go on, to sum "
+       "it "
+       "up and to ask and answer"},
+      {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
+       "of such a text, at most"},
+      {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
+       "of LoRA on all modules; 0: the learner's own: 16, and no LoRA of memory and prefix"},
+      {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),
+       "memory, prefix: how many, as many as the document has at most; 0: the learner's own"},
+      {"alpha", Number(o.recipe.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
+      {"learning-rate", Number(o.recipe.learning_rate, Between(0, 1)),
+       "of LoRA; 0: the learner's own"},
+      {"prompt-learning-rate", Number(o.recipe.prompt_learning_rate, Between(0, 10)),
+       "of virtual tokens; 0: the learner's own"},
+      {"passes", Number(o.recipe.passes, Between(0, 100'000)),
+       "over all examples; 0: the learner's own"},
+      {"batch", Number(o.recipe.batch, Between(0, 4096)),
        "examples of an adapter's step; 0: the learner's own"},
-      {"window-tokens", Number(o.window_tokens, Between(16, 1 << 20)),
+      {"window-tokens", Number(o.recipe.window_tokens, Between(16, 1 << 20)),
        "of the document in one example, at most"},
-      {"held-out", Number(o.held_out_share, Between(0, 0.5)),
+      {"held-out", Number(o.recipe.held_out_share, Between(0, 0.5)),
        "share of the examples that are not learned but looked at"},
-      {"seed", Number(o.seed), "the same seed learns the same bits"},
+      {"seed", Number(o.recipe.seed), "the same seed learns the same bits"},
       {"together", Number(o.together, Between(1, 256)),
        "documents whose adapters learn in the same steps"},
       {"kept-gib", Number(o.kept_gib),

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "learn/trained_lora.h"
+#include "learn/trained_prompt.h"
 
 namespace graft {
 namespace {
@@ -33,9 +34,18 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add("rotary tables", needed.ropes);
   sum->Add("the threads' rows (--threads)", needed.thread_rows);
   // Itself with its gradient and moments, and what a checkpoint has of its best step.
-  const int64_t adapter = TrainedLora::BytesFor(shape.config, sizes.rank, shape.dtype) * 5 / 4;
+  int64_t adapter = 0;
+  if (sizes.rank > 0) {
+    adapter += TrainedLora::BytesFor(shape.config, sizes.rank, shape.dtype) * 5 / 4;
+  }
+  if (sizes.virtual_tokens > 0) {
+    adapter +=
+        TrainedPrompt::BytesFor(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype) * 5 /
+        4;
+  }
   sum->Add(std::to_string(sizes.num_adapters) + " adapters of rank " + std::to_string(sizes.rank) +
-               " in training (--together, --rank)",
+               " and " + std::to_string(sizes.virtual_tokens) +
+               " virtual tokens in training (--together, --rank, --virtual-tokens)",
            adapter * sizes.num_adapters);
 }
 
@@ -45,8 +55,13 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum) {
   TrainingLimits limits;
   limits.sequences_max = sizes.num_adapters * sizes.batch;
-  limits.rows_max = limits.sequences_max * sizes.example_tokens_max;
-  limits.rank_max = sizes.rank;
+  const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
+  const int32_t rows_before = is_embedding ? sizes.virtual_tokens : 0;
+  limits.prefix_tokens_max = sizes.virtual_tokens - rows_before;
+  // Virtual tokens begin with a forward of as many.
+  limits.rows_max = std::max(limits.sequences_max * (sizes.example_tokens_max + rows_before),
+                             sizes.virtual_tokens);
+  limits.rank_max = std::max(1, sizes.rank);
   limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
   if (sizes.kept_gib >= 0.0) {
     SetKept(GibToBytes(sizes.kept_gib), shape, &limits);

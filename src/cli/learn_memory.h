@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "learn/training_sizes.h"
+#include "model/prompt_config.h"
 #include "runtime/memory_sum.h"
 #include "runtime/server_memory.h"
 
@@ -15,7 +16,9 @@ struct LearnSizes {
   int32_t num_adapters = 1;  // that learn at once
   int32_t batch = 8;         // examples of an adapter's step
   int32_t example_tokens_max = 0;
-  int32_t rank = 16;
+  int32_t rank = 16;           // 0: no LoRA
+  int32_t virtual_tokens = 0;  // in front of every example
+  VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
 };

@@ -1,0 +1,161 @@
+#include "tuning/recipe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/json.h"
+
+namespace graft {
+namespace {
+
+// What the teacher is told behind a window of the document: nothing, so that it goes on; and what
+// is published for this method, in words that a model without a chat template follows, too.
+constexpr const char* kDistillPrompts[] = {
+    "", "\n\nA summary of the preceding passage:\n",
+    "\n\nA question about the preceding passage, and its answer:\nQuestion:"};
+
+Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer) {
+  DistillSettings settings;
+  settings.outputs = recipe.outputs;
+  settings.output_tokens = recipe.output_tokens;
+  for (const char* const text : kDistillPrompts) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> prompt, tokenizer.Encode(text, false));
+    settings.prompts.push_back(std::move(prompt));
+  }
+  return settings;
+}
+
+OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
+                         const TrainedShape& shape) {
+  const LearnerRates rates = RatesOf(recipe, learner);
+  OrderedJson json = {{"name", learner.name()}};
+  if (shape.rank > 0) {
+    json.update(
+        {{"rank", shape.rank}, {"scale", shape.scale}, {"learning_rate", rates.learning_rate}});
+  }
+  if (shape.virtual_tokens > 0) {
+    json.update({{"virtual_tokens", shape.virtual_tokens},
+                 {"prompt_learning_rate", rates.prompt_learning_rate}});
+  }
+  json.update({{"passes", rates.passes},
+               {"batch", rates.batch},
+               {"window_tokens", recipe.window_tokens},
+               {"held_out_share", recipe.held_out_share}});
+  if (learner.writes()) {
+    json.update({{"outputs", recipe.outputs}, {"output_tokens", recipe.output_tokens}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe,
+                                             const Tokenizer& tokenizer) {
+  if (recipe.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
+  ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer));
+  switch (recipe.learner) {
+    case LearnerKind::kMemory:
+      return MakeMemoryLearner(std::move(settings));
+    case LearnerKind::kPrefix:
+      return MakePrefixLearner(std::move(settings));
+    default:
+      return MakeDistillLearner(std::move(settings));
+  }
+}
+
+LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner) {
+  LearnerRates rates = learner.rates();
+  if (recipe.learning_rate > 0.0) rates.learning_rate = recipe.learning_rate;
+  if (recipe.prompt_learning_rate > 0.0) rates.prompt_learning_rate = recipe.prompt_learning_rate;
+  if (recipe.passes > 0) rates.passes = recipe.passes;
+  if (recipe.batch > 0) rates.batch = recipe.batch;
+  return rates;
+}
+
+LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner) {
+  LearnerParts parts = learner.parts();
+  if (recipe.rank > 0) parts.rank = recipe.rank;
+  if (recipe.virtual_tokens > 0 && parts.virtual_tokens > 0) {
+    parts.virtual_tokens = recipe.virtual_tokens;
+  }
+  return parts;
+}
+
+TrainedShape ShapeOf(const LearnRecipe& recipe, const Learner& learner, size_t text_tokens) {
+  const LearnerParts parts = PartsOf(recipe, learner);
+  const auto virtual_tokens =
+      std::min<size_t>(static_cast<size_t>(parts.virtual_tokens), text_tokens);
+  return {.rank = parts.rank,
+          .scale = recipe.alpha == 0.0 || parts.rank == 0
+                       ? 1.0f
+                       : static_cast<float>(recipe.alpha / parts.rank),
+          .virtual_tokens = static_cast<int32_t>(virtual_tokens),
+          .kind = parts.kind};
+}
+
+Result<LearnerInput> LearnerInputOf(const LearnRecipe& recipe, const std::string& text,
+                                    const Tokenizer& tokenizer) {
+  LearnerInput input;
+  ASSIGN_OR_RETURN(input.start, tokenizer.Encode("", /*add_special_tokens=*/true));
+  const TextRange all = {0, text.size()};
+  ASSIGN_OR_RETURN(input.tokens, tokenizer.Encode(text, false, {&all, 1}));
+  input.window_tokens = recipe.window_tokens;
+  input.held_out_share = recipe.held_out_share;
+  input.seed = recipe.seed;
+  return input;
+}
+
+Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const ModelConfig& config,
+                    const std::string& flag) {
+  const int before = PartsOf(recipe, learner).virtual_tokens;
+  const int tokens = std::max(learner.ExampleTokensMax(recipe.window_tokens) + before,
+                              learner.TeacherTokensMax(recipe.window_tokens));
+  if (tokens <= config.context_tokens_max) return OkStatus();
+  return InvalidArgumentError(
+      flag + " " + std::to_string(recipe.window_tokens) +
+      (before == 0 ? "" : " behind " + std::to_string(before) + " virtual tokens") +
+      " makes texts of up to " + std::to_string(tokens) +
+      " tokens, more than the model's context of " + std::to_string(config.context_tokens_max));
+}
+
+OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const TrainedShape& shape,
+                       const LoadedModel& model, const BaseIdentity& base, const Document& document,
+                       size_t num_tokens) {
+  return {{"base",
+           {{"name", model.name},
+            {"text_hash", base.text_hash},
+            {"weights_hash", base.weights_hash},
+            {"dtype", DTypeName(model.weights.dtype)}}},
+          {"document",
+           {{"name", document.name},
+            {"sha256", document.hash},
+            {"bytes", document.bytes},
+            {"tokens", num_tokens}}},
+          {"learner", SettingsJson(recipe, learner, shape)},
+          {"seed", recipe.seed},
+          {"program", "graft " GRAFT_VERSION}};
+}
+
+OrderedJson ScoresJson(const TrainingScores& scores) {
+  OrderedJson json = {{"loss_base", scores.before},
+                      {"loss", scores.after},
+                      {"tokens", scores.num_rows},
+                      {"best_step", scores.best_step}};
+  if (scores.num_held_out_rows > 0) {
+    json["held_out_loss_base"] = scores.held_out_before;
+    json["held_out_loss"] = scores.held_out_after;
+    json["held_out_tokens"] = scores.num_held_out_rows;
+  }
+  return json;
+}
+
+Status CheckLearned(const std::string& name, const TrainingScores& scores,
+                    const std::string& advice) {
+  if (scores.after < scores.before) return OkStatus();  // and no NaN
+  char losses[64];
+  std::snprintf(losses, sizeof(losses), "%.3f, the base's is %.3f", scores.after, scores.before);
+  return FailedPreconditionError(name + " was not learned: its loss is " + losses + "; " + advice);
+}
+
+}  // namespace graft

@@ -1,0 +1,69 @@
+// Recipe: how a document becomes an adapter: the learner and all of its settings, and what
+// graft.json says of them. What `graft learn` and jobs over HTTP share. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/json_fwd.h"
+#include "base/status.h"
+#include "document/document.h"
+#include "learn/learner.h"
+#include "learn/training_run.h"
+#include "options/option.h"
+#include "runtime/base_identity.h"
+#include "runtime/runtime.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix };
+inline constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
+                                                            {LearnerKind::kDistill, "distill"},
+                                                            {LearnerKind::kMemory, "memory"},
+                                                            {LearnerKind::kPrefix, "prefix"}};
+
+struct LearnRecipe {
+  LearnerKind learner = LearnerKind::kNextToken;
+  int outputs = 4;  // these two: of learners that have texts written
+  int output_tokens = 128;
+  double alpha = 0.0;  // 0: the rank
+  // These: 0: the learner's own.
+  int rank = 0;
+  int virtual_tokens = 0;
+  double learning_rate = 0.0;
+  double prompt_learning_rate = 0.0;
+  int passes = 0;
+  int batch = 0;
+  int window_tokens = 128;
+  double held_out_share = 0.05;
+  uint64_t seed = 0;
+};
+
+Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer);
+LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner);
+LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner);
+// Of an adapter of a document whose virtual tokens can begin with so many.
+TrainedShape ShapeOf(const LearnRecipe& recipe, const Learner& learner, size_t text_tokens);
+
+// What looks like a special token in a document is text.
+Result<LearnerInput> LearnerInputOf(const LearnRecipe& recipe, const std::string& text,
+                                    const Tokenizer& tokenizer);
+// kInvalidArgument where the learner's texts are longer than the model's context. `flag`: what the
+// caller calls window_tokens.
+Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const ModelConfig& config,
+                    const std::string& flag);
+
+// What an adapter comes from: all that its numbers depend on, but for the processor's instructions.
+OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const TrainedShape& shape,
+                       const LoadedModel& model, const BaseIdentity& base, const Document& document,
+                       size_t num_tokens);
+OrderedJson ScoresJson(const TrainingScores& scores);
+
+// kFailedPrecondition for an adapter that is worse than none, which is nobody's. `advice`: what to
+// do about it.
+Status CheckLearned(const std::string& name, const TrainingScores& scores,
+                    const std::string& advice);
+
+}  // namespace graft
