@@ -88,7 +88,8 @@ def test_they_are_listed(served):
     models = {model.id: model for model in served.client().models.list().data}
     assert {"base", "soft", "prefix", "austen"} <= set(models)
     assert models["soft"].parent == "base"
-    assert models["soft"].rank == 0
+    assert models["soft"].rank is None and models["soft"].virtual_tokens == 20
+    assert models["austen"].virtual_tokens is None
     assert len({models[name].hash for name in ("soft", "prefix", "austen")}) == 3
 
 
@@ -186,7 +187,7 @@ def test_a_bundle_is_one_adapter(served, adapters):
     status, message = admin(served, "/v1/load_lora_adapter", lora_name="both", lora_path="both")
     assert status == 200, message
     model = {model.id: model for model in served.client().models.list().data}["both"]
-    assert model.hash == content_hash(folder) and model.rank == 16
+    assert model.hash == content_hash(folder) and model.rank == 16 and model.virtual_tokens == 20
     answers = [marks(served, name) for name in ("both", "soft", "austen", "base")]
     assert all(answers[0] != other for other in answers[1:])
     assert marks(served, "both") == answers[0]
@@ -224,6 +225,8 @@ def test_a_restart_serves_them_again(adapters, tmp_path):
         assert admin(server, "/v1/load_lora_adapter", lora_name="kept", lora_path="prefix")[0] == 200
         first = marks(server, "kept")
     with Server(*args, adapters=adapters) as server:
+        listed = {model.id: model for model in server.client().models.list()}
+        assert listed["kept"].virtual_tokens == 20 and listed["kept"].rank is None, "before anybody reads it"
         assert marks(server, "kept") == first
 
 

@@ -88,6 +88,7 @@ std::string EncodeRecord(const AdapterVersion& adapter) {
                    {"path", entry.path},
                    {"base_model", entry.base_model},
                    {"rank_max", entry.rank_max},
+                   {"num_virtual_tokens", entry.num_virtual_tokens},
                    {"bytes", entry.bytes},
                    {"tenant", entry.tenant},
                    {"loaded_at", entry.loaded_at}});
@@ -167,6 +168,7 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   Read(json, "path", &entry.path);
   Read(json, "base_model", &entry.base_model);
   Read(json, "rank_max", &entry.rank_max);
+  Read(json, "num_virtual_tokens", &entry.num_virtual_tokens);
   Read(json, "bytes", &entry.bytes);
   Read(json, "tenant", &entry.tenant);
   Read(json, "loaded_at", &entry.loaded_at);

@@ -20,6 +20,7 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->hash = facts.hash;
   info->base_model = facts.base_model;
   info->rank_max = facts.rank_max;
+  info->num_virtual_tokens = facts.num_virtual_tokens;
   info->bytes = facts.bytes;
 }
 
@@ -258,12 +259,14 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
 void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
                                           const AdapterFacts& facts) {
   if (AdapterFolders::StampOf(path) != stamp) return;  // written while it was read
-  const Status remembered = registry_.RememberFolder({.path = path,
-                                                      .stamp = stamp,
-                                                      .hash = facts.hash,
-                                                      .base_model = facts.base_model,
-                                                      .rank_max = facts.rank_max,
-                                                      .bytes = facts.bytes});
+  const Status remembered =
+      registry_.RememberFolder({.path = path,
+                                .stamp = stamp,
+                                .hash = facts.hash,
+                                .base_model = facts.base_model,
+                                .rank_max = facts.rank_max,
+                                .bytes = facts.bytes,
+                                .num_virtual_tokens = facts.num_virtual_tokens});
   if (!remembered.ok()) LOG_WARN("{}", remembered.message());
 }
 

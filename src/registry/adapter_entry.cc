@@ -8,6 +8,7 @@ AdapterInfo InfoOf(const RegistryEntry& entry) {
           .path = entry.path,
           .base_model = entry.base_model,
           .rank_max = entry.rank_max,
+          .num_virtual_tokens = entry.num_virtual_tokens,
           .bytes = entry.bytes,
           .tenant = entry.tenant,
           .loaded_at = entry.loaded_at,
@@ -20,6 +21,7 @@ RegistryEntry EntryOf(const AdapterInfo& info) {
           .path = info.path,
           .base_model = info.base_model,
           .rank_max = info.rank_max,
+          .num_virtual_tokens = info.num_virtual_tokens,
           .bytes = info.bytes,
           .tenant = info.tenant,
           .loaded_at = info.loaded_at};

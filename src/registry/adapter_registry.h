@@ -17,6 +17,7 @@ struct RegistryEntry {
   std::string path;        // the PEFT folder
   std::string base_model;  // as the adapter names it, may be empty
   int32_t rank_max = 0;
+  int32_t num_virtual_tokens = 0;
   int64_t bytes = 0;
   std::string tenant;     // whose load it was; "": nobody noted
   int64_t loaded_at = 0;  // Unix seconds

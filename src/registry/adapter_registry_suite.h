@@ -23,6 +23,7 @@ inline RegistryEntry Entry(const std::string& name, const std::string& hash) {
           .path = "/a/" + name,
           .base_model = "base",
           .rank_max = 16,
+          .num_virtual_tokens = static_cast<int32_t>(hash.size() % 2),
           .bytes = int64_t{5} << 32,
           .tenant = "t",
           .loaded_at = 1700000000};

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "base/file.h"
@@ -12,7 +13,7 @@
 namespace graft {
 namespace {
 
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 constexpr int kBusyWaitMs = 5000;
 
 constexpr char kCreate[] = R"(
@@ -35,6 +36,15 @@ constexpr char kCreateFolders[] = R"(
     rank_max   INTEGER NOT NULL,
     bytes      INTEGER NOT NULL
   ) STRICT)";
+// Of contents that have any; earlier versions' files have no such table.
+constexpr char kCreatePrompts[] = R"(
+  CREATE TABLE IF NOT EXISTS prompt (
+    hash               TEXT PRIMARY KEY NOT NULL,
+    num_virtual_tokens INTEGER NOT NULL
+  ) STRICT)";
+constexpr char kUpsertPrompt[] =
+    "INSERT OR REPLACE INTO prompt (hash, num_virtual_tokens) VALUES (?, ?)";
+constexpr char kListPrompts[] = "SELECT hash, num_virtual_tokens FROM prompt";
 constexpr char kUpsertFolder[] =
     "INSERT OR REPLACE INTO folder (path, stamp, hash, base_model, rank_max, bytes) "
     "VALUES (?, ?, ?, ?, ?, ?)";
@@ -89,6 +99,9 @@ struct SqliteRegistry::Database {
   }
   Status SetUp(const std::string& path);
   Status ForgetFolder(const std::string& path);
+  Status RememberPrompt(const std::string& hash, int32_t num_virtual_tokens);
+  // By content hash.
+  std::map<std::string, int32_t> ListPrompts() const;
 };
 
 namespace {
@@ -131,6 +144,25 @@ Status SqliteRegistry::Database::ForgetFolder(const std::string& path) {
   return forget.Step() == SQLITE_DONE ? OkStatus() : Error("cannot write");
 }
 
+Status SqliteRegistry::Database::RememberPrompt(const std::string& hash,
+                                                int32_t num_virtual_tokens) {
+  if (num_virtual_tokens == 0) return OkStatus();
+  Statement upsert(handle, kUpsertPrompt);
+  if (!upsert.prepared()) return Error("cannot write");
+  upsert.Bind(hash);
+  upsert.Bind(int64_t{num_virtual_tokens});
+  return upsert.Step() == SQLITE_DONE ? OkStatus() : Error("cannot write");
+}
+
+std::map<std::string, int32_t> SqliteRegistry::Database::ListPrompts() const {
+  std::map<std::string, int32_t> prompts;
+  Statement list(handle, kListPrompts);
+  while (list.prepared() && list.Step() == SQLITE_ROW) {
+    prompts[list.Text(0)] = static_cast<int32_t>(list.Integer(1));
+  }
+  return prompts;
+}
+
 SqliteRegistry::SqliteRegistry(std::unique_ptr<Database> database)
     : database_(std::move(database)) {}
 SqliteRegistry::~SqliteRegistry() = default;
@@ -151,6 +183,7 @@ Status SqliteRegistry::Database::SetUp(const std::string& path) {
   }
   RETURN_IF_ERROR(Execute(kCreate));
   RETURN_IF_ERROR(Execute(kCreateFolders));
+  RETURN_IF_ERROR(Execute(kCreatePrompts));
   const std::string set_version = "PRAGMA user_version = " + std::to_string(kSchemaVersion);
   return Execute(set_version.c_str());
 }
@@ -226,6 +259,7 @@ Status SqliteRegistry::CheckName(const RegistryEntry& entry) const {
 }
 
 Status SqliteRegistry::Upsert(const RegistryEntry& entry) {
+  RETURN_IF_ERROR(database_->RememberPrompt(entry.hash, entry.num_virtual_tokens));
   Statement upsert(database_->handle, kUpsert);
   if (!upsert.prepared()) return database_->Error("cannot write");
   upsert.Bind(entry.name);
@@ -256,6 +290,7 @@ Result<std::vector<RegistryEntry>> SqliteRegistry::List() const {
   std::lock_guard lock(mutex_);
   Statement list(database_->handle, kList);
   if (!list.prepared()) return database_->Error("cannot read");
+  const std::map<std::string, int32_t> prompts = database_->ListPrompts();
   std::vector<RegistryEntry> entries;
   int code;
   while ((code = list.Step()) == SQLITE_ROW) {
@@ -268,6 +303,8 @@ Result<std::vector<RegistryEntry>> SqliteRegistry::List() const {
     entry.bytes = list.Integer(5);
     entry.tenant = list.Text(6);
     entry.loaded_at = list.Integer(7);
+    const auto prompt = prompts.find(entry.hash);
+    if (prompt != prompts.end()) entry.num_virtual_tokens = prompt->second;
     entries.push_back(std::move(entry));
   }
   if (code != SQLITE_DONE) return database_->Error("cannot read");
@@ -276,6 +313,7 @@ Result<std::vector<RegistryEntry>> SqliteRegistry::List() const {
 
 Status SqliteRegistry::RememberFolder(const RegistryFolder& folder) {
   std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(database_->RememberPrompt(folder.hash, folder.num_virtual_tokens));
   Statement upsert(database_->handle, kUpsertFolder);
   if (!upsert.prepared()) return database_->Error("cannot write");
   upsert.Bind(folder.path);
@@ -305,6 +343,7 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
   std::lock_guard lock(mutex_);
   Statement list(database_->handle, kListFolders);
   if (!list.prepared()) return database_->Error("cannot read");
+  const std::map<std::string, int32_t> prompts = database_->ListPrompts();
   std::vector<RegistryFolder> folders;
   int code;
   while ((code = list.Step()) == SQLITE_ROW) {
@@ -314,6 +353,8 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
                        .base_model = list.Text(3),
                        .rank_max = static_cast<int32_t>(list.Integer(4)),
                        .bytes = list.Integer(5)});
+    const auto prompt = prompts.find(folders.back().hash);
+    if (prompt != prompts.end()) folders.back().num_virtual_tokens = prompt->second;
   }
   if (code != SQLITE_DONE) return database_->Error("cannot read");
   return folders;

@@ -23,6 +23,7 @@ struct RegistryFolder {
   std::string base_model;
   int32_t rank_max = 0;
   int64_t bytes = 0;
+  int32_t num_virtual_tokens = 0;
 
   bool operator==(const RegistryFolder&) const = default;
 };

@@ -1,6 +1,7 @@
 #include "registry/sqlite_registry.h"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -47,7 +48,7 @@ TEST_F(SqliteRegistryTest, SurvivesAKilledProcess) {
 
 TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   const RegistryFolder first = {"/a/x", "10:20", "h1", "base", 8, int64_t{5} << 32};
-  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7};
+  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7, 20};
   {
     auto registry = *SqliteRegistry::Open(path_);
     EXPECT_TRUE(registry->RememberFolder({"/a/x", "old", "h0", "", 1, 1}).ok());
@@ -59,6 +60,22 @@ TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   EXPECT_TRUE(registry->List()->empty());
   EXPECT_TRUE(registry->ForgetFolders({"/a/x", "/a/z", "/a/'"}).ok());
   EXPECT_EQ(*registry->ListFolders(), std::vector<RegistryFolder>{second});
+}
+
+// Virtual tokens are the content's, whatever its names; a file of before has no table of them.
+TEST_F(SqliteRegistryTest, RemembersVirtualTokensByContent) {
+  RegistryEntry entry = Entry("a", "h");
+  entry.num_virtual_tokens = 20;
+  ASSERT_TRUE((*SqliteRegistry::Open(path_))->Put(entry, true).ok());
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});
+  sqlite3* file = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &file), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(file, "DROP TABLE prompt; PRAGMA user_version = 2", nullptr, nullptr,
+                         nullptr),
+            SQLITE_OK);
+  sqlite3_close(file);
+  entry.num_virtual_tokens = 0;
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});
 }
 
 TEST_F(SqliteRegistryTest, SaysWhatToDoAboutABrokenFile) {

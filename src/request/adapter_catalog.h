@@ -16,11 +16,12 @@ struct AdapterInfo {
   std::string hash;        // SHA-256 of config and weights, hexadecimal; "": never read so far
   std::string path;        // the PEFT folder
   std::string base_model;  // as adapter_config.json names it, may be empty
-  int32_t rank_max = 0;    // the largest rank of any module; 0: never read so far
-  int64_t bytes = 0;       // weights in the served dtype, likewise
-  std::string tenant;      // whose load it was; "": nobody's, it was found at start
-  int64_t loaded_at = 0;   // Unix seconds
-  std::string unread_key;  // stands for the hash until it is known
+  int32_t rank_max = 0;    // the largest rank of any module; 0: no LoRA, or never read so far
+  int32_t num_virtual_tokens = 0;  // in front of every prompt, likewise
+  int64_t bytes = 0;               // weights in the served dtype, likewise
+  std::string tenant;              // whose load it was; "": nobody's, it was found at start
+  int64_t loaded_at = 0;           // Unix seconds
+  std::string unread_key;          // stands for the hash until it is known
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }

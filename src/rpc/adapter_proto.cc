@@ -9,6 +9,7 @@ rpc::Adapter ToProto(const ListedAdapter& adapter) {
   proto.set_path(adapter.info.path);
   proto.set_base_model(adapter.info.base_model);
   proto.set_rank_max(adapter.info.rank_max);
+  proto.set_num_virtual_tokens(adapter.info.num_virtual_tokens);
   proto.set_bytes(adapter.info.bytes);
   proto.set_tenant(adapter.info.tenant);
   proto.set_loaded_at(adapter.info.loaded_at);
@@ -23,6 +24,7 @@ ListedAdapter FromProto(const rpc::Adapter& proto) {
                   .path = proto.path(),
                   .base_model = proto.base_model(),
                   .rank_max = proto.rank_max(),
+                  .num_virtual_tokens = proto.num_virtual_tokens(),
                   .bytes = proto.bytes(),
                   .tenant = proto.tenant(),
                   .loaded_at = proto.loaded_at()};

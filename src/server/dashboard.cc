@@ -260,6 +260,7 @@ void Dashboard::AppendAdapters(const Snapshot& snapshot, std::string* out) const
     if (adapter.ok()) {
       *out += ",\"state\":" + Quoted(kStateWords[static_cast<size_t>(StateOf(*adapter))]) +
               ",\"rank\":" + std::to_string(adapter->rank_max) +
+              ",\"virtual_tokens\":" + std::to_string(adapter->num_virtual_tokens) +
               ",\"bytes\":" + std::to_string(adapter->bytes);
       if (parts_.num_holders) {
         *out += ",\"holders\":" + std::to_string(parts_.num_holders(adapter->hash));

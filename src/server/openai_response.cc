@@ -286,7 +286,12 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   const bool is_known = !adapter.hash.empty();
   *out += ",\"hash\":";
   AppendStringOrNull(adapter.hash, out);
-  *out += ",\"rank\":" + (is_known ? std::to_string(adapter.rank_max) : "null");
+  // An adapter has LoRA, virtual tokens, or both: what it has not is null.
+  const auto count = [&](int32_t value) {
+    return is_known && value > 0 ? std::to_string(value) : "null";
+  };
+  *out += ",\"rank\":" + count(adapter.rank_max);
+  *out += ",\"virtual_tokens\":" + count(adapter.num_virtual_tokens);
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
   *out += std::string(",\"state\":\"") + StateName(state) + "\"";
   if (with_tenant) {
