@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -134,6 +135,52 @@ def test_virtual_tokens_are_learned_and_served(tmp_path):
             assert score(name) > base, name
         listed = {model.id: model for model in server.client().models.list()}
         assert listed["both"].hash == graft_json(tmp_path / "adapters" / "both")["hash"]
+
+
+def test_a_task_is_learned_beside_documents(learned, tmp_path):
+    folder, _ = learned
+    adapters = tmp_path / "adapters"
+    shutil.copytree(folder / "adapters", adapters)
+    lines = [{"adapter": "light", "question": "Who spoke eleven words?", "answer": "Solomon"},
+             {"adapter": "page", "question": "Which bottle was alone?", "answer": "the red one"},
+             {"question": "How do you do?", "answer": "Very well"}]
+    (tmp_path / "asked.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    args = [tmp_path / "asked.jsonl", "--adapters", adapters, "--learner", "task", "--rank", "2", "--passes", "6",
+            "--batch", "2", "--learning-rate", "0.01"]
+    done = learn(*args, "--name", "asks")
+    assert done.returncode == 0, done.stderr
+    made = graft_json(adapters / "asks")
+    assert made["scores"]["loss"] < made["scores"]["loss_base"]
+    assert made["documents"] == {name: graft_json(adapters / name)["hash"] for name in ("light", "page")}
+    with Server(adapters=adapters) as server:
+        def score(model):
+            prompt = "\n\nA question about the preceding passage, and its answer:\nQuestion: Who spoke eleven words?\nAnswer:"
+            reply = server.client().completions.create(model=model, prompt=prompt + " Solomon", max_tokens=0, echo=True,
+                                                       logprobs=0)
+            tokens = reply.choices[0].logprobs
+            said = [value for value, at in zip(tokens.token_logprobs, tokens.text_offset) if at >= len(prompt)]
+            assert said
+            return sum(said)
+        # The document's adapter and the task's in one: better than either.
+        assert score("light.asks") > max(score("light"), score("base"))
+        listed = {model.id: model for model in server.client().models.list()}
+        assert listed["light.asks"].rank == 6
+    for line, words in (({"question": "x"}, 'no text "answer"'), ({**lines[0], "adapter": "nobody"}, "adapter nobody")):
+        (tmp_path / "asked.jsonl").write_text(json.dumps(line))
+        done = learn(*args, "--name", "again")
+        assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("hidden", ["last", "all"])
+def test_chat_prompts_and_hidden_states(tmp_path, hidden):
+    (tmp_path / "light.txt").write_text(TEXT)
+    done = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--learner", "distill", "--rank", "4", "--window-tokens",
+                 "24", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate",
+                 "0.01", "--prompts", "chat", "--hidden-states", hidden)
+    assert done.returncode == 0, done.stderr
+    made = graft_json(tmp_path / "light")
+    assert made["learner"]["prompts"] == "chat" and made["learner"]["hidden_states"] == hidden
+    assert made["scores"]["loss"] < made["scores"]["loss_base"]
 
 
 def test_a_pdf_is_read_by_pdftotext(tmp_path):

@@ -23,6 +23,7 @@
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 #include "tuning/recipe.h"
+#include "tuning/task_set.h"
 
 namespace graft {
 namespace {
@@ -107,7 +108,25 @@ Result<ModelConfig> CheckModel(const LearnOptions& options) {
   return config;
 }
 
-LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner,
+// `task` is filled in for the learner of that name.
+Result<std::unique_ptr<Learner>> MakeAnyLearner(const LearnOptions& options,
+                                                const ModelConfig& config,
+                                                const Tokenizer& tokenizer, TaskSet* task) {
+  if (options.recipe.learner != LearnerKind::kTask) {
+    return MakeLearner(options.recipe, tokenizer, options.runtime.model);
+  }
+  if (options.files.size() != 1) {
+    return InvalidArgumentError("the learner task learns from one file of questions");
+  }
+  ASSIGN_OR_RETURN(const Document lines, ReadDocument(options.files[0]));
+  Result<TaskSet> set = ReadTaskSet(lines.text, options.adapters, options.recipe, config, tokenizer,
+                                    options.runtime.model);
+  if (!set.ok()) return set.status().WithContext(options.files[0]);
+  *task = std::move(*set);
+  return MakeTaskLearner(task->questions);
+}
+
+LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, const TaskSet& task,
                        const std::vector<LearnJob>& jobs) {
   size_t longest = 0, start = 0;
   for (const LearnJob& job : jobs) {
@@ -124,7 +143,22 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner,
   sizes.rank = shape.rank;
   sizes.virtual_tokens = shape.virtual_tokens;
   sizes.kind = shape.kind;
+  for (const TaskSet::FrozenDocument& document : task.documents) {
+    sizes.frozen.rank = std::max(sizes.frozen.rank, document.shape.rank);
+    int32_t& tokens = document.shape.kind == VirtualTokenKind::kEmbedding
+                          ? sizes.frozen.embeddings
+                          : sizes.frozen.keys_values;
+    tokens = std::max(tokens, document.shape.virtual_tokens);
+  }
+  sizes.frozen.bytes = task.bytes;
   sizes.kept_gib = options.kept_gib;
+  if (learner.writes() && options.recipe.hidden != HiddenStates::kNone) {
+    sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
+    sizes.all_hidden_states = options.recipe.hidden == HiddenStates::kAll;
+    for (const LearnJob& job : jobs) {
+      sizes.taught_rows = std::max(sizes.taught_rows, learner.TaughtRowsMax(job.input));
+    }
+  }
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
   return sizes;
 }
@@ -154,23 +188,24 @@ std::string MinutesText(double seconds) {
 // Learns these jobs side by side.
 class LearnGroup {
  public:
-  LearnGroup(const LearnOptions& options, Learner& learner, LoadedModel& model,
+  LearnGroup(const LearnOptions& options, const TaskSet& task, Learner& learner, LoadedModel& model,
              const BaseIdentity& base, const TrainingLimits& limits, std::span<LearnJob> jobs)
       : options_(options),
+        task_(task),
         learner_(learner),
         model_(model),
         base_(base),
         jobs_(jobs),
-        trainer_(model.config, model.weights, limits, model.stream) {
-    for (LearnJob& job : jobs) {
-      const LearnRecipe& recipe = options.recipe;
-      runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
-                                                    RatesOf(recipe, learner), job.shape,
-                                                    recipe.seed, OriginOf(job).dump()));
-    }
-  }
+        trainer_(model.config, model.weights, limits, model.stream) {}
 
   Status Run() {
+    RETURN_IF_ERROR(AddDocuments(task_, model_.config, trainer_));
+    const LearnRecipe& recipe = options_.recipe;
+    for (LearnJob& job : jobs_) {
+      runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
+                                                    RatesOf(recipe, learner_), job.shape,
+                                                    recipe.seed, OriginOf(job).dump()));
+    }
     start_ns_ = SteadyClock::Get().NowNs();
     std::vector<TrainingRun*> runs;
     for (size_t i = 0; i < jobs_.size(); ++i) {
@@ -237,8 +272,12 @@ class LearnGroup {
   }
 
   OrderedJson OriginOf(const LearnJob& job) const {
-    return OriginJson(options_.recipe, learner_, job.shape, model_, base_, job.document,
-                      job.input.tokens.size());
+    OrderedJson origin = OriginJson(options_.recipe, learner_, job.shape, model_, base_,
+                                    job.document, job.input.tokens.size());
+    for (const TaskSet::FrozenDocument& document : task_.documents) {
+      origin["documents"][document.name] = document.hash;
+    }
+    return origin;
   }
 
   Status Finish(const LearnJob& job, TrainingRun& run) {
@@ -254,7 +293,7 @@ class LearnGroup {
                      WriteLearnedFolder(job.folder, model_.config, {run.lora(), run.prompt()},
                                         model_.weights.dtype, model_.name, provenance));
     Report(job, run, hash, seconds);
-    return OkStatus();
+    return WriteJoined(job, run, provenance);
   }
 
   int64_t ServedBytes(TrainingRun& run) const {
@@ -294,7 +333,27 @@ class LearnGroup {
     std::printf("  hash      %s\n", hash.c_str());
   }
 
+  // Beside each frozen document as one adapter, which a server serves by one name.
+  Status WriteJoined(const LearnJob& job, TrainingRun& run, const OrderedJson& provenance) {
+    for (size_t i = 0; i < task_.documents.size(); ++i) {
+      const auto index = static_cast<int32_t>(i);
+      const std::unique_ptr<TrainedLora> joined =
+          JoinLora(model_.config, trainer_.lora(index), run.lora(), model_.weights.dtype);
+      OrderedJson both = provenance;
+      both["joined"] = {task_.documents[i].name, job.name};
+      const std::string name = task_.documents[i].name + "." + job.name;
+      ASSIGN_OR_RETURN(const std::string hash,
+                       WriteLearnedFolder(options_.adapters + "/" + name, model_.config,
+                                          {joined.get(), trainer_.prompt(index)},
+                                          model_.weights.dtype, model_.name, both));
+      std::printf("  with %s: %s, hash %s\n", task_.documents[i].name.c_str(), name.c_str(),
+                  hash.c_str());
+    }
+    return OkStatus();
+  }
+
   const LearnOptions& options_;
+  const TaskSet& task_;
   Learner& learner_;
   LoadedModel& model_;
   const BaseIdentity& base_;
@@ -362,6 +421,7 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
     Result<LearnerData> data = learner.Prepare(job.input, writer.get());
     if (!data.ok()) return data.status().WithContext(job.name);
     job.data = std::move(*data);
+    job.data.hidden = learner.writes() ? options.recipe.hidden : HiddenStates::kNone;
     job.shape = ShapeOf(options.recipe, learner, job.data.text.size());
   }
   return OkStatus();
@@ -371,11 +431,13 @@ Status RunLearn(const LearnOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeLearner(options.recipe, *tokenizer));
+  TaskSet task;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner,
+                   MakeAnyLearner(options, config, *tokenizer, &task));
   RETURN_IF_ERROR(CheckContext(options.recipe, *learner, config, "--window-tokens"));
   ASSIGN_OR_RETURN(std::vector<LearnJob> jobs, ReadJobs(options, *tokenizer));
   TrainingLimits limits;
-  const LearnSizes sizes = SizesOfJobs(options, *learner, jobs);
+  const LearnSizes sizes = SizesOfJobs(options, *learner, task, jobs);
   ASSIGN_OR_RETURN(const auto model,
                    LoadModel(options.runtime, options.quiet,
                              LearningFits(options, sizes, learner->writes(), &limits)));
@@ -390,7 +452,7 @@ Status RunLearn(const LearnOptions& options) {
   for (size_t begin = 0; begin < jobs.size(); begin += at_once) {
     const std::span<LearnJob> group =
         std::span(jobs).subspan(begin, std::min(at_once, jobs.size() - begin));
-    RETURN_IF_ERROR(LearnGroup(options, *learner, *model, base, limits, group).Run());
+    RETURN_IF_ERROR(LearnGroup(options, task, *learner, *model, base, limits, group).Run());
   }
   return AskAll(options, *tokenizer, *model, jobs);
 }
@@ -419,13 +481,21 @@ std::vector<Option> TrainingRows(LearnOptions& o) {
        "next-token: the document's own text, every token from those before it; distill: the base "
        "with the document in its context teaches the adapter without it; memory: it teaches "
        "virtual "
-       "tokens in front of every prompt; prefix: it teaches keys and values there"},
+       "tokens in front of every prompt; prefix: it teaches keys and values there; task: answers "
+       "to "
+       "a file of questions, beside the frozen adapters that they name"},
       {"outputs", Number(o.recipe.outputs, Between(0, 1000)),
        "all but next-token: texts that the base writes for each window, as often to go on, to sum "
        "it "
        "up and to ask and answer"},
       {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
        "of such a text, at most"},
+      {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
+       "all but next-token: what the base is told when it writes: plain text to go on with, or its "
+       "chat template's messages, which a model that follows instructions wants"},
+      {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
+       "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
+       "besides its probabilities; they are kept in memory"},
       {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
        "of LoRA on all modules; 0: the learner's own: 16, and no LoRA of memory and prefix"},
       {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),

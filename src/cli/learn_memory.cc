@@ -33,6 +33,13 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add("attention of " + rows, needed.attention);
   sum->Add("rotary tables", needed.ropes);
   sum->Add("the threads' rows (--threads)", needed.thread_rows);
+  if (sizes.taught_rows > 0) {
+    const int64_t states = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
+    sum->Add("a teacher's hidden states (--hidden-states, --together)",
+             sizes.num_adapters * sizes.taught_rows * states * shape.config.hidden_size *
+                 int64_t{sizeof(float)});
+  }
+  if (sizes.frozen.bytes > 0) sum->Add("the documents' adapters", sizes.frozen.bytes);
   // Itself with its gradient and moments, and what a checkpoint has of its best step.
   int64_t adapter = 0;
   if (sizes.rank > 0) {
@@ -56,12 +63,13 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
   TrainingLimits limits;
   limits.sequences_max = sizes.num_adapters * sizes.batch;
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
-  const int32_t rows_before = is_embedding ? sizes.virtual_tokens : 0;
-  limits.prefix_tokens_max = sizes.virtual_tokens - rows_before;
+  const int32_t own_rows = is_embedding ? sizes.virtual_tokens : 0;
+  const int32_t rows_before = std::max(own_rows, sizes.frozen.embeddings);
+  limits.prefix_tokens_max = std::max(sizes.virtual_tokens - own_rows, sizes.frozen.keys_values);
   // Virtual tokens begin with a forward of as many.
   limits.rows_max = std::max(limits.sequences_max * (sizes.example_tokens_max + rows_before),
-                             sizes.virtual_tokens);
-  limits.rank_max = std::max(1, sizes.rank);
+                             std::max(sizes.virtual_tokens, sizes.teacher_tokens_max));
+  limits.rank_max = std::max({1, sizes.rank, sizes.frozen.rank});
   limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
   if (sizes.kept_gib >= 0.0) {
     SetKept(GibToBytes(sizes.kept_gib), shape, &limits);

@@ -19,6 +19,15 @@ struct LearnSizes {
   int32_t rank = 16;           // 0: no LoRA
   int32_t virtual_tokens = 0;  // in front of every example
   VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
+  // Where hidden states are learned: of an adapter, and the tokens that a teacher reads at most.
+  int64_t taught_rows = 0;
+  bool all_hidden_states = false;
+  int32_t teacher_tokens_max = 0;
+  // Of adapters that are there and learn nothing: the largest, and all of their bytes.
+  struct Frozen {
+    int32_t rank = 0, embeddings = 0, keys_values = 0;
+    int64_t bytes = 0;
+  } frozen;
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
 };

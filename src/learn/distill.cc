@@ -20,7 +20,7 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t>
   return first;
 }
 
-// What the student reads before a text, in place of the window.
+// What the student reads before a text, in place of all that the teacher reads.
 struct Lesson {
   WriteOrder order;
   std::vector<int32_t> student_prompt;
@@ -31,6 +31,8 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
   example.num_choices = num_choices;
   example.tokens = Joined(lesson.student_prompt, text.tokens);
   const auto before = static_cast<int32_t>(lesson.student_prompt.size());
+  example.teacher_prompt = lesson.order.prompt;
+  example.num_replaced = before;
   for (size_t i = 0; i < text.tokens.size(); ++i) {
     const int32_t row = before + static_cast<int32_t>(i) - 1;
     if (row < 0) continue;  // nothing stands before it
@@ -53,11 +55,29 @@ class DistillLearner : public Learner {
     return {.learning_rate = 1e-3, .passes = 16, .batch = 8, .keeps_best = true};
   }
   bool writes() const override { return true; }
+  // The document's own text is behind what texts begin with, of which one token is reckoned with.
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
-    return 1 + std::max(PromptTokensMax() + settings_.output_tokens, window_tokens / 2);
+    size_t longest = 0;
+    for (const DistillPrompt& prompt : settings_.prompts) {
+      longest = std::max(longest, prompt.student.size());
+    }
+    return std::max(static_cast<int32_t>(longest) + settings_.output_tokens, 1 + window_tokens / 2);
   }
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
-    return 1 + window_tokens + PromptTokensMax() + settings_.output_tokens;
+    size_t longest = 0;
+    for (const DistillPrompt& prompt : settings_.prompts) {
+      longest = std::max(longest, prompt.before.size() + prompt.behind.size());
+    }
+    return std::max(static_cast<int32_t>(longest) + window_tokens + settings_.output_tokens,
+                    1 + window_tokens);
+  }
+
+  int64_t TaughtRowsMax(const LearnerInput& input) const override {
+    const auto num_tokens = static_cast<int64_t>(input.tokens.size());
+    const auto num_windows =
+        static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
+    const auto num_prompts = static_cast<int64_t>(settings_.prompts.size());
+    return num_windows * num_prompts * settings_.outputs * settings_.output_tokens + num_tokens;
   }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
@@ -80,12 +100,6 @@ class DistillLearner : public Learner {
   }
 
  private:
-  int32_t PromptTokensMax() const {
-    size_t longest = 0;
-    for (const auto& prompt : settings_.prompts) longest = std::max(longest, prompt.size());
-    return static_cast<int32_t>(longest);
-  }
-
   std::vector<Lesson> MakeLessons(const LearnerInput& input) const {
     const std::span<const int32_t> tokens = input.tokens;
     std::vector<Lesson> lessons;
@@ -93,12 +107,12 @@ class DistillLearner : public Learner {
          WindowsOf(static_cast<int64_t>(tokens.size()), input.window_tokens)) {
       const auto text = tokens.subspan(static_cast<size_t>(window.begin),
                                        static_cast<size_t>(window.end - window.begin));
-      for (const std::vector<int32_t>& prompt : settings_.prompts) {
+      for (const DistillPrompt& prompt : settings_.prompts) {
         for (int32_t i = 0; i < settings_.outputs; ++i) {
-          lessons.push_back({{.prompt = Joined(Joined(input.start, text), prompt),
+          lessons.push_back({{.prompt = Joined(Joined(prompt.before, text), prompt.behind),
                               .tokens_max = settings_.output_tokens,
                               .seed = RandomBits(input.seed, lessons.size())},
-                             Joined(input.start, prompt)});
+                             prompt.student});
         }
       }
     }

@@ -53,7 +53,9 @@ LearnerInput InputOf(int32_t num_tokens) {
 }
 
 DistillSettings Settings() {
-  return {.prompts = {{}, {7, 8}}, .outputs = 3, .output_tokens = kOutput};
+  return {.prompts = {{{1}, {}, {1}}, {{1}, {7, 8}, {1, 7, 8}}},
+          .outputs = 3,
+          .output_tokens = kOutput};
 }
 
 TEST(DistillTest, TheTeacherReadsTheWindowAndTheStudentDoesNot) {
@@ -103,6 +105,50 @@ TEST(DistillTest, HalfWindowsTeachWhatFollowsThem) {
   EXPECT_EQ(data.training[2].tokens.size(), 5u) << "the rest of the document";
   const Status status = MakeDistillLearner(settings)->Prepare(InputOf(5), &writer).status();
   EXPECT_NE(status.message().find("5 tokens"), std::string::npos);
+}
+
+// The states are those of the base behind the window; an adapter comes nearer to them.
+TEST(DistillTest, TheTeachersHiddenStatesAreThoseBehindTheWindow) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 1;
+  const auto learner = MakeDistillLearner(settings);
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 4 * learner->TeacherTokensMax(20),
+                   .sequences_max = 4,
+                   .rank_max = 4,
+                   .logits_rows_max = 4},
+                  model.stream);
+  for (const HiddenStates hidden : {HiddenStates::kLast, HiddenStates::kAll}) {
+    LearnerData data = *learner->Prepare(InputOf(30), &writer);
+    TrainingExample whole = data.training[1];
+    trainer.TakeTeacherStates({&whole, 1}, hidden == HiddenStates::kAll);
+    // The same example with the teacher's prompt in it: the base itself is at no distance.
+    whole.tokens.erase(whole.tokens.begin(), whole.tokens.begin() + whole.num_replaced);
+    whole.tokens.insert(whole.tokens.begin(), whole.teacher_prompt.begin(),
+                        whole.teacher_prompt.end());
+    for (int32_t& row : whole.rows) {
+      row += static_cast<int32_t>(whole.teacher_prompt.size()) - whole.num_replaced;
+    }
+    const TrainingExample* const one[] = {&whole};
+    whole.adapter = trainer.Add(1, 1.0f);
+    EXPECT_LT(trainer.EvaluateWithout(one)[static_cast<size_t>(whole.adapter)].hidden, 1e-6);
+
+    data.hidden = hidden;
+    LearnerRates rates = learner->rates();
+    rates.batch = 4;
+    rates.passes = 4;
+    TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
+    TrainingRun* const only[] = {&run};
+    run.Begin();
+    StepTogether(trainer, only);
+    const double first = run.last_loss();
+    while (!run.is_done()) StepTogether(trainer, only);
+    EXPECT_LT(run.last_loss(), first);
+    run.Finish();
+    EXPECT_LT(run.scores().after, run.scores().before);
+  }
 }
 
 // What the teacher says is learned, on texts that were held out, too.

@@ -34,10 +34,14 @@ struct LearnerInput {
   uint64_t seed = 0;
 };
 
+// Which of a teacher's hidden states an adapter is to come near to.
+enum class HiddenStates : uint8_t { kNone, kLast, kAll };
+
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
   std::vector<int32_t> text;              // of the document; where virtual tokens begin
+  HiddenStates hidden = HiddenStates::kNone;
 };
 
 // What a learner's adapters have, unless another size is asked for.
@@ -58,6 +62,8 @@ class Learner {
   // Whether it has texts written, whose prompts and answers take this many tokens at most.
   virtual bool writes() const { return false; }
   virtual int32_t TeacherTokensMax(int32_t /*window_tokens*/) const { return 0; }
+  // Rows at most that a document's examples look at, where a teacher has hidden states of them.
+  virtual int64_t TaughtRowsMax(const LearnerInput& /*input*/) const { return 0; }
   // The same for the same input. `writer`: not null for one that writes().
   virtual Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) = 0;
 };
@@ -65,9 +71,15 @@ class Learner {
 // The control of all others: the document's own text, every token from those before it.
 std::unique_ptr<Learner> MakeNextTokenLearner();
 
+// What the base is told about a window, and what the adapter reads instead of all that.
+struct DistillPrompt {
+  std::vector<int32_t> before;  // the window
+  std::vector<int32_t> behind;
+  std::vector<int32_t> student;
+};
+
 struct DistillSettings {
-  // What the base is told behind a window, and the adapter without it; an empty one: to go on.
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<DistillPrompt> prompts;
   int32_t outputs = 4;  // texts of each window and prompt
   int32_t output_tokens = 128;
 };
@@ -82,6 +94,15 @@ std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
 // Cartridges (Eyuboglu et al. 2025): keys and values of every layer, which begin as the base's own
 // of the document's first tokens and are taught likewise.
 std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
+
+// A question, in the form that it will be asked in, and its answer.
+struct TaskQuestion {
+  std::vector<int32_t> prompt;  // not empty
+  std::vector<int32_t> answer;  // likewise
+  int32_t document = -1;        // the frozen adapter in the trainer's table; -1: none
+};
+// DCD's shared extractor: one LoRA, taught beside the frozen adapters of many documents.
+std::unique_ptr<Learner> MakeTaskLearner(std::vector<TaskQuestion> questions);
 
 // A window of a document: tokens [begin, end), of which those from `fresh` on are in no window
 // before.

@@ -31,6 +31,9 @@ class MemoryLearner : public Learner {
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     return study_->TeacherTokensMax(window_tokens);
   }
+  int64_t TaughtRowsMax(const LearnerInput& input) const override {
+    return study_->TaughtRowsMax(input);
+  }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     ASSIGN_OR_RETURN(LearnerData data, study_->Prepare(input, writer));

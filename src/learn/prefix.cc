@@ -32,6 +32,9 @@ class PrefixLearner : public Learner {
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     return study_->TeacherTokensMax(window_tokens);
   }
+  int64_t TaughtRowsMax(const LearnerInput& input) const override {
+    return study_->TaughtRowsMax(input);
+  }
 
   // The text begins as the base's texts do: all rows rest on their first token.
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {

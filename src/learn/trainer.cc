@@ -75,6 +75,7 @@ std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* c
     Adapter& adapter = adapters_[static_cast<size_t>(example->adapter)];
     if (adapter.lora != nullptr) adapter.lora->ZeroGradients();
     if (adapter.prompt != nullptr) adapter.prompt->ZeroGradients();
+    if (example->prompt >= 0) prompt(example->prompt)->ZeroGradients();
   }
   return Run(examples, true, true);
 }
@@ -96,8 +97,8 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
   TrainingSequence sequence{.tokens = example.tokens,
                             .adapter = has_lora(adapter) ? adapter : -1,
                             .document = has_lora(example.document) ? example.document : -1};
-  for (const int32_t index : {example.document, adapter}) {
-    if (index < 0) continue;
+  for (const int32_t index : {example.prompt, example.document, adapter}) {
+    if (index < 0 || (example.prompt >= 0 && index != example.prompt)) continue;
     const TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();
     if (prompt == nullptr) continue;
     CHECK_LT(sequence.prompt.adapter, 0) << "two prompts in front of one sequence";

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,6 +20,9 @@ struct TrainingExample {
   std::vector<int32_t> tokens;
   int32_t adapter = 0;    // that learns by it
   int32_t document = -1;  // one that is there as well and learns nothing; -1: none
+  // Whose virtual tokens stand in front, and get gradients unless they are frozen; -1: those of
+  // `adapter` or of `document`, where one has any.
+  int32_t prompt = -1;
   // Rows that are looked at, ascending, and for each what comes next: `num_choices` tokens and
   // their probabilities, as TokenLoss takes them. Rows below 0 are those of virtual embeddings in
   // front of the tokens, of which the last is -1.
@@ -30,6 +34,9 @@ struct TrainingExample {
   // residual stream after each layer but the last, and the final norm's output; or the last of
   // these alone.
   std::vector<float> hidden;
+  // What a teacher reads in place of the first `num_replaced` tokens; empty: there is none.
+  std::vector<int32_t> teacher_prompt;
+  int32_t num_replaced = 0;
 };
 
 // What an adapter of the table has.
@@ -43,6 +50,14 @@ struct TrainedShape {
 
 // The example of next-token prediction: every token but the first.
 TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter);
+
+// A text that an encoder reads with its virtual tokens behind it, and the virtual tokens that their
+// final hidden states become: those of an adapter of the table, from `first` on.
+struct EncodedText {
+  std::span<const int32_t> tokens;
+  int32_t memory = 0;
+  int32_t first = 0;
+};
 
 // Means over an adapter's rows of one step.
 struct TrainingLoss {
@@ -85,6 +100,17 @@ class Trainer {
   // Likewise, of the base and the examples' documents without what learns.
   std::vector<TrainingLoss> EvaluateWithout(std::span<const TrainingExample* const> examples);
 
+  // The base's hidden states behind each example's teacher_prompt become the example's: all of
+  // them, or the last one. Nothing happens to those without such a prompt. A teacher's sequence has
+  // at most rows_max rows.
+  void TakeTeacherStates(std::span<TrainingExample> examples, bool all_layers);
+
+  // Memories by an encoder, an adapter with embeddings: what it makes of the texts, and, after an
+  // Accumulate of examples behind these memories, its gradients anew. The forward is computed again
+  // for them. A text and the encoder's virtual tokens have at most rows_max rows.
+  void Encode(int32_t encoder, std::span<const EncodedText> texts);
+  void BackwardEncoder(int32_t encoder, std::span<const EncodedText> texts);
+
   // One step of AdamW for each of these adapters, by the gradients of the last Accumulate. LoRA and
   // virtual tokens have rates and norms of their own.
   struct Update {
@@ -117,6 +143,11 @@ class Trainer {
     int32_t row;    // of the batch
   };
 
+  // Calls back with each part of the texts that fits a forward, which has been run.
+  using OnEncoded =
+      std::function<void(std::span<const EncodedText> texts, std::span<const int32_t> first_rows)>;
+  void ForwardEncoder(int32_t encoder, std::span<const EncodedText> texts,
+                      const OnEncoded& on_encoded);
   TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
   std::vector<AdapterInTraining> Table();
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,

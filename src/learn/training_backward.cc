@@ -30,10 +30,16 @@ void TrainingTransformer::BackwardHead(std::span<const int32_t> rows) {
         .accumulate = true,
         .x_is_fp32 = true},
        stream_);
+  BackwardNormed(rows, head_d_normed_.as<float>());
+}
+
+void TrainingTransformer::BackwardNormed(std::span<const int32_t> rows, const float* d_normed) {
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const int64_t n = config_.hidden_size;
   std::memset(head_d_hidden_.data(), 0, static_cast<size_t>(head_d_hidden_.bytes()));
   RmsNormBackward({.x = head_hidden_.as<float>(),
                    .weight = weights_.final_norm.as<float>(),
-                   .d_out = head_d_normed_.as<float>(),
+                   .d_out = d_normed,
                    .d_x = head_d_hidden_.as<float>(),
                    .num_rows = num_rows,
                    .n = n,

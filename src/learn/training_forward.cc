@@ -208,7 +208,7 @@ void TrainingTransformer::Project(const Product& product, int32_t layer, const f
   }
 }
 
-TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32_t> rows) {
+const float* TrainingTransformer::ComputeNormed(std::span<const int32_t> rows) {
   CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
   const auto num_rows = static_cast<int64_t>(rows.size());
   const int64_t hidden_size = config_.hidden_size;
@@ -230,16 +230,21 @@ TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32
            .n = hidden_size,
            .epsilon = config_.rms_norm_epsilon},
           stream_);
-  Gemm({.x = head_normed_.data(),
-        .x_stride = hidden_size,
-        .m = num_rows,
+  return head_normed_.as<float>();
+}
+
+TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32_t> rows) {
+  const float* const normed = ComputeNormed(rows);
+  Gemm({.x = normed,
+        .x_stride = config_.hidden_size,
+        .m = static_cast<int64_t>(rows.size()),
         .weight = &weights_.lm_head,
         .y = logits_.as<float>(),
         .y_stride = config_.vocab_size,
         .x_is_fp32 = true},
        stream_);
   std::memset(head_d_normed_.data(), 0, static_cast<size_t>(head_d_normed_.bytes()));
-  return {logits_.as<float>(), head_normed_.as<float>(), head_d_normed_.as<float>()};
+  return {logits_.as<float>(), normed, head_d_normed_.as<float>()};
 }
 
 }  // namespace graft

@@ -39,14 +39,18 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
   CHECK(!data_.training.empty());
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
+    if (data_.hidden == HiddenStates::kNone) continue;
+    trainer.TakeTeacherStates(*examples, data_.hidden == HiddenStates::kAll);
   }
   if (lora() != nullptr) lora()->Initialize(seed);
 }
 
 void TrainingRun::Begin() {
-  scores_.before = LossOn(data_.training, false, &scores_.num_rows);
-  scores_.held_out_before = LossOn(data_.held_out, false, &scores_.num_held_out_rows);
-  best_loss_ = scores_.held_out_before;
+  const TrainingLoss loss = LossOn(data_.training, false);
+  const TrainingLoss held_out = LossOn(data_.held_out, false);
+  scores_.before = loss.tokens;
+  scores_.held_out_before = held_out.tokens;
+  best_loss_ = held_out.total();
   if (prompt() == nullptr) return;
   // Which is somewhere already, unlike LoRA.
   trainer_.BeginPrompt(adapter_, data_.text);
@@ -87,10 +91,8 @@ void TrainingRun::Refresh() {
 }
 
 // Batches of as many examples as the trainer takes, in their order.
-double TrainingRun::LossOn(const std::vector<TrainingExample>& examples, bool with_adapter,
-                           int64_t* num_rows) {
-  double sum = 0.0;
-  *num_rows = 0;
+TrainingLoss TrainingRun::LossOn(const std::vector<TrainingExample>& examples, bool with_adapter) {
+  TrainingLoss mean;
   for (size_t begin = 0; begin < examples.size();) {
     std::vector<const TrainingExample*> batch;
     int64_t rows = 0;
@@ -107,11 +109,15 @@ double TrainingRun::LossOn(const std::vector<TrainingExample>& examples, bool wi
     const std::vector<TrainingLoss> losses =
         with_adapter ? trainer_.Evaluate(batch) : trainer_.EvaluateWithout(batch);
     const TrainingLoss& loss = losses[static_cast<size_t>(adapter_)];
-    sum += loss.total() * static_cast<double>(loss.num_rows);
-    *num_rows += loss.num_rows;
+    mean.tokens += loss.tokens * static_cast<double>(loss.num_rows);
+    mean.hidden += loss.hidden * static_cast<double>(loss.num_rows);
+    mean.num_rows += loss.num_rows;
     begin += batch.size();
   }
-  return *num_rows == 0 ? 0.0 : sum / static_cast<double>(*num_rows);
+  if (mean.num_rows == 0) return mean;
+  mean.tokens /= static_cast<double>(mean.num_rows);
+  mean.hidden /= static_cast<double>(mean.num_rows);
+  return mean;
 }
 
 void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
@@ -154,8 +160,7 @@ void TrainingRun::OnStep(const TrainingLoss& loss) {
 
 void TrainingRun::LookAtHeldOut() {
   if (data_.held_out.empty()) return;
-  int64_t num_rows = 0;
-  const double loss = LossOn(data_.held_out, true, &num_rows);
+  const double loss = LossOn(data_.held_out, true).total();
   if (loss >= best_loss_) return;
   best_loss_ = loss;
   scores_.best_step = step_;
@@ -174,8 +179,12 @@ void TrainingRun::Finish() {
     }
     Refresh();
   }
-  scores_.after = LossOn(data_.training, true, &scores_.num_rows);
-  scores_.held_out_after = LossOn(data_.held_out, true, &scores_.num_held_out_rows);
+  const TrainingLoss loss = LossOn(data_.training, true);
+  const TrainingLoss held_out = LossOn(data_.held_out, true);
+  scores_.after = loss.tokens;
+  scores_.num_rows = loss.num_rows;
+  scores_.held_out_after = held_out.tokens;
+  scores_.num_held_out_rows = held_out.num_rows;
 }
 
 std::string TrainingRun::StateJson() const {

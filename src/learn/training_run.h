@@ -16,7 +16,7 @@
 
 namespace graft {
 
-// Losses are means over tokens, in nats.
+// Losses are means over tokens, in nats: those of the tokens alone, without hidden states.
 struct TrainingScores {
   double before = 0.0, after = 0.0;  // on what was trained on: the base's, and the adapter's
   double held_out_before = 0.0, held_out_after = 0.0;
@@ -66,7 +66,7 @@ class TrainingRun {
   std::vector<float> CopyParameters();
   void Refresh();
 
-  double LossOn(const std::vector<TrainingExample>& examples, bool with_adapter, int64_t* num_rows);
+  TrainingLoss LossOn(const std::vector<TrainingExample>& examples, bool with_adapter);
   UpdateSettings Settings(double learning_rate) const;
   void LookAtHeldOut();
   std::string StateJson() const;

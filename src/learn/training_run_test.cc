@@ -65,10 +65,10 @@ class TrainingRunTest : public ::testing::Test {
 TEST_F(TrainingRunTest, LearnsTheDocument) {
   TrainingRun& run = Add(2);
   run.Begin();
-  EXPECT_GT(run.scores().num_held_out_rows, 0);
   Go();
   ASSERT_TRUE(run.is_done());
   run.Finish();
+  EXPECT_GT(run.scores().num_held_out_rows, 0);
   EXPECT_EQ(run.scores().best_step, run.num_steps());
   EXPECT_LT(run.scores().after, 0.9 * run.scores().before);
 }

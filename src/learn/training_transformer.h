@@ -60,6 +60,10 @@ class TrainingTransformer {
     float* d_normed;      // [rows, hidden], zeros: gradients besides those of logits
   };
   Head ComputeHead(std::span<const int32_t> rows);
+  // The final norm alone, of as many rows; and its gradients [rows, hidden] into the residual
+  // stream.
+  const float* ComputeNormed(std::span<const int32_t> rows);
+  void BackwardNormed(std::span<const int32_t> rows, const float* d_normed);
   // Begins the backward: no row has a gradient.
   void ZeroGradients();
   // Takes the gradients of the last ComputeHead into the residual stream.

@@ -1,8 +1,8 @@
 #include "registry/sqlite_registry.h"
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,9 +70,9 @@ TEST_F(SqliteRegistryTest, RemembersVirtualTokensByContent) {
   EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});
   sqlite3* file = nullptr;
   ASSERT_EQ(sqlite3_open(path_.c_str(), &file), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(file, "DROP TABLE prompt; PRAGMA user_version = 2", nullptr, nullptr,
-                         nullptr),
-            SQLITE_OK);
+  ASSERT_EQ(
+      sqlite3_exec(file, "DROP TABLE prompt; PRAGMA user_version = 2", nullptr, nullptr, nullptr),
+      SQLITE_OK);
   sqlite3_close(file);
   entry.num_virtual_tokens = 0;
   EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});

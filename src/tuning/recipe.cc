@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "tuning/teacher_prompts.h"
 
 namespace graft {
 namespace {
@@ -15,12 +16,27 @@ constexpr const char* kDistillPrompts[] = {
     "", "\n\nA summary of the preceding passage:\n",
     "\n\nA question about the preceding passage, and its answer:\nQuestion:"};
 
-Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer) {
+// The same to a model that follows messages: the window comes first in the teacher's.
+constexpr const char* kChatInstructions[] = {
+    "Summarize the preceding passage.",
+    "Generate a question-answer pair given the preceding passage."};
+Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer,
+                                          const std::string& model_dir) {
   DistillSettings settings;
   settings.outputs = recipe.outputs;
   settings.output_tokens = recipe.output_tokens;
-  for (const char* const text : kDistillPrompts) {
-    ASSIGN_OR_RETURN(std::vector<int32_t> prompt, tokenizer.Encode(text, false));
+  if (recipe.prompts == TeacherPrompts::kPlain) {
+    for (const char* const text : kDistillPrompts) {
+      ASSIGN_OR_RETURN(DistillPrompt prompt, PlainPrompt(tokenizer, text));
+      settings.prompts.push_back(std::move(prompt));
+    }
+    return settings;
+  }
+  ASSIGN_OR_RETURN(const ChatTemplate chat, LoadChatTemplate(model_dir));
+  ASSIGN_OR_RETURN(DistillPrompt going_on, PlainPrompt(tokenizer, ""));
+  settings.prompts.push_back(std::move(going_on));
+  for (const char* const instruction : kChatInstructions) {
+    ASSIGN_OR_RETURN(DistillPrompt prompt, ChatPrompt(chat, tokenizer, instruction));
     settings.prompts.push_back(std::move(prompt));
   }
   return settings;
@@ -43,17 +59,20 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
                {"window_tokens", recipe.window_tokens},
                {"held_out_share", recipe.held_out_share}});
   if (learner.writes()) {
-    json.update({{"outputs", recipe.outputs}, {"output_tokens", recipe.output_tokens}});
+    json.update({{"outputs", recipe.outputs},
+                 {"output_tokens", recipe.output_tokens},
+                 {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)},
+                 {"hidden_states", WordOf(recipe.hidden, kHiddenStatesWords)}});
   }
   return json;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe,
-                                             const Tokenizer& tokenizer) {
+Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
+                                             const std::string& model_dir) {
   if (recipe.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
-  ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer));
+  ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer, model_dir));
   switch (recipe.learner) {
     case LearnerKind::kMemory:
       return MakeMemoryLearner(std::move(settings));

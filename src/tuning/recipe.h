@@ -18,16 +18,26 @@
 
 namespace graft {
 
-enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix };
+enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix, kTask };
 inline constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
                                                             {LearnerKind::kDistill, "distill"},
                                                             {LearnerKind::kMemory, "memory"},
-                                                            {LearnerKind::kPrefix, "prefix"}};
+                                                            {LearnerKind::kPrefix, "prefix"},
+                                                            {LearnerKind::kTask, "task"}};
+
+// What the base is told when it writes: text that it goes on with, or its chat template's messages.
+enum class TeacherPrompts : uint8_t { kPlain, kChat };
+inline constexpr OptionWord<TeacherPrompts> kTeacherPromptsWords[] = {
+    {TeacherPrompts::kPlain, "plain"}, {TeacherPrompts::kChat, "chat"}};
+inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
+    {HiddenStates::kNone, "none"}, {HiddenStates::kLast, "last"}, {HiddenStates::kAll, "all"}};
 
 struct LearnRecipe {
   LearnerKind learner = LearnerKind::kNextToken;
   int outputs = 4;  // these two: of learners that have texts written
   int output_tokens = 128;
+  TeacherPrompts prompts = TeacherPrompts::kPlain;
+  HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank
   // These: 0: the learner's own.
   int rank = 0;
@@ -41,7 +51,10 @@ struct LearnRecipe {
   uint64_t seed = 0;
 };
 
-Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer);
+// Of learners whose data are documents. `model_dir` has the chat template; kFailedPrecondition
+// where that is asked for and is not there.
+Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
+                                             const std::string& model_dir);
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner);
 LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner);
 // Of an adapter of a document whose virtual tokens can begin with so many.

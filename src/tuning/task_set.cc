@@ -1,0 +1,181 @@
+#include "tuning/task_set.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/json.h"
+#include "model/peft_config.h"
+#include "model/prompt_config.h"
+#include "model/virtual_tokens.h"
+#include "tuning/teacher_prompts.h"
+
+namespace graft {
+namespace {
+
+struct Parts {
+  const AdapterFolder* lora = nullptr;
+  const AdapterFolder* prompt = nullptr;
+};
+
+Parts PartsOf(const AdapterContent& content) {
+  Parts parts;
+  for (const AdapterFolder& folder : content.folders) {
+    if (folder.path.empty()) continue;
+    (IsPromptConfig(folder.config) ? parts.prompt : parts.lora) = &folder;
+  }
+  return parts;
+}
+
+Result<LoraWeights> LoadLora(const AdapterFolder& folder, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(folder.config));
+  ASSIGN_OR_RETURN(const SafetensorsFile file,
+                   SafetensorsFile::FromBytes(folder.weights, folder.path));
+  return LoraWeights::Load(file, peft, config, DType::kF32);
+}
+
+Result<VirtualTokens> LoadPrompt(const AdapterFolder& folder, const ModelConfig& config) {
+  ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(folder.config, config));
+  ASSIGN_OR_RETURN(const SafetensorsFile file,
+                   SafetensorsFile::FromBytes(folder.weights, folder.path));
+  return VirtualTokens::Load(file, prompt, config, {.weights = DType::kF32, .kv = DType::kF32});
+}
+
+Result<TaskSet::FrozenDocument> ReadFrozen(const std::string& name, const std::string& path,
+                                           const ModelConfig& config) {
+  TaskSet::FrozenDocument document{.name = name};
+  ASSIGN_OR_RETURN(document.content, ReadAdapter(path, AdapterWeightsBytesMax(config)));
+  const AdapterContent& content = document.content;
+  document.hash = content.is_bundle ? ContentHash(content) : AdapterHash(content.folders[0]);
+  document.shape.is_frozen = true;
+  const Parts parts = PartsOf(content);
+  if (parts.lora != nullptr) {
+    ASSIGN_OR_RETURN(const LoraWeights lora, LoadLora(*parts.lora, config));
+    document.shape.rank = lora.matrices()[0].rank;
+    document.shape.scale = lora.matrices()[0].scale;
+    if (document.shape.rank == 0) {
+      return UnimplementedError("its LoRA is not on all modules; those of graft learn are");
+    }
+  }
+  if (parts.prompt != nullptr) {
+    ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(parts.prompt->config, config));
+    document.shape.virtual_tokens = prompt.num_tokens;
+    document.shape.kind = prompt.kind;
+  }
+  return document;
+}
+
+int64_t BytesIn(const TrainedShape& shape, const ModelConfig& config) {
+  int64_t bytes = 0;
+  if (shape.rank > 0) bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
+  if (shape.virtual_tokens > 0) {
+    bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
+  }
+  return bytes;
+}
+
+struct Line {
+  std::string adapter, question, answer;
+};
+
+Result<Line> ParseLine(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  Line line;
+  const std::pair<const char*, std::string*> fields[] = {
+      {"adapter", &line.adapter}, {"question", &line.question}, {"answer", &line.answer}};
+  for (const auto& [key, value] : fields) {
+    const bool is_there = json.is_object() && json.contains(key) && json[key].is_string();
+    if (is_there) *value = json[key].get<std::string>();
+    if (value->empty() && value != &line.adapter) {
+      return InvalidArgumentError(std::string("there is no text \"") + key +
+                                  "\"; a line is {\"question\": ..., \"answer\": ..., "
+                                  "\"adapter\": ...}");
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapters,
+                            const LearnRecipe& recipe, const ModelConfig& config,
+                            const Tokenizer& tokenizer, const std::string& model_dir) {
+  std::optional<ChatTemplate> chat;
+  if (recipe.prompts == TeacherPrompts::kChat) {
+    ASSIGN_OR_RETURN(chat, LoadChatTemplate(model_dir));
+  }
+  TaskSet set;
+  std::map<std::string, int32_t> numbers;  // of documents, by name
+  std::istringstream stream(lines);
+  std::string text;
+  for (int number = 1; std::getline(stream, text); ++number) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const Result<Line> line = ParseLine(text);
+    if (!line.ok()) return line.status().WithContext("line " + std::to_string(number));
+    ASSIGN_OR_RETURN(TaskQuestion question, AskedQuestion(chat.has_value() ? &*chat : nullptr,
+                                                          tokenizer, line->question, line->answer));
+    if (!line->adapter.empty()) {
+      const auto [known, is_new] =
+          numbers.emplace(line->adapter, static_cast<int32_t>(set.documents.size()));
+      if (is_new) {
+        Result<TaskSet::FrozenDocument> document =
+            ReadFrozen(line->adapter, adapters + "/" + line->adapter, config);
+        if (!document.ok()) return document.status().WithContext("adapter " + line->adapter);
+        set.bytes += BytesIn(document->shape, config);
+        set.documents.push_back(std::move(*document));
+      }
+      question.document = known->second;
+    }
+    set.questions.push_back(std::move(question));
+  }
+  return set;
+}
+
+Status AddDocuments(const TaskSet& set, const ModelConfig& config, Trainer& trainer) {
+  for (const TaskSet::FrozenDocument& document : set.documents) {
+    const int32_t index = trainer.Add(document.shape);
+    const Parts parts = PartsOf(document.content);
+    Status read;
+    if (parts.lora != nullptr) {
+      ASSIGN_OR_RETURN(const LoraWeights lora, LoadLora(*parts.lora, config));
+      read = trainer.lora(index)->Read(lora);
+    }
+    if (read.ok() && parts.prompt != nullptr) {
+      ASSIGN_OR_RETURN(const VirtualTokens tokens, LoadPrompt(*parts.prompt, config));
+      read = trainer.prompt(index)->Read(tokens);
+    }
+    if (!read.ok()) return read.WithContext("adapter " + document.name);
+  }
+  return OkStatus();
+}
+
+std::unique_ptr<TrainedLora> JoinLora(const ModelConfig& config, TrainedLora* first,
+                                      TrainedLora* second, DType dtype) {
+  int32_t rank = 0;
+  for (const TrainedLora* lora : {first, second}) rank += lora == nullptr ? 0 : lora->rank();
+  if (rank == 0) return nullptr;
+  auto joined = std::make_unique<TrainedLora>(config, rank, 1.0f, dtype);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        const TrainedLora::Place to = joined->place(layer, module, side);
+        float* next = joined->parameters().data() + to.begin;
+        for (TrainedLora* lora : {first, second}) {
+          if (lora == nullptr) continue;
+          const TrainedLora::Place from = lora->place(layer, module, side);
+          const float factor = side == LoraSide::kA ? 1.0f : lora->scale();
+          const float* numbers = lora->parameters().data() + from.begin;
+          next = std::transform(numbers, numbers + lora->rank() * from.n, next,
+                                [factor](float number) { return factor * number; });
+        }
+      }
+    }
+  }
+  joined->Refresh();
+  return joined;
+}
+
+}  // namespace graft

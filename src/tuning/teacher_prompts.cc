@@ -1,0 +1,112 @@
+#include "tuning/teacher_prompts.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace graft {
+namespace {
+
+// Stands in a message for what is not text yet. No template changes it.
+constexpr const char* kMark = "GRAFT-MARK";
+
+struct ChatMessage {
+  const char* role;
+  std::string content;
+};
+
+Result<std::string> Render(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                           const std::vector<ChatMessage>& messages, bool asks) {
+  OrderedJson context = {{"add_generation_prompt", asks},
+                         {"bos_token", tokenizer.bos_token()},
+                         {"eos_token", tokenizer.eos_token()}};
+  context["messages"] = OrderedJson::array();
+  for (const ChatMessage& message : messages) {
+    context["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
+  return chat.Render(context);
+}
+
+// A chat's prompt, which answers to `message`.
+Result<std::string> RenderChat(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                               const std::string& message) {
+  return Render(chat, tokenizer, {{"user", message}}, true);
+}
+
+Status TemplateChanges() {
+  return UnimplementedError("the chat template changes what is said; use --prompts plain");
+}
+
+std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_t>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// As the last of distill's texts begins, see recipe.cc.
+constexpr const char* kAskBegin =
+    "\n\nA question about the preceding passage, and its answer:\nQuestion: ";
+constexpr const char* kAskEnd = "\nAnswer:";
+
+}  // namespace
+
+Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir) {
+  ASSIGN_OR_RETURN(std::optional<ChatTemplate> chat, ChatTemplate::Load(model_dir));
+  if (chat.has_value()) return std::move(*chat);
+  return FailedPreconditionError(model_dir + " has no chat template; use --prompts plain");
+}
+
+Result<DistillPrompt> PlainPrompt(const Tokenizer& tokenizer, const std::string& text) {
+  DistillPrompt prompt;
+  ASSIGN_OR_RETURN(prompt.before, tokenizer.Encode("", /*add_special_tokens=*/true));
+  ASSIGN_OR_RETURN(prompt.behind, tokenizer.Encode(text, false));
+  prompt.student = prompt.before;
+  prompt.student.insert(prompt.student.end(), prompt.behind.begin(), prompt.behind.end());
+  return prompt;
+}
+
+Result<DistillPrompt> ChatPrompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                 const std::string& instruction) {
+  ASSIGN_OR_RETURN(const std::string taught,
+                   RenderChat(chat, tokenizer, kMark + ("\n\n" + instruction)));
+  ASSIGN_OR_RETURN(const std::string asked, RenderChat(chat, tokenizer, instruction));
+  const size_t mark = taught.find(kMark);
+  if (mark == std::string::npos) {
+    return TemplateChanges();
+  }
+  DistillPrompt prompt;
+  ASSIGN_OR_RETURN(prompt.before, tokenizer.Encode(taught.substr(0, mark), false));
+  ASSIGN_OR_RETURN(prompt.behind,
+                   tokenizer.Encode(taught.substr(mark + std::strlen(kMark)), false));
+  ASSIGN_OR_RETURN(prompt.student, tokenizer.Encode(asked, false));
+  return prompt;
+}
+
+Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
+                                   const std::string& question, const std::string& answer) {
+  TaskQuestion asked;
+  if (chat == nullptr) {
+    ASSIGN_OR_RETURN(DistillPrompt prompt, PlainPrompt(tokenizer, kAskBegin + question + kAskEnd));
+    asked.prompt = std::move(prompt.student);
+    ASSIGN_OR_RETURN(std::vector<int32_t> said, tokenizer.Encode(" " + answer, false));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> end,
+                     tokenizer.Encode(tokenizer.eos_token(), false));
+    asked.answer = Joined(std::move(said), end);
+    return asked;
+  }
+  ASSIGN_OR_RETURN(const std::string prompt, RenderChat(*chat, tokenizer, question));
+  ASSIGN_OR_RETURN(const std::string whole,
+                   Render(*chat, tokenizer, {{"user", question}, {"assistant", kMark}}, false));
+  const size_t mark = whole.find(kMark);
+  if (mark == std::string::npos) return TemplateChanges();
+  ASSIGN_OR_RETURN(asked.prompt, tokenizer.Encode(prompt, false));
+  ASSIGN_OR_RETURN(std::vector<int32_t> said, tokenizer.Encode(answer, false));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> end,
+                   tokenizer.Encode(whole.substr(mark + std::strlen(kMark)), false));
+  asked.answer = Joined(std::move(said), end);
+  return asked;
+}
+
+}  // namespace graft

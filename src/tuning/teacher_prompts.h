@@ -1,0 +1,28 @@
+// How texts are asked for: as text that a base goes on with, or by a chat template's messages. Pure
+// functions, but for the template's file.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "learn/learner.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+// kFailedPrecondition where the folder has none.
+Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir);
+
+// `text` behind the window.
+Result<DistillPrompt> PlainPrompt(const Tokenizer& tokenizer, const std::string& text);
+// A message of the window and the instruction; the student's has the instruction alone.
+Result<DistillPrompt> ChatPrompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                 const std::string& instruction);
+
+// A question as distill's writer has it, or in a message, and the answer with what ends it.
+// `chat`: null for plain text.
+Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
+                                   const std::string& question, const std::string& answer);
+
+}  // namespace graft
