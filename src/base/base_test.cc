@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/metrics.h"
+#include "base/milliseconds.h"
 #include "base/nearest_names.h"
 #include "base/out_of_memory.h"
 #include "base/random.h"
@@ -24,6 +25,14 @@
 
 namespace graft {
 namespace {
+
+TEST(MillisecondsTest, AreNanosecondsOfAnyNumber) {
+  static_assert(MsToNs(int32_t{3'000'000}) == 3'000'000'000'000, "not in 32 bits");
+  static_assert(MsToNs(int64_t{-2}) == -2'000'000);
+  static_assert(MsToNs(0.25) == 250'000);
+  EXPECT_EQ(NsToMs(1'500'000), 1.5);
+  EXPECT_EQ(MsToNs(NsToMs(int64_t{1} << 40)), int64_t{1} << 40);
+}
 
 TEST(StatusTest, CarriesCodeMessageAndContext) {
   EXPECT_TRUE(OkStatus().ok());

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/milliseconds.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
@@ -13,7 +14,6 @@ namespace {
 
 // Between two writings of the view.
 constexpr std::chrono::milliseconds kSaveInterval(500);
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr std::chrono::seconds kFirstViewPatience(10);
 
 }  // namespace
@@ -106,7 +106,7 @@ void ClusterWatcher::OnAll(const std::vector<EtcdKeyValue>& items, int64_t revis
   mirror_.SetAll(items, revision, set_back);
   if (set_back) {
     LOG_WARN("etcd was set back; runners have {} ms to come back", options_.come_back_ms);
-    let_go_at_ns_ = SteadyClock::Get().NowNs() + options_.come_back_ms * kNsPerMs;
+    let_go_at_ns_ = SteadyClock::Get().NowNs() + MsToNs(options_.come_back_ms);
   }
   heard_ = true;
   unsaved_ = true;

@@ -8,15 +8,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/milliseconds.h"
 #include "rpc/adapter_service.h"
 #include "rpc/credentials.h"
 
 namespace graft {
-namespace {
-
-constexpr int64_t kContentNsPerMs = 1'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 // AdapterService on a port of its own.
 class ContentServer::Server {
@@ -93,7 +90,7 @@ void ContentServer::Run() {
     FetchMissing(*view);
     const int64_t now_ns = SteadyClock::Get().NowNs();
     if (view->away.ok() && now_ns >= sweep_at_ns_) {
-      sweep_at_ns_ = now_ns + options_.sweep_ms * kContentNsPerMs;
+      sweep_at_ns_ = now_ns + MsToNs(options_.sweep_ms);
       store_.Sweep(watcher_.Contents(), kContentGrace);
     }
     std::unique_lock lock(mutex_);
@@ -120,7 +117,7 @@ void ContentServer::FetchMissing(const ClusterView& view) {
     }
   }
   complete_ = has_all ? view.registry : nullptr;
-  retry_at_ns_ = has_all ? 0 : SteadyClock::Get().NowNs() + options_.retry_ms * kContentNsPerMs;
+  retry_at_ns_ = has_all ? 0 : SteadyClock::Get().NowNs() + MsToNs(options_.retry_ms);
 }
 
 }  // namespace graft

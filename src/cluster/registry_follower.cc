@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/milliseconds.h"
 
 namespace graft {
 namespace {
 
-constexpr int64_t kFollowerNsPerMs = 1'000'000;
 constexpr std::chrono::milliseconds kLookInterval(500);
 
 }  // namespace
@@ -52,7 +52,7 @@ Result<AdapterInfo> RegistryFollower::Prove(const AdapterLoad& load) {
   proof.replace = true;
   {
     std::lock_guard lock(mutex_);
-    owned_[proof.name] = SteadyClock::Get().NowNs() + options_.proof_ms * kFollowerNsPerMs;
+    owned_[proof.name] = SteadyClock::Get().NowNs() + MsToNs(options_.proof_ms);
   }
   ASSIGN_OR_RETURN(AdapterInfo info, catalog_.Load(proof));
   info.name = load.name;
@@ -83,7 +83,7 @@ void RegistryFollower::KeepContent(const AdapterInfo& info) {
 // Of more than may stay the one that goes first anyway goes now.
 void RegistryFollower::OwnContent(const std::string& name) {
   std::lock_guard lock(mutex_);
-  owned_[name] = SteadyClock::Get().NowNs() + options_.former_ms * kFollowerNsPerMs;
+  owned_[name] = SteadyClock::Get().NowNs() + MsToNs(options_.former_ms);
   std::vector<std::pair<int64_t, std::string>> contents;
   for (const auto& [other, until_ns] : owned_) {
     if (other.starts_with(kContentPrefix)) contents.emplace_back(until_ns, other);
@@ -142,7 +142,7 @@ void RegistryFollower::Apply(const RegistryView& registry) {
     if (failure == failures_.end() || failure->second.hash != entry.hash) {
       LOG_WARN("adapter '{}' of the cluster is not served here: {}", name, loaded.message());
     }
-    failures_[name] = {entry.hash, now_ns + options_.retry_ms * kFollowerNsPerMs};
+    failures_[name] = {entry.hash, now_ns + MsToNs(options_.retry_ms)};
   }
   UnloadOthers(registry);
   if (changed) on_change_();

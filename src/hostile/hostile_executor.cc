@@ -1,6 +1,7 @@
 #include "hostile/hostile_executor.h"
 
 #include "base/check.h"
+#include "base/milliseconds.h"
 #include "hostile/token_law.h"
 
 namespace graft {
@@ -33,7 +34,7 @@ void HostileExecutor::Begin(const StepPlan& plan) {
     work.context_tokens += planned.position_begin + planned.num_tokens;
   }
   const int64_t begin_ns = plan.ahead ? end_ns() : clock_.NowNs();
-  const int64_t step_ns = static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+  const int64_t step_ns = MsToNs(costs_.StepMs(work) * slowness_);
   steps_.push_back({&plan, begin_ns + step_ns});
   if (on_begin_) on_begin_();
 }

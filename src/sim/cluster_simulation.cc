@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/milliseconds.h"
 #include "base/random.h"
 
 namespace graft {
@@ -59,7 +60,7 @@ SimResult ClusterSimulation::Run() {
     if (options_.failures.every_seconds > 0.0) AskForFailure();
     for (int64_t i = 0; i < std::ssize(frontends_) && !knows_at_once(); ++i) {
       const double first_ms = options_.view_ms * static_cast<double>(i) / options_.num_frontends;
-      time_.At(static_cast<int64_t>(first_ms * 1e6), SimEventKind::kLook, i);
+      time_.At(MsToNs(first_ms), SimEventKind::kLook, i);
     }
   }
   while (num_ended_ < total) {
@@ -210,8 +211,7 @@ void ClusterSimulation::OnLook(int64_t frontend) {
   for (size_t i = 0; i < runners_.size(); ++i) {
     if (runners_[i] != nullptr) Look(*frontends_[static_cast<size_t>(frontend)], i);
   }
-  time_.At(time_.now_ns() + static_cast<int64_t>(options_.view_ms * 1e6), SimEventKind::kLook,
-           frontend);
+  time_.At(time_.now_ns() + MsToNs(options_.view_ms), SimEventKind::kLook, frontend);
 }
 
 void ClusterSimulation::ReadStreams() {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/milliseconds.h"
 #include "placement/consolidation.h"
 #include "sim/cluster_simulation.h"
 
@@ -20,8 +21,7 @@ constexpr int64_t kMovedTokensMax = 512;
 // A new one, in a former one's place.
 void ClusterSimulation::Equip(size_t runner) {
   const auto fetch_ns = [this] {
-    return static_cast<int64_t>(workload_.fetch_ms[fetches_.Below(workload_.fetch_ms.size())] *
-                                1e6);
+    return MsToNs(workload_.fetch_ms[fetches_.Below(workload_.fetch_ms.size())]);
   };
   // A runner's number tells its starts apart: what a former one asked for is not this one's.
   const int64_t number =

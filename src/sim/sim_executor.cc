@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/milliseconds.h"
+
 namespace graft {
 
 void SimExecutor::Begin(const StepPlan& plan) {
@@ -17,7 +19,7 @@ void SimExecutor::Begin(const StepPlan& plan) {
     work.context_tokens += sequence.position_begin + sequence.num_tokens;
     arrival_ns = std::max(arrival_ns, loader_.ArrivalOf(sequence.adapter_slot));
   }
-  const auto step_ns = static_cast<int64_t>(costs_.StepMs(work) * slowness_ * 1e6);
+  const auto step_ns = MsToNs(costs_.StepMs(work) * slowness_);
   end_ns_ = begin_ns_ + step_ns;
   if (arrival_ns > begin_ns_) {
     end_ns_ = std::max(end_ns_, arrival_ns + step_ns / loader_.num_layers());

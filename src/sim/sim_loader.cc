@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/milliseconds.h"
 
 namespace graft {
 namespace {
@@ -12,8 +13,6 @@ constexpr int32_t kSimRowBytes = 1 << 16;
 constexpr int32_t kReaders = 2;
 constexpr int32_t kSlowReadersMax = 16;
 constexpr int64_t kSlowNs = 2'000'000'000;
-
-int64_t MsToNs(double ms) { return static_cast<int64_t>(ms * 1e6); }
 
 }  // namespace
 

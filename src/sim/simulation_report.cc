@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/milliseconds.h"
 #include "sim/slo.h"
 #include "sim/workload.h"
 
 namespace graft {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr double kSecondsPerHour = 3600.0;
 
 OrderedJson LatencyJson(const std::vector<double>& ms) {
@@ -63,11 +63,10 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
     const SimOutcome& outcome = result.outcomes[i];
     num_refused += outcome.is_refused ? 1 : 0;
     if (outcome.is_refused || NsToSeconds(asked.arrival_ns) < options.warm_seconds) continue;
-    first.push_back(static_cast<double>(outcome.first_ns - asked.arrival_ns) / kNsPerMs);
-    latency.push_back(static_cast<double>(outcome.end_ns - asked.arrival_ns) / kNsPerMs);
+    first.push_back(NsToMs(outcome.first_ns - asked.arrival_ns));
+    latency.push_back(NsToMs(outcome.end_ns - asked.arrival_ns));
     if (asked.output_tokens < 2) continue;
-    token.push_back(static_cast<double>(outcome.end_ns - outcome.first_ns) / kNsPerMs /
-                    (asked.output_tokens - 1));
+    token.push_back(NsToMs(outcome.end_ns - outcome.first_ns) / (asked.output_tokens - 1));
   }
   OrderedJson json = {{"placement", NameOf(options.placement.kind)},
                       {"seconds", NsToSeconds(result.end_ns)},
