@@ -199,10 +199,7 @@ class Auto : public PlacementPolicy {
       const auto num_before = static_cast<double>(runner.num_requests - runner.batch_max + 1);
       wait_ms += answer_ms * num_before / runner.batch_max;
     }
-    if (runner.page_tokens > 0 &&
-        runner.pages_free <= query.request.prompt_tokens / runner.page_tokens + 1) {
-      wait_ms += kPagesShare * answer_ms;
-    }
+    if (LacksPages(runner, query.request)) wait_ms += kPagesShare * answer_ms;
     return wait_ms;
   }
 

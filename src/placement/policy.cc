@@ -11,12 +11,16 @@ const char* NameOf(PlacementKind kind) {
   return "";
 }
 
+bool LacksPages(const RunnerState& runner, const PlacedRequest& request) {
+  return runner.page_tokens > 0 &&
+         runner.pages_free <= request.prompt_tokens / runner.page_tokens + 1;
+}
+
 bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query) {
   if (!CanServe(fleet, idx, query)) return false;
   const RunnerState& runner = fleet.runner(idx);
   if (runner.batch_max > 0 && runner.num_requests >= runner.batch_max) return false;
-  if (runner.page_tokens <= 0 || runner.num_requests == 0) return true;
-  return runner.pages_free > query.request.prompt_tokens / runner.page_tokens + 1;
+  return runner.num_requests == 0 || !LacksPages(runner, query.request);
 }
 
 uint64_t RendezvousWeight(uint64_t adapter_id, uint64_t runner_id) {

@@ -93,9 +93,12 @@ inline bool CanServe(const Fleet& fleet, size_t idx, const PlacementQuery& query
   return fleet.runner(idx).is_open && (query.allowed.empty() || query.allowed[idx] != 0);
 }
 
-// The next step could have it: its batch is not full, and the pages suffice for what the request
-// has and a page more; one that nobody uses gives all of them. What a runner does not say is no
-// limit.
+// Its pages do not suffice for what the request has and a page more. What a runner does not say is
+// no limit.
+bool LacksPages(const RunnerState& runner, const PlacedRequest& request);
+
+// The next step could have it: its batch is not full, and it has pages; one that nobody uses gives
+// all of them.
 bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query);
 
 // Rendezvous hashing: the runner with the largest of these has the adapter.
