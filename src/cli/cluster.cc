@@ -321,7 +321,7 @@ std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) 
                 .is_positional = true};
   Option weight{.name = "weight",
                 .target = Number(flags->weight, Between(0.001, 1000)),
-                .help = "of others 1",
+                .help = "2: twice as much as a tenant without one, who has 1",
                 .is_required = true};
   return {
       AskCommand("forget",
@@ -330,7 +330,7 @@ std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) 
                  flags, {tenant},
                  [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
       AskCommand("weight",
-                 "A tenant's share of a full runner, relative to others.\n"
+                 "Give a tenant a larger or smaller share of full runners than others have.\n"
                  "  graft cluster weight TENANT --weight 2",
                  flags, {tenant, weight},
                  [](ClusterAdmin& admin, const ClusterFlags& f) {

@@ -21,12 +21,14 @@ TEST_F(FrontendMetricsTest, ShowsWhatARunnerTells) {
   view.address = "one:1";
   view.is_up = true;
   view.num_in_flight = 3;
+  view.adapters_max = 16;
   view.load.requests_waiting = 5;
   view.load.figures = {.pages_free = 10, .pages_adapters = 7, .step_decode_rows = 4};
   counted_.SetRunner(view);
   EXPECT_TRUE(Shows("graft_runner_up{runner=\"one:1\"} 1"));
   EXPECT_TRUE(Shows("graft_runner_requests_in_flight{runner=\"one:1\"} 3"));
   EXPECT_TRUE(Shows("graft_runner_requests_waiting{runner=\"one:1\"} 5"));
+  EXPECT_TRUE(Shows("graft_runner_adapters_max{runner=\"one:1\"} 16"));
   EXPECT_TRUE(Shows("graft_runner_pages{runner=\"one:1\",state=\"free\"} 10"));
   EXPECT_TRUE(Shows("graft_runner_pages{runner=\"one:1\",state=\"adapters\"} 7"));
   EXPECT_TRUE(Shows("graft_runner_step_rows{kind=\"decode\",runner=\"one:1\"} 4"));

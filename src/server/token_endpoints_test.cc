@@ -93,6 +93,15 @@ TEST_F(TokenEndpointsTest, VllmsNamesTellOfRequestsInFlight) {
   EXPECT_THAT(page, HasSubstr("vllm:lora_requests_info"));
 }
 
+TEST_F(TokenEndpointsTest, AFrontendsAdaptersMaxIsThatOfAllItsRunners) {
+  const std::string before = client_.Get("/metrics").body;
+  EXPECT_THAT(before, HasSubstr("max_lora=\"0\"")) << "this one does not say";
+  for (const char* const runner : {"a:1", "b:1"}) {
+    server_.metrics.Gauge("graft_runner_adapters_max", "", {{"runner", runner}}).Set(24);
+  }
+  EXPECT_THAT(client_.Get("/metrics").body, HasSubstr("max_lora=\"48\""));
+}
+
 TEST_F(TokenEndpointsTest, AnAnswerGoesOnWithTheLastMessage) {
   const std::string messages =
       R"("messages":[{"role":"user","content":"Name one."},

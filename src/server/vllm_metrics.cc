@@ -69,6 +69,15 @@ class VllmPage {
     return std::nullopt;
   }
 
+  // The sum of a gauge's series, where there are any.
+  std::optional<double> SumOf(const std::string& name) const {
+    const MetricFamily* family = Find(name);
+    if (family == nullptr) return std::nullopt;
+    double sum = 0.0;
+    for (const ClientMetric& metric : family->metric) sum += metric.gauge.value;
+    return sum;
+  }
+
   // Requests that ended well, or because their client left: vLLM's three reasons.
   void AddSuccesses() {
     const MetricFamily* source = Find("graft_requests_finished_total");
@@ -166,9 +175,11 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& families
     if (counts.running > 0) AppendName(model, &running);
     if (counts.waiting > 0) AppendName(model, &waiting);
   }
+  const auto adapters_max =
+      static_cast<int64_t>(page.SumOf("graft_runner_adapters_max").value_or(facts.adapters_max));
   page.AddGauge("vllm:lora_requests_info", "Adapters of the requests in flight",
                 static_cast<double>(facts.unix_time),
-                {{"max_lora", std::to_string(facts.adapters_max)},
+                {{"max_lora", std::to_string(adapters_max)},
                  {"running_lora_adapters", running},
                  {"waiting_lora_adapters", waiting}});
   return page.Take();

@@ -14,7 +14,7 @@ namespace graft {
 
 struct VllmFacts {
   std::string base_model;
-  int32_t adapters_max = 0;  // in a batch at once
+  int32_t adapters_max = 0;  // in a batch at once; a frontend's runners say theirs
   int64_t unix_time = 0;
 };
 
