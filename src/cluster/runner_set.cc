@@ -22,6 +22,19 @@ bool IsInPool(const RunnerView& runner, const std::string& pool) {
   return runner.is_up && (pool.empty() || runner.arithmetic_id == pool);
 }
 
+// The adapter's content is not there, or its folder has another by now: not so everywhere.
+bool IsForAdapter(const Status& refusal) {
+  switch (refusal.code()) {
+    case StatusCode::kNotFound:
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kDataLoss:
+    case StatusCode::kAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Prompt and output, if it goes on to its end.
 int64_t TokensMax(const Request& request) {
   return static_cast<int64_t>(request.prompt_tokens.size()) + request.sampling.tokens_max;
@@ -272,7 +285,7 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     line.push_back(one);
   }
   for (InFlight* const one : line) {
-    one->refused.clear();  // it may have room by now
+    Retry(*one);
     Place(*one);
     if (one->runner != kNowhere) continue;
     // Nobody can take it, however much room there is.
@@ -286,7 +299,7 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
 void RunnerSet::PlaceLine() {
   while (!line_.empty()) {
     InFlight* const first = *line_.begin();
-    first->refused.clear();
+    Retry(*first);
     Place(*first);
     if (first->runner == kNowhere) return;
   }
@@ -322,25 +335,27 @@ bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
   if (event.finish_reason != FinishReason::kError || event.token >= 0 || one.has_drawn_here) {
     return false;
   }
-  switch (event.status.code()) {
-    case StatusCode::kResourceExhausted:
-    case StatusCode::kUnavailable:
-      return true;
-    // Its adapter's content is not there, or its folder has another by now: not so everywhere.
-    case StatusCode::kNotFound:
-    case StatusCode::kFailedPrecondition:
-    case StatusCode::kDataLoss:
-    case StatusCode::kAborted:
-      return !one.pool.empty();
-    default:
-      return false;
-  }
+  if (IsForAdapter(event.status)) return !one.pool.empty() || AnotherMayHaveIt(one);
+  return event.status.code() == StatusCode::kResourceExhausted ||
+         event.status.code() == StatusCode::kUnavailable;
+}
+
+// Of a request whose runner cannot use the adapter. One that is registered waits for who can.
+bool RunnerSet::AnotherMayHaveIt(const InFlight& one) const {
+  PlacementNeeds needs = NeedsOf(one);
+  if (needs.adapter_hash.empty()) return false;
+  if (registry_.adapters.contains(needs.adapter_hash)) return true;
+  needs.refused = one.lacking;
+  std::vector<uint8_t> can = WhoCanTake(views_, needs);
+  can[one.runner] = 0;
+  return std::find(can.begin(), can.end(), 1) != can.end();
 }
 
 void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
   const bool is_lost = event.finish_reason == FinishReason::kCancelled && !one.is_cancelled;
   if (is_lost || IsRefusal(one, event)) {  // the runner ends, or has no room
     one.refused.push_back(one.runner);
+    if (IsForAdapter(event.status) && one.pool.empty()) one.lacking.push_back(one.runner);
     one.last_refusal = event.status.message();
     LeaveRunner(one);
     if (one.is_cancelled) return End(one, {.finish_reason = FinishReason::kCancelled});
@@ -405,7 +420,7 @@ void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
     }
     ++num_moved;
     metrics_.Moved(died ? FrontendMetrics::Move::kDied : FrontendMetrics::Move::kDrained);
-    one->refused.clear();
+    Retry(*one);
     Place(*one);
   }
   if (num_moved > 0)
@@ -419,6 +434,7 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   if (weights_hash_.empty()) weights_hash_ = facts.base.weights_hash;
   RETURN_IF_ERROR(
       CheckSameBase({.name = options_.base.name, .weights_hash = weights_hash_}, facts.base));
+  if (view.is_up) LoseRunner(runner);  // its link has not said that it was down
   view.is_up = true;
   view.draining = false;
   view.arithmetic_id = facts.arithmetic_id;
@@ -452,6 +468,7 @@ void RunnerSet::SetAdapters(size_t runner, const std::vector<ListedAdapter>& ada
   }
   chooser_.SetResident(runner, resident, /*is_whole=*/false);
   catalog_.SetRunner(runner, adapters);
+  for (auto& [id, one] : in_flight_) std::erase(one->lacking, runner);
 }
 
 void RunnerSet::OnAdapters(size_t runner, std::vector<ListedAdapter> adapters) {
@@ -522,10 +539,15 @@ void RunnerSet::OnDown(size_t runner, const Status& why) {
   if (view.is_up || is_news) {
     LOG_WARN("runner {} is down: {}", view.address, why.message());
   }
-  view.is_up = false;
   why_down_[runner] = why;
-  MoveAway(runner, /*left=*/true, /*died=*/!view.draining);
+  LoseRunner(runner);
   metrics_.SetRunner(view);
+}
+
+// With all that it had.
+void RunnerSet::LoseRunner(size_t runner) {
+  views_[runner].is_up = false;
+  MoveAway(runner, /*left=*/true, /*died=*/!views_[runner].draining);
 }
 
 void RunnerSet::TickLoop() {

@@ -139,6 +139,7 @@ class RunnerSet : public Generator, private RunnerListener {
     std::string adapter_path;     // where its adapter lay when it was accepted
     std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
+    std::vector<size_t> lacking;  // runners that list its adapter and said that they cannot use it
     PlacedRequest placed;         // as the chooser knows it
     int64_t last_token_ns = 0;
     std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
@@ -179,6 +180,10 @@ class RunnerSet : public Generator, private RunnerListener {
   void PlaceLine();
   void TakeEvent(InFlight& one, TokenEvent event);
   bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
+  bool AnotherMayHaveIt(const InFlight& one) const;
+  // Who had no room may have some by now.
+  static void Retry(InFlight& one) { one.refused = one.lacking; }
+  void LoseRunner(size_t runner);
   void MoveAway(size_t runner, bool left, bool died);
   bool CanMove(const InFlight& one) const;
   bool MayHaveKilled(const InFlight& one) const;

@@ -57,7 +57,10 @@ void RunnerSet::Forget() {
   for (const size_t runner : std::exchange(ending_, {})) {
     why_down_[runner] = OkStatus();
     catalog_.SetRunner(runner, {});
-    for (auto& [id, one] : in_flight_) std::erase(one->refused, runner);
+    for (auto& [id, one] : in_flight_) {
+      std::erase(one->refused, runner);
+      std::erase(one->lacking, runner);
+    }
     chooser_.Forget(runner);
     metrics_.ForgetRunner(views_[runner].address);
     const RunnerView left = std::exchange(views_[runner], RunnerView());

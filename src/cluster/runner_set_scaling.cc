@@ -139,7 +139,7 @@ bool RunnerSet::MoveTo(InFlight& one, std::span<const uint8_t> allowed) {
   if (picked == kNoRunner) return false;
   links_[one.runner]->Cancel(one.number);
   LeaveRunner(one);
-  one.refused.clear();
+  Retry(one);
   PlaceOn(one, static_cast<size_t>(picked));
   return true;
 }

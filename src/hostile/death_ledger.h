@@ -1,15 +1,18 @@
 // What a frontend should count, worked out a second time from the messages of one link alone: the
 // requests that its runner has, and of these those that a death counts against, since the runner's
-// step held them and they had drawn nothing there. One thread.
+// step held them and they had drawn nothing there. And which adapters the runner says it has. One
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "request/request.h"
+#include "rpc/protocol.h"
 #include "rpc/runner.pb.h"
 
 namespace graft {
@@ -20,6 +23,10 @@ class DeathLedger {
   void Clear(bool tells_steps) {
     *this = {};
     tells_steps_ = tells_steps;
+  }
+  void OnWelcome(const rpc::Welcome& welcome) {
+    Clear(welcome.protocol() >= kProtocolWithSteps);
+    List(welcome.adapters());
   }
   void OnSubmit(const Request& request) {
     requests_[request.id.number] = {request.prompt_tokens.back(), false};
@@ -32,6 +39,7 @@ class DeathLedger {
       for (const rpc::TokenEvent& event : events.events()) {
         if (event.token() >= 0) it->second.has_drawn = true;
         if (event.finish_reason() == 0) continue;
+        if (event.status().code() == kNotFound) lacks_for_.insert(it->second.key);
         requests_.erase(it);
         break;
       }
@@ -39,7 +47,14 @@ class DeathLedger {
     if (message.has_step()) {
       in_step_ = {message.step().undrawn().begin(), message.step().undrawn().end()};
     }
-    if (message.has_state()) is_draining_ |= message.state().draining();
+    if (!message.has_state()) return;
+    is_draining_ |= message.state().draining();
+    if (message.state().has_adapters()) List(message.state().adapters().adapters());
+  }
+  // It could be asked for the request: it lists the adapter, and has not said since that it is not
+  // there.
+  bool Offers(const std::string& adapter_hash, int32_t key) const {
+    return !is_draining_ && adapters_.contains(adapter_hash) && !lacks_for_.contains(key);
   }
   // The keys of those that a death now counts against.
   std::set<int32_t> Charged() const {
@@ -60,10 +75,21 @@ class DeathLedger {
   }
 
  private:
+  static constexpr auto kNotFound = static_cast<uint32_t>(StatusCode::kNotFound);
+
   struct OnRunner {
     int32_t key = -1;  // the prompt's last token
     bool has_drawn = false;
   };
+  template <typename Adapters>
+  void List(const Adapters& adapters) {
+    adapters_.clear();
+    lacks_for_.clear();
+    for (const rpc::Adapter& adapter : adapters) adapters_.insert(adapter.hash());
+  }
+
+  std::set<std::string> adapters_;  // hashes
+  std::set<int32_t> lacks_for_;     // keys of requests that it has since ended for want of them
   std::map<uint64_t, OnRunner> requests_;
   std::set<uint64_t> in_step_;
   bool tells_steps_ = true;

@@ -162,6 +162,10 @@ void HostileCluster::StartFrontend(size_t frontend) {
   links.on_submit = [this](const Request& request, const std::shared_ptr<DeathLedger>& runner) {
     OnSubmitted(request, runner);
   };
+  machine.links.clear();
+  links.on_link = [this, frontend](const std::shared_ptr<DeathLedger>& ledger) {
+    frontends_[frontend].links.push_back(ledger);
+  };
   RunnerSetWorld world{.clock = &loop_.clock(), .frontend = ++num_frontends_, .has_ticker = false};
   world.start_link = [links](const RunnerLinkOptions& options, size_t runner,
                              RunnerListener& listener) -> Result<std::unique_ptr<RunnerLink>> {
@@ -349,13 +353,26 @@ void HostileCluster::EndClient(Client& client, const TokenEvent& event) {
       if (event.status.code() == StatusCode::kInternal && client.num_deaths == kDeathsMax + 1) {
         return;
       }
-      // Its runner has unloaded the adapter, and none that is up has it.
-      if (event.status.code() == StatusCode::kNotFound && client.num_tokens == 0) return;
+      // Its runner has unloaded the adapter, and none that the frontend can use has it.
+      if (event.status.code() == StatusCode::kNotFound && client.num_tokens == 0 &&
+          !IsOffered(client)) {
+        return;
+      }
       [[fallthrough]];
     default:
       findings_.Add("request {} ends with {}: {} after {} deaths", key, NameOf(event.finish_reason),
                     event.status.ToString(), client.num_deaths);
   }
+}
+
+// A runner that its frontend has a link to could be asked for it.
+bool HostileCluster::IsOffered(const Client& client) const {
+  const int32_t key = client.request.prompt_tokens.back();
+  for (const std::weak_ptr<DeathLedger>& link : frontends_[client.frontend].links) {
+    const std::shared_ptr<DeathLedger> ledger = link.lock();
+    if (ledger != nullptr && ledger->Offers(client.request.adapter_hash(), key)) return true;
+  }
+  return false;
 }
 
 HostileResult HostileCluster::Run() {

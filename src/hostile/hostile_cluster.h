@@ -49,6 +49,7 @@ class HostileCluster {
   struct FrontendMachine {
     std::unique_ptr<SimProcess> process;  // null: none runs
     std::unique_ptr<RunnerSet> set;
+    std::vector<std::weak_ptr<DeathLedger>> links;  // of all that it ever had
   };
   struct Client {
     Request request;
@@ -85,6 +86,7 @@ class HostileCluster {
   void ReadClients();
   void Read(Client& client, const TokenEvent& event);
   void EndClient(Client& client, const TokenEvent& event);
+  bool IsOffered(const Client& client) const;
   void CheckEnd();
   // Of hostile_faults.cc.
   void Fault();

@@ -18,6 +18,7 @@ constexpr int64_t kReconnectMaxNs = 500'000'000;
 HostileLink::HostileLink(const HostileLinkWorld& world, const RunnerLinkOptions& options,
                          size_t runner, RunnerListener& listener)
     : world_(world), options_(options), runner_(runner), listener_(listener) {
+  if (world_.on_link) world_.on_link(ledger_);
   InProcess(0, [this] { Call(); });
 }
 
@@ -60,7 +61,7 @@ void HostileLink::Take(const ToFrontend& message) {
     return;
   }
   is_up_ = true;
-  ledger_->Clear(message->welcome().protocol() >= kProtocolWithSteps);
+  ledger_->OnWelcome(message->welcome());
   Beat(stream_);
   const Status taken = listener_.OnUp(runner_, FactsOf(message->welcome()));
   if (taken.ok()) return;

@@ -31,6 +31,7 @@ struct HostileLinkWorld {
   std::function<void(int32_t key)> on_death;  // it counts against this request
   // A runner is asked; the ledger is that runner's.
   std::function<void(const Request&, const std::shared_ptr<DeathLedger>&)> on_submit;
+  std::function<void(const std::shared_ptr<DeathLedger>&)> on_link;  // there is a new one
 };
 
 class HostileLink : public RunnerLink {

@@ -1,0 +1,138 @@
+// A RunnerSet and what its links tell it, told by hand: one thread, no network.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/runner_set.h"
+
+namespace graft {
+namespace runner_set_links_test {
+namespace {
+
+// What a runner was asked for.
+struct Asked {
+  std::vector<Request> submitted;
+  std::vector<uint64_t> cancelled;
+};
+
+class RecordingLink : public RunnerLink {
+ public:
+  explicit RecordingLink(Asked& asked) : asked_(asked) {}
+  void Submit(const Request& request) override { asked_.submitted.push_back(request); }
+  void Cancel(uint64_t number) override { asked_.cancelled.push_back(number); }
+  void Tick(int64_t, bool) override {}
+
+ private:
+  Asked& asked_;
+};
+
+class RunnerSetLinksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    RunnerSetWorld world{.clock = &clock_, .frontend = 7, .has_ticker = false};
+    world.start_link = [this](const RunnerLinkOptions&, size_t runner,
+                              RunnerListener& listener) -> Result<std::unique_ptr<RunnerLink>> {
+      listener_ = &listener;
+      return std::unique_ptr<RunnerLink>(std::make_unique<RecordingLink>(asked_[runner]));
+    };
+    RunnerSetOptions options;
+    options.addresses = {"zero:1", "one:1"};
+    options.base.name = "base";
+    options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = 10};
+    set_ = RunnerSet::Start(options, world).value();
+  }
+  static std::vector<ListedAdapter> Listed(const std::vector<std::string>& hashes) {
+    std::vector<ListedAdapter> listed;
+    for (const std::string& hash : hashes) {
+      listed.push_back({.info = {.name = "adapter " + hash, .hash = hash}});
+    }
+    return listed;
+  }
+  void Up(size_t runner, const std::vector<std::string>& hashes = {}) {
+    const Status up = listener_->OnUp(runner, {.protocol = kProtocolVersion,
+                                               .base = {.name = "base"},
+                                               .arithmetic_id = "cpu",
+                                               .adapters = Listed(hashes)});
+    ASSERT_TRUE(up.ok()) << up.ToString();
+  }
+  std::shared_ptr<TokenStream> Submit(const std::string& hash = "") {
+    Request request;
+    request.id = ++last_id_;
+    request.prompt_tokens = {1};
+    request.sampling.tokens_max = 5;
+    request.UseAdapter(hash);
+    auto stream = std::make_shared<TokenStream>();
+    const Status taken = set_->Submit(std::move(request), stream);
+    EXPECT_TRUE(taken.ok()) << taken.ToString();
+    return stream;
+  }
+  // The runner says this of what it was asked for last.
+  void Tell(size_t runner, TokenEvent event) {
+    std::vector<TokenEvent> events;
+    events.push_back(std::move(event));
+    listener_->OnEvents(runner, asked_[runner].submitted.back().id.number, std::move(events));
+  }
+  void Refuse(size_t runner, Status status) {
+    Tell(runner, {.finish_reason = FinishReason::kError, .status = std::move(status)});
+  }
+  size_t NumAsked(size_t runner) { return asked_[runner].submitted.size(); }
+
+  ManualClock clock_;
+  std::map<size_t, Asked> asked_;
+  RunnerListener* listener_ = nullptr;
+  std::unique_ptr<RunnerSet> set_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(RunnerSetLinksTest, GoesToAnotherRunnerWhereItsOwnHasUnloadedTheAdapter) {
+  Up(0, {"aa"});
+  Up(1, {"aa"});
+  const auto stream = Submit("aa");
+  ASSERT_EQ(NumAsked(0), 1u);
+  Refuse(0, NotFoundError("adapter content aa is unknown"));
+  EXPECT_FALSE(stream->TryPop().has_value());
+  ASSERT_EQ(NumAsked(1), 1u);
+  // That one has no room just now, and the first one's list is still the old one.
+  Refuse(1, ResourceExhaustedError("full"));
+  set_->Tick();
+  EXPECT_EQ(NumAsked(0), 1u);
+  ASSERT_EQ(NumAsked(1), 2u);
+  Refuse(1, NotFoundError("adapter content aa is unknown"));
+  EXPECT_EQ(stream->Pop().status.code(), StatusCode::kNotFound) << "nobody has it";
+}
+
+TEST_F(RunnerSetLinksTest, IsAskedAgainOnceItListsTheAdapterAnew) {
+  Up(0, {"aa"});
+  set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
+  const auto stream = Submit("aa");
+  Refuse(0, NotFoundError("adapter content aa is unknown"));
+  set_->Tick();
+  EXPECT_EQ(NumAsked(0), 1u) << "it lists the adapter, and has said that it is not there";
+  EXPECT_FALSE(stream->TryPop().has_value()) << "it is registered";
+  listener_->OnAdapters(0, Listed({"aa"}));
+  EXPECT_EQ(NumAsked(0), 2u);
+}
+
+TEST_F(RunnerSetLinksTest, ARunnerThatComesUpAgainHasLostWhatItHad) {
+  Up(0);
+  const auto stream = Submit();
+  ASSERT_EQ(NumAsked(0), 1u);
+  Tell(0, {.token = 11});
+  EXPECT_EQ(stream->Pop().token, 11);
+  Up(0);
+  ASSERT_EQ(NumAsked(0), 2u);
+  EXPECT_EQ(asked_[0].submitted[1].output_tokens, std::vector<int32_t>{11});
+  // What its former self still says is not heard.
+  listener_->OnEvents(0, asked_[0].submitted[0].id.number, {{.token = 99}});
+  Tell(0, {.token = 12});
+  EXPECT_EQ(stream->Pop().token, 12);
+}
+
+}  // namespace
+}  // namespace runner_set_links_test
+}  // namespace graft
