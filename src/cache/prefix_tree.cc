@@ -104,12 +104,30 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
                                        .num_children = 0,
                                        .next_in_bucket = bucket,
                                        .used = true,
-                                       .generation = ++num_inserts_};
+                                       .generation = ++num_inserts_,
+                                       .name = NameOf(key, place, tokens)};
+  if (nodes_[static_cast<size_t>(page)].name != 0) {
+    digest_.Add(nodes_[static_cast<size_t>(page)].name);
+  }
   bucket = page;
   ++NumChildren(parent);
   if (place.branch != kNone) ++NumChildren(place.branch);
   if (parent >= 0) nodes_[static_cast<size_t>(parent)].generation = num_inserts_;
   ++num_nodes_;
+}
+
+// 0: behind a branch, where nobody else can tell what is the adapter's own.
+uint64_t PrefixTree::NameOf(const PrefixKey& key, const Place& place,
+                            std::span<const int32_t> tokens) const {
+  if (place.branch != kNone) return 0;
+  if (place.parent >= 0) {
+    const uint64_t before = nodes_[static_cast<size_t>(place.parent)].name;
+    return before == 0 ? 0 : NextPrefixName(before, tokens);
+  }
+  const bool is_base = NumBasePages(key) > 0;
+  const uint64_t empty = EmptyPrefixName(key.tenant, is_base ? "" : key.adapter_hash,
+                                         is_base ? 0 : key.active_from, page_tokens_);
+  return NextPrefixName(empty, tokens);
 }
 
 // Opens the root that the page hangs on; it is to be inserted then, unless it is known.
@@ -195,6 +213,7 @@ void PrefixTree::Remove(int32_t page) {
     --NumChildren(node.branch);
     CloseRootIfEmpty(node.branch);
   }
+  if (node.name != 0) digest_.Remove(node.name);
   node = Node();
   --num_nodes_;
 }
@@ -213,6 +232,7 @@ Status PrefixTree::CheckNode(int32_t page) const {
       return InternalError(name + " hangs on a closed root");
     }
   }
+  if (node.name != 0 && !digest_.Has(node.name)) return InternalError(name + " is not told");
   if (node.parent < 0) return OkStatus();
   if (!nodes_[static_cast<size_t>(node.parent)].used) {
     return InternalError(name + " lost its parent");
@@ -225,6 +245,7 @@ Status PrefixTree::CheckNode(int32_t page) const {
 
 Status PrefixTree::CheckIntegrity() const {
   int32_t num_used = 0;
+  int64_t num_told = 0;
   std::vector<int32_t> children_of_page(nodes_.size(), 0);
   std::vector<int32_t> children_of_root(roots_.size(), 0);
   for (int32_t page = 0; page < pool_.num_pages(); ++page) {
@@ -232,6 +253,7 @@ Status PrefixTree::CheckIntegrity() const {
     const Node& node = nodes_[static_cast<size_t>(page)];
     if (!node.used) continue;
     ++num_used;
+    num_told += node.name != 0 ? 1 : 0;
     ++(node.parent >= 0 ? children_of_page[static_cast<size_t>(node.parent)]
                         : children_of_root[RootIndex(node.parent)]);
     if (node.branch != kNone) ++children_of_root[RootIndex(node.branch)];
@@ -249,6 +271,7 @@ Status PrefixTree::CheckIntegrity() const {
       return InternalError("root " + std::to_string(root) + " miscounts its children");
     }
   }
+  if (num_told != digest_.num_names()) return InternalError("the digest miscounts its names");
   if (num_used != num_nodes_ || num_open != root_of_key_.size()) {
     return InternalError("the tree miscounts its nodes or roots");
   }

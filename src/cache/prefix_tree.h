@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_digest.h"
 
 namespace graft {
 
@@ -64,6 +65,9 @@ class PrefixTree {
   // Forgets the cached page that went unused longest, and frees it. False if none is cached.
   bool EvictOldest();
 
+  // What of it is told to others: all but what is behind an adapter that acts later.
+  const PrefixDigest& digest() const { return digest_; }
+
   // Pages in the tree, referenced ones included.
   int32_t num_nodes() const { return num_nodes_; }
   int32_t num_roots() const { return static_cast<int32_t>(root_of_key_.size()); }
@@ -85,6 +89,7 @@ class PrefixTree {
     int32_t next_in_bucket = kNone;
     bool used = false;
     uint64_t generation = 0;  // when it, or its last child, was inserted, by the count of all
+    uint64_t name = 0;        // of the prefix that it ends, in digest_; 0: it is not told
   };
   struct Root {
     int32_t num_children = 0;
@@ -105,6 +110,7 @@ class PrefixTree {
   }
   int32_t FindRoot(const PrefixKey& key) const;
   void FindChain(Place place, std::span<const int32_t> tokens, PrefixMatch* match) const;
+  uint64_t NameOf(const PrefixKey& key, const Place& place, std::span<const int32_t> tokens) const;
   Place PlaceOf(const PrefixKey& key, const PageList& pages, int32_t idx);
   size_t BucketOf(const Place& place, std::span<const int32_t> tokens) const;
   int32_t FindChild(const Place& place, std::span<const int32_t> tokens) const {
@@ -121,6 +127,7 @@ class PrefixTree {
   PagePool& pool_;
   const int32_t page_tokens_;
   const uint64_t hash_key_;
+  PrefixDigest digest_;
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;   // [num_pages][page_tokens]
   std::vector<int32_t> buckets_;  // heads of the chains through next_in_bucket; a power of two

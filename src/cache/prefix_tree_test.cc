@@ -67,6 +67,32 @@ TEST_F(PrefixTreeTest, WhatActsLaterBranchesOffTheBasesPages) {
   ExpectIntegrity();
 }
 
+TEST_F(PrefixTreeTest, ItsDigestTellsTheNamesThatAnybodyCanWorkOut) {
+  const auto told = [this](const PrefixKey& key) {
+    const std::vector<uint64_t> words = tree_.digest().Read();
+    int32_t num_pages = 0;
+    for (const uint64_t name :
+         PrefixNames(EmptyPrefixName(key.tenant, key.adapter_hash, 0, kPageTokens), tokens_,
+                     kPageTokens, 100)) {
+      if ((words[PrefixClass(name) / 64] >> PrefixClass(name) % 64 & 1) == 0) break;
+      ++num_pages;
+    }
+    return num_pages;
+  };
+  EXPECT_EQ(told(base_), 0);
+  { const PageList pages = Compute(base_, tokens_); }
+  EXPECT_EQ(told(base_), 3);
+  EXPECT_EQ(told({"t", ""}), 0);
+  ASSERT_TRUE(tree_.EvictOldest());
+  EXPECT_EQ(told(base_), 2);
+  { const PageList pages = Compute({"t", "a", 9}, tokens_); }
+  EXPECT_EQ(told({"t", ""}), 2) << "the base's part";
+  EXPECT_EQ(told({"t", "a"}), 0);
+  while (tree_.EvictOldest()) {
+  }
+  EXPECT_EQ(tree_.digest().Read(), std::vector<uint64_t>(kPrefixClassWords));
+}
+
 TEST_F(PrefixTreeTest, ABranchGoesBeforeWhatItHangsOn) {
   const PrefixKey later{"", "a", 5};
   Compute(later, tokens_);

@@ -68,7 +68,8 @@ Status AllowStore(RunnerOptions& options) {
   return OkStatus();
 }
 
-RunnerLoad LoadOf(const EngineSnapshot& now) {
+RunnerLoad LoadOf(const Engine& engine) {
+  const EngineSnapshot now = engine.Snapshot();
   return {.requests_waiting = now.requests_waiting,
           .requests_running = now.requests_running,
           .pages_free = now.pages_free + now.pages_cached + now.pages_adapters_idle,
@@ -86,7 +87,8 @@ RunnerLoad LoadOf(const EngineSnapshot& now) {
                       .output_tokens = now.output_tokens,
                       .preemptions = now.preemptions,
                       .adapter_copies = now.adapter_copies,
-                      .adapter_evictions = now.adapter_evictions}};
+                      .adapter_evictions = now.adapter_evictions},
+          .prefixes = engine.ReadPrefixes()};
 }
 
 Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, Runtime& runtime,
@@ -141,7 +143,7 @@ Status RunRunner(RunnerOptions options) {
     engine.SetOnTimes([spans](RequestTimes times) { spans->Add(std::move(times)); });
   }
   ASSIGN_OR_RETURN(const auto served,
-                   ServeRunner(options, *runtime, [&engine] { return LoadOf(engine.Snapshot()); }));
+                   ServeRunner(options, *runtime, [&engine] { return LoadOf(engine); }));
   engine.SetOnDelivered([&served] { served->OnDelivered(); });
   engine.SetOnStep([&served](const StepNews& news) { served->OnStep(news); });
   if (ranks != nullptr) ranks->BeginServing();

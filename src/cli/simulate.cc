@@ -202,6 +202,7 @@ Status RunSimulate(SimulateOptions options) {
   SimWorkloadOptions& workload = options.workload;
   SimClusterOptions& cluster = options.cluster;
   workload.context_tokens_max = cluster.runner.context_tokens_max;
+  cluster.runner.prefix_cache = workload.num_prefixes > 0;
   RETURN_IF_ERROR(SetRate(options));
   OrderedJson runs = OrderedJson::array();
   PrintHead(options);
@@ -254,6 +255,10 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
            "until an adapter is replaced by a new one, on average; 0: never"},
           {"prompt-tokens", Number(w.prompt_tokens, AtLeast(1)), "mean of a geometric law"},
           {"output-tokens", Number(w.output_tokens, AtLeast(1)), "likewise"},
+          {"prefixes", Number(w.num_prefixes, AtLeast(0)),
+           "each adapter's prompts begin as one of so many; 0: no two begin alike"},
+          {"prefix-tokens", Number(w.prefix_tokens, AtLeast(1)),
+           "so many tokens of theirs come before what --prompt-tokens says"},
           {"lengths", Text(o.lengths), "a CSV of prompts' and answers' lengths instead"},
           {"warm-seconds", Number(o.cluster.warm_seconds, AtLeast(0)),
            "requests that come before are not counted"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/prefix_hash.h"
 #include "base/random.h"
 
 namespace graft {
@@ -51,6 +52,15 @@ void RunnerChooser::ForgetAdapters(int64_t now_ns) {
   }
 }
 
+// Of those that no adapter acts on from a later position alone: which that is only runners know.
+std::vector<uint64_t> RunnerChooser::PrefixOf(const Request& request) const {
+  if (page_tokens_ <= 0 || !policy_->reads_prefixes() || request.activation_position > 0) return {};
+  std::string tenant = request.tenant;
+  if (!request.cache_salt.empty()) tenant += '\0' + request.cache_salt;
+  return PrefixNames(EmptyPrefixName(tenant, request.adapter_hash(), 0, page_tokens_),
+                     request.prompt_tokens, page_tokens_, kPrefixPagesMax);
+}
+
 PlacedRequest RunnerChooser::Arrive(const Request& request, int32_t rank, int64_t now_ns) {
   const std::string hash = request.adapter_hash();
   PlacedRequest placed;
@@ -61,6 +71,7 @@ PlacedRequest RunnerChooser::Arrive(const Request& request, int32_t rank, int64_
   placed.tenant_weight = request.tenant_weight;
   placed.prompt_tokens = static_cast<int32_t>(request.prompt_tokens.size());
   placed.output_tokens_max = request.sampling.tokens_max;
+  placed.prefix = PrefixOf(request);
   policy_->OnArrival(placed);
   fleet_.Arrive(placed.adapter, now_ns);
   return placed;
@@ -85,6 +96,7 @@ void RunnerChooser::Look(const std::vector<RunnerView>& runners) {
     state.batch_max = view.batch_max;
     state.adapters_max = view.adapters_max > 0 ? view.adapters_max : kHeldMax;
     state.page_tokens = view.page_tokens;
+    if (view.page_tokens > 0) page_tokens_ = view.page_tokens;
     state.pages_free = view.load.pages_free - view.pages_sent;
     state.num_requests = view.is_up ? RequestsOf(view) : 0;
     state.num_pages = view.num_pages;
@@ -144,6 +156,12 @@ void RunnerChooser::SetResident(size_t runner, std::span<const std::string> hash
     if (!hash.empty()) held.push_back(NumberOf(hash));
   }
   fleet_.SetHeld(runner, held, is_whole);
+}
+
+void RunnerChooser::SetPrefixes(size_t runner, std::span<const uint64_t> words) {
+  if (!policy_->reads_prefixes() || words.size() != kPrefixClassWords) return;
+  if (runner >= fleet_.num_runners()) SetNumRunners(runner + 1);
+  fleet_.prefixes().Set(runner, words);
 }
 
 void RunnerChooser::Plan(const std::vector<RunnerView>& runners, int64_t now_ns) {

@@ -51,6 +51,12 @@ class RunnerChooser {
   }
   // It has gone, and another may come in its place. Its requests have left.
   void Forget(size_t runner);
+  // What its prefix cache has, as PrefixDigest::Read gives it.
+  void SetPrefixes(size_t runner, std::span<const uint64_t> words);
+  // Of the request's prompt, tokens that the runner is thought to have cached.
+  int32_t CachedTokensOn(size_t runner, const PlacedRequest& request) const {
+    return fleet_.CachedTokensOn(runner, request);
+  }
   // Adapters on its device: all of them, or some.
   void SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole);
   // Once a second.
@@ -58,6 +64,7 @@ class RunnerChooser {
 
  private:
   int32_t NumberOf(const std::string& hash);
+  std::vector<uint64_t> PrefixOf(const Request& request) const;
   void ForgetAdapters(int64_t now_ns);
   void SetNumRunners(size_t num_runners);
   void Look(const std::vector<RunnerView>& runners);
@@ -67,6 +74,7 @@ class RunnerChooser {
   std::unordered_map<std::string, int32_t> numbers_;  // by content hash
   std::vector<std::string> hashes_;                   // by number; "": the number is free
   std::vector<int32_t> free_;
+  int32_t page_tokens_ = 0;                     // of a runner; the others' pages are alike
   size_t looked_at_ = 0;                        // numbers that ForgetAdapters has been through
   std::vector<std::string> addresses_;          // of the runners, as their ids were made
   std::vector<std::vector<std::string>> told_;  // by runner, what SetResident last heard

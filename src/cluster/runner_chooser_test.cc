@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/prefix_hash.h"
+
 namespace graft {
 namespace {
 
@@ -110,6 +112,35 @@ TEST_F(RunnerChooserTest, PagesPromisedAreNotFree) {
   EXPECT_EQ(Choose(chooser, ""), 0);
   runners_[0].pages_sent = 4;
   EXPECT_EQ(Choose(chooser, ""), kNoRunner);
+}
+
+// Named as the runner's cache names them: tenant, salt, adapter and pages' size count.
+TEST_F(RunnerChooserTest, LooksForPrefixesThatRunnersTellOf) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kAuto);
+  for (RunnerView& view : runners_) view.page_tokens = 2;
+  chooser.Plan(runners_, 0);
+  Request request = RequestFor("aa");
+  request.prompt_tokens = {1, 2, 3, 4, 5};
+  request.tenant = "t";
+  request.cache_salt = "s";
+  std::vector<uint64_t> words(kPrefixClassWords);
+  const std::string shared_with("t\0s", 3);
+  for (const uint64_t name : PrefixNames(EmptyPrefixName(shared_with, "aa", 0, 2),
+                                         request.prompt_tokens, 2, kPrefixPagesMax)) {
+    words[PrefixClass(name) / 64] |= uint64_t{1} << PrefixClass(name) % 64;
+  }
+  chooser.SetPrefixes(2, words);
+  const PlacedRequest placed = chooser.Arrive(request, 8, 0);
+  EXPECT_EQ(chooser.CachedTokensOn(2, placed), 4);
+  EXPECT_EQ(chooser.CachedTokensOn(1, placed), 0);
+  EXPECT_EQ(chooser.Pick(runners_, std::vector<uint8_t>{1, 1, 1}, placed, 0), 2);
+  request.tenant = "another";
+  EXPECT_EQ(chooser.CachedTokensOn(2, chooser.Arrive(request, 8, 0)), 0);
+  chooser.Forget(2);
+  EXPECT_EQ(chooser.CachedTokensOn(2, placed), 0) << "it came back empty";
+  RunnerChooser idlest = MakeChooser(PlacementKind::kMostIdle);
+  idlest.Plan(runners_, 0);
+  EXPECT_TRUE(idlest.Arrive(request, 8, 0).prefix.empty()) << "it does not look";
 }
 
 TEST_F(RunnerChooserTest, NumbersOfForgottenAdaptersAreUsedAgain) {

@@ -252,6 +252,7 @@ void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
   view.pages_sent += PagesOf(view, TokensMax(one.request));
   one.placed.prompt_tokens =
       static_cast<int32_t>(one.request.prompt_tokens.size() + one.request.output_tokens.size());
+  one.placed.cached_tokens = chooser_.CachedTokensOn(runner, one.placed);
   CountPlaced(one);
   chooser_.OnPlaced(runner, one.placed);
   links_[one.runner]->Submit(one.request);
@@ -519,7 +520,9 @@ void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
 void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
   std::lock_guard lock(mutex_);
   RunnerView& view = views_[runner];
+  if (!load.prefixes.empty()) chooser_.SetPrefixes(runner, load.prefixes);
   view.load = load;
+  view.load.prefixes = {};
   view.num_sent = view.pages_sent = 0;
   const bool begins_to_drain = draining && !view.draining;
   view.draining |= draining;

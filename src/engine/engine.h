@@ -133,6 +133,8 @@ class Engine : public Generator {
   Status PinAdapters(const std::vector<std::string>& keys);
 
   EngineSnapshot Snapshot() const { return metrics_.Snapshot(); }
+  // Which prefixes are cached, as PrefixDigest::Read has it; any thread.
+  std::vector<uint64_t> ReadPrefixes() const { return scheduler_.prefixes().Read(); }
   // Not while the thread runs.
   Status CheckIntegrity() const { return scheduler_.CheckIntegrity(); }
 

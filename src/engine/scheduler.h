@@ -77,6 +77,7 @@ class Scheduler : public MaskSource {
   int32_t num_waiting() const { return static_cast<int32_t>(sequences_.line().size()); }
   int32_t num_running() const { return static_cast<int32_t>(sequences_.running().size()); }
   const PagePool& pool() const { return sequences_.pool(); }
+  const PrefixDigest& prefixes() const { return sequences_.tree().digest(); }
   const SchedulerStats& stats() const { return sequences_.stats(); }
   const AdapterResidency& adapters() const { return sequences_.adapters(); }
   // Tokens of a sequence whose KV the whole pool can hold.

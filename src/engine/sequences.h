@@ -40,6 +40,7 @@ class Sequences {
   const SchedulerOptions& options() const { return options_; }
   const PagePool& pool() const { return pool_; }
   PrefixTree& tree() { return tree_; }
+  const PrefixTree& tree() const { return tree_; }
   const AdapterResidency& adapters() const { return adapters_; }
   AdapterResidency& adapters() { return adapters_; }
   const SchedulerStats& stats() const { return stats_; }

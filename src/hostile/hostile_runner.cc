@@ -13,6 +13,7 @@ namespace {
 constexpr int32_t kContentsMax = 1000;
 // From what an engine has to tell until a writer wakes.
 constexpr int64_t kWriteDelayMaxNs = 300'000;
+constexpr int64_t kStatesPerDigest = 4;
 // Chances that a defect shows.
 constexpr uint64_t kSpoilsOneIn = 20;
 
@@ -183,6 +184,10 @@ void HostileRunner::Write(Session& session, bool says_state) {
     state->set_requests_running(now.requests_running);
     state->set_pages_free(now.pages_free + now.pages_cached + now.pages_adapters_idle);
     state->set_draining(is_draining_);
+    if (num_states_++ % kStatesPerDigest == 0) {
+      const std::vector<uint64_t> prefixes = engine_.ReadPrefixes();
+      *state->mutable_prefixes() = {prefixes.begin(), prefixes.end()};
+    }
     if (std::exchange(session.adapters_told, adapters_version_) != adapters_version_) {
       AddAdapters(state->mutable_adapters());
     }

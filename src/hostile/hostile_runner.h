@@ -124,6 +124,7 @@ class HostileRunner {
   bool is_draining_ = false;
   bool asks_for_loads_ = false;
   int64_t num_steps_ = 0;
+  int64_t num_states_ = 0;     // told
   bool looked_ahead_ = false;  // in the step that runs
 };
 

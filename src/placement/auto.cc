@@ -2,9 +2,11 @@
 // predicted to wait least, in milliseconds.
 //
 //  - Those there: their steps take longer by what the request adds to them, for as long as both
-//  run,
-//    and they wait for its prompt. That is much to those who came just before: they have few tokens
-//    to share it out over, and some end soon. So prompts come to a runner one after the other.
+//    run, and they wait for its prompt. That is much to those who came just before: they have few
+//    tokens to share it out over, and some end soon. So prompts come to a runner one after the
+//    other.
+//  - Of the prompt only what the runner has not cached counts, as far as its digest of prefixes
+//    says.
 //  - The request: until the batch has a place and the runner pages, for the prompts before its own,
 //    then for what those there add to its steps.
 //  - The bound on a token's time: requests that are pushed beyond it count as if their tokens took
@@ -64,6 +66,8 @@ class Auto : public PlacementPolicy {
   explicit Auto(const PlacementOptions& options)
       : costs_(options.costs), slo_ms_(options.SloMs()) {}
 
+  bool reads_prefixes() const override { return true; }
+
   int32_t Pick(const Fleet& fleet, const PlacementQuery& query) override {
     young_.resize(fleet.num_runners());
     Common common = Prepare(fleet, query);
@@ -82,9 +86,9 @@ class Auto : public PlacementPolicy {
  private:
   // Of the request, the same on every runner.
   struct Common {
-    double mean_tokens = 1.0;    // of an answer
-    double output_tokens = 0.0;  // expected
-    double prompt_ms = 0.0;
+    double mean_tokens = 1.0;            // of an answer
+    double output_tokens = 0.0;          // expected
+    std::vector<int32_t> cached_tokens;  // of the prompt, by runner; empty: none
     double load_ms = 0.0;
     double copies = 0.0;    // that there are
     double load = 0.0;      // of the adapter, requests at once
@@ -112,7 +116,7 @@ class Auto : public PlacementPolicy {
     common.mean_tokens = std::max(1.0, fleet.MeanOutputTokens());
     common.output_tokens =
         std::min(common.mean_tokens, std::max(1.0, double{1} * request.output_tokens_max));
-    common.prompt_ms = costs_.step_ms_per_prompt_token * request.prompt_tokens;
+    common.cached_tokens = fleet.CachedTokens(request);
     common.pressure = fleet.Pressure(request.tenant, request.tenant_weight);
     BatchRanks alone;
     alone.Add(request.rank);
@@ -164,7 +168,11 @@ class Auto : public PlacementPolicy {
     after.Add(request.rank);
     const double prompts = fleet.PromptTokensOf(idx);
     const Pace alone = PaceOf(before, prompts, common.mean_tokens);
-    const Pace with = PaceOf(after, prompts + request.prompt_tokens, common.mean_tokens);
+    Pace with = PaceOf(after, prompts + request.prompt_tokens, common.mean_tokens);
+    const double saved_ms = costs_.step_ms_per_prompt_token *
+                            (common.cached_tokens.empty() ? 0 : common.cached_tokens[idx]);
+    const double prompt_ms = costs_.step_ms_per_prompt_token * request.prompt_tokens - saved_ms;
+    with.token_ms -= saved_ms / common.mean_tokens;
     const auto num_there = static_cast<double>(before.num_requests);
     double num_weighed = num_there;
     if (common.pressure > 1.0) {
@@ -174,8 +182,9 @@ class Auto : public PlacementPolicy {
     const double num_stalled = num_weighed + kYoungWeight * NumYoung(idx, query.now_ns);
     double cost =
         num_weighed * kPairShare * (with.step_ms - alone.step_ms) * common.output_tokens +
-        kPairShare * with.token_ms * common.output_tokens + num_stalled * common.prompt_ms +
-        costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx));
+        kPairShare * with.token_ms * common.output_tokens + num_stalled * prompt_ms +
+        costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx)) -
+        saved_ms;
     const double others = fleet.ShareOfOthers(idx);
     cost += common.output_tokens * ((num_weighed + 1.0) * BeyondMs(with.token_ms, others) -
                                     num_weighed * BeyondMs(alone.token_ms, others));

@@ -22,6 +22,7 @@ double SecondsBetween(int64_t from_ns, int64_t to_ns) {
 void Fleet::SetNumRunners(size_t num_runners) {
   CHECK_GE(num_runners, runners_.size());
   runners_.resize(num_runners);
+  prefixes_.SetNumRunners(num_runners);
 }
 
 void Fleet::Reset(size_t idx) {
@@ -29,6 +30,23 @@ void Fleet::Reset(size_t idx) {
   CHECK_EQ(runner.num_own, 0) << "its requests leave it first";
   while (!runner.idle.empty()) LetGo(idx, runner.idle.front());
   runner.state = {};
+  prefixes_.Clear(idx);
+}
+
+// The last token is computed even where all pages are cached.
+int32_t Fleet::CachedTokensOf(size_t idx, const PlacedRequest& request, int32_t num_pages) const {
+  const int64_t tokens = int64_t{num_pages} * runners_[idx].state.page_tokens;
+  return static_cast<int32_t>(std::clamp<int64_t>(tokens, 0, request.prompt_tokens - 1));
+}
+
+std::vector<int32_t> Fleet::CachedTokens(const PlacedRequest& request) const {
+  std::vector<int32_t> tokens = prefixes_.Match(request.prefix);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = CachedTokensOf(i, request, tokens[i]);
+  return tokens;
+}
+
+int32_t Fleet::CachedTokensOn(size_t idx, const PlacedRequest& request) const {
+  return CachedTokensOf(idx, request, prefixes_.MatchOn(idx, request.prefix));
 }
 
 Fleet::Adapter& Fleet::AdapterAt(int32_t adapter) {
@@ -160,7 +178,8 @@ void Fleet::Place(size_t idx, const PlacedRequest& request) {
   ++num_own_;
   runner.sum_of_ranks += request.rank;
   sum_of_ranks_ += request.rank;
-  runner.undrawn_tokens += request.prompt_tokens;
+  runner.undrawn_tokens += request.prompt_tokens - request.cached_tokens;
+  prefixes_.Add(idx, request.prefix);
   mean_prompt_tokens_ += kEndedShare * (request.prompt_tokens - mean_prompt_tokens_);
   runner.prompt_tokens += request.prompt_tokens;
   prompt_tokens_ += request.prompt_tokens;
@@ -174,7 +193,7 @@ void Fleet::Place(size_t idx, const PlacedRequest& request) {
 }
 
 void Fleet::Draw(size_t idx, const PlacedRequest& request) {
-  runners_[idx].undrawn_tokens -= request.prompt_tokens;
+  runners_[idx].undrawn_tokens -= request.prompt_tokens - request.cached_tokens;
   if (request.adapter < 0) return;
   SetComing(idx, runners_[idx].held.at(request.adapter), false);
   LetGoBeyondPlaces(idx);
@@ -192,7 +211,7 @@ void Fleet::Leave(size_t idx, const PlacedRequest& request, bool has_drawn) {
   sum_of_ranks_ -= request.rank;
   runner.prompt_tokens -= request.prompt_tokens;
   prompt_tokens_ -= request.prompt_tokens;
-  if (!has_drawn) runner.undrawn_tokens -= request.prompt_tokens;
+  if (!has_drawn) runner.undrawn_tokens -= request.prompt_tokens - request.cached_tokens;
   CountTenant(idx, request, -1);
   if (request.adapter < 0) return;
   Use(idx, request.adapter, -1);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "placement/cost_model.h"
+#include "placement/prefix_index.h"
 
 namespace graft {
 
@@ -41,6 +42,8 @@ struct PlacedRequest {
   float tenant_weight = 1.0f;  // share of the fleet among tenants, above 0
   int32_t prompt_tokens = 0;   // with what it has drawn so far
   int32_t output_tokens_max = 0;
+  std::vector<uint64_t> prefix;  // names of its prompt's leading pages; {}: nobody looks
+  int32_t cached_tokens = 0;     // of the prompt, that its runner is thought to have cached
 };
 
 // Who holds an adapter, asked for one runner after the other, in order of their numbers. The base
@@ -74,9 +77,15 @@ class Fleet {
   // It has lost all that it had, or is another one by now.
   void Reset(size_t idx);
 
+  // What the runners' prefix caches have.
+  PrefixIndex& prefixes() { return prefixes_; }
+  // Of the request's prompt, tokens that each runner is thought to have cached; empty: none has.
+  std::vector<int32_t> CachedTokens(const PlacedRequest& request) const;
+  int32_t CachedTokensOn(size_t idx, const PlacedRequest& request) const;
+
   // A new request for the adapter, wherever it goes.
   void Arrive(int32_t adapter, int64_t now_ns);
-  // The request is on the runner, which comes to hold its adapter.
+  // The request is on the runner, which comes to hold its adapter and its prompt.
   void Place(size_t idx, const PlacedRequest& request);
   // It has drawn its first token there: its prompt is computed, its adapter has come. Where that is
   // one more than the runner can hold, the one that was unused for longest is thought to have gone.
@@ -107,6 +116,7 @@ class Fleet {
   BatchRanks RanksOf(size_t idx) const;
   // Of the requests there, how large a part is of other owners.
   double ShareOfOthers(size_t idx) const;
+  // That the runner has to compute before all there have drawn.
   int64_t UndrawnPromptTokens(size_t idx) const { return runners_[idx].undrawn_tokens; }
   // Of all requests there. Those of other owners count as the mean of this one's.
   double PromptTokensOf(size_t idx) const;
@@ -164,7 +174,10 @@ class Fleet {
   void LetGoBeyondPlaces(size_t idx);
   void CountTenant(size_t idx, const PlacedRequest& request, int32_t change);
 
+  int32_t CachedTokensOf(size_t idx, const PlacedRequest& request, int32_t num_pages) const;
+
   std::vector<Runner> runners_;
+  PrefixIndex prefixes_;
   std::vector<Adapter> adapters_;
   std::unordered_map<uint64_t, Tenant> tenants_;  // with requests in flight
   double tenant_weights_ = 0.0;                   // theirs together

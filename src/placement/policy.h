@@ -67,6 +67,9 @@ class PlacementPolicy {
   // room all but Punica's still choose one, in whose line it waits.
   virtual int32_t Pick(const Fleet& fleet, const PlacementQuery& query) = 0;
 
+  // It asks what prompts' leading pages are called.
+  virtual bool reads_prefixes() const { return false; }
+
   // Whoever cannot be placed holds up those behind it in line.
   virtual bool keeps_order() const { return false; }
 

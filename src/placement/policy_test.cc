@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "base/prefix_hash.h"
+
 namespace graft {
 namespace {
 
@@ -407,6 +409,28 @@ TEST_F(AutoTest, LeavesRunnersIdleWhereNobodyWouldNotice) {
   options_.costs.step_ms_per_row = 1;
   Use(PlacementKind::kAuto, options_);
   EXPECT_EQ(Pick(RequestFor(kBaseModel)), 1);
+}
+
+// A prompt of 400 tokens is 40 ms of one's own and those there. With 3 of 4 pages cached it is 10.
+TEST_F(AutoTest, GoesWhereItsPromptIsCachedUnlessThatIsBusier) {
+  PlacedRequest request = RequestFor(kBaseModel);
+  request.prompt_tokens = 400;
+  request.prefix = PrefixNames(EmptyPrefixName("t", "", 0, 100), std::vector<int32_t>(400), 100, 9);
+  const auto make = [&](std::vector<int32_t> rows) {
+    MakeRunners(rows);
+    for (size_t i = 0; i < 2; ++i) fleet_.runner(i).page_tokens = 100;
+  };
+  for (const size_t holder : {0, 1}) {
+    make({1, 1});
+    fleet_.prefixes().Add(holder, std::span(request.prefix).first(3));
+    EXPECT_EQ(Pick(request), static_cast<int32_t>(holder));
+  }
+  make({4, 1});
+  fleet_.prefixes().Add(0, std::span(request.prefix).first(3));
+  EXPECT_EQ(Pick(request), 1) << "three rows more cost 150 ms";
+  EXPECT_EQ(fleet_.CachedTokensOn(0, request), 300);
+  fleet_.prefixes().Add(0, request.prefix);
+  EXPECT_EQ(fleet_.CachedTokensOn(0, request), 399) << "the last token is computed anyway";
 }
 
 TEST_F(AutoTest, WaitsForNobodyWhereThereIsRoom) {

@@ -17,7 +17,7 @@ FrontendSession::FrontendSession(Generator& generator, grpc::ServerContext& cont
       stream_(stream),
       frontend_(frontend),
       state_(std::move(state)),
-      adapters_told_(adapters_told),
+      what_is_told_{.adapters = adapters_told},
       heard_ns_(SteadyClock::Get().NowNs()),
       requests_(generator, frontend, logs_requests, [this] { OnNews(); }) {}
 
@@ -71,7 +71,7 @@ void FrontendSession::WriteLoop() {
     }
     const bool says_step = requests_.Collect(&message);
     if (says_state || std::chrono::steady_clock::now() >= heartbeat) {
-      *message.mutable_state() = state_(&adapters_told_);
+      *message.mutable_state() = state_(&what_is_told_);
       heartbeat = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kHeartbeatNs);
     }
     write_begun_ns_ = SteadyClock::Get().NowNs();

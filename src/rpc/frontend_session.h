@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 #include "base/clock.h"
 #include "request/generator.h"
@@ -24,9 +25,14 @@ class FrontendSession {
  public:
   using Stream = grpc::ServerReaderWriter<rpc::RunnerMessage, rpc::FrontendMessage>;
 
-  // What a heartbeat says. `adapters_told`: the version of the adapters' list that the frontend
-  // has; a newer one is told, too, and noted there.
-  using MakeState = std::function<rpc::RunnerState(uint64_t* adapters_told)>;
+  // What the frontend has been told, of what is told again only where it has changed.
+  struct Told {
+    uint64_t adapters = 0;           // the version of their list
+    std::vector<uint64_t> prefixes;  // see RunnerLoad
+    int64_t prefixes_ns = 0;         // when
+  };
+  // What a heartbeat says, and what is news to the frontend, which is noted there.
+  using MakeState = std::function<rpc::RunnerState(Told* told)>;
 
   // All referred to must outlive it. The frontend has the list of version `adapters_told`.
   FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
@@ -55,7 +61,7 @@ class FrontendSession {
   Stream& stream_;
   const uint64_t frontend_;
   const MakeState state_;
-  uint64_t adapters_told_;  // the writing thread's
+  Told what_is_told_;  // the writing thread's
   std::atomic<int64_t> heard_ns_;
   std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits
   std::mutex mutex_;

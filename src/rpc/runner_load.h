@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rpc/protocol.h"
 #include "rpc/tls_files.h"
@@ -35,6 +36,8 @@ struct RunnerLoad {
   // Or kept for prefixes and adapters alone that nobody uses: new requests take them.
   int64_t pages_free = 0;
   RunnerFigures figures = {};
+  // Which prefixes it has cached, as PrefixDigest::Read has it; {}: as it said last.
+  std::vector<uint64_t> prefixes = {};
 };
 
 struct RunnerServiceOptions {

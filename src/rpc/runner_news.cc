@@ -21,7 +21,8 @@ void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* lis
                     {.requests_waiting = state.requests_waiting(),
                      .requests_running = state.requests_running(),
                      .pages_free = state.pages_free(),
-                     .figures = FromProto(state.figures())},
+                     .figures = FromProto(state.figures()),
+                     .prefixes = {state.prefixes().begin(), state.prefixes().end()}},
                     state.draining());
 }
 

@@ -26,6 +26,8 @@ namespace {
 constexpr int kMessageBytesMax = 1 << 30;
 // A step waits so long for frontends to be told who is new in it.
 constexpr std::chrono::milliseconds kTellingMax(2);
+// Between two digests of prefixes to one frontend.
+constexpr int64_t kPrefixesEveryNs = 1'000'000'000;
 constexpr char kHealthName[] = "graft.rpc.Runner";
 
 grpc::Status ToGrpc(const Status& status) {
@@ -121,8 +123,9 @@ class RunnerService::Impl : public rpc::Runner::Service {
     const uint64_t adapters_told = adapters_version_;
     const uint64_t frontend = first.hello().frontend();
     FrontendSession session(
-        generator_, *context, *stream, frontend, [this](uint64_t* told) { return State(told); },
-        adapters_told, options_.logs_requests);
+        generator_, *context, *stream, frontend,
+        [this](FrontendSession::Told* told) { return State(told); }, adapters_told,
+        options_.logs_requests);
     {
       // Before the welcome: whoever has that is told of every step from then on.
       std::lock_guard lock(mutex_);
@@ -166,16 +169,22 @@ class RunnerService::Impl : public rpc::Runner::Service {
     return message;
   }
 
-  rpc::RunnerState State(uint64_t* adapters_told) const {
-    const RunnerLoad load = load_();
+  rpc::RunnerState State(FrontendSession::Told* told) const {
+    RunnerLoad load = load_();
     rpc::RunnerState state;
     state.set_requests_waiting(load.requests_waiting);
     state.set_requests_running(load.requests_running);
     state.set_pages_free(load.pages_free);
     state.set_draining(draining_);
     *state.mutable_figures() = ToProto(load.figures);
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    if (now_ns - told->prefixes_ns >= kPrefixesEveryNs && load.prefixes != told->prefixes) {
+      *state.mutable_prefixes() = {load.prefixes.begin(), load.prefixes.end()};
+      told->prefixes = std::move(load.prefixes);
+      told->prefixes_ns = now_ns;
+    }
     const uint64_t version = adapters_version_;
-    if (version == std::exchange(*adapters_told, version)) return state;
+    if (version == std::exchange(told->adapters, version)) return state;
     rpc::AdapterList* const list = state.mutable_adapters();
     for (const AdapterInfo& info : catalog_.List()) {
       *list->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});

@@ -168,8 +168,11 @@ class RunnerServiceTest : public testing::Test {
     options.arithmetic_id = "cpu";
     options.num_pages = 11;
     options.startup_ms = 1300;
-    service_ = RunnerService::Start(options, generator_, catalog_, [] {
-                 return RunnerLoad{.requests_waiting = 1, .requests_running = 2, .pages_free = 3};
+    service_ = RunnerService::Start(options, generator_, catalog_, [this] {
+                 return RunnerLoad{.requests_waiting = 1,
+                                   .requests_running = 2,
+                                   .pages_free = 3,
+                                   .prefixes = {uint64_t{1} << 63, num_prefixes_}};
                }).value();
   }
   RunnerLinkOptions LinkOptions() {
@@ -187,6 +190,7 @@ class RunnerServiceTest : public testing::Test {
   ScriptedGenerator generator_;
   OneAdapter catalog_;
   Notes notes_;
+  std::atomic<uint64_t> num_prefixes_{1};
   std::unique_ptr<RunnerService> service_;
   std::unique_ptr<RunnerLink> link_;
 };
@@ -210,6 +214,18 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.empty(); }));
   service_->OnAdaptersChanged();
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.size() == 1; }));
+}
+
+TEST_F(RunnerServiceTest, TellsPrefixesWhereTheyHaveChanged) {
+  Serve();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.load_.prefixes.empty(); }));
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.load_.prefixes.empty(); }))
+      << "it says them once";
+  num_prefixes_ = 7;
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) {
+    return notes.load_.prefixes == std::vector<uint64_t>{uint64_t{1} << 63, 7};
+  }));
 }
 
 // The answer of gRPC's own health check (grpc.health.v1) for a service: the number of its

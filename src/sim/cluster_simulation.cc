@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/milliseconds.h"
+#include "base/prefix_hash.h"
 #include "base/random.h"
 
 namespace graft {
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int64_t kPlanEveryNs = 1'000'000'000;
 constexpr int64_t kProgressEvery = 1024;
+// What tokens of prompts that begin like no other are drawn of.
+constexpr uint64_t kOwnPrompts = 7;
 
 // After the last request came: what has not ended by then never will.
 constexpr int64_t kGiveUpNs = 1'000'000 * int64_t{1'000'000'000};
@@ -112,13 +115,29 @@ SimFrontend& ClusterSimulation::FrontendOf(int64_t request) {
   return *frontends_[bits % frontends_.size()];
 }
 
+// Where nobody looks at prompts all are of one token.
+std::vector<int32_t> ClusterSimulation::PromptOf(int64_t request) const {
+  const SimRequest& asked = workload_.requests[static_cast<size_t>(request)];
+  std::vector<int32_t> tokens(static_cast<size_t>(asked.prompt_tokens), kSimToken);
+  if (!options_.runner.prefix_cache) return tokens;
+  const int32_t num_shared = asked.prefix < 0 ? 0 : asked.prefix_tokens;
+  const uint64_t own = RandomBits(kOwnPrompts, static_cast<uint64_t>(request));
+  const uint64_t shared =
+      RandomBits(static_cast<uint64_t>(asked.adapter) + 1, static_cast<uint64_t>(asked.prefix) + 1);
+  for (int32_t i = 0; i < asked.prompt_tokens; ++i) {
+    const uint64_t bits = RandomBits(i < num_shared ? shared : own, static_cast<uint64_t>(i));
+    tokens[static_cast<size_t>(i)] = static_cast<int32_t>(bits % kSimVocabSize);
+  }
+  return tokens;
+}
+
 Request ClusterSimulation::MakeRequest(int64_t request) const {
   const SimRequest& asked = workload_.requests[static_cast<size_t>(request)];
   Request made;
   const Flight& flight = flights_[static_cast<size_t>(request)];
   made.id = {static_cast<uint64_t>(flight.num_moves), static_cast<uint64_t>(request) + 1};
   if (asked.adapter != kBaseModel) made.UseAdapter(SimAdapters::HashOf(asked.adapter));
-  made.prompt_tokens.assign(static_cast<size_t>(asked.prompt_tokens), kSimToken);
+  made.prompt_tokens = PromptOf(request);
   made.output_tokens.assign(static_cast<size_t>(flight.num_drawn), kSimToken);
   made.sampling.tokens_max = asked.output_tokens;
   made.sampling.ignore_eos = true;
@@ -138,6 +157,12 @@ void ClusterSimulation::OnArrival(int64_t request) {
   placed.prompt_tokens = asked.prompt_tokens;
   placed.output_tokens_max = workload_.output_tokens_told;
   SimFrontend& frontend = FrontendOf(request);
+  if (options_.runner.prefix_cache && frontend.reads_prefixes()) {
+    const int32_t page_tokens = options_.runner.page_tokens;
+    const std::string hash = asked.adapter == kBaseModel ? "" : SimAdapters::HashOf(asked.adapter);
+    placed.prefix = PrefixNames(EmptyPrefixName("", hash, 0, page_tokens), PromptOf(request),
+                                page_tokens, kPrefixPagesMax);
+  }
   frontend.Arrive(placed, time_.now_ns());
   if (frontend.line().empty() && Place(request)) return;
   ++result_.waited_in_line;
@@ -158,6 +183,7 @@ void ClusterSimulation::Send(int64_t request, size_t runner) {
   flight.placed.prompt_tokens =
       workload_.requests[static_cast<size_t>(request)].prompt_tokens + flight.num_drawn;
   flight.has_drawn_here = false;
+  flight.placed.cached_tokens = FrontendOf(request).fleet().CachedTokensOn(runner, flight.placed);
   FrontendOf(request).Place(runner, flight.placed);
   if (scaling_.is_on() || options_.failures.every_seconds > 0.0) on_[runner].insert(request);
   ++result_.runners[runner].requests;
@@ -267,6 +293,8 @@ void ClusterSimulation::Plan() {
     const std::vector<int32_t> held = runners_[i]->OnDevice();
     for (const auto& frontend : frontends_) {
       frontend->fleet().SetHeld(i, held, /*is_whole=*/true);
+      if (!options_.runner.prefix_cache || !frontend->reads_prefixes()) continue;
+      frontend->fleet().prefixes().Set(i, runners_[i]->ReadPrefixes());
     }
   }
   for (const auto& frontend : frontends_) frontend->Plan();

@@ -24,6 +24,9 @@ struct SimRequest {
   int32_t adapter = kBaseModel;
   int32_t prompt_tokens = 1;
   int32_t output_tokens = 1;
+  // It begins like others of its adapter that have the same one; -1: like none.
+  int32_t prefix = -1;
+  int32_t prefix_tokens = 0;  // so far
 };
 
 struct SimWorkload {
@@ -75,6 +78,8 @@ struct SimRunnerFigures {
   int64_t adapter_fetches = 0;
   int64_t adapter_evictions = 0;
   int64_t preemptions = 0;
+  int64_t prefix_lookup_tokens = 0;  // of prompts, with prefix_cache
+  int64_t prefix_hit_tokens = 0;     // of those, that were cached
 };
 
 struct SimResult {
@@ -118,6 +123,7 @@ class ClusterSimulation {
   void Look(SimFrontend& frontend, size_t runner);
   void OnLook(int64_t frontend);
   void Plan();
+  std::vector<int32_t> PromptOf(int64_t request) const;
   Request MakeRequest(int64_t request) const;
   SimFrontend& FrontendOf(int64_t request);
   bool knows_at_once() const { return options_.view_ms <= 0.0; }

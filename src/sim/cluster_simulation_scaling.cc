@@ -42,6 +42,8 @@ void ClusterSimulation::Collect(size_t runner) {
   figures.adapter_fetches += now.adapter_fetches;
   figures.adapter_evictions += now.adapter_evictions;
   figures.preemptions += now.preemptions;
+  figures.prefix_lookup_tokens += now.prefix_lookup_tokens;
+  figures.prefix_hit_tokens += now.prefix_hit_tokens;
 }
 
 void ClusterSimulation::Scale() {

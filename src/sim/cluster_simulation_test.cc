@@ -43,6 +43,37 @@ SimResult RunOf(const SimWorkload& workload, const SimClusterOptions& options) {
   return ClusterSimulation(workload, options).Run();
 }
 
+// Prompts of 321 tokens are 10 + 1 + 32 ms, and 11 with their first 320 cached. They go where they
+// are, though both runners are idle.
+TEST(ClusterSimulationTest, APrefixIsComputedOnceOnARunner) {
+  SimClusterOptions options = TestCluster(2, PlacementKind::kAuto);
+  std::vector<SimRequest> requests;
+  for (const int64_t ms : {0, 1000, 2000}) {
+    requests.push_back({.arrival_ns = ms * kMs,
+                        .prompt_tokens = 321,
+                        .output_tokens = 1,
+                        .prefix = 0,
+                        .prefix_tokens = 320});
+  }
+  requests.push_back(requests.back());
+  requests.back().arrival_ns = 3000 * kMs;
+  requests.back().prefix = 1;
+  for (const bool has_cache : {false, true}) {
+    options.runner.prefix_cache = has_cache;
+    const SimResult result = RunOf(WorkloadOf(requests), options);
+    EXPECT_EQ(result.outcomes[0].first_ns, 43 * kMs);
+    for (const size_t i : {1, 2}) {
+      EXPECT_EQ(result.outcomes[i].first_ns - requests[i].arrival_ns, (has_cache ? 11 : 43) * kMs);
+      if (has_cache) {
+        EXPECT_EQ(result.outcomes[i].runner, result.outcomes[0].runner);
+      }
+    }
+    EXPECT_EQ(result.outcomes[3].first_ns - requests[3].arrival_ns, 43 * kMs) << "another prefix";
+    EXPECT_EQ(result.runners[0].prefix_hit_tokens + result.runners[1].prefix_hit_tokens,
+              has_cache ? 640 : 0);
+  }
+}
+
 // A prompt of 21 tokens is 10 + 1 + 2 ms, each of three further tokens 11.
 TEST(ClusterSimulationTest, ARequestAloneTakesItsSteps) {
   const SimWorkload workload =

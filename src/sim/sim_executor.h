@@ -12,7 +12,8 @@
 
 namespace graft {
 
-inline constexpr int32_t kSimToken = 1;
+inline constexpr int32_t kSimToken = 1;  // that all draw
+inline constexpr int32_t kSimVocabSize = 1 << 20;
 
 class SimExecutor : public Executor {
  public:

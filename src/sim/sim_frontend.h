@@ -30,6 +30,7 @@ class SimFrontend {
   // By now what was sent before is in the runner's pages.
   void OnStepEnd(size_t runner) { pages_sent_[runner] = 0; }
   void Plan() { policy_->Plan(fleet_); }
+  bool reads_prefixes() const { return policy_->reads_prefixes(); }
 
   void Arrive(const PlacedRequest& request, int64_t now_ns);
   int32_t Pick(const PlacementQuery& query) { return policy_->Pick(fleet_, query); }

@@ -5,9 +5,6 @@
 namespace graft {
 namespace {
 
-// Only the tokens' number matters: all draw the same one.
-constexpr int32_t kSimVocabSize = 1 << 20;
-
 ExecutorLimits SimLimits(const SimRunnerOptions& options) {
   return {.sequences_max = options.batch_max,
           .step_tokens_max = options.step_tokens_max,
@@ -24,7 +21,7 @@ EngineOptions SimEngineOptions(const SimRunnerOptions& options) {
   engine.requests_max = 1 << 20;
   engine.cold_start = options.cold_start;
   engine.runs_ahead = false;
-  engine.prefix_cache = false;  // prompts have lengths, and no contents
+  engine.prefix_cache = options.prefix_cache;
   engine.prefix_hash_key = 1;
   return engine;
 }

@@ -28,6 +28,7 @@ struct SimRunnerOptions {
   int64_t bytes_per_rank = int64_t{5} << 20;  // of an adapter
   int32_t host_adapters = 0;                  // see SimLoaderOptions
   ColdStart cold_start = ColdStart::kJoinLater;
+  bool prefix_cache = false;  // else prompts have lengths, and no contents
 };
 
 class SimRunner {
@@ -53,6 +54,7 @@ class SimRunner {
 
   const SimRunnerOptions& options() const { return options_; }
   EngineSnapshot Snapshot() const { return engine_.Snapshot(); }
+  std::vector<uint64_t> ReadPrefixes() const { return engine_.ReadPrefixes(); }
   int64_t num_steps() const { return executor_.num_steps(); }
   std::vector<int32_t> OnDevice() const { return loader_.OnDevice(); }
   // Without what is in flight: nothing is left behind.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -23,8 +24,9 @@ struct MeanLengths {
 };
 
 MeanLengths MeanOf(const SimWorkloadOptions& options) {
+  const double shared = options.num_prefixes > 0 ? options.prefix_tokens : 0;
   if (options.lengths.empty()) {
-    return {double{1} * options.prompt_tokens, double{1} * options.output_tokens};
+    return {shared + options.prompt_tokens, double{1} * options.output_tokens};
   }
   MeanLengths mean;
   for (const RequestLengths& one : options.lengths) {
@@ -32,7 +34,7 @@ MeanLengths MeanOf(const SimWorkloadOptions& options) {
     mean.output += one.output_tokens;
   }
   const auto count = static_cast<double>(options.lengths.size());
-  return {mean.prompt / count, mean.output / count};
+  return {shared + mean.prompt / count, mean.output / count};
 }
 
 double MeanRankOf(const SimWorkloadOptions& options) {
@@ -146,6 +148,10 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
   Random random(options.seed);
   Adapters adapters(options, random);
   Arrivals arrivals(options);
+  std::unique_ptr<WeightedPicker> prefixes;
+  if (options.num_prefixes > 0) {
+    prefixes = std::make_unique<WeightedPicker>(ZipfWeights(options.num_prefixes, 1.0));
+  }
   SimWorkload workload;
   const int32_t half = options.context_tokens_max / 2;
   for (int64_t i = 0; i < options.num_requests; ++i) {
@@ -157,6 +163,11 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
                               DrawLength(options.output_tokens, random)};
     if (!options.lengths.empty()) lengths = options.lengths[random.Below(options.lengths.size())];
     request.prompt_tokens = std::min(lengths.prompt_tokens, half);
+    if (prefixes != nullptr) {
+      request.prefix = prefixes->Pick(random);
+      request.prefix_tokens = std::min(options.prefix_tokens, half - request.prompt_tokens);
+      request.prompt_tokens += request.prefix_tokens;
+    }
     request.output_tokens = std::min(lengths.output_tokens, half);
     workload.requests.push_back(request);
   }

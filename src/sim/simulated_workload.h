@@ -34,6 +34,10 @@ struct SimWorkloadOptions {
   std::vector<RequestLengths> lengths;
   int32_t prompt_tokens = 200;
   int32_t output_tokens = 200;
+  // Each adapter's prompts begin as one of so many, as popular as Zipf's law says, for so many
+  // tokens; what is theirs alone comes after that. 0: no two begin alike.
+  int32_t num_prefixes = 0;
+  int32_t prefix_tokens = 512;
   int32_t context_tokens_max = 4096;  // longer ones are cut
   uint64_t seed = 1;
 };

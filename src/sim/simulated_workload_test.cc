@@ -12,6 +12,22 @@ namespace {
 using testing::DoubleEq;
 using testing::ElementsAre;
 
+TEST(SimulatedWorkloadTest, PromptsBeginAsOneOfSome) {
+  SimWorkloadOptions options;
+  options.num_requests = 3000;
+  options.num_prefixes = 3;
+  options.prefix_tokens = 1000;
+  options.prompt_tokens = 100;
+  std::map<int32_t, int> num_of_prefix;
+  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+    ++num_of_prefix[one.prefix];
+    EXPECT_GT(one.prompt_tokens, one.prefix_tokens);
+    EXPECT_LE(one.prompt_tokens, 2048);
+  }
+  EXPECT_EQ(num_of_prefix.size(), 3u);
+  EXPECT_NEAR(num_of_prefix[0], 3000 / (1 + 1.0 / 2 + 1.0 / 3), 120) << "Zipf's law";
+}
+
 TEST(SimulatedWorkloadTest, FollowsItsOptions) {
   SimWorkloadOptions options;
   options.num_requests = 20'000;

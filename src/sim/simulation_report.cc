@@ -30,6 +30,8 @@ OrderedJson RunnersJson(const SimResult& result) {
     sum.adapter_fetches += one.adapter_fetches;
     sum.adapter_evictions += one.adapter_evictions;
     sum.preemptions += one.preemptions;
+    sum.prefix_lookup_tokens += one.prefix_lookup_tokens;
+    sum.prefix_hit_tokens += one.prefix_hit_tokens;
     most = std::max(most, one.requests);
     num_used += one.requests > 0 ? 1 : 0;
   }
@@ -48,6 +50,10 @@ OrderedJson RunnersJson(const SimResult& result) {
                                                                static_cast<double>(sum.requests)},
           {"adapter_fetches", sum.adapter_fetches},
           {"adapter_evictions", sum.adapter_evictions},
+          {"prompt_tokens_cached", sum.prefix_lookup_tokens == 0
+                                       ? 0.0
+                                       : static_cast<double>(sum.prefix_hit_tokens) /
+                                             static_cast<double>(sum.prefix_lookup_tokens)},
           {"preemptions", sum.preemptions}};
 }
 

@@ -1,0 +1,111 @@
+#include "placement/prefix_index.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.h"
+#include "base/prefix_hash.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kIndexWordBits = 64;
+
+uint64_t IndexBit(size_t idx) { return uint64_t{1} << idx % kIndexWordBits; }
+
+}  // namespace
+
+void PrefixIndex::SetNumRunners(size_t num_runners) {
+  CHECK_GE(num_runners, num_runners_);
+  num_runners_ = num_runners;
+  said_.resize(num_runners);
+  added_.resize(num_runners);
+  const size_t width = (num_runners + kIndexWordBits - 1) / kIndexWordBits;
+  if (width == width_) return;
+  const size_t before = std::exchange(width_, width);
+  if (rows_.empty()) return;
+  const std::vector<uint64_t> narrow = std::exchange(rows_, {});
+  rows_.resize(kPrefixClasses * width);
+  for (size_t i = 0; i < kPrefixClasses; ++i) {
+    std::copy_n(narrow.begin() + static_cast<ptrdiff_t>(i * before), before, Row(i).begin());
+  }
+}
+
+void PrefixIndex::Begin(size_t runner) {
+  if (rows_.empty()) rows_.resize(kPrefixClasses * width_);
+  if (said_[runner].empty()) said_[runner].resize(kPrefixClassWords);
+}
+
+// Of one word of what the runner said.
+void PrefixIndex::Flip(size_t runner, size_t word, uint64_t bits) {
+  said_[runner][word] ^= bits;
+  for (; bits != 0; bits &= bits - 1) {
+    const size_t idx = word * kIndexWordBits + static_cast<size_t>(std::countr_zero(bits));
+    Row(idx)[runner / kIndexWordBits] ^= IndexBit(runner);
+  }
+}
+
+void PrefixIndex::Set(size_t runner, std::span<const uint64_t> words) {
+  CHECK_EQ(words.size(), kPrefixClassWords);
+  Begin(runner);
+  std::vector<uint64_t> has(words.begin(), words.end());
+  for (const uint64_t name : std::exchange(added_[runner], {})) {
+    has[PrefixClass(name) / kIndexWordBits] |= IndexBit(PrefixClass(name));
+  }
+  for (size_t i = 0; i < has.size(); ++i) Flip(runner, i, said_[runner][i] ^ has[i]);
+}
+
+void PrefixIndex::Add(size_t runner, std::span<const uint64_t> names) {
+  if (names.empty()) return;
+  Begin(runner);
+  added_[runner].insert(added_[runner].end(), names.begin(), names.end());
+  for (const uint64_t name : names) {
+    if (!Has(runner, name))
+      Flip(runner, PrefixClass(name) / kIndexWordBits, IndexBit(PrefixClass(name)));
+  }
+}
+
+void PrefixIndex::Clear(size_t runner) {
+  if (said_[runner].empty()) return;
+  for (size_t i = 0; i < kPrefixClassWords; ++i) Flip(runner, i, said_[runner][i]);
+  said_[runner] = {};
+  added_[runner] = {};
+}
+
+bool PrefixIndex::Has(size_t runner, uint64_t name) const {
+  const std::vector<uint64_t>& said = said_[runner];
+  return !said.empty() &&
+         (said[PrefixClass(name) / kIndexWordBits] & IndexBit(PrefixClass(name))) != 0;
+}
+
+int32_t PrefixIndex::MatchOn(size_t runner, std::span<const uint64_t> names) const {
+  int32_t num_pages = 0;
+  for (const uint64_t name : names) {
+    if (!Has(runner, name)) break;
+    ++num_pages;
+  }
+  return num_pages;
+}
+
+std::vector<int32_t> PrefixIndex::Match(std::span<const uint64_t> names) const {
+  std::vector<int32_t> pages;
+  if (rows_.empty() || names.empty()) return pages;
+  const std::span<const uint64_t> first = Row(PrefixClass(names[0]));
+  std::vector<uint64_t> having(first.begin(), first.end());
+  for (int32_t num_pages = 1;; ++num_pages) {
+    if (std::all_of(having.begin(), having.end(), [](uint64_t word) { return word == 0; })) break;
+    pages.resize(num_runners_);
+    for (size_t i = 0; i < width_; ++i) {
+      for (uint64_t bits = having[i]; bits != 0; bits &= bits - 1) {
+        pages[i * kIndexWordBits + static_cast<size_t>(std::countr_zero(bits))] = num_pages;
+      }
+    }
+    if (static_cast<size_t>(num_pages) == names.size()) break;
+    const std::span<const uint64_t> next = Row(PrefixClass(names[static_cast<size_t>(num_pages)]));
+    for (size_t i = 0; i < width_; ++i) having[i] &= next[i];
+  }
+  return pages;
+}
+
+}  // namespace graft
