@@ -143,11 +143,11 @@ def test_pages_are_shared_and_not_told_of(served):
 
 def test_the_context_holds_them_too(served):
     client = served.client()
-    fits = client.completions.create(model="soft", prompt=[5] * (1024 - 20 - 1), max_tokens=9, temperature=0)
+    fits = client.completions.create(model="soft", prompt=[5] * (4096 - 20 - 1), max_tokens=9, temperature=0)
     assert fits.usage.completion_tokens == 1 and fits.choices[0].finish_reason == "length"
-    with pytest.raises(openai.BadRequestError, match="puts 20 tokens in front of the prompt, which has 1004"):
-        client.completions.create(model="soft", prompt=[5] * 1004, max_tokens=9)
-    assert client.completions.create(model="base", prompt=[5] * 1004, max_tokens=9).usage.completion_tokens == 9
+    with pytest.raises(openai.BadRequestError, match="puts 20 tokens in front of the prompt, which has 4076"):
+        client.completions.create(model="soft", prompt=[5] * 4076, max_tokens=9)
+    assert client.completions.create(model="base", prompt=[5] * 4076, max_tokens=9).usage.completion_tokens == 9
 
 
 def test_loads_replaces_and_unloads(served, adapters):

@@ -35,9 +35,9 @@ TEST(AdapterFolderTest, HashIsTheDocumentedOne) {
             "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
   EXPECT_EQ(AdapterHash({}), "374708fff7719dd5979ec875d56cd2286f6d3cf7ec317a3b25632aab28ec37bb");
   EXPECT_EQ(HashOf(SourcePath("demo/adapters/austen")),
-            "e44105a4950b89c2b2fbd0fb4962b9fd6c0aba557c5843546f801bcfa7c99179");
+            "1589ffd99a09c2ea51986b46d003d2dc47678031991c40984b929907513c3ef7");
   EXPECT_EQ(HashOf(SourcePath("demo/adapters/montgomery")),
-            "abde079c52075be5ec3a001ee74f87e3a293432b0530668631780c06aa44ba34");
+            "a6d785c1b8844808664f6150630c5788441b71ffab694d25266556f475bd4cdc");
 }
 
 TEST(AdapterFolderTest, HashIsOfTheContentAlone) {

@@ -513,7 +513,7 @@ TEST(ModelConfigTest, FoldersOfTheRepository) {
   EXPECT_EQ(demo.head_dim, 64);
   EXPECT_TRUE(demo.tied_embeddings);
   EXPECT_EQ(demo.dtype, DType::kBF16);
-  EXPECT_THAT(demo.eos_token_ids, ElementsAre(1));
+  EXPECT_THAT(demo.eos_token_ids, ElementsAre(1, 3));
   EXPECT_EQ(demo.num_parameters(), 11540736);
 
   const auto golden = [](const std::string& name) {
