@@ -56,7 +56,8 @@ def tokens_of(server, text):
 
 
 @pytest.mark.parametrize("flags", [(), ("--speculate", 4), ("--cold-start", "layerwise", "--read-at-start-gib", 0),
-                                   ("--merge", "auto", "--merge-after-steps", 1), ("--lora-kernel", "bmm")])
+                                   ("--merge", "auto", "--merge-after-steps", 1), ("--lora-kernel", "bmm"),
+                                   ("--tensor-parallel", 2), ("--tensor-parallel", 2, "--speculate", 4)])
 def test_the_conversation_before_is_shared(folders, flags):
     with Server("--dtype", "fp32", adapters=folders) as server:
         call = tokens_of(server, CALL)[-4:]

@@ -17,7 +17,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server, binary, free_port
+from conftest import ADMIN_KEY, DEMO, ROOT, Server, binary, free_port
 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
                                 reason="built without gRPC")
@@ -166,6 +166,30 @@ def test_answers_are_a_single_processes(single, cluster):
         assert texts[0] == texts[1]
     with pytest.raises(Exception, match="austin"):
         ours.completions.create(model="austin", prompt="x")
+
+
+BOUND = [{"guided_regex": "[0-9]{3}(-[a-f]{2,5}){4,9}"}, {"guided_choice": ["a dark night", "a bright day"]},
+         {"guided_json": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+                          "required": ["a", "b"]}}]
+
+
+@pytest.mark.skipif(not (ROOT / "build" / "grammar" / "libgraft_grammar.so").exists(), reason="needs make grammar")
+def test_bound_answers_are_a_single_processes(single, cluster):
+    """The runners bind them; the frontend knows nothing of grammars."""
+    frontend, _ = cluster
+    for i, form in enumerate(2 * BOUND):
+        request = asked(i, 60) | {"extra_body": form}
+        ours, theirs = answer_of(frontend.client(), request), answer_of(single.client(), request)
+        assert ours == theirs
+        text, reason, _ = ours[0]
+        if "guided_choice" in form:
+            assert text in form["guided_choice"]
+        elif "guided_regex" in form and reason == "stop":
+            assert re.fullmatch(form["guided_regex"], text)
+        elif reason == "stop":
+            assert isinstance(json.loads(text)["b"], int)
+    with pytest.raises(openai.BadRequestError, match="cannot be compiled"):
+        frontend.client().completions.create(model="base", prompt="x", extra_body={"guided_regex": "("})
 
 
 def test_a_requests_id_and_trace_are_in_the_logs_of_both_machines(cluster):

@@ -4,6 +4,7 @@ model's answers to it."""
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import typing
@@ -102,6 +103,102 @@ def test_white_space_is_bounded():
         texts = ['{"a":1}', '{ "a" : 1 }', '{"a": 1}', '{\n"a":\n1\n}', '{"a":  1}', '{"a":1} ', '{\n  "a": 1}']
         found = answers.ask({"type": "object", "properties": {"a": {"type": "integer"}}}, 0, texts)
         assert found["accepted"] == [True] * 4 + [False] * 3
+
+
+class RandomSchemas:
+    """Schemas of the keywords that are followed, nested and put together by chance."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def make(self, depth=3):
+        kinds = [self.string, self.number, self.integer, self.fixed, self.types]
+        if depth > 0:
+            kinds += 2 * [self.object, self.array, self.any_of, self.all_of]
+        schema = self.random.choice(kinds)(depth)
+        if self.random.random() < 0.1:
+            schema["description"] = "about it"
+        return schema
+
+    def maybe(self, schema, key, value, chance=0.4):
+        if self.random.random() < chance:
+            schema[key] = value
+
+    def string(self, _):
+        schema, low = {"type": "string"}, self.random.randrange(4)
+        match self.random.randrange(4):
+            case 0:
+                schema["pattern"] = self.random.choice(["^[a-z]{1,3}$", r"^\d+(-\d+)?$", "x|yz", r"^[a-zA-Z_.]{2}$", "^(ab)*$", ""])
+            case 1:
+                schema["format"] = self.random.choice(["date", "time", "date-time", "uuid", "ipv4", "email", "hostname", "uri"])
+            case _:
+                self.maybe(schema, "minLength", low)
+                self.maybe(schema, "maxLength", low + self.random.randrange(4))
+        return schema
+
+    def bounds(self, schema, step):
+        low = self.random.randrange(-40, 40) * step
+        high = low + self.random.randrange(1, 60) * step
+        self.maybe(schema, self.random.choice(["minimum", "exclusiveMinimum"]), low)
+        self.maybe(schema, self.random.choice(["maximum", "exclusiveMaximum"]), high)
+        return schema
+
+    def number(self, _):
+        return self.bounds({"type": "number"}, self.random.choice([1, 0.5, 0.25, 10]))
+
+    def integer(self, _):
+        schema = self.bounds({"type": "integer"}, 1)
+        if len(schema) != 2:  # beside bounds it wants both
+            self.maybe(schema, "multipleOf", self.random.choice([1, 2, 3, 10]), 0.2)
+        return schema
+
+    def fixed(self, _):
+        values = [None, True, 0, -1.5, "", "a", "\u00e9\n\"", [], [1, "x"], {"k": {"l": [None]}}, "a/b\\", 10**6]
+        if self.random.random() < 0.3:
+            return {"const": self.random.choice(values)}
+        return {"enum": self.random.sample(values, self.random.randrange(1, 5))}
+
+    def types(self, _):
+        return {"type": self.random.sample(["string", "integer", "boolean", "null"], self.random.randrange(1, 4))}
+
+    def object(self, depth):
+        names = self.random.sample(["a", "b c", "\u00e9", "$x", "d\"e", "longer_name"], self.random.randrange(4))
+        schema = {"type": "object", "properties": {name: self.make(depth - 1) for name in names}}
+        self.maybe(schema, "required", self.random.sample(names, self.random.randrange(len(names) + 1)), 0.7)
+        self.maybe(schema, "additionalProperties", self.random.choice([True, False, {"type": "integer"}]))
+        if not names:
+            self.maybe(schema, "maxProperties", self.random.randrange(1, 4))
+        return schema
+
+    def array(self, depth):
+        schema, low = {"type": "array"}, self.random.randrange(3)
+        self.maybe(schema, "items", self.make(depth - 1), 0.8)
+        self.maybe(schema, "prefixItems", [self.make(depth - 1) for _ in range(self.random.randrange(1, 3))], 0.2)
+        self.maybe(schema, "minItems", low)
+        self.maybe(schema, "maxItems", low + self.random.randrange(4))
+        return schema
+
+    def any_of(self, depth):
+        return {"anyOf": [self.make(depth - 1) for _ in range(self.random.randrange(1, 4))]}
+
+    def all_of(self, depth):
+        return {"allOf": [self.object(depth - 1) for _ in range(2)]}
+
+
+@needs_library
+def test_random_schemas():
+    """Whatever schema is accepted: an answer that ends is valid, and none is left without a token."""
+    schemas, accepted, drawn, ended = RandomSchemas(7), 0, 0, 0
+    with Answers() as answers:
+        for _ in range(3000 if LONG_TESTS else 60):
+            schema = schemas.make()
+            found = answers.ask(schema, 3)
+            assert "failed" not in found, (schema, found)
+            if "refused" in found:
+                continue
+            accepted, drawn = accepted + 1, drawn + 3
+            ended += check(schema, jsonschema.Draft202012Validator(schema), found)
+    assert accepted >= 30 and ended >= 0.9 * drawn
 
 
 def conformance(name):
