@@ -24,6 +24,8 @@ if(GRAFT_CLUSTER)
   graft_unit(graft-runner runner runner "Graft's runner: a model and its adapters, for frontends")
   graft_unit(graft-frontend frontend frontend "Graft's frontend: the HTTP API over runners")
 endif()
+# Built apart from the program (tools/grammar.sh), for answers in a given form.
+install(FILES ${CMAKE_SOURCE_DIR}/build/grammar/libgraft_grammar.so DESTINATION lib/graft OPTIONAL)
 install(DIRECTORY demo DESTINATION share/graft)
 install(FILES README.md LICENSE DESTINATION share/doc/graft)
 set(CPACK_GENERATOR DEB)

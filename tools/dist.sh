@@ -6,6 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/build.sh dist graft
+tools/grammar.sh
+cp build/grammar/libgraft_grammar.so build/dist/
 version=$(build/dist/graft --version)
 version=${version##* }
 name=graft-$version-linux-$(uname -m)
@@ -15,8 +17,8 @@ mkdir -p "$stage/bin" "$stage/lib"
 
 strip -o "$stage/lib/graft" build/dist/graft
 cp packaging/launcher.sh "$stage/bin/graft"
-# What the program opens itself: for several machines, and for tokenizers of sentencepiece.
-modules=(libgraft_cluster.so libgraft_sentencepiece.so)
+# What the program opens itself: for several machines, for tokenizers of sentencepiece, for answers in a given form.
+modules=(libgraft_cluster.so libgraft_sentencepiece.so libgraft_grammar.so)
 for module in "${modules[@]}"; do strip -o "$stage/lib/$module" "build/dist/$module"; done
 for binary in graft "${modules[@]}"; do
   # "libx.so => /lib/libx.so (address)", and the loader, which has no arrow.

@@ -21,7 +21,7 @@ case $what in build | test | test-all | dist)
 esac
 case $what in test | test-all) packages+=(
   clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
-case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
+case $what in dist | test-all) packages+=(dpkg-dev zstd python3-venv) ;; esac
 case $what in grammar) packages=(g++ ccache python3-venv) ;; esac
 case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell) ;; esac
 

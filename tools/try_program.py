@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""try_program.py PROGRAM DEMO: serves the model of DEMO with its adapters and asks one of them for a completion: once of
-a server, once of a frontend with a runner."""
+"""try_program.py PROGRAM DEMO: serves the model of DEMO with its adapters and asks one of them for a completion, and for an
+answer in a given form: once of a server, once of a frontend with a runner."""
 
 import json
 import os
@@ -31,6 +31,11 @@ def complete(port, demo):
                            {"model": model, "prompt": "It was", "max_tokens": 8, "temperature": 0}))
     if reply["usage"]["completion_tokens"] < 1:
         sys.exit(f"nothing was said: {reply}")
+    words = ["by day", "by night"]
+    bound = json.loads(ask(f"http://127.0.0.1:{port}/v1/completions",
+                           {"model": model, "prompt": "It was", "structured_outputs": {"choice": words}}))
+    if bound["choices"][0]["text"] not in words:
+        sys.exit(f"an answer has not its form: {bound}")
     return reply["choices"][0]["text"]
 
 
