@@ -171,6 +171,32 @@ def test_a_task_is_learned_beside_documents(learned, tmp_path):
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
 
 
+def test_documents_by_an_encoder(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    (tmp_path / "page.txt").write_text("Ten green bottles and one red bottle stand on the wall. " * 3)
+    args = ["--adapters", tmp_path / "adapters", "--encoder", tmp_path / "encoder", "--learner", "encoder",
+            "--window-tokens", "24", "--virtual-tokens", "4"]
+    learns = ["--rank", "4", "--outputs", "1", "--output-tokens", "8", "--passes", "3", "--batch", "4",
+              "--learning-rate", "0.005", "--prompt-learning-rate", "0.005"]
+    done = learn(tmp_path / "light.txt", tmp_path / "page.txt", *args, *learns)
+    assert done.returncode == 0, done.stderr
+    made = graft_json(tmp_path / "adapters" / "light")
+    assert made["scores"]["loss"] < made["scores"]["loss_base"] and made["scores"]["steps"] > 0
+    assert made["kind"] == "lora and prompt" and (tmp_path / "encoder" / "decoder" / "graft.json").exists()
+    # Another document by the same encoder: nothing is learned, and a known one gets the same bits.
+    (tmp_path / "new.txt").write_text("A barge of coal went down the river. " * 4)
+    done = learn(tmp_path / "new.txt", tmp_path / "light.txt", "--name", "new", "--name", "again", *args, "--rank", "4")
+    assert done.returncode == 0, done.stderr
+    assert graft_json(tmp_path / "adapters" / "new")["scores"]["steps"] == 0
+    assert graft_json(tmp_path / "adapters" / "again")["hash"] == made["hash"]
+    with Server(adapters=tmp_path / "adapters") as server:
+        reply = server.client().completions.create(model="light", prompt="The", max_tokens=4, temperature=0)
+        assert reply.usage.completion_tokens == 4
+    done = learn(tmp_path / "light.txt", "--adapters", tmp_path / "adapters", "--name", "more", "--learner", "encoder",
+                 "--encoder", tmp_path / "more", "--window-tokens", "16", "--virtual-tokens", "1200")
+    assert done.returncode == 2 and "virtual tokens" in done.stderr and "context" in done.stderr
+
+
 @pytest.mark.parametrize("hidden", ["last", "all"])
 def test_chat_prompts_and_hidden_states(tmp_path, hidden):
     (tmp_path / "light.txt").write_text(TEXT)

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/engine_writer.h"
 #include "cli/learn_memory.h"
+#include "cli/learn_options.h"
 #include "document/document.h"
 #include "learn/learned_folder.h"
 #include "learn/learner.h"
@@ -22,6 +23,7 @@
 #include "runtime/base_identity.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
+#include "tuning/encoder_folder.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
 
@@ -29,29 +31,6 @@ namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct LearnOptions {
-  RuntimeOptions runtime;
-  std::vector<std::string> files;
-  std::vector<std::string> names;  // of the adapters; those that are missing are the files'
-  std::string adapters = "adapters";
-  bool replace = false;
-  std::vector<std::string> questions;
-  int answer_tokens = 60;
-  LearnRecipe recipe;
-  int together = 4;
-  double kept_gib = -1.0;
-  int checkpoint_seconds = 60;
-  bool quiet = false;
-
-  LearnOptions() {
-    runtime.log_level = "warn";
-    runtime.device = {.kind = DeviceChoice::Kind::kCpu};
-    runtime.sequences_max = 16;
-    runtime.adapters_max = 16;
-    runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
-  }
-};
 
 // A document on its way to an adapter.
 struct LearnJob {
@@ -126,8 +105,20 @@ Result<std::unique_ptr<Learner>> MakeAnyLearner(const LearnOptions& options,
   return MakeTaskLearner(task->questions);
 }
 
+EncoderSettings EncoderSettingsOf(const LearnOptions& options, const Learner& learner,
+                                  const ModelConfig& config) {
+  const LearnerParts parts = PartsOf(options.recipe, learner);
+  return {.rates = RatesOf(options.recipe, learner),
+          .rank = parts.rank,
+          .memory_tokens = parts.virtual_tokens,
+          .window_tokens = options.recipe.window_tokens,
+          .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
+          .has_answers = !options.reconstruction_only,
+          .seed = options.recipe.seed};
+}
+
 LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, const TaskSet& task,
-                       const std::vector<LearnJob>& jobs) {
+                       const ModelConfig& config, const std::vector<LearnJob>& jobs) {
   size_t longest = 0, start = 0;
   for (const LearnJob& job : jobs) {
     longest = std::max(longest, job.input.tokens.size());
@@ -151,6 +142,14 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, cons
     tokens = std::max(tokens, document.shape.virtual_tokens);
   }
   sizes.frozen.bytes = task.bytes;
+  if (options.recipe.learner == LearnerKind::kEncoder) {
+    std::vector<size_t> tokens;
+    for (const LearnJob& job : jobs) tokens.push_back(job.input.tokens.size());
+    const EncoderSettings settings = EncoderSettingsOf(options, learner, config);
+    sizes.num_adapters = 1;
+    sizes.frozen.embeddings = MemoryRowsMax(tokens, settings);
+    sizes.frozen.bytes = EncoderBytes(tokens, settings, config, DType::kF32);
+  }
   sizes.kept_gib = options.kept_gib;
   if (learner.writes() && options.recipe.hidden != HiddenStates::kNone) {
     sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
@@ -161,6 +160,17 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, cons
   }
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
   return sizes;
+}
+
+// Virtual tokens of documents that stand before an example.
+Status CheckMemories(const LearnSizes& sizes, const ModelConfig& config) {
+  const int32_t before = std::max(sizes.frozen.embeddings, sizes.frozen.keys_values);
+  if (before + sizes.example_tokens_max <= config.context_tokens_max) return OkStatus();
+  return InvalidArgumentError(
+      std::to_string(before) + " virtual tokens of a document and examples of up to " +
+      std::to_string(sizes.example_tokens_max) + " tokens are more than the model's context of " +
+      std::to_string(config.context_tokens_max) +
+      "; fewer --virtual-tokens, or larger --window-tokens of a document, make room");
 }
 
 // Training must fit, before it the server that writes, and after it the one that answers.
@@ -427,6 +437,40 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
   return OkStatus();
 }
 
+// All jobs by one encoder, which is learned from them where there is none.
+Status EncodeJobs(const LearnOptions& options, const Learner& learner, LoadedModel& model,
+                  const BaseIdentity& base, const TrainingLimits& limits,
+                  std::span<LearnJob> jobs) {
+  ProgressBar bar("learning an encoder", options.quiet);
+  EncoderOrder order{.folder = options.encoder,
+                     .settings = EncoderSettingsOf(options, learner, model.config),
+                     .on_step = [&](int32_t done, int32_t total, double loss) {
+                       char text[32];
+                       std::snprintf(text, sizeof(text), "loss %.3f", loss);
+                       bar.Update(done, total, text);
+                     }};
+  const TrainedShape shape = ShapeOf(options.recipe, learner, kVirtualTokensMax);
+  for (LearnJob& job : jobs) {
+    order.documents.push_back({job.name, job.folder,
+                               EncoderDocument{job.input.tokens, std::move(job.data)},
+                               OriginJson(options.recipe, learner, shape, model, base, job.document,
+                                          job.input.tokens.size())});
+  }
+  ASSIGN_OR_RETURN(const EncoderReport report, LearnByEncoder(std::move(order), model, limits));
+  std::printf("encoder  (%s)\n  loss      %.3f of its documents by their memories\n",
+              options.encoder.c_str(), report.scores.reconstruction);
+  if (report.num_steps > 0) {
+    std::printf("            %.3f -> %.3f on answers, %.3f -> %.3f on those held out\n",
+                report.scores.answers_without, report.scores.answers,
+                report.scores.held_out_without, report.scores.held_out);
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    std::printf("%s  (%s)\n  hash      %s\n", jobs[i].name.c_str(), jobs[i].folder.c_str(),
+                report.hashes[i].c_str());
+  }
+  return OkStatus();
+}
+
 Status RunLearn(const LearnOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
@@ -437,17 +481,23 @@ Status RunLearn(const LearnOptions& options) {
   RETURN_IF_ERROR(CheckContext(options.recipe, *learner, config, "--window-tokens"));
   ASSIGN_OR_RETURN(std::vector<LearnJob> jobs, ReadJobs(options, *tokenizer));
   TrainingLimits limits;
-  const LearnSizes sizes = SizesOfJobs(options, *learner, task, jobs);
-  ASSIGN_OR_RETURN(const auto model,
-                   LoadModel(options.runtime, options.quiet,
-                             LearningFits(options, sizes, learner->writes(), &limits)));
+  const bool is_encoder = options.recipe.learner == LearnerKind::kEncoder;
+  const bool writes = learner->writes() && !(is_encoder && HasEncoder(options.encoder));
+  const LearnSizes sizes = SizesOfJobs(options, *learner, task, config, jobs);
+  RETURN_IF_ERROR(CheckMemories(sizes, config));
+  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet,
+                                               LearningFits(options, sizes, writes, &limits)));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
   std::error_code error;
   fs::create_directories(options.adapters, error);
   if (error) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
-  RETURN_IF_ERROR(PrepareAll(options, *learner, *model, jobs));
+  if (writes || !is_encoder) RETURN_IF_ERROR(PrepareAll(options, *learner, *model, jobs));
+  if (is_encoder) {
+    RETURN_IF_ERROR(EncodeJobs(options, *learner, *model, base, limits, jobs));
+    return AskAll(options, *tokenizer, *model, jobs);
+  }
   const auto at_once = static_cast<size_t>(sizes.num_adapters);
   for (size_t begin = 0; begin < jobs.size(); begin += at_once) {
     const std::span<LearnJob> group =
@@ -455,74 +505,6 @@ Status RunLearn(const LearnOptions& options) {
     RETURN_IF_ERROR(LearnGroup(options, task, *learner, *model, base, limits, group).Run());
   }
   return AskAll(options, *tokenizer, *model, jobs);
-}
-
-std::vector<Option> DocumentRows(LearnOptions& o) {
-  return {{.name = "files",
-           .target = Texts(o.files),
-           .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
-           .is_required = true,
-           .is_positional = true},
-          {.name = "name",
-           .target = Texts(o.names),
-           .help = "an adapter's name, by which requests ask for it; repeated for the next file",
-           .default_help = "the file's, without its ending"},
-          {"adapters", Text(o.adapters),
-           "folder that the adapters' folders are made in: what graft serve reads"},
-          {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
-          {"ask", Texts(o.questions),
-           "afterwards, print how the base and the adapters go on from this; may be repeated"},
-          {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
-}
-
-std::vector<Option> TrainingRows(LearnOptions& o) {
-  return {
-      {"learner", OneOf(o.recipe.learner, kLearnerWords),
-       "next-token: the document's own text, every token from those before it; distill: the base "
-       "with the document in its context teaches the adapter without it; memory: it teaches "
-       "virtual "
-       "tokens in front of every prompt; prefix: it teaches keys and values there; task: answers "
-       "to "
-       "a file of questions, beside the frozen adapters that they name"},
-      {"outputs", Number(o.recipe.outputs, Between(0, 1000)),
-       "all but next-token: texts that the base writes for each window, as often to go on, to sum "
-       "it "
-       "up and to ask and answer"},
-      {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
-       "of such a text, at most"},
-      {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
-       "all but next-token: what the base is told when it writes: plain text to go on with, or its "
-       "chat template's messages, which a model that follows instructions wants"},
-      {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
-       "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
-       "besides its probabilities; they are kept in memory"},
-      {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
-       "of LoRA on all modules; 0: the learner's own: 16, and no LoRA of memory and prefix"},
-      {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),
-       "memory, prefix: how many, as many as the document has at most; 0: the learner's own"},
-      {"alpha", Number(o.recipe.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
-      {"learning-rate", Number(o.recipe.learning_rate, Between(0, 1)),
-       "of LoRA; 0: the learner's own"},
-      {"prompt-learning-rate", Number(o.recipe.prompt_learning_rate, Between(0, 10)),
-       "of virtual tokens; 0: the learner's own"},
-      {"passes", Number(o.recipe.passes, Between(0, 100'000)),
-       "over all examples; 0: the learner's own"},
-      {"batch", Number(o.recipe.batch, Between(0, 4096)),
-       "examples of an adapter's step; 0: the learner's own"},
-      {"window-tokens", Number(o.recipe.window_tokens, Between(16, 1 << 20)),
-       "of the document in one example, at most"},
-      {"held-out", Number(o.recipe.held_out_share, Between(0, 0.5)),
-       "share of the examples that are not learned but looked at"},
-      {"seed", Number(o.recipe.seed), "the same seed learns the same bits"},
-      {"together", Number(o.together, Between(1, 256)),
-       "documents whose adapters learn in the same steps"},
-      {"kept-gib", Number(o.kept_gib),
-       "GiB of activations, then of transposed weights, that are kept for the backward; what "
-       "is not is computed again, to the same bits; below 0: half of what is left"},
-      {"checkpoint-seconds", Number(o.checkpoint_seconds, Between(0, 1 << 20)),
-       "how often the state is written, from which a command that was killed goes on; 0: at every "
-       "step"},
-      {"quiet", Switch(o.quiet), "no progress bars"}};
 }
 
 }  // namespace
@@ -538,8 +520,8 @@ Command LearnCommand() {
               "Make an adapter of each document, which answers for it without reading it.\n"
               "  graft learn report.pdf --model DIR --name report --ask 'The report says that'\n"
               "  graft serve --model DIR --adapters adapters     then serves it as model=report",
-          .groups = {{"Documents", DocumentRows(*options)},
-                     {"Training", TrainingRows(*options)},
+          .groups = {{"Documents", LearnDocumentRows(*options)},
+                     {"Training", LearnTrainingRows(*options)},
                      {"Model", std::move(model)}},
           .run = [options] { return RunLearn(*options); },
           .environment_prefix = "GRAFT_LEARN_"};

@@ -95,6 +95,10 @@ std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
 // of the document's first tokens and are taught likewise.
 std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
 
+// The seed's form of memory: an encoder that makes virtual tokens of any document, and a decoder's
+// LoRA behind them, taught over many documents (encoder_run.h).
+std::unique_ptr<Learner> MakeEncoderLearner(DistillSettings settings);
+
 // A question, in the form that it will be asked in, and its answer.
 struct TaskQuestion {
   std::vector<int32_t> prompt;  // not empty

@@ -76,6 +76,8 @@ Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const To
   switch (recipe.learner) {
     case LearnerKind::kMemory:
       return MakeMemoryLearner(std::move(settings));
+    case LearnerKind::kEncoder:
+      return MakeEncoderLearner(std::move(settings));
     case LearnerKind::kPrefix:
       return MakePrefixLearner(std::move(settings));
     default:

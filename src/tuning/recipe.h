@@ -18,12 +18,13 @@
 
 namespace graft {
 
-enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix, kTask };
+enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix, kTask, kEncoder };
 inline constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
                                                             {LearnerKind::kDistill, "distill"},
                                                             {LearnerKind::kMemory, "memory"},
                                                             {LearnerKind::kPrefix, "prefix"},
-                                                            {LearnerKind::kTask, "task"}};
+                                                            {LearnerKind::kTask, "task"},
+                                                            {LearnerKind::kEncoder, "encoder"}};
 
 // What the base is told when it writes: text that it goes on with, or its chat template's messages.
 enum class TeacherPrompts : uint8_t { kPlain, kChat };

@@ -44,30 +44,6 @@ Result<VirtualTokens> LoadPrompt(const AdapterFolder& folder, const ModelConfig&
   return VirtualTokens::Load(file, prompt, config, {.weights = DType::kF32, .kv = DType::kF32});
 }
 
-Result<TaskSet::FrozenDocument> ReadFrozen(const std::string& name, const std::string& path,
-                                           const ModelConfig& config) {
-  TaskSet::FrozenDocument document{.name = name};
-  ASSIGN_OR_RETURN(document.content, ReadAdapter(path, AdapterWeightsBytesMax(config)));
-  const AdapterContent& content = document.content;
-  document.hash = content.is_bundle ? ContentHash(content) : AdapterHash(content.folders[0]);
-  document.shape.is_frozen = true;
-  const Parts parts = PartsOf(content);
-  if (parts.lora != nullptr) {
-    ASSIGN_OR_RETURN(const LoraWeights lora, LoadLora(*parts.lora, config));
-    document.shape.rank = lora.matrices()[0].rank;
-    document.shape.scale = lora.matrices()[0].scale;
-    if (document.shape.rank == 0) {
-      return UnimplementedError("its LoRA is not on all modules; those of graft learn are");
-    }
-  }
-  if (parts.prompt != nullptr) {
-    ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(parts.prompt->config, config));
-    document.shape.virtual_tokens = prompt.num_tokens;
-    document.shape.kind = prompt.kind;
-  }
-  return document;
-}
-
 int64_t BytesIn(const TrainedShape& shape, const ModelConfig& config) {
   int64_t bytes = 0;
   if (shape.rank > 0) bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
@@ -122,7 +98,7 @@ Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapter
           numbers.emplace(line->adapter, static_cast<int32_t>(set.documents.size()));
       if (is_new) {
         Result<TaskSet::FrozenDocument> document =
-            ReadFrozen(line->adapter, adapters + "/" + line->adapter, config);
+            ReadFrozenDocument(line->adapter, adapters + "/" + line->adapter, config);
         if (!document.ok()) return document.status().WithContext("adapter " + line->adapter);
         set.bytes += BytesIn(document->shape, config);
         set.documents.push_back(std::move(*document));
@@ -134,19 +110,50 @@ Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapter
   return set;
 }
 
+Result<TaskSet::FrozenDocument> ReadFrozenDocument(const std::string& name, const std::string& path,
+                                                   const ModelConfig& config) {
+  TaskSet::FrozenDocument document{.name = name};
+  ASSIGN_OR_RETURN(document.content, ReadAdapter(path, AdapterWeightsBytesMax(config)));
+  const AdapterContent& content = document.content;
+  document.hash = content.is_bundle ? ContentHash(content) : AdapterHash(content.folders[0]);
+  document.shape.is_frozen = true;
+  const Parts parts = PartsOf(content);
+  if (parts.lora != nullptr) {
+    ASSIGN_OR_RETURN(const LoraWeights lora, LoadLora(*parts.lora, config));
+    document.shape.rank = lora.matrices()[0].rank;
+    document.shape.scale = lora.matrices()[0].scale;
+    if (document.shape.rank == 0) {
+      return UnimplementedError("its LoRA is not on all modules; those of graft learn are");
+    }
+  }
+  if (parts.prompt != nullptr) {
+    ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(parts.prompt->config, config));
+    document.shape.virtual_tokens = prompt.num_tokens;
+    document.shape.kind = prompt.kind;
+  }
+  return document;
+}
+
+Status ReadInto(const TaskSet::FrozenDocument& document, const ModelConfig& config,
+                TrainedLora* lora, TrainedPrompt* prompt) {
+  const Parts parts = PartsOf(document.content);
+  if ((parts.lora == nullptr) != (lora == nullptr) ||
+      (parts.prompt == nullptr) != (prompt == nullptr)) {
+    return InvalidArgumentError("the adapter has other parts than it should");
+  }
+  if (lora != nullptr) {
+    ASSIGN_OR_RETURN(const LoraWeights weights, LoadLora(*parts.lora, config));
+    RETURN_IF_ERROR(lora->Read(weights));
+  }
+  if (prompt == nullptr) return OkStatus();
+  ASSIGN_OR_RETURN(const VirtualTokens tokens, LoadPrompt(*parts.prompt, config));
+  return prompt->Read(tokens);
+}
+
 Status AddDocuments(const TaskSet& set, const ModelConfig& config, Trainer& trainer) {
   for (const TaskSet::FrozenDocument& document : set.documents) {
     const int32_t index = trainer.Add(document.shape);
-    const Parts parts = PartsOf(document.content);
-    Status read;
-    if (parts.lora != nullptr) {
-      ASSIGN_OR_RETURN(const LoraWeights lora, LoadLora(*parts.lora, config));
-      read = trainer.lora(index)->Read(lora);
-    }
-    if (read.ok() && parts.prompt != nullptr) {
-      ASSIGN_OR_RETURN(const VirtualTokens tokens, LoadPrompt(*parts.prompt, config));
-      read = trainer.prompt(index)->Read(tokens);
-    }
+    const Status read = ReadInto(document, config, trainer.lora(index), trainer.prompt(index));
     if (!read.ok()) return read.WithContext("adapter " + document.name);
   }
   return OkStatus();

@@ -35,6 +35,13 @@ Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapter
                             const LearnRecipe& recipe, const ModelConfig& config,
                             const Tokenizer& tokenizer, const std::string& model_dir);
 
+// The files and the shape of an adapter that graft learn made, or one like it.
+Result<TaskSet::FrozenDocument> ReadFrozenDocument(const std::string& name, const std::string& path,
+                                                   const ModelConfig& config);
+// Its numbers. Null for what it has not.
+Status ReadInto(const TaskSet::FrozenDocument& document, const ModelConfig& config,
+                TrainedLora* lora, TrainedPrompt* prompt);
+
 // As the first adapters of the trainer, in their order.
 Status AddDocuments(const TaskSet& set, const ModelConfig& config, Trainer& trainer);
 

@@ -1,0 +1,88 @@
+#include "cli/learn_options.h"
+
+#include "model/prompt_config.h"
+
+namespace graft {
+
+LearnOptions::LearnOptions() {
+  runtime.log_level = "warn";
+  runtime.device = {.kind = DeviceChoice::Kind::kCpu};
+  runtime.sequences_max = 16;
+  runtime.adapters_max = 16;
+  runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
+}
+
+std::vector<Option> LearnDocumentRows(LearnOptions& o) {
+  return {{.name = "files",
+           .target = Texts(o.files),
+           .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
+           .is_required = true,
+           .is_positional = true},
+          {.name = "name",
+           .target = Texts(o.names),
+           .help = "an adapter's name, by which requests ask for it; repeated for the next file",
+           .default_help = "the file's, without its ending"},
+          {"adapters", Text(o.adapters),
+           "folder that the adapters' folders are made in: what graft serve reads"},
+          {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
+          {"ask", Texts(o.questions),
+           "afterwards, print how the base and the adapters go on from this; may be repeated"},
+          {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
+}
+
+std::vector<Option> LearnTrainingRows(LearnOptions& o) {
+  return {
+      {"learner", OneOf(o.recipe.learner, kLearnerWords),
+       "next-token: the document's own text, every token from those before it; distill: the base "
+       "with the document in its context teaches the adapter without it; memory: it teaches "
+       "virtual "
+       "tokens in front of every prompt; prefix: it teaches keys and values there; task: answers "
+       "to "
+       "a file of questions, beside the frozen adapters that they name; encoder: one "
+       "that makes virtual tokens of any document, over all files"},
+      {"encoder", Text(o.encoder),
+       "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
+      {"reconstruction-only", Switch(o.reconstruction_only),
+       "encoder: its first stage alone, to say documents from their memories"},
+      {"outputs", Number(o.recipe.outputs, Between(0, 1000)),
+       "all but next-token: texts that the base writes for each window, as often to go on, to sum "
+       "it "
+       "up and to ask and answer"},
+      {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
+       "of such a text, at most"},
+      {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
+       "all but next-token: what the base is told when it writes: plain text to go on with, or its "
+       "chat template's messages, which a model that follows instructions wants"},
+      {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
+       "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
+       "besides its probabilities; they are kept in memory"},
+      {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
+       "of LoRA on all modules; 0: the learner's own: 16, and no LoRA of memory and prefix"},
+      {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),
+       "memory, prefix: how many, as many as the document has at most; 0: the learner's own"},
+      {"alpha", Number(o.recipe.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
+      {"learning-rate", Number(o.recipe.learning_rate, Between(0, 1)),
+       "of LoRA; 0: the learner's own"},
+      {"prompt-learning-rate", Number(o.recipe.prompt_learning_rate, Between(0, 10)),
+       "of virtual tokens; 0: the learner's own"},
+      {"passes", Number(o.recipe.passes, Between(0, 100'000)),
+       "over all examples; 0: the learner's own"},
+      {"batch", Number(o.recipe.batch, Between(0, 4096)),
+       "examples of an adapter's step; 0: the learner's own"},
+      {"window-tokens", Number(o.recipe.window_tokens, Between(16, 1 << 20)),
+       "of the document in one example, at most"},
+      {"held-out", Number(o.recipe.held_out_share, Between(0, 0.5)),
+       "share of the examples that are not learned but looked at"},
+      {"seed", Number(o.recipe.seed), "the same seed learns the same bits"},
+      {"together", Number(o.together, Between(1, 256)),
+       "documents whose adapters learn in the same steps"},
+      {"kept-gib", Number(o.kept_gib),
+       "GiB of activations, then of transposed weights, that are kept for the backward; what "
+       "is not is computed again, to the same bits; below 0: half of what is left"},
+      {"checkpoint-seconds", Number(o.checkpoint_seconds, Between(0, 1 << 20)),
+       "how often the state is written, from which a command that was killed goes on; 0: at every "
+       "step"},
+      {"quiet", Switch(o.quiet), "no progress bars"}};
+}
+
+}  // namespace graft

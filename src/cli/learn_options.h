@@ -1,0 +1,35 @@
+// The options of `graft learn`. Plain data.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "options/option.h"
+#include "runtime/runtime_options.h"
+#include "tuning/recipe.h"
+
+namespace graft {
+
+struct LearnOptions {
+  RuntimeOptions runtime;
+  std::vector<std::string> files;
+  std::vector<std::string> names;  // of the adapters; those that are missing are the files'
+  std::string adapters = "adapters";
+  bool replace = false;
+  std::vector<std::string> questions;
+  int answer_tokens = 60;
+  LearnRecipe recipe;
+  std::string encoder = "encoder";  // of the learner of that name
+  bool reconstruction_only = false;
+  int together = 4;
+  double kept_gib = -1.0;
+  int checkpoint_seconds = 60;
+  bool quiet = false;
+
+  LearnOptions();
+};
+
+std::vector<Option> LearnDocumentRows(LearnOptions& options);
+std::vector<Option> LearnTrainingRows(LearnOptions& options);
+
+}  // namespace graft

@@ -1,0 +1,76 @@
+"""Questions to a running server: texts of answers, and log-likelihoods of options."""
+
+import concurrent.futures
+import json
+import urllib.error
+import urllib.request
+
+# What distill teaches an adapter to follow; the document stands before it in the arms that read it.
+ASK = "\n\nA question about the preceding passage, and its answer:\nQuestion: {question}\nAnswer:"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Client:
+    def __init__(self, url, is_chat, answer_tokens, threads):
+        self.url = url.rstrip("/")
+        self.is_chat = is_chat
+        self.answer_tokens = answer_tokens
+        self.threads = threads
+
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=600) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            raise SystemExit(f"{path} for {body.get('model')}: {error.read().decode()}") from error
+
+    def models(self):
+        with urllib.request.urlopen(self.url + "/v1/models", timeout=60) as reply:
+            return {model["id"]: model for model in json.load(reply)["data"]}
+
+    def tokens(self, text, model):
+        """Without those that a tokenizer adds."""
+        return self.post("/tokenize", {"model": model, "prompt": text, "add_special_tokens": False})["tokens"]
+
+    def cut(self, text, model, count):
+        """The text's first `count` tokens."""
+        tokens = self.tokens(text, model)[:count]
+        return self.post("/detokenize", {"model": model, "tokens": tokens})["prompt"] if tokens else ""
+
+    def prompt(self, model, context, question):
+        """As token ids."""
+        if not self.is_chat:
+            return self.post("/tokenize", {"model": model,
+                                           "prompt": context + ASK.format(question=question)})["tokens"]
+        said = f"{context}\n\n{question}" if context else question
+        return self.post("/tokenize", {"model": model, "messages": [{"role": "user", "content": said}]})["tokens"]
+
+    def answer(self, model, prompt):
+        reply = self.post("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": self.answer_tokens,
+                                              "temperature": 0, "stop": ["\n"]})
+        return reply["choices"][0]["text"].strip()
+
+    def likelihood(self, model, prompt, ending):
+        """Sum and number of the ending's tokens' log-probabilities behind the prompt."""
+        tokens = self.tokens(ending, model)
+        reply = self.post("/v1/completions", {"model": model, "prompt": prompt + tokens, "max_tokens": 0,
+                                              "echo": True, "logprobs": 0})
+        values = reply["choices"][0]["logprobs"]["token_logprobs"][len(prompt):]
+        return sum(values), len(values)
+
+    def choose(self, model, context, question):
+        """Of each option the mean log-likelihood of its text, and the log-likelihood of its letter."""
+        prompt = self.prompt(model, context, question.text)
+        means = []
+        for option in question.options:
+            total, count = self.likelihood(model, prompt, " " + option)
+            means.append(total / max(1, count))
+        listed = "".join(f"\n({letter}) {option}" for letter, option in zip(LETTERS, question.options))
+        prompt = self.prompt(model, context, question.text + listed)
+        return means, [self.likelihood(model, prompt, f" ({letter}")[0] for letter, _ in zip(LETTERS, question.options)]
+
+    def all(self, work, cases):
+        with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(lambda case: work(*case), cases))
