@@ -15,6 +15,7 @@ class Arm:
     learner: list = None  # of `graft learn`; None: nothing is learned
     context: str = ""  # "whole", "cut", "first" or "passages"; "": none
     of_another: str = ""  # the arm whose adapters are asked about another document
+    way: str = "documents"  # how its adapters are made: "documents", "encoder" or "questions"
 
 
 NONE, WHOLE = "no context", "in context"
@@ -33,6 +34,12 @@ def arms(options):
         Arm("memory", "virtual tokens, taught likewise", ["memory", *_tokens(options.memory_tokens)]),
         Arm("memory + LoRA", f"both, rank {options.rank}", ["memory", *_tokens(options.memory_tokens), *rank]),
         Arm("prefix", "keys and values, taught likewise", ["prefix", *_tokens(options.prefix_tokens)]),
+        Arm("reconstruction", "an encoder's virtual tokens after reconstruction alone", ["encoder", *rank,
+            "--reconstruction-only", *_tokens(options.memory_tokens)], way="encoder"),
+        Arm("encoder", "the same, taught by the base in context, too",
+            ["encoder", *rank, *_tokens(options.memory_tokens)], way="encoder"),
+        Arm("question only", f"LoRA of rank {options.rank} on questions and answers of the other half of the documents",
+            ["task", *rank], way="questions"),
         Arm("wrong document", "distill's adapter of another document", of_another="distill"),
         Arm("first tokens", "as much of the document's beginning as prefix has tokens", context="first"),
         Arm("BM25", f"the {options.passages} best passages of {options.passage_words} words", context="passages"),
@@ -47,24 +54,47 @@ def adapter_name(document, arm):
     return f"{document.name}.{arm.name.replace(' ', '')}"
 
 
+def _graft_learn(options, folder, files, arguments):
+    command = [options.graft, "learn", *map(str, files), "--model", options.model, "--adapters",
+               str(folder / "adapters"), "--seed", str(options.seed), *map(str, arguments)]
+    command += ["--prompts", "chat"] if options.chat else []
+    subprocess.run([*command, *options.learn_args.split()], check=True)
+
+
+def _manifest(folder, document, arm):
+    return folder / "adapters" / adapter_name(document, arm) / "graft.json"
+
+
 def learn(options, documents, arm, folder):
     """The adapters of an arm, those that are not there yet. Returns what graft.json says of each."""
+    missing = [d for d in documents if not _manifest(folder, d, arm).exists()]
     texts = folder / "texts"
     texts.mkdir(parents=True, exist_ok=True)
-    missing = []
     for document in documents:
         (texts / f"{document.name}.txt").write_text(document.text)
-        if not (folder / "adapters" / adapter_name(document, arm) / "graft.json").exists():
-            missing.append(document)
-    if missing:
-        command = [options.graft, "learn", *(str(texts / f"{d.name}.txt") for d in missing), "--model", options.model,
-                   "--adapters", str(folder / "adapters"), "--seed", str(options.seed), "--learner", *arm.learner]
-        for document in missing:
-            command += ["--name", adapter_name(document, arm)]
-        command += ["--prompts", "chat"] if options.chat else []
-        subprocess.run([*command, *options.learn_args.split()], check=True)
-    return {d.name: json.loads((folder / "adapters" / adapter_name(d, arm) / "graft.json").read_text())
-            for d in documents}
+    if missing and arm.way == "questions":
+        _learn_questions(options, documents, arm, folder)
+    elif missing:
+        names = [word for d in missing for word in ("--name", adapter_name(d, arm))]
+        encoder = ["--encoder", folder / arm.name] if arm.way == "encoder" else []
+        _graft_learn(options, folder, [texts / f"{d.name}.txt" for d in missing],
+                     ["--learner", *arm.learner, *encoder, *names])
+    return {d.name: json.loads(_manifest(folder, d, arm).read_text()) for d in documents}
+
+
+def _learn_questions(options, documents, arm, folder):
+    """What the form of questions and answers alone is worth. No document is asked about by an adapter that learned
+    its questions: each half has that of the other one."""
+    for half in range(2):
+        name = f"half-{half}.{arm.name.replace(' ', '')}"
+        file = folder / f"{name}.jsonl"
+        file.write_text("".join(json.dumps({"question": q.text, "answer": q.answers[0]}) + "\n"
+                                for d in documents[half::2] for q in d.questions))
+        _graft_learn(options, folder, [file], ["--learner", *arm.learner, "--name", name, "--replace"])
+        for document in documents[1 - half::2]:
+            link = folder / "adapters" / adapter_name(document, arm)
+            link.unlink(missing_ok=True)
+            link.symlink_to(name)
 
 
 def bytes_of(folder, document, arm):

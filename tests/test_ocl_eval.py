@@ -1,0 +1,84 @@
+"""tools/ocl_eval: data of every form, scores, BM25, the bootstrap, and with GRAFT_LONG_TESTS a whole run."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import DEMO, LONG_TESTS, ROOT, binary
+
+sys.path.insert(0, str(ROOT / "tools" / "ocl_eval"))
+import bm25
+import data
+import scores
+
+PLAIN = {"name": "A light/house", "text": "The keeper was Finch.",
+         "questions": [{"question": "Who was the keeper?", "answer": "Finch"}]}
+
+
+def test_every_form_is_read(tmp_path):
+    (tmp_path / "plain.jsonl").write_text(json.dumps(PLAIN) + "\n" + json.dumps({**PLAIN, "questions": []}) + "\n")
+    (tmp_path / "squad.json").write_text(json.dumps(
+        [{"title": "T", "context": context, "questions": [{"question": context + "?", "answer": "yes"}]}
+         for context in ("one", "two")]))
+    (tmp_path / "leval.jsonl").write_text(json.dumps(
+        {"input": "a story", "instructions": ["Why?\n\n (A) Because. \n (B) No reason. "],
+         "outputs": ["(B) No reason."]}))
+    documents = {d.name: d for d in data.read(tmp_path)}
+    assert set(documents) == {"A-light-house", "T", "leval-0"}
+    assert documents["T"].text == "one\n\ntwo\n\n" and len(documents["T"].questions) == 2
+    choice = documents["leval-0"].questions[0]
+    assert choice.text == "Why?" and choice.options == ["Because.", "No reason."] and choice.answers == ["No reason."]
+    assert len(data.read(tmp_path, documents_max=1)) == 1
+    with pytest.raises(SystemExit, match="no documents"):
+        data.read(tmp_path / "nowhere")
+
+
+def test_a_generator_writes_documents_and_knows_the_answers():
+    documents = data.read(ROOT / "tools" / "reading", 2, 5, chars=900)
+    again = data.read(ROOT / "tools" / "reading", 2, 5, chars=900)
+    assert [d.text for d in documents] == [d.text for d in again]
+    assert documents[0].text != documents[1].text
+    for document in documents:
+        assert 0 < len(document.questions) <= 5
+        assert any(q.answers[0] in document.text for q in document.questions)
+
+
+def test_answers_are_compared_as_squad_does():
+    assert scores.of_text("The Grey  Parrot.", ["grey parrot"]) == {"exact": 1.0, "f1": 1.0, "contains": 1.0}
+    half = scores.of_text("a parrot and a dog", ["grey parrot"])
+    assert half["exact"] == 0.0 and half["contains"] == 0.0 and half["f1"] == pytest.approx(0.4)
+    assert scores.of_choice([-2.0, -1.0], [-1.0, -3.0], ["x", "y"], ["y"]) == {"choice": 1.0, "letter": 0.0}
+
+
+def test_recovery_is_the_share_of_what_reading_adds():
+    arms = {"none": [[{"exact": 0.0}], [{"exact": 0.0}]], "whole": [[{"exact": 1.0}], [{"exact": 1.0}]],
+            "half": [[{"exact": 1.0}], [{"exact": 0.0}]]}
+    metrics, table = scores.summary(arms, list(arms), "none", "whole", scores.Bootstrap(2, draws=200))
+    assert metrics == ["exact"]
+    rows = {row["arm"]: row["exact"] for row in table}
+    assert rows["half"]["recovery"] == 0.5 and rows["half"]["recovery_interval"] == [0.0, 1.0]
+    assert rows["whole"]["recovery"] == 1.0 and rows["none"]["mean"] == 0.0
+
+
+def test_bm25_finds_the_passage():
+    text = "The bridge is long. " * 5 + "The parrot was called Solomon. " + "The bridge is long. " * 5
+    pieces = bm25.passages(text, 5)
+    assert "Solomon" in bm25.best("What was the parrot called?", pieces, 1)[0]
+    assert len(bm25.best("parrot", pieces, 3)) == 3
+
+
+@pytest.mark.skipif(not LONG_TESTS, reason="learns many adapters")
+def test_a_whole_run(tmp_path):
+    command = [sys.executable, str(ROOT / "tools" / "ocl_eval"), "--model", str(DEMO / "base"), "--graft", binary(),
+               "--data", str(ROOT / "tools" / "reading"), "--out", str(tmp_path), "--documents", "2", "--questions", "4",
+               "--chars", "400", "--rank", "2", "--memory-tokens", "4", "--prefix-tokens", "8", "--learn-args",
+               "--quiet --outputs 1 --output-tokens 8 --passes 1 --window-tokens 64 --learning-rate 0.001"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    arms = {row["arm"]: row for row in result["table"]}
+    assert {"no context", "in context", "distill", "encoder", "question only", "wrong document", "BM25"} <= set(arms)
+    assert arms["in context"]["exact"]["mean"] >= arms["no context"]["exact"]["mean"]
+    assert (tmp_path / "result.md").read_text().count("\n| ") == len(arms) + 1
