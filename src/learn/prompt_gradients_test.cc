@@ -189,5 +189,58 @@ TEST(PromptTest, TheFirstKeysAndValuesNeverMove) {
   }
 }
 
+// Three updates of these adapters together: LoRA alone, embeddings with LoRA, keys and values.
+std::vector<std::vector<float>> TrainTogether(LearnModel& model, std::vector<int32_t> adapters,
+                                              int64_t activation_bytes) {
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 128,
+                   .sequences_max = 6,
+                   .prefix_tokens_max = 5,
+                   .rank_max = 4,
+                   .activation_bytes_max = activation_bytes},
+                  model.stream);
+  trainer.Add({.rank = 4});
+  trainer.Add({.rank = 3, .virtual_tokens = 4});
+  trainer.Add({.virtual_tokens = 5, .kind = VirtualTokenKind::kKeysValues});
+  for (const int32_t index : {0, 1}) trainer.lora(index)->Initialize(7);
+  for (const int32_t index : {1, 2}) trainer.BeginPrompt(index, RandomTokens(9, 3));
+  std::vector<TrainingExample> examples;
+  std::vector<Trainer::Update> updates;
+  for (const uint64_t seed : {1, 2}) {
+    for (const int32_t adapter : adapters) {
+      const auto size = static_cast<size_t>(8 + 3 * adapter);
+      examples.push_back(NextTokenExample(
+          RandomTokens(size, 10 * seed + static_cast<uint64_t>(adapter)), adapter));
+      if (seed == 1)
+        updates.push_back({adapter, {.learning_rate = 1e-2f}, {.learning_rate = 1e-2f}});
+    }
+  }
+  for (int step = 0; step < 3; ++step) {
+    trainer.Accumulate(testing::PointersTo(examples));
+    trainer.Apply(updates);
+  }
+  std::vector<std::vector<float>> numbers(3);
+  for (int32_t index = 0; index < 3; ++index) {
+    std::vector<float>& all = numbers[static_cast<size_t>(index)];
+    if (TrainedLora* lora = trainer.lora(index)) {
+      all.insert(all.end(), lora->parameters().begin(), lora->parameters().end());
+    }
+    if (TrainedPrompt* prompt = trainer.prompt(index)) {
+      all.insert(all.end(), prompt->parameters().begin(), prompt->parameters().end());
+    }
+  }
+  return numbers;
+}
+
+TEST(PromptTest, TogetherIsAloneAndComputedAgainIsKept) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kBF16);
+  const auto together = TrainTogether(model, {2, 0, 1}, 0);
+  EXPECT_EQ(together, TrainTogether(model, {0, 1, 2}, 1 << 30));
+  for (const int32_t index : {0, 1, 2}) {
+    const auto at = static_cast<size_t>(index);
+    EXPECT_EQ(TrainTogether(model, {index}, 0)[at], together[at]) << index;
+  }
+}
+
 }  // namespace prompt_gradients_test
 }  // namespace graft

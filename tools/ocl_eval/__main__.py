@@ -2,7 +2,7 @@
 """What adapters know of their documents, beside the base that reads them: the columns of 002_d7cecee0a3a0e3c5's Table
 1 and the controls that it lacks, on any Hugging Face folder.
 
-  tools/ocl_eval --model DIR --data FILE_OR_FOLDER --out DIR
+  python3 tools/ocl_eval --model DIR --data FILE_OR_FOLDER --out DIR
 
 It makes adapters by `graft learn`, serves them by `graft serve`, asks every question of every document of every arm,
 and writes result.json and result.md into --out. Adapters that are in --out already are not made anew. The data is
