@@ -8,8 +8,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/cuda_bench.cuh"
@@ -34,6 +37,10 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"qkv", 12288, 4096}, {"o", 4096, 4096}, {"gate_up", 22016, 4096}, {"down", 4096, 11008}};
 constexpr Shape kHead = {"lm_head", 32000, 4096};
+// Llama-3.1-8B's, for "middle8b".
+constexpr Shape kGroupedShapes[] = {
+    {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
+constexpr int64_t kInputMax = 14336;
 
 GemmWeight MakeWeight(const Shape& shape, uint64_t seed, Stream& stream) {
   const GemmWeight::RandomPart part{shape.n, seed};
@@ -41,18 +48,18 @@ GemmWeight MakeWeight(const Shape& shape, uint64_t seed, Stream& stream) {
 }
 
 struct Model {
-  explicit Model(Stream& stream) {
+  Model(const Shape (&shapes)[4], Stream& stream) {
     for (int layer = 0; layer < kLayers; ++layer) {
-      for (const Shape& shape : kShapes) {
-        weights[&shape - kShapes].push_back(
-            MakeWeight(shape, static_cast<uint64_t>(layer * 8 + (&shape - kShapes)), stream));
+      for (const Shape& shape : shapes) {
+        weights[&shape - shapes].push_back(
+            MakeWeight(shape, static_cast<uint64_t>(layer * 8 + (&shape - shapes)), stream));
       }
     }
     head = MakeWeight(kHead, 999, stream);
-    x = Buffer(kRowsMax * 11008 * 2, stream.device);
+    x = Buffer(kRowsMax * kInputMax * 2, stream.device);
     y = Buffer(kRowsMax * 32000 * 4, stream.device);
-    activated = Buffer(kRowsMax * 11008 * 2, stream.device);
-    FillRandomRows(5, 1.0f, DType::kBF16, kRowsMax, 11008, 11008, x.data(), stream);
+    activated = Buffer(kRowsMax * kInputMax * 2, stream.device);
+    FillRandomRows(5, 1.0f, DType::kBF16, kRowsMax, kInputMax, kInputMax, x.data(), stream);
     Synchronize(stream);
   }
 
@@ -120,13 +127,14 @@ void Check(Model& model, const GemmWeight& weight, int64_t m, Stream& stream) {
 
 // One shape over all layers' weights. For gate_up the row includes SwiGLU's activation, as a step
 // has it.
-void BenchShape(Model& model, const Shape& shape, const std::vector<GemmWeight>& weights, int64_t m,
-                bool all_tiles, Stream& stream) {
+void BenchShape(Model& model, const Shape& shape, size_t idx, int64_t m, bool all_tiles,
+                Stream& stream) {
+  const std::vector<GemmWeight>& weights = model.weights[idx];
   const auto num_weights = static_cast<int>(weights.size());
   const double bytes = static_cast<double>(shape.n * shape.k) * 2.0;
   const double flops = 2.0 * static_cast<double>(m * shape.n * shape.k);
   const double floor_us = std::max(bytes / cuda_bench::kBytesPerSecond, flops / kFlops) * 1e6;
-  const bool activates = &shape == kShapes + kGateUp;
+  const bool activates = idx == kGateUp;
   const auto report = [&](const GemmTile& tile) {
     const double us =
         cuda_bench::MicrosecondsPerLaunch(stream, std::max(num_weights, 4), [&](int i) {
@@ -332,13 +340,15 @@ void BenchUpload(Stream& stream) {
 
 // Each word selects a part: "tiles" times all tiles; "lora", "silu" and "step" time that part
 // alone; "middle" times all tiles at the row counts of steps that contain a prompt.
+// "middle8b" does the same for Llama-3.1-8B's shapes. Numbers among the words are the row counts.
 template <typename Asks>
-int Main(const Asks& asks) {
+int Main(const Asks& asks, std::vector<int64_t> rows) {
   const bool all_tiles = asks("tiles");
   const bool lora_alone = asks("lora");
   const bool activated_alone = asks("silu");
   const bool step_alone = asks("step");
-  const bool middle_alone = asks("middle");
+  const bool grouped = asks("middle8b");
+  const bool middle_alone = asks("middle") || grouped;
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -347,15 +357,20 @@ int Main(const Asks& asks) {
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
   if (!lora_alone && !activated_alone && !step_alone && !middle_alone) BenchUpload(stream);
-  Model model(stream);
+  const auto& shapes = grouped ? kGroupedShapes : kShapes;
+  Model model(shapes, stream);
   if (step_alone) {
     for (const int64_t m : {1, 32, 64, 128, 2048}) BenchStep(model, m, stream);
     return 0;
   }
   if (middle_alone) {
-    for (const int64_t m : {64, 96, 128, 159, 191, 223, 256, 287, 320, 352, 383, 415, 447, 511}) {
-      for (const Shape& shape : kShapes) {
-        BenchShape(model, shape, model.weights[&shape - kShapes], m, true, stream);
+    if (rows.empty()) {
+      rows = {64, 96, 128, 159, 191, 223, 256, 287, 320, 352, 383, 415, 447, 511};
+    }
+    for (const int64_t m : rows) {
+      for (size_t i = 0; i < std::size(shapes); ++i) {
+        BenchShape(model, shapes[i], i, m, false, stream);
+        BenchShape(model, shapes[i], i, m, true, stream);
       }
     }
     return 0;
@@ -376,8 +391,8 @@ int Main(const Asks& asks) {
   }
   for (const int64_t m : {1, 8, 16, 32, 64, 128}) BenchStep(model, m, stream);
   for (const int64_t m : {1, 32, 64, 96, 128, 160, 224, 256, 287, 352, 415, 512, 1024, 2048}) {
-    for (const Shape& shape : kShapes) {
-      BenchShape(model, shape, model.weights[&shape - kShapes], m, all_tiles, stream);
+    for (size_t i = 0; i < std::size(kShapes); ++i) {
+      BenchShape(model, kShapes[i], i, m, all_tiles, stream);
     }
   }
   return 0;
@@ -390,5 +405,9 @@ int main(int argc, char** argv) {
   const auto asks = [&](const char* what) {
     return std::any_of(argv + 1, argv + argc, [&](const char* v) { return !std::strcmp(v, what); });
   };
-  return graft::Main(asks);
+  std::vector<int64_t> rows;
+  for (int i = 1; i < argc; ++i) {
+    if (const int64_t number = std::atoll(argv[i]); number > 0) rows.push_back(number);
+  }
+  return graft::Main(asks, std::move(rows));
 }

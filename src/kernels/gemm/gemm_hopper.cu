@@ -76,18 +76,36 @@ using hopper::MaxClusters;
 // With stages of four boxes, more rows of x than this leave room for too few stages.
 constexpr int64_t kTallStageRowsMax = 32;
 
-// How many tiles the busiest block computes, one after the other.
-int64_t RoundsOf(const GemmTile& tile, int64_t m, int64_t n, int max_clusters) {
-  const int64_t items = CeilDiv(CeilDiv(m, tile.rows()), tile.share_w ? tile.blocks : 1) *
-                        CeilDiv(CeilDiv(n, tile.columns()), tile.share_w ? 1 : tile.blocks);
-  return CeilDiv(items, max_clusters);
+// What the clusters of a launch have to do: a tile for each block of theirs.
+int64_t ItemsOf(const GemmTile& tile, int64_t m, int64_t n) {
+  return CeilDiv(CeilDiv(m, tile.rows()), tile.share_w ? tile.blocks : 1) *
+         CeilDiv(CeilDiv(n, tile.columns()), tile.share_w ? 1 : tile.blocks);
 }
+
+// At 65 to 127 rows, in tiles that are not swapped: what was seen on an H100 and is not explained
+// (workshop/cuda_gemm.md). A second tile of 64 rows makes both slower the fewer rows it has, though
+// as much is loaded. And fewer blocks than multiprocessors stream W nearly as fast as all do.
+struct BetweenTiles {
+  double memory = 1.0;  // a block's part of the memory, of what it has where all are busy
+  double slower = 1.0;  // the time of a step
+
+  BetweenTiles(const GemmTile& tile, int64_t m, int64_t num_blocks, int num_processors) {
+    constexpr double kMemoryMax = 1.6;
+    constexpr double kMissingRows = 0.8;
+    if (m <= 64 || m >= 128 || tile.swapped) return;
+    memory = std::clamp(static_cast<double>(num_processors) / static_cast<double>(num_blocks), 1.0,
+                        kMemoryMax);
+    if (tile.rows() >= m) return;
+    slower += kMissingRows * static_cast<double>(CeilDiv(m, tile.rows()) * tile.rows() - m) / 64.0;
+  }
+};
 
 // A rough estimate in clock cycles. A step of 64 columns costs the slowest of four: the matrix
 // units, shared memory, the path from the second-level cache, and this tile's share of the path
 // from memory. Writing y is added. The constants were fitted to an H200 (workshop/cuda_gemm.md);
 // only the order of the results matters.
-double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int64_t num_rounds) {
+double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int64_t num_rounds,
+                     int num_processors) {
   constexpr double kCacheBytesPerCycle = 47.0;
   constexpr double kMemoryBytesPerCycle = 15.0;
   constexpr double kSharedRowsPerCycle = 1.33;  // of 128 bytes
@@ -97,6 +115,7 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
   constexpr double kTileCycles = 1042.0;
   constexpr double kPairOfGroups = 1.06;   // two warpgroups slow each other down
   constexpr double kSwappedGroups = 1.21;  // up to three groups; rows are no power of two
+  const BetweenTiles between(tile, m, ItemsOf(tile, m, n) * tile.blocks, num_processors);
   const int64_t row_tiles = CeilDiv(m, tile.rows());
   const auto rounds = static_cast<double>(num_rounds);
   const auto rows = static_cast<double>(std::min<int64_t>(tile.rows(), CeilDiv(m, 8) * 8));
@@ -110,12 +129,14 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
   const double load =
       (rows / (tile.share_w ? 1 : tile.blocks) + columns / (tile.share_w ? tile.blocks : 1)) *
       128.0 / kCacheBytesPerCycle;
-  const double stream = columns * 128.0 / kMemoryBytesPerCycle / static_cast<double>(row_tiles);
+  const double stream =
+      columns * 128.0 / (kMemoryBytesPerCycle * between.memory) / static_cast<double>(row_tiles);
   const double steps = static_cast<double>(CeilDiv(k, kBoxColumns));
   const double store = (tile.swapped ? kSwappedStoreCyclesPerElement : kStoreCyclesPerElement) *
                        tile.rows() * columns;
-  return rounds * (steps * (std::max({multiply, share, load, stream}) + kStageCycles / tile.boxes) +
-                   store + kTileCycles);
+  const double step =
+      between.slower * std::max({multiply, share, load, stream}) + kStageCycles / tile.boxes;
+  return rounds * (steps * step + store + kTileCycles);
 }
 
 // The kernels of one kind: bf16, fp16, or bf16 with LoRA.
@@ -142,8 +163,10 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
   // reads take the same path. 12288 rows of W took 34 us in three rounds of 40 rows, and 27 us in
   // one round of 120.
   const auto cost_of = [&](const GemmTile& tile) {
-    const int64_t rounds = RoundsOf(tile, m, n, MaxClusters(tile.blocks, num_processors));
-    return std::pair(needs.lora_beside ? rounds : 0, PredictCycles(tile, m, n, k, rounds));
+    // How many tiles the busiest block computes, one after the other.
+    const int64_t rounds = CeilDiv(ItemsOf(tile, m, n), MaxClusters(tile.blocks, num_processors));
+    return std::pair(needs.lora_beside ? rounds : 0,
+                     PredictCycles(tile, m, n, k, rounds, num_processors));
   };
   GemmTile best = {};
   auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
