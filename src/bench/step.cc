@@ -30,6 +30,9 @@ struct BenchStepOptions {
   int context_min = 0;
   std::vector<int> adapters;
   std::vector<int> mixed_tokens;
+  std::vector<int> drafts;
+  std::vector<double> acceptance = {0.6, 0.8};
+  bool masked = false;
   int prefill_tokens = 2048;
   int prefill_adapters = 4;
   std::vector<int> ranks = {16};
@@ -52,6 +55,8 @@ struct Mix {
   bool merged = false;            // on merged weights: adapters are all slot 0
   int32_t context = 0;            // tokens of a sequence in a decode step, see Contexts
   int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
+  int32_t drafts = 0;             // of each sequence in a decode step
+  bool masked = false;            // draws are bound to masks
 };
 
 class StepBench {
@@ -98,8 +103,9 @@ class StepBench {
   OrderedJson ToJson() const;
 
   const BenchStepOptions options_;
-  int32_t batch_max_ = 0, context_max_ = 0, mixed_max_ = 0;
+  int32_t batch_max_ = 0, context_max_ = 0, mixed_max_ = 0, drafts_max_ = 0;
   std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<MaskSource> masks_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
   std::unique_ptr<Runtime> after_, padded_;  // for ablations
@@ -118,6 +124,11 @@ Status StepBench::Prepare() {
   batch_max_ = *std::ranges::max_element(o.batches);
   context_max_ = *std::ranges::max_element(o.contexts);
   mixed_max_ = o.mixed_tokens.empty() ? 0 : *std::ranges::max_element(o.mixed_tokens);
+  drafts_max_ = o.drafts.empty() ? 0 : *std::ranges::max_element(o.drafts);
+  const int context_min = o.context_min > 0 ? o.context_min : *std::ranges::min_element(o.contexts);
+  if (drafts_max_ + 2 > context_min) {
+    return InvalidArgumentError("--drafts must leave two tokens of each context");
+  }
   const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
     return CheckFits(shape, budget, std::move(sum));
   };
@@ -128,6 +139,10 @@ Status StepBench::Prepare() {
     const bool lora = server != Server::kPlain;
     std::unique_ptr<Runtime>& made = PlaceOf(server);
     ASSIGN_OR_RETURN(made, Runtime::Create(runtime, *model_, lora));
+    if (server == Server::kPlain && o.masked) {
+      masks_ = MakeRandomMasks(model_->config.vocab_size, o.seed);
+      made->executor().SetMasks(masks_.get());
+    }
     if (lora) {
       RETURN_IF_ERROR(MakeAdapters(*made, server == Server::kLora ? &adapter_bytes_ : nullptr));
     }
@@ -146,7 +161,9 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
   runtime.adapters.clear();
   runtime.host_gib = 0.0;  // adapters have slots of their own
   runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
-  runtime.step_tokens_max = std::max({batch_max_ + mixed_max_, o.prefill_tokens, 1});
+  runtime.speculate = drafts_max_;
+  runtime.step_tokens_max =
+      std::max({batch_max_ * (1 + drafts_max_) + mixed_max_, o.prefill_tokens, 1});
   runtime.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
   if (server == Server::kAfter) runtime.lora_kernel = LoraKernel::kAfter;
@@ -209,13 +226,6 @@ Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_b
   return OkStatus();
 }
 
-// Each adapter for as many of the sequences, or one more.
-std::vector<int32_t> ShareOut(int32_t num_adapters, int32_t num_sequences) {
-  std::vector<int32_t> adapters(num_sequences);
-  for (int32_t i = 0; i < num_sequences; ++i) adapters[i] = i * num_adapters / num_sequences;
-  return adapters;
-}
-
 std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const {
   const std::vector<int32_t> base(batch, kNoAdapter);
   std::vector<Mix> mixes = {{"base, server without LoRA", Server::kPlain, base},
@@ -235,6 +245,17 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
     if (adapters > batch) continue;
     mixes.push_back(
         {"adapters: " + std::to_string(adapters), Server::kLora, ShareOut(adapters, batch)});
+  }
+  if (options_.masked) {
+    mixes.push_back(
+        {.name = "base, draws masked", .server = Server::kPlain, .adapters = base, .masked = true});
+  }
+  for (const int32_t drafts : options_.drafts) {
+    if (batch * (1 + drafts) > plain_->limits().draws_max) continue;
+    mixes.push_back({.name = "base, drafts: " + std::to_string(drafts),
+                     .server = Server::kPlain,
+                     .adapters = base,
+                     .drafts = drafts});
   }
   if (options_.ablations) {
     const std::vector<Mix> with_lora(mixes.begin() + num_base_mixes, mixes.end());
@@ -268,8 +289,12 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
   std::vector<RowsOfSequence> sequences;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool is_prompt = i == 0 && mix.prompt_tokens > 0;
-    const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each;
-    sequences.push_back({mix.adapters[i], rows, is_prompt ? 0 : contexts[i] - rows});
+    const int32_t rows = is_prompt ? mix.prompt_tokens : rows_each + mix.drafts;
+    sequences.push_back({.adapter = mix.adapters[i],
+                         .rows = rows,
+                         .position = is_prompt ? 0 : contexts[i] - rows,
+                         .drafts = is_prompt ? 0 : mix.drafts,
+                         .masked = mix.masked});
   }
   StepPlan plan =
       PlanRows(sequences, lora_->limits().page_tokens, model_->config.vocab_size, options_.seed);
@@ -389,6 +414,10 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
     std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
                 row.floor.Total(), 100.0 * row.floor.Total() / row.median_ms, row.tokens_per_second,
                 row.ratio, row.bytes_ratio, StepPartsText(row).c_str());
+    if (mix.drafts > 0) {
+      row.drafts = SpeedupsOfDrafts(mix.drafts, row.ratio, options_.acceptance);
+      std::printf("%s\n", DraftsText(row.drafts).c_str());
+    }
     std::fflush(stdout);
     decode_.push_back(std::move(row));
   }
@@ -539,6 +568,16 @@ Command BenchStepCommand() {
              {"mixed-tokens", Numbers(options->mixed_tokens, AtLeast(1)),
               "also decode steps in which one sequence computes so many tokens of a prompt, in "
               "turn"},
+             {"masked", Switch(options->masked),
+              "also decode steps in which every draw is bound to a mask of its own, as a grammar's "
+              "is"},
+             {"drafts", Numbers(options->drafts, Between(1, 64)),
+              "also decode steps in which every sequence has so many drafts, in turn, where a step "
+              "may "
+              "draw as often"},
+             {"acceptance", Numbers(options->acceptance, Between(0, 1)),
+              "probabilities that a draft is right after others were, for what steps with drafts "
+              "would bring"},
              {"ranks", Numbers(options->ranks, Between(1, kLoraRankMax)),
               "ranks of the adapters, in turn"},
              {"prefill-tokens", Number(options->prefill_tokens, AtLeast(0)),

@@ -22,6 +22,30 @@ std::string StepPartsText(const StepRow& row) {
   return text;
 }
 
+std::vector<DraftsRow> SpeedupsOfDrafts(int32_t num_drafts, double step_ratio,
+                                        const std::vector<double>& acceptance) {
+  std::vector<DraftsRow> rows;
+  for (const double probability : acceptance) {
+    // A step has its own token, and draft i if all up to i are right.
+    double tokens = 1.0, reached = 1.0;
+    for (int32_t i = 0; i < num_drafts; ++i) tokens += reached *= probability;
+    rows.push_back({probability, tokens, tokens * step_ratio});
+  }
+  return rows;
+}
+
+std::string DraftsText(const std::vector<DraftsRow>& rows) {
+  std::string text;
+  for (const DraftsRow& row : rows) {
+    char one[96];
+    std::snprintf(one, sizeof(one), "  accepted with %.2f: %.2f tokens a step, %.3f of base;",
+                  row.acceptance, row.tokens, row.ratio);
+    text += one;
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
 OrderedJson StepRowsJson(const std::vector<StepRow>& rows) {
   OrderedJson array = OrderedJson::array();
   for (const StepRow& row : rows) {
@@ -40,6 +64,11 @@ OrderedJson StepRowsJson(const std::vector<StepRow>& rows) {
                    {"gemm_floor_ms", row.floor.gemm},
                    {"lora_floor_ms", row.floor.lora},
                    {"attention_floor_ms", row.floor.attention}});
+    }
+    for (const DraftsRow& drafts : row.drafts) {
+      json["drafts"].push_back({{"acceptance", drafts.acceptance},
+                                {"tokens", drafts.tokens},
+                                {"tokens_over_base", drafts.ratio}});
     }
     json.update({{"gemm_ms", row.parts.gemm},
                  {"lora_ms", row.parts.lora},

@@ -16,6 +16,13 @@ struct StepParts {
   double Total() const { return gemm + lora + attention + rest; }
 };
 
+// What steps with drafts bring if a draft is right, after others were, with this probability.
+struct DraftsRow {
+  double acceptance = 0.0;
+  double tokens = 0.0;  // of a sequence's step, on average
+  double ratio = 0.0;   // of the tokens per second of steps without drafts
+};
+
 struct StepRow {
   std::string name;
   int32_t batch = 0;    // of a decode step
@@ -27,6 +34,7 @@ struct StepRow {
   double tokens_per_second = 0.0;
   double ratio = 0.0;        // of the base server's time per step
   double bytes_ratio = 0.0;  // what the bytes alone would give
+  std::vector<DraftsRow> drafts;
   StepParts parts;  // of a step launched kernel by kernel, as the device sees them; the medians
 };
 
@@ -42,6 +50,11 @@ struct TurnsRow {
 // Columns behind a row's own: each part of the step, of a decode step with its floor.
 std::string StepPartsHeader(bool with_floor);
 std::string StepPartsText(const StepRow& row);
+
+// step_ratio: a step's time without drafts by its time with them.
+std::vector<DraftsRow> SpeedupsOfDrafts(int32_t num_drafts, double step_ratio,
+                                        const std::vector<double>& acceptance);
+std::string DraftsText(const std::vector<DraftsRow>& rows);
 
 OrderedJson StepRowsJson(const std::vector<StepRow>& rows);
 OrderedJson TurnsJson(const std::vector<TurnsRow>& rows);
