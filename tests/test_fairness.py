@@ -2,11 +2,15 @@
 time is measured: what is looked at is how much of the flood was answered when the other one had all its answers."""
 
 import json
+import os
+import re
 import threading
+import urllib.request
 
 import openai
 import pytest
-from conftest import LONG_TESTS, Server
+from conftest import LONG_TESTS, Server, binary
+from test_cluster import Frontend, Runner
 
 KEYS = [{"key": "flood-key", "tenant": "flood", "adapters": ["*"]},
         {"key": "calm-key", "tenant": "calm", "adapters": ["*"]}]
@@ -112,6 +116,38 @@ def test_a_full_queue_has_a_place_for_who_has_few(keys):
         assert isinstance(refused, openai.RateLimitError)
         assert int(refused.response.headers["Retry-After"]) >= 1
         assert len(flood.answers) == 15
+
+
+def running(frontend):
+    """Sequences that the frontend's runners compute, as each said last."""
+    with urllib.request.urlopen(frontend.url + "/metrics", timeout=10) as reply:
+        return sum(float(value) for value in re.findall(r"^graft_runner_requests_running{.*} (\S+)$", reply.read().decode(),
+                                                        re.MULTILINE))
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
+                    reason="built without gRPC")
+@pytest.mark.parametrize("params", [{}, pytest.param({"n": 16}, marks=pytest.mark.skipif(
+    not LONG_TESTS, reason="one process has the same"))], ids=["requests", "choices"])
+def test_a_flood_of_a_cluster_does_not_hold_up_another_tenant(keys, params):
+    """Each runner shares by what the frontend tells it of tenants, whichever of them the flood is on."""
+    runners = [Runner("--sequences-max", 4).start() for _ in range(2)]
+    for runner in runners:
+        runner.wait_for("runner of")
+    frontend = Frontend(runners, "--api-keys", keys).start()
+    frontend.wait_for("is up", count=2)
+    frontend.wait_for("frontend of")
+    alone = ask(frontend).choices[0].text
+    flood = Flood(frontend, 3 if params else 40, **params)
+    while running(frontend) < 8:
+        assert not flood.refusals
+    for _ in range(4):
+        assert ask(frontend).choices[0].text == alone
+    assert len(flood.answers) <= len(flood.threads) // 2
+    flood.wait()
+    texts = {choice.text for answer in flood.answers for choice in answer.choices}
+    assert len(flood.answers) == len(flood.threads) and len(texts) == 1
+    assert [process.stop() for process in (frontend, *runners)] == [0] * 3
 
 
 def test_priority_goes_first_within_a_key(keys):
