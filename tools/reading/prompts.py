@@ -1,5 +1,5 @@
 """What the base is taught to follow, word for word. `graft learn` says LEARN_SUMMARY and LEARN_QUESTION behind a
-window of a document (kDistillPrompts in src/cli/learn.cc): whoever changes them there changes what the base was
+window of a document (src/tuning/recipe.cc): whoever changes them there changes what the base was
 trained on."""
 
 LEARN_SUMMARY = "\n\nA summary of the preceding passage:\n"
