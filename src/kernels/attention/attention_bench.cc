@@ -47,6 +47,8 @@ const AttentionCase kGpuCases[] = {
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 1300, 40},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 32, 1, 2048},
     {"decode 32/32 heads of 128", 32, 32, 128, DType::kBF16, 128, 1, 512},
+    {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 1, 1, 512},
+    {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 8, 1, 512},
     {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 8, 1, 2048},
     {"decode 32/8 heads of 128", 32, 8, 128, DType::kBF16, 32, 1, 2048},
     {"prefill 32/32 heads of 128", 32, 32, 128, DType::kBF16, 1, 2048, 2048},

@@ -142,6 +142,25 @@ __device__ __forceinline__ void MultiplyValues(uint32_t values,
   }
 }
 
+// sum += values x weights, for the dimensions 16 d to 16 d + 15.
+template <typename T, int kDim, int kQueryTiles>
+__device__ __forceinline__ void MultiplyValuesOf(
+    int d, uint32_t values, const uint32_t (&weights)[kKeyTiles][kQueryTiles][2],
+    float (&sum)[kQueryTiles][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t first = values + (lane / 16 * 8 + lane % 8) * kDim * 2;
+  const uint32_t swizzle = ((lane / 8 % 2) ^ (lane % 8)) * 16;
+#pragma unroll
+  for (int k = 0; k < kKeyTiles; ++k) {
+    uint32_t value[4];
+    LoadMatricesTransposed(first + k * 16 * kDim * 2 + (swizzle ^ (d * 32)), value);
+#pragma unroll
+    for (int n = 0; n < kQueryTiles; ++n) {
+      MultiplyAdd<T>(sum[n], value, weights[k][n][0], weights[k][n][1]);
+    }
+  }
+}
+
 // Which keys the lane's queries see: those at positions in (last - window, last].
 template <int kQueryTiles>
 struct Visible {

@@ -558,7 +558,10 @@ TEST_P(AttentionAcrossSplitsTest, GpuRowsDoNotDependOnChunks) {
   const Case& alone = GetParam();
   Case mixed = alone;
   mixed.sequences.insert(mixed.sequences.end(), neighbours.begin(), neighbours.end());
+  Case crowd = alone;  // decoded by warps, where few sequences are decoded by blocks
+  crowd.sequences.insert(crowd.sequences.end(), 150, {5, 1});
   ForFirstGpu([&](Stream& stream) {
+    ExpectSameBitsInAnyChunk<Bfloat16>(alone, crowd, {1}, 0, stream);
     ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream);
     ExpectSameBitsInAnyChunk<Float16>(alone, mixed, {7, 512}, 0, stream);
     ExpectSameBitsInAnyChunk<Bfloat16>(alone, mixed, {1, 2, 64, 513, 1000}, 0, stream, true);

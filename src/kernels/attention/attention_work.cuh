@@ -268,10 +268,11 @@ __device__ __forceinline__ void DispatchOut(const AttentionArgs& args, const Fun
   }
 }
 
-// Divides by the weights and writes.
+// Divides by the weights and writes. state: of the head's dimensions from dim_begin on.
 template <int kDim, int kQueryTiles, typename Query>
 __device__ __forceinline__ void WriteResults(const Params& params, const Query& query,
-                                             SplitState<kDim, kQueryTiles>& state) {
+                                             SplitState<kDim, kQueryTiles>& state,
+                                             int dim_begin = 0) {
 #pragma unroll
   for (int n = 0; n < kQueryTiles; ++n) {
     const float inverse[2] = {__frcp_rn(state.weight[n][0]), __frcp_rn(state.weight[n][1])};
@@ -283,12 +284,12 @@ __device__ __forceinline__ void WriteResults(const Params& params, const Query& 
       }
     }
   }
-  const int head_dim = params.args.layout.head_dim;
+  const int num_dims = params.args.layout.head_dim - dim_begin;
   DispatchOut(params.args, [&](auto* out) {
     if constexpr (sizeof(*out) == sizeof(float)) {
-      WriteFloats(out, head_dim, query, state);
+      WriteFloats(out + dim_begin, num_dims, query, state);
     } else {
-      WriteHalves(out, params.out_pairs, head_dim, query, state);
+      WriteHalves(out + dim_begin, params.out_pairs, num_dims, query, state);
     }
   });
 }
