@@ -31,6 +31,10 @@ std::vector<Option> LearnDocumentRows(LearnOptions& o) {
 }
 
 std::vector<Option> LearnTrainingRows(LearnOptions& o) {
+  // Learners differ by a factor of fifty in these.
+  const auto own = [](const std::function<double(const Learner&)>& value) {
+    return "; 0: the learner's own: " + OwnOfLearners(value);
+  };
   return {
       {"learner", OneOf(o.recipe.learner, kLearnerWords),
        "next-token: the document's own text, every token from those before it; distill: the base "
@@ -57,18 +61,21 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
        "besides its probabilities; they are kept in memory"},
       {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
-       "of LoRA on all modules; 0: the learner's own: 16, and no LoRA of memory and prefix"},
+       "of LoRA on all modules" + own([](const Learner& l) { return l.parts().rank; })},
       {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),
-       "memory, prefix: how many, as many as the document has at most; 0: the learner's own"},
+       "how many, as many as the document has at most; of encoder for each window" +
+           own([](const Learner& l) { return l.parts().virtual_tokens; })},
       {"alpha", Number(o.recipe.alpha, AtLeast(0)), "its products count alpha / rank; 0: the rank"},
       {"learning-rate", Number(o.recipe.learning_rate, Between(0, 1)),
-       "of LoRA; 0: the learner's own"},
+       "of LoRA" + own([](const Learner& l) { return l.rates().learning_rate; })},
       {"prompt-learning-rate", Number(o.recipe.prompt_learning_rate, Between(0, 10)),
-       "of virtual tokens; 0: the learner's own"},
+       "of virtual tokens" + own([](const Learner& l) {
+         return l.parts().virtual_tokens > 0 ? l.rates().prompt_learning_rate : 0.0;
+       })},
       {"passes", Number(o.recipe.passes, Between(0, 100'000)),
-       "over all examples; 0: the learner's own"},
+       "over all examples" + own([](const Learner& l) { return l.rates().passes; })},
       {"batch", Number(o.recipe.batch, Between(0, 4096)),
-       "examples of an adapter's step; 0: the learner's own"},
+       "examples of an adapter's step" + own([](const Learner& l) { return l.rates().batch; })},
       {"window-tokens", Number(o.recipe.window_tokens, Between(16, 1 << 20)),
        "of the document in one example, at most"},
       {"held-out", Number(o.recipe.held_out_share, Between(0, 0.5)),

@@ -73,16 +73,38 @@ Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const To
                                              const std::string& model_dir) {
   if (recipe.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
   ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer, model_dir));
-  switch (recipe.learner) {
+  return MakeDocumentLearner(recipe.learner, std::move(settings));
+}
+
+std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings settings) {
+  switch (kind) {
+    case LearnerKind::kNextToken:
+      return MakeNextTokenLearner();
     case LearnerKind::kMemory:
       return MakeMemoryLearner(std::move(settings));
-    case LearnerKind::kEncoder:
-      return MakeEncoderLearner(std::move(settings));
     case LearnerKind::kPrefix:
       return MakePrefixLearner(std::move(settings));
-    default:
-      return MakeDistillLearner(std::move(settings));
+    case LearnerKind::kEncoder:
+      return MakeEncoderLearner(std::move(settings));
+    case LearnerKind::kTask:
+      return MakeTaskLearner({});
+    case LearnerKind::kDistill:
+      break;
   }
+  return MakeDistillLearner(std::move(settings));
+}
+
+std::string OwnOfLearners(const std::function<double(const Learner& learner)>& value) {
+  std::string text;
+  for (const auto& [kind, word] : kLearnerWords) {
+    const std::unique_ptr<Learner> learner = MakeDocumentLearner(kind, {});
+    const double own = value(*learner);
+    if (own == 0.0) continue;
+    char number[32];
+    std::snprintf(number, sizeof(number), "%g", own);
+    text += (text.empty() ? "" : ", ") + std::string(word) + " " + number;
+  }
+  return text;
 }
 
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -56,6 +57,10 @@ struct LearnRecipe {
 // where that is asked for and is not there.
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir);
+// The learner of that name; of task, which has its data from a file, an empty one.
+std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings settings);
+// For people: a number of each learner's own, by its name, but for those that are 0.
+std::string OwnOfLearners(const std::function<double(const Learner& learner)>& value);
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner);
 LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner);
 // Of an adapter of a document whose virtual tokens can begin with so many.
