@@ -36,7 +36,7 @@ void Pause() {
 #endif
 }
 
-enum BreakState : uint32_t { kWhole, kBreaking, kBroken };
+enum WordsState : uint32_t { kNotSaid, kSaying, kSaid };
 
 struct alignas(64) Flag {
   SharedWord word;
@@ -65,11 +65,31 @@ void SumParts(std::span<const float* const> parts, int64_t begin, int64_t end, b
 
 }  // namespace
 
+// What one rank says to all; the first one counts.
+struct Communicator::Words {
+  Flag state;  // WordsState
+  char text[kWhyBytes];
+
+  void Say(const std::string& why) {
+    if (!state.word.Replace(kNotSaid, kSaying)) return;
+    std::memset(text, 0, kWhyBytes);
+    std::strncpy(text, why.c_str(), kWhyBytes - 1);
+    state.word.Announce(kSaid);
+  }
+  // "": nobody has said anything.
+  std::string Hear() const {
+    constexpr int kLooksMax = 10'000;  // who says it may be killed over it
+    for (int looks = 0; state.word.Load() == kSaying && looks < kLooksMax; ++looks) sched_yield();
+    if (state.word.Load() == kNotSaid) return "";
+    return state.word.Load() == kSaid ? text : "a rank cannot go on";
+  }
+};
+
 struct Communicator::Header {
   CommunicatorLimits limits;
   pid_t processes[kRanksMax];  // 0: not known yet
-  Flag broken;                 // BreakState
-  char why[kWhyBytes];
+  Words broken;
+  Words failed;
   Flag written;               // bytes of messages
   Flag exchanged[kRanksMax];  // exchanges that the rank has come to
   Flag read[kRanksMax];       // bytes of messages that the rank has taken
@@ -148,17 +168,17 @@ Communicator::Communicator(char* memory, int32_t rank)
   SetProcess(rank, getpid());
 }
 
-int32_t Communicator::num_ranks() const { return header().limits.num_ranks; }
-int64_t Communicator::part_floats() const { return header().limits.part_floats; }
+int32_t Communicator::num_ranks() const { return shared().limits.num_ranks; }
+int64_t Communicator::part_floats() const { return shared().limits.part_floats; }
 
 void Communicator::SetProcess(int32_t rank, pid_t process) {
-  __atomic_store_n(&header().processes[rank], process, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&shared().processes[rank], process, __ATOMIC_SEQ_CST);
 }
 
 // Two places that take turns: who comes to an exchange has read all of the one before, and nobody
 // writes for the one after it until all have come.
 float* Communicator::PartAt(uint32_t exchange, int32_t rank) const {
-  const CommunicatorLimits& limits = header().limits;
+  const CommunicatorLimits& limits = shared().limits;
   const int64_t place = int64_t{exchange % 2} * limits.num_ranks + rank;
   const int64_t bytes = Aligned(limits.part_floats * int64_t{sizeof(float)});
   return reinterpret_cast<float*>(memory_ + begins_.parts + place * bytes);
@@ -168,18 +188,18 @@ float* Communicator::part() { return PartAt(num_exchanges_ + 1, rank_); }
 const float* Communicator::part_of(int32_t rank) const { return PartAt(num_exchanges_, rank); }
 
 Status Communicator::Exchange() {
-  header().exchanged[rank_].word.Announce(++num_exchanges_);
+  shared().exchanged[rank_].word.Announce(++num_exchanges_);
   for (int32_t other = 0; other < num_ranks(); ++other) {
     if (other == rank_) continue;
-    RETURN_IF_ERROR(Waiting(*this, header().limits.timeout_ns)
-                        .For(header().exchanged[other].word, num_exchanges_, other));
+    RETURN_IF_ERROR(Waiting(*this, shared().limits.timeout_ns)
+                        .For(shared().exchanged[other].word, num_exchanges_, other));
   }
   return OkStatus();
 }
 
 Status Communicator::AllReduce(int64_t n, bool accumulates, float* out, ThreadPool& threads) {
   constexpr int64_t kGrain = 4096;
-  CHECK_LE(n, header().limits.part_floats);
+  CHECK_LE(n, shared().limits.part_floats);
   RETURN_IF_ERROR(Exchange());
   const float* parts[kRanksMax];
   for (int32_t rank = 0; rank < num_ranks(); ++rank) parts[rank] = part_of(rank);
@@ -205,81 +225,91 @@ Status Communicator::Receive(std::vector<char>* message) {
 }
 
 int32_t Communicator::FullReader(uint32_t written) const {
-  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  const auto room = static_cast<uint32_t>(shared().limits.message_bytes);
   for (int32_t reader = 1; reader < num_ranks(); ++reader) {
-    if (written - header().read[reader].word.Load() >= room) return reader;
+    if (written - shared().read[reader].word.Load() >= room) return reader;
   }
   return -1;
 }
 
 Status Communicator::SendBytes(std::span<const char> bytes) {
-  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  const auto room = static_cast<uint32_t>(shared().limits.message_bytes);
   char* const ring = memory_ + begins_.ring;
   RETURN_IF_ERROR(state());
   while (!bytes.empty()) {
     for (int32_t full = FullReader(num_bytes_); full >= 0; full = FullReader(num_bytes_)) {
-      RETURN_IF_ERROR(Waiting(*this, header().limits.timeout_ns)
-                          .For(header().read[full].word, num_bytes_ - room + 1, full));
+      RETURN_IF_ERROR(Waiting(*this, shared().limits.timeout_ns)
+                          .For(shared().read[full].word, num_bytes_ - room + 1, full));
     }
     uint32_t most_behind = 0;
     for (int32_t reader = 1; reader < num_ranks(); ++reader) {
-      most_behind = std::max(most_behind, num_bytes_ - header().read[reader].word.Load());
+      most_behind = std::max(most_behind, num_bytes_ - shared().read[reader].word.Load());
     }
     // Up to the ring's end: its size need not divide the numbers, which run around.
     const size_t n = std::min<size_t>({bytes.size(), room - most_behind, room - ring_at_});
     std::memcpy(ring + ring_at_, bytes.data(), n);
     ring_at_ = static_cast<uint32_t>((ring_at_ + n) % room);
     num_bytes_ += static_cast<uint32_t>(n);
-    header().written.word.Announce(num_bytes_);
+    shared().written.word.Announce(num_bytes_);
     bytes = bytes.subspan(n);
   }
   return OkStatus();
 }
 
 Status Communicator::ReceiveBytes(std::span<char> bytes) {
-  const auto room = static_cast<uint32_t>(header().limits.message_bytes);
+  const auto room = static_cast<uint32_t>(shared().limits.message_bytes);
   const char* const ring = memory_ + begins_.ring;
   while (!bytes.empty()) {
-    RETURN_IF_ERROR(Waiting(*this, kForEver).For(header().written.word, num_bytes_ + 1, 0));
-    const uint32_t there = header().written.word.Load() - num_bytes_;
+    RETURN_IF_ERROR(Waiting(*this, kForEver).For(shared().written.word, num_bytes_ + 1, 0));
+    const uint32_t there = shared().written.word.Load() - num_bytes_;
     const size_t n = std::min<size_t>({bytes.size(), there, room - ring_at_});
     std::memcpy(bytes.data(), ring + ring_at_, n);
     ring_at_ = static_cast<uint32_t>((ring_at_ + n) % room);
     num_bytes_ += static_cast<uint32_t>(n);
-    header().read[rank_].word.Announce(num_bytes_);
+    shared().read[rank_].word.Announce(num_bytes_);
     bytes = bytes.subspan(n);
   }
   return OkStatus();
 }
 
-void Communicator::Report(uint32_t number) { header().reported[rank_].word.Announce(number); }
+void Communicator::Report(uint32_t number) { shared().reported[rank_].word.Announce(number); }
 
 Status Communicator::AwaitReports(uint32_t number, bool hurried) {
-  const int64_t timeout_ns = hurried ? header().limits.timeout_ns : kForEver;
+  const int64_t timeout_ns = hurried ? shared().limits.timeout_ns : kForEver;
   for (int32_t other = 1; other < num_ranks(); ++other) {
-    RETURN_IF_ERROR(Waiting(*this, timeout_ns).For(header().reported[other].word, number, other));
+    RETURN_IF_ERROR(Waiting(*this, timeout_ns).For(shared().reported[other].word, number, other));
   }
   return OkStatus();
 }
 
-void Communicator::Break(const std::string& why) {
-  Header& shared = header();
-  if (!shared.broken.word.Replace(kWhole, kBreaking)) return;
-  std::strncpy(shared.why, why.c_str(), kWhyBytes - 1);
-  shared.broken.word.Announce(kBroken);
+std::span<char> Communicator::header() const {
+  return {memory_, static_cast<size_t>(begins_.parts)};
 }
 
+const uint32_t* Communicator::broken() const { return shared().broken.state.word.address(); }
+
+Status Communicator::Blame(int32_t rank) {
+  return Look(rank, shared().limits.timeout_ns, shared().limits.timeout_ns);
+}
+
+void Communicator::Fail(const std::string& why) { shared().failed.Say(why); }
+
+std::string Communicator::TakeFailure() {
+  std::string why = shared().failed.Hear();
+  if (!why.empty()) shared().failed.state.word.Store(kNotSaid);
+  return why;
+}
+
+void Communicator::Break(const std::string& why) { shared().broken.Say(why); }
+
 Status Communicator::state() const {
-  constexpr int kLooksMax = 10'000;  // who breaks it may be killed over its words
-  const SharedWord& broken = header().broken.word;
-  for (int looks = 0; broken.Load() == kBreaking && looks < kLooksMax; ++looks) sched_yield();
-  if (broken.Load() == kWhole) return OkStatus();
-  return UnavailableError(broken.Load() == kBroken ? header().why : "a rank cannot go on");
+  const std::string why = shared().broken.Hear();
+  return why.empty() ? OkStatus() : UnavailableError(why);
 }
 
 Status Communicator::Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns) {
   RETURN_IF_ERROR(state());
-  const pid_t process = __atomic_load_n(&header().processes[rank], __ATOMIC_SEQ_CST);
+  const pid_t process = __atomic_load_n(&shared().processes[rank], __ATOMIC_SEQ_CST);
   const ProcessState now = process == 0 ? ProcessState::kRuns : StateOfProcess(process);
   const std::string who =
       "rank " + std::to_string(rank) + " (process " + std::to_string(process) + ")";

@@ -67,6 +67,21 @@ class Communicator {
   // not `hurried`. On rank 0, by any thread.
   Status AwaitReports(uint32_t number, bool hurried);
 
+  // ---- Steps that fail ----
+  // This rank computes its part of a step no further, and takes part in what is left of the step's
+  // exchanges after this call: what comes of the step means nothing. The first one's reason counts.
+  void Fail(const std::string& why);
+  // Rank 0, after the step's last exchange: why it means nothing; "" where all went well. Once.
+  std::string TakeFailure();
+
+  // ---- For GPUs that wait for each other ----
+  // What holds the word below, on borders of 4096 bytes.
+  std::span<char> header() const;
+  // Not 0 as soon as a rank cannot go on.
+  const uint32_t* broken() const;
+  // Somebody has waited for the rank in vain, as long as anybody waits: says so to all.
+  Status Blame(int32_t rank);
+
   // This rank, or whoever looks after it, cannot go on: why, for all ranks. The first one counts.
   // Any thread.
   void Break(const std::string& why);
@@ -75,6 +90,7 @@ class Communicator {
 
  private:
   struct Header;
+  struct Words;
   struct Begins {
     int64_t parts = 0;
     int64_t ring = 0;
@@ -83,7 +99,7 @@ class Communicator {
   class Waiting;
 
   static Begins BeginsOf(const CommunicatorLimits& limits);
-  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+  Header& shared() const { return *reinterpret_cast<Header*>(memory_); }
   float* PartAt(uint32_t exchange, int32_t rank) const;
   Status SendBytes(std::span<const char> bytes);
   Status ReceiveBytes(std::span<char> bytes);

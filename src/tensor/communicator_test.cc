@@ -325,5 +325,44 @@ TEST(CommunicatorTest, ARankSaysWhyItCannotGoOn) {
   ranks.ExpectWell(2);
 }
 
+// A step that comes to nothing is no end: the next one does.
+TEST(CommunicatorTest, AStepMayFail) {
+  Ranks ranks({.num_ranks = 3, .part_floats = 1});
+  ranks.ForkOthers([](Communicator& rank) -> std::string {
+    for (int step = 0; step < 2; ++step) {
+      if (step == 0) rank.Fail("no memory");
+      if (!rank.Exchange().ok()) return "an exchange failed";
+      if (!rank.Exchange().ok()) return "the exchange between steps failed";
+    }
+    return "";
+  });
+  Communicator first(ranks.memory(), 0);
+  for (const char* const expected : {"no memory", ""}) {
+    EXPECT_TRUE(first.Exchange().ok());
+    EXPECT_EQ(first.TakeFailure(), expected);
+    EXPECT_EQ(first.TakeFailure(), "");
+    EXPECT_TRUE(first.Exchange().ok());
+  }
+  EXPECT_TRUE(first.state().ok());
+  ranks.ExpectOthersWell();
+}
+
+// What a GPU has waited for in vain is told as if the host had.
+TEST(CommunicatorTest, ARankIsBlamed) {
+  Ranks ranks({.num_ranks = 2, .timeout_ns = 7 * kSecondNs});
+  ranks.Fork(1, [](Communicator&) -> std::string {
+    for (;;) SleepMs(1000);
+  });
+  Communicator first(ranks.memory(), 0);
+  first.SetProcess(1, ranks.process(1));
+  EXPECT_EQ(*first.broken(), 0u);
+  const Status blamed = first.Blame(1);
+  EXPECT_THAT(blamed.message(), HasSubstr("rank 1 (process "));
+  EXPECT_THAT(blamed.message(), HasSubstr("has not answered for 7 s"));
+  EXPECT_NE(*first.broken(), 0u);
+  EXPECT_EQ(first.header().data(), ranks.memory());
+  EXPECT_EQ(first.header().size() % 4096, 0u);
+}
+
 }  // namespace communicator_test
 }  // namespace graft

@@ -70,4 +70,17 @@ Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const Cu
   return ChosenDevice{{DeviceKind::kCuda, choice.index}, {}};
 }
 
+Result<ChosenDevice> ChooseRankDevice(const DeviceChoice& choice, int rank, int num_ranks,
+                                      std::span<const CudaCard> cards) {
+  ASSIGN_OR_RETURN(ChosenDevice first, ChooseDevice(choice, cards));
+  if (first.device.is_cpu()) return first;
+  if (first.device.index + num_ranks > static_cast<int>(cards.size())) {
+    return FailedPreconditionError("--tensor-parallel " + std::to_string(num_ranks) +
+                                   " takes as many GPUs, from " + first.device.ToString() +
+                                   " on, and this machine shows " + std::to_string(cards.size()) +
+                                   "; ask for fewer ranks, or add --device cpu");
+  }
+  return ChooseDevice({DeviceChoice::Kind::kCuda, first.device.index + rank}, cards);
+}
+
 }  // namespace graft

@@ -49,4 +49,9 @@ struct ChosenDevice {
 // kUnimplemented for a binary without the CUDA backend, kNotFound, kFailedPrecondition.
 Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const CudaCard> cards);
 
+// The same for one of several ranks: on GPUs each has the card behind that of the rank before it.
+// kFailedPrecondition where there are not so many.
+Result<ChosenDevice> ChooseRankDevice(const DeviceChoice& choice, int rank, int num_ranks,
+                                      std::span<const CudaCard> cards);
+
 }  // namespace graft

@@ -13,6 +13,8 @@
 #include "tensor/device_choice.h"
 #include "tensor/device_traits.h"
 #include "tensor/host_memory.h"
+#include "tensor/nccl.h"
+#include "tensor/peer_memory.h"
 #include "tensor/stream_timer.h"
 
 namespace graft {
@@ -110,6 +112,19 @@ void StreamTimer::Collect() {
   for (const Span& span : spans_) *span.total_ns += span.end - span.begin;
   spans_.clear();
 }
+
+Result<PeerMemory> PeerMemory::Share(Communicator&, const Device& device, int64_t) {
+  return UnimplementedError("built without " + device.ToString());
+}
+PeerMemory::~PeerMemory() = default;
+
+struct Nccl::Library {};
+Result<std::unique_ptr<Nccl>> Nccl::Join(Communicator&, const Device& device) {
+  return UnimplementedError("built without " + device.ToString());
+}
+Nccl::~Nccl() = default;
+void Nccl::AllGather(const float*, float*, int64_t, const Stream&) {}
+void Nccl::AllReduce(const float*, float*, int64_t, const Stream&) {}
 
 struct CapturedGraph::Executable {};
 CapturedGraph::CapturedGraph(Stream& stream, const std::function<void()>&) {

@@ -21,6 +21,8 @@ class SharedWord {
   // Returns when the word is not `seen` any more, or after `timeout_ns`, or now and then for no
   // reason.
   void SleepWhile(uint32_t seen, int64_t timeout_ns) const;
+  // For who cannot call the above: a GPU.
+  const uint32_t* address() const { return &value_; }
   bool HasReached(uint32_t number) const { return static_cast<int32_t>(Load() - number) >= 0; }
 
  private:
