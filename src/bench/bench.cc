@@ -20,8 +20,9 @@ Command BenchCommand() {
   Command bench = {
       .name = "bench",
       .help = "Measure kernels and serving on this machine.",
-      .subcommands = {BenchAdaptersCommand(), BenchAssistCommand(), BenchOpsCommand(),
-                      BenchParallelCommand(), BenchServeCommand(), BenchStepCommand()}};
+      .subcommands = {BenchAdaptersCommand(), BenchAssistCommand(), BenchExchangeCommand(),
+                      BenchOpsCommand(), BenchParallelCommand(), BenchServeCommand(),
+                      BenchStepCommand()}};
   for (Command& one : bench.subcommands) one.environment_prefix = "GRAFT_BENCH_";
   return bench;
 }

@@ -11,6 +11,7 @@ namespace graft {
 
 Command BenchAdaptersCommand();
 Command BenchAssistCommand();
+Command BenchExchangeCommand();
 Command BenchOpsCommand();
 Command BenchParallelCommand();
 Command BenchServeCommand();

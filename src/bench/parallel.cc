@@ -1,5 +1,6 @@
 // graft bench parallel: decode on one process's threads and on as many cores' ranks, in turns, so
-// that whatever else the machine does falls on both alike: tokens per second and their ratio.
+// that whatever else the machine does falls on both alike: tokens per second and their ratio. On
+// GPUs: on one and on as many as there are ranks.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -21,11 +22,13 @@ struct BenchParallelOptions {
   RuntimeOptions runtime;
   std::string shape;
   std::string json;
-  int batch = 8;
+  std::vector<int> batches = {8};
   int prompt_tokens = 16;
   int output_tokens = 33;
   int rank = 16;
   int rounds = 7;
+  double pool_gib = 1.0;  // these two: of each side
+  double host_gib = 1.0;
 };
 
 std::string HashOf(int32_t adapter) { return "synthetic-" + std::to_string(adapter); }
@@ -43,13 +46,15 @@ class ParallelBench {
   };
   // How many adapters the batch has: 0 is the base.
   struct Row {
+    int batch = 0;
     int adapters = 0;
     std::vector<double> one, several, ratios;  // tokens per second, of each round
   };
 
+  int batch_max() const { return *std::ranges::max_element(options_.batches); }
   RuntimeOptions SideOptions(int ranks) const;
   Status Make(int ranks, RankProcesses* processes, Side* side);
-  Result<double> Decode(Side& side, int adapters);
+  Result<double> Decode(Side& side, int batch, int adapters);
   Status Measure(Row* row);
   OrderedJson ToJson() const;
 
@@ -64,12 +69,12 @@ RuntimeOptions ParallelBench::SideOptions(int ranks) const {
   const BenchParallelOptions& o = options_;
   RuntimeOptions runtime = o.runtime;
   runtime.tensor_parallel = ranks;
-  runtime.sequences_max = o.batch;
+  runtime.sequences_max = batch_max();
   runtime.context_tokens_max = o.prompt_tokens + o.output_tokens + 1;
-  runtime.adapters_max = o.batch;
+  runtime.adapters_max = batch_max();
   runtime.prefix_cache = false;
-  if (runtime.pool_gib == 0.0) runtime.pool_gib = 1.0;
-  if (runtime.host_gib < 0.0) runtime.host_gib = 1.0;
+  runtime.pool_gib = o.pool_gib;
+  runtime.host_gib = o.host_gib;
   return runtime;
 }
 
@@ -81,22 +86,23 @@ Status ParallelBench::Make(int ranks, RankProcesses* processes, Side* side) {
                        : RandomModel(runtime, options_.shape, /*quiet=*/false, {}, processes));
   ASSIGN_OR_RETURN(side->runtime, Runtime::Create(runtime, *side->model, /*lora=*/true));
   ASSIGN_OR_RETURN(std::vector<LoraWeights> made,
-                   MakeSyntheticAdapters(side->model->config, options_.batch, {options_.rank},
+                   MakeSyntheticAdapters(side->model->config, batch_max(), {options_.rank},
                                          side->model->weights.dtype, 1, *side->model->threads));
   std::vector<std::pair<std::string, LoraWeights>> named;
   for (LoraWeights& adapter : made) {
     named.emplace_back(HashOf(static_cast<int32_t>(named.size())), std::move(adapter));
   }
   RETURN_IF_ERROR(side->runtime->PinSynthetic(std::move(named)));
+  side->runtime->RecordGraphs(/*quiet=*/false);
   side->runtime->engine().Start();
   return OkStatus();
 }
 
 // Tokens per second from the moment at which all sequences have their first.
-Result<double> ParallelBench::Decode(Side& side, int adapters) {
+Result<double> ParallelBench::Decode(Side& side, int batch, int adapters) {
   Random random(1);
   std::vector<std::shared_ptr<TokenStream>> streams;  // the engine's, too
-  for (int i = 0; i < options_.batch; ++i) {
+  for (int i = 0; i < batch; ++i) {
     Request request;
     request.id = ++num_requests_;
     for (int t = 0; t < options_.prompt_tokens; ++t) {
@@ -123,21 +129,22 @@ Result<double> ParallelBench::Decode(Side& side, int adapters) {
     }
   }
   const double seconds = NsToSeconds(SteadyClock::Get().NowNs() - begin_ns);
-  return options_.batch * (options_.output_tokens - 1) / seconds;
+  return batch * (options_.output_tokens - 1) / seconds;
 }
 
 Status ParallelBench::Measure(Row* row) {
   for (int round = -1; round < options_.rounds; ++round) {
-    ASSIGN_OR_RETURN(const double one, Decode(one_, row->adapters));
-    ASSIGN_OR_RETURN(const double several, Decode(several_, row->adapters));
+    ASSIGN_OR_RETURN(const double one, Decode(one_, row->batch, row->adapters));
+    ASSIGN_OR_RETURN(const double several, Decode(several_, row->batch, row->adapters));
     if (round < 0) continue;  // warms up
     row->one.push_back(one);
     row->several.push_back(several);
     row->ratios.push_back(several / one);
   }
   const auto [least, most] = std::ranges::minmax(row->ratios);
-  std::printf("%8d %14.1f %14.1f %8.3f %8.3f to %.3f\n", row->adapters, UpperMedian(row->one),
-              UpperMedian(row->several), UpperMedian(row->ratios), least, most);
+  std::printf("%6d %8d %14.1f %14.1f %8.3f %8.3f to %.3f\n", row->batch, row->adapters,
+              UpperMedian(row->one), UpperMedian(row->several), UpperMedian(row->ratios), least,
+              most);
   std::fflush(stdout);
   return OkStatus();
 }
@@ -151,13 +158,16 @@ Status ParallelBench::Run() {
   RETURN_IF_ERROR(Make(ranks, processes_.get(), &several_));
   processes_->BeginServing();
   RETURN_IF_ERROR(Make(1, nullptr, &one_));
-  std::printf("decode of %d sequences, one process on %d threads and %d ranks on %d each\n",
-              options_.batch, one_.model->threads->num_threads(), ranks,
+  std::printf("decode on %s: one process with %d threads, %d ranks with %d each\n",
+              DescribeDevice(one_.model->device).c_str(), one_.model->threads->num_threads(), ranks,
               several_.model->threads->num_threads());
-  std::printf("%8s %14s %14s %8s %8s\n", "adapters", "one tok/s", "ranks tok/s", "ratio", "range");
-  for (const int adapters : {0, 1, options_.batch}) {
-    rows_.push_back({.adapters = adapters});
-    RETURN_IF_ERROR(Measure(&rows_.back()));
+  std::printf("%6s %8s %14s %14s %8s %8s\n", "batch", "adapters", "one tok/s", "ranks tok/s",
+              "ratio", "range");
+  for (const int batch : options_.batches) {
+    for (const int adapters : batch == 1 ? std::vector{0, 1} : std::vector{0, 1, batch}) {
+      rows_.push_back({.batch = batch, .adapters = adapters});
+      RETURN_IF_ERROR(Measure(&rows_.back()));
+    }
   }
   return WriteJson(options_.json, ToJson());
 }
@@ -165,7 +175,8 @@ Status ParallelBench::Run() {
 OrderedJson ParallelBench::ToJson() const {
   OrderedJson rows = OrderedJson::array();
   for (const Row& row : rows_) {
-    rows.push_back({{"adapters", row.adapters},
+    rows.push_back({{"batch", row.batch},
+                    {"adapters", row.adapters},
                     {"one_tokens_per_second", row.one},
                     {"ranks_tokens_per_second", row.several},
                     {"ratio", UpperMedian(row.ratios)}});
@@ -175,7 +186,6 @@ OrderedJson ParallelBench::ToJson() const {
           {"dtype", std::string(DTypeName(one_.model->weights.dtype))},
           {"threads", one_.model->threads->num_threads()},
           {"ranks", options_.runtime.tensor_parallel},
-          {"batch", options_.batch},
           {"rows", rows}};
 }
 
@@ -190,7 +200,8 @@ Command BenchParallelCommand() {
                      {"Decoding",
                       {{"tensor-parallel", Number(options->runtime.tensor_parallel, AtLeast(1)),
                         "ranks to compare with one process"},
-                       {"batch", Number(options->batch, Between(1, 2048)), "sequences at once"},
+                       {"batch", Numbers(options->batches, Between(1, 2048)),
+                        "sequences at once, several in turn"},
                        {"prompt-tokens", Number(options->prompt_tokens, AtLeast(1)),
                         "of each sequence"},
                        {"output-tokens", Number(options->output_tokens, AtLeast(2)),
@@ -198,6 +209,9 @@ Command BenchParallelCommand() {
                        {"rank", Number(options->rank, Between(1, kLoraRankMax)),
                         "of the adapters: none, one for all, one for each"},
                        {"rounds", Number(options->rounds, AtLeast(1)), "of each, in turns"},
+                       {"pool-gib", Number(options->pool_gib, AtLeast(0)), "each side's page pool"},
+                       {"host-gib", Number(options->host_gib, AtLeast(0)),
+                        "each side's adapters in the host's memory"},
                        JsonOptionRow(options->json)}}},
           .run = [options] { return ParallelBench(*options).Run(); }};
 }

@@ -116,11 +116,6 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
         adapter.hash.substr(0, kHashDigitsShown) + " now; load it again to serve that");
   }
-  if (!slicer_.keeps_all() && adapter.weights.virtual_tokens.has_value()) {
-    return UnimplementedError(path +
-                              " has virtual tokens, which are not served with --tensor-parallel; "
-                              "start the server without it, or load the adapter's LoRA alone");
-  }
   HostAdapter described =
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
   described.facts.invocation_tokens = std::move(adapter.invocation_tokens);

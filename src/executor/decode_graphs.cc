@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <tuple>
 
 #include "base/check.h"
+#include "kernels/common/launch_ledger.h"
 
 namespace graft {
 namespace {
@@ -85,9 +87,9 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
 }
 
 // Records a step whose rows all are padding, unless it was before.
-CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
+CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
   const auto found = graphs_.find(key);
-  if (found != graphs_.end()) return found->second;
+  if (found != graphs_.end()) return &found->second;
   constexpr std::array<int32_t, 1> kNoRows = {0};
   HostBatch empty;
   empty.row_begin = kNoRows;
@@ -101,24 +103,39 @@ CapturedGraph& DecodeGraphs::Find(const Key& key, Stream& stream) {
   const DeviceBatch put = transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
-  return graphs_
-      .emplace(std::piecewise_construct, std::forward_as_tuple(key),
-               std::forward_as_tuple(stream, [&] { logits_ = transformer_.Run(put, stream); }))
-      .first->second;
+  try {
+    return &graphs_
+                .emplace(
+                    std::piecewise_construct, std::forward_as_tuple(key),
+                    std::forward_as_tuple(stream, [&] { logits_ = transformer_.Run(put, stream); }))
+                .first->second;
+  } catch (const std::bad_alloc&) {
+    LaunchLedger::OfThread() = {};
+    return nullptr;
+  }
+}
+
+int32_t DecodeGraphs::PaddedRows(int32_t num_rows) const {
+  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), num_rows);
+  CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
+  return *size;
 }
 
 const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
-  const auto num_rows = static_cast<int32_t>(batch.tokens.size());
-  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), num_rows);
-  CHECK(size != sizes_.end()) << num_rows << " rows, recorded up to " << sizes_.back();
+  const int32_t size = PaddedRows(static_cast<int32_t>(batch.tokens.size()));
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
   const LoraBesideScope scope =
-      transformer_.ChooseBesideScope(*size, rank_bound, NumTiles(batch.lora_segments));
-  const Key key{*size, rank_bound, scope, batch.merged != nullptr};
-  CapturedGraph& graph = Find(key, stream);
-  transformer_.Put(batch, PaddingFor(*size, rank_bound), stream);
-  graph.Launch(stream);
+      transformer_.ChooseBesideScope(size, rank_bound, NumTiles(batch.lora_segments));
+  const Key key{size, rank_bound, scope, batch.merged != nullptr};
+  CapturedGraph* const graph = Find(key, stream);
+  if (graph == nullptr) {
+    HostBatch placed = batch;
+    placed.lora_beside = scope;
+    return transformer_.Run(transformer_.Put(placed, PaddingFor(size, rank_bound), stream), stream);
+  }
+  transformer_.Put(batch, PaddingFor(size, rank_bound), stream);
+  graph->Launch(stream);
   return logits_;
 }
 

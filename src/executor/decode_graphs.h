@@ -30,8 +30,12 @@ class DecodeGraphs {
   void Record(int32_t rank_max, Stream& stream, const Progress& progress = {});
 
   // Runs a step of one row per sequence, all of which sample; returns Forward's logits. The batch's
-  // bound on the ranks is that of its own adapters.
+  // bound on the ranks is that of its own adapters. Where no memory is left for a graph, the step
+  // is launched kernel by kernel.
   const float* Run(const HostBatch& batch, Stream& stream);
+
+  // The rows that such a step computes, with those for nobody.
+  int32_t PaddedRows(int32_t num_rows) const;
 
   // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to
   // rank_max (0: no LoRA).
@@ -53,7 +57,8 @@ class DecodeGraphs {
     bool merged = false;
     auto operator<=>(const Key&) const = default;
   };
-  CapturedGraph& Find(const Key& key, Stream& stream);
+  // Null: there is no memory for it.
+  CapturedGraph* Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;
   const LoraTable lora_;

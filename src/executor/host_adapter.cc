@@ -73,32 +73,37 @@ HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig&
   return adapter;
 }
 
-// Finds bytes of a whole adapter; fast for those that ascend.
-class Finder {
+// The stretches of a slice, found in those of the whole adapter; fast for those that ascend.
+class StretchFinder {
  public:
-  explicit Finder(const HostAdapter& whole) : stretches_(whole.stretches) {}
-  const char* Find(int64_t begin) {
-    if (begin < stretches_[next_].source_begin) next_ = 0;
-    while (begin >= stretches_[next_].source_begin + stretches_[next_].bytes) ++next_;
-    return stretches_[next_].data + (begin - stretches_[next_].source_begin);
+  StretchFinder(const HostAdapter& whole, HostAdapter* slice)
+      : whole_(whole.stretches), slice_(slice->stretches) {}
+
+  // The slice's bytes from `to` on are so many of the whole adapter's from `from` on. What follows
+  // on is one stretch, but not beyond one of the whole: a GPU copies nothing at once from memory
+  // that was locked in two pieces.
+  void Add(int64_t from, int64_t bytes, int64_t to) {
+    if (from < whole_[next_].source_begin) next_ = 0;
+    while (from >= whole_[next_].source_begin + whole_[next_].bytes) ++next_;
+    const HostAdapter::Stretch& in = whole_[next_];
+    const char* const data = in.data + (from - in.source_begin);
+    if (!slice_.empty() && next_ == last_) {
+      HostAdapter::Stretch& before = slice_.back();
+      if (before.source_begin + before.bytes == to && before.data + before.bytes == data) {
+        before.bytes += bytes;
+        return;
+      }
+    }
+    last_ = next_;
+    slice_.push_back({to, bytes, data});
   }
 
  private:
-  const std::vector<HostAdapter::Stretch>& stretches_;
+  const std::vector<HostAdapter::Stretch>& whole_;
+  std::vector<HostAdapter::Stretch>& slice_;
   size_t next_ = 0;
+  size_t last_ = 0;  // that the slice's last one lies in
 };
-
-void AddStretch(const HostAdapter::Stretch& stretch, std::vector<HostAdapter::Stretch>* all) {
-  if (!all->empty()) {
-    HostAdapter::Stretch& last = all->back();
-    if (last.source_begin + last.bytes == stretch.source_begin &&
-        last.data + last.bytes == stretch.data) {
-      last.bytes += stretch.bytes;
-      return;
-    }
-  }
-  all->push_back(stretch);
-}
 
 void AddVirtualTokens(const VirtualTokens& tokens, HostAdapter* adapter) {
   adapter->virtual_tokens = {.num_tokens = tokens.num_tokens(), .row_bytes = tokens.row_bytes()};
@@ -152,20 +157,48 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
   return Describe(weights, nullptr, model, std::move(hash), std::move(base_model));
 }
 
+// Embeddings are every rank's, as hidden states are. Of keys and values a rank has its heads'.
+HostAdapter AdapterSlicer::VirtualTokensOf(const HostAdapter& whole) const {
+  HostAdapter slice;
+  const HostAdapter::Virtual& from = whole.virtual_tokens;
+  if (from.num_tokens == 0) return slice;
+  const bool is_kv = whole.facts.has_virtual_kv;
+  slice.facts.num_virtual_tokens = from.num_tokens;
+  slice.facts.has_virtual_kv = is_kv;
+  const int64_t head = is_kv ? model_.head_dim * DTypeBytes(dtypes_.kv) : from.row_bytes;
+  const int64_t num_heads = is_kv ? model_.num_kv_heads : 1;
+  const IndexRange heads = is_kv ? KvHeadsOf(model_, shard_) : IndexRange{0, 1};
+  const int64_t num_parts = is_kv ? int64_t{2} * model_.num_layers : 1;
+  const int64_t row_bytes =
+      (num_parts * heads.size() * head + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  slice.virtual_tokens = {.num_tokens = from.num_tokens, .row_bytes = row_bytes};
+  slice.weight_bytes = from.num_tokens * row_bytes;
+  AddRows(row_bytes, from.num_tokens, &slice.weight_rows);
+  StretchFinder finder(whole, &slice);
+  for (int32_t token = 0; token < from.num_tokens; ++token) {
+    for (int64_t part = 0; part < num_parts; ++part) {
+      finder.Add(token * from.row_bytes + (part * num_heads + heads.begin) * head,
+                 heads.size() * head, token * row_bytes + part * heads.size() * head);
+    }
+  }
+  return slice;
+}
+
 HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   std::vector<HostAdapter::Matrix> matrices(whole.matrices.size());
   for (size_t i = 0; i < matrices.size(); ++i) {
     matrices[i].rank = whole.matrices[i].rank;
     matrices[i].scale = whole.matrices[i].scale;
   }
-  HostAdapter slice = LayOut(std::move(matrices), ShardConfig(model_, shard_.num_ranks), dtype_);
+  HostAdapter slice = LayOut(std::move(matrices), ShardConfig(model_, shard_.num_ranks),
+                             dtypes_.weights, VirtualTokensOf(whole));
   slice.facts.hash = whole.facts.hash;
   slice.facts.base_model = whole.facts.base_model;
   slice.facts.rank_max = whole.facts.rank_max;
   slice.facts.num_layers = whole.facts.num_layers;
   slice.facts.invocation_tokens = whole.facts.invocation_tokens;
-  Finder finder(whole);
-  const int64_t element = DTypeBytes(dtype_);
+  StretchFinder finder(whole, &slice);
+  const int64_t element = DTypeBytes(dtypes_.weights);
   for (size_t i = 0; i < slice.matrices.size(); ++i) {
     const HostAdapter::Matrix& to = slice.matrices[i];
     const HostAdapter::Matrix& from = whole.matrices[i];
@@ -174,9 +207,8 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
     const auto add_rows = [&](const IndexRange& range, int64_t from_begin, int64_t from_row_bytes,
                               int64_t to_begin, int64_t to_row_bytes) {
       for (int32_t j = 0; j < to.rank; ++j) {
-        AddStretch({to_begin + j * to_row_bytes, range.size() * element,
-                    finder.Find(from_begin + j * from_row_bytes) + range.begin * element},
-                   &slice.stretches);
+        finder.Add(from_begin + j * from_row_bytes + range.begin * element, range.size() * element,
+                   to_begin + j * to_row_bytes);
       }
     };
     if (OwnerOfA(model_, i) == i) {

@@ -61,17 +61,19 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
 class AdapterSlicer {
  public:
   AdapterSlicer() = default;  // of one rank, which keeps all
-  AdapterSlicer(const ModelConfig& model, const Shard& shard, DType dtype)
-      : model_(model), shard_(shard), dtype_(dtype) {}
+  AdapterSlicer(const ModelConfig& model, const Shard& shard, const VirtualTokenDTypes& dtypes)
+      : model_(model), shard_(shard), dtypes_(dtypes) {}
 
   bool keeps_all() const { return shard_.num_ranks == 1; }
   // The slice as an adapter of its own, whose stretches are pieces of the whole one's.
   HostAdapter Slice(const HostAdapter& whole) const;
 
  private:
+  HostAdapter VirtualTokensOf(const HostAdapter& whole) const;
+
   ModelConfig model_;
   Shard shard_;
-  DType dtype_ = DType::kF32;
+  VirtualTokenDTypes dtypes_;
 };
 
 }  // namespace graft

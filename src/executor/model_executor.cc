@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "kernels/common/launch_ledger.h"
 
 namespace graft {
@@ -86,6 +87,7 @@ void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t
   graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters(),
                                            parts_.merged);
   if (loras_ != nullptr) rank_max = std::max(rank_max, loras_->rank_max());
+  if (parts_.ranks != nullptr) parts_.ranks->Record(rank_max, loras_ != nullptr);
   graphs_->Record(rank_max, stream_, progress);
 }
 
@@ -152,10 +154,15 @@ void ModelExecutor::Try(RunningStep& step, const std::function<void()>& part) {
         "), and its requests were given up; try again later or with less, and where " +
         "it comes again, start the server with a smaller --step-tokens-max, --sequences-max or "
         "--pool-gib");
-    // The other ranks are in the midst of it.
-    if (parts_.ranks != nullptr) EndRank(0, step.status);
     LOG_ERROR("{}", step.status.message());
   }
+}
+
+// Where another rank found no memory, too.
+void ModelExecutor::FailWithRanks(RunningStep& step) {
+  if (parts_.ranks == nullptr) return;
+  const std::string why = parts_.ranks->TakeFailure();
+  if (!why.empty()) Try(step, [&] { ThrowOutOfMemory(why); });
 }
 
 // Looks again and again, which is what waiting for a stream does, too.
@@ -177,13 +184,16 @@ StepResult ModelExecutor::Finish() {
   CHECK(!step.draws_later) << "Continue comes first";
   if (stream_.device.is_cpu()) Try(step, [&] { Launch(step, &times); });
   step.done.Wait();
+  transformer_.CheckRanks();
   result.step_id = plan.step_id;
   result.sequences.resize(plan.sequences.size());
+  FailWithRanks(step);
   Try(step, [&] {
     TakeSampled(step, &result);
     TakePromptLogprobs(step, &result);
     TakeEmbeddings(step, &result);
   });
+  FailWithRanks(step);
   result.status = step.status;
   if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
@@ -270,13 +280,38 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   const auto num_rows = static_cast<size_t>(batch_.num_rows());
   const bool is_decode = batch.kv_tokens.size() == num_rows &&
                          batch.logits_rows.size() == num_rows && batch.num_given == 0;
-  if (graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr) {
-    return graphs_->Run(batch, stream_);
+  const bool replays = graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr;
+  if (parts_.ranks != nullptr) parts_.ranks->Forward(batch, replays);
+  const float* logits = nullptr;
+  if (replays) {
+    WithRanks(graphs_->PaddedRows(batch_.num_rows()), true,
+              [&] { logits = graphs_->Run(batch, stream_); });
+    return logits;
   }
-  if (parts_.ranks != nullptr) parts_.ranks->Forward(batch);
   // Launched kernel by kernel, which takes longer than the first layers.
   if (!stream_.device.is_cpu()) batch.gate = &gate_;
-  return transformer_.Forward(batch, stream_, times);
+  WithRanks(batch_.num_rows(), !batch.logits_rows.empty(),
+            [&] { logits = transformer_.Forward(batch, stream_, times); });
+  return logits;
+}
+
+// What the other ranks have begun. Where this one finds no memory, they come to an end all the
+// same.
+void ModelExecutor::WithRanks(int64_t num_rows, bool has_logits,
+                              const std::function<void()>& part) {
+  struct Guard {
+    ~Guard() {
+      if (!is_done && executor.parts_.ranks != nullptr) {
+        executor.transformer_.GiveUp(num_rows, has_logits, executor.stream_);
+      }
+    }
+    ModelExecutor& executor;
+    const int64_t num_rows;
+    const bool has_logits;
+    bool is_done = false;
+  } guard{*this, num_rows, has_logits};
+  part();
+  guard.is_done = true;
 }
 
 // On a GPU the step's rows are being computed meanwhile. One mask may take a hundred times as long
@@ -451,7 +486,7 @@ void ModelExecutor::LaunchPromptLogprobs(int32_t row_begin, std::span<const int3
   std::fill_n(batch->sampled.as<SampledToken>(), tokens.size(), SampledToken{});
   if (parts_.ranks != nullptr) parts_.ranks->Logits(rows);
   TokenLogprobsArgs args;
-  args.logits = transformer_.Logits(rows, stream_);
+  WithRanks(0, true, [&] { args.logits = transformer_.Logits(rows, stream_); });
   args.vocab_size = limits_.vocab_size;
   args.tokens = tokens.data();
   args.num_top = num_top;

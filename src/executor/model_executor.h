@@ -102,9 +102,11 @@ class ModelExecutor : public Executor {
   int64_t IdleNsBefore(const RunningStep& step) const;
   // Does a part of the step, unless one failed before; a lack of memory is the step's status.
   void Try(RunningStep& step, const std::function<void()>& part);
+  void FailWithRanks(RunningStep& step);
   void Launch(RunningStep& step, ForwardTimes* times);
   void StartSequences(const StepPlan& plan);
   const float* Forward(RunningStep& step, ForwardTimes* times);
+  void WithRanks(int64_t num_rows, bool has_logits, const std::function<void()>& part);
   void SampleRows(RunningStep& step);
   void FillMasks(const StepPlan& plan);
   void TakeSampled(const RunningStep& step, StepResult* result);

@@ -1,5 +1,7 @@
 #include "executor/rank_link.h"
 
+#include "executor/rank_batch.h"
+
 namespace graft {
 
 Status RankLink::Start(const RankSetup& setup) {
@@ -19,22 +21,20 @@ void RankLink::Send(const MessageWriter& message) {
   if (!status.ok()) EndRank(0, status);
 }
 
-void RankLink::Forward(const HostBatch& batch) {
-  CHECK(batch.drawn_tokens == nullptr && batch.assist == nullptr && batch.merged == nullptr &&
-        batch.virtual_embeddings.empty() && batch.virtual_kv.empty())
-      << "ranks do not compute that";
+void RankLink::Forward(const HostBatch& batch, bool replay) {
   const std::lock_guard lock(mutex_);
   message_.Clear();
-  message_.Add(RankOrder::kForward);
-  for (const auto& values :
-       {batch.tokens, batch.positions, batch.row_page, batch.row_slot, batch.row_begin,
-        batch.page_begin, batch.pages, batch.kv_tokens, batch.logits_rows}) {
-    message_.AddAll(values);
-  }
-  message_.AddAll(batch.lora_segments);
-  message_.AddAll(batch.lora_prompt_segments);
-  message_.Add(batch.num_given);
-  message_.Add(batch.lora.rank_max);
+  message_.Add(replay ? RankOrder::kReplay : RankOrder::kForward);
+  WriteBatch(batch, &message_);
+  Send(message_);
+}
+
+void RankLink::Record(int32_t rank_max, bool lora) {
+  const std::lock_guard lock(mutex_);
+  message_.Clear();
+  message_.Add(RankOrder::kRecord);
+  message_.Add(rank_max);
+  message_.Add(lora);
   Send(message_);
 }
 
@@ -55,6 +55,8 @@ uint32_t RankLink::Copy(const CopyOrder& order, const HostAdapter& adapter) {
   message_.AddAll(std::span(order.extents));
   message_.Add(adapter.facts.rank_max);
   message_.Add(adapter.facts.num_layers);
+  message_.Add(adapter.facts.has_virtual_kv);
+  message_.Add(adapter.virtual_tokens);
   message_.AddAll(std::span(adapter.matrices));
   std::vector<HostAdapter::Stretch> stretches = adapter.stretches;
   for (HostAdapter::Stretch& stretch : stretches) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "executor/host_adapter.h"
 #include "executor/rank_message.h"
@@ -25,10 +26,17 @@ class RankLink {
   // Waits until all ranks have their weights and what the setup asks for. Says why not.
   Status Start(const RankSetup& setup);
 
-  // The other ranks compute the step with the caller, which does so right after this.
-  void Forward(const HostBatch& batch);
+  // The other ranks compute the step with the caller, which does so right after this; from a graph
+  // where it is a `replay`.
+  void Forward(const HostBatch& batch, bool replay);
+  // They record the graphs that DecodeGraphs::Record does, with the caller.
+  void Record(int32_t rank_max, bool lora);
   // The same for Transformer::Logits.
   void Logits(std::span<const int32_t> rows);
+
+  // After a step's last exchange, and after those of further logits: which other rank found no
+  // memory, so that the step means nothing; "" where all did. Once.
+  std::string TakeFailure() { return communicator_.TakeFailure(); }
 
   // The other ranks copy their slices of the adapter, which stays where it is in the host store
   // until they have. Returns the copy's number.

@@ -18,6 +18,8 @@ namespace graft {
 enum class RankOrder : uint8_t {
   kSetup,    // RankSetup: once, before all others
   kForward,  // a step
+  kReplay,   // a step from its recorded graph
+  kRecord,   // graphs of steps
   kLogits,   // of further rows of the last step
   kCopy,     // an adapter into pages
 };
@@ -40,6 +42,7 @@ class MessageWriter {
   void AddAll(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
     Add(static_cast<int64_t>(values.size()));
+    while (bytes_.size() % alignof(T) != 0) bytes_.push_back(0);
     const auto* const bytes = reinterpret_cast<const char*>(values.data());
     bytes_.insert(bytes_.end(), bytes, bytes + values.size_bytes());
   }
@@ -52,29 +55,38 @@ class MessageWriter {
 
 class MessageReader {
  public:
+  // `bytes` begin on a border of alignof(std::max_align_t).
   explicit MessageReader(std::span<const char> bytes) : bytes_(bytes) {}
 
   template <typename T>
   T Take() {
     T value;
-    CopyTo(&value, sizeof(T));
+    std::memcpy(&value, Skip(sizeof(T)), sizeof(T));
     return value;
+  }
+  // Where they lie in the message.
+  template <typename T>
+  std::span<const T> TakeSpan() {
+    const auto num_values = static_cast<size_t>(Take<int64_t>());
+    taken_ += (alignof(T) - taken_ % alignof(T)) % alignof(T);
+    const char* const begin = Skip(num_values * sizeof(T));
+    return {reinterpret_cast<const T*>(begin), num_values};
   }
   template <typename T>
   std::vector<T> TakeAll() {
-    std::vector<T> values(static_cast<size_t>(Take<int64_t>()));
-    CopyTo(values.data(), values.size() * sizeof(T));
-    return values;
+    const std::span<const T> values = TakeSpan<T>();
+    return {values.begin(), values.end()};
   }
 
  private:
-  void CopyTo(void* values, size_t bytes) {
-    CHECK_LE(bytes, bytes_.size());
-    if (bytes > 0) std::memcpy(values, bytes_.data(), bytes);
-    bytes_ = bytes_.subspan(bytes);
+  const char* Skip(size_t bytes) {
+    CHECK_LE(taken_ + bytes, bytes_.size());
+    taken_ += bytes;
+    return bytes_.data() + taken_ - bytes;
   }
 
   std::span<const char> bytes_;
+  size_t taken_ = 0;
 };
 
 }  // namespace graft

@@ -1,6 +1,11 @@
 #include "executor/rank_worker.h"
 
+#include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
+
+#include "executor/rank_batch.h"
 
 namespace graft {
 
@@ -19,13 +24,15 @@ RankWorker::RankWorker(const Parts& parts, const RankSetup& setup)
                        setup.limits.page_tokens, KvDType(parts.weights.dtype, parts.stream.device)),
           setup.limits.num_pages, parts.stream.device),
       transformer_(ShardConfig(parts.model, parts.communicator.num_ranks()), parts.weights, pool_,
-                   setup.transformer, parts.stream, &parts.communicator),
+                   setup.transformer, parts.stream, &parts.exchange),
       loras_(parts.model, setup.limits.adapters_max, parts.stream.device),
       arrivals_(parts.stream.device, parts.model.num_layers, setup.limits.adapters_max),
       copier_(
           parts.model, pool_, loras_, parts.stream.device, /*copies_at_once=*/1,
           AdapterSlicer(parts.model, {parts.communicator.rank(), parts.communicator.num_ranks()},
-                        parts.weights.dtype)),
+                        {parts.weights.dtype, KvDType(parts.weights.dtype, parts.stream.device)})),
+      sequences_max_(setup.limits.sequences_max),
+      done_{StreamEvent(parts.stream.device), StreamEvent(parts.stream.device)},
       copying_([this] { CopyAdapters(); }) {
   parts_.communicator.Report(1);
 }
@@ -37,6 +44,7 @@ RankWorker::~RankWorker() {
     copy_came_.notify_one();
   }
   copying_.join();
+  for (const int64_t part : locked_) UnlockPages(parts_.host_memory.data() + part);
 }
 
 Status RankWorker::FollowOrders() {
@@ -52,10 +60,13 @@ Status RankWorker::FollowOrders() {
 void RankWorker::Follow(MessageReader& order) {
   switch (order.Take<RankOrder>()) {
     case RankOrder::kForward:
-      return Forward(order);
+      return Forward(order, /*replay=*/false);
+    case RankOrder::kReplay:
+      return Forward(order, /*replay=*/true);
+    case RankOrder::kRecord:
+      return Record(order);
     case RankOrder::kLogits:
-      transformer_.Logits(order.TakeAll<int32_t>(), parts_.stream);
-      return;
+      return Logits(order.TakeSpan<int32_t>());
     case RankOrder::kCopy:
       return BeginCopy(order);
     case RankOrder::kSetup:
@@ -64,32 +75,55 @@ void RankWorker::Follow(MessageReader& order) {
   CHECK(false) << "a second setup";
 }
 
-void RankWorker::Forward(MessageReader& order) {
-  std::vector<int32_t> values[9];
-  for (std::vector<int32_t>& each : values) each = order.TakeAll<int32_t>();
-  const std::vector<LoraSegment> segments = order.TakeAll<LoraSegment>();
-  const std::vector<LoraSegment> prompt_segments = order.TakeAll<LoraSegment>();
-  HostBatch batch;
-  batch.tokens = values[0];
-  batch.positions = values[1];
-  batch.row_page = values[2];
-  batch.row_slot = values[3];
-  batch.row_begin = values[4];
-  batch.page_begin = values[5];
-  batch.pages = values[6];
-  batch.kv_tokens = values[7];
-  batch.logits_rows = values[8];
-  batch.lora_segments = segments;
-  batch.lora_prompt_segments = prompt_segments;
-  batch.num_given = order.Take<int32_t>();
-  batch.lora = {loras_.matrices(0, LoraModule::kQ), loras_.matrices_stride(),
-                order.Take<int32_t>()};
-  gate_.Reset();
-  for (const auto* all : {&segments, &prompt_segments}) {
-    for (const LoraSegment& segment : *all) gate_.Add(segment.adapter_slot, arrivals_);
+// A lack of memory costs the step's requests, as on one rank.
+void RankWorker::Try(int64_t num_rows, bool has_logits, const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const std::bad_alloc& error) {
+    parts_.communicator.Fail("rank " + std::to_string(parts_.communicator.rank()) + ": " +
+                             error.what());
+    transformer_.GiveUp(num_rows, has_logits, parts_.stream);
   }
-  if (!gate_.is_open()) batch.gate = &gate_;
-  transformer_.Forward(batch, parts_.stream);
+}
+
+LoraTable RankWorker::Adapters() const {
+  return {loras_.matrices(0, LoraModule::kQ), loras_.matrices_stride(), /*rank_max=*/0};
+}
+
+void RankWorker::Forward(MessageReader& order, bool replay) {
+  HostBatch batch = ReadBatch(Adapters(), loras_.virtual_rows(), order);
+  const auto num_rows = static_cast<int64_t>(batch.tokens.size());
+  // What a step is copied from serves the one after the next (BatchUpload::Put).
+  StreamEvent& done = done_[num_steps_++ % done_.size()];
+  done.Wait();
+  parts_.exchange.CheckAfterStep();
+  batch.avoids_copy_engine = arrivals_.num_under_way() > 0;
+  if (replay) {
+    Try(graphs_->PaddedRows(static_cast<int32_t>(num_rows)), true,
+        [&] { graphs_->Run(batch, parts_.stream); });
+    return done.Record(parts_.stream);
+  }
+  Try(num_rows, !batch.logits_rows.empty(), [&] {
+    gate_.Reset();
+    for (const auto& segments : {batch.lora_segments, batch.lora_prompt_segments}) {
+      for (const LoraSegment& segment : segments) gate_.Add(segment.adapter_slot, arrivals_);
+    }
+    if (!gate_.is_open()) batch.gate = &gate_;
+    transformer_.Forward(batch, parts_.stream);
+  });
+  done.Record(parts_.stream);
+}
+
+void RankWorker::Record(MessageReader& order) {
+  const auto rank_max = order.Take<int32_t>();
+  const bool lora = order.Take<bool>();
+  graphs_ = std::make_unique<DecodeGraphs>(transformer_, sequences_max_,
+                                           lora ? Adapters() : LoraTable{}, nullptr);
+  graphs_->Record(rank_max, parts_.stream);
+}
+
+void RankWorker::Logits(std::span<const int32_t> rows) {
+  Try(0, true, [&] { transformer_.Logits(rows, parts_.stream); });
 }
 
 void RankWorker::BeginCopy(MessageReader& order) {
@@ -100,10 +134,14 @@ void RankWorker::BeginCopy(MessageReader& order) {
   HostAdapter adapter;
   adapter.facts.rank_max = order.Take<int32_t>();
   adapter.facts.num_layers = order.Take<int32_t>();
+  adapter.facts.has_virtual_kv = order.Take<bool>();
+  adapter.virtual_tokens = order.Take<HostAdapter::Virtual>();
   adapter.matrices = order.TakeAll<HostAdapter::Matrix>();
   adapter.stretches = order.TakeAll<HostAdapter::Stretch>();
   for (HostAdapter::Stretch& stretch : adapter.stretches) {
-    stretch.data = parts_.host_memory + reinterpret_cast<intptr_t>(stretch.data);
+    const auto begin = static_cast<int64_t>(reinterpret_cast<intptr_t>(stretch.data));
+    LockHostMemory(begin, stretch.bytes);
+    stretch.data = parts_.host_memory.data() + begin;
   }
   arrivals_.Begin(job.order.slot, HostStore::Held::Of(std::move(adapter)));
   const std::lock_guard lock(mutex_);
@@ -111,7 +149,19 @@ void RankWorker::BeginCopy(MessageReader& order) {
   copy_came_.notify_one();
 }
 
+// Page-locked in this process, too, so that copies to a GPU run beside its steps.
+void RankWorker::LockHostMemory(int64_t begin, int64_t bytes) {
+  constexpr int64_t kPartBytes = int64_t{64} << 20;
+  if (parts_.stream.device.is_cpu()) return;
+  const auto end = static_cast<int64_t>(parts_.host_memory.size());
+  for (int64_t part = begin / kPartBytes * kPartBytes; part < begin + bytes; part += kPartBytes) {
+    if (!locked_.insert(part).second) continue;
+    LockPages(parts_.host_memory.data() + part, std::min(kPartBytes, end - part));
+  }
+}
+
 void RankWorker::CopyAdapters() {
+  UseDevice(parts_.stream.device);
   std::unique_lock lock(mutex_);
   for (;;) {
     copy_came_.wait(lock, [this] { return stopping_ || !copies_.empty(); });

@@ -5,18 +5,25 @@
 // read.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "executor/adapter_arrivals.h"
 #include "executor/adapter_copier.h"
+#include "executor/decode_graphs.h"
 #include "executor/rank_message.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
+#include "model/rank_exchange.h"
 #include "model/transformer.h"
 #include "tensor/communicator.h"
 
@@ -25,13 +32,14 @@ namespace graft {
 class RankWorker {
  public:
   // What a rank has once it is there: borrowed. `model` is the whole model's shape, `host_memory`
-  // where this process has the host store's memory.
+  // the host store's, as this process has it.
   struct Parts {
     Communicator& communicator;
+    RankExchange& exchange;
     const ModelConfig& model;
     const ModelWeights& weights;
     Stream& stream;
-    const char* host_memory = nullptr;
+    std::span<char> host_memory = {};
   };
 
   // Waits for the setup, and follows orders from then on, until nothing comes any more: says why.
@@ -47,8 +55,14 @@ class RankWorker {
   ~RankWorker();
   Status FollowOrders();
   void Follow(MessageReader& order);
-  void Forward(MessageReader& order);
+  // Computes a part of a step of so many rows.
+  void Try(int64_t num_rows, bool has_logits, const std::function<void()>& part);
+  LoraTable Adapters() const;
+  void Forward(MessageReader& order, bool replay);
+  void Record(MessageReader& order);
+  void Logits(std::span<const int32_t> rows);
   void BeginCopy(MessageReader& order);
+  void LockHostMemory(int64_t begin, int64_t bytes);
   void CopyAdapters();
   void EndArrivals();
 
@@ -59,6 +73,11 @@ class RankWorker {
   AdapterArrivals arrivals_;
   AdapterCopier copier_;  // the copying thread's
   ArrivalGate gate_;
+  const int32_t sequences_max_;
+  std::unique_ptr<DecodeGraphs> graphs_;  // once they were asked for
+  std::array<StreamEvent, 2> done_;       // of steps, taking turns
+  uint64_t num_steps_ = 0;
+  std::set<int64_t> locked_;  // parts of the host store's memory, by where they begin
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable copy_came_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "executor/host_adapter.h"
 #include "executor/rank_message.h"
 #include "model/adapter_test_util.h"
@@ -13,6 +15,8 @@ namespace rank_worker_test {
 using testing::FileOf;
 using testing::LoraTestTensors;
 using testing::Peft;
+using testing::PromptJson;
+using testing::PromptTestTensor;
 
 // Sizes that two and four ranks share, none of them a multiple of 64 bytes.
 ModelConfig Model(bool fused) {
@@ -58,6 +62,36 @@ HostAdapter InPages(HostAdapter whole, std::vector<std::string>& pages) {
   return whole;
 }
 
+// Whatever lies side by side by chance: no stretch goes on from one page into the next.
+void ExpectWithin(const HostAdapter& whole, const HostAdapter& slice) {
+  for (const HostAdapter::Stretch& stretch : slice.stretches) {
+    EXPECT_TRUE(std::ranges::any_of(whole.stretches, [&](const HostAdapter::Stretch& page) {
+      return page.data <= stretch.data && stretch.data + stretch.bytes <= page.data + page.bytes;
+    }));
+  }
+}
+
+TEST(AdapterSlicerTest, StretchesEndWithPages) {
+  const ModelConfig model = Model(/*fused=*/false);
+  const SafetensorsFile file = FileOf(LoraTestTensors(PeftOf(false), model));
+  const LoraWeights weights = *LoraWeights::Load(file, PeftOf(false), model, DType::kBF16);
+  HostAdapter whole = DescribeHostAdapter(weights, model, "hash", "base");
+  const AdapterSlicer slicer(model, {1, 2}, {DType::kBF16, DType::kF16});
+  const std::string expected = RowsOf(slicer.Slice(whole));
+  // The same memory, page by page.
+  const HostAdapter::Stretch all = whole.stretches[0];
+  whole.stretches.clear();
+  int64_t begin = 0;
+  for (const RowRun& run : whole.weight_rows) {
+    for (int32_t row = 0; row < run.num_rows; ++row, begin += run.row_bytes) {
+      whole.stretches.push_back({begin, run.row_bytes, all.data + begin});
+    }
+  }
+  const HostAdapter slice = slicer.Slice(whole);
+  EXPECT_EQ(RowsOf(slice), expected);
+  ExpectWithin(whole, slice);
+}
+
 TEST(AdapterSlicerTest, FindsWhatARankKeeps) {
   for (const bool fused : {false, true}) {
     const ModelConfig model = Model(fused);
@@ -71,8 +105,10 @@ TEST(AdapterSlicerTest, FindsWhatARankKeeps) {
         const LoraWeights expected = weights.SliceOf(model, shard);
         const HostAdapter described =
             DescribeHostAdapter(expected, ShardConfig(model, num_ranks), "hash", "base");
-        const HostAdapter slice = AdapterSlicer(model, shard, DType::kBF16).Slice(whole);
+        const HostAdapter slice =
+            AdapterSlicer(model, shard, {DType::kBF16, DType::kF16}).Slice(whole);
         EXPECT_EQ(RowsOf(slice), RowsOf(described));
+        ExpectWithin(whole, slice);
         EXPECT_EQ(slice.facts.bytes, described.facts.bytes);
         EXPECT_EQ(slice.facts.hash, "hash");
         EXPECT_EQ(slice.facts.num_layers, model.num_layers);
@@ -84,6 +120,50 @@ TEST(AdapterSlicerTest, FindsWhatARankKeeps) {
           EXPECT_EQ(slice.matrices[i].tables_begin, described.matrices[i].tables_begin);
           EXPECT_EQ(slice.matrices[i].rank, described.matrices[i].rank);
           EXPECT_EQ(slice.matrices[i].scale, described.matrices[i].scale);
+        }
+      }
+    }
+  }
+}
+
+// Embeddings whole, of keys and values the heads of the rank.
+TEST(AdapterSlicerTest, FindsWhatARankKeepsOfVirtualTokens) {
+  const ModelConfig model = Model(/*fused=*/false);
+  const int64_t head = model.head_dim;
+  for (const std::string kind : {"PROMPT_TUNING", "PREFIX_TUNING"}) {
+    const bool is_kv = kind == "PREFIX_TUNING";
+    const int64_t columns =
+        is_kv ? int64_t{2} * model.num_layers * model.num_kv_heads * head : model.hidden_size;
+    const PromptConfig prompt = *ParsePromptConfig(PromptJson(kind, ""), model);
+    const SafetensorsFile file = FileOf({PromptTestTensor(3, columns)});
+    const VirtualTokenDTypes dtypes = {DType::kF32, DType::kF32};
+    AdapterWeights weights(LoraWeights::None(model, DType::kF32),
+                           *VirtualTokens::Load(file, prompt, model, dtypes));
+    std::vector<std::string> pages;
+    const HostAdapter whole = InPages(DescribeHostAdapter(weights, model, "hash", "base"), pages);
+    const std::string all = RowsOf(whole);
+    for (const int32_t num_ranks : {2, 4}) {
+      for (int32_t rank = 0; rank < num_ranks; ++rank) {
+        const Shard shard = {rank, num_ranks};
+        const HostAdapter slice = AdapterSlicer(model, shard, dtypes).Slice(whole);
+        EXPECT_EQ(slice.facts.num_virtual_tokens, 3);
+        EXPECT_EQ(slice.facts.has_virtual_kv, is_kv);
+        EXPECT_EQ(slice.virtual_tokens.num_tokens, 3);
+        EXPECT_EQ(slice.virtual_tokens.row_bytes % 64, 0);
+        const IndexRange heads = is_kv ? KvHeadsOf(model, shard) : IndexRange{0, 1};
+        const int64_t part = is_kv ? head * 4 : model.hidden_size * 4;
+        const int64_t num_parts = is_kv ? int64_t{2} * model.num_layers : 1;
+        const int64_t num_heads = is_kv ? model.num_kv_heads : 1;
+        const std::string rows = RowsOf(slice);
+        for (int64_t token = 0; token < 3; ++token) {
+          for (int64_t i = 0; i < num_parts; ++i) {
+            const auto got = static_cast<size_t>(token * slice.virtual_tokens.row_bytes +
+                                                 i * heads.size() * part);
+            const auto wanted = static_cast<size_t>(token * whole.virtual_tokens.row_bytes +
+                                                    (i * num_heads + heads.begin) * part);
+            const auto bytes = static_cast<size_t>(heads.size() * part);
+            EXPECT_EQ(rows.substr(got, bytes), all.substr(wanted, bytes));
+          }
         }
       }
     }

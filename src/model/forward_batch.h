@@ -81,8 +81,8 @@ struct BatchWeights {
   LoraBesideScope lora_beside = LoraBesideScope::kNone;
 };
 
-// A step as it is made: arrays in the host's memory, and how they are to be brought to a GPU.
-struct HostBatch : BatchArrays, BatchWeights {
+// How a step is brought to a GPU, and when that began.
+struct BatchTransport {
   // In a GPU's memory: [num_rows] what the step before draws, which still runs; they take the place
   // of `tokens`. Null: `tokens` are known, and nothing runs.
   const int32_t* drawn_tokens = nullptr;
@@ -91,6 +91,10 @@ struct HostBatch : BatchArrays, BatchWeights {
   // On a GPU, recorded when the stream comes to the step's first copy; may be null.
   StreamEvent* begun = nullptr;
 };
+
+// A step as it is made, of arrays in the host's memory. It has no members of its own: what sends a
+// step to other ranks (executor/rank_batch.h) names those of each base, and would miss them.
+struct HostBatch : BatchArrays, BatchWeights, BatchTransport {};
 
 // A step as kernels read it: arrays where they run, which on the CPU are the HostBatch's own, and
 // what was found out while the host could look at them. On a GPU long segments are cut.

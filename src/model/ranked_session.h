@@ -62,8 +62,9 @@ class RankedSession {
           weights(make_weights(of, stream)),
           loras(config, kAdaptersMax),
           communicator(memory, of.rank),
+          exchange(MakeHostExchange(communicator)),
           session(ShardConfig(config, of.num_ranks), weights, stream, 5, 256, limits,
-                  &communicator) {}
+                  exchange.get()) {}
 
     std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks) {
       return session.Step(
@@ -76,6 +77,7 @@ class RankedSession {
     ModelWeights weights;
     LoraStore loras;
     Communicator communicator;
+    const std::unique_ptr<RankExchange> exchange;
     TestSession session;
   };
 

@@ -44,7 +44,7 @@ class TestSession {
   TestSession(const ModelConfig& config, const ModelWeights& weights, Stream& stream,
               int32_t page_tokens = 5, int32_t num_pages = 256,
               const TransformerLimits& limits = {.step_tokens_max = 512, .logits_rows_max = 512},
-              Communicator* ranks = nullptr)
+              RankExchange* ranks = nullptr)
       : stream_(stream),
         pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
               stream.device),

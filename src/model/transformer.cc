@@ -104,7 +104,7 @@ struct Transformer::Projection {
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
-                         const TransformerLimits& limits, Stream& stream, Communicator* ranks)
+                         const TransformerLimits& limits, Stream& stream, RankExchange* ranks)
     : config_(config),
       weights_(weights),
       pool_(pool),
@@ -128,7 +128,6 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       << "the page pool was laid out for another model";
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
-  CHECK(ranks == nullptr || stream.device.is_cpu()) << "ranks share a CPU's memory";
   CHECK(ranks == nullptr ||
         ranks->part_floats() >= PartFloatsOf(limits, config, ranks->num_ranks()));
   const Device& device = stream.device;
@@ -175,7 +174,6 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
   CHECK((batch.virtual_embeddings.empty() && batch.virtual_kv.empty()) ||
         batch.virtual_rows != nullptr)
       << "virtual tokens need the adapters' rows";
-  CHECK(ranks_ == nullptr || batch.virtual_kv.empty()) << "a prefix is not cut to ranks";
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
@@ -211,6 +209,7 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
     }
     RunLogits(batch.logits_rows, step);
   }
+  exchanges_done_ = 0;
   if (times != nullptr) timer_->Collect();
   return logits_.as<float>();
 }
@@ -221,7 +220,7 @@ void Transformer::Embed(const Step& step) {
   Embedding({.table = weights_.embedding.data(),
              .dtype = weights_.dtype,
              .vocab_size = static_cast<int32_t>(weights_.vocabulary.size()),
-             .tokens = batch.tokens.data(),
+             .tokens = BeginExchanges(batch.tokens, step.stream),
              .out = PartOf(target).y,
              .num_tokens = step.num_rows(),
              .n = config_.hidden_size,
@@ -539,12 +538,14 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
 const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream) {
   CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
   const Step step{.batch = {}, .stream = stream, .timer = nullptr, .times = nullptr};
+  BeginExchanges({}, stream);
   if (stream.device.is_cpu()) {
     RunLogits(rows, step);
   } else {
     CopyToDevice(logits_rows_.data(), rows.data(), static_cast<int64_t>(rows.size_bytes()), stream);
     RunLogits({logits_rows_.as<int32_t>(), rows.size()}, step);
   }
+  exchanges_done_ = 0;
   return logits_.as<float>();
 }
 

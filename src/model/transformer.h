@@ -16,11 +16,11 @@
 #include "model/kv_pool.h"
 #include "model/launch_plan.h"
 #include "model/lora_module.h"
+#include "model/rank_exchange.h"
 #include "model/rope_table.h"
 #include "model/transformer_sizes.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"
-#include "tensor/communicator.h"
 #include "tensor/device_traits.h"
 #include "tensor/stream.h"
 #include "tensor/stream_timer.h"
@@ -38,12 +38,11 @@ struct ForwardTimes {
 
 class Transformer {
  public:
-  // `config` is copied; `weights` and `pool` are borrowed. One of several `ranks`, on the CPU,
-  // computes its slice of every step, in company of the others: `config` is ShardConfig's, and
-  // parts are at least PartFloatsOf. Rank 0 has the logits. Where another rank fails, the process
-  // ends (EndRank).
+  // `config` is copied; `weights` and `pool` are borrowed. One of several `ranks` computes its
+  // slice of every step, in company of the others: `config` is ShardConfig's, and parts are at
+  // least PartFloatsOf. Rank 0 has the logits.
   Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
-              const TransformerLimits& limits, Stream& stream, Communicator* ranks = nullptr);
+              const TransformerLimits& limits, Stream& stream, RankExchange* ranks = nullptr);
 
   // Runs the step, writing its keys and values into the pool. Returns the logits of
   // batch.logits_rows, fp32 [logits_rows, vocab_size] in the device's memory, valid until the next
@@ -64,6 +63,16 @@ class Transformer {
   // Hidden states of rows of the last step behind the final norm, fp32 [rows, hidden]. CPU alone.
   // They are in the way of the logits, as those of Logits are.
   const float* HiddenStates(std::span<const int32_t> rows, Stream& stream);
+
+  // One of several ranks: where a step of so many rows could not be computed to its end, or not
+  // even begun, the other ranks' exchanges come to theirs. What comes of the step means nothing.
+  // The same after Logits, of no rows.
+  void GiveUp(int64_t num_rows, bool has_logits, Stream& stream);
+
+  // When the device has done a step: see RankExchange::CheckAfterStep.
+  void CheckRanks() const {
+    if (ranks_ != nullptr) ranks_->CheckAfterStep();
+  }
 
   // What is fastest to ask for as BatchWeights::lora_beside in steps of so many rows, all drawn:
   // see graft::ChooseBesideScope.
@@ -99,9 +108,11 @@ class Transformer {
   Target TargetOf(const LayerSpec& spec);
   // Where a rank writes its summand of that.
   Target PartOf(const Target& target);
+  // Where the step's tokens are to be read.
+  const int32_t* BeginExchanges(std::span<const int32_t> tokens, Stream& stream);
   // sum = or += what all ranks have written as their parts, n numbers.
-  void SumRanks(int64_t n, const Target& sum, const Stream& stream);
-  void GatherLogits(int64_t num_rows, const Stream& stream);
+  void SumRanks(int64_t n, const Target& sum, Stream& stream);
+  void GatherLogits(int64_t num_rows, Stream& stream);
   void AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
@@ -128,7 +139,8 @@ class Transformer {
   const TransformerLimits limits_;
   const DType activation_dtype_;
   const DeviceTraits traits_;
-  Communicator* const ranks_;  // null: there is one
+  RankExchange* const ranks_;   // null: there is one rank
+  int64_t exchanges_done_ = 0;  // of the step that runs
   const std::vector<RopeTable> ropes_;
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits

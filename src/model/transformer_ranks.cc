@@ -1,36 +1,40 @@
-// What a Transformer does where several ranks share the model.
-#include <cstring>
-
+// What a Transformer does where several ranks share the model. Its exchanges of a step are, in this
+// order: the beginning, the embeddings, two for each layer, and the logits.
 #include "model/transformer.h"
 
 namespace graft {
+
+const int32_t* Transformer::BeginExchanges(std::span<const int32_t> tokens, Stream& stream) {
+  exchanges_done_ = 1;
+  return ranks_ == nullptr ? tokens.data() : ranks_->Begin(tokens, stream);
+}
 
 Transformer::Target Transformer::PartOf(const Target& target) {
   if (ranks_ == nullptr) return target;
   return {ranks_->part(), false};
 }
 
-void Transformer::SumRanks(int64_t n, const Target& sum, const Stream& stream) {
-  const Status status = ranks_->AllReduce(n, sum.accumulates, sum.y, *stream.cpu_threads);
-  if (!status.ok()) EndRank(ranks_->rank(), status);
+// Counted first: an exchange that was begun is one that the others need not be given any more.
+void Transformer::SumRanks(int64_t n, const Target& sum, Stream& stream) {
+  ++exchanges_done_;
+  ranks_->Sum(n, sum.accumulates, sum.y, stream);
 }
 
 // Every rank has the logits of its words.
-void Transformer::GatherLogits(int64_t num_rows, const Stream& stream) {
-  const Status status = ranks_->Exchange();
-  if (!status.ok()) EndRank(ranks_->rank(), status);
-  if (ranks_->rank() != 0) return;
-  stream.cpu_threads->ParallelFor(num_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int32_t rank = 0; rank < ranks_->num_ranks(); ++rank) {
-      const IndexRange words =
-          VocabularyOf(config_, {.rank = rank, .num_ranks = ranks_->num_ranks()});
-      const float* const part = ranks_->part_of(rank);
-      for (int64_t row = begin; row < end; ++row) {
-        std::memcpy(logits_.as<float>() + row * config_.vocab_size + words.begin,
-                    part + row * words.size(), static_cast<size_t>(words.size()) * sizeof(float));
-      }
-    }
-  });
+void Transformer::GatherLogits(int64_t num_rows, Stream& stream) {
+  ++exchanges_done_;
+  ranks_->Gather(num_rows, config_.vocab_size, logits_.as<float>(), stream);
+}
+
+void Transformer::GiveUp(int64_t num_rows, bool has_logits, Stream& stream) {
+  CHECK(ranks_ != nullptr) << "nobody waits";
+  if (exchanges_done_ == 0) BeginExchanges({}, stream);
+  const int64_t num_sums = num_rows == 0 ? 0 : 1 + int64_t{2} * config_.num_layers;
+  for (; exchanges_done_ <= num_sums; ++exchanges_done_) {
+    ranks_->Skip(num_rows * config_.hidden_size, stream);
+  }
+  if (has_logits && exchanges_done_ <= num_sums + 1) ranks_->Skip(0, stream);
+  exchanges_done_ = 0;
 }
 
 }  // namespace graft

@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/file.h"
 #include "model/adapter_test_util.h"
 #include "model/ranked_session.h"
 #include "model/test_util.h"

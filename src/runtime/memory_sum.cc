@@ -37,7 +37,8 @@ std::string BytesText(int64_t bytes) {
 MemoryBudget::MemoryBudget(const Device& device, double gib_max, int32_t num_sharing)
     : device_(device),
       gib_max_(gib_max),
-      device_bytes_max_((FreeMemoryBytes(device) + AllocatedBytes(device)) / num_sharing),
+      device_bytes_max_((FreeMemoryBytes(device) + AllocatedBytes(device)) /
+                        (device.is_cpu() ? num_sharing : 1)),
       host_bytes_max_((FreeMemoryBytes({}) + AllocatedBytes({})) / num_sharing) {
   if (gib_max > 0.0) device_bytes_max_ = std::min(device_bytes_max_, GibToBytes(gib_max));
 }

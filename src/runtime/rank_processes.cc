@@ -26,11 +26,11 @@ void LeaveSignalsToServer() {
 }
 
 Status ServeShard(const RuntimeOptions& options, const std::string& model_shape,
-                  Communicator& communicator, const char* host_memory) {
-  const Shard shard = {communicator.rank(), communicator.num_ranks()};
+                  Communicator& communicator, std::span<char> host_memory) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model,
-                   LoadShard(options, model_shape, shard));
+                   LoadShard(options, model_shape, communicator));
   return RankWorker::Serve({.communicator = communicator,
+                            .exchange = *model->exchange,
                             .model = model->config,
                             .weights = model->weights,
                             .stream = model->stream,
@@ -39,7 +39,7 @@ Status ServeShard(const RuntimeOptions& options, const std::string& model_shape,
 
 // Its words are rank 0's to say.
 [[noreturn]] void RunRank(const RuntimeOptions& options, const std::string& shape, char* memory,
-                          int32_t rank, const char* host_memory, pid_t parent) {
+                          int32_t rank, std::span<char> host_memory, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   const std::string name = "rank " + std::to_string(rank);
@@ -108,9 +108,10 @@ Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& 
 
 Status RankProcesses::Fork(const RuntimeOptions& options, const std::string& shape, int32_t rank) {
   const pid_t parent = getpid();
+  const std::span<char> host_memory(host_memory_.data(), static_cast<size_t>(host_memory_.bytes()));
   const pid_t process = fork();
   if (process < 0) return SystemError(errno, "cannot start rank " + std::to_string(rank));
-  if (process == 0) RunRank(options, shape, memory_.data(), rank, host_memory_.data(), parent);
+  if (process == 0) RunRank(options, shape, memory_.data(), rank, host_memory, parent);
   processes_.push_back(process);
   communicator_->SetProcess(rank, process);
   return OkStatus();

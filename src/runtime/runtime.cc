@@ -17,43 +17,97 @@ namespace {
 
 constexpr uint64_t kRandomSeed = 1;
 
-Shard RankZeroOf(RankProcesses* ranks) {
-  Shard shard;
-  if (ranks != nullptr) shard.num_ranks = ranks->communicator().num_ranks();
-  return shard;
+Communicator* CommunicatorOf(RankProcesses* ranks) {
+  return ranks == nullptr ? nullptr : &ranks->communicator();
 }
 
-// Device, threads and stream; everything of a LoadedModel but config and weights.
-Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options,
-                                                  const Shard& shard = {}) {
+Shard ShardOf(const Communicator* communicator) {
+  if (communicator == nullptr) return {};
+  return {communicator->rank(), communicator->num_ranks()};
+}
+
+// Device, threads, stream and shape; everything of a LoadedModel but its exchange and weights.
+// `is_alone`: there are no other ranks, whatever the shard says.
+Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options, const Shard& shard,
+                                                  const std::string& shape, bool is_alone = false) {
   RETURN_IF_ERROR(CheckOptions(options));
   auto model = std::make_unique<LoadedModel>();
-  ASSIGN_OR_RETURN(model->device, PickDevice(options.device));
-  if (shard.num_ranks > 1 && !model->device.is_cpu()) {
-    return UnimplementedError("--tensor-parallel shares a model among processes on the CPU, and " +
-                              model->device.ToString() + " is a GPU; add --device cpu");
-  }
+  const Shard place = is_alone ? Shard{} : shard;
+  ASSIGN_OR_RETURN(model->device, PickRankDevice(options.device, place));
   model->shard = shard;
   model->threads = std::make_unique<ThreadPool>(ThreadsOfRank(options));
   model->owned_stream = std::make_unique<OwnedStream>(model->device, model->threads.get());
-  model->budget.emplace(model->device, options.memory_gib, shard.num_ranks);
+  model->budget.emplace(model->device, options.memory_gib, place.num_ranks);
   model->stream = model->owned_stream->get();
+  ASSIGN_OR_RETURN(model->config, ReadModelShape(options, shape));
+  model->rank_config = ShardConfig(model->config, shard.num_ranks);
+  model->weights.dtype = shape.empty() ? ServingDType(model->config, options.dtype, model->device)
+                                       : options.dtype.value_or(DType::kBF16);
   return model;
 }
 
+// With the other ranks, which are about to do the same.
+Status ConnectRanks(const RuntimeOptions& options, Communicator* communicator, LoadedModel* model) {
+  if (communicator == nullptr) return OkStatus();
+  if (model->device.is_cpu()) {
+    model->exchange = MakeHostExchange(*communicator);
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(model->exchange, MakeGpuExchange(*communicator, model->device,
+                                                    ExchangeLimitsOf(options, model->shape()),
+                                                    options.rank_transport));
+  return OkStatus();
+}
+
 // The model and what is to be served of it, before it is read.
-Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, DType dtype,
-                      bool drawn, const CheckMemory& check) {
-  const ServedShape shape = {model.rank_config, dtype, model.device, model.shard.num_ranks};
+Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, bool drawn,
+                      const CheckMemory& check) {
   MemorySum weights(model.device);
-  AddWeights(shape, drawn, &weights);
-  return (check ? check : ServerFits(options))(shape, *model.budget, std::move(weights));
+  AddWeights(model.shape(), drawn, &weights);
+  if (!model.device.is_cpu()) AddRanks(options, model.shape(), &weights);
+  return (check ? check : ServerFits(options))(model.shape(), *model.budget, std::move(weights));
+}
+
+// Of options.model, or random ones of a `shape`.
+Status ReadWeights(const RuntimeOptions& options, const std::string& shape,
+                   const LoadProgress& progress, LoadedModel* model) {
+  const DType dtype = model->weights.dtype;
+  if (!shape.empty()) {
+    model->weights =
+        RandomWeights(model->config, dtype, kRandomSeed, model->stream, progress, model->shard);
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(model->weights, LoadWeights(options.model, model->config, dtype, model->stream,
+                                               progress, model->shard));
+  return OkStatus();
 }
 
 void WarnAboutContext(const RuntimeOptions& options, const ModelConfig& config) {
   if (options.context_tokens_max <= config.context_tokens_max) return;
   LOG_WARN("--context-tokens-max {} is more than the model's own {}, which is served",
            options.context_tokens_max, config.context_tokens_max);
+}
+
+Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const std::string& shape,
+                                          bool quiet, const CheckMemory& check,
+                                          RankProcesses* ranks) {
+  Communicator* const communicator = CommunicatorOf(ranks);
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model,
+                   PrepareModel(options, ShardOf(communicator), shape));
+  model->ranks = ranks;
+  WarnAboutContext(options, model->config);
+  model->name = options.model_name;
+  if (model->name.empty()) {
+    model->name = shape.empty()
+                      ? std::filesystem::weakly_canonical(options.model).filename().string()
+                      : "random";
+  }
+  RETURN_IF_ERROR(CheckModelFits(options, *model, !shape.empty(), check));
+  RETURN_IF_ERROR(ConnectRanks(options, communicator, model.get()));
+  ProgressBar bar(shape.empty() ? "loading " + model->name : "drawing random weights", quiet);
+  RETURN_IF_ERROR(ReadWeights(
+      options, shape, [&](int64_t done, int64_t total) { bar.Update(done, total); }, model.get()));
+  return model;
 }
 
 // Pages that an adapter of a usual large rank takes, all modules adapted.
@@ -164,29 +218,16 @@ Result<Device> PickDevice(const DeviceChoice& choice) {
   return chosen.device;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
-                                               const CheckMemory& check, RankProcesses* ranks) {
-  if (options.model.empty()) {
-    return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
-  }
-  const Shard shard = RankZeroOf(ranks);
-  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
-  model->ranks = ranks;
-  ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model));
-  model->rank_config = ShardConfig(model->config, shard.num_ranks);
-  WarnAboutContext(options, model->config);
-  model->name = options.model_name;
-  if (model->name.empty()) {
-    model->name = std::filesystem::weakly_canonical(options.model).filename().string();
-  }
-  const DType dtype = ServingDType(model->config, options.dtype, model->device);
-  RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/false, check));
-  ProgressBar bar("loading " + model->name, quiet);
-  ASSIGN_OR_RETURN(model->weights,
-                   LoadWeights(
-                       options.model, model->config, dtype, model->stream,
-                       [&](int64_t done, int64_t total) { bar.Update(done, total); }, shard));
-  return model;
+Result<Device> PickRankDevice(const DeviceChoice& choice, const Shard& shard) {
+  if (shard.num_ranks == 1) return PickDevice(choice);
+  const std::vector<CudaCard> cards = ListCudaCards();
+  // Two ranks on one card are slow, and enough for tests.
+  const bool share = std::getenv("GRAFT_RANKS_SHARE_GPU") != nullptr;
+  ASSIGN_OR_RETURN(const ChosenDevice chosen,
+                   share ? ChooseDevice(choice, cards)
+                         : ChooseRankDevice(choice, shard.rank, shard.num_ranks, cards));
+  if (!chosen.warning.empty()) LOG_WARN("{}", chosen.warning);
+  return chosen.device;
 }
 
 Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape) {
@@ -195,38 +236,42 @@ Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::str
   return ParseModelConfig(json);
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options,
-                                               const std::string& shape, const Shard& shard) {
-  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
-  ASSIGN_OR_RETURN(model->config, ReadModelShape(options, shape));
-  model->rank_config = ShardConfig(model->config, shard.num_ranks);
-  if (!shape.empty()) {
-    model->weights = RandomWeights(model->config, options.dtype.value_or(DType::kBF16), kRandomSeed,
-                                   model->stream, {}, shard);
-    return model;
+Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
+                                               const CheckMemory& check, RankProcesses* ranks) {
+  if (options.model.empty()) {
+    return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
-  const DType dtype = ServingDType(model->config, options.dtype, model->device);
-  ASSIGN_OR_RETURN(model->weights,
-                   LoadWeights(options.model, model->config, dtype, model->stream, {}, shard));
-  return model;
+  return Load(options, "", quiet, check, ranks);
 }
 
 Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
                                                  const std::string& config_path, bool quiet,
                                                  const CheckMemory& check, RankProcesses* ranks) {
-  const Shard shard = RankZeroOf(ranks);
-  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, PrepareModel(options, shard));
-  model->ranks = ranks;
-  ASSIGN_OR_RETURN(model->config, ReadModelShape(options, config_path));
-  model->rank_config = ShardConfig(model->config, shard.num_ranks);
-  WarnAboutContext(options, model->config);
-  model->name = options.model_name.empty() ? "random" : options.model_name;
-  const DType dtype = options.dtype.value_or(DType::kBF16);
-  RETURN_IF_ERROR(CheckModelFits(options, *model, dtype, /*drawn=*/true, check));
-  ProgressBar bar("drawing random weights", quiet);
-  model->weights = RandomWeights(
-      model->config, dtype, kRandomSeed, model->stream,
-      [&](int64_t done, int64_t total) { bar.Update(done, total); }, shard);
+  return Load(options, config_path, quiet, check, ranks);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options,
+                                               const std::string& shape,
+                                               Communicator& communicator) {
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model,
+                   PrepareModel(options, ShardOf(&communicator), shape));
+  RETURN_IF_ERROR(ConnectRanks(options, &communicator, model.get()));
+  RETURN_IF_ERROR(ReadWeights(options, shape, {}, model.get()));
+  return model;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadRankAlone(const RuntimeOptions& options,
+                                                   const std::string& shape, int32_t num_ranks,
+                                                   const LinkModel& link,
+                                                   const CheckMemory& check) {
+  ASSIGN_OR_RETURN(const ModelConfig config, ReadModelShape(options, shape));
+  RETURN_IF_ERROR(CheckRanks(config, num_ranks).WithContext("--rank-of"));
+  ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model,
+                   PrepareModel(options, {0, num_ranks}, shape, /*is_alone=*/true));
+  RETURN_IF_ERROR(CheckModelFits(options, *model, !shape.empty(), check));
+  model->exchange = MakeModelledExchange(num_ranks, model->device,
+                                         ExchangeLimitsOf(options, model->shape()), link);
+  RETURN_IF_ERROR(ReadWeights(options, shape, {}, model.get()));
   return model;
 }
 
@@ -264,7 +309,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
   runtime->transformer_ = std::make_unique<Transformer>(
       model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits, lora),
-      model.stream, model.ranks ? &model.ranks->communicator() : nullptr);
+      model.stream, model.exchange.get());
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
@@ -321,8 +366,9 @@ Status Runtime::MakeHostStore(bool lora) {
 }
 
 AdapterSlicer Runtime::MakeSlicer() const {
-  if (model_->ranks == nullptr) return {};
-  return AdapterSlicer(model_->config, model_->shard, model_->weights.dtype);
+  if (model_->shard.num_ranks == 1) return {};
+  const DType dtype = model_->weights.dtype;
+  return AdapterSlicer(model_->config, model_->shard, {dtype, KvDType(dtype, model_->device)});
 }
 
 void Runtime::MakeLoader() {

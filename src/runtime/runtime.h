@@ -40,15 +40,18 @@ std::vector<std::string> AssistWorkerCommand();
 
 // The device asked for. Where there is a GPU and auto takes the CPU, the log says why.
 Result<Device> PickDevice(const DeviceChoice& choice);
+// The same of one of several ranks.
+Result<Device> PickRankDevice(const DeviceChoice& choice, const Shard& shard);
 
 // The parts that bench builds more than once from one set of weights.
 struct LoadedModel {
   std::string name;
   Device device;
-  ModelConfig config;              // the whole model's
-  Shard shard;                     // what of it this process has
-  ModelConfig rank_config;         // ShardConfig's
-  RankProcesses* ranks = nullptr;  // the others, on rank 0 of several
+  ModelConfig config;                      // the whole model's
+  Shard shard;                             // what of it this process has
+  ModelConfig rank_config;                 // ShardConfig's
+  RankProcesses* ranks = nullptr;          // the others, on rank 0 of several
+  std::unique_ptr<RankExchange> exchange;  // with them; null: there is one rank
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
   Stream stream;                       // owned_stream's
@@ -72,7 +75,12 @@ Result<std::unique_ptr<LoadedModel>> RandomModel(const RuntimeOptions& options,
 // Another rank's slice of what rank 0 loads, which has found room for it: of options.model, or of
 // random weights where `shape` is a config_path.
 Result<std::unique_ptr<LoadedModel>> LoadShard(const RuntimeOptions& options,
-                                               const std::string& shape, const Shard& shard);
+                                               const std::string& shape,
+                                               Communicator& communicator);
+// Rank 0 of so many, which computes as if the others were there (MakeModelledExchange); for bench.
+Result<std::unique_ptr<LoadedModel>> LoadRankAlone(const RuntimeOptions& options,
+                                                   const std::string& shape, int32_t num_ranks,
+                                                   const LinkModel& link, const CheckMemory& check);
 // The whole model's shape, from either.
 Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape);
 

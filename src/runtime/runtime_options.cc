@@ -169,9 +169,13 @@ namespace {
 std::vector<Option> RankOptionRows(RuntimeOptions& o) {
   return {{"tensor-parallel", Number(o.tensor_parallel, Between(1, kRanksMax)),
            "ranks that share the model, each a process with a slice of the weights, the pages and "
-           "the adapters; on the CPU. Sizes in GiB are each rank's, threads are shared out"},
+           "the adapters, on the CPU or on a GPU of its own: --device's and those behind it. Sizes "
+           "in GiB are each rank's, threads are shared out"},
           {"rank-timeout-seconds", Number(o.rank_timeout_seconds, Between(1, 86'400)),
-           "a rank that does not answer the others for so long ends the server"}};
+           "a rank that does not answer the others for so long ends the server"},
+          {"rank-transport", OneOf(o.rank_transport, kRankTransportWords),
+           "how GPUs' ranks exchange: peer: kernels read each other's memory; nccl: by NCCL, whose "
+           "library must be there; auto: the first of these that works"}};
 }
 
 // What does not work on several ranks, by name.

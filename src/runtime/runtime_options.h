@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engine/cold_start.h"
+#include "model/gpu_exchange.h"
 #include "options/command.h"
 #include "options/option.h"
 #include "tensor/device_choice.h"
@@ -53,6 +54,9 @@ inline constexpr OptionWord<ColdStart> kColdStartWords[] = {{ColdStart::kJoinLat
                                                             {ColdStart::kBlocking, "blocking"},
                                                             {ColdStart::kCached, "cached"}};
 
+inline constexpr OptionWord<RankTransport> kRankTransportWords[] = {
+    {RankTransport::kAuto, "auto"}, {RankTransport::kPeer, "peer"}, {RankTransport::kNccl, "nccl"}};
+
 inline constexpr OptionWord<std::optional<DType>> kServingDTypeWords[] = {
     {std::nullopt, "auto"}, {DType::kBF16, "bf16"}, {DType::kF16, "fp16"}, {DType::kF32, "fp32"}};
 
@@ -67,6 +71,7 @@ struct RuntimeOptions {
   int threads = 0;             // of the kernels, of all ranks together; 0: one per core
   int tensor_parallel = 1;     // ranks that share the model
   int rank_timeout_seconds = 60;
+  RankTransport rank_transport = RankTransport::kAuto;
   int sequences_max = 256;
   int step_tokens_max = 0;  // these two: 0: by the device, see StepTokensMax and StepMsMax
   int step_ms_max = 0;

@@ -119,6 +119,14 @@ TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const Execu
   return transformer;
 }
 
+GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedShape& shape) {
+  const TransformerLimits transformer =
+      TransformerLimitsOf(options, ExecutorLimitsOf(options, shape, /*lora=*/true), /*lora=*/true);
+  return {.part_floats = PartFloatsOf(transformer, shape.config, shape.num_ranks),
+          .tokens_max = transformer.step_tokens_max,
+          .timeout_ns = int64_t{options.rank_timeout_seconds} * 1'000'000'000};
+}
+
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits) {
   return MakeKvLayout(shape.config, limits.page_tokens, KvDType(shape.dtype, shape.device));
 }
@@ -146,6 +154,16 @@ void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   if (shape.device.is_cpu() && !drawn) return;
   sum->AddOnHost("reading them, a tensor at a time",
                  WeightsReadingBytes(shape.config, shape.dtype));
+}
+
+void AddRanks(const RuntimeOptions& options, const ServedShape& shape, MemorySum* sum,
+              const SizeFlags& flags) {
+  if (shape.num_ranks == 1) return;
+  const GpuExchangeLimits limits = ExchangeLimitsOf(options, shape);
+  constexpr int64_t kTurns = 2;
+  sum->Add("what the ranks write for each other" + Flags("--tensor-parallel", flags.rows),
+           shape.device.is_cpu() ? kTurns * limits.part_floats * int64_t{sizeof(float)}
+                                 : GpuExchangeBytes(limits, shape.num_ranks));
 }
 
 void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lora, MemorySum* sum,
@@ -181,11 +199,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
     sum->Add("the threads' rows" + Flags("--threads"),
              CpuScratchBytes(shape, limits.step_tokens_max, ThreadsOfRank(options)));
   }
-  if (shape.num_ranks > 1) {
-    constexpr int64_t kTurns = 2;
-    sum->Add("what the ranks write for each other" + Flags("--tensor-parallel", flags.rows),
-             kTurns * PartFloatsOf(transformer, config, shape.num_ranks) * int64_t{sizeof(float)});
-  }
+  if (device.is_cpu()) AddRanks(options, shape, sum, flags);
   AddGraphs(options, shape, limits, lora, flags, sum);
   if (!lora) return;
   sum->Add("tables of " + Count(limits.adapters_max, "adapters" + Flags(flags.adapters)),

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "model/config.h"
+#include "model/gpu_exchange.h"
 #include "model/transformer_sizes.h"
 #include "runtime/memory_sum.h"
 #include "runtime/runtime_options.h"
@@ -49,6 +50,8 @@ CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape, bool lora);
 TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                                       bool lora);
+// What the ranks of a model write for each other, on CPUs or on GPUs.
+GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedShape& shape);
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);
 int64_t PagesPerContext(const ExecutorLimits& limits);
 Status CheckPage(const ExecutorLimits& limits);
@@ -59,8 +62,11 @@ int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left);
 // What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at
 // random or a GPU's, what making them takes beside them.
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum);
-// A server but for its weights, its pool, and adapters in the host's memory unless --host-gib says
-// how much.
+// What the ranks exchange through; nothing for one rank.
+void AddRanks(const RuntimeOptions& options, const ServedShape& shape, MemorySum* sum,
+              const SizeFlags& flags = {});
+// A server but for its weights, its pool, what GPUs' ranks exchange through, and adapters in the
+// host's memory unless --host-gib says how much.
 void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lora, MemorySum* sum,
                const SizeFlags& flags = {});
 // Its pool: what --pool-gib says, else the least that it can do with.

@@ -122,7 +122,7 @@ struct Nccl::Library {};
 Result<std::unique_ptr<Nccl>> Nccl::Join(Communicator&, const Device& device) {
   return UnimplementedError("built without " + device.ToString());
 }
-Nccl::~Nccl() = default;
+Nccl::~Nccl() { CHECK(library_ == nullptr && group_ == nullptr) << "nobody joined"; }
 void Nccl::AllGather(const float*, float*, int64_t, const Stream&) {}
 void Nccl::AllReduce(const float*, float*, int64_t, const Stream&) {}
 

@@ -43,7 +43,7 @@ class Ranks {
   Stream& stream(int32_t rank) { return streams_[rank]->get(); }
   uint32_t& broken() { return words_.as<uint32_t>()[0]; }
   uint32_t& late() { return words_.as<uint32_t>()[1]; }
-  RankBlocks Of(int32_t rank, int64_t timeout_ns = 60 * kSecondNs) const {
+  RankBlocks Of(int32_t rank, int64_t timeout_ns = 60 * kSecondNs) {
     RankBlocks blocks{.rank = rank,
                       .num_ranks = num_ranks_,
                       .broken = words_.as<uint32_t>(),
@@ -101,7 +101,7 @@ TEST_P(RankSumTest, SumsInTheOrderOfTheRanks) {
     std::vector<std::vector<float>> got(static_cast<size_t>(num_ranks));
     ranks.Run([&](int32_t rank) {
       Stream& stream = ranks.stream(rank);
-      const Buffer out(n * 4, Ranks::kDevice);
+      Buffer out(n * 4, Ranks::kDevice);
       for (int64_t round = 0; round < kRounds; ++round) {
         std::vector<float> part(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) part[i] = Element(rank, round, i);
@@ -139,7 +139,7 @@ TEST_P(RankSumTest, AGraphIsReplayed) {
   std::vector<std::vector<float>> got(static_cast<size_t>(num_ranks));
   ranks.Run([&](int32_t rank) {
     Stream& stream = ranks.stream(rank);
-    const Buffer out(kN * 4, Ranks::kDevice);
+    Buffer out(kN * 4, Ranks::kDevice);
     std::vector<float> part(kN);
     for (int64_t i = 0; i < kN; ++i) part[i] = Element(rank, 0, i);
     ranks.Write(rank, kRankWordsBytes, part);
@@ -181,7 +181,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
     ranks.Run([&](int32_t rank) {
       Stream& stream = ranks.stream(rank);
       const RankBlocks blocks = ranks.Of(rank);
-      const Buffer own_tokens(12, Ranks::kDevice);
+      Buffer own_tokens(12, Ranks::kDevice);
       CopyToDevice(own_tokens.data(), tokens.data(), rank == 0 ? 12 : 0, stream);
       ShareRankTokens({.ranks = blocks,
                        .tokens = own_tokens.as<int32_t>(),
@@ -196,7 +196,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
         part[i] = static_cast<float>(i / words * vocab + rank * words_max + i % words);
       }
       ranks.Write(rank, kRankWordsBytes, part);
-      const Buffer out(kRows * vocab * 4, Ranks::kDevice);
+      Buffer out(kRows * vocab * 4, Ranks::kDevice);
       RankGather({.ranks = blocks,
                   .part_begin = kRankWordsBytes,
                   .num_rows = kRows,
