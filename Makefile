@@ -8,7 +8,8 @@ settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTUR
 parts := $(if $(wildcard build/release/with-all),,-DGRAFT_BENCH=OFF -DGRAFT_CLUSTER=OFF)
 
 help:
-	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side"
+	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side;"
+	@echo "                   then a page of text becomes an adapter, which is asked about it"
 	@echo "make serve         the same server, kept up on port $(or $(PORT),8000)"
 	@echo "make test          build and run the checks (what CI runs); docs/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"

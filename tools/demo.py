@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make demo: one prompt to the base model and to every adapter of demo/, in one batch, side by side."""
+"""make demo: one prompt to the base model and to every adapter of demo/, in one batch, side by side; then a page of text
+becomes an adapter, which answers without reading it."""
 
 import concurrent.futures
 import http.client
@@ -8,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -17,6 +19,12 @@ from local_server import free_port, wait_ready
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROMPT = "It was a dark and stormy night, and"
 TOKENS = 60
+PAGE = "demo/page.txt"
+QUESTIONS = ("Who designed the lighthouse of Skerry Point?", "Who commands the ship Grey Heron?",
+             "With what is the lamp of the lighthouse of Skerry Point fed?")
+# Twelve texts of each kind that the base writes about the page, and nine passes over them.
+LEARN = ("--learner", "distill", "--window-tokens", "128", "--outputs", "12", "--output-tokens", "64", "--passes",
+         "9", "--batch", "4", "--learning-rate", "0.002")
 
 
 def get(port, path):
@@ -78,6 +86,19 @@ def main():
         process.terminate()
         code = process.wait(30)
     print("== server stopped" if code == 0 else f"== server ended with {code}")
+    return code or learn()
+
+
+def learn():
+    """A page becomes an adapter; the base and the adapter are asked about it, and neither has it in its context."""
+    print(f"== a page becomes an adapter: graft learn {PAGE} --learner distill")
+    asked = [arg for question in QUESTIONS for arg in ("--ask", f"Question: {question}\nAnswer:")]
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        code = subprocess.run([f"{ROOT}/build/release/graft", "learn", f"{ROOT}/{PAGE}", "--model", f"{ROOT}/demo/base",
+                               "--adapters", folder, *LEARN, *asked, "--answer-tokens", "8"]).returncode
+    print(f"\nboth go on after an answer with a next question; nobody has {PAGE} in the context. "
+          f"{time.monotonic() - start:.1f} s from the page to the last answer")
     return code
 
 
