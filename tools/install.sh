@@ -55,5 +55,8 @@ case $what in test | test-all)
   python_packages build/venv tests/requirements.txt \
     "the Python clients that the whole-program tests use, and clang-format" ;;
 esac
-case $what in test-all) python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray" ;; esac
+case $what in test-all)
+  python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
+  python_packages build/venv-agents tests/agents/requirements.txt "libraries of agents" ;;
+esac
 case $what in grammar | test | test-all) tools/grammar.sh ;; esac

@@ -281,6 +281,13 @@ def stage_ray(log):
     return pytest("release", log, files=["tests/deploy_ray"], venv="venv-ray")
 
 
+def stage_agents(log):
+    """Agents' libraries, which call tools and want answers in a form."""
+    if not build("dev", ["graft", "scripted_server"], log):
+        return 0, 1
+    return pytest("dev", log, ONE_THREAD, files=["tests/agents"], venv="venv-agents")
+
+
 def stage_dashboard(log):
     """The dashboard in headless Chromium, over servers under load."""
     if not build("release", ["graft"], log):
@@ -316,11 +323,12 @@ def stage_lint(log):
 STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program": stage_program,
           "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "seeds": stage_seeds, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
-          "lint": stage_lint, "dashboard": stage_dashboard, "ray": stage_ray}
+          "lint": stage_lint, "dashboard": stage_dashboard, "ray": stage_ray,
+          "agents": stage_agents}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
 TEST_ALL = TEST + [["long"], ["seeds"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
-                   ["dashboard"], ["ray"]]
+                   ["dashboard"], ["ray"], ["agents"]]
 
 
 class Results:
