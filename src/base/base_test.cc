@@ -363,6 +363,33 @@ TEST(ThreadPoolTest, TellsTheCallerThatMemoryRanOut) {
   }
 }
 
+// More threads than any machine has cores for, as where it is shared: each call comes once all the
+// same, whoever makes it.
+TEST(ThreadPoolTest, OneThreadMayDoThePartsOfOthers) {
+  ThreadPool pool(64);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::atomic<int>> counts(64);
+    pool.Run([&](int worker_idx) { ++counts[static_cast<size_t>(worker_idx)]; });
+    for (const auto& count : counts) ASSERT_EQ(count, 1);
+  }
+}
+
+// The scheduler lets no worker begin while the caller's part lasts, nor long after.
+TEST(ThreadPoolTest, TheCallerDoesWhatNobodyHasBegun) {
+  ThreadPool pool(3);
+  pool.Run([](int) {});
+  std::atomic<int> num_by_caller{0};
+  const auto caller = std::this_thread::get_id();
+  // Workers are held in one part each round; those of a round that they miss are the caller's.
+  for (int round = 0; round < 1000 && num_by_caller == 0; ++round) {
+    pool.Run([&](int worker_idx) {
+      if (worker_idx != 0 && std::this_thread::get_id() == caller) ++num_by_caller;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that workers fall asleep
+  }
+  EXPECT_GT(num_by_caller, 0);
+}
+
 TEST(ThreadPoolTest, WakesSleepers) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {

@@ -22,7 +22,8 @@ inline void Pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+ThreadPool::ThreadPool(int num_threads)
+    : num_threads_(num_threads), taken_(static_cast<size_t>(num_threads)) {
   CHECK_GE(num_threads, 1);
   threads_.reserve(num_threads - 1);
   for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { WorkerLoop(i); });
@@ -44,25 +45,44 @@ void ThreadPool::RunErased(Erased function, const void* context) {
     return;
   }
   bool must_wake;
+  uint64_t generation;
   {
     std::lock_guard lock(mutex_);
     function_ = function;
     context_ = context;
     num_running_.store(num_threads_ - 1, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
+    generation = generation_.fetch_add(1, std::memory_order_release) + 1;
     must_wake = num_sleeping_ > 0;
   }
   if (must_wake) wake_.notify_all();
   RunOne(0);
-  for (int spins = 0; num_running_.load(std::memory_order_acquire) != 0; ++spins) {
-    // A worker may share our core when the machine is busy: let it finish.
-    if (spins < kSpinsMax) {
-      Pause();
-    } else {
-      std::this_thread::yield();
-    }
+  for (int i = 1; i < num_threads_; ++i) {
+    if (!Take(i, generation)) continue;
+    RunOne(i);
+    num_running_.fetch_sub(1, std::memory_order_relaxed);
   }
+  WaitForOthers();
   if (out_of_memory_.exchange(false)) ThrowOutOfMemory("a worker found no memory");
+}
+
+// Of each generation's parts each is taken once, so that the one before is what is there until
+// then.
+bool ThreadPool::Take(int worker_idx, uint64_t generation) {
+  uint64_t before = generation - 1;
+  return taken_[static_cast<size_t>(worker_idx)].generation.compare_exchange_strong(
+      before, generation, std::memory_order_acq_rel);
+}
+
+void ThreadPool::WaitForOthers() {
+  for (int spins = 0; spins < kSpinsMax; ++spins) {
+    if (num_running_.load(std::memory_order_acquire) == 0) return;
+    Pause();
+  }
+  // A worker may share our core when the machine is busy: let it finish.
+  for (int left = num_running_.load(std::memory_order_acquire); left != 0;
+       left = num_running_.load(std::memory_order_acquire)) {
+    num_running_.wait(left, std::memory_order_acquire);
+  }
 }
 
 // Others still work for the caller, which must not leave before them.
@@ -87,12 +107,12 @@ void ThreadPool::WorkerLoop(int worker_idx) {
       wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
       --num_sleeping_;
     }
-    ++seen;
-    // The caller waits for every worker before it raises the generation again, but stopping_ may be
-    // set.
+    // Later than the next, where the caller has done this worker's parts meanwhile.
+    seen = generation_.load(std::memory_order_acquire);
     if (stopping_) return;
+    if (!Take(worker_idx, seen)) continue;
     RunOne(worker_idx);
-    num_running_.fetch_sub(1, std::memory_order_release);
+    if (num_running_.fetch_sub(1, std::memory_order_release) == 1) num_running_.notify_one();
   }
 }
 

@@ -1,7 +1,9 @@
 // Fork-join over a fixed set of threads: what the CPU kernels run on. The caller takes part as
-// worker 0. Workers spin briefly between calls (a step has hundreds of them), then sleep. One
-// caller at a time. Where memory runs out in a call, it ends on all workers, and the caller gets
-// OutOfMemory; nothing else may be thrown in it.
+// worker 0, and does the part of each worker that has not begun when its own is done: on a machine
+// with more to do than cores the scheduler lets a worker wait for milliseconds. Workers spin
+// briefly between calls (a step has hundreds of them), then sleep. One caller at a time. Where
+// memory runs out in a call, it ends on all workers, and the caller gets OutOfMemory; nothing else
+// may be thrown in it.
 #pragma once
 
 #include <atomic>
@@ -23,7 +25,8 @@ class ThreadPool {
 
   int num_threads() const { return num_threads_; }
 
-  // Calls function(worker_idx) once on each of the num_threads workers and waits for all of them.
+  // Calls function(worker_idx) once for each worker_idx below num_threads and waits for all of
+  // these calls, which must not wait for each other: one thread may make several.
   template <typename Function>
   void Run(const Function& function) {
     RunErased([](const void* context,
@@ -52,20 +55,27 @@ class ThreadPool {
  private:
   using Erased = void (*)(const void* context, int worker_idx);
   void RunErased(Erased function, const void* context);
+  // The generation whose part of that worker somebody has taken last; a line of its own.
+  struct alignas(64) Taken {
+    std::atomic<uint64_t> generation{0};
+  };
+  bool Take(int worker_idx, uint64_t generation);
   void RunOne(int worker_idx);
+  void WaitForOthers();
   void WorkerLoop(int worker_idx);
 
   const int num_threads_;
+  std::vector<Taken> taken_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable wake_;
   Erased function_ = nullptr;
   const void* context_ = nullptr;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   int num_sleeping_ = 0;
   // Raised once per Run; workers run the function when they see it move.
   std::atomic<uint64_t> generation_{0};
-  std::atomic<int> num_running_{0};
+  std::atomic<int> num_running_{0};         // parts of others that are not done
   std::atomic<bool> out_of_memory_{false};  // in this Run
 };
 
