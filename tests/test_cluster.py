@@ -326,7 +326,8 @@ def test_a_request_that_kills_its_runners_is_given_up(single):
     request goes on."""
     runner = Runner("--prefill-chunk-max", 1).start()
     runner.wait_for("runner of")
-    frontend = Frontend([runner]).start()
+    # However long a busy machine takes to start the runner anew.
+    frontend = Frontend([runner], "--runner-wait-seconds", 600).start()
     frontend.wait_for("is up")
     frontend.wait_for("frontend of")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

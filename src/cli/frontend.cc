@@ -39,6 +39,7 @@ struct FrontendOptions {
   std::string placement_costs;
   ScaleOptions scale = {.startup_seconds = 0.0};
   bool consolidates = false;
+  int runner_wait_seconds = 30;
   std::string log_level = "info";
   HttpFrontOptions http;
 };
@@ -173,7 +174,8 @@ Status RunFrontend(const FrontendOptions& options) {
                           .placement = placement,
                           .scale = options.scale,
                           .consolidates = options.consolidates,
-                          .metrics = &metrics},
+                          .metrics = &metrics,
+                          .runner_wait_ns = int64_t{options.runner_wait_seconds} * 1'000'000'000},
                          keys));
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
@@ -224,6 +226,8 @@ Command FrontendCommand() {
         "of a runner's batch that requests are meant to fill, for the number of runners wanted"},
        {"runner-startup-seconds", Number(options->scale.startup_seconds, AtLeast(0)),
         "from a runner's order until it serves; 0: as long as the slowest runner took to load"},
+       {"runner-wait-seconds", Number(options->runner_wait_seconds, AtLeast(1)),
+        "how long a request waits for a runner that can take it or go on with it"},
        {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
   for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);

@@ -44,7 +44,8 @@ Status ClusterFrontend::Begin() {
                                                .placement = runners_options_.placement,
                                                .scale = runners_options_.scale,
                                                .consolidates = runners_options_.consolidates,
-                                               .metrics = runners_options_.metrics}));
+                                               .metrics = runners_options_.metrics,
+                                               .runner_wait_ns = runners_options_.runner_wait_ns}));
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching, [this](const auto& view) {

@@ -54,7 +54,8 @@ class GrpcClusterLibrary : public ClusterLibrary {
                                                      .placement = options.placement,
                                                      .scale = options.scale,
                                                      .consolidates = options.consolidates,
-                                                     .metrics = options.metrics}));
+                                                     .metrics = options.metrics,
+                                                     .runner_wait_ns = options.runner_wait_ns}));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(

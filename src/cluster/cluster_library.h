@@ -59,6 +59,8 @@ struct FrontendRunnersOptions {
   ScaleOptions scale = {.startup_seconds = 0.0};
   bool consolidates = false;   // runners beyond the number wanted are emptied
   Metrics* metrics = nullptr;  // null: nobody reads them
+  // How long a request waits for a runner that takes it or goes on with it.
+  int64_t runner_wait_ns = 30'000'000'000;
 };
 
 class ClusterLibrary {

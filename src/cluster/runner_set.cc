@@ -291,7 +291,7 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     if (one->runner != kNowhere) continue;
     // Nobody can take it, however much room there is.
     if (line_.contains(one)) continue;
-    if (now_ns - one->waiting_since_ns < options_.pool_wait_ns) continue;
+    if (now_ns - one->waiting_since_ns < options_.runner_wait_ns) continue;
     End(*one, FailedEvent(WhyItWaited(*one)));
   }
 }

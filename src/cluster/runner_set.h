@@ -48,7 +48,7 @@ struct RunnerSetOptions {
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
   // How long a request that was begun waits for a runner that can go on with it.
-  int64_t pool_wait_ns = 30'000'000'000;
+  int64_t runner_wait_ns = 30'000'000'000;
 };
 
 // What a RunnerSet has of the world outside. A simulation hands in its own.

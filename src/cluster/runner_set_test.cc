@@ -238,14 +238,14 @@ struct Client {
 
 class RunnerSetTest : public testing::Test {
  protected:
-  void Start(std::vector<TestRunner*> runners, int64_t pool_wait_ns = 30'000'000'000) {
+  void Start(std::vector<TestRunner*> runners, int64_t runner_wait_ns = 30'000'000'000) {
     RunnerSetOptions options;
     for (const TestRunner* const runner : runners) {
       options.addresses.push_back("127.0.0.1:" + std::to_string(runner->port));
     }
     options.base = {.name = "base", .text_hash = "t"};
     options.limits = {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 50};
-    options.pool_wait_ns = pool_wait_ns;
+    options.runner_wait_ns = runner_wait_ns;
     options.addresses_come_later = runners.empty();
     options.metrics = &metrics_;
     set_ = RunnerSet::Start(options).value();
@@ -455,7 +455,7 @@ TEST_F(RunnerSetTest, WhatHasDrawnWaitsForTheSameArithmetic) {
 TEST_F(RunnerSetTest, WhatNobodyCanGoOnWithEndsWithTheReason) {
   one_.Serve("avx2");
   two_.Serve("avx512");
-  Start({&one_}, /*pool_wait_ns=*/200'000'000);
+  Start({&one_}, /*runner_wait_ns=*/200'000'000);
   WaitUntilReady();
   Client& client = Submit(5000);
   client.ReadOne();
@@ -559,7 +559,7 @@ TEST_F(RunnerSetTest, WhatIsRegisteredWaitsUntilARunnerHasIt) {
 
 TEST_F(RunnerSetTest, WhatNoRunnerLoadsEndsWithTheReason) {
   one_.Serve();
-  Start({&one_}, /*pool_wait_ns=*/200'000'000);
+  Start({&one_}, /*runner_wait_ns=*/200'000'000);
   WaitUntilReady();
   set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
   Client& client = Submit(20, "aa");
@@ -623,7 +623,7 @@ TEST_F(RunnerSetTest, WhatRunsOnAContentThatIsNowhereEndsWithTheReason) {
   one_.catalog.Add("aa");
   one_.Serve();
   two_.Serve();
-  Start({&one_, &two_}, /*pool_wait_ns=*/300'000'000);
+  Start({&one_, &two_}, /*runner_wait_ns=*/300'000'000);
   WaitUntilReady();
   set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
   Client& client = Submit(5000, "aa");
