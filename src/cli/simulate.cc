@@ -26,16 +26,16 @@ constexpr OptionWord<ColdStart> kSimColdStartWords[] = {{ColdStart::kJoinLater, 
                                                         {ColdStart::kAuto, "auto"},
                                                         {ColdStart::kBlocking, "blocking"}};
 
-enum class LoadOf : uint8_t { kRows, kPlaces };
-constexpr OptionWord<LoadOf> kLoadOfWords[] = {{LoadOf::kRows, "rows"},
-                                               {LoadOf::kPlaces, "places"}};
+enum class LoadShare : uint8_t { kRows, kPlaces };
+constexpr OptionWord<LoadShare> kLoadShareWords[] = {{LoadShare::kRows, "rows"},
+                                                     {LoadShare::kPlaces, "places"}};
 
 struct SimulateOptions {
   SimWorkloadOptions workload;
   SimClusterOptions cluster;
   std::vector<PlacementKind> placements = {PlacementKind::kMostIdle, PlacementKind::kAuto};
   double load = 0.8;
-  LoadOf load_of = LoadOf::kRows;
+  LoadShare load_of = LoadShare::kRows;
   double requests_per_second = 0.0;
   std::string costs, popularity, lengths, fetch_times, json;
   double fetch_ms = 0.0;
@@ -108,7 +108,7 @@ Status SetRate(SimulateOptions& options) {
   workload.requests_per_second = options.requests_per_second;
   if (workload.requests_per_second > 0.0) return OkStatus();
   workload.requests_per_second =
-      options.load_of == LoadOf::kRows
+      options.load_of == LoadShare::kRows
           ? RateOfLoad(options.load, workload, cluster)
           : RateOfPlaces(options.load, cluster.runner.costs.fetch_ms, workload, cluster);
   if (workload.requests_per_second > 0.0) return OkStatus();
@@ -236,7 +236,7 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
            "a trace's file that names adapters or functions, whose popularity is stretched over "
            "the adapters instead"},
           {"load", Number(o.load, Above(0)), "share of the cluster that requests fill"},
-          {"load-of", OneOf(o.load_of, kLoadOfWords),
+          {"load-of", OneOf(o.load_of, kLoadShareWords),
            "a share of the rows of the runners' batches, or of their places for adapters"},
           {"rate", Number(o.requests_per_second, AtLeast(0)), "requests a second instead; 0: none"},
           {"hill-seconds", Number(o.hill_seconds, AtLeast(0)),

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "executor/arithmetic_id.h"
 #include "kernels/attention/attention.h"
+#include "kernels/common/cpu_isa.h"
 #include "runtime/adapter_priorities.h"
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
@@ -214,6 +215,7 @@ std::vector<std::string> AssistWorkerCommand() {
 
 Result<Device> PickDevice(const DeviceChoice& choice) {
   ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(choice, ListCudaCards()));
+  RETURN_IF_ERROR(CheckCpuRunsKernels());
   if (!chosen.warning.empty()) LOG_WARN("{}", chosen.warning);
   return chosen.device;
 }

@@ -1,6 +1,7 @@
 #include "kernels/common/cpu_isa.h"
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace graft {
@@ -20,6 +21,25 @@ CpuIsa MachineIsa() {
   return CpuIsa::kPortable;
 }
 
+CpuIsa& Active() {
+  static CpuIsa isa = BestCpuIsa();
+  return isa;
+}
+
+}  // namespace
+
+#if defined(GRAFT_ONLY_CPU_ISA)
+Status CheckCpuRunsKernels() {
+  if (MachineIsa() >= CpuIsa::GRAFT_ONLY_CPU_ISA) return OkStatus();
+  return FailedPreconditionError(std::string("this program was built for processors with ") +
+                                 CpuIsaName(CpuIsa::GRAFT_ONLY_CPU_ISA) +
+                                 " alone, which this one is not; make build builds it for all");
+}
+
+CpuIsa BestCpuIsa() { return CpuIsa::GRAFT_ONLY_CPU_ISA; }
+#else
+namespace {
+
 CpuIsa DetectIsa() {
   const CpuIsa machine = MachineIsa();
   const char* text = std::getenv("GRAFT_CPU_ISA");
@@ -30,17 +50,15 @@ CpuIsa DetectIsa() {
   return wanted < machine ? wanted : machine;
 }
 
-CpuIsa& Active() {
-  static CpuIsa isa = BestCpuIsa();
-  return isa;
-}
-
 }  // namespace
+
+Status CheckCpuRunsKernels() { return OkStatus(); }
 
 CpuIsa BestCpuIsa() {
   static const CpuIsa isa = DetectIsa();
   return isa;
 }
+#endif
 
 CpuIsa ActiveCpuIsa() { return Active(); }
 

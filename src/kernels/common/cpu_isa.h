@@ -5,6 +5,7 @@
 // linker for everybody, would crash older machines.
 #pragma once
 
+#include "base/status.h"
 #include "tensor/stream.h"
 
 // The namespace of the copy being compiled.
@@ -16,12 +17,27 @@
 #define GRAFT_CPU_NAMESPACE cpu_portable
 #endif
 
+// The one copy of a program that has no other (GRAFT_CPU_ISAS=native, or no x86-64).
+#if defined(GRAFT_ONLY_AVX512)
+#define GRAFT_ONLY_CPU_ISA kAvx512
+#define GRAFT_ONLY_CPU_COPY cpu_avx512
+#elif defined(GRAFT_ONLY_AVX2)
+#define GRAFT_ONLY_CPU_ISA kAvx2
+#define GRAFT_ONLY_CPU_COPY cpu_avx2
+#elif defined(GRAFT_ONLY_PORTABLE)
+#define GRAFT_ONLY_CPU_ISA kPortable
+#define GRAFT_ONLY_CPU_COPY cpu_portable
+#endif
+
 namespace graft {
 
 enum class CpuIsa : int { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };  // AVX-512: F, BW, DQ, VL
 
-// The best set that this machine runs and GRAFT_CPU_ISA (portable, avx2, avx512) allows.
+// The best set that this machine runs and GRAFT_CPU_ISA (portable, avx2, avx512) allows; a
+// program's only one.
 CpuIsa BestCpuIsa();
+// FAILED_PRECONDITION where the program's only copy is for another processor than this one.
+Status CheckCpuRunsKernels();
 // The set in use; BestCpuIsa() unless a test overrides it.
 CpuIsa ActiveCpuIsa();
 const char* CpuIsaName(CpuIsa isa);
@@ -40,9 +56,16 @@ class ScopedCpuIsa {
 
 }  // namespace graft
 
-// Declares the three compiled copies of `Op(const Args&, Stream&)` and defines OpCpu, which picks
-// one.
-#if defined(__x86_64__)
+// Declares the compiled copies of `Op(const Args&, Stream&)` and defines OpCpu, which picks one.
+#if defined(GRAFT_ONLY_CPU_COPY)
+#define GRAFT_CPU_OP(Op, Args)                                   \
+  namespace GRAFT_ONLY_CPU_COPY {                                \
+  void Op(const Args& args, Stream& stream);                     \
+  }                                                              \
+  static inline void Op##Cpu(const Args& args, Stream& stream) { \
+    GRAFT_ONLY_CPU_COPY::Op(args, stream);                       \
+  }
+#else
 #define GRAFT_CPU_OP(Op, Args)                                   \
   namespace cpu_portable {                                       \
   void Op(const Args& args, Stream& stream);                     \
@@ -63,12 +86,6 @@ class ScopedCpuIsa {
         return cpu_portable::Op(args, stream);                   \
     }                                                            \
   }
-#else
-#define GRAFT_CPU_OP(Op, Args)               \
-  namespace cpu_portable {                   \
-  void Op(const Args& args, Stream& stream); \
-  }                                          \
-  static inline void Op##Cpu(const Args& args, Stream& stream) { cpu_portable::Op(args, stream); }
 #endif
 
 // Declares the CPU copies and `OpCuda` (op_cuda.cu) and defines OpOnDevice, which picks by the
