@@ -27,6 +27,19 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
         assert 0 < run["first_token_ms"]["p50"] <= run["latency_ms"]["p50"]
 
 
+def test_a_recorded_trace_is_served_as_it_came(tmp_path):
+    trace, file = tmp_path / "trace.csv", tmp_path / "figures.json"
+    lines = [f"{i},{i * 0.5},adapter{i % 3},20,{10 + i}" for i in range(12)]
+    trace.write_text("\n".join(["req_id,req_time_s,adapter,prompt_len,output_len", *lines]) + "\n")
+    run = simulate("--trace", trace, "--runners", 2, "--placement", "auto", "--requests", 10, "--json", file, "--quiet")
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(file.read_text())["runs"][0]
+    assert figures["requests"] == figures["counted"] == 10
+    assert figures["steps"] >= 19 and 4.5 < figures["seconds"] < 6
+    refused = simulate("--trace", trace, "--prefixes", 2, "--quiet")
+    assert refused.returncode != 0 and "leave out --hill-seconds and --prefixes" in refused.stderr
+
+
 def test_profiled_costs_are_simulated(tmp_path):
     costs = tmp_path / "costs.json"
     profile = subprocess.run([binary(), "profile", "--model", DEMO / "base", "--threads", "1", "--batch", "1,2,4", "--context", "8,64",

@@ -37,7 +37,8 @@ struct SimulateOptions {
   double load = 0.8;
   LoadShare load_of = LoadShare::kRows;
   double requests_per_second = 0.0;
-  std::string costs, popularity, lengths, fetch_times, json;
+  std::string costs, popularity, lengths, fetch_times, json, trace;
+  std::vector<TraceRequest> recorded;  // of the trace
   double fetch_ms = 0.0;
   std::vector<double> fetches;  // times of those, in milliseconds
   double hill_seconds = 0.0;
@@ -55,6 +56,14 @@ Status ReadFiles(SimulateOptions& options) {
   }
   if (!options.lengths.empty()) {
     ASSIGN_OR_RETURN(options.workload.lengths, ReadLengths(options.lengths));
+  }
+  if (!options.trace.empty()) {
+    if (options.hill_seconds > 0.0 || options.workload.num_prefixes > 0) {
+      return InvalidArgumentError(
+          "a trace comes as it was recorded: leave out --hill-seconds and "
+          "--prefixes, or --trace");
+    }
+    ASSIGN_OR_RETURN(options.recorded, ReadTrace(options.trace));
   }
   if (options.fetch_ms > 0.0) options.fetches = {options.fetch_ms};
   if (!options.fetch_times.empty()) {
@@ -105,6 +114,12 @@ Status CheckSizes(const SimulateOptions& options) {
 Status SetRate(SimulateOptions& options) {
   SimWorkloadOptions& workload = options.workload;
   const SimClusterOptions& cluster = options.cluster;
+  if (!options.recorded.empty()) {
+    const auto num = static_cast<double>(options.recorded.size());
+    const double seconds = options.recorded.back().arrival_seconds;
+    workload.requests_per_second = seconds > 0.0 ? num / seconds : num;
+    return OkStatus();
+  }
   workload.requests_per_second = options.requests_per_second;
   if (workload.requests_per_second > 0.0) return OkStatus();
   workload.requests_per_second =
@@ -118,6 +133,11 @@ Status SetRate(SimulateOptions& options) {
 }
 
 SimWorkload MakeWorkload(const SimulateOptions& options) {
+  if (!options.recorded.empty()) {
+    SimWorkload made = WorkloadOfTrace(options.recorded, options.workload);
+    made.fetch_ms = options.fetches;
+    return made;
+  }
   SimWorkloadOptions even = options.workload;
   const double peak = even.requests_per_second;
   if (options.hill_seconds > 0.0) {
@@ -207,6 +227,11 @@ Status RunSimulate(SimulateOptions options) {
   OrderedJson runs = OrderedJson::array();
   PrintHead(options);
   const uint64_t first_seed = workload.seed;
+  if (!options.recorded.empty() && MakeWorkload(options).requests.empty()) {
+    return InvalidArgumentError(options.trace +
+                                " has no request with the lengths of its prompt "
+                                "and its answer");
+  }
   for (int i = 0; i < options.seeds; ++i) {
     workload.seed = first_seed + static_cast<uint64_t>(i);
     const SimWorkload made = MakeWorkload(options);
@@ -255,6 +280,8 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
            "until an adapter is replaced by a new one, on average; 0: never"},
           {"prompt-tokens", Number(w.prompt_tokens, AtLeast(1)), "mean of a geometric law"},
           {"output-tokens", Number(w.output_tokens, AtLeast(1)), "likewise"},
+          {"trace", Text(o.trace),
+           "a recorded trace's requests as they came, with its lengths and adapters, instead"},
           {"prefixes", Number(w.num_prefixes, AtLeast(0)),
            "each adapter's prompts begin as one of so many; 0: no two begin alike"},
           {"prefix-tokens", Number(w.prefix_tokens, AtLeast(1)),

@@ -176,6 +176,26 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
   return workload;
 }
 
+SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
+                            const SimWorkloadOptions& options) {
+  SimWorkload workload;
+  const int32_t half = options.context_tokens_max / 2;
+  for (const TraceRequest& recorded : trace) {
+    if (std::ssize(workload.requests) == options.num_requests) break;
+    if (recorded.prompt_tokens <= 0 || recorded.output_tokens <= 0) continue;
+    workload.requests.push_back({.arrival_ns = static_cast<int64_t>(recorded.arrival_seconds * 1e9),
+                                 .adapter = recorded.adapter < 0 ? kBaseModel : recorded.adapter,
+                                 .prompt_tokens = std::min(recorded.prompt_tokens, half),
+                                 .output_tokens = std::min(recorded.output_tokens, half)});
+    const auto num_adapters = static_cast<size_t>(recorded.adapter + 1);
+    for (size_t i = workload.adapters.ranks.size(); i < num_adapters; ++i) {
+      workload.adapters.ranks.push_back(options.ranks[i % options.ranks.size()]);
+    }
+  }
+  workload.output_tokens_told = half;
+  return workload;
+}
+
 double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& workload,
                     const SimClusterOptions& cluster) {
   const std::vector<double> popularity = PopularityOf(workload);

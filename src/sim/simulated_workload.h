@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "sim/cluster_simulation.h"
+#include "sim/trace.h"
 #include "sim/workload.h"
 
 namespace graft {
@@ -43,6 +44,11 @@ struct SimWorkloadOptions {
 };
 
 SimWorkload MakeSimWorkload(const SimWorkloadOptions& options);
+
+// A recorded trace's requests as they came, num_requests at most; those without lengths are left
+// out. Its adapters have the options' ranks in turns, and longer requests are cut as others are.
+SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
+                            const SimWorkloadOptions& options);
 
 // The share of so many adapters each, from weights of more or fewer, most popular first: the i-th
 // has what lies at its place among them.

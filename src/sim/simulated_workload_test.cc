@@ -12,6 +12,26 @@ namespace {
 using testing::DoubleEq;
 using testing::ElementsAre;
 
+TEST(SimulatedWorkloadTest, ATraceIsServedAsItCame) {
+  SimWorkloadOptions options;
+  options.ranks = {8, 64};
+  options.context_tokens_max = 100;
+  options.num_requests = 3;
+  const SimWorkload workload = WorkloadOfTrace({{.arrival_seconds = 0.0, .prompt_tokens = 7},
+                                                {0.5, 2, 10, 20},
+                                                {0.75, -1, 200, 1},
+                                                {2.0, 0, 5, 60},
+                                                {3.0, 9, 5, 5}},
+                                               options);
+  ASSERT_EQ(workload.requests.size(), 3u) << "the first has no length, the last is one too many";
+  EXPECT_EQ(workload.requests[0].arrival_ns, 500'000'000);
+  EXPECT_EQ(workload.requests[0].adapter, 2);
+  EXPECT_EQ(workload.requests[1].adapter, kBaseModel);
+  EXPECT_EQ(workload.requests[1].prompt_tokens, 50);
+  EXPECT_EQ(workload.requests[2].output_tokens, 50);
+  EXPECT_THAT(workload.adapters.ranks, ElementsAre(8, 64, 8));
+}
+
 TEST(SimulatedWorkloadTest, PromptsBeginAsOneOfSome) {
   SimWorkloadOptions options;
   options.num_requests = 3000;
