@@ -1,9 +1,7 @@
 #include "cluster/cluster_watcher.h"
 
-#include <chrono>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/milliseconds.h"
@@ -13,8 +11,9 @@ namespace graft {
 namespace {
 
 // Between two writings of the view.
-constexpr std::chrono::milliseconds kSaveInterval(500);
-constexpr std::chrono::seconds kFirstViewPatience(10);
+constexpr int64_t kSaveMs = 500;
+constexpr int64_t kFirstViewMs = 10'000;
+constexpr int64_t kFirstLookMs = 100;
 
 }  // namespace
 
@@ -47,7 +46,11 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
     return watcher;
   }
   std::unique_lock lock(watcher->mutex_);
-  if (!watcher->wake_.wait_for(lock, kFirstViewPatience, [&] { return watcher->heard_; })) {
+  const auto is_heard = [&] { return watcher->heard_; };
+  for (int64_t waited_ms = 0; waited_ms < kFirstViewMs && !is_heard(); waited_ms += kFirstLookMs) {
+    watcher->world_.WaitFor(lock, watcher->wake_, MsToNs(kFirstLookMs), is_heard);
+  }
+  if (!is_heard()) {
     const Status why = watcher->away_;
     lock.unlock();
     return why.ok() ? UnavailableError(client.name() + " does not answer") : why;
@@ -59,7 +62,8 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
 ClusterWatcher::ClusterWatcher(EtcdClient& client, Options options, OnView on_view,
                                std::unique_ptr<ClusterStore> store, ClusterMirror mirror,
                                Status away)
-    : options_(std::move(options)),
+    : world_(client.world()),
+      options_(std::move(options)),
       on_view_(std::move(on_view)),
       store_(std::move(store)),
       mirror_(std::move(mirror)),
@@ -67,7 +71,7 @@ ClusterWatcher::ClusterWatcher(EtcdClient& client, Options options, OnView on_vi
       view_(mirror_.View(away_)) {
   watch_ = std::make_unique<EtcdWatch>(client, std::string(kClusterRoot), store_->Guard(),
                                        store_->GuardFailure(), *this);
-  thread_ = std::thread([this] { Run(); });
+  thread_ = world_.Start([this] { Run(); });
 }
 
 ClusterWatcher::~ClusterWatcher() {
@@ -77,7 +81,7 @@ ClusterWatcher::~ClusterWatcher() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  thread_.reset();
 }
 
 std::shared_ptr<const ClusterView> ClusterWatcher::view() const {
@@ -88,6 +92,11 @@ std::shared_ptr<const ClusterView> ClusterWatcher::view() const {
 std::set<std::string> ClusterWatcher::Contents() const {
   std::lock_guard lock(mutex_);
   return mirror_.Contents();
+}
+
+std::map<std::string, std::string> ClusterWatcher::LastingRecords() const {
+  std::lock_guard lock(mutex_);
+  return mirror_.LastingRecords();
 }
 
 void ClusterWatcher::Publish(std::unique_lock<std::mutex> lock) {
@@ -106,7 +115,7 @@ void ClusterWatcher::OnAll(const std::vector<EtcdKeyValue>& items, int64_t revis
   mirror_.SetAll(items, revision, set_back);
   if (set_back) {
     LOG_WARN("etcd was set back; runners have {} ms to come back", options_.come_back_ms);
-    let_go_at_ns_ = SteadyClock::Get().NowNs() + MsToNs(options_.come_back_ms);
+    let_go_at_ns_ = world_.NowNs() + MsToNs(options_.come_back_ms);
   }
   heard_ = true;
   unsaved_ = true;
@@ -129,18 +138,11 @@ void ClusterWatcher::OnAway(const Status& why) {
   Publish(std::move(lock));
 }
 
-void ClusterWatcher::OnBack() {
-  std::unique_lock lock(mutex_);
-  LOG_INFO("etcd is heard again");
-  away_ = OkStatus();
-  Publish(std::move(lock));
-}
-
 void ClusterWatcher::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    wake_.wait_for(lock, kSaveInterval, [this] { return stopping_; });
-    if (let_go_at_ns_ != 0 && SteadyClock::Get().NowNs() >= let_go_at_ns_) {
+    world_.WaitFor(lock, wake_, MsToNs(kSaveMs), [this] { return stopping_; });
+    if (let_go_at_ns_ != 0 && world_.NowNs() >= let_go_at_ns_) {
       let_go_at_ns_ = 0;
       if (mirror_.LetGo()) {
         unsaved_ = true;

@@ -5,11 +5,11 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "base/status.h"
 #include "cluster/cluster_store.h"
@@ -38,6 +38,7 @@ class ClusterWatcher : public EtcdListener {
   std::shared_ptr<const ClusterView> view() const;
   // See ClusterMirror.
   std::set<std::string> Contents() const;
+  std::map<std::string, std::string> LastingRecords() const;
   ClusterStore& store() { return *store_; }
 
  private:
@@ -47,12 +48,12 @@ class ClusterWatcher : public EtcdListener {
   void OnAll(const std::vector<EtcdKeyValue>& items, int64_t revision, bool set_back) override;
   void OnChanges(const std::vector<EtcdChange>& changes, int64_t revision) override;
   void OnAway(const Status& why) override;
-  void OnBack() override;
 
   void Publish(std::unique_lock<std::mutex> lock);
   void Run();
   void Save(std::unique_lock<std::mutex>& lock);
 
+  ClusterWorld& world_;
   const Options options_;
   const OnView on_view_;
   const std::unique_ptr<ClusterStore> store_;
@@ -67,7 +68,8 @@ class ClusterWatcher : public EtcdListener {
   Status away_;
   std::shared_ptr<const ClusterView> view_;
   std::unique_ptr<EtcdWatch> watch_;
-  std::thread thread_;  // writes the view, and lets go of who does not come back
+  std::unique_ptr<ClusterWorld::Thread>
+      thread_;  // writes the view, and lets go of who does not come back
 };
 
 }  // namespace graft

@@ -18,7 +18,7 @@ namespace graft {
 
 using EtcdDeadline = std::chrono::system_clock::time_point;
 
-struct EtcdClient::Impl {
+struct EtcdChannels {
   EtcdOptions options;
   std::string name;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // shared: gRPC's interface
@@ -36,5 +36,8 @@ struct EtcdClient::Impl {
   // What a failed call means for its caller; `what` was asked.
   Status Explain(const grpc::Status& status, const std::string& what) const;
 };
+
+// Of a client that EtcdClient::Make gave.
+EtcdChannels& ChannelsOf(EtcdClient& client);
 
 }  // namespace graft

@@ -1,6 +1,7 @@
 #include "cluster/etcd_client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <utility>
 
@@ -88,29 +89,29 @@ using EtcdCall =
     std::function<grpc::Status(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
 
 // Tries until one endpoint has answered. `repeatable`: asking twice changes nothing.
-Status CallEtcd(EtcdClient::Impl& impl, const std::string& what, bool repeatable,
+Status CallEtcd(EtcdChannels& etcd, const std::string& what, bool repeatable,
                 const EtcdCall& call) {
-  const EtcdDeadline deadline = system_clock::now() + milliseconds(impl.options.deadline_ms);
-  const milliseconds share(impl.options.deadline_ms / static_cast<int>(impl.channels.size()));
+  const EtcdDeadline deadline = system_clock::now() + milliseconds(etcd.options.deadline_ms);
+  const milliseconds share(etcd.options.deadline_ms / static_cast<int>(etcd.channels.size()));
   bool renewed_token = false;
   while (true) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, impl.Connect(deadline));
+    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, etcd.Connect(deadline));
     grpc::ClientContext context;
     context.set_deadline(std::min(deadline, system_clock::now() + share));
-    RETURN_IF_ERROR(impl.Prepare(channel, &context));
+    RETURN_IF_ERROR(etcd.Prepare(channel, &context));
     const grpc::Status status = call(channel, &context);
     if (status.ok()) return OkStatus();
     const bool stale_token = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
-    if (stale_token && !renewed_token && !impl.options.user.empty()) {
+    if (stale_token && !renewed_token && !etcd.options.user.empty()) {
       renewed_token = true;
-      impl.ForgetToken();
+      etcd.ForgetToken();
       continue;
     }
-    if (!IsConnectionFault(status)) return impl.Explain(status, what);
-    impl.Leave(channel);
-    if (!repeatable) return impl.Explain(status, what);
+    if (!IsConnectionFault(status)) return etcd.Explain(status, what);
+    etcd.Leave(channel);
+    if (!repeatable) return etcd.Explain(status, what);
     if (system_clock::now() < deadline) continue;
-    return UnavailableError(impl.name + " does not answer (" + what + ")");
+    return UnavailableError(etcd.name + " does not answer (" + what + ")");
   }
 }
 
@@ -202,7 +203,7 @@ std::string EtcdPrefixEnd(const std::string& prefix) {
   return end;
 }
 
-Result<std::shared_ptr<grpc::Channel>> EtcdClient::Impl::Connect(EtcdDeadline deadline) {
+Result<std::shared_ptr<grpc::Channel>> EtcdChannels::Connect(EtcdDeadline deadline) {
   const milliseconds share(options.deadline_ms / static_cast<int>(channels.size()));
   for (size_t i = 0; i < channels.size(); ++i) {
     const std::shared_ptr<grpc::Channel> channel = channels[current % channels.size()];
@@ -224,13 +225,13 @@ Result<std::shared_ptr<grpc::Channel>> EtcdClient::Impl::Connect(EtcdDeadline de
                           (options.ca_file.empty() ? "" : " Do its certificate and the CA match?"));
 }
 
-void EtcdClient::Impl::Leave(const std::shared_ptr<grpc::Channel>& failed) {
+void EtcdChannels::Leave(const std::shared_ptr<grpc::Channel>& failed) {
   size_t idx = current;
   if (channels[idx % channels.size()] == failed) current.compare_exchange_strong(idx, idx + 1);
 }
 
-Status EtcdClient::Impl::Prepare(const std::shared_ptr<grpc::Channel>& channel,
-                                 grpc::ClientContext* context) {
+Status EtcdChannels::Prepare(const std::shared_ptr<grpc::Channel>& channel,
+                             grpc::ClientContext* context) {
   if (options.user.empty()) return OkStatus();
   std::lock_guard lock(token_mutex);
   if (token.empty()) {
@@ -249,12 +250,12 @@ Status EtcdClient::Impl::Prepare(const std::shared_ptr<grpc::Channel>& channel,
   return OkStatus();
 }
 
-void EtcdClient::Impl::ForgetToken() {
+void EtcdChannels::ForgetToken() {
   std::lock_guard lock(token_mutex);
   token.clear();
 }
 
-Status EtcdClient::Impl::Explain(const grpc::Status& status, const std::string& what) const {
+Status EtcdChannels::Explain(const grpc::Status& status, const std::string& what) const {
   const std::string message = name + ": " + what + ": " + status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -272,28 +273,111 @@ Status EtcdClient::Impl::Explain(const grpc::Status& status, const std::string& 
   }
 }
 
-EtcdClient::EtcdClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-EtcdClient::~EtcdClient() = default;
+namespace {
+
+EtcdChange ToChange(const etcdserverpb::Event& event) {
+  const etcdserverpb::KeyValue& item = event.kv();
+  return {{item.key(), item.value(), item.create_revision(), item.mod_revision(), item.lease()},
+          event.type() == etcdserverpb::Event::DELETE};
+}
+
+class GrpcEtcdWatch : public EtcdWatchStream {
+ public:
+  explicit GrpcEtcdWatch(EtcdChannels& channels) : channels_(channels) {}
+
+  Status Open(const std::string& prefix) {
+    ASSIGN_OR_RETURN(channel_, channels_.Connect(system_clock::now() +
+                                                 milliseconds(channels_.options.deadline_ms)));
+    RETURN_IF_ERROR(channels_.Prepare(channel_, &context_));
+    calls_ = etcdserverpb::Watch::NewStub(channel_)->Watch(&context_);
+    etcdserverpb::WatchRequest request;
+    auto* create = request.mutable_create_request();
+    create->set_key(prefix);
+    create->set_range_end(EtcdPrefixEnd(prefix));
+    calls_->Write(request);  // where it fails, so does Read
+    return OkStatus();
+  }
+
+  std::optional<EtcdNews> Read() override {
+    etcdserverpb::WatchResponse response;
+    if (!calls_->Read(&response)) return std::nullopt;
+    EtcdNews news;
+    news.has_ended = response.canceled();
+    news.reason = response.cancel_reason();
+    if (news.has_ended) channels_.ForgetToken();
+    for (const etcdserverpb::Event& event : response.events()) {
+      news.changes.push_back(ToChange(event));
+    }
+    return news;
+  }
+
+  Status End() override {
+    context_.TryCancel();
+    const grpc::Status ended = calls_->Finish();
+    if (is_cancelled_) return OkStatus();
+    channels_.Leave(channel_);
+    if (ended.error_code() == grpc::StatusCode::UNAUTHENTICATED) channels_.ForgetToken();
+    return channels_.Explain(ended, "following the changes");
+  }
+
+  void Cancel() override {
+    is_cancelled_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  EtcdChannels& channels_;
+  grpc::ClientContext context_;
+  std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's interface
+  std::unique_ptr<grpc::ClientReaderWriter<etcdserverpb::WatchRequest, etcdserverpb::WatchResponse>>
+      calls_;
+  std::atomic<bool> is_cancelled_{false};
+};
+
+class GrpcEtcdClient : public EtcdClient {
+ public:
+  explicit GrpcEtcdClient(std::unique_ptr<EtcdChannels> channels)
+      : channels_(std::move(channels)) {}
+
+  Result<EtcdOutcome> Commit(const EtcdTransaction& transaction) override;
+  Result<EtcdLeaseGrant> GrantLease(int64_t ttl_s) override;
+  Result<int64_t> RenewLease(int64_t id) override;
+  Status RevokeLease(int64_t id) override;
+  Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) override {
+    auto watch = std::make_unique<GrpcEtcdWatch>(*channels_);
+    RETURN_IF_ERROR(watch->Open(prefix));
+    return std::unique_ptr<EtcdWatchStream>(std::move(watch));
+  }
+  const std::string& name() const override { return channels_->name; }
+  EtcdChannels& channels() { return *channels_; }
+
+ private:
+  const std::unique_ptr<EtcdChannels> channels_;
+};
+
+}  // namespace
+
+EtcdChannels& ChannelsOf(EtcdClient& client) {
+  return static_cast<GrpcEtcdClient&>(client).channels();
+}
 
 Result<std::unique_ptr<EtcdClient>> EtcdClient::Make(const EtcdOptions& options) {
   if (options.endpoints.empty()) return InvalidArgumentError("etcd: no endpoint was given");
-  auto impl = std::make_unique<Impl>();
-  impl->options = options;
-  impl->name = "etcd at ";
+  auto channels = std::make_unique<EtcdChannels>();
+  channels->options = options;
+  channels->name = "etcd at ";
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                    EtcdCredentials(options));
   for (const std::string& endpoint : options.endpoints) {
     ASSIGN_OR_RETURN(const std::string address, EtcdAddress(endpoint, !options.ca_file.empty()));
-    impl->name += (impl->channels.empty() ? "" : ", ") + address;
-    impl->channels.push_back(
+    channels->name += (channels->channels.empty() ? "" : ", ") + address;
+    channels->channels.push_back(
         grpc::CreateCustomChannel(address, credentials, EtcdChannelArguments()));
   }
-  return std::unique_ptr<EtcdClient>(new EtcdClient(std::move(impl)));
+  return std::unique_ptr<EtcdClient>(std::make_unique<GrpcEtcdClient>(std::move(channels)));
 }
 
-const std::string& EtcdClient::name() const { return impl_->name; }
-
-Result<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transaction) {
+Result<EtcdOutcome> GrpcEtcdClient::Commit(const EtcdTransaction& transaction) {
   etcdserverpb::TxnRequest request;
   for (const EtcdCompare& compare : transaction.compares) {
     *request.add_compare() = ToProto(compare);
@@ -306,7 +390,7 @@ Result<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transaction) {
   }
   const bool reads = OnlyReads(transaction.then) && OnlyReads(transaction.otherwise);
   etcdserverpb::TxnResponse response;
-  RETURN_IF_ERROR(CallEtcd(*impl_, reads ? "reading" : "a change", reads,
+  RETURN_IF_ERROR(CallEtcd(*channels_, reads ? "reading" : "a change", reads,
                            [&](const auto& channel, grpc::ClientContext* context) {
                              return etcdserverpb::KV::NewStub(channel)->Txn(context, request,
                                                                             &response);
@@ -318,24 +402,24 @@ Result<EtcdOutcome> EtcdClient::ReadPrefix(const std::string& prefix) {
   return Commit({.then = {EtcdOperation::GetPrefix(prefix)}});
 }
 
-Result<EtcdLeaseGrant> EtcdClient::GrantLease(int64_t ttl_s) {
+Result<EtcdLeaseGrant> GrpcEtcdClient::GrantLease(int64_t ttl_s) {
   etcdserverpb::LeaseGrantRequest request;
   request.set_ttl(ttl_s);
   etcdserverpb::LeaseGrantResponse response;
   // One that nobody heard of ends by itself.
   RETURN_IF_ERROR(
-      CallEtcd(*impl_, "a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+      CallEtcd(*channels_, "a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
         return etcdserverpb::Lease::NewStub(channel)->LeaseGrant(context, request, &response);
       }));
   return EtcdLeaseGrant{response.id(), response.ttl()};
 }
 
-Result<int64_t> EtcdClient::RenewLease(int64_t id) {
+Result<int64_t> GrpcEtcdClient::RenewLease(int64_t id) {
   etcdserverpb::LeaseKeepAliveRequest request;
   request.set_id(id);
   etcdserverpb::LeaseKeepAliveResponse response;
   RETURN_IF_ERROR(CallEtcd(
-      *impl_, "renewing a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+      *channels_, "renewing a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
         const auto stub = etcdserverpb::Lease::NewStub(channel);
         const auto stream = stub->LeaseKeepAlive(context);
         const bool answered = stream->Write(request) && stream->Read(&response);
@@ -347,12 +431,12 @@ Result<int64_t> EtcdClient::RenewLease(int64_t id) {
   return response.ttl();
 }
 
-Status EtcdClient::RevokeLease(int64_t id) {
+Status GrpcEtcdClient::RevokeLease(int64_t id) {
   etcdserverpb::LeaseRevokeRequest request;
   request.set_id(id);
   etcdserverpb::LeaseRevokeResponse response;
   const Status status = CallEtcd(
-      *impl_, "ending a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
+      *channels_, "ending a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
         return etcdserverpb::Lease::NewStub(channel)->LeaseRevoke(context, request, &response);
       });
   return status.code() == StatusCode::kNotFound ? OkStatus() : status;

@@ -1,6 +1,6 @@
 // EtcdClient: what Graft asks of etcd, the cluster's memory: keys, transactions, leases. Calls
 // block for `deadline_ms` at most and try the other endpoints where one does not answer.
-// Thread-safe.
+// Thread-safe. An interface: Make gives one that speaks to etcd, a simulation has its own.
 //
 // Failures: kUnavailable: nothing was changed, for no endpoint could be reached, or none has
 // answered what only reads. kDeadlineExceeded: the connection broke, or the time ran out, while
@@ -10,10 +10,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/cluster_world.h"
 
 namespace graft {
 
@@ -99,34 +101,56 @@ struct EtcdLeaseGrant {
   int64_t ttl_s = 0;
 };
 
+struct EtcdChange {
+  EtcdKeyValue item;  // of one that was deleted the key alone, and the revision of it
+  bool deleted = false;
+};
+
+// What one message of a watch says.
+struct EtcdNews {
+  std::vector<EtcdChange> changes;  // in order
+  bool has_ended = false;           // etcd ended the watch:
+  std::string reason;
+};
+
+// Changes as they come. The first news has none: from then on all are told, until the stream is
+// over. One thread reads, which also ends it.
+class EtcdWatchStream {
+ public:
+  virtual ~EtcdWatchStream() = default;
+  // Waits. None: the stream is over.
+  virtual std::optional<EtcdNews> Read() = 0;
+  // After that, why; OK where it was cancelled.
+  virtual Status End() = 0;
+  // Any thread: it is over.
+  virtual void Cancel() = 0;
+};
+
 class EtcdClient {
  public:
   // Checks the options and reads the certificates' files; connects when first used.
   static Result<std::unique_ptr<EtcdClient>> Make(const EtcdOptions& options);
-  ~EtcdClient();
+  virtual ~EtcdClient() = default;
 
   // A transaction that only reads is asked for again elsewhere when a connection breaks.
-  Result<EtcdOutcome> Commit(const EtcdTransaction& transaction);
+  virtual Result<EtcdOutcome> Commit(const EtcdTransaction& transaction) = 0;
   // All keys with this prefix, sorted.
   Result<EtcdOutcome> ReadPrefix(const std::string& prefix);
 
   // etcd may grant a longer time than asked for.
-  Result<EtcdLeaseGrant> GrantLease(int64_t ttl_s);
+  virtual Result<EtcdLeaseGrant> GrantLease(int64_t ttl_s) = 0;
   // The seconds that it has from now on; 0: there is no such lease any more.
-  Result<int64_t> RenewLease(int64_t id);
+  virtual Result<int64_t> RenewLease(int64_t id) = 0;
   // Ends it, and the keys under it go. It may be gone already.
-  Status RevokeLease(int64_t id);
+  virtual Status RevokeLease(int64_t id) = 0;
+
+  // All changes of keys with this prefix from now on.
+  virtual Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) = 0;
 
   // Of the messages and logs: "etcd at a:1, b:2".
-  const std::string& name() const;
-
-  struct Impl;  // the channels; for EtcdWatch
-  Impl& impl() { return *impl_; }
-
- private:
-  explicit EtcdClient(std::unique_ptr<Impl> impl);
-
-  std::unique_ptr<Impl> impl_;
+  virtual const std::string& name() const = 0;
+  // Whose time and threads its users have.
+  virtual ClusterWorld& world() { return ClusterWorld::Real(); }
 };
 
 // The end of the range of keys that begin with `prefix`, as etcd wants it.

@@ -1,7 +1,6 @@
 #include "cluster/etcd_lease.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/log.h"
@@ -15,7 +14,11 @@ constexpr int64_t kLeaseRetryNs = kNsPerSecond / 4;
 }  // namespace
 
 EtcdLease::EtcdLease(EtcdClient& client, int64_t ttl_s, Attach attach)
-    : client_(client), ttl_s_(ttl_s), attach_(std::move(attach)), thread_([this] { Run(); }) {}
+    : client_(client),
+      world_(client.world()),
+      ttl_s_(ttl_s),
+      attach_(std::move(attach)),
+      thread_(world_.Start([this] { Run(); })) {}
 
 EtcdLease::~EtcdLease() {
   {
@@ -23,7 +26,7 @@ EtcdLease::~EtcdLease() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  thread_.reset();
   if (!held()) return;
   const Status ended = client_.RevokeLease(id_);
   if (!ended.ok()) LOG_DEBUG("a lease ends by itself: {}", ended.message());
@@ -36,7 +39,12 @@ int64_t EtcdLease::id() const {
 
 bool EtcdLease::held() const {
   std::lock_guard lock(mutex_);
-  return id_ != 0 && SteadyClock::Get().NowNs() < good_until_ns_;
+  return id_ != 0 && world_.NowNs() < good_until_ns_;
+}
+
+bool EtcdLease::stands() const {
+  std::lock_guard lock(mutex_);
+  return id_ != 0 && attached_ && world_.NowNs() < good_until_ns_;
 }
 
 Status EtcdLease::status() const {
@@ -53,13 +61,13 @@ void EtcdLease::Run() {
     status_ = status;
     const int64_t wait_ns =
         status.ok() ? span_ns_ / 3 : std::min(kLeaseRetryNs, ttl_s_ * kNsPerSecond / 3);
-    wake_.wait_for(lock, std::chrono::nanoseconds(wait_ns), [this] { return stopping_; });
+    world_.WaitFor(lock, wake_, wait_ns, [this] { return stopping_; });
   }
 }
 
 // The span counts from before the call: etcd's own count cannot have begun earlier.
 Status EtcdLease::Turn() {
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  const int64_t begin_ns = world_.NowNs();
   if (id_ != 0) {
     ASSIGN_OR_RETURN(const int64_t left_s, client_.RenewLease(id_));
     std::lock_guard lock(mutex_);
@@ -72,12 +80,13 @@ Status EtcdLease::Turn() {
   if (id_ == 0) RETURN_IF_ERROR(TakeNew());
   if (attached_) return OkStatus();
   RETURN_IF_ERROR(attach_(id_));
+  std::lock_guard lock(mutex_);
   attached_ = true;
   return OkStatus();
 }
 
 Status EtcdLease::TakeNew() {
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  const int64_t begin_ns = world_.NowNs();
   ASSIGN_OR_RETURN(const EtcdLeaseGrant grant, client_.GrantLease(ttl_s_));
   std::lock_guard lock(mutex_);
   id_ = grant.id;

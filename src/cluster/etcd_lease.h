@@ -6,10 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "cluster/etcd_client.h"
 
@@ -30,6 +29,8 @@ class EtcdLease {
   int64_t id() const;
   // The lease cannot have ended yet.
   bool held() const;
+  // And what shall stand under it does.
+  bool stands() const;
   // The last failure since it was last renewed and attached; OK: all is well.
   Status status() const;
 
@@ -40,6 +41,7 @@ class EtcdLease {
   Status TakeNew();
 
   EtcdClient& client_;
+  ClusterWorld& world_;
   const int64_t ttl_s_;
   const Attach attach_;
   mutable std::mutex mutex_;
@@ -50,7 +52,7 @@ class EtcdLease {
   int64_t good_until_ns_ = 0;
   bool attached_ = false;
   Status status_;
-  std::thread thread_;
+  std::unique_ptr<ClusterWorld::Thread> thread_;
 };
 
 }  // namespace graft

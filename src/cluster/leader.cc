@@ -1,19 +1,20 @@
 #include "cluster/leader.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/log.h"
+#include "base/milliseconds.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
 
 Leader::Leader(ClusterStore& store, Options options, Duty duty)
     : store_(store),
+      world_(store.client().world()),
       options_(std::move(options)),
       duty_(std::move(duty)),
       lease_(store.client(), options_.ttl_s, [](int64_t) { return OkStatus(); }),
-      thread_([this] { Run(); }) {}
+      thread_(world_.Start([this] { Run(); })) {}
 
 Leader::~Leader() {
   {
@@ -21,7 +22,7 @@ Leader::~Leader() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  thread_.reset();
 }
 
 bool Leader::leads() const {
@@ -45,7 +46,7 @@ void Leader::Run() {
       Campaign();
     }
     lock.lock();
-    wake_.wait_for(lock, std::chrono::milliseconds(options_.turn_ms), [this] { return stopping_; });
+    world_.WaitFor(lock, wake_, MsToNs(options_.turn_ms), [this] { return stopping_; });
   }
 }
 

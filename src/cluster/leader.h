@@ -7,9 +7,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
@@ -46,6 +46,7 @@ class Leader {
   void StepDown(const std::string& why);
 
   ClusterStore& store_;
+  ClusterWorld& world_;
   const Options options_;
   const Duty duty_;
   EtcdLease lease_;
@@ -55,7 +56,7 @@ class Leader {
   int64_t elected_at_ = 0;  // the place's create revision; 0: not elected
   int64_t lease_id_ = 0;    // that it was elected under
   int num_terms_ = 0;
-  std::thread thread_;
+  std::unique_ptr<ClusterWorld::Thread> thread_;
 };
 
 }  // namespace graft

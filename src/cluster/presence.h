@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/status.h"
 #include "cluster/cluster_store.h"
@@ -32,23 +31,24 @@ class Presence {
   Status status() const { return lease_->status(); }
   int64_t lease_id() const { return lease_->id(); }
   // Nobody can have been told yet that its owner is gone.
-  bool stands() const { return lease_->held(); }
+  bool stands() const { return lease_->stands(); }
 
  private:
   Status Write(int64_t lease_id);
   void Run();
 
   ClusterStore& store_;
+  ClusterWorld& world_;
   const std::string key_;
   const Options options_;
-  std::mutex write_mutex_;  // taken before mutex_; an older text never follows a newer one
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
   std::string text_;
   std::string written_;
+  bool is_writing_ = false;  // one at a time: an older text never follows a newer one
   std::unique_ptr<EtcdLease> lease_;
-  std::thread thread_;
+  std::unique_ptr<ClusterWorld::Thread> thread_;
 };
 
 }  // namespace graft

@@ -1,18 +1,16 @@
 #include "cluster/registry_follower.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/milliseconds.h"
 
 namespace graft {
 namespace {
 
-constexpr std::chrono::milliseconds kLookInterval(500);
+constexpr int64_t kLookMs = 500;
 
 }  // namespace
 
@@ -26,7 +24,7 @@ RegistryFollower::RegistryFollower(AdapterCatalog& catalog, Options options, Loc
       options_(options),
       locate_(std::move(locate)),
       on_change_(std::move(on_change)),
-      thread_([this] { Run(); }) {}
+      thread_(options_.world->Start([this] { Run(); })) {}
 
 RegistryFollower::~RegistryFollower() {
   {
@@ -34,7 +32,7 @@ RegistryFollower::~RegistryFollower() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  thread_.reset();
 }
 
 void RegistryFollower::Follow(std::shared_ptr<const ClusterView> view) {
@@ -52,7 +50,7 @@ Result<AdapterInfo> RegistryFollower::Prove(const AdapterLoad& load) {
   proof.replace = true;
   {
     std::lock_guard lock(mutex_);
-    owned_[proof.name] = SteadyClock::Get().NowNs() + MsToNs(options_.proof_ms);
+    owned_[proof.name] = options_.world->NowNs() + MsToNs(options_.proof_ms);
   }
   ASSIGN_OR_RETURN(AdapterInfo info, catalog_.Load(proof));
   info.name = load.name;
@@ -83,7 +81,7 @@ void RegistryFollower::KeepContent(const AdapterInfo& info) {
 // Of more than may stay the one that goes first anyway goes now.
 void RegistryFollower::OwnContent(const std::string& name) {
   std::lock_guard lock(mutex_);
-  owned_[name] = SteadyClock::Get().NowNs() + MsToNs(options_.former_ms);
+  owned_[name] = options_.world->NowNs() + MsToNs(options_.former_ms);
   std::vector<std::pair<int64_t, std::string>> contents;
   for (const auto& [other, until_ns] : owned_) {
     if (other.starts_with(kContentPrefix)) contents.emplace_back(until_ns, other);
@@ -95,7 +93,7 @@ void RegistryFollower::OwnContent(const std::string& name) {
 void RegistryFollower::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    wake_.wait_for(lock, kLookInterval, [this] { return stopping_ || fresh_; });
+    options_.world->WaitFor(lock, wake_, MsToNs(kLookMs), [this] { return stopping_ || fresh_; });
     if (stopping_ || view_ == nullptr) continue;
     fresh_ = false;
     const std::shared_ptr<const ClusterView> view = view_;
@@ -107,7 +105,7 @@ void RegistryFollower::Run() {
 
 void RegistryFollower::Apply(const RegistryView& registry) {
   bool changed = false;
-  const int64_t now_ns = SteadyClock::Get().NowNs();
+  const int64_t now_ns = options_.world->NowNs();
   for (const auto& [name, adapter] : registry.adapters) {
     const RegistryEntry& entry = adapter.entry;
     const Result<AdapterInfo> found = catalog_.Find(name);
@@ -177,7 +175,7 @@ void RegistryFollower::UnloadOthers(const RegistryView& registry) {
   std::vector<std::string> gone;
   {
     std::lock_guard lock(mutex_);
-    const int64_t now_ns = SteadyClock::Get().NowNs();
+    const int64_t now_ns = options_.world->NowNs();
     for (auto it = owned_.begin(); it != owned_.end();) {
       const bool stays = it->second > now_ns;
       if (stays || registry.adapters.contains(it->first)) {

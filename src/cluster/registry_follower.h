@@ -11,9 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "cluster/cluster_view.h"
+#include "cluster/cluster_world.h"
 #include "request/adapter_catalog.h"
 
 namespace graft {
@@ -42,6 +42,7 @@ class RegistryFollower {
     // How long a content stays that a name led to, or that Recall loaded; and how many of them.
     int64_t former_ms = 600'000;
     size_t formers_max = 64;
+    ClusterWorld* world = &ClusterWorld::Real();
   };
   // The folder to load the entry's content from; kNotFound: this runner makes no copies.
   using Locate =
@@ -87,7 +88,7 @@ class RegistryFollower {
   std::map<std::string, int64_t> owned_;  // loaded for the registry; 0, or until when it stays so
   std::map<std::string, Failure> failures_;     // by name; the thread's
   std::map<std::string, AdapterInfo> folders_;  // what registered names led to before; likewise
-  std::thread thread_;
+  std::unique_ptr<ClusterWorld::Thread> thread_;
 };
 
 }  // namespace graft
