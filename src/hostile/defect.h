@@ -18,6 +18,12 @@ enum class Defect : uint8_t {
   kServesTheDead,     // a runner keeps the requests of frontends that have gone
   kHidesSteps,        // a runner does not tell who is in its steps
   kForgetsDeaths,     // a link does not tell that its runner has gone, and calls no other
+  kForgetsLeases,     // etcd keeps what stands under leases that are over
+  kEndsLeasesEarly,   // or ends them before their time
+  kIgnoresCompares,   // or makes changes whose conditions do not hold
+  kLosesChanges,      // or leaves changes out of what it tells a watch
+  kReadsOld,          // or answers reads as it was when it was kept last
+  kHidesDoubt,        // a client says that nothing was changed where that is not known
 };
 
 }  // namespace graft
