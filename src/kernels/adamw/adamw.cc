@@ -1,14 +1,18 @@
 #include "kernels/adamw/adamw.h"
 
 #include "base/check.h"
+#include "kernels/adamw/adamw_work.h"
 #include "kernels/common/cpu_isa.h"
 
 namespace graft {
 
-GRAFT_CPU_OP(AdamW, AdamWArgs)
+GRAFT_OP(AdamW, AdamWArgs)
+
+int64_t AdamWScratchDoubles(const Device& device, int32_t num_items) {
+  return device.is_cpu() ? 0 : int64_t{num_items} * kAdamWParts;
+}
 
 void AdamW(const AdamWArgs& args, Stream& stream) {
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
   CHECK_GE(args.num_items, 0);
   for (int32_t i = 0; i < args.num_items; ++i) {
     const AdamWItem& item = args.items[i];
@@ -16,7 +20,9 @@ void AdamW(const AdamWArgs& args, Stream& stream) {
     CHECK(item.parameters != nullptr && item.gradients != nullptr &&
           item.first_moments != nullptr && item.second_moments != nullptr && item.norm != nullptr);
   }
-  if (args.num_items > 0) AdamWCpu(args, stream);
+  if (args.num_items == 0) return;
+  CHECK(stream.device.is_cpu() || args.scratch != nullptr);
+  AdamWOnDevice(args, stream);
 }
 
 }  // namespace graft

@@ -1,5 +1,5 @@
 // AdamW over a table of adapters, each with a step, a rate and a clip of its own (PyTorch's
-// formulas, decay apart from the gradient). CPU, fp32. An adapter's result is the same bits
+// formulas, decay apart from the gradient). fp32. An adapter's result is the same bits
 // whatever others there are.
 #pragma once
 
@@ -26,9 +26,13 @@ struct AdamWItem {
 };
 
 struct AdamWArgs {
-  const AdamWItem* items = nullptr;  // [num_items]
+  const AdamWItem* items = nullptr;  // [num_items], in the host's memory
   int32_t num_items = 0;
+  double* scratch = nullptr;  // AdamWScratchDoubles
 };
+
+// 0 on the CPU.
+int64_t AdamWScratchDoubles(const Device& device, int32_t num_items);
 
 void AdamW(const AdamWArgs& args, Stream& stream);
 

@@ -1,26 +1,39 @@
 #include "kernels/attention_backward/attention_backward.h"
 
+#include <string>
+
 #include "base/check.h"
 #include "kernels/attention_backward/attention_backward_scratch.h"
 #include "kernels/common/cpu_isa.h"
 
 namespace graft {
 
-GRAFT_CPU_OP(AttentionBackward, AttentionBackwardArgs)
+GRAFT_OP(AttentionBackward, AttentionBackwardArgs)
+
+Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device) {
+  if (dtype == DType::kF32) return OkStatus();
+  if (!device.is_cpu() && dtype == DType::kBF16 && (head_dim == 64 || head_dim == 128)) {
+    return OkStatus();
+  }
+  return UnimplementedError("the backward of attention in " + std::string(DTypeName(dtype)) +
+                            " has no kernel for heads of " + std::to_string(head_dim) +
+                            "; bf16 has those for 64 and 128, fp32 for all");
+}
 
 int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads) {
   return AttentionBackwardThreadFloats(positions_max, head_dim) * num_threads;
 }
 
-void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
-  CHECK_GE(args.num_sequences, 0);
-  if (args.num_sequences == 0) return;
-  CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0) << args.num_heads;
-  CHECK_GT(args.head_dim, 0);
-  CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
-  CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
-        args.d_qkv != nullptr && args.scratch != nullptr);
+int64_t AttentionBackwardGpuFloats(int32_t num_rows, int32_t num_heads, int32_t head_dim,
+                                   DType dtype) {
+  const int64_t rounded = dtype == DType::kF32 ? 0 : (head_dim + 1) / 2;
+  return int64_t{num_rows} * num_heads * (2 + rounded) + 4;
+}
+
+namespace {
+
+void CheckOnHost(const AttentionBackwardArgs& args) {
+  CHECK(args.dtype == DType::kF32 && args.cos == nullptr);
   for (int32_t i = 0; args.prefixes != nullptr && i < args.num_sequences; ++i) {
     const AttentionPrefix& prefix = args.prefixes[i];
     CHECK_GE(prefix.num_tokens, 0);
@@ -28,7 +41,28 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
     CHECK(prefix.keys_values != nullptr && prefix.d_keys_values != nullptr);
     CHECK_GE(prefix.stride, int64_t{2 * args.num_kv_heads} * args.head_dim);
   }
-  AttentionBackwardCpu(args, stream);
+}
+
+}  // namespace
+
+void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
+  CHECK_GE(args.num_sequences, 0);
+  if (args.num_sequences == 0) return;
+  CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0) << args.num_heads;
+  CHECK_GT(args.head_dim, 0);
+  CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
+  CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
+        args.d_qkv != nullptr && args.scratch != nullptr);
+  if (stream.device.is_cpu()) {
+    CheckOnHost(args);
+  } else {
+    CHECK(CheckAttentionBackward(args.dtype, args.head_dim, stream.device).ok());
+    CHECK(args.prefixes == nullptr) << "a prefix on a GPU";
+    CHECK(args.out != nullptr && args.positions != nullptr && args.cos != nullptr &&
+          args.back_sin != nullptr);
+    CHECK(args.num_rows > 0 && args.sequence_rows_max > 0 && args.head_dim % 2 == 0);
+  }
+  AttentionBackwardOnDevice(args, stream);
 }
 
 }  // namespace graft

@@ -1,10 +1,12 @@
 // The gradient of causal attention over whole sequences, each from its position 0 or behind a
 // prefix of keys and values: scores are computed again, so that the forward need not keep them.
-// CPU, fp32. A sequence's result is the same bits whatever other sequences there are.
+// A sequence's result is the same bits whatever other sequences there are.
 #pragma once
 
 #include <cstdint>
 
+#include "base/status.h"
+#include "tensor/dtype.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -25,19 +27,37 @@ struct AttentionBackwardArgs {
   int32_t num_heads = 0;  // a multiple of num_kv_heads
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
-  float scale = 0.0f;  // of scores
-  // [rows, num_heads + 2 num_kv_heads, head_dim] queries, keys and values as attention took them;
-  // rows qkv_stride elements apart. Likewise what is written to d_qkv.
-  const float* qkv = nullptr;
+  float scale = 0.0f;         // of scores
+  DType dtype = DType::kF32;  // bf16 on a GPU alone, see CheckAttentionBackward
+  // [rows, num_heads + 2 num_kv_heads, head_dim] of dtype: queries, keys and values as attention
+  // took them; rows qkv_stride elements apart. Likewise what is written to d_qkv.
+  const void* qkv = nullptr;
   int64_t qkv_stride = 0;
   const float* d_out = nullptr;  // [rows, num_heads * head_dim]
-  float* d_qkv = nullptr;
-  const AttentionPrefix* prefixes = nullptr;  // [num_sequences]; null: no sequence has one
-  float* scratch = nullptr;                   // [AttentionBackwardFloats]
+  void* d_qkv = nullptr;
+  // [num_sequences]; null: no sequence has one. On the CPU alone.
+  const AttentionPrefix* prefixes = nullptr;
+  float* scratch = nullptr;  // [AttentionBackwardFloats]
+
+  // On a GPU alone, where the arrays are in the device's memory and the host cannot look.
+  int32_t num_rows = 0;           // row_begin[num_sequences]
+  int32_t sequence_rows_max = 0;  // of one sequence
+  const void* out = nullptr;      // what attention made: [rows, num_heads * head_dim] of dtype
+  // Queries and keys were turned by RopeArgs' numbers, all of head_dim; what is written is turned
+  // back by the sines of turns back. [num_rows], and [positions_max, head_dim / 2] each.
+  const int32_t* positions = nullptr;
+  const float* cos = nullptr;
+  const float* back_sin = nullptr;
 };
 
-// `positions_max` of one sequence, its prefix and its rows.
+// kUnimplemented where there is no kernel of this type for such heads.
+Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device);
+
+// `positions_max` of one sequence, its prefix and its rows, on the CPU.
 int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads);
+// On a GPU, of `num_rows` rows of the batch.
+int64_t AttentionBackwardGpuFloats(int32_t num_rows, int32_t num_heads, int32_t head_dim,
+                                   DType dtype);
 
 void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream);
 

@@ -50,8 +50,12 @@ class HeadRun {
  private:
   enum class Side : uint8_t { kKey, kValue };
 
-  const float* Row(int32_t row) const { return args_.qkv + (first_row_ + row) * args_.qkv_stride; }
-  float* DRow(int32_t row) const { return args_.d_qkv + (first_row_ + row) * args_.qkv_stride; }
+  const float* Row(int32_t row) const {
+    return static_cast<const float*>(args_.qkv) + (first_row_ + row) * args_.qkv_stride;
+  }
+  float* DRow(int32_t row) const {
+    return static_cast<float*>(args_.d_qkv) + (first_row_ + row) * args_.qkv_stride;
+  }
 
   // Where a side of this head begins, in a row and in a position of the prefix.
   int64_t Column(Side side) const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -13,6 +14,7 @@ namespace attention_backward_test {
 
 using testing::Input;
 using testing::Output;
+using testing::Shared;
 
 struct Case {
   std::vector<int32_t> row_begin;
@@ -127,6 +129,155 @@ TEST(AttentionBackwardTest, MatchesFiniteDifferences) {
       const float got = index < qkv.size() ? d_qkv[index] : d_given[index - qkv.size()];
       ASSERT_NEAR(got, (above - below) / 2e-5, 2e-5) << i;
     }
+  }
+}
+
+// All of d_qkv and of attention's output in double, turned back by `cos` and `back_sin`.
+struct DoubleReference {
+  template <typename T>
+  DoubleReference(const Case& c, const Input<T>& qkv, const Input<float>& d_out, double scale)
+      : case_(c), stride((c.num_heads + 2 * c.num_kv_heads) * c.head_dim) {
+    const auto rows = static_cast<size_t>(c.row_begin.back());
+    out.resize(rows * static_cast<size_t>(c.num_heads * c.head_dim));
+    d_qkv.resize(rows * static_cast<size_t>(stride));
+    for (size_t sequence = 0; sequence + 1 < c.row_begin.size(); ++sequence) {
+      for (int32_t row = c.row_begin[sequence]; row < c.row_begin[sequence + 1]; ++row) {
+        for (int32_t head = 0; head < c.num_heads; ++head) {
+          AddRow(qkv, d_out, scale, c.row_begin[sequence], row, head);
+        }
+      }
+    }
+  }
+
+  template <typename T>
+  void AddRow(const Input<T>& qkv, const Input<float>& d_out, double scale, int32_t begin,
+              int32_t row, int32_t head) {
+    const Case& c = case_;
+    const int64_t query = int64_t{row} * stride + head * c.head_dim;
+    const int64_t out_at = (int64_t{row} * c.num_heads + head) * c.head_dim;
+    const int64_t key = (c.num_heads + head / (c.num_heads / c.num_kv_heads)) * c.head_dim;
+    const int64_t value = key + c.num_kv_heads * c.head_dim;
+    std::vector<double> weights, worths;
+    double sum = 0.0, mean = 0.0;
+    for (int64_t s = begin; s <= row; ++s) {
+      double score = 0.0, worth = 0.0;
+      for (int32_t i = 0; i < c.head_dim; ++i) {
+        score += qkv.At(query + i) * qkv.At(s * stride + key + i);
+        worth += d_out.At(out_at + i) * qkv.At(s * stride + value + i);
+      }
+      weights.push_back(std::exp(score * scale));
+      worths.push_back(worth);
+      sum += weights.back();
+    }
+    for (size_t s = 0; s < weights.size(); ++s) {
+      weights[s] /= sum;
+      mean += weights[s] * worths[s];
+    }
+    for (size_t s = 0; s < weights.size(); ++s) {
+      const double gradient = weights[s] * (worths[s] - mean) * scale;
+      const int64_t at = (begin + static_cast<int64_t>(s)) * stride;
+      for (int32_t i = 0; i < c.head_dim; ++i) {
+        out[static_cast<size_t>(out_at + i)] += weights[s] * qkv.At(at + value + i);
+        d_qkv[static_cast<size_t>(query + i)] += gradient * qkv.At(at + key + i);
+        d_qkv[static_cast<size_t>(at + key + i)] += gradient * qkv.At(query + i);
+        d_qkv[static_cast<size_t>(at + value + i)] += weights[s] * d_out.At(out_at + i);
+      }
+    }
+  }
+
+  void TurnBack(const Shared<int32_t>& positions, const Shared<float>& cos,
+                const Shared<float>& back_sin) {
+    const int32_t half = case_.head_dim / 2;
+    for (int64_t row = 0; row < case_.row_begin.back(); ++row) {
+      for (int32_t head = 0; head < case_.num_heads + case_.num_kv_heads; ++head) {
+        for (int32_t i = 0; i < half; ++i) {
+          const auto angle = static_cast<size_t>(positions[static_cast<size_t>(row)] * half + i);
+          const auto at = static_cast<size_t>(row * stride + head * case_.head_dim + i);
+          const double low = d_qkv[at], high = d_qkv[at + static_cast<size_t>(half)];
+          const auto c = static_cast<double>(cos[angle]), s = static_cast<double>(back_sin[angle]);
+          d_qkv[at] = low * c - high * s;
+          d_qkv[at + static_cast<size_t>(half)] = high * c + low * s;
+        }
+      }
+    }
+  }
+
+  const Case& case_;
+  int32_t stride;
+  std::vector<double> out, d_qkv;
+};
+
+template <typename T>
+void ExpectMatchesOnGpu(const Case& c, double tolerance) {
+  const int32_t rows = c.row_begin.back();
+  const int32_t stride = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
+  const int64_t out_n = int64_t{rows} * c.num_heads * c.head_dim;
+  const auto qkv = Input<T>::Normal(int64_t{rows} * stride, 1);
+  const auto d_out = Input<float>::Normal(out_n, 2);
+  const double scale = 1.0 / std::sqrt(c.head_dim);
+  std::vector<int32_t> position_list;
+  int32_t longest = 0;
+  for (size_t s = 0; s + 1 < c.row_begin.size(); ++s) {
+    const int32_t n = c.row_begin[s + 1] - c.row_begin[s];
+    for (int32_t i = 0; i < n; ++i) position_list.push_back(i);
+    longest = std::max(longest, n);
+  }
+  std::vector<float> cos_list, sin_list;
+  for (int32_t i = 0; i < longest * c.head_dim / 2; ++i) {
+    cos_list.push_back(static_cast<float>(std::cos(0.1 * i)));
+    sin_list.push_back(static_cast<float>(-std::sin(0.1 * i)));
+  }
+  const Shared<int32_t> positions(position_list), row_begin(c.row_begin);
+  const Shared<float> cos(cos_list), back_sin(sin_list);
+  DoubleReference reference(c, qkv, d_out, scale);
+  reference.TurnBack(positions, cos, back_sin);
+  Input<T> out(out_n);
+  for (int64_t i = 0; i < out_n; ++i) {
+    out[i] = FromFloat<T>(static_cast<float>(reference.out[static_cast<size_t>(i)]));
+  }
+  testing::ForFirstGpu([&](Stream& stream) {
+    Output<T> d_qkv(int64_t{rows} * stride);
+    Buffer scratch(AttentionBackwardGpuFloats(rows, c.num_heads, c.head_dim, DTypeOf<T>()) *
+                       int64_t{sizeof(float)},
+                   stream.device);
+    AttentionBackward({.row_begin = row_begin.data(),
+                       .num_sequences = static_cast<int32_t>(row_begin.size()) - 1,
+                       .num_heads = c.num_heads,
+                       .num_kv_heads = c.num_kv_heads,
+                       .head_dim = c.head_dim,
+                       .scale = static_cast<float>(scale),
+                       .dtype = DTypeOf<T>(),
+                       .qkv = qkv.data(),
+                       .qkv_stride = stride,
+                       .d_out = d_out.data(),
+                       .d_qkv = d_qkv.data(),
+                       .scratch = scratch.as<float>(),
+                       .num_rows = rows,
+                       .sequence_rows_max = longest,
+                       .out = out.data(),
+                       .positions = positions.data(),
+                       .cos = cos.data(),
+                       .back_sin = back_sin.data()},
+                      stream);
+    Synchronize(stream);
+    EXPECT_TRUE(d_qkv.GuardsIntact());
+    double largest = 0.0;
+    for (const double d : reference.d_qkv) largest = std::max(largest, std::fabs(d));
+    for (int64_t i = 0; i < d_qkv.size(); ++i) {
+      ASSERT_NEAR(d_qkv.At(i), reference.d_qkv[static_cast<size_t>(i)], tolerance * largest)
+          << "row " << i / stride << ", column " << i % stride << " of " << rows;
+    }
+  });
+}
+
+TEST(AttentionBackwardTest, MatchesReferenceOnAGpu) {
+  const Case cases[] = {{{0, 1}, 1, 1, 2}, {{0, 5, 5, 8}, 4, 2, 6}, {{0, 70}, 2, 1, 20}};
+  for (const Case& c : cases) ExpectMatchesOnGpu<float>(c, 1e-5);
+  for (const int32_t head_dim : {64, 128}) {
+    const Case rounded[] = {{{0, 1}, 1, 1, head_dim},
+                            {{0, 31, 31, 64}, 2, 2, head_dim},
+                            {{0, 130, 131, 200}, 6, 2, head_dim}};
+    for (const Case& c : rounded) ExpectMatchesOnGpu<Bfloat16>(c, 1e-2);
   }
 }
 

@@ -25,6 +25,11 @@ __global__ void __launch_bounds__(kThreads) GatedActivationKernel(GatedActivatio
   float gate[kWidth], up[kWidth];
   LoadRun<kVectors>(gates, count, gate);
   LoadRun<kVectors>(gates + args.n, count, up);
+  if (args.copy != nullptr) {
+    T* copy = static_cast<T*>(args.copy) + row * 2 * args.n + begin;
+    StoreRun<kVectors>(gate, count, copy);
+    StoreRun<kVectors>(up, count, copy + args.n);
+  }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     up[i] = kActivation == Activation::kSilu ? SiluTimes(gate[i], up[i])
@@ -37,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) GatedActivationKernel(GatedActivatio
 
 void GatedActivationCuda(const GatedActivationArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
-  const bool vectors =
-      IsVectorAligned(args.gate_up) && IsVectorAligned(args.out) && args.n % kWidth == 0;
+  const bool vectors = IsVectorAligned(args.gate_up) && IsVectorAligned(args.out) &&
+                       IsVectorAligned(args.copy) && args.n % kWidth == 0;
   const dim3 grid = GridOf(args.num_tokens, CeilDiv(args.n, kBlockElements));
   DispatchDType(args.out_dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {

@@ -1,19 +1,23 @@
-// The gradients of SwiGLU, silu(gate) * up, by gate and up. CPU, fp32. Each element depends on its
-// own gate, up and gradient alone.
+// The gradients of SwiGLU, silu(gate) * up, by gate and up. Each element depends on its own gate,
+// up and gradient alone.
 #pragma once
 
 #include <cstdint>
 
+#include "tensor/dtype.h"
 #include "tensor/stream.h"
 
 namespace graft {
 
 struct GatedActivationBackwardArgs {
-  const float* gate_up = nullptr;  // [num_rows, 2 n]: gate, then up
-  const float* d_out = nullptr;    // [num_rows, n]
-  float* d_gate_up = nullptr;      // [num_rows, 2 n]
+  DType dtype = DType::kF32;      // others on a GPU alone
+  const void* gate_up = nullptr;  // [num_rows, 2 n] of dtype: gate, then up
+  const float* d_out = nullptr;   // [num_rows, n]
+  void* d_gate_up = nullptr;      // [num_rows, 2 n] of dtype
   int64_t num_rows = 0;
   int64_t n = 0;
+  // [num_rows, n] of dtype, or null: what the forward made of gate_up, again. On a GPU alone.
+  void* activated = nullptr;
 };
 
 void GatedActivationBackward(const GatedActivationBackwardArgs& args, Stream& stream);

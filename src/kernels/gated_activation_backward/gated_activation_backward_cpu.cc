@@ -8,8 +8,8 @@ namespace {
 
 void GatedActivationBackwardRow(const GatedActivationBackwardArgs& args, int64_t row) {
   constexpr int kLanes = Vec::kLanes;
-  const float* gates = args.gate_up + row * 2 * args.n;
-  float* d_gates = args.d_gate_up + row * 2 * args.n;
+  const float* gates = static_cast<const float*>(args.gate_up) + row * 2 * args.n;
+  float* d_gates = static_cast<float*>(args.d_gate_up) + row * 2 * args.n;
   const Vec one = Vec::Set(1.0f);
   for (int64_t i = 0; i < args.n; i += kLanes) {
     const int lanes = args.n - i < kLanes ? static_cast<int>(args.n - i) : kLanes;

@@ -188,7 +188,12 @@ int64_t GemmWeight::BytesFor(int64_t n, int64_t k, DType dtype, const Device& de
 }
 
 GemmWeight GemmWeight::Transposed(Stream& stream) const {
-  CHECK(state_ != nullptr && stream.device.is_cpu()) << stream.device.ToString();
+  CHECK(state_ != nullptr);
+  if (!stream.device.is_cpu()) {
+    GemmWeight transposed = LikeTransposed(*this);
+    transposed.TransposeFrom(*this, stream);
+    return transposed;
+  }
   const State& state = *state_;
   const int64_t element_bytes = DTypeBytes(state.dtype);
   Buffer rows(state.k * state.n * element_bytes);
@@ -205,6 +210,28 @@ GemmWeight GemmWeight::Transposed(Stream& stream) const {
   });
   const TensorView view{rows.data(), state.dtype, {state.k, state.n}};
   return Pack({&view, 1}, state.dtype, stream);
+}
+
+GemmWeight GemmWeight::LikeTransposed(const GemmWeight& other) {
+  CHECK(other.state_ != nullptr);
+  const Device device = other.state_->panels.device();
+  CHECK(!device.is_cpu()) << device.ToString();
+  GemmWeight weight;
+  weight.state_ = std::make_unique<State>();
+  weight.state_->n = other.k();
+  weight.state_->k = other.n();
+  weight.state_->dtype = other.dtype();
+  weight.state_->panels = Buffer(BytesFor(other.k(), other.n(), other.dtype(), device), device);
+  return weight;
+}
+
+void GemmWeight::TransposeFrom(const GemmWeight& other, Stream& stream) {
+  CHECK(state_ != nullptr && other.state_ != nullptr && !stream.device.is_cpu());
+  CHECK(n() == other.k() && k() == other.n() && dtype() == other.dtype());
+  if constexpr (kHasCuda) {
+    TransposeRows(other.state_->panels.data(), GemmCudaStride(other.k()), other.n(), other.k(),
+                  dtype(), state_->panels.data(), GemmCudaStride(k()), stream);
+  }
 }
 
 GemmWeight GemmWeight::Like(const GemmWeight& other) {

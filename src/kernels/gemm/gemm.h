@@ -36,8 +36,11 @@ class GemmWeight {
   // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
   static GemmWeight Like(const GemmWeight& other);
 
-  // W^T, whose Gemm takes the gradient of y to that of x. On the CPU alone.
+  // W^T, whose Gemm takes the gradient of y to that of x.
   GemmWeight Transposed(Stream& stream) const;
+  // Room for the other's W^T on a GPU, and filling it, in order on the stream.
+  static GemmWeight LikeTransposed(const GemmWeight& other);
+  void TransposeFrom(const GemmWeight& other, Stream& stream);
 
   GemmWeight();
   GemmWeight(GemmWeight&&) noexcept;

@@ -91,6 +91,11 @@ void UploadRows(void* target, int64_t num_rows, int64_t row_bytes,
                 const std::function<void(int64_t begin, int64_t end, char* out)>& fill,
                 Stream& stream);
 
+// target[c][r] = source[r][c] of [num_rows, num_columns] elements of dtype. All of it is there
+// before anything launched later begins: Gemm reads a weight before it waits.
+void TransposeRows(const void* source, int64_t source_stride, int64_t num_rows, int64_t num_columns,
+                   DType dtype, void* target, int64_t target_stride, Stream& stream);
+
 // Element `i` of a random tensor: uniform, of the given standard deviation.
 constexpr float RandomWeight(uint64_t seed, int64_t i, float deviation) {
   constexpr float kHalfWidth = 1.7320508f;  // of standard deviation 1

@@ -42,5 +42,44 @@ TEST(GemmTransposedTest, MatchesReference) {
   }
 }
 
+// The same weight twice transposed on a GPU, and into room that was another's.
+TEST(GemmTransposedTest, MatchesReferenceOnAGpu) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const auto& shape : {std::pair{1, 1}, {33, 7}, {128, 64}, {72, 136}, {200, 520}}) {
+      const int n = shape.first, k = shape.second;
+      const auto numbers = Input<float>::Normal(int64_t{n} * k, 3, 0, 0.25);
+      const auto x = Input<float>::Normal(2 * n, 5);
+      testing::ForFirstGpu([&](Stream& stream) {
+        const TensorView view{numbers.data(), DType::kF32, {n, k}};
+        const GemmWeight weight = GemmWeight::Pack({&view, 1}, dtype, stream);
+        GemmWeight transposed = GemmWeight::LikeTransposed(weight);
+        transposed.TransposeFrom(weight, stream);
+        ASSERT_EQ(transposed.n(), k);
+        ASSERT_EQ(transposed.k(), n);
+        Input<Bfloat16> rounded(2 * n);
+        for (int64_t i = 0; i < 2 * n; ++i) rounded[i] = FromFloat<Bfloat16>(x[i]);
+        testing::Output<float> y(2 * k);
+        const bool is_fp32 = dtype == DType::kF32;
+        Gemm({.x = is_fp32 ? static_cast<const void*>(x.data()) : rounded.data(),
+              .x_stride = n,
+              .m = 2,
+              .weight = &transposed,
+              .y = y.data(),
+              .y_stride = k,
+              .x_is_fp32 = is_fp32},
+             stream);
+        Synchronize(stream);
+        for (int row = 0; row < 2; ++row) {
+          for (int column = 0; column < k; ++column) {
+            double sum = 0.0;
+            for (int i = 0; i < n; ++i) sum += x.At(row * n + i) * numbers.At(i * k + column);
+            EXPECT_NEAR(y[row * k + column], sum, is_fp32 ? 1e-4 : 0.2) << n << " x " << k;
+          }
+        }
+      });
+    }
+  }
+}
+
 }  // namespace gemm_transposed_test
 }  // namespace graft

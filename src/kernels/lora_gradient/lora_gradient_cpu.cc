@@ -18,7 +18,7 @@ void AddTile(const LoraGradientArgs& args, const LoraGradientSegment& segment, i
   Vec sums[kRankCount][kGradientVecs];
   Unroll<kRankCount>([&](auto j) { sums[j][0] = sums[j][1] = Vec::Zero(); });
   for (int32_t row = segment.row_begin; row < segment.row_end; ++row) {
-    const float* x = args.x + row * args.x_stride + column;
+    const float* x = static_cast<const float*>(args.x) + row * args.x_stride + column;
     const float* h = args.h + row * args.h_stride + rank;
     const Vec first = lanes_first == Vec::kLanes ? Vec::Load(x) : Vec::LoadPartial(x, lanes_first);
     const Vec second = lanes_second == Vec::kLanes ? Vec::Load(x + Vec::kLanes)
@@ -32,7 +32,7 @@ void AddTile(const LoraGradientArgs& args, const LoraGradientSegment& segment, i
   }
   const Vec scale = Vec::Set(segment.scale);
   Unroll<kRankCount>([&](auto j) {
-    float* out = segment.gradient + (rank + j) * args.n + column;
+    float* out = segment.gradient + segment.rank * args.rank_offset + (rank + j) * args.n + column;
     Fma(scale, sums[j][0], Vec::LoadPartial(out, lanes_first)).StorePartial(out, lanes_first);
     if (lanes_second == 0) return;
     out += Vec::kLanes;

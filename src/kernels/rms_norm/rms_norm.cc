@@ -32,6 +32,7 @@ void CheckArgs(const RmsNormArgs& args) {
 
 void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   CheckArgs(args);
+  CHECK(args.copy == nullptr || (!stream.device.is_cpu() && !args.accumulate)) << "no copy here";
   RmsNormOnDevice(args, stream);
 }
 

@@ -18,6 +18,9 @@ struct RmsNormArgs {
   int64_t out_stride = 0;
   DType out_dtype = DType::kF32;
   bool accumulate = false;  // added to out, which is fp32 and not x
+  // [num_tokens, num_heads, n] without gaps, of out_dtype, or null: x itself, rounded, for a
+  // backward. On a GPU alone, without accumulate.
+  void* copy = nullptr;
   int64_t num_tokens = 0;
   int32_t num_heads = 1;
   int64_t n = 0;

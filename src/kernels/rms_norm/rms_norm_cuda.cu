@@ -34,7 +34,7 @@ __device__ __forceinline__ void StoreOrAdd(float (&values)[kWidth], int64_t coun
 // Norms one vector with `num_threads` threads, of which this is number `thread`. They are a warp,
 // or a block (which passes `shared`). Where `active` is false the threads join the reductions and
 // write nothing. kAdd: the result is added to what `out` holds.
-template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd>
+template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd, bool kCopy>
 __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
                                                 int num_threads, int thread, float* shared) {
   const bool active = vector < args.num_tokens * args.num_heads;
@@ -42,6 +42,7 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   const int64_t offset = vector % args.num_heads * args.n;
   const float* x = args.x + token * args.x_stride + offset;
   T* out = static_cast<T*>(args.out) + token * args.out_stride + offset;
+  T* copy = kCopy ? static_cast<T*>(args.copy) + vector * args.n : nullptr;
   const int64_t n = active ? args.n : 0;
   const int64_t stride = int64_t{num_threads} * kWidth;
   const int64_t first = int64_t{thread} * kWidth;
@@ -58,6 +59,7 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   for (int run = 0; run < kRunsKept; ++run) {
     const int64_t begin = first + run * stride;
     LoadRun<kVectors>(x + begin, n - begin, kept[run]);
+    if constexpr (kCopy) StoreRun<kVectors>(kept[run], n - begin, copy + begin);
   }
   float sum = 0.0f;
 #pragma unroll
@@ -68,6 +70,7 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   for (int64_t begin = first + kRunsKept * stride; begin < n; begin += stride) {
     float values[kWidth];
     LoadRun<kVectors>(x + begin, n - begin, values);
+    if constexpr (kCopy) StoreRun<kVectors>(values, n - begin, copy + begin);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum = __fmaf_rn(values[i], values[i], sum);
   }
@@ -90,27 +93,27 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   }
 }
 
-template <typename T, bool kVectors, int kRuns, bool kAdd>
+template <typename T, bool kVectors, int kRuns, bool kAdd, bool kCopy>
 __global__ void __launch_bounds__(kThreadsMax) NormalizeByBlock(RmsNormArgs args) {
   __shared__ float sums[kThreadsMax / kWarpThreads];
   LetNextStart();
-  NormalizeVector<T, kVectors, true, kRuns, kAdd>(args, blockIdx.x, static_cast<int>(blockDim.x),
-                                                  static_cast<int>(threadIdx.x), sums);
+  NormalizeVector<T, kVectors, true, kRuns, kAdd, kCopy>(
+      args, blockIdx.x, static_cast<int>(blockDim.x), static_cast<int>(threadIdx.x), sums);
 }
 
-template <typename T, bool kVectors, bool kAdd>
+template <typename T, bool kVectors, bool kAdd, bool kCopy>
 __global__ void __launch_bounds__(kWarpsPerBlock* kWarpThreads) NormalizeByWarp(RmsNormArgs args) {
   const int64_t vector = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
   LetNextStart();
-  NormalizeVector<T, kVectors, false, kFewRuns, kAdd>(
+  NormalizeVector<T, kVectors, false, kFewRuns, kAdd, kCopy>(
       args, vector, kWarpThreads, static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
 }
 
-template <typename T, bool kVectors, bool kAdd>
+template <typename T, bool kVectors, bool kAdd, bool kCopy>
 void Launch(const RmsNormArgs& args, Stream& stream) {
   const int64_t num_vectors = args.num_tokens * args.num_heads;
   if (args.n <= kWarpElementsMax) {
-    LaunchKernel(NormalizeByWarp<T, kVectors, kAdd>,
+    LaunchKernel(NormalizeByWarp<T, kVectors, kAdd, kCopy>,
                  static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
                  kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
     return;
@@ -118,8 +121,8 @@ void Launch(const RmsNormArgs& args, Stream& stream) {
   const int64_t threads_wanted = CeilDiv(CeilDiv(args.n, 2 * kWidth), kWarpThreads) * kWarpThreads;
   const auto threads = static_cast<unsigned>(std::min<int64_t>(threads_wanted, kThreadsMax));
   const auto kernel = args.n <= int64_t{threads} * kFewRuns * kWidth
-                          ? NormalizeByBlock<T, kVectors, kFewRuns, kAdd>
-                          : NormalizeByBlock<T, kVectors, kManyRuns, kAdd>;
+                          ? NormalizeByBlock<T, kVectors, kFewRuns, kAdd, kCopy>
+                          : NormalizeByBlock<T, kVectors, kManyRuns, kAdd, kCopy>;
   LaunchKernel(kernel, static_cast<unsigned>(num_vectors), threads, 0, CudaStreamOf(stream), args);
 }
 
@@ -128,11 +131,15 @@ void Launch(const RmsNormArgs& args, Stream& stream) {
 void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
   const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.out) &&
-                       IsVectorAligned(args.weight) && IsVectorAligned(args.x_stride * 4) &&
-                       args.out_stride % kWidth == 0 && args.n % kWidth == 0;
+                       IsVectorAligned(args.weight) && IsVectorAligned(args.copy) &&
+                       IsVectorAligned(args.x_stride * 4) && args.out_stride % kWidth == 0 &&
+                       args.n % kWidth == 0;
   DispatchVectors(vectors, [&]<bool kVectors>() {
-    if (args.accumulate) return Launch<float, kVectors, true>(args, stream);
-    DispatchDType(args.out_dtype, [&]<typename T>() { Launch<T, kVectors, false>(args, stream); });
+    if (args.accumulate) return Launch<float, kVectors, true, false>(args, stream);
+    DispatchDType(args.out_dtype, [&]<typename T>() {
+      if (args.copy == nullptr) return Launch<T, kVectors, false, false>(args, stream);
+      Launch<T, kVectors, false, true>(args, stream);
+    });
   });
 }
 

@@ -5,16 +5,19 @@
 
 namespace graft {
 
-GRAFT_CPU_OP(RmsNormBackward, RmsNormBackwardArgs)
+GRAFT_OP(RmsNormBackward, RmsNormBackwardArgs)
 
 void RmsNormBackward(const RmsNormBackwardArgs& args, Stream& stream) {
-  CHECK(stream.device.is_cpu()) << "no kernel for " << stream.device.ToString();
+  CHECK(!stream.device.is_cpu() ||
+        (args.x_dtype == DType::kF32 && args.rows == nullptr && args.d_x_copy == nullptr &&
+         args.normed == nullptr && args.d_out != nullptr))
+      << "on the CPU all is fp32 and in place";
   CHECK_GE(args.num_rows, 0);
   if (args.num_rows == 0) return;
   CHECK_GT(args.n, 0);
-  CHECK(args.x != nullptr && args.weight != nullptr && args.d_out != nullptr &&
-        args.d_x != nullptr);
-  RmsNormBackwardCpu(args, stream);
+  CHECK(args.x != nullptr && args.weight != nullptr);
+  CHECK(args.d_out != nullptr ? args.d_x != nullptr : args.normed != nullptr);
+  RmsNormBackwardOnDevice(args, stream);
 }
 
 }  // namespace graft

@@ -9,7 +9,7 @@ namespace {
 // d_x += r (d_out w - x r^2 mean(d_out w x)), where r is 1 / sqrt(mean(x^2) + epsilon).
 void RmsNormBackwardRow(const RmsNormBackwardArgs& args, int64_t row) {
   constexpr int kLanes = Vec::kLanes;
-  const float* x = args.x + row * args.n;
+  const float* x = static_cast<const float*>(args.x) + row * args.n;
   const float* d_out = args.d_out + row * args.n;
   float* d_x = args.d_x + row * args.n;
   Vec squares = Vec::Zero();

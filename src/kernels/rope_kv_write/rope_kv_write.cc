@@ -25,6 +25,7 @@ void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK((args.q_norm_weight == nullptr) == (args.k_norm_weight == nullptr));
+  CHECK(args.copy == nullptr || !stream.device.is_cpu()) << "a copy on the CPU";
   if (args.num_rows == 0) return;
   CHECK(args.qkv != nullptr && args.positions != nullptr && args.pool != nullptr);
   CHECK(args.cos != nullptr && args.sin != nullptr);

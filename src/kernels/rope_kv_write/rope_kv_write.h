@@ -33,6 +33,9 @@ struct RopeKvWriteArgs {
   void* pool = nullptr;
   const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere
   const int32_t* row_slot = nullptr;  // [num_rows] position within the page
+  // As qkv without gaps, of layout.dtype, or null: what qkv has become, rounded, for a backward. On
+  // a GPU alone.
+  void* copy = nullptr;
 };
 
 void RopeKvWrite(const RopeKvWriteArgs& args, Stream& stream);

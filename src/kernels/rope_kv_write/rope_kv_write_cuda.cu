@@ -203,6 +203,15 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   }
   if (!active) return;
   if (!place.is_value) RotateHead<kVectors>(angles, place.lane, shape, x, data);
+  if (args.copy != nullptr) {
+    T* copy = static_cast<T*>(args.copy) + (place.row * num_heads + head) * layout.head_dim;
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const RunRange range = shape.RangeOf(place.lane, run);
+      StoreRun<kVectors>(x[run].low, range.count, copy + range.low);
+      StoreRun<kVectors>(x[run].high, range.count, copy + range.high);
+    }
+  }
   if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
 }
 
@@ -215,8 +224,8 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
   const bool vectors = half % kWidth == 0 && args.rotary_dim / 2 % kWidth == 0 &&
                        IsVectorAligned(args.qkv) && args.row_stride % kWidth == 0 &&
                        IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
-                       IsVectorAligned(args.pool) && IsVectorAligned(args.q_norm_weight) &&
-                       IsVectorAligned(args.k_norm_weight);
+                       IsVectorAligned(args.pool) && IsVectorAligned(args.copy) &&
+                       IsVectorAligned(args.q_norm_weight) && IsVectorAligned(args.k_norm_weight);
   const int64_t num_heads = args.num_q_heads + int64_t{2} * layout.num_kv_heads;
   const dim3 grid = GridOf(args.num_rows, CeilDiv(num_heads, kHeadsPerBlock));
   DispatchDType(layout.dtype, [&]<typename T>() {

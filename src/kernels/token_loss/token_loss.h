@@ -1,14 +1,18 @@
 // Cross entropy of logits against a few tokens and their probabilities: one token of probability 1
 // is next-token prediction, a teacher's likeliest tokens are distillation (Cartridges' loss: what
 // the stored tokens leave of probability is not shared out among them). Logits become their
-// gradients. CPU, fp32. Each row depends on itself alone.
+// gradients. fp32. Each row depends on itself alone.
 #pragma once
 
 #include <cstdint>
 
+#include "tensor/dtype.h"
 #include "tensor/stream.h"
 
 namespace graft {
+
+// On a GPU, of one row.
+inline constexpr int32_t kTokenChoicesMax = 1024;
 
 // loss = -sum over choices of p (logit - log sum exp);
 // d_logits = weight * (sum of p * softmax - p).
@@ -21,6 +25,10 @@ struct TokenLossArgs {
   const float* probabilities = nullptr;  // [num_rows, num_choices]
   const float* weights = nullptr;        // [num_rows]
   double* losses = nullptr;              // [num_rows], without weight
+  // On a GPU alone: [num_rows, vocab_size] of d_dtype, for the gradients, and the logits stay;
+  // null: in place of the logits.
+  void* d_logits = nullptr;
+  DType d_dtype = DType::kF32;
 };
 
 void TokenLoss(const TokenLossArgs& args, Stream& stream);
