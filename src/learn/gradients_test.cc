@@ -9,6 +9,7 @@
 namespace graft {
 namespace gradients_test {
 
+using testing::GoldenExamples;
 using testing::GoldenValues;
 using testing::LearnModel;
 using testing::ReadLora;
@@ -16,25 +17,6 @@ using testing::SourcePath;
 using testing::WorstError;
 
 constexpr double kErrorMax = 1e-5;
-
-// Rows of labels as HF shifts them: row i is to say labels[i + 1], -100 is not looked at.
-std::vector<TrainingExample> GoldenExamples(const SafetensorsFile& golden, int64_t columns) {
-  const auto tokens = GoldenValues<int32_t>(golden, "input_ids");
-  const auto labels = GoldenValues<int32_t>(golden, "labels");
-  std::vector<TrainingExample> examples;
-  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(columns)) {
-    TrainingExample example;
-    for (size_t i = begin; i < begin + static_cast<size_t>(columns); ++i) {
-      example.tokens.push_back(tokens[i]);
-      if (i == begin || labels[i] == -100) continue;
-      example.rows.push_back(static_cast<int32_t>(i - begin) - 1);
-      example.ids.push_back(labels[i]);
-      example.probabilities.push_back(1.0f);
-    }
-    examples.push_back(std::move(example));
-  }
-  return examples;
-}
 
 TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);

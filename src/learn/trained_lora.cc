@@ -95,6 +95,7 @@ Status TrainedLora::Read(const LoraWeights& weights) {
 }
 
 void TrainedLora::Refresh() {
+  ++version_;
   size_t row = 0;
   for (const Place& place : places_) {
     for (int32_t j = 0; j < rank_; ++j, ++row) {

@@ -1,7 +1,7 @@
 // TrainedLora: one adapter while it learns: LoRA of one rank on all seven modules of every layer.
 // The masters, their gradients and moments are fp32; what the kernels multiply with is a copy in
 // the served dtype, rounded as a loader rounds a file, so that training computes what serving will.
-// On the CPU. One thread at a time.
+// In the host's memory; a GPU that trains has its own (TrainingDevice). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,10 @@ class TrainedLora {
   // The numbers of an adapter that was loaded in fp32. kInvalidArgument where it has other modules,
   // ranks or scales.
   Status Read(const LoraWeights& weights);
-  // Copies the masters into what the kernels read. After every change of parameters().
+  // Copies the masters into what the kernels read. After every change of parameters(), of which
+  // version() counts those that were told here: what another device has of them is out of date.
   void Refresh();
+  int64_t version() const { return version_; }
   void ZeroGradients();
 
   int32_t rank() const { return rank_; }
@@ -61,6 +63,7 @@ class TrainedLora {
   int32_t rank_;
   float scale_;
   DType dtype_;
+  int64_t version_ = 0;
   std::vector<Place> places_;
   std::vector<float> parameters_;
   std::vector<float> gradients_;

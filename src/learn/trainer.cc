@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "base/check.h"
 #include "kernels/adamw/adamw.h"
@@ -24,14 +25,47 @@ TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter) {
 
 Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
                  const TrainingLimits& limits, Stream& stream)
-    : config_(config),
-      limits_(limits),
-      dtype_(weights.dtype),
-      stream_(stream),
-      transformer_(config, weights, limits, stream) {}
+    : config_(config), limits_(limits), dtype_(weights.dtype), stream_(stream) {
+  if (stream.device.is_cpu()) {
+    transformer_ = std::make_unique<TrainingTransformer>(config, weights, limits, stream);
+  } else {
+    device_ = MakeTrainingDevice(config, weights, limits, stream);
+  }
+}
+
+namespace {
+
+Status OnCpuAlone(const std::string& what) {
+  return UnimplementedError("training on a GPU does not cover " + what + "; --device cpu does");
+}
+
+}  // namespace
+
+Status CheckShape(const TrainedShape& shape, const Device& device) {
+  if (device.is_cpu()) return OkStatus();
+  if (shape.virtual_tokens > 0) return OnCpuAlone("virtual tokens (memory tokens, prefixes)");
+  if (shape.is_frozen) return OnCpuAlone("adapters that are there and do not learn");
+  return OkStatus();
+}
+
+Status CheckExamples(std::span<const TrainingExample> examples, const Device& device) {
+  if (device.is_cpu()) return OkStatus();
+  for (const TrainingExample& example : examples) {
+    if (!example.hidden.empty()) return OnCpuAlone("distances to a teacher's hidden states");
+    if (example.document >= 0) return OnCpuAlone("a document's adapter beside the one that learns");
+  }
+  return OkStatus();
+}
+
+TrainedLora* Trainer::lora(int32_t index) {
+  TrainedLora* const lora = adapters_[static_cast<size_t>(index)].lora.get();
+  if (device_ != nullptr && lora != nullptr) device_->Fetch(index, *lora);
+  return lora;
+}
 
 int32_t Trainer::Add(const TrainedShape& shape) {
   CHECK(shape.rank > 0 || shape.virtual_tokens > 0) << "an adapter that has nothing to learn";
+  CHECK(CheckShape(shape, stream_.device).ok());
   Adapter adapter{.is_frozen = shape.is_frozen};
   if (shape.rank > 0) {
     adapter.lora = std::make_unique<TrainedLora>(config_, shape.rank, shape.scale, dtype_);
@@ -53,9 +87,9 @@ void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
     for (size_t i = 0; i < n; ++i) tokens[i] = text[i * text.size() / n];
   }
   const TrainingSequence sequence{.tokens = tokens};
-  const TrainingBatch batch({&sequence, 1}, transformer_.page_tokens());
+  const TrainingBatch batch({&sequence, 1}, transformer_->page_tokens());
   const int64_t stride = config_.qkv_size();
-  transformer_.Forward(batch, {}, [&](int32_t layer, const float* qkv) {
+  transformer_->Forward(batch, {}, [&](int32_t layer, const float* qkv) {
     if (prompt.kind() == VirtualTokenKind::kEmbedding) return;
     for (size_t i = 0; i < n; ++i) {
       const float* from = qkv + static_cast<int64_t>(i) * stride + config_.q_size();
@@ -65,13 +99,14 @@ void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
     }
   });
   if (prompt.kind() == VirtualTokenKind::kEmbedding) {
-    std::copy_n(transformer_.hidden(0), prompt.parameters().size(), prompt.parameters().data());
+    std::copy_n(transformer_->hidden(0), prompt.parameters().size(), prompt.parameters().data());
   }
   prompt.Refresh();
 }
 
 std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
   for (const TrainingExample* example : examples) {
+    if (device_ != nullptr) break;  // which does so itself
     Adapter& adapter = adapters_[static_cast<size_t>(example->adapter)];
     if (adapter.lora != nullptr) adapter.lora->ZeroGradients();
     if (adapter.prompt != nullptr) adapter.prompt->ZeroGradients();
@@ -136,11 +171,22 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
     }
     first_row += sequences.back().num_rows();
   }
-  const TrainingBatch batch(sequences, transformer_.page_tokens());
+  const TrainingBatch batch(
+      sequences, device_ != nullptr ? device_->page_tokens() : transformer_->page_tokens());
   std::vector<TrainingLoss> losses(adapters_.size());
   CountTargets(losses);
-  transformer_.Forward(batch, Table());
-  if (backward) transformer_.ZeroGradients();
+  if (device_ != nullptr) {
+    RunOnDevice(batch, backward, losses);
+  } else {
+    RunOnCpu(batch, backward, losses);
+  }
+  return losses;
+}
+
+void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
+                       std::vector<TrainingLoss>& losses) {
+  transformer_->Forward(batch, Table());
+  if (backward) transformer_->ZeroGradients();
   for (size_t begin = 0; begin < targets_.size();) {
     const size_t count =
         std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), targets_.size() - begin);
@@ -148,14 +194,53 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
     begin += count;
   }
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    AddDistance(targets_, layer, transformer_.hidden(layer), false, nullptr, losses);
+    AddDistance(targets_, layer, transformer_->hidden(layer), false, nullptr, losses);
   }
-  if (!backward) return losses;
+  if (!backward) return;
   std::vector<TrainingLoss> counted(adapters_.size());
-  transformer_.Backward([&](int32_t layer, float* d_hidden) {
-    AddDistance(targets_, layer, transformer_.hidden(layer), false, d_hidden, counted);
+  transformer_->Backward([&](int32_t layer, float* d_hidden) {
+    AddDistance(targets_, layer, transformer_->hidden(layer), false, d_hidden, counted);
   });
-  return losses;
+}
+
+void Trainer::RunOnDevice(const TrainingBatch& batch, bool backward,
+                          std::vector<TrainingLoss>& losses) {
+  CHECK(!targets_.empty()) << "nothing is looked at";
+  std::vector<TrainedLora*> loras;
+  for (const Adapter& adapter : adapters_) loras.push_back(adapter.lora.get());
+  for (const Target& target : targets_) {
+    CHECK(CheckExamples({target.example, 1}, stream_.device).ok());
+  }
+  const TargetArrays arrays = ArraysOf(targets_, losses);
+  const std::vector<double> row_losses =
+      device_->Run(batch, loras, arrays.AsTargets(targets_[0].example->num_choices), backward);
+  AddTokenLosses(targets_, row_losses, losses);
+}
+
+Trainer::TargetArrays Trainer::ArraysOf(std::span<const Target> targets,
+                                        const std::vector<TrainingLoss>& losses) {
+  TargetArrays arrays;
+  for (const Target& target : targets) {
+    const TrainingExample& example = *target.example;
+    arrays.rows.push_back(target.row);
+    const auto num_choices = static_cast<size_t>(example.num_choices);
+    const auto begin = static_cast<size_t>(target.index) * num_choices;
+    for (size_t k = begin; k < begin + num_choices; ++k) {
+      arrays.ids.push_back(example.ids[k]);
+      arrays.probabilities.push_back(example.probabilities[k]);
+    }
+    arrays.weights.push_back(
+        1.0f / static_cast<float>(losses[static_cast<size_t>(example.adapter)].num_rows));
+  }
+  return arrays;
+}
+
+void Trainer::AddTokenLosses(std::span<const Target> targets, std::span<const double> row_losses,
+                             std::vector<TrainingLoss>& losses) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    TrainingLoss& loss = losses[static_cast<size_t>(targets[i].example->adapter)];
+    loss.tokens += row_losses[i] / static_cast<double>(loss.num_rows);
+  }
 }
 
 size_t Trainer::NumBoundaries(const TrainingExample& example) const {
@@ -193,38 +278,22 @@ void Trainer::CountTargets(std::vector<TrainingLoss>& losses) {
 
 void Trainer::RunHead(std::span<const Target> targets, bool backward,
                       std::vector<TrainingLoss>& losses) {
-  std::vector<int32_t> rows, ids;
-  std::vector<float> probabilities, weights;
-  const int32_t num_choices = targets[0].example->num_choices;
-  for (const Target& target : targets) {
-    const TrainingExample& example = *target.example;
-    rows.push_back(target.row);
-    const auto begin = static_cast<size_t>(target.index) * static_cast<size_t>(num_choices);
-    for (size_t k = begin; k < begin + static_cast<size_t>(num_choices); ++k) {
-      ids.push_back(example.ids[k]);
-      probabilities.push_back(example.probabilities[k]);
-    }
-    weights.push_back(1.0f /
-                      static_cast<float>(losses[static_cast<size_t>(example.adapter)].num_rows));
-  }
-  const TrainingTransformer::Head head = transformer_.ComputeHead(rows);
-  std::vector<double> row_losses(rows.size());
+  const TargetArrays arrays = ArraysOf(targets, losses);
+  const TrainingTransformer::Head head = transformer_->ComputeHead(arrays.rows);
+  std::vector<double> row_losses(arrays.rows.size());
   TokenLoss({.logits = head.logits,
-             .num_rows = static_cast<int64_t>(rows.size()),
+             .num_rows = static_cast<int64_t>(arrays.rows.size()),
              .vocab_size = config_.vocab_size,
-             .num_choices = num_choices,
-             .ids = ids.data(),
-             .probabilities = probabilities.data(),
-             .weights = weights.data(),
+             .num_choices = targets[0].example->num_choices,
+             .ids = arrays.ids.data(),
+             .probabilities = arrays.probabilities.data(),
+             .weights = arrays.weights.data(),
              .losses = row_losses.data()},
             stream_);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    TrainingLoss& loss = losses[static_cast<size_t>(targets[i].example->adapter)];
-    loss.tokens += row_losses[i] / static_cast<double>(loss.num_rows);
-  }
+  AddTokenLosses(targets, row_losses, losses);
   AddDistance(targets, config_.num_layers, head.normed, true, backward ? head.d_normed : nullptr,
               losses);
-  if (backward) transformer_.BackwardHead(rows);
+  if (backward) transformer_->BackwardHead(arrays.rows);
 }
 
 void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, const float* states,
@@ -248,7 +317,17 @@ void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, con
   }
 }
 
+void Trainer::ApplyOnDevice(std::span<const Update> updates) {
+  std::vector<TrainingDevice::Update> steps;
+  for (const Update& update : updates) {
+    Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
+    steps.push_back({update.adapter, ++adapter.num_updates, update.settings});
+  }
+  device_->Apply(steps);
+}
+
 void Trainer::Apply(std::span<const Update> updates) {
+  if (device_ != nullptr) return ApplyOnDevice(updates);
   std::vector<AdamWItem> items;
   std::vector<double> norms(2 * updates.size());
   // What is learned of the numbers from `begin` on.

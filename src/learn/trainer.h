@@ -1,6 +1,7 @@
 // Trainer: a table of adapters that learn side by side on one base, each LoRA, virtual tokens, or
 // both. A step mixes examples of any of them; what an adapter learns is the same bits as by itself,
-// whatever the others are. On the CPU. One thread at a time.
+// whatever the others are. On the CPU, or, what of it a GPU covers, on that by a TrainingDevice.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
+#include "learn/training_device.h"
 #include "learn/training_transformer.h"
 
 namespace graft {
@@ -67,11 +69,9 @@ struct TrainingLoss {
   double total() const { return tokens + hidden; }
 };
 
-struct UpdateSettings {
-  float learning_rate = 1e-3f;
-  float weight_decay = 0.0f;
-  float norm_max = 1.0f;  // of the gradients; 0: no bound
-};
+// kUnimplemented names what of such an adapter, and of these examples, the device does not train.
+Status CheckShape(const TrainedShape& shape, const Device& device);
+Status CheckExamples(std::span<const TrainingExample> examples, const Device& device);
 
 class Trainer {
  public:
@@ -79,12 +79,13 @@ class Trainer {
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
           Stream& stream);
 
-  // Returns its number, from 0 on.
+  // Returns its number, from 0 on. Of a shape that CheckShape lets pass.
   int32_t Add(const TrainedShape& shape);
   int32_t Add(int32_t rank, float scale) { return Add({.rank = rank, .scale = scale}); }
-  TrainedLora& adapter(int32_t index) { return *adapters_[static_cast<size_t>(index)].lora; }
-  // Null where the adapter has none.
-  TrainedLora* lora(int32_t index) { return adapters_[static_cast<size_t>(index)].lora.get(); }
+  TrainedLora& adapter(int32_t index) { return *lora(index); }
+  // Null where the adapter has none. With the numbers of the last step; who changes them calls its
+  // Refresh.
+  TrainedLora* lora(int32_t index);
   TrainedPrompt* prompt(int32_t index) {
     return adapters_[static_cast<size_t>(index)].prompt.get();
   }
@@ -127,7 +128,8 @@ class Trainer {
 
   const ModelConfig& config() const { return config_; }
   const TrainingLimits& limits() const { return limits_; }
-  TrainingTransformer& transformer() { return transformer_; }
+  // On the CPU alone.
+  TrainingTransformer& transformer() { return *transformer_; }
 
  private:
   struct Adapter {
@@ -152,6 +154,20 @@ class Trainer {
   std::vector<AdapterInTraining> Table();
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
                                 bool with_adapters);
+  // As TokenLoss takes targets.
+  struct TargetArrays {
+    std::vector<int32_t> rows, ids;
+    std::vector<float> probabilities, weights;
+    TrainingTargets AsTargets(int32_t num_choices) const {
+      return {rows, num_choices, ids, probabilities, weights};
+    }
+  };
+  TargetArrays ArraysOf(std::span<const Target> targets, const std::vector<TrainingLoss>& losses);
+  static void AddTokenLosses(std::span<const Target> targets, std::span<const double> row_losses,
+                             std::vector<TrainingLoss>& losses);
+  void RunOnCpu(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
+  void RunOnDevice(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
+  void ApplyOnDevice(std::span<const Update> updates);
   void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
   void CountTargets(std::vector<TrainingLoss>& losses);
   // How many hidden states the example has, and where one of them lies; null: it has not this one.
@@ -167,7 +183,9 @@ class Trainer {
   const TrainingLimits limits_;
   const DType dtype_;
   Stream& stream_;
-  TrainingTransformer transformer_;
+  // One of the two: the CPU's, or a GPU's.
+  std::unique_ptr<TrainingTransformer> transformer_;
+  std::unique_ptr<TrainingDevice> device_;
   std::vector<Adapter> adapters_;
   std::vector<Target> targets_;
   std::vector<std::vector<double>> teacher_sums_;  // [boundary][adapter] of |teacher's states|

@@ -12,13 +12,13 @@ namespace {
 Status NotTrainable(const std::string& what) {
   return UnimplementedError("training does not cover " + what +
                             "; it covers Llama's layers as Llama, Mistral without a sliding window "
-                            "and Qwen2 have them, on the CPU");
+                            "and Qwen2 have them");
 }
 
 }  // namespace
 
 Status CheckTrainable(const ModelConfig& config, const Device& device) {
-  if (!device.is_cpu()) return NotTrainable("a GPU (--device cpu trains)");
+  if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
   if (config.fused_projections) return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
   if (config.logit_cap != 0.0f) return NotTrainable("capped logits (final_logit_softcapping)");
   if (config.scales_embeddings) return NotTrainable("scaled embeddings");
@@ -42,7 +42,7 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
       transposed_head_(weights.lm_head.Transposed(stream)),
       pool_(TrainingPoolLayout(config, weights.dtype), NumTrainingPages(limits)) {
-  CHECK(CheckTrainable(config, stream.device).ok());
+  CHECK(stream.device.is_cpu() && CheckTrainable(config, stream.device).ok());
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const int64_t num_angles = int64_t{config.context_tokens_max} * config.num_rotary() / 2;
   for (int64_t i = 0; i < num_angles; ++i) back_sin_.push_back(-ropes_[0].sin()[i]);

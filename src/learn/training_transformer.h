@@ -26,7 +26,8 @@
 
 namespace graft {
 
-// kUnimplemented names what of the model, or of the device, training does not cover.
+// kUnimplemented names what of the model, or of the device, training does not cover; a GPU covers
+// less still (CheckTrainableOnGpu).
 Status CheckTrainable(const ModelConfig& config, const Device& device);
 
 // What sequences may name; either may be missing.

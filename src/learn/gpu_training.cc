@@ -1,0 +1,290 @@
+#include "learn/gpu_training.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/adamw/adamw.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention_backward/attention_backward.h"
+#include "learn/gpu_training_sizes.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+namespace {
+
+constexpr int32_t kSegmentRows = 64;  // LoRA's kernels take such segments fastest
+
+Buffer NegatedOnDevice(const float* values, int64_t n, const Stream& stream) {
+  const int64_t bytes = n * int64_t{sizeof(float)};
+  std::vector<float> host(static_cast<size_t>(n));
+  CopyFromDevice(host.data(), values, bytes, stream);
+  Synchronize(stream);
+  for (float& value : host) value = -value;
+  Buffer buffer(bytes, stream.device);
+  CopyToDevice(buffer.data(), host.data(), bytes, stream);
+  Synchronize(stream);
+  return buffer;
+}
+
+// Puts arrays side by side into one copy.
+class Packer {
+ public:
+  Packer(std::vector<char>& bytes, const char* target) : bytes_(bytes), target_(target) {
+    bytes_.clear();
+  }
+  template <typename T>
+  const T* Put(std::span<const T> values) {
+    const size_t begin = (bytes_.size() + 15) / 16 * 16;
+    bytes_.resize(begin + values.size_bytes());
+    if (!values.empty()) std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
+    return reinterpret_cast<const T*>(target_ + begin);
+  }
+
+ private:
+  std::vector<char>& bytes_;
+  const char* target_;
+};
+
+std::vector<LoraSegment> CutSegments(std::span<const LoraSegment> segments) {
+  std::vector<LoraSegment> cut;
+  for (const LoraSegment& segment : segments) {
+    for (int32_t row = segment.row_begin; row < segment.row_end; row += kSegmentRows) {
+      cut.push_back({row, std::min(row + kSegmentRows, segment.row_end), segment.adapter_slot});
+    }
+  }
+  return cut;
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
+                                                   const ModelWeights& weights,
+                                                   const TrainingLimits& limits, Stream& stream) {
+  return std::make_unique<GpuTraining>(config, weights, limits, stream);
+}
+
+GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
+                         const TrainingLimits& limits, Stream& stream)
+    : config_(config),
+      weights_(weights),
+      limits_(limits),
+      stream_(stream),
+      dtype_(weights.dtype),
+      ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
+      back_sin_(NegatedOnDevice(
+          ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
+      pool_(GpuPoolLayout(config, weights.dtype, stream.device), NumTrainingPages(limits),
+            stream.device),
+      transposed_head_(weights.lm_head.Transposed(stream)) {
+  const Status trainable = CheckTrainableOnGpu(config, weights.dtype, stream.device);
+  CHECK(trainable.ok()) << trainable.ToString();
+  CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
+  const Device& device = stream.device;
+  const GpuTrainingBuffers sizes = GpuTrainingBuffersOf(limits, config, dtype_, device);
+  for (int32_t i = 0; i < sizes.num_kept; ++i) kept_.push_back(MakeActivations());
+  if (sizes.num_kept < config.num_layers) shared_ = MakeActivations();
+  for (int32_t i = sizes.num_kept; i < config.num_layers; ++i) {
+    inputs_.push_back(Buffer(sizes.hidden, device));
+  }
+  for (int32_t i = config.num_layers - sizes.num_transposed; i < config.num_layers; ++i) {
+    const LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
+    transposed_.push_back({layer.qkv.Transposed(stream), layer.o.Transposed(stream),
+                           layer.gate_up.Transposed(stream), layer.down.Transposed(stream)});
+  }
+  if (sizes.num_transposed < config.num_layers) room_ = MakeTransposed();
+  batch_bytes_ = Buffer(sizes.batch, device);
+  for (Buffer* buffer : {&hidden_, &d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
+  if (dtype_ != DType::kF32) d_hidden_copy_ = Buffer(sizes.normed, device);
+  normed_ = Buffer(sizes.normed, device);
+  qkv_ = Buffer(sizes.qkv, device);
+  gate_up_ = Buffer(sizes.gate_up, device);
+  activated_ = Buffer(sizes.activated, device);
+  d_gate_up_ = Buffer(sizes.d_gate_up, device);
+  d_attended_ = Buffer(sizes.d_attended, device);
+  d_qkv_ = Buffer(sizes.d_qkv, device);
+  lora_h_ = Buffer(sizes.lora_h, device);
+  lora_d_h_ = Buffer(sizes.lora_d_h, device);
+  gradient_scratch_ = Buffer(sizes.gradient_scratch, device);
+  attention_scratch_ = Buffer(sizes.attention_scratch, device);
+  backward_scratch_ = Buffer(sizes.backward_scratch, device);
+  head_hidden_ = Buffer(sizes.head_hidden, device);
+  head_d_normed_ = Buffer(sizes.head_hidden, device);
+  head_input_ = Buffer(sizes.head_normed, device);
+  head_normed_ = Buffer(sizes.head_normed, device);
+  logits_ = Buffer(sizes.logits, device);
+  d_logits_ = Buffer(sizes.d_logits, device);
+  losses_ = Buffer(sizes.losses, device);
+}
+
+GpuTraining::Activations GpuTraining::MakeActivations() const {
+  const auto make = [&](int64_t columns) {
+    return Buffer(limits_.rows_max * columns * DTypeBytes(dtype_), stream_.device);
+  };
+  return {make(config_.hidden_size), make(config_.qkv_size()), make(config_.q_size()),
+          make(config_.hidden_size), make(int64_t{2} * config_.intermediate_size)};
+}
+
+GpuTraining::Transposed GpuTraining::MakeTransposed() const {
+  const LayerWeights& layer = weights_.layers[0];
+  return {GemmWeight::LikeTransposed(layer.qkv), GemmWeight::LikeTransposed(layer.o),
+          GemmWeight::LikeTransposed(layer.gate_up), GemmWeight::LikeTransposed(layer.down)};
+}
+
+GpuTraining::Activations& GpuTraining::ActivationsOf(int32_t layer) {
+  return layer < first_kept() ? shared_ : kept_[static_cast<size_t>(layer - first_kept())];
+}
+
+GpuTraining::Product GpuTraining::ProductOf(int32_t layer, LayerProduct product) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const int32_t first = config_.num_layers - static_cast<int32_t>(transposed_.size());
+  const bool is_kept = layer >= first;
+  Transposed& transposed = is_kept ? transposed_[static_cast<size_t>(layer - first)] : room_;
+  const int64_t hidden = config_.hidden_size;
+  const int64_t intermediate = config_.intermediate_size;
+  switch (product) {
+    case LayerProduct::kQkv:
+      return {weights.qkv,
+              transposed.qkv,
+              is_kept,
+              weights.qkv_bias,
+              LoraModule::kQ,
+              3,
+              {config_.q_size(), config_.kv_size(), config_.kv_size()}};
+    case LayerProduct::kO:
+      return {weights.o, transposed.o, is_kept, weights.o_bias, LoraModule::kO, 1, {hidden}};
+    case LayerProduct::kGateUp:
+      return {weights.gate_up,
+              transposed.gate_up,
+              is_kept,
+              weights.gate_up_bias,
+              LoraModule::kGate,
+              2,
+              {intermediate, intermediate}};
+    case LayerProduct::kDown:
+      return {weights.down, transposed.down, is_kept, weights.down_bias, LoraModule::kDown, 1,
+              {hidden}};
+  }
+  CHECK(false) << "no such product: " << static_cast<int>(product);
+  __builtin_unreachable();
+}
+
+void GpuTraining::FollowAdapters(std::span<TrainedLora* const> adapters) {
+  const bool is_new = adapters.size() != loras_.size();
+  for (size_t i = loras_.size(); i < adapters.size(); ++i) {
+    CHECK_LE(adapters[i]->rank(), limits_.rank_max);
+    loras_.push_back(std::make_unique<GpuLora>(config_, *adapters[i], dtype_, stream_));
+  }
+  for (size_t i = 0; i < adapters.size(); ++i) loras_[i]->Follow(*adapters[i]);
+  if (!is_new) return;
+  std::vector<LoraMatrix> matrices, swapped, stacked;
+  can_stack_ = kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
+  for (const auto& lora : loras_) {
+    matrices.insert(matrices.end(), lora->matrices().begin(), lora->matrices().end());
+    swapped.insert(swapped.end(), lora->swapped().begin(), lora->swapped().end());
+    stacked.insert(stacked.end(), lora->stacked().begin(), lora->stacked().end());
+    can_stack_ = can_stack_ && lora->rank() == limits_.rank_max;
+  }
+  const auto bytes = static_cast<int64_t>(matrices.size() * sizeof(LoraMatrix));
+  matrices_ = Buffer(bytes, stream_.device);
+  swapped_ = Buffer(bytes, stream_.device);
+  stacked_ = Buffer(bytes, stream_.device);
+  CopyToDevice(matrices_.data(), matrices.data(), bytes, stream_);
+  CopyToDevice(swapped_.data(), swapped.data(), bytes, stream_);
+  CopyToDevice(stacked_.data(), stacked.data(), bytes, stream_);
+  const auto num_adapters = static_cast<int32_t>(loras_.size());
+  norms_ = Buffer(num_adapters * int64_t{sizeof(double)}, stream_.device);
+  adamw_scratch_ = Buffer(
+      AdamWScratchDoubles(stream_.device, num_adapters) * int64_t{sizeof(double)}, stream_.device);
+  Synchronize(stream_);
+}
+
+void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& targets) {
+  CHECK(batch.num_rows() > 0 && batch.num_rows() <= limits_.rows_max) << batch.num_rows();
+  CHECK_LE(batch.num_sequences(), limits_.sequences_max);
+  const std::vector<LoraSegment> cut = CutSegments(batch.segments);
+  std::vector<LoraGradientSegment> gradients;
+  batch_adapters_.clear();
+  for (const LoraSegment& segment : batch.segments) {
+    GpuLora& lora = *loras_[static_cast<size_t>(segment.adapter_slot)];
+    gradients.push_back(
+        {segment.row_begin, segment.row_end, lora.gradients(), lora.rank(), lora.scale()});
+    batch_adapters_.push_back(segment.adapter_slot);
+  }
+  Packer packer(batch_on_host_, batch_bytes_.as<char>());
+  const auto put = [&](const auto& values) { return packer.Put(std::span(values)); };
+  batch_ = {.num_rows = batch.num_rows(),
+            .num_sequences = batch.num_sequences(),
+            .sequence_rows_max = *std::ranges::max_element(batch.kv_tokens),
+            .num_segments = static_cast<int32_t>(cut.size()),
+            .num_gradient_segments = static_cast<int32_t>(gradients.size()),
+            .tokens = put(batch.tokens),
+            .positions = put(batch.positions),
+            .row_page = put(batch.row_page),
+            .row_slot = put(batch.row_slot),
+            .row_begin = put(batch.row_begin),
+            .page_begin = put(batch.page_begin),
+            .pages = put(batch.pages),
+            .kv_tokens = put(batch.kv_tokens),
+            .segments = put(cut),
+            .gradient_segments = put(gradients),
+            .num_targets = static_cast<int32_t>(targets.rows.size()),
+            .num_choices = targets.num_choices,
+            .rows = put(targets.rows),
+            .ids = put(targets.ids),
+            .probabilities = put(targets.probabilities),
+            .weights = put(targets.weights)};
+  const auto bytes = static_cast<int64_t>(batch_on_host_.size());
+  CHECK_LE(bytes, batch_bytes_.bytes()) << "more choices than " << kGpuChoices << " a row";
+  CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
+}
+
+std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
+                                     std::span<TrainedLora* const> adapters,
+                                     const TrainingTargets& targets, bool backward) {
+  for (const int32_t id : targets.ids) CHECK(id >= 0 && id < config_.vocab_size) << id;
+  FollowAdapters(adapters);
+  PutBatch(batch, targets);
+  Forward();
+  if (backward) {
+    for (const int32_t adapter : batch_adapters_) {
+      loras_[static_cast<size_t>(adapter)]->ZeroGradients();
+      loras_[static_cast<size_t>(adapter)]->SetAhead();
+    }
+    ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
+    if (d_hidden_copy_.bytes() > 0) {
+      ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
+    }
+  }
+  RunHead(backward);
+  if (backward) Backward();
+  std::vector<double> losses(targets.rows.size());
+  CopyFromDevice(losses.data(), losses_.data(),
+                 static_cast<int64_t>(losses.size() * sizeof(double)), stream_);
+  Synchronize(stream_);
+  return losses;
+}
+
+void GpuTraining::Apply(std::span<const Update> updates) {
+  std::vector<AdamWItem> items;
+  for (const Update& update : updates) {
+    AdamWItem item = loras_[static_cast<size_t>(update.adapter)]->Item();
+    item.step = update.step;
+    item.learning_rate = update.settings.learning_rate;
+    item.weight_decay = update.settings.weight_decay;
+    item.norm_max = update.settings.norm_max;
+    item.norm = norms_.as<double>() + items.size();
+    items.push_back(item);
+  }
+  AdamW({items.data(), static_cast<int32_t>(items.size()), adamw_scratch_.as<double>()}, stream_);
+  for (const Update& update : updates) loras_[static_cast<size_t>(update.adapter)]->Round();
+}
+
+void GpuTraining::Fetch(int32_t adapter, TrainedLora& lora) {
+  if (static_cast<size_t>(adapter) < loras_.size()) {
+    loras_[static_cast<size_t>(adapter)]->Fetch(lora);
+  }
+}
+
+}  // namespace graft

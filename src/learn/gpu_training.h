@@ -1,0 +1,147 @@
+// GpuTraining: TrainingDevice on one GPU. The residual stream, products and gradients of
+// activations that products make are fp32; what products read is in the weights' dtype, and so is
+// what a layer keeps for its backward: the inputs of its two norms, q, k, v as attention took them,
+// what it made, gate and up. Norms and SwiGLU are computed again from these. What does not fit the
+// budget is computed again from the residual stream, with the same bits. Every sum has a fixed
+// order that does not depend on what else is in the batch. All memory is taken at construction, but
+// for adapters.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/lora/lora.h"
+#include "kernels/lora_gradient/lora_gradient.h"
+#include "learn/gpu_lora.h"
+#include "learn/training_device.h"
+#include "model/kv_pool.h"
+#include "model/launch_plan.h"
+#include "model/rope_table.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+class GpuTraining : public TrainingDevice {
+ public:
+  GpuTraining(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
+              Stream& stream);
+
+  int32_t page_tokens() const override { return pool_.layout().page_tokens; }
+  std::vector<double> Run(const TrainingBatch& batch, std::span<TrainedLora* const> adapters,
+                          const TrainingTargets& targets, bool backward) override;
+  void Apply(std::span<const Update> updates) override;
+  void Fetch(int32_t adapter, TrainedLora& lora) override;
+
+ private:
+  // Of the weights' dtype.
+  struct Activations {
+    Buffer input;     // [rows, hidden], of attention's norm
+    Buffer qkv;       // [rows, q + k + v], turned
+    Buffer attended;  // [rows, q]
+    Buffer middle;    // [rows, hidden], of the MLP's norm
+    Buffer gate_up;   // [rows, 2 intermediate]
+  };
+  struct Transposed {
+    GemmWeight qkv, o, gate_up, down;
+  };
+  struct Product {
+    const GemmWeight& weight;
+    GemmWeight& transposed;
+    bool is_transposed;  // already; else `transposed` is room for it
+    const Buffer& bias;
+    LoraModule first;
+    int32_t num_slices;
+    int64_t slice_n[kLoraSlicesMax];
+  };
+  // A batch in the device's memory.
+  struct Batch {
+    int32_t num_rows = 0, num_sequences = 0, sequence_rows_max = 0;
+    int32_t num_segments = 0, num_gradient_segments = 0;
+    const int32_t *tokens, *positions, *row_page, *row_slot;
+    const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
+    const LoraSegment* segments;                   // cut to what LoRA's kernels like
+    const LoraGradientSegment* gradient_segments;  // an adapter's rows each
+    int32_t num_targets = 0, num_choices = 0;
+    const int32_t *rows, *ids;
+    const float *probabilities, *weights;
+  };
+
+  Activations MakeActivations() const;
+  Transposed MakeTransposed() const;
+  Activations& ActivationsOf(int32_t layer);
+  Product ProductOf(int32_t layer, LayerProduct product);
+  int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }
+  int32_t first_kept() const { return config_.num_layers - num_kept(); }
+
+  void FollowAdapters(std::span<TrainedLora* const> adapters);
+  void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
+
+  void Forward();
+  // Up to gate and up, and from there on.
+  void ComputeLayer(int32_t layer, Activations& activations);
+  void FinishLayer(int32_t layer);
+  void Attend(int32_t layer, Activations& activations);
+  void Normalize(const Buffer& weight, Buffer& copy);
+  void Activate(Activations& activations);
+  void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
+  LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const void* x, float* y) const;
+
+  void RunHead(bool backward);
+  void Backward();
+  void BackwardMlp(int32_t layer, Activations& activations);
+  void BackwardAttention(int32_t layer, Activations& activations);
+  // The gradient of the product's input, unless d_x is null; and what AddGradients needs.
+  void BackwardInput(const Product& product, int32_t layer, const void* d_y, float* d_x);
+  // Of a slice, or with `stacked` of the expand of all.
+  LoraArgs MakeBackArgs(const Product& product, int32_t layer, int32_t slice, const void* d_y,
+                        float* d_x, bool stacked = false) const;
+  // After BackwardInput of the same product.
+  void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
+  void AddGradient(const Product& product, int32_t layer, int32_t slice, LoraSide side,
+                   const float* h, int64_t h_stride, int64_t h_part, const void* x,
+                   int64_t x_stride);
+  void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient);
+
+  const void* Columns(const void* x, int64_t column) const {
+    return static_cast<const char*>(x) + column * DTypeBytes(dtype_);
+  }
+  // The residual stream's gradient, as products read it.
+  const void* d_hidden() const {
+    return dtype_ == DType::kF32 ? d_hidden_.data() : d_hidden_copy_.data();
+  }
+
+  const ModelConfig config_;
+  const ModelWeights& weights_;
+  const TrainingLimits limits_;
+  Stream& stream_;
+  const DType dtype_;
+  const std::vector<RopeTable> ropes_;
+  Buffer back_sin_;  // of turns back
+  KvPool pool_;      // of one layer, which all take in turn
+  GemmWeight transposed_head_;
+  std::vector<Transposed> transposed_;  // of the last layers
+  Transposed room_;                     // for the others', in turn
+
+  std::vector<std::unique_ptr<GpuLora>> loras_;
+  Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
+  bool can_stack_ = false;               // all adapters have rank_max
+  std::vector<char> batch_on_host_;
+  Buffer batch_bytes_;
+  Batch batch_;
+  std::vector<int32_t> batch_adapters_;
+
+  std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
+  std::vector<Activations> kept_;  // of the last layers
+  Activations shared_;             // of the others, in turn
+  Buffer hidden_, normed_, qkv_, gate_up_, activated_;
+  Buffer d_hidden_, d_hidden_copy_, d_normed_, d_gate_up_, d_attended_, d_qkv_;
+  Buffer lora_h_, lora_d_h_, gradient_scratch_;
+  Buffer attention_scratch_, backward_scratch_;
+  Buffer head_hidden_, head_input_, head_normed_, head_d_normed_, logits_, d_logits_, losses_;
+  Buffer norms_, adamw_scratch_;
+};
+
+}  // namespace graft

@@ -1,0 +1,193 @@
+// The backward: layer by layer from the last, each computed again first where its activations were
+// not kept.
+#include "base/check.h"
+#include "kernels/attention_backward/attention_backward.h"
+#include "kernels/gated_activation_backward/gated_activation_backward.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/rms_norm_backward/rms_norm_backward.h"
+#include "learn/gpu_training.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+void GpuTraining::Backward() {
+  const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
+  for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
+    Activations& activations = ActivationsOf(layer);
+    if (layer < first_kept()) {
+      CopyOnDevice(hidden_.data(), inputs_[static_cast<size_t>(layer)].data(), bytes, stream_);
+      ComputeLayer(layer, activations);
+    }
+    BackwardMlp(layer, activations);
+    BackwardAttention(layer, activations);
+  }
+}
+
+// Gradients of matrices come after those of inputs: what they need beside is then there.
+void GpuTraining::BackwardMlp(int32_t layer, Activations& activations) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const Product down = ProductOf(layer, LayerProduct::kDown);
+  const Product gate_up = ProductOf(layer, LayerProduct::kGateUp);
+  float* const d_activated = gate_up_.as<float>();  // the forward's room, half of it
+  BackwardInput(down, layer, d_hidden(), d_activated);
+  GatedActivationBackward({.dtype = dtype_,
+                           .gate_up = activations.gate_up.data(),
+                           .d_out = d_activated,
+                           .d_gate_up = d_gate_up_.data(),
+                           .num_rows = batch_.num_rows,
+                           .n = config_.intermediate_size,
+                           .activated = activated_.data()},
+                          stream_);
+  AddGradients(down, layer, activated_.data(), d_hidden());
+  BackwardInput(gate_up, layer, d_gate_up_.data(), d_normed_.as<float>());
+  BackwardNorm(activations.middle, weights.mlp_norm, true);
+  AddGradients(gate_up, layer, normed_.data(), d_gate_up_.data());
+}
+
+void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const Product o = ProductOf(layer, LayerProduct::kO);
+  const Product qkv = ProductOf(layer, LayerProduct::kQkv);
+  BackwardInput(o, layer, d_hidden(), d_attended_.as<float>());
+  AddGradients(o, layer, activations.attended.data(), d_hidden());
+  AttentionBackward({.row_begin = batch_.row_begin,
+                     .num_sequences = batch_.num_sequences,
+                     .num_heads = config_.num_heads,
+                     .num_kv_heads = config_.num_kv_heads,
+                     .head_dim = config_.head_dim,
+                     .scale = config_.layers[static_cast<size_t>(layer)].attention_scale,
+                     .dtype = dtype_,
+                     .qkv = activations.qkv.data(),
+                     .qkv_stride = config_.qkv_size(),
+                     .d_out = d_attended_.as<float>(),
+                     .d_qkv = d_qkv_.data(),
+                     .scratch = backward_scratch_.as<float>(),
+                     .num_rows = batch_.num_rows,
+                     .sequence_rows_max = batch_.sequence_rows_max,
+                     .out = activations.attended.data(),
+                     .positions = batch_.positions,
+                     .cos = ropes_[0].cos(),
+                     .back_sin = back_sin_.as<float>()},
+                    stream_);
+  // Nothing is learned below the first layer.
+  const bool has_below = layer > 0;
+  BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.as<float>() : nullptr);
+  BackwardNorm(activations.input, weights.attention_norm, has_below);
+  AddGradients(qkv, layer, normed_.data(), d_qkv_.data());
+}
+
+// Of d_normed_, unless there is no gradient; and normed_ again.
+void GpuTraining::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient) {
+  RmsNormBackward({.x = x.data(),
+                   .x_dtype = dtype_,
+                   .weight = weight.as<float>(),
+                   .d_out = has_gradient ? d_normed_.as<float>() : nullptr,
+                   .d_x = d_hidden_.as<float>(),
+                   .num_rows = batch_.num_rows,
+                   .n = config_.hidden_size,
+                   .epsilon = config_.rms_norm_epsilon,
+                   .d_x_copy = d_hidden_copy_.data(),
+                   .normed = normed_.data()},
+                  stream_);
+}
+
+// LoRA with A and B in each other's place takes the gradient of a slice of y to that of x. Slices'
+// h lie side by side, as if they were ranks of one matrix.
+LoraArgs GpuTraining::MakeBackArgs(const Product& product, int32_t layer, int32_t slice,
+                                   const void* d_y, float* d_x, bool stacked) const {
+  int64_t column = 0;
+  for (int32_t i = 0; i < slice; ++i) column += product.slice_n[i];
+  LoraArgs args = MakeLoraArgs(product, layer, Columns(d_y, column), d_x);
+  const Buffer& matrices = stacked ? stacked_ : swapped_;
+  args.matrices = matrices.as<LoraMatrix>() + int64_t{layer} * kLoraModules +
+                  static_cast<int64_t>(product.first) + slice;
+  args.num_slices = 1;
+  args.x_stride = product.weight.n();
+  args.k = product.slice_n[slice];
+  args.h = const_cast<float*>(lora_d_h_.as<float>()) + slice * limits_.rank_max;
+  args.h_stride = int64_t{product.num_slices} * limits_.rank_max;
+  args.y_stride = product.weight.k();
+  args.slice_begin[0] = 0;
+  args.slice_n[0] = product.weight.k();
+  return args;
+}
+
+void GpuTraining::BackwardInput(const Product& product, int32_t layer, const void* d_y,
+                                float* d_x) {
+  if (d_x != nullptr && !product.is_transposed) {
+    product.transposed.TransposeFrom(product.weight, stream_);
+  }
+  const bool is_one = product.num_slices == 1;
+  // It joins the product, unless there are several of adapters of several ranks, which cannot lie
+  // side by side: they follow it, one after the other.
+  const bool joins = d_x != nullptr && batch_.num_segments > 0 && (is_one || can_stack_);
+  LoraArgs joined = MakeBackArgs(product, layer, 0, d_y, d_x, !is_one);
+  joined.precedes_product = joins && is_one;
+  for (int32_t slice = 0; slice < product.num_slices && batch_.num_segments > 0; ++slice) {
+    LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, d_x), stream_);
+  }
+  if (d_x == nullptr) return;
+  Gemm({.x = d_y,
+        .x_stride = product.weight.n(),
+        .m = batch_.num_rows,
+        .weight = &product.transposed,
+        .y = d_x,
+        .y_stride = product.weight.k(),
+        .x_is_fp32 = dtype_ == DType::kF32,
+        .lora = joins ? &joined : nullptr},
+       stream_);
+  if (joins || batch_.num_segments == 0) return;
+  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+    LoraExpand(MakeBackArgs(product, layer, slice, d_y, d_x), stream_);
+  }
+}
+
+void GpuTraining::AddGradients(const Product& product, int32_t layer, const void* x,
+                               const void* d_y) {
+  if (batch_.num_segments == 0) return;
+  LoraShrink(MakeLoraArgs(product, layer, x, nullptr), stream_);
+  const int64_t slice_floats = int64_t{batch_.num_rows} * limits_.rank_max;
+  const int64_t part_floats = product.num_slices * slice_floats;  // of both
+  int64_t column = 0;
+  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+    const LoraArgs back = MakeBackArgs(product, layer, slice, d_y, nullptr);
+    AddGradient(product, layer, slice, LoraSide::kB, lora_h_.as<float>() + slice * slice_floats,
+                limits_.rank_max, part_floats, Columns(d_y, column), product.weight.n());
+    AddGradient(product, layer, slice, LoraSide::kA, back.h, back.h_stride, part_floats, x,
+                product.weight.k());
+    column += product.slice_n[slice];
+  }
+}
+
+void GpuTraining::AddGradient(const Product& product, int32_t layer, int32_t slice, LoraSide side,
+                              const float* h, int64_t h_stride, int64_t h_part, const void* x,
+                              int64_t x_stride) {
+  const auto module = static_cast<LoraModule>(static_cast<int32_t>(product.first) + slice);
+  // All adapters' matrices lie in one order, each as many times further on as its rank says.
+  int64_t offset = 0, layer_columns = 0;
+  for (const LoraModule other : kAllLoraModules) {
+    const LoraModuleShape shape = ShapeOfLoraModule(config_, other);
+    layer_columns += shape.in + shape.out;
+    if (other < module) offset += shape.in + shape.out;
+  }
+  offset += layer * layer_columns;
+  const LoraModuleShape shape = ShapeOfLoraModule(config_, module);
+  if (side == LoraSide::kB) offset += shape.in;
+  LoraGradient({.segments = batch_.gradient_segments,
+                .num_segments = batch_.num_gradient_segments,
+                .h = h,
+                .h_stride = h_stride,
+                .num_h_parts = kLoraSplits,
+                .h_part = h_part,
+                .x = x,
+                .x_dtype = dtype_,
+                .x_stride = x_stride,
+                .n = side == LoraSide::kA ? shape.in : shape.out,
+                .rank_offset = offset,
+                .rank_max = limits_.rank_max,
+                .num_rows = batch_.num_rows,
+                .scratch = gradient_scratch_.as<float>()},
+               stream_);
+}
+
+}  // namespace graft

@@ -1,0 +1,231 @@
+// The forward: the server's kernels in the server's order, with a prompt's way of adding LoRA.
+#include "base/check.h"
+#include "kernels/attention/attention.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gated_activation/gated_activation.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rms_norm_backward/rms_norm_backward.h"
+#include "kernels/rope_kv_write/rope_kv_write.h"
+#include "kernels/token_loss/token_loss.h"
+#include "learn/gpu_training.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+
+void GpuTraining::Forward() {
+  const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
+  Embedding({.table = weights_.embedding.data(),
+             .dtype = dtype_,
+             .vocab_size = config_.vocab_size,
+             .tokens = batch_.tokens,
+             .out = hidden_.as<float>(),
+             .num_tokens = batch_.num_rows,
+             .n = config_.hidden_size},
+            stream_);
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    if (layer < first_kept()) {
+      CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), hidden_.data(), bytes, stream_);
+    }
+    ComputeLayer(layer, ActivationsOf(layer));
+    FinishLayer(layer);
+  }
+}
+
+void GpuTraining::ComputeLayer(int32_t layer, Activations& activations) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  Normalize(weights.attention_norm, activations.input);
+  Project(ProductOf(layer, LayerProduct::kQkv), layer, normed_.data(), qkv_.as<float>(), false);
+  Attend(layer, activations);
+  Project(ProductOf(layer, LayerProduct::kO), layer, activations.attended.data(),
+          hidden_.as<float>(), true);
+  Normalize(weights.mlp_norm, activations.middle);
+  Project(ProductOf(layer, LayerProduct::kGateUp), layer, normed_.data(), gate_up_.as<float>(),
+          false);
+  Activate(activations);
+}
+
+void GpuTraining::FinishLayer(int32_t layer) {
+  Project(ProductOf(layer, LayerProduct::kDown), layer, activated_.data(), hidden_.as<float>(),
+          true);
+}
+
+void GpuTraining::Normalize(const Buffer& weight, Buffer& copy) {
+  RmsNorm({.x = hidden_.as<float>(),
+           .x_stride = config_.hidden_size,
+           .weight = weight.as<float>(),
+           .out = normed_.data(),
+           .out_stride = config_.hidden_size,
+           .out_dtype = dtype_,
+           .copy = copy.data(),
+           .num_tokens = batch_.num_rows,
+           .n = config_.hidden_size,
+           .epsilon = config_.rms_norm_epsilon},
+          stream_);
+}
+
+void GpuTraining::Activate(Activations& activations) {
+  GatedActivation({.gate_up = gate_up_.as<float>(),
+                   .out = activated_.data(),
+                   .out_dtype = dtype_,
+                   .num_tokens = batch_.num_rows,
+                   .n = config_.intermediate_size,
+                   .copy = activations.gate_up.data()},
+                  stream_);
+}
+
+void GpuTraining::Attend(int32_t layer, Activations& activations) {
+  RopeKvWrite({.qkv = qkv_.as<float>(),
+               .row_stride = config_.qkv_size(),
+               .num_rows = batch_.num_rows,
+               .num_q_heads = config_.num_heads,
+               .norm_epsilon = config_.rms_norm_epsilon,
+               .positions = batch_.positions,
+               .rotary_dim = config_.num_rotary(),
+               .cos = ropes_[0].cos(),
+               .sin = ropes_[0].sin(),
+               .layout = pool_.layout(),
+               .pool = pool_.data(),
+               .row_page = batch_.row_page,
+               .row_slot = batch_.row_slot,
+               .copy = activations.qkv.data()},
+              stream_);
+  const bool tells_given = AttentionTellsGivenRows(pool_.layout(), stream_.device);
+  Attention({.layout = pool_.layout(),
+             .pool = pool_.data(),
+             .pages = batch_.pages,
+             .page_begin = batch_.page_begin,
+             .row_begin = batch_.row_begin,
+             .kv_tokens = batch_.kv_tokens,
+             .num_sequences = batch_.num_sequences,
+             .num_heads = config_.num_heads,
+             .q = qkv_.as<float>(),
+             .q_stride = config_.qkv_size(),
+             .out = activations.attended.data(),
+             .out_dtype = dtype_,
+             .scale = config_.layers[static_cast<size_t>(layer)].attention_scale,
+             .num_given = tells_given ? batch_.num_sequences : 0,
+             .rows_max = batch_.num_rows,
+             .sequence_rows_max = batch_.sequence_rows_max,
+             .kv_tokens_max = batch_.sequence_rows_max,
+             .scratch = attention_scratch_.as<float>()},
+            stream_);
+}
+
+LoraArgs GpuTraining::MakeLoraArgs(const Product& product, int32_t layer, const void* x,
+                                   float* y) const {
+  LoraArgs args{.dtype = dtype_,
+                .segments = batch_.segments,
+                .num_segments = batch_.num_segments,
+                .matrices = matrices_.as<LoraMatrix>() + int64_t{layer} * kLoraModules +
+                            static_cast<int64_t>(product.first),
+                .matrices_stride = int64_t{config_.num_layers} * kLoraModules,
+                .num_slices = product.num_slices,
+                .x = x,
+                .x_stride = product.weight.k(),
+                .k = product.weight.k(),
+                .h = const_cast<float*>(lora_h_.as<float>()),
+                .h_stride = limits_.rank_max,
+                .num_rows = batch_.num_rows,
+                .y = y,
+                .y_stride = product.weight.n(),
+                .x_is_fp32 = dtype_ == DType::kF32};
+  int64_t column = 0;
+  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+    args.slice_begin[slice] = column;
+    args.slice_n[slice] = product.slice_n[slice];
+    column += product.slice_n[slice];
+  }
+  return args;
+}
+
+void GpuTraining::Project(const Product& product, int32_t layer, const void* x, float* y,
+                          bool accumulate) {
+  GemmArgs gemm{.x = x,
+                .x_stride = product.weight.k(),
+                .m = batch_.num_rows,
+                .weight = &product.weight,
+                .bias = product.bias.as<float>(),
+                .y = y,
+                .y_stride = product.weight.n(),
+                .accumulate = accumulate,
+                .x_is_fp32 = dtype_ == DType::kF32};
+  LoraArgs lora = MakeLoraArgs(product, layer, x, y);
+  if (batch_.num_segments > 0) {
+    lora.precedes_product = true;
+    LoraShrink(lora, stream_);
+    gemm.lora = &lora;
+  }
+  Gemm(gemm, stream_);
+}
+
+// In parts, so that logits need little room. With `backward` the residual stream's gradient.
+void GpuTraining::RunHead(bool backward) {
+  const int64_t n = config_.hidden_size;
+  const int64_t vocab = config_.vocab_size;
+  for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
+    const int64_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
+    const int32_t* const rows = batch_.rows + begin;
+    // Picking rows is what Embedding does, with the hidden states for its table.
+    Embedding({.table = hidden_.data(),
+               .dtype = DType::kF32,
+               .vocab_size = batch_.num_rows,
+               .tokens = rows,
+               .out = head_hidden_.as<float>(),
+               .num_tokens = num_rows,
+               .n = n},
+              stream_);
+    RmsNorm({.x = head_hidden_.as<float>(),
+             .x_stride = n,
+             .weight = weights_.final_norm.as<float>(),
+             .out = head_normed_.data(),
+             .out_stride = n,
+             .out_dtype = dtype_,
+             .copy = head_input_.data(),
+             .num_tokens = num_rows,
+             .n = n,
+             .epsilon = config_.rms_norm_epsilon},
+            stream_);
+    Gemm({.x = head_normed_.data(),
+          .x_stride = n,
+          .m = num_rows,
+          .weight = &weights_.lm_head,
+          .y = logits_.as<float>(),
+          .y_stride = vocab,
+          .x_is_fp32 = dtype_ == DType::kF32},
+         stream_);
+    const int64_t choices = int64_t{begin} * batch_.num_choices;
+    TokenLoss({.logits = logits_.as<float>(),
+               .num_rows = num_rows,
+               .vocab_size = vocab,
+               .num_choices = batch_.num_choices,
+               .ids = batch_.ids + choices,
+               .probabilities = batch_.probabilities + choices,
+               .weights = batch_.weights + begin,
+               .losses = losses_.as<double>() + begin,
+               .d_logits = d_logits_.data(),
+               .d_dtype = dtype_},
+              stream_);
+    if (!backward) continue;
+    Gemm({.x = d_logits_.data(),
+          .x_stride = vocab,
+          .m = num_rows,
+          .weight = &transposed_head_,
+          .y = head_d_normed_.as<float>(),
+          .y_stride = n,
+          .x_is_fp32 = dtype_ == DType::kF32},
+         stream_);
+    RmsNormBackward({.x = head_input_.data(),
+                     .x_dtype = dtype_,
+                     .weight = weights_.final_norm.as<float>(),
+                     .d_out = head_d_normed_.as<float>(),
+                     .d_x = d_hidden_.as<float>(),
+                     .num_rows = num_rows,
+                     .n = n,
+                     .epsilon = config_.rms_norm_epsilon,
+                     .rows = rows,
+                     .d_x_copy = d_hidden_copy_.data()},
+                    stream_);
+  }
+}
+
+}  // namespace graft

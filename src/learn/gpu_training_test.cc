@@ -1,0 +1,354 @@
+// Training on a GPU against the CPU's, against PyTorch's and PEFT's gradients, and against itself.
+// Without a GPU the tests skip.
+#include "learn/gpu_training.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/random.h"
+#include "learn/gpu_training_sizes.h"
+#include "learn/test_model.h"
+#include "tensor/allocations.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft {
+namespace gpu_training_test {
+
+using testing::GoldenValues;
+using testing::PointersTo;
+using testing::ReadLora;
+using testing::SourcePath;
+using testing::WorstError;
+
+constexpr double kErrorMax = 1e-4;  // of fp32
+
+// A model of random weights, or a folder's, on a device.
+struct DeviceModel {
+  DeviceModel(const ModelConfig& model_config, DType dtype, const Device& device)
+      : owned(device, &threads),
+        config(model_config),
+        weights(RandomWeights(config, dtype, /*seed=*/7, owned.get())) {}
+  DeviceModel(const std::string& dir, DType dtype, const Device& device)
+      : owned(device, &threads),
+        config(*LoadModelConfig(dir)),
+        weights(*LoadWeights(dir, config, dtype, owned.get())) {}
+
+  ThreadPool threads{2};
+  OwnedStream owned;
+  ModelConfig config;
+  ModelWeights weights;
+};
+
+const Device kGpu{DeviceKind::kCuda, 0};
+
+class GpuTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
+  }
+};
+
+ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_heads) {
+  ModelConfig config;
+  config.vocab_size = 520;
+  config.hidden_size = 192;
+  config.intermediate_size = 328;
+  config.num_layers = 3;
+  config.num_heads = num_heads;
+  config.num_kv_heads = num_kv_heads;
+  config.head_dim = head_dim;
+  config.context_tokens_max = 512;
+  config.SetPlainLayers();
+  for (LayerSpec& layer : config.layers) {
+    layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  }
+  return config;
+}
+
+TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(500));
+  return NextTokenExample(std::move(tokens), adapter);
+}
+
+// Top-3 targets at every second row, whose probabilities leave some to others.
+TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
+  TrainingExample example = RandomExample(num_tokens, adapter, seed);
+  Random random(seed + 1);
+  example.num_choices = 3;
+  example.rows.clear();
+  example.ids.clear();
+  example.probabilities.clear();
+  for (int32_t row = 0; row < num_tokens; row += 2) {
+    example.rows.push_back(row);
+    for (int32_t k = 0; k < 3; ++k) {
+      example.ids.push_back(static_cast<int32_t>(random.Below(170)) * 3 + k);
+      example.probabilities.push_back(0.4f / static_cast<float>(1 + k));
+    }
+  }
+  return example;
+}
+
+TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_bytes = 0) {
+  return {.rows_max = 512,
+          .sequences_max = 8,
+          .rank_max = 20,
+          .logits_rows_max = 100,
+          .activation_bytes_max = activation_bytes,
+          .transposed_bytes_max = transposed_bytes};
+}
+
+constexpr int64_t kAll = int64_t{1} << 32;
+
+// Numbers that no adapter of a fresh start has: B is not zero.
+void Fill(TrainedLora& lora, uint64_t seed) {
+  lora.Initialize(seed);
+  Random random(seed);
+  for (float& p : lora.parameters()) p += static_cast<float>(random.Normal() * 0.02);
+  lora.Refresh();
+}
+
+struct Gradients {
+  std::vector<TrainingLoss> losses;
+  std::vector<std::vector<float>> gradients, parameters;
+};
+
+// Ranks of three adapters: of several sizes, or all as large as the limits allow.
+using Ranks = std::array<int32_t, 3>;
+constexpr Ranks kMixedRanks = {4, 20, 16};
+constexpr Ranks kEqualRanks = {20, 20, 20};
+
+// Gradients of these examples, and what `updates` steps make of the adapters.
+Gradients Train(DeviceModel& model, const TrainingLimits& limits,
+                const std::vector<TrainingExample>& examples, int updates = 0,
+                const Ranks& ranks = kMixedRanks) {
+  Trainer trainer(model.config, model.weights, limits, model.owned.get());
+  std::vector<Trainer::Update> steps;
+  for (int32_t i = 0; i < 3; ++i) {
+    const int32_t rank = ranks[static_cast<size_t>(i)];
+    Fill(trainer.adapter(trainer.Add(rank, 0.5f + static_cast<float>(i))),
+         static_cast<uint64_t>(i));
+    const bool learns = std::ranges::any_of(
+        examples, [&](const TrainingExample& example) { return example.adapter == i; });
+    if (learns) steps.push_back({i, {.learning_rate = 1e-3f * static_cast<float>(1 + i)}});
+  }
+  Gradients all;
+  all.losses = trainer.Accumulate(PointersTo(examples));
+  for (int update = 0; update < updates; ++update) {
+    trainer.Apply(steps);
+    all.losses = trainer.Accumulate(PointersTo(examples));
+  }
+  for (int32_t i = 0; i < 3; ++i) {
+    TrainedLora& lora = trainer.adapter(i);
+    all.gradients.emplace_back(lora.gradients().begin(), lora.gradients().end());
+    all.parameters.emplace_back(lora.parameters().begin(), lora.parameters().end());
+  }
+  return all;
+}
+
+std::vector<TrainingExample> MixedExamples() {
+  return {RandomExample(70, 1, 1), RandomExample(3, 0, 2), RandomExample(129, 2, 3),
+          RandomExample(64, 1, 4), RandomExample(2, 2, 5)};
+}
+
+// A matrix's place among an adapter's numbers, for each of them.
+template <typename Function>
+void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
+  const TrainedLora lora(config, rank, 1.0f, DType::kF32);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        const TrainedLora::Place place = lora.place(layer, module, side);
+        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(LoraModuleName(module)) +
+                     (side == LoraSide::kA ? " A" : " B"));
+        function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
+      }
+    }
+  }
+}
+
+// fp32: every matrix's gradient within 1e-4 of its largest number.
+TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
+  for (const auto& examples :
+       {MixedExamples(), std::vector{ChoicesExample(50, 0, 1), ChoicesExample(33, 2, 2)}}) {
+    DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+    DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+    const Gradients expected = Train(cpu, LimitsOf(kAll), examples);
+    const Gradients actual = Train(gpu, LimitsOf(kAll), examples);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(actual.losses[i].num_rows, expected.losses[i].num_rows);
+      EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 1e-5);
+      ForEachMatrix(cpu.config, kMixedRanks[i], [&](size_t begin, size_t n) {
+        double largest = 0.0, error = 0.0;
+        for (size_t j = begin; j < begin + n; ++j) {
+          const double value = static_cast<double>(expected.gradients[i][j]);
+          largest = std::max(largest, std::fabs(value));
+          error = std::max(error, std::fabs(static_cast<double>(actual.gradients[i][j]) - value));
+        }
+        EXPECT_LE(error, kErrorMax * largest);
+      });
+    }
+  }
+}
+
+// bf16 against the CPU's training beside the same bf16 weights, whose activations are fp32: every
+// matrix's gradient points the same way and is as long.
+TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
+  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+    DeviceModel cpu(config, DType::kBF16, {});
+    DeviceModel gpu(config, DType::kBF16, kGpu);
+    const Ranks& ranks = config.head_dim == 64 ? kMixedRanks : kEqualRanks;
+    const Gradients expected = Train(cpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
+    const Gradients actual = Train(gpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 2e-2);
+      ForEachMatrix(config, ranks[i], [&](size_t begin, size_t n) {
+        double along = 0.0, own = 0.0, theirs = 0.0;
+        for (size_t j = begin; j < begin + n; ++j) {
+          const auto a = static_cast<double>(actual.gradients[i][j]);
+          const auto e = static_cast<double>(expected.gradients[i][j]);
+          along += a * e;
+          own += a * a;
+          theirs += e * e;
+        }
+        EXPECT_GE(along / std::sqrt(own * theirs), 0.999);
+        EXPECT_NEAR(std::sqrt(own / theirs), 1.0, 0.02);
+      });
+    }
+  }
+}
+
+TEST_F(GpuTrainingTest, GradientsAreThoseOfPyTorchAndPeft) {
+  DeviceModel model(SourcePath("tests/goldens/llama"), DType::kF32, kGpu);
+  const std::string dir = SourcePath("tests/goldens/lora_training");
+  const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 64, .sequences_max = 3, .rank_max = 4, .logits_rows_max = 7},
+                  model.owned.get());
+  TrainedLora& lora = trainer.adapter(trainer.Add(4, 2.0f));
+  ASSERT_TRUE(lora.Read(ReadLora(dir, model.config, DType::kF32)).ok());
+  const std::vector<TrainingExample> examples = testing::GoldenExamples(golden, 20);
+  const auto losses = GoldenValues<float>(golden, "losses");
+  for (int step = 0; step < 3; ++step) {
+    const TrainingLoss loss = trainer.Accumulate(PointersTo(examples))[0];
+    EXPECT_NEAR(loss.total(), losses[static_cast<size_t>(step)], 1e-4);
+    if (step == 0) {
+      EXPECT_LT(WorstError(model.config, trainer.adapter(0), trainer.adapter(0).gradients(), golden,
+                           "grad."),
+                kErrorMax);
+    }
+    const Trainer::Update update{0,
+                                 {.learning_rate = 1e-2f, .weight_decay = 0.01f, .norm_max = 0.0f}};
+    trainer.Apply({&update, 1});
+  }
+  EXPECT_LT(WorstError(model.config, trainer.adapter(0), trainer.adapter(0).parameters(), golden,
+                       "after3."),
+            2e-3);
+}
+
+TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
+    const std::vector<TrainingExample> examples = MixedExamples();
+    const Gradients together = Train(model, LimitsOf(kAll), examples, 2, ranks);
+    for (int32_t adapter = 0; adapter < 3; ++adapter) {
+      std::vector<TrainingExample> own;
+      for (const TrainingExample& example : examples) {
+        if (example.adapter == adapter) own.push_back(example);
+      }
+      const auto i = static_cast<size_t>(adapter);
+      const Gradients alone = Train(model, LimitsOf(kAll), own, 2, ranks);
+      EXPECT_EQ(alone.losses[i].total(), together.losses[i].total());
+      EXPECT_EQ(alone.gradients[i], together.gradients[i]);
+      EXPECT_EQ(alone.parameters[i], together.parameters[i]);
+    }
+  }
+}
+
+TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
+  DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
+  const int64_t layer = GpuLayerActivationBytes(model.config, DType::kBF16, 512);
+  const int64_t transposed = GpuLayerTransposedBytes(model.config, DType::kBF16, kGpu);
+  const Gradients kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
+  for (const int64_t layers : {0, 1, 2}) {
+    const Gradients again =
+        Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
+    EXPECT_EQ(again.gradients, kept.gradients);
+    EXPECT_EQ(again.parameters, kept.parameters);
+  }
+}
+
+// Numbers that go through the host's memory, as a checkpoint's do, go on with the same bits.
+TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
+  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};
+  const Trainer::Update update{0, {}};
+  const auto step = [&](Trainer& trainer) {
+    trainer.Accumulate(PointersTo(examples));
+    trainer.Apply({&update, 1});
+  };
+  Trainer whole(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  Fill(whole.adapter(whole.Add(16, 1.0f)), 1);
+  step(whole);
+  step(whole);
+  Trainer resumed(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  TrainedLora& from = whole.adapter(0);
+  TrainedLora& to = resumed.adapter(resumed.Add(16, 1.0f));
+  std::ranges::copy(from.parameters(), to.parameters().begin());
+  std::ranges::copy(from.first_moments(), to.first_moments().begin());
+  std::ranges::copy(from.second_moments(), to.second_moments().begin());
+  to.Refresh();
+  resumed.set_num_updates(0, 2);
+  step(whole);
+  step(resumed);
+  EXPECT_TRUE(std::ranges::equal(whole.adapter(0).parameters(), resumed.adapter(0).parameters()));
+  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].total(),
+            resumed.Evaluate(PointersTo(examples))[0].total());
+}
+
+TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+    const int64_t transposed = GpuLayerTransposedBytes(model.config, dtype, kGpu);
+    for (const int64_t layers : {0, 1, 100}) {
+      const TrainingLimits limits = LimitsOf(layers * layer, layers * transposed);
+      const int64_t before = AllocatedBytes(kGpu);
+      const GpuTraining training(model.config, model.weights, limits, model.owned.get());
+      EXPECT_EQ(AllocatedBytes(kGpu) - before,
+                GpuTrainingSizesOf(limits, model.config, dtype, kGpu).total());
+    }
+    const TrainedLora host(model.config, 5, 1.0f, dtype);
+    const int64_t before = AllocatedBytes(kGpu);
+    const GpuLora lora(model.config, host, dtype, model.owned.get());
+    EXPECT_EQ(AllocatedBytes(kGpu) - before, GpuAdapterBytes(model.config, 5, dtype));
+  }
+}
+
+// The lines of CheckTrainableOnGpu that need no card to say no.
+TEST(GpuTrainableTest, RefusesByName) {
+  if (!kHasCuda) GTEST_SKIP() << "built without the CUDA backend";
+  const ModelConfig config = ConfigOf(64, 4, 2);
+  EXPECT_NE(CheckTrainableOnGpu(config, DType::kF16, kGpu).message().find("fp16"),
+            std::string::npos);
+  ModelConfig partial = config;
+  partial.rotary_dim = 32;
+  EXPECT_NE(CheckTrainableOnGpu(partial, DType::kBF16, kGpu).message().find("partial_rotary"),
+            std::string::npos);
+  EXPECT_NE(
+      CheckTrainableOnGpu(ConfigOf(80, 4, 2), DType::kBF16, kGpu).message().find("heads of 80"),
+      std::string::npos);
+  TrainingExample example = RandomExample(4, 0, 1);
+  EXPECT_TRUE(CheckExamples({&example, 1}, kGpu).ok());
+  example.hidden.resize(1);
+  EXPECT_NE(CheckExamples({&example, 1}, kGpu).message().find("hidden states"), std::string::npos);
+  EXPECT_TRUE(CheckExamples({&example, 1}, {}).ok());
+}
+
+}  // namespace gpu_training_test
+}  // namespace graft

@@ -1,0 +1,77 @@
+// TrainingDevice: what computes a Trainer's steps where that is not the CPU. It has adapters'
+// numbers of its own, follows those of the host's TrainedLora by their version, and hands them back
+// when somebody asks. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "learn/trained_lora.h"
+#include "learn/training_batch.h"
+#include "learn/training_sizes.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+struct UpdateSettings {
+  float learning_rate = 1e-3f;
+  float weight_decay = 0.0f;
+  float norm_max = 1.0f;  // of the gradients; 0: no bound
+};
+
+// Rows of a batch that are looked at, no row twice, as TokenLoss takes them.
+struct TrainingTargets {
+  std::span<const int32_t> rows;
+  int32_t num_choices = 1;
+  std::span<const int32_t> ids;  // [rows, num_choices]
+  std::span<const float> probabilities;
+  std::span<const float> weights;  // [rows]
+};
+
+class TrainingDevice {
+ public:
+  virtual ~TrainingDevice() = default;
+
+  virtual int32_t page_tokens() const = 0;
+
+  // `adapters`: all that there are, as the batch counts them. Each target's loss in nats, without
+  // its weight. With `backward` the gradients of the batch's adapters, anew.
+  virtual std::vector<double> Run(const TrainingBatch& batch,
+                                  std::span<TrainedLora* const> adapters,
+                                  const TrainingTargets& targets, bool backward) = 0;
+
+  // A step of AdamW, the adapter's `step`th, from 1 on.
+  struct Update {
+    int32_t adapter = 0;
+    int32_t step = 0;
+    UpdateSettings settings;
+  };
+  virtual void Apply(std::span<const Update> updates) = 0;
+
+  // The adapter's numbers in the host's memory become the device's, if those are newer.
+  virtual void Fetch(int32_t adapter, TrainedLora& lora) = 0;
+};
+
+// kUnimplemented names what of the model in this dtype the GPU does not train.
+Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
+
+// What MakeTrainingDevice takes of the device, its adapters included.
+TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig& config,
+                                 DType dtype, const Device& device);
+int64_t GpuLayerActivationBytes(const ModelConfig& config, DType dtype, int32_t rows_max);
+int64_t GpuLayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device);
+// What one adapter takes of the device.
+int64_t GpuAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
+
+// Of a GPU, for a model that is trainable there. `config` and `limits` are copied, the rest is
+// borrowed.
+std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
+                                                   const ModelWeights& weights,
+                                                   const TrainingLimits& limits, Stream& stream);
+
+}  // namespace graft
