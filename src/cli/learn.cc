@@ -82,8 +82,8 @@ Result<ModelConfig> CheckModel(const LearnOptions& options) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
-  const bool is_cpu = options.runtime.device.kind == DeviceChoice::Kind::kCpu;
-  RETURN_IF_ERROR(CheckTrainable(config, {is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda}));
+  ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
+  RETURN_IF_ERROR(CheckTrainable(config, device));
   return config;
 }
 
@@ -178,6 +178,14 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, b
                          TrainingLimits* limits) {
   return [&options, sizes, writes, limits](const ServedShape& shape, const MemoryBudget& budget,
                                            MemorySum sum) {
+    const TrainedShape trained{.rank = sizes.rank, .virtual_tokens = sizes.virtual_tokens};
+    RETURN_IF_ERROR(CheckShape(trained, shape.device));
+    if (writes && options.recipe.hidden != HiddenStates::kNone) {
+      RETURN_IF_ERROR(CheckHiddenStates(shape.device));
+    }
+    if (!shape.device.is_cpu()) {
+      RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.dtype, shape.device));
+    }
     if (writes || !options.questions.empty()) {
       RETURN_IF_ERROR(ServerFits(options.runtime)(shape, budget, sum));
     }
@@ -432,6 +440,8 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
     if (!data.ok()) return data.status().WithContext(job.name);
     job.data = std::move(*data);
     job.data.hidden = learner.writes() ? options.recipe.hidden : HiddenStates::kNone;
+    RETURN_IF_ERROR(CheckExamples(job.data.training, model.device));
+    RETURN_IF_ERROR(CheckExamples(job.data.held_out, model.device));
     job.shape = ShapeOf(options.recipe, learner, job.data.text.size());
   }
   return OkStatus();
@@ -513,7 +523,9 @@ Command LearnCommand() {
   const auto options = std::make_shared<LearnOptions>();  // lives as long as the command
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
-    if (row.name == "device") row.help = "only the CPU trains so far";
+    if (row.name == "device") {
+      row.help = "a GPU trains LoRA, in bf16 with heads of 64 and 128 on Hopper";
+    }
   }
   return {.name = "learn",
           .help =

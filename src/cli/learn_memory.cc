@@ -5,6 +5,7 @@
 
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
+#include "learn/training_device.h"
 
 namespace graft {
 namespace {
@@ -13,14 +14,18 @@ constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
 
 // Activations first: a layer that is computed again costs more than one that is transposed again.
 void SetKept(int64_t bytes, const ServedShape& shape, TrainingLimits* limits) {
-  const int64_t activations = LayerActivationBytes(shape.config, limits->rows_max);
+  const int64_t activations =
+      shape.device.is_cpu() ? LayerActivationBytes(shape.config, limits->rows_max)
+                            : GpuLayerActivationBytes(shape.config, shape.dtype, limits->rows_max);
   limits->activation_bytes_max = NumLayersWithin(bytes, activations, shape.config) * activations;
   limits->transposed_bytes_max = bytes - limits->activation_bytes_max;
 }
 
 void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const ServedShape& shape,
               MemorySum* sum) {
-  const TrainingSizes needed = SizesOf(limits, shape.config, shape.dtype, sizes.threads);
+  const TrainingSizes needed =
+      shape.device.is_cpu() ? SizesOf(limits, shape.config, shape.dtype, sizes.threads)
+                            : GpuTrainingSizesOf(limits, shape.config, shape.dtype, shape.device);
   const std::string rows = std::to_string(limits.rows_max) + " rows" + kRowFlags;
   sum->Add("layers' inputs of " + rows, needed.layer_inputs);
   sum->Add("gradients and room for one layer of " + rows, needed.gradients);
@@ -50,10 +55,13 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
         TrainedPrompt::BytesFor(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype) * 5 /
         4;
   }
-  sum->Add(std::to_string(sizes.num_adapters) + " adapters of rank " + std::to_string(sizes.rank) +
-               " and " + std::to_string(sizes.virtual_tokens) +
-               " virtual tokens in training (--together, --rank, --virtual-tokens)",
-           adapter * sizes.num_adapters);
+  const std::string what = std::to_string(sizes.num_adapters) + " adapters of rank " +
+                           std::to_string(sizes.rank) + " and " +
+                           std::to_string(sizes.virtual_tokens) +
+                           " virtual tokens in training (--together, --rank, --virtual-tokens)";
+  sum->AddOnHost(what, adapter * sizes.num_adapters);
+  if (shape.device.is_cpu() || sizes.rank == 0) return;
+  sum->Add(what, GpuAdapterBytes(shape.config, sizes.rank, shape.dtype) * sizes.num_adapters);
 }
 
 }  // namespace

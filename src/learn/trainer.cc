@@ -48,10 +48,14 @@ Status CheckShape(const TrainedShape& shape, const Device& device) {
   return OkStatus();
 }
 
+Status CheckHiddenStates(const Device& device) {
+  return device.is_cpu() ? OkStatus() : OnCpuAlone("distances to a teacher's hidden states");
+}
+
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device) {
   if (device.is_cpu()) return OkStatus();
   for (const TrainingExample& example : examples) {
-    if (!example.hidden.empty()) return OnCpuAlone("distances to a teacher's hidden states");
+    if (!example.hidden.empty()) return CheckHiddenStates(device);
     if (example.document >= 0) return OnCpuAlone("a document's adapter beside the one that learns");
   }
   return OkStatus();

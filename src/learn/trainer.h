@@ -69,8 +69,10 @@ struct TrainingLoss {
   double total() const { return tokens + hidden; }
 };
 
-// kUnimplemented names what of such an adapter, and of these examples, the device does not train.
+// kUnimplemented names what the device does not train: of such an adapter, distances to a teacher's
+// hidden states, or of these examples.
 Status CheckShape(const TrainedShape& shape, const Device& device);
+Status CheckHiddenStates(const Device& device);
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device);
 
 class Trainer {

@@ -30,8 +30,8 @@ void Trainer::ForwardEncoder(int32_t encoder, std::span<const EncodedText> texts
       first_rows.push_back(num_rows + static_cast<int32_t>(texts[i].tokens.size()));
       num_rows += sequence.num_rows();
     }
-    const TrainingBatch batch(sequences, transformer_.page_tokens());
-    transformer_.Forward(batch, Table());
+    const TrainingBatch batch(sequences, transformer_->page_tokens());
+    transformer_->Forward(batch, Table());
     on_encoded(texts.subspan(begin, sequences.size()), first_rows);
     begin += sequences.size();
   }
@@ -48,7 +48,7 @@ void Trainer::Encode(int32_t encoder, std::span<const EncodedText> texts) {
                        std::vector<int32_t> rows(
                            static_cast<size_t>(std::min(limits_.logits_rows_max, count - done)));
                        std::iota(rows.begin(), rows.end(), first_rows[i] + done);
-                       const float* normed = transformer_.ComputeNormed(rows);
+                       const float* normed = transformer_->ComputeNormed(rows);
                        const int64_t at = (part[i].first + done) * memory.columns();
                        std::copy_n(normed, rows.size() * static_cast<size_t>(memory.columns()),
                                    memory.parameters().data() + at);
@@ -65,20 +65,20 @@ void Trainer::BackwardEncoder(int32_t encoder, std::span<const EncodedText> text
   const int32_t count = prompt(encoder)->num_tokens();
   ForwardEncoder(encoder, texts,
                  [&](std::span<const EncodedText> part, std::span<const int32_t> first_rows) {
-                   transformer_.ZeroGradients();
+                   transformer_->ZeroGradients();
                    for (size_t i = 0; i < part.size(); ++i) {
                      TrainedPrompt& memory = *prompt(part[i].memory);
                      for (int32_t done = 0; done < count;) {
                        std::vector<int32_t> rows(
                            static_cast<size_t>(std::min(limits_.logits_rows_max, count - done)));
                        std::iota(rows.begin(), rows.end(), first_rows[i] + done);
-                       transformer_.ComputeNormed(rows);  // what its backward reads
+                       transformer_->ComputeNormed(rows);  // what its backward reads
                        const int64_t at = (part[i].first + done) * memory.columns();
-                       transformer_.BackwardNormed(rows, memory.gradients().data() + at);
+                       transformer_->BackwardNormed(rows, memory.gradients().data() + at);
                        done += static_cast<int32_t>(rows.size());
                      }
                    }
-                   transformer_.Backward([](int32_t, float*) {});
+                   transformer_->Backward([](int32_t, float*) {});
                  });
 }
 

@@ -21,19 +21,19 @@ void Trainer::TakeTeacherStates(std::span<TrainingExample> examples, bool all_la
     std::vector<int32_t> rows;
     for (const int32_t row : example.rows) rows.push_back(row + shift);
     const TrainingSequence sequence{.tokens = tokens};
-    const TrainingBatch batch({&sequence, 1}, transformer_.page_tokens());
-    transformer_.Forward(batch, {});
+    const TrainingBatch batch({&sequence, 1}, transformer_->page_tokens());
+    transformer_->Forward(batch, {});
     example.hidden.resize(num_boundaries * rows.size() * n);
     float* to = example.hidden.data();
     for (int32_t layer = 0; all_layers && layer < config_.num_layers; ++layer) {
       for (const int32_t row : rows) {
-        to = std::copy_n(transformer_.hidden(layer) + static_cast<size_t>(row) * n, n, to);
+        to = std::copy_n(transformer_->hidden(layer) + static_cast<size_t>(row) * n, n, to);
       }
     }
     for (size_t begin = 0; begin < rows.size();) {
       const size_t count =
           std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), rows.size() - begin);
-      const float* normed = transformer_.ComputeNormed({rows.data() + begin, count});
+      const float* normed = transformer_->ComputeNormed({rows.data() + begin, count});
       to = std::copy_n(normed, count * n, to);
       begin += count;
     }
