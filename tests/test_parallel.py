@@ -186,3 +186,16 @@ def test_bench_of_one_process_and_ranks(tmp_path):
     assert figures["ranks"] == 2 and [row["adapters"] for row in figures["rows"]] == [0, 1, 3]
     for row in figures["rows"]:
         assert len(row["one_tokens_per_second"]) == len(row["ranks_tokens_per_second"]) == 2 and row["ratio"] > 0
+
+
+@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="a program without benches")
+def test_bench_of_one_rank_alone(tmp_path):
+    path = tmp_path / "figures.json"
+    done = subprocess.run([binary(), "bench", "step", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
+                           "--rank-of", "2", "--batch", "2", "--context", "8", "--steps", "2", "--prefill-tokens", "0",
+                           "--prefill-adapters", "1", "--link-us", "5", "--json", path], check=True, timeout=300,
+                          capture_output=True, text=True)
+    assert "one rank of 2, alone" in done.stdout and "5 us each and a link of 0 GB/s" in done.stdout
+    figures = json.loads(path.read_text())
+    assert figures["rank"] == {"of": 2, "link_us": 5, "link_gbytes_per_s": 0}
+    assert all(row["median_ms"] > 0 for row in figures["decode"])

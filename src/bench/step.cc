@@ -39,6 +39,8 @@ struct BenchStepOptions {
   int steps = 100;
   int warmup_steps = 10;
   bool ablations = false;
+  int rank_of = 1;
+  LinkModel link;
   int turn_steps = 256;
   uint64_t seed = 1;
 };
@@ -132,7 +134,9 @@ Status StepBench::Prepare() {
   const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
     return CheckFits(shape, budget, std::move(sum));
   };
-  ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape, check));
+  ASSIGN_OR_RETURN(model_, o.rank_of == 1 ? LoadBenchModel(o.runtime, o.shape, check)
+                                          : LoadRankAlone(ServerOptions(Server::kLora), o.shape,
+                                                          o.rank_of, o.link, check));
   for (const Server server : Servers()) {
     RuntimeOptions runtime = ServerOptions(server);
     runtime.pool_gib = static_cast<double>(PoolBytes(model_->shape())) / kGib + 1e-6;
@@ -217,7 +221,7 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
 Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
   ASSIGN_OR_RETURN(
       std::vector<LoraWeights> adapters,
-      MakeSyntheticAdapters(model_->config, runtime.limits().adapters_max, options_.ranks,
+      MakeSyntheticAdapters(model_->rank_config, runtime.limits().adapters_max, options_.ranks,
                             model_->weights.dtype, options_.seed, *model_->threads));
   for (size_t slot = 0; slot < adapters.size(); ++slot) {
     if (adapter_bytes != nullptr) adapter_bytes->push_back(adapters[slot].bytes());
@@ -361,7 +365,7 @@ StepParts StepBench::ProfileParts(Runtime& runtime, StepPlan plan) {
 // The least time for the bytes that a decode step reads.
 StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
-  const KvLayout layout = MakeKvLayout(model_->config, lora_->limits().page_tokens,
+  const KvLayout layout = MakeKvLayout(model_->rank_config, lora_->limits().page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
   int64_t adapter_bytes = 0;
   for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
@@ -386,13 +390,9 @@ void StepBench::RunDecodes() {
 }
 
 void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens) {
-  std::printf("\ndecode, batch %d, context ", batch);
-  if (options_.context_min > 0) std::printf("%d to ", options_.context_min);
-  std::printf("%d", context);
-  if (prompt_tokens > 0) std::printf(", one of them a prompt of %d tokens", prompt_tokens);
-  std::printf(" (floor: bytes at %.0f GB/s)\n", gbytes_per_s_);
-  std::printf("%-26s %8s %8s %6s %8s %7s %7s%s\n", "adapters", "ms", "floor", "share", "tok/s",
-              "/ base", "bytes", StepPartsHeader(/*with_floor=*/true).c_str());
+  std::printf(
+      "%s",
+      DecodeHeader(batch, options_.context_min, context, prompt_tokens, gbytes_per_s_).c_str());
   const std::vector<Mix> mixes = Mixes(batch, context, prompt_tokens);
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
   const std::vector<int32_t> contexts = Contexts(batch, context);
@@ -411,9 +411,7 @@ void StepBench::RunDecode(int32_t batch, int32_t context, int32_t prompt_tokens)
     row.ratio = i == 0 ? 1.0 : decode_[base].median_ms / row.median_ms;
     row.bytes_ratio = i == 0 ? 1.0 : decode_[base].floor.Total() / row.floor.Total();
     row.parts = ProfileParts(RuntimeOf(mix), MakeDecode(mix));
-    std::printf("%-26s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f%s\n", row.name.c_str(), row.median_ms,
-                row.floor.Total(), 100.0 * row.floor.Total() / row.median_ms, row.tokens_per_second,
-                row.ratio, row.bytes_ratio, StepPartsText(row).c_str());
+    std::printf("%s\n", DecodeRowText(row).c_str());
     if (mix.drafts > 0) {
       row.drafts = SpeedupsOfDrafts(mix.drafts, row.ratio, options_.acceptance);
       std::printf("%s\n", DraftsText(row.drafts).c_str());
@@ -517,6 +515,7 @@ OrderedJson StepBench::ToJson() const {
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"copy_gbytes_per_s", gbytes_per_s_},
           {"layers", model_->config.num_layers},
+          {"rank", RankOfJson(options_.rank_of, options_.link)},
           {"ranks", options_.ranks},
           {"decode", StepRowsJson(decode_)},
           {"prefill_tokens", options_.prefill_tokens},
@@ -528,16 +527,15 @@ OrderedJson StepBench::ToJson() const {
 
 Status StepBench::Run() {
   RETURN_IF_ERROR(Prepare());
-  plain_->RecordGraphs(/*quiet=*/false);
-  lora_->RecordGraphs(/*quiet=*/false);
-  for (Runtime* other : {after_.get(), padded_.get()}) {
-    if (other != nullptr) other->RecordGraphs(/*quiet=*/false);
+  for (Runtime* server : {plain_.get(), lora_.get(), after_.get(), padded_.get()}) {
+    if (server != nullptr) server->RecordGraphs(/*quiet=*/false);
   }
   gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
   std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
               DescribeDevice(model_->device).c_str(),
               std::string(DTypeName(model_->weights.dtype)).c_str(),
               static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
+  std::printf("%s", RankOfText(options_.rank_of, model_->config.num_layers, options_.link).c_str());
   if (options_.ablations) MeasureMerge();
   RunDecodes();
   RunPrefill();
@@ -588,6 +586,9 @@ Command BenchStepCommand() {
              {"ablations", Switch(options->ablations),
               "also LoRA after the products and over padded copies, one adapter merged into the "
               "weights, and merged adapters in turns"},
+             RankOfOptionRow(options->rank_of),
+             LinkOptionRow(options->link.us),
+             LinkBytesOptionRow(options->link.gbytes_per_s),
              {"turn-steps", Number(options->turn_steps, AtLeast(1)),
               "decode steps of one merged adapter before the next one's turn"},
              JsonOptionRow(options->json)}}},

@@ -91,4 +91,62 @@ OrderedJson TurnsJson(const std::vector<TurnsRow>& rows) {
   return array;
 }
 
+std::string DecodeHeader(int32_t batch, int32_t context_min, int32_t context, int32_t prompt_tokens,
+                         double gbytes_per_s) {
+  std::string text = "\ndecode, batch " + std::to_string(batch) + ", context ";
+  if (context_min > 0) text += std::to_string(context_min) + " to ";
+  text += std::to_string(context);
+  if (prompt_tokens > 0) {
+    text += ", one of them a prompt of " + std::to_string(prompt_tokens) + " tokens";
+  }
+  char columns[160];
+  std::snprintf(columns, sizeof(columns),
+                " (floor: bytes at %.0f GB/s)\n%-26s %8s %8s %6s %8s %7s %7s", gbytes_per_s,
+                "adapters", "ms", "floor", "share", "tok/s", "/ base", "bytes");
+  return text + columns + StepPartsHeader(/*with_floor=*/true) + "\n";
+}
+
+std::string DecodeRowText(const StepRow& row) {
+  char text[128];
+  std::snprintf(text, sizeof(text), "%-26.60s %8.3f %8.3f %5.1f%% %8.0f %7.3f %7.3f",
+                row.name.c_str(), row.median_ms, row.floor.Total(),
+                100.0 * row.floor.Total() / row.median_ms, row.tokens_per_second, row.ratio,
+                row.bytes_ratio);
+  return text + StepPartsText(row);
+}
+
+std::string RankOfText(int rank_of, int num_layers, const LinkModel& link) {
+  if (rank_of == 1) return "";
+  char cost[96] = "no time";
+  if (link.us > 0.0 || link.gbytes_per_s > 0.0) {
+    std::snprintf(cost, sizeof(cost), "%g us each and a link of %g GB/s", link.us,
+                  link.gbytes_per_s);
+  }
+  return "one rank of " + std::to_string(rank_of) +
+         ", alone: its slices of weights, pages and adapters; " +
+         std::to_string(2 * num_layers + 2) +
+         " exchanges a step with the others, which are taken to cost " + cost + "\n";
+}
+
+OrderedJson RankOfJson(int rank_of, const LinkModel& link) {
+  return {{"of", rank_of}, {"link_us", link.us}, {"link_gbytes_per_s", link.gbytes_per_s}};
+}
+
+Option RankOfOptionRow(int& rank_of) {
+  constexpr int kRankOfMax = 16;
+  return {"rank-of", Number(rank_of, Between(1, kRankOfMax)),
+          "one rank of so many, alone: its slices of the model, the pages and the adapters; "
+          "exchanges with the others take what is said of the link"};
+}
+
+Option LinkOptionRow(double& us) {
+  return {"link-us", Number(us, AtLeast(0)),
+          "what an exchange with --rank-of takes beside the bytes"};
+}
+
+Option LinkBytesOptionRow(double& gbytes_per_s) {
+  return {"link-gbytes", Number(gbytes_per_s, AtLeast(0)),
+          "GB/s that a rank receives from the others; 0: bytes take no time"};
+}
+
 }  // namespace graft

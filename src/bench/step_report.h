@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/gpu_exchange.h"
+#include "options/option.h"
 
 namespace graft {
 
@@ -51,6 +53,11 @@ struct TurnsRow {
 std::string StepPartsHeader(bool with_floor);
 std::string StepPartsText(const StepRow& row);
 
+// A decode step's title and columns; and a row of them.
+std::string DecodeHeader(int32_t batch, int32_t context_min, int32_t context, int32_t prompt_tokens,
+                         double gbytes_per_s);
+std::string DecodeRowText(const StepRow& row);
+
 // step_ratio: a step's time without drafts by its time with them.
 std::vector<DraftsRow> SpeedupsOfDrafts(int32_t num_drafts, double step_ratio,
                                         const std::vector<double>& acceptance);
@@ -58,5 +65,13 @@ std::string DraftsText(const std::vector<DraftsRow>& rows);
 
 OrderedJson StepRowsJson(const std::vector<StepRow>& rows);
 OrderedJson TurnsJson(const std::vector<TurnsRow>& rows);
+
+// One rank of several, alone (LoadRankAlone): what is said of the others, and its options. "" of
+// one.
+std::string RankOfText(int rank_of, int num_layers, const LinkModel& link);
+OrderedJson RankOfJson(int rank_of, const LinkModel& link);
+Option RankOfOptionRow(int& rank_of);
+Option LinkOptionRow(double& us);
+Option LinkBytesOptionRow(double& gbytes_per_s);
 
 }  // namespace graft
