@@ -16,7 +16,7 @@ class MemoryLearner : public Learner {
   std::string_view name() const override { return "memory"; }
   LearnerRates rates() const override {
     return {.learning_rate = 1e-3,
-            .prompt_learning_rate = 5e-3,
+            .prompt_learning_rate = 2e-2,
             .passes = 16,
             .batch = 8,
             .keeps_best = true};
