@@ -8,7 +8,8 @@ version=0.2.8
 sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
 folder=build/grammar
 library=$folder/libgraft_grammar.so
-sources=(src/grammar/grammar_library.cc src/grammar/grammar_library.h src/grammar/grammar.h src/base/token_mask.h)
+sources=(src/grammar/grammar_library.cc src/grammar/grammar_library.h src/grammar/grammar.h src/base/token_mask.h
+  src/grammar/grammar_work.h tools/grammar_patches.py)
 
 settings="$version $(cat "$0" "${sources[@]}" | sha256sum)"
 [ -f "$library" ] && [ "$settings" = "$(cat $folder/settings 2>/dev/null)" ] && exit
@@ -26,23 +27,7 @@ fi
 echo "$sha256  $archive" | sha256sum -c --quiet || { rm "$archive"; exit 1; }
 rm -rf "$folder/xgrammar-$version"
 tar -xf "$archive" -C "$folder"
-# Two things are made strict. Strings of a given length may hold control characters as they are, which JSON forbids: they
-# get the class that other strings have. And a pattern that its automata cannot follow is an error, instead of being
-# expanded with quotation marks and all.
-python3 - "$folder/xgrammar-$version/cpp/json_schema_converter.cc" <<'END'
-import sys
-path = sys.argv[1]
-text = open(path).read()
-for before, after in [
-    ("builder_.AddCharacterClass({{'\"', '\"'},", "builder_.AddCharacterClass({{0, 0x1f}, {'\"', '\"'},"),
-    ("  // Keep regex conversion independent.",
-     "  XGRAMMAR_CHECK(!json_string) << \"the pattern \" << regex << \" matches no JSON string\";\n\n"
-     "  // Keep regex conversion independent."),
-]:
-    assert text.count(before) == 1, "this XGrammar is another one"
-    text = text.replace(before, after)
-open(path, "w").write(text)
-END
+python3 tools/grammar_patches.py "$folder/xgrammar-$version"
 
 # Objects do not depend on where the repository lies, so that clones share them.
 echo "== building $library of XGrammar $version"

@@ -6,11 +6,17 @@
 #include <exception>
 #include <utility>
 
+#include "grammar/grammar_work.h"
+
 namespace graft {
 namespace {
 
 // Its requests wait for one grammar each, and others are compiled at the same time.
 constexpr int kThreadsPerGrammar = 1;
+// Of a core, for one grammar.
+constexpr int64_t kCompileNsMax = 10'000'000'000;
+// For one token of one answer, which holds up its step.
+constexpr int64_t kTokenNsMax = 1'000'000'000;
 
 // Without the place in the library's sources.
 std::string MessageOf(const std::exception& problem) {
@@ -29,6 +35,7 @@ class XGrammarMatcher : public GrammarMatcher {
 
   bool Accept(int32_t token) override {
     try {
+      const GrammarWork work(kTokenNsMax);
       return matcher_.AcceptToken(token);
     } catch (const std::exception&) {
       return false;
@@ -37,6 +44,7 @@ class XGrammarMatcher : public GrammarMatcher {
 
   bool FillMask(std::span<uint32_t> words) override {
     try {
+      const GrammarWork work(kTokenNsMax);
       int64_t shape[] = {static_cast<int64_t>(words.size())};
       DLTensor tensor = {};
       tensor.data = words.data();
@@ -90,6 +98,7 @@ class XGrammarCompiler : public GrammarCompiler {
   std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
                                                  std::string* error) const override {
     try {
+      const GrammarWork work(kCompileNsMax);
       xgrammar::GrammarCompiler compiler(info_, kThreadsPerGrammar, /*cache_enabled=*/false);
       return std::make_shared<const XGrammarCompiled>(compiler.CompileStructuralTag(grammar),
                                                       vocab_size_);
