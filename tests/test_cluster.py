@@ -149,6 +149,8 @@ def test_answers_are_a_single_processes(single, cluster):
     requests = [asked(i, 12) for i in range(8)]
     requests.append(asked(1, 12) | {"n": 3})
     requests.append(asked(2, 40) | {"stop": ["the", "and"]})
+    sums = [{"adapters": [{"name": "austen", "weight": 0.7}, {"name": "carroll", "weight": weight}]} for weight in (0.5, -0.5)]
+    requests += [asked(0, 12) | {"extra_body": added} for added in sums]
     for request in requests:
         assert answer_of(ours, request) == answer_of(theirs, request), request
     chat = {"model": "doyle", "messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 12, "temperature": 0}

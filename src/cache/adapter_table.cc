@@ -1,6 +1,9 @@
 #include "cache/adapter_table.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "cache/adapter_sum.h"
 
 namespace graft {
 
@@ -24,30 +27,25 @@ void AdapterLease::Release() {
       ->LetGo(*std::exchange(holds_, nullptr), std::exchange(content_, -1));
 }
 
-AdapterTable::AdapterTable(int32_t contents_max) : contents_max_(contents_max) {
+AdapterTable::AdapterTable(int32_t contents_max, int32_t sums_max)
+    : contents_max_(contents_max), sums_max_(sums_max) {
   CHECK_GE(contents_max, 0);
 }
 
 AdapterTable::~AdapterTable() {
+  std::vector<int32_t> holds(contents_.size());  // that are the table's own
   for (size_t content = 0; content < contents_.size(); ++content) {
-    const int32_t own_hold = contents_[content].keys.empty() ? 0 : 1;
-    CHECK_EQ(contents_[content].holds.load(), own_hold)
+    holds[content] += contents_[content].keys.empty() ? 0 : 1;
+    for (const auto& [part, weight] : contents_[content].parts) ++holds[static_cast<size_t>(part)];
+  }
+  for (size_t content = 0; content < contents_.size(); ++content) {
+    CHECK_EQ(contents_[content].holds.load(), holds[content])
         << "leases of content " << content << " still live";
   }
 }
 
-Status AdapterTable::Publish(AdapterSource source) {
-  const std::string key = source.key;
-  CHECK(!key.empty()) << "the empty key is the base model's";
-  std::lock_guard lock(mutex_);
-  if (content_of_key_.count(key) != 0) {
-    return AlreadyExistsError("adapter content " + key + " is known already");
-  }
-  if (free_.empty() && static_cast<int32_t>(contents_.size()) == contents_max_) {
-    return FailedPreconditionError("the server lists " + std::to_string(contents_max_) +
-                                   " adapters already, as many as it may; unload some, or start it "
-                                   "with a larger --adapters-listed-max");
-  }
+// A content of its own, with the table's hold.
+int32_t AdapterTable::Enter(AdapterSource source) {
   if (free_.empty()) {
     free_.push_back(static_cast<int32_t>(contents_.size()));
     contents_.emplace_back();
@@ -55,11 +53,97 @@ Status AdapterTable::Publish(AdapterSource source) {
   const int32_t id = free_.back();
   free_.pop_back();
   Content& content = contents_[static_cast<size_t>(id)];
-  content.source = std::move(source);
-  content.keys = {key};
+  content.keys = {source.key};
   content.holds.store(1, std::memory_order_relaxed);
-  content_of_key_[key] = id;
+  content_of_key_[source.key] = id;
+  content.source = std::move(source);
+  return id;
+}
+
+Status AdapterTable::Publish(AdapterSource source) {
+  CHECK(!source.key.empty()) << "the empty key is the base model's";
+  CHECK(source.parts.empty()) << "sums are acquired";
+  std::lock_guard lock(mutex_);
+  if (content_of_key_.count(source.key) != 0) {
+    return AlreadyExistsError("adapter content " + source.key + " is known already");
+  }
+  const auto num_adapters = static_cast<int32_t>(contents_.size() - free_.size()) - num_sums_kept_;
+  if (num_adapters == contents_max_) {
+    return FailedPreconditionError("the server lists " + std::to_string(contents_max_) +
+                                   " adapters already, as many as it may; unload some, or start it "
+                                   "with a larger --adapters-listed-max");
+  }
+  Enter(std::move(source));
   return OkStatus();
+}
+
+// What is known of a sum's parts by now.
+void AdapterTable::FillParts(AdapterSource* source, const Content& content) const {
+  for (const auto& [id, weight] : content.parts) {
+    const AdapterSource& part = contents_[static_cast<size_t>(id)].source;
+    source->parts.push_back({part.path, part.hash, part.key, weight});
+    source->path += (source->path.empty() ? "" : " and ") + part.path;
+  }
+}
+
+// Where there is none, the sum that went unused longest makes place.
+Status AdapterTable::CheckRoomForSum(Holds* retired) {
+  if (static_cast<int32_t>(sums_.size()) < sums_max_) return OkStatus();
+  int32_t oldest = -1;
+  for (const int32_t sum : sums_) {
+    const Content& content = contents_[static_cast<size_t>(sum)];
+    if (content.holds.load() > 1) continue;
+    if (oldest < 0 || content.used_at < contents_[static_cast<size_t>(oldest)].used_at) {
+      oldest = sum;
+    }
+  }
+  if (oldest < 0) {
+    return ResourceExhaustedError(std::to_string(sums_max_) +
+                                  " different sums of adapters are in use, as many as may be; try "
+                                  "again later");
+  }
+  EraseKeys(oldest, retired);
+  return OkStatus();
+}
+
+Result<AdapterLease> AdapterTable::AcquireSum(std::vector<AdapterPart> parts) {
+  CHECK(!parts.empty());
+  Holds retired;
+  AdapterLease lease;
+  {
+    std::lock_guard lock(mutex_);
+    for (AdapterPart& part : parts) {
+      const auto it = content_of_key_.find(part.key);
+      if (it == content_of_key_.end()) {
+        return NotFoundError("adapter content " + part.key + " is unknown");
+      }
+      part.hash = contents_[static_cast<size_t>(it->second)].source.hash;
+    }
+    SortParts(&parts);
+    const std::string key = AdapterSumHash(parts);
+    const auto known = content_of_key_.find(key);
+    int32_t id = known == content_of_key_.end() ? -1 : known->second;
+    if (id < 0) {
+      RETURN_IF_ERROR(CheckRoomForSum(&retired));
+      const bool all_read = std::none_of(parts.begin(), parts.end(),
+                                         [](const auto& part) { return part.hash.empty(); });
+      id = Enter({.path = "", .hash = all_read ? key : "", .key = key, .parts = {}});
+      Content& sum = contents_[static_cast<size_t>(id)];
+      for (const AdapterPart& part : parts) {
+        const int32_t content = content_of_key_.at(part.key);
+        contents_[static_cast<size_t>(content)].holds.fetch_add(1, std::memory_order_relaxed);
+        sum.parts.emplace_back(content, part.weight);
+      }
+      sums_.insert(id);
+      ++num_sums_kept_;
+    }
+    Content& sum = contents_[static_cast<size_t>(id)];
+    sum.used_at = ++num_sum_uses_;
+    sum.holds.fetch_add(1, std::memory_order_relaxed);
+    lease = AdapterLease(this, &sum.holds, id);
+  }
+  LetGo(retired);
+  return lease;
 }
 
 void AdapterTable::Identify(const std::string& key, const std::string& hash) {
@@ -97,21 +181,34 @@ Result<AdapterLease> AdapterTable::Acquire(const std::string& key) {
   return AdapterLease(this, &holds, it->second);
 }
 
+// Under every key it goes by: the one that stood for it before it was read, too.
+void AdapterTable::EraseKeys(int32_t content, Holds* retired) {
+  Content& entry = contents_[static_cast<size_t>(content)];
+  num_key_visits_ += static_cast<int64_t>(entry.keys.size());
+  for (const std::string& name : entry.keys) content_of_key_.erase(name);
+  entry.keys.clear();
+  sums_.erase(content);
+  retired->emplace_back(&entry.holds, content);
+}
+
 void AdapterTable::Retire(const std::string& key) {
-  Content* retired = nullptr;
-  int32_t content = -1;
+  Holds retired;
   {
     std::lock_guard lock(mutex_);
     const auto it = content_of_key_.find(key);
     if (it == content_of_key_.end()) return;
-    content = it->second;
-    // Under every key it goes by: the one that stood for it before it was read, too.
-    retired = &contents_[static_cast<size_t>(content)];
-    num_key_visits_ += static_cast<int64_t>(retired->keys.size());
-    for (const std::string& name : retired->keys) content_of_key_.erase(name);
-    retired->keys.clear();
+    const int32_t content = it->second;
+    std::vector<int32_t> sums;
+    for (const int32_t sum : sums_) {
+      const auto& parts = contents_[static_cast<size_t>(sum)].parts;
+      const bool has_it = std::any_of(parts.begin(), parts.end(),
+                                      [&](const auto& part) { return part.first == content; });
+      if (has_it) sums.push_back(sum);
+    }
+    EraseKeys(content, &retired);
+    for (const int32_t sum : sums) EraseKeys(sum, &retired);
   }
-  LetGo(retired->holds, content);
+  LetGo(retired);
 }
 
 bool AdapterTable::Contains(const std::string& key) const {
@@ -134,7 +231,10 @@ void AdapterTable::SetWaker(std::function<void()> waker) {
 
 AdapterSource AdapterTable::SourceOf(int32_t content) const {
   std::lock_guard lock(mutex_);
-  return contents_.at(static_cast<size_t>(content)).source;
+  const Content& entry = contents_.at(static_cast<size_t>(content));
+  AdapterSource source = entry.source;
+  FillParts(&source, entry);
+  return source;
 }
 
 void AdapterTable::SetPlace(int32_t content, AdapterPlace place) {
@@ -160,11 +260,20 @@ std::vector<int32_t> AdapterTable::TakeUnused() {
 }
 
 void AdapterTable::Recycle(int32_t content) {
-  std::lock_guard lock(mutex_);
-  const Content& entry = contents_.at(static_cast<size_t>(content));
-  CHECK(entry.keys.empty() && entry.holds.load() == 0) << "content " << content << " is in use";
-  CHECK(entry.place == AdapterPlace::kElsewhere) << "content " << content << " is on the device";
-  free_.push_back(content);
+  Holds parts;
+  {
+    std::lock_guard lock(mutex_);
+    Content& entry = contents_.at(static_cast<size_t>(content));
+    CHECK(entry.keys.empty() && entry.holds.load() == 0) << "content " << content << " is in use";
+    CHECK(entry.place == AdapterPlace::kElsewhere) << "content " << content << " is on the device";
+    for (const auto& [part, weight] : entry.parts) {
+      parts.emplace_back(&contents_[static_cast<size_t>(part)].holds, part);
+    }
+    if (!entry.parts.empty()) --num_sums_kept_;
+    entry.parts.clear();
+    free_.push_back(content);
+  }
+  LetGo(parts);
 }
 
 int32_t AdapterTable::num_contents() const {
@@ -175,6 +284,10 @@ int32_t AdapterTable::num_contents() const {
 int64_t AdapterTable::num_key_visits() const {
   std::lock_guard lock(mutex_);
   return num_key_visits_;
+}
+
+void AdapterTable::LetGo(const Holds& all) {
+  for (const auto& [holds, content] : all) LetGo(*holds, content);
 }
 
 void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {

@@ -3,7 +3,9 @@
 // published and by every lease; Retire drops the table's hold, and once nobody holds it its id
 // comes out of TakeUnused: requests in flight finish on the content they started with, wherever its
 // bytes are by then. The mover of the bytes tells where they are. Thread-safe; outlives its leases.
-// Letting go of a lease takes no lock unless it was the last.
+// Letting go of a lease takes no lock unless it was the last. A weighted sum of contents is a
+// content of its own, published by who first wants it; it holds its parts, and is retired with the
+// first of them, or when it went unused for long and others want its place.
 #pragma once
 
 #include <atomic>
@@ -11,11 +13,14 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "step/adapter_loader.h"
 
 namespace graft {
 
@@ -49,6 +54,7 @@ struct AdapterSource {
   std::string path;
   std::string hash;
   std::string key;
+  std::vector<AdapterPart> parts;  // of a sum, see FetchOrder
 };
 
 // Where a content's bytes are.
@@ -60,8 +66,9 @@ enum class AdapterPlace : uint8_t {
 
 class AdapterTable {
  public:
-  // At most `contents_max` at once, retired ones in use included.
-  explicit AdapterTable(int32_t contents_max);
+  // At most `contents_max` at once, retired ones in use included; and so many sums besides.
+  static constexpr int32_t kSumsMax = 1024;
+  explicit AdapterTable(int32_t contents_max, int32_t sums_max = kSumsMax);
   ~AdapterTable();
 
   // Makes a content available. kAlreadyExists if its key is taken, kFailedPrecondition if there are
@@ -72,7 +79,10 @@ class AdapterTable {
   void Identify(const std::string& key, const std::string& hash);
   // kNotFound if the key is not published (any more).
   Result<AdapterLease> Acquire(const std::string& key);
-  // No new leases from now on; an unknown key is ignored.
+  // The sum of the contents with these keys by these weights, in whatever order; nothing else of
+  // the parts is looked at. kNotFound as above; kResourceExhausted if sums_max are in use.
+  Result<AdapterLease> AcquireSum(std::vector<AdapterPart> parts);
+  // No new leases from now on, of sums with it neither; an unknown key is ignored.
   void Retire(const std::string& key);
   bool Contains(const std::string& key) const;
   // The content is read from this folder from now on, which holds the same bytes. False if the key
@@ -91,7 +101,7 @@ class AdapterTable {
   std::vector<int32_t> TakeUnused();
   void Recycle(int32_t content);
 
-  // Contents published, or retired and not yet recycled.
+  // Contents published, or retired and not yet recycled; sums are among them.
   int32_t num_contents() const;
   // Keys that Identify and Retire have looked at so far. For tests.
   int64_t num_key_visits() const;
@@ -102,15 +112,30 @@ class AdapterTable {
     AdapterSource source;                           // under mutex_
     AdapterPlace place = AdapterPlace::kElsewhere;  // under mutex_
     std::vector<std::string> keys;                  // under mutex_: that lead to it
+    std::vector<std::pair<int32_t, float>> parts;   // under mutex_: of a sum, and their weights
+    uint64_t used_at = 0;                           // under mutex_: of a sum, by all sums' uses
     std::atomic<int32_t> holds{0};  // one per lease, and the table's own while it has keys
   };
 
+  // Holds to be let go of, of contents.
+  using Holds = std::vector<std::pair<std::atomic<int32_t>*, int32_t>>;
+
   void LetGo(std::atomic<int32_t>& holds, int32_t content);
+  void LetGo(const Holds& all);
+  // These want mutex_ held.
+  int32_t Enter(AdapterSource source);
+  void FillParts(AdapterSource* source, const Content& content) const;
+  Status CheckRoomForSum(Holds* retired);
+  void EraseKeys(int32_t content, Holds* retired);
 
   const int32_t contents_max_;
+  const int32_t sums_max_;
   mutable std::mutex mutex_;
   std::deque<Content> contents_;  // grows, never moves
   std::unordered_map<std::string, int32_t> content_of_key_;
+  std::set<int32_t> sums_;     // that have keys
+  int32_t num_sums_kept_ = 0;  // and those that are not yet recycled
+  uint64_t num_sum_uses_ = 0;
   int64_t num_key_visits_ = 0;
   std::vector<int32_t> free_;
   std::vector<int32_t> unused_;  // held by nobody, not yet taken

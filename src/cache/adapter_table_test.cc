@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace graft {
 namespace {
@@ -184,6 +187,91 @@ TEST(AdapterTableTest, LeasesPinContentAcrossThreads) {
   for (int wanted = 0; wanted < 3; ++wanted) table.Retire(std::to_string(wanted));
   for (const int32_t content : table.TakeUnused()) table.Recycle(content);
   EXPECT_EQ(table.num_contents(), 0);
+}
+
+std::vector<AdapterPart> Parts(const std::vector<std::pair<std::string, float>>& parts) {
+  std::vector<AdapterPart> list;
+  for (const auto& [key, weight] : parts) {
+    list.push_back({.path = "", .hash = "", .key = key, .weight = weight});
+  }
+  return list;
+}
+
+TEST(AdapterTableTest, ASumIsOneContentWhateverTheOrder) {
+  AdapterTable table(2);
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
+  ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
+  AdapterLease sum = *table.AcquireSum(Parts({{"bb", 0.5f}, {"aa", 1.0f}}));
+  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.5f}}))->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.25f}}))->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 1.0f}}))->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}}))->content(), table.Acquire("aa")->content());
+  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"cc", 1.0f}})).status().code(),
+            StatusCode::kNotFound);
+  const AdapterSource source = table.SourceOf(sum.content());
+  ASSERT_EQ(source.parts.size(), 2u);
+  EXPECT_EQ(source.parts[0].path, "/adapters/aa");
+  EXPECT_EQ(source.parts[0].hash, "aa");
+  EXPECT_EQ(source.parts[1].path, "/adapters/bb");
+  EXPECT_EQ(source.parts[1].weight, 0.5f);
+  EXPECT_EQ(source.path, "/adapters/aa and /adapters/bb");
+  EXPECT_EQ(source.hash, source.key) << "all parts are known";
+  EXPECT_EQ(source.hash.size(), 64u);
+  ASSERT_TRUE(table.SetPath("bb", "/elsewhere/bb"));
+  EXPECT_EQ(table.SourceOf(sum.content()).parts[1].path, "/elsewhere/bb");
+  EXPECT_FALSE(table.Publish(Source("cc")).ok()) << "two are listed, whatever sums there are";
+}
+
+TEST(AdapterTableTest, ASumOfUnreadPartsHasNoHash) {
+  AdapterTable table(2);
+  ASSERT_TRUE(table.Publish(Source("unread a")).ok());
+  ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
+  const AdapterLease sum = *table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}));
+  EXPECT_EQ(table.SourceOf(sum.content()).hash, "");
+  table.Identify("unread a", "aa");
+  const AdapterLease known = *table.AcquireSum(Parts({{"aa", 2.0f}, {"bb", 1.0f}}));
+  const AdapterSource source = table.SourceOf(known.content());
+  EXPECT_EQ(source.hash, source.key);
+  EXPECT_EQ(table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}))->content(),
+            known.content());
+  EXPECT_EQ(table.SourceOf(sum.content()).parts[1].hash, "aa") << "by now it is known";
+}
+
+TEST(AdapterTableTest, ASumGoesWithTheFirstOfItsParts) {
+  AdapterTable table(2);
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
+  ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
+  AdapterLease sum = *table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 0.5f}}));
+  const int32_t content = sum.content();
+  const int32_t part = table.Acquire("aa")->content();
+  table.Retire("aa");
+  EXPECT_TRUE(table.TakeUnused().empty()) << "a request has the sum, and the sum its parts";
+  EXPECT_EQ(table.SourceOf(content).parts.size(), 2u);
+  sum.Release();
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{content});
+  table.Recycle(content);
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{part});
+  table.Recycle(part);
+  EXPECT_EQ(table.num_contents(), 1);
+  EXPECT_TRUE(table.Contains("bb"));
+}
+
+TEST(AdapterTableTest, TheSumThatWentUnusedLongestMakesPlace) {
+  AdapterTable table(1, /*sums_max=*/2);
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
+  const auto acquire = [&](float weight) { return table.AcquireSum(Parts({{"aa", weight}})); };
+  AdapterLease first = *acquire(1.0f);
+  AdapterLease second = *acquire(2.0f);
+  const int32_t oldest = first.content();
+  EXPECT_EQ(acquire(3.0f).status().code(), StatusCode::kResourceExhausted);
+  first.Release();
+  second.Release();
+  EXPECT_TRUE(acquire(2.0f).ok());
+  EXPECT_TRUE(table.TakeUnused().empty()) << "both stay for who asks next";
+  AdapterLease third = *acquire(3.0f);
+  EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{oldest});
+  table.Recycle(oldest);
+  EXPECT_EQ(acquire(1.0f)->content(), oldest) << "anew, instead of the other one";
 }
 
 }  // namespace

@@ -57,12 +57,13 @@ std::vector<uint64_t> RunnerChooser::PrefixOf(const Request& request) const {
   if (page_tokens_ <= 0 || !policy_->reads_prefixes() || request.activation_position > 0) return {};
   std::string tenant = request.tenant;
   if (!request.cache_salt.empty()) tenant += '\0' + request.cache_salt;
+  if (request.adds_adapters()) return {};  // runners name them by a content that they alone know
   return PrefixNames(EmptyPrefixName(tenant, request.adapter_hash(), 0, page_tokens_),
                      request.prompt_tokens, page_tokens_, kPrefixPagesMax);
 }
 
 PlacedRequest RunnerChooser::Arrive(const Request& request, int32_t rank, int64_t now_ns) {
-  const std::string hash = request.adapter_hash();
+  const std::string hash = request.adapter_key();
   PlacedRequest placed;
   placed.adapter = NumberOf(hash);
   placed.adapter_id = IdOf(hash);

@@ -18,10 +18,6 @@ TokenEvent FailedEvent(Status status) {
   return {.finish_reason = FinishReason::kError, .status = std::move(status)};
 }
 
-bool IsInPool(const RunnerView& runner, const std::string& pool) {
-  return runner.is_up && (pool.empty() || runner.arithmetic_id == pool);
-}
-
 // The adapter's content is not there, or its folder has another by now: not so everywhere.
 bool IsForAdapter(const Status& refusal) {
   switch (refusal.code()) {
@@ -90,33 +86,11 @@ void RunnerSet::SetRegistry(RegistryFacts registry) {
   registry_ = std::move(registry);
 }
 
-bool RunnerSet::IsMissing(const InFlight& one) const {
-  const std::string hash = one.request.adapter_hash();
-  if (hash.empty() || registry_.adapters.contains(hash)) return false;
+bool RunnerSet::IsMissing(const std::string& hash, const std::string& pool) const {
+  if (registry_.adapters.contains(hash)) return false;
   return std::none_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
-    return IsInPool(view, one.pool) && view.adapters.contains(hash);
+    return IsInPool(view, pool) && view.adapters.contains(hash);
   });
-}
-
-std::vector<MissingContent> RunnerSet::FindMissing() const {
-  std::lock_guard lock(mutex_);
-  std::map<std::pair<std::string, std::string>, MissingContent> found;  // by content and pool
-  for (const InFlight* const one : waiting_) {
-    const std::string hash = one->request.adapter_hash();
-    if (!IsMissing(*one) || found.contains({hash, one->pool})) continue;
-    MissingContent& missing = found[{hash, one->pool}];
-    missing = {.hash = hash, .path = one->adapter_path};
-    std::vector<std::pair<int64_t, std::string>> runners;
-    for (const RunnerView& view : views_) {
-      if (!IsInPool(view, one->pool) || view.draining) continue;
-      runners.emplace_back(view.load.requests_waiting + view.load.requests_running, view.address);
-    }
-    std::sort(runners.begin(), runners.end());
-    for (auto& [requests, address] : runners) missing.runners.push_back(std::move(address));
-  }
-  std::vector<MissingContent> list;
-  for (auto& [key, missing] : found) list.push_back(std::move(missing));
-  return list;
 }
 
 size_t RunnerSet::num_known() const {
@@ -171,20 +145,25 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
                                   " requests in flight, which is all that it may have; try again "
                                   "later");
   }
-  const std::string hash = request.adapter_hash();
-  if (!hash.empty() && !catalog_.HasContent(hash) && !registry_.adapters.contains(hash)) {
+  for (const AdapterUse& use : request.adapters) {
+    if (catalog_.HasContent(use.hash) || registry_.adapters.contains(use.hash)) continue;
     return NotFoundError("no runner has the adapter any more");
   }
   auto one = std::make_unique<InFlight>();
   one->id = request.id;
   one->arrival = num_arrivals_++;
   one->accepted_ns = NowNs() - request.age_ns;
-  const auto registered = registry_.adapters.find(hash);
-  if (registered != registry_.adapters.end()) one->adapter_path = registered->second.path;
+  int32_t rank = 0;
+  for (const AdapterUse& use : request.adapters) {
+    const auto registered = registry_.adapters.find(use.hash);
+    const bool is_registered = registered != registry_.adapters.end();
+    one->adapter_paths.push_back(is_registered ? registered->second.path : "");
+    rank += catalog_.RankOf(use.hash);
+  }
   const auto weight = registry_.tenant_weights.find(request.tenant);
   if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
-  one->placed = chooser_.Arrive(request, catalog_.RankOf(hash), NowNs());
-  one->counters = metrics_.CountersFor(hash, one->placed.adapter);
+  one->placed = chooser_.Arrive(request, rank, NowNs());
+  one->counters = metrics_.CountersFor(request.adapter_key(), one->placed.adapter);
   one->counters->requests->Increment();
   one->counters->prompt_tokens->Increment(static_cast<double>(request.prompt_tokens.size()));
   one->request = std::move(request);
@@ -209,7 +188,7 @@ void RunnerSet::Cancel(RequestId id) {
 }
 
 PlacementNeeds RunnerSet::NeedsOf(const InFlight& one) const {
-  return {.adapter_hash = one.request.adapter_hash(), .pool = one.pool, .refused = one.refused};
+  return {.adapters = one.request.adapters, .pool = one.pool, .refused = one.refused};
 }
 
 // kNoRunner: it waits. Where order is kept nobody goes before those that wait for room alone.
@@ -314,15 +293,18 @@ Status RunnerSet::WhyItWaited(const InFlight& one) const {
     return UnavailableError("no runner that is up computes as the one did that began the answer (" +
                             one.pool + ")");
   }
-  const std::string hash = one.request.adapter_hash();
-  if (IsMissing(one)) {
-    return UnavailableError("the adapter's content (" + hash.substr(0, kDigitsTold) +
+  const std::vector<AdapterUse>& adapters = one.request.adapters;
+  const auto missing = std::find_if(adapters.begin(), adapters.end(), [&](const AdapterUse& use) {
+    return IsMissing(use.hash, one.pool);
+  });
+  if (missing != adapters.end()) {
+    return UnavailableError("the adapter's content (" + missing->hash.substr(0, kDigitsTold) +
                             ") was replaced or taken away since the request began, and no runner "
                             "has it that could go on (the log says where it was looked for)");
   }
   const bool somebody_has_it =
-      hash.empty() || std::any_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
-        return IsInPool(view, one.pool) && view.adapters.contains(hash);
+      std::any_of(views_.begin(), views_.end(), [&](const RunnerView& view) {
+        return IsInPool(view, one.pool) && HasAdapters(view, adapters);
       });
   if (somebody_has_it) {
     return UnavailableError("no runner has taken the request" +

@@ -134,9 +134,10 @@ class RunnerSet : public Generator, private RunnerListener {
     uint64_t number = 0;          // on its runner
     bool has_drawn_here = false;  // since it arrived there
     bool is_cancelled = false;
-    int32_t num_deaths = 0;       // of runners in steps that held it, and where it drew nothing
-    std::string pool;             // arithmetic of what was drawn; "": nothing so far
-    std::string adapter_path;     // where its adapter lay when it was accepted
+    int32_t num_deaths = 0;  // of runners in steps that held it, and where it drew nothing
+    std::string pool;        // arithmetic of what was drawn; "": nothing so far
+    // Where its adapters lay when it was accepted; "": who knows.
+    std::vector<std::string> adapter_paths;
     std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
     std::vector<size_t> lacking;  // runners that list its adapter and said that they cannot use it
@@ -190,7 +191,9 @@ class RunnerSet : public Generator, private RunnerListener {
   bool IsGivenUp(InFlight& one);
   void End(InFlight& one, TokenEvent event);
   Status WhyItWaited(const InFlight& one) const;
-  bool IsMissing(const InFlight& one) const;
+  bool IsMissing(const std::string& hash, const std::string& pool) const;
+  MissingContent Missing(const std::string& hash, const std::string& path,
+                         const std::string& pool) const;
   size_t PlaceFor(const std::string& address);
   void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();

@@ -1,6 +1,7 @@
 // Which runners a RunnerSet has: those that etcd lists come, and those that are gone are forgotten.
 // And what is counted of them and of their requests.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -76,8 +77,37 @@ int32_t RunnerSet::NumHolders(const std::string& hash) const {
   return chooser_.NumHolders(hash);
 }
 
+MissingContent RunnerSet::Missing(const std::string& hash, const std::string& path,
+                                  const std::string& pool) const {
+  MissingContent missing = {.hash = hash, .path = path};
+  std::vector<std::pair<int64_t, std::string>> runners;
+  for (const RunnerView& view : views_) {
+    if (!IsInPool(view, pool) || view.draining) continue;
+    runners.emplace_back(view.load.requests_waiting + view.load.requests_running, view.address);
+  }
+  std::sort(runners.begin(), runners.end());
+  for (auto& [requests, address] : runners) missing.runners.push_back(std::move(address));
+  return missing;
+}
+
+std::vector<MissingContent> RunnerSet::FindMissing() const {
+  std::lock_guard lock(mutex_);
+  std::map<std::pair<std::string, std::string>, MissingContent> found;  // by content and pool
+  for (const InFlight* const one : waiting_) {
+    for (size_t i = 0; i < one->request.adapters.size(); ++i) {
+      const std::string& hash = one->request.adapters[i].hash;
+      if (!IsMissing(hash, one->pool) || found.contains({hash, one->pool})) continue;
+      found[{hash, one->pool}] = Missing(hash, one->adapter_paths[i], one->pool);
+    }
+  }
+  std::vector<MissingContent> list;
+  for (auto& [key, missing] : found) list.push_back(std::move(missing));
+  return list;
+}
+
 std::string RunnerSet::LabelOf(const std::string& hash) const {
   constexpr size_t kDigits = 12;
+  if (hash.find('*') != std::string::npos) return "sum";  // see Request::adapter_key
   const auto registered = registry_.adapters.find(hash);
   const std::string name =
       registered != registry_.adapters.end() ? registered->second.name : catalog_.NameOf(hash);

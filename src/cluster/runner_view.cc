@@ -10,10 +10,19 @@ int64_t RequestsOf(const RunnerView& runner) {
                   runner.num_in_flight);
 }
 
+bool HasAdapters(const RunnerView& runner, std::span<const AdapterUse> adapters) {
+  return std::all_of(adapters.begin(), adapters.end(),
+                     [&](const AdapterUse& use) { return runner.adapters.contains(use.hash); });
+}
+
+bool IsInPool(const RunnerView& runner, const std::string& pool) {
+  return runner.is_up && (pool.empty() || runner.arithmetic_id == pool);
+}
+
 bool CanTake(const RunnerView& runner, size_t idx, const PlacementNeeds& needs) {
   if (!runner.is_up || runner.draining) return false;
   if (!needs.pool.empty() && runner.arithmetic_id != needs.pool) return false;
-  if (!needs.adapter_hash.empty() && !runner.adapters.contains(needs.adapter_hash)) return false;
+  if (!HasAdapters(runner, needs.adapters)) return false;
   return std::find(needs.refused.begin(), needs.refused.end(), idx) == needs.refused.end();
 }
 

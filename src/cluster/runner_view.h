@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "request/request.h"
 #include "rpc/protocol.h"
 #include "rpc/runner_load.h"
 
@@ -36,10 +37,16 @@ struct RunnerView {
 
 // What a request asks of a runner.
 struct PlacementNeeds {
-  std::string adapter_hash;         // "": the base model
-  std::string pool;                 // arithmetic id; "": any, nothing was drawn so far
-  std::span<const size_t> refused;  // runners that have no room for it now
+  std::span<const AdapterUse> adapters;  // all of which it must have; none: the base model
+  std::string pool;                      // arithmetic id; "": any, nothing was drawn so far
+  std::span<const size_t> refused;       // runners that have no room for it now
 };
+
+// All of them.
+bool HasAdapters(const RunnerView& runner, std::span<const AdapterUse> adapters);
+
+// It is up and computes as those of the pool, an arithmetic id; "": any.
+bool IsInPool(const RunnerView& runner, const std::string& pool);
 
 bool CanTake(const RunnerView& runner, size_t idx, const PlacementNeeds& needs);
 

@@ -24,11 +24,15 @@ TEST(RunnerViewTest, LeavesOutWhoCannot) {
   runners[2].arithmetic_id = "hopper";
   EXPECT_THAT(WhoCanTake(runners, {.pool = "cpu"}), ElementsAre(0, 0, 0, 1));
   runners[3].adapters.clear();
-  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa", .pool = "cpu"}), ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa"}), ElementsAre(0, 0, 1, 0));
+  const AdapterUse aa[] = {{.hash = "aa"}};
+  const AdapterUse both[] = {{.hash = "aa"}, {.hash = "bb", .weight = 0.5f}};
+  EXPECT_THAT(WhoCanTake(runners, {.adapters = aa, .pool = "cpu"}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(WhoCanTake(runners, {.adapters = aa}), ElementsAre(0, 0, 1, 0));
   const size_t refused[] = {2};
-  EXPECT_THAT(WhoCanTake(runners, {.adapter_hash = "aa", .refused = refused}),
-              ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(WhoCanTake(runners, {.adapters = aa, .refused = refused}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(WhoCanTake(runners, {.adapters = both}), ElementsAre(0, 0, 0, 0));
+  runners[2].adapters.insert("bb");
+  EXPECT_THAT(WhoCanTake(runners, {.adapters = both}), ElementsAre(0, 0, 1, 0));
 }
 
 TEST(RunnerViewTest, RequestsAreThoseItToldOfAndThoseSentSince) {

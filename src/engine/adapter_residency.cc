@@ -196,7 +196,8 @@ FetchOrder AdapterResidency::OrderOf(int32_t content) const {
   return {.content = content,
           .path = std::move(source.path),
           .hash = std::move(source.hash),
-          .key = std::move(source.key)};
+          .key = std::move(source.key),
+          .parts = std::move(source.parts)};
 }
 
 AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {

@@ -7,6 +7,9 @@
 namespace graft {
 namespace {
 
+// In metric labels, of all weighted sums.
+constexpr char kSumLabel[] = "sum";
+
 // A context longer than the whole pool could never be filled: the smaller one is the limit, so that
 // every request that is accepted fits alone, but for the room that its adapter takes.
 GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
@@ -109,10 +112,8 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
     ASSIGN_OR_RETURN(auto grammar, grammars_->Want(request.grammar));
     sequence->grammar = std::make_unique<AnswerGrammar>(std::move(grammar));
   }
-  std::string adapter_hash = request.adapter_hash();
-  if (!adapter_hash.empty()) {
-    ASSIGN_OR_RETURN(sequence->adapter, adapters_.Acquire(adapter_hash));
-  }
+  std::string adapter_hash = request.adds_adapters() ? kSumLabel : request.adapter_hash();
+  ASSIGN_OR_RETURN(sequence->adapter, AcquireAdapter(request));
   sequence->counters = metrics_.CountersFor(adapter_hash, sequence->adapter.content());
   sequence->id = request.id;
   sequence->tenant = request.tenant;
@@ -148,6 +149,16 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->activation_position = request.activation_position;
   sequence->stream = std::move(stream);
   return queue_.Push(std::move(sequence));
+}
+
+Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
+  if (request.adapters.empty()) return AdapterLease();
+  if (!request.adds_adapters()) return adapters_.Acquire(request.adapter_hash());
+  std::vector<AdapterPart> parts;
+  for (const AdapterUse& use : request.adapters) {
+    parts.push_back({.path = "", .hash = "", .key = use.hash, .weight = use.weight});
+  }
+  return adapters_.AcquireSum(std::move(parts));
 }
 
 // As many as the request asks for, and the engine allows, of whose draws none waits for another.

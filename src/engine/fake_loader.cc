@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cache/adapter_sum.h"
+
 namespace graft {
 namespace {
 
@@ -10,7 +12,25 @@ constexpr int64_t kCopyNs = 500;  // half a step of EngineHarness
 
 }  // namespace
 
+std::string FakeLoader::HashOfSum(std::vector<AdapterPart> parts) {
+  SortParts(&parts);
+  return AdapterSumHash(parts);
+}
+
+Result<AdapterFacts> FakeLoader::ReadSum(const FetchOrder& order) {
+  std::vector<AdapterPart> parts = order.parts;
+  for (AdapterPart& part : parts) {
+    ASSIGN_OR_RETURN(const AdapterFacts facts, Read({.path = part.path, .hash = part.hash}));
+    if (part.hash.empty() && on_read_) on_read_(part.key, facts);
+    part.hash = facts.hash;
+  }
+  const std::string hash = HashOfSum(std::move(parts));
+  host_.insert(hash);
+  return FactsOf(hash);
+}
+
 Result<AdapterFacts> FakeLoader::Read(const FetchOrder& order) {
+  if (!order.parts.empty() && host_.count(order.hash) == 0) return ReadSum(order);
   const auto folder = folders_.find(order.path);
   std::string hash = order.hash;
   if (host_.count(hash) == 0) {
@@ -111,7 +131,7 @@ LoadEvent FakeLoader::Finish(const Pending& pending) {
     return event;
   }
   held_.insert(source.content);
-  if (on_read_) on_read_(source.key, *facts);
+  if (on_read_ && source.parts.empty()) on_read_(source.key, *facts);
   event.facts = std::move(*facts);
   return event;
 }

@@ -44,6 +44,8 @@ class FakeLoader : public AdapterLoader {
   void HangFolder(const std::string& path) { hung_.insert(path); }
   // They end at the next look: with what is there, or with this status.
   void ReleaseFolder(const std::string& path, const Status& status = OkStatus());
+  // Of a sum, once its parts were read: what they are.
+  static std::string HashOfSum(std::vector<AdapterPart> parts);
   // Forgets what it fetched: the next fetch reads the folder again.
   void ClearHost() { host_.clear(); }
   // Told of every content that was read, as the catalog is.
@@ -79,6 +81,7 @@ class FakeLoader : public AdapterLoader {
   };
   AdapterFacts FactsOf(const std::string& hash) const;
   Result<AdapterFacts> Read(const FetchOrder& order);
+  Result<AdapterFacts> ReadSum(const FetchOrder& order);
   LoadEvent Finish(const Pending& pending);
   void Give(const CopyOrder& order, const AdapterFacts& facts);
 

@@ -3,9 +3,12 @@
 #include <map>
 #include <new>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/json.h"
+#include "cache/adapter_sum.h"
+#include "executor/adapter_sum.h"
 #include "model/adapter_folder.h"
 #include "model/lora_self_test.h"
 
@@ -119,17 +122,54 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   HostAdapter described =
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
   described.facts.invocation_tokens = std::move(adapter.invocation_tokens);
-  if (slicer_.keeps_all()) return store_.Put(std::move(described), std::move(adapter.weights));
-  described.facts = slicer_.Slice(described).facts;
-  const int64_t bytes = described.weight_bytes;
+  return Keep(path, std::move(described), std::move(adapter.weights));
+}
+
+Result<HostStore::Held> LoraAdapterBackend::Keep(const std::string& what, HostAdapter whole,
+                                                 AdapterWeights weights) {
+  if (slicer_.keeps_all()) return store_.Put(std::move(whole), std::move(weights));
+  whole.facts = slicer_.Slice(whole).facts;
+  const int64_t bytes = whole.weight_bytes;
   // Those that are just being copied let go of their room.
   constexpr int64_t kWaitNs = 30'000'000'000;
-  HostStore::Held held = store_.Put(std::move(described), std::move(adapter.weights), kWaitNs);
+  HostStore::Held held = store_.Put(std::move(whole), std::move(weights), kWaitNs);
   if (held.is_in_store()) return held;
   return ResourceExhaustedError(
-      path + " has " + std::to_string(bytes) +
+      what + " has " + std::to_string(bytes) +
       " bytes, for which the memory that the ranks share " +
       "has no room beside the adapters under way; try again later, or start with more --host-gib");
+}
+
+Result<HostStore::Held> LoraAdapterBackend::FetchSum(std::vector<AdapterPart> parts,
+                                                     const OnRead& on_read) {
+  std::unordered_map<std::string, HostStore::Held> held;  // by hash
+  for (AdapterPart& part : parts) {
+    ASSIGN_OR_RETURN(HostStore::Held fetched, Fetch(part.path, part.hash));
+    if (part.hash.empty() && on_read) on_read(part.key, fetched->facts);
+    part.hash = fetched->facts.hash;
+    held.insert_or_assign(part.hash, std::move(fetched));
+  }
+  SortParts(&parts);
+  const std::string hash = AdapterSumHash(parts);
+  if (HostStore::Held sum = Find(hash)) return sum;
+  std::string what = "the sum of";
+  std::vector<HostAddend> addends;
+  for (const AdapterPart& part : parts) {
+    what += (addends.empty() ? " " : " and ") + part.path;
+    addends.push_back({.adapter = &*held.at(part.hash), .weight = part.weight});
+  }
+  try {
+    Result<AdapterWeights> weights = AddAdapters(addends, config_, dtypes_.weights);
+    if (!weights.ok()) return weights.status().WithContext(what);
+    const AdapterFacts& first = addends.front().adapter->facts;
+    HostAdapter whole = DescribeHostAdapter(*weights, config_, hash, first.base_model);
+    whole.facts.invocation_tokens = first.invocation_tokens;
+    held.clear();  // their room may be the sum's
+    return Keep(what, std::move(whole), std::move(*weights));
+  } catch (const std::bad_alloc& error) {
+    return ResourceExhaustedError(what + " found no memory (" + error.what() +
+                                  "); try again later, or start the server with less --host-gib");
+  }
 }
 
 namespace {

@@ -1,9 +1,11 @@
 // LoraAdapterBackend: PEFT folders into the host's memory. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/json_fwd.h"
@@ -39,6 +41,10 @@ class LoraAdapterBackend : public AdapterBackend {
   // another one does, kResourceExhausted where memory runs out meanwhile. Benches have adapters
   // that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
+  // The same of a weighted sum: its parts are fetched, and added up unless the store has the sum.
+  // What comes out of a part that was never read is told to `on_read`.
+  using OnRead = std::function<void(const std::string& key, const AdapterFacts&)>;
+  Result<HostStore::Held> FetchSum(std::vector<AdapterPart> parts, const OnRead& on_read);
   // Both are empty if the store does not have the adapter; to hold it counts as a use.
   virtual std::optional<AdapterFacts> FactsOf(const std::string& hash) const {
     return store_.FactsOf(hash);
@@ -49,6 +55,8 @@ class LoraAdapterBackend : public AdapterBackend {
 
  private:
   Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
+  // `whole` describes the weights; `what` is it that finds no room.
+  Result<HostStore::Held> Keep(const std::string& what, HostAdapter whole, AdapterWeights weights);
 
   const ModelConfig config_;
   const VirtualTokenDTypes dtypes_;

@@ -312,5 +312,78 @@ TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
               AllOf(HasSubstr(path), HasSubstr("another base")));
 }
 
+TEST_F(AdapterBackendTest, AddsAdaptersUp) {
+  const std::string a = Folder("a", R"("r": 6, "lora_alpha": 9)");
+  const std::string b = Folder("b", R"("r": 3, "lora_alpha": 12, "target_modules": ["q_proj"])");
+  const std::string b_hash = *backend_.Hash(b);
+  std::vector<std::string> read;
+  const auto on_read = [&](const std::string& key, const AdapterFacts& facts) {
+    EXPECT_EQ(facts.hash, b_hash);
+    read.push_back(key);
+  };
+  const std::vector<AdapterPart> parts = {
+      {.path = b, .hash = "", .key = "unread b", .weight = 0.5f},
+      {.path = a, .hash = *backend_.Hash(a), .key = "a", .weight = -2.0f}};
+  std::string hash;
+  {
+    const Result<HostStore::Held> sum = backend_.FetchSum(parts, on_read);
+    ASSERT_TRUE(sum.ok()) << sum.status().ToString();
+    EXPECT_THAT(read, ::testing::ElementsAre("unread b"));
+    EXPECT_EQ((*sum)->facts.rank_max, 9);
+    EXPECT_EQ((*sum)->facts.bytes, RowsBytes((*sum)->facts.rows));
+    EXPECT_EQ((*sum)->matrices[0].rank, 9);
+    EXPECT_EQ((*sum)->matrices[0].scale, -3.0f) << "the larger of 0.5 * 4 and 2 * 1.5";
+    EXPECT_EQ((*sum)->matrices[static_cast<size_t>(LoraModule::kV)].rank, 6);
+    hash = (*sum)->facts.hash;
+  }
+  // The store has it under its hash, and the parts need no folders any more.
+  EXPECT_TRUE(backend_.Has(hash));
+  std::filesystem::remove_all(a);
+  std::filesystem::remove_all(b);
+  std::vector<AdapterPart> known = parts;
+  known[0].hash = b_hash;
+  const Result<HostStore::Held> again = backend_.FetchSum(known, {});
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ((*again)->facts.hash, hash);
+}
+
+TEST_F(AdapterBackendTest, SaysWhichSumsThereAreNot) {
+  const std::string lora = Folder("lora", R"("r": 6, "lora_alpha": 9)");
+  const std::string wide = Folder("wide", R"("r": 253)");
+  const std::string later = Folder("later", R"("alora_invocation_tokens": [3, 4])");
+  const std::string soft = dir_.File("soft");
+  WriteAdapter(soft, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 21)}));
+  const auto add = [&](const std::vector<std::pair<std::string, float>>& folders) {
+    std::vector<AdapterPart> parts;
+    for (const auto& [path, weight] : folders) {
+      parts.push_back({.path = path, .hash = "", .key = path, .weight = weight});
+    }
+    return backend_.FetchSum(std::move(parts), {});
+  };
+  const auto refusal = [&](const std::vector<std::pair<std::string, float>>& folders) {
+    const Result<HostStore::Held> sum = add(folders);
+    EXPECT_FALSE(sum.ok());
+    EXPECT_EQ(sum.status().code(), StatusCode::kInvalidArgument);
+    return sum.status().message();
+  };
+  EXPECT_THAT(refusal({{lora, 1}, {wide, 1}}),
+              AllOf(HasSubstr("the sum of "), HasSubstr(wide), HasSubstr("add up to 259")));
+  EXPECT_THAT(refusal({{lora, 1}, {later, 1}}), HasSubstr("activated LoRA"));
+  EXPECT_THAT(refusal({{lora, 1}, {soft, 0.5f}}), HasSubstr("has the weight 1"));
+  EXPECT_THAT(refusal({{soft, 1}, {soft, 1}}), HasSubstr("two adapters with virtual tokens"));
+  EXPECT_EQ(add({{lora, 1}, {dir_.File("none"), 1}}).status().code(), StatusCode::kNotFound);
+  // One alone keeps where it begins, and LoRA goes with one prompt.
+  const Result<HostStore::Held> alone = add({{later, 0.5f}});
+  ASSERT_TRUE(alone.ok()) << alone.status().ToString();
+  EXPECT_THAT((*alone)->facts.invocation_tokens, ::testing::ElementsAre(3, 4));
+  EXPECT_EQ((*alone)->matrices[0].scale, 1.0f);
+  const Result<HostStore::Held> both = add({{lora, 0.5f}, {soft, 1}});
+  ASSERT_TRUE(both.ok()) << both.status().ToString();
+  EXPECT_EQ((*both)->facts.num_virtual_tokens, 3);
+  EXPECT_EQ((*both)->facts.rank_max, 6);
+  const TestTensor tensor = PromptTestTensor(3, 21);
+  EXPECT_EQ(std::memcmp((*both)->stretches[0].data, tensor.data.data(), 21 * sizeof(float)), 0);
+}
+
 }  // namespace
 }  // namespace graft

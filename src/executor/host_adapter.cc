@@ -105,6 +105,21 @@ class StretchFinder {
   size_t last_ = 0;  // that the slice's last one lies in
 };
 
+// Finds rows of a whole adapter, which no stretch cuts; fast for those that ascend.
+class RowFinder {
+ public:
+  explicit RowFinder(const HostAdapter& whole) : stretches_(whole.stretches) {}
+  const char* Find(int64_t begin) {
+    if (begin < stretches_[next_].source_begin) next_ = 0;
+    while (begin >= stretches_[next_].source_begin + stretches_[next_].bytes) ++next_;
+    return stretches_[next_].data + (begin - stretches_[next_].source_begin);
+  }
+
+ private:
+  const std::vector<HostAdapter::Stretch>& stretches_;
+  size_t next_ = 0;
+};
+
 void AddVirtualTokens(const VirtualTokens& tokens, HostAdapter* adapter) {
   adapter->virtual_tokens = {.num_tokens = tokens.num_tokens(), .row_bytes = tokens.row_bytes()};
   adapter->facts.num_virtual_tokens = tokens.num_tokens();
@@ -155,6 +170,32 @@ HostAdapter DescribeHostAdapter(const AdapterWeights& weights, const ModelConfig
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model) {
   return Describe(weights, nullptr, model, std::move(hash), std::move(base_model));
+}
+
+HostRows HostRowsOf(const HostAdapter& adapter) {
+  HostRows found;
+  RowFinder finder(adapter);
+  for (int32_t i = 0; i < adapter.virtual_tokens.num_tokens; ++i) {
+    found.virtual_rows.push_back(finder.Find(i * adapter.virtual_tokens.row_bytes));
+  }
+  size_t num_rows = 0;
+  for (const HostAdapter::Matrix& matrix : adapter.matrices) {
+    num_rows += 2 * static_cast<size_t>(matrix.rank);
+  }
+  found.rows.reserve(num_rows);  // so that pointers into it hold
+  const auto find_rows = [&](int64_t begin, int64_t row_bytes, int32_t rank) {
+    const void* const* const first = found.rows.data() + found.rows.size();
+    for (int32_t j = 0; j < rank; ++j) found.rows.push_back(finder.Find(begin + j * row_bytes));
+    return first;
+  };
+  for (const HostAdapter::Matrix& from : adapter.matrices) {
+    LoraMatrix& to = found.matrices.emplace_back();
+    to.rank = from.rank;
+    to.scale = from.scale;
+    to.a_rows = find_rows(from.a_begin, from.a_row_bytes, from.rank);
+    to.b_rows = find_rows(from.b_begin, from.b_row_bytes, from.rank);
+  }
+  return found;
 }
 
 // Embeddings are every rank's, as hidden states are. Of keys and values a rank has its heads'.

@@ -57,6 +57,15 @@ HostAdapter DescribeHostAdapter(const AdapterWeights& weights, const ModelConfig
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model);
 
+// Where a whole adapter's rows are in the host's memory, as the kernels take them. Pointers hold as
+// long as the adapter does; movable.
+struct HostRows {
+  std::vector<const void*> rows;
+  std::vector<LoraMatrix> matrices;  // [layers * kLoraModules], into `rows`
+  std::vector<const void*> virtual_rows;
+};
+HostRows HostRowsOf(const HostAdapter& adapter);
+
 // What of every adapter of a model one of its ranks keeps. Any thread.
 class AdapterSlicer {
  public:

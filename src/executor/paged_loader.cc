@@ -91,7 +91,9 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   const FetchJob& job = reading.job;
   const FetchOrder& order = job.order;
   lock.unlock();
-  Result<HostStore::Held> held = backend_.Fetch(order.path, order.hash);
+  const bool is_sum = !order.parts.empty();
+  Result<HostStore::Held> held =
+      is_sum ? backend_.FetchSum(order.parts, on_read_) : backend_.Fetch(order.path, order.hash);
   fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
   lock.lock();
   reading.is_done = true;
@@ -111,7 +113,7 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   }
   LoadEvent event = EventOf(job, OkStatus());
   event.facts = (*held)->facts;
-  if (order.hash.empty() && on_read_) on_read_(order.key, event.facts);
+  if (order.hash.empty() && !is_sum && on_read_) on_read_(order.key, event.facts);
   lock.lock();
   held_[order.content] = std::move(*held);
   Announce(std::move(event));

@@ -47,6 +47,12 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
 // Bytes from one row of `elements` to the next: rows begin on borders of 64 bytes.
 int64_t LoraRowBytes(int64_t elements, DType dtype);
 
+// One of the adapters that a sum is made of.
+struct LoraAddend {
+  std::span<const LoraMatrix> matrices;  // as LoraWeights::matrices
+  float weight = 1.0f;                   // finite, not 0
+};
+
 class LoraWeights {
  public:
   // kInvalidArgument names the tensor and what is wrong with it.
@@ -55,6 +61,12 @@ class LoraWeights {
 
   // Of an adapter that leaves all modules alone.
   static LoraWeights None(const ModelConfig& model, DType dtype);
+  // The adapter that adds what these add, each times its weight: their ranks one after the other,
+  // as PEFT's add_weighted_adapter with combination_type "cat". Weights times scales are one scale
+  // for each projection, and factors of at most 1 of the others' rows of A, so that no more is
+  // rounded than must be. kInvalidArgument where the ranks are more than kLoraRankMax.
+  static Result<LoraWeights> Sum(std::span<const LoraAddend> addends, const ModelConfig& model,
+                                 DType dtype);
   // What one of several ranks has of an adapter of `model`, the whole one.
   LoraWeights SliceOf(const ModelConfig& model, const Shard& shard) const;
 
@@ -75,6 +87,7 @@ class LoraWeights {
  private:
   LoraWeights() = default;
   void LayOut(const ModelConfig& model);
+  Status TargetSum(std::span<const LoraAddend> addends, const ModelConfig& model);
   Status Fill(const ModelConfig& model, std::span<const LoraTensors> tensors);
 
   DType dtype_ = DType::kF32;

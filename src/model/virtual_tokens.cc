@@ -1,5 +1,6 @@
 #include "model/virtual_tokens.h"
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,21 @@ Result<VirtualTokens> VirtualTokens::Load(const SafetensorsFile& file, const Pro
   }
   if (!CopyTensorRows(*tensor, dtype, rows.data())) {
     return NotFiniteError(kPromptTensor, 0, *tensor, dtype);
+  }
+  return tokens;
+}
+
+VirtualTokens VirtualTokens::CopyOf(VirtualTokenKind kind, int64_t row_bytes,
+                                    std::span<const void* const> rows) {
+  VirtualTokens tokens;
+  tokens.kind_ = kind;
+  tokens.num_tokens_ = static_cast<int32_t>(rows.size());
+  tokens.row_bytes_ = row_bytes;
+  tokens.buffer_ = Buffer(tokens.num_tokens_ * row_bytes);
+  char* to = tokens.buffer_.as<char>();
+  for (const void* const row : rows) {
+    std::memcpy(to, row, static_cast<size_t>(row_bytes));
+    to += row_bytes;
   }
   return tokens;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/status.h"
 #include "model/config.h"
@@ -27,6 +28,10 @@ class VirtualTokens {
   // give, with finite values. kInvalidArgument names what is wrong.
   static Result<VirtualTokens> Load(const SafetensorsFile& file, const PromptConfig& prompt,
                                     const ModelConfig& model, const VirtualTokenDTypes& dtypes);
+
+  // The same as those with these rows, [num_tokens] of `row_bytes` each.
+  static VirtualTokens CopyOf(VirtualTokenKind kind, int64_t row_bytes,
+                              std::span<const void* const> rows);
 
   VirtualTokenKind kind() const { return kind_; }
   int32_t num_tokens() const { return num_tokens_; }

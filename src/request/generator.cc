@@ -34,12 +34,14 @@ Status RefuseUnserved(const Request& request) {
   const auto refuse = [](const std::string& what) {
     return UnimplementedError(what + " is not served; send the request without it");
   };
-  if (request.adapters.size() > 1) {
-    return refuse("adapters: more than one adapter in a request");
+  if (request.adapters.size() > Request::kAdaptersMax) {
+    return RangeError("adapters", "at most " + std::to_string(Request::kAdaptersMax),
+                      request.adapters.size());
   }
   for (const AdapterUse& use : request.adapters) {
     // Written so that NaN is refused.
-    if (!(use.weight == 1.0f)) return refuse("adapters: a weight other than 1");
+    if (use.weight != 0.0f && std::abs(use.weight) <= Request::kAdapterWeightMax) continue;
+    return RangeError("adapters: a weight", "between -100 and 100, and not 0", use.weight);
   }
   if (request.activation_position < 0) {
     return RangeError("activation_position", "0 (as the adapter says) or more",

@@ -62,7 +62,8 @@ struct Request {
   std::string tenant;  // "" without keys
   // Requests share pages of prompts with those of their tenant that have the same.
   std::string cache_salt;
-  std::vector<AdapterUse> adapters;  // none: the base model
+  // None: the base model. Of several, or with a weight, what acts is their weighted sum.
+  std::vector<AdapterUse> adapters;
   std::vector<int32_t> prompt_tokens;
   // What another engine has drawn for it so far. It goes on as if it had been drawn here: events
   // come for the tokens after it alone, tokens_max and usage count it.
@@ -91,8 +92,24 @@ struct Request {
   std::string log_id;       // the request's name in the logs of all machines
   std::string traceparent;  // W3C's trace context
 
-  // Of a request with one adapter or none.
+  // At most so many adapters, each by a weight of at most this and at least its negative, not 0.
+  static constexpr size_t kAdaptersMax = 8;
+  static constexpr float kAdapterWeightMax = 100.0f;
+
+  bool adds_adapters() const {
+    return adapters.size() > 1 || (adapters.size() == 1 && adapters.front().weight != 1.0f);
+  }
+  // Of a request with one adapter or none; of several the first one's.
   std::string adapter_hash() const { return adapters.empty() ? "" : adapters.front().hash; }
+  // Of any: what tells it from others, as a word; "" of the base model's.
+  std::string adapter_key() const {
+    if (!adds_adapters()) return adapter_hash();
+    std::string key;
+    for (const AdapterUse& use : adapters) {
+      key += (key.empty() ? "" : "+") + std::to_string(use.weight) + "*" + use.hash;
+    }
+    return key;
+  }
   // "": the base model.
   void UseAdapter(std::string hash) {
     adapters.clear();

@@ -57,10 +57,33 @@ TEST(RequestTest, RefusesByNameWhatNobodyServes) {
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     return status.message().substr(0, status.message().find_first_of(": "));
   };
-  EXPECT_EQ(refusal([](auto& r) { r.adapters.push_back({.hash = "bb"}); }), "adapters");
-  EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = 0.5f; }), "adapters");
-  EXPECT_EQ(refusal([](auto& r) { r.adapters[0].weight = NAN; }), "adapters");
   EXPECT_EQ(refusal([](auto& r) { r.pooling = static_cast<Pooling>(7); }), "pooling");
+}
+
+TEST(RequestTest, SumsOfAdaptersHaveBounds) {
+  Request request;
+  EXPECT_FALSE(request.adds_adapters());
+  EXPECT_EQ(request.adapter_key(), "");
+  request.UseAdapter("aa");
+  EXPECT_FALSE(request.adds_adapters());
+  EXPECT_EQ(request.adapter_key(), "aa");
+  request.adapters[0].weight = 0.5f;
+  EXPECT_TRUE(request.adds_adapters());
+  const std::string half = request.adapter_key();
+  request.adapters[0].weight = -100.0f;
+  EXPECT_TRUE(RefuseUnserved(request).ok());
+  EXPECT_NE(request.adapter_key(), half);
+  for (const float wrong : {0.0f, 101.0f, -101.0f, NAN, INFINITY}) {
+    request.adapters[0].weight = wrong;
+    const Status status = RefuseUnserved(request);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_EQ(status.message().find("adapters: a weight must be"), 0u) << status.message();
+  }
+  request.adapters.assign(8, {.hash = "aa"});
+  EXPECT_TRUE(request.adds_adapters());
+  EXPECT_TRUE(RefuseUnserved(request).ok());
+  request.adapters.push_back({.hash = "bb"});
+  EXPECT_NE(RefuseUnserved(request).message().find("at most 8, got 9"), std::string::npos);
 }
 
 TEST(RequestTest, ATenantsWeightIsAboveZero) {

@@ -19,6 +19,10 @@ ApiField Refused(const char* name, const char* neutral = "null") {
 std::vector<ApiField> SamplingRows() {
   return {
       Read("model", "string", "required"),
+      Read("adapters", "list of `{\"name\", \"weight\"}`, up to 8", "none",
+           "beside the base model's name in `model`: these adapters' [weighted "
+           "sum](adapters.md#several-adapters-in-one-request); a weight is -100 to 100, 1 where "
+           "it is left out"),
       Read("temperature", "number, 0 to 100", "1", "0 is greedy"),
       Read("top_p", "number, above 0, to 1", "1"),
       Read("top_k", "integer", "0", "0 or -1: off"),
@@ -224,6 +228,7 @@ std::vector<ApiField> ResponsesRows() {
 std::vector<ApiField> EmbeddingRows() {
   return {
       Read("model", "string", "required"),
+      Read("adapters", "list of objects", "none", "as for text"),
       Read("input", "string, list of strings, list of token ids, list of lists of token ids",
            "required", "at most 2,048"),
       Read("encoding_format", "string", "`\"float\"`",

@@ -13,6 +13,7 @@ ApiResult<EmbeddingRequest> ParseEmbeddingRequest(const Json& body, const Reques
   if (params.model.empty()) {
     reader.Fail("model", "is required: the base model's name or an adapter's, see /v1/models");
   }
+  ReadAdapterShares(reader, &params.adapters);
   ReadPrompts(reader, "input", limits.inputs_max, limits, &request.inputs);
   if (reader.Take("encoding_format") != nullptr) {
     request.format.is_base64 = reader.OneOf("encoding_format", {"float", "base64"}) == "base64";

@@ -201,11 +201,39 @@ std::optional<ApiError> AddBadWords(const ServerContext& context,
   return std::nullopt;
 }
 
+// The model, or the weighted sum of adapters that is asked for in its place.
+std::optional<ApiError> UseModel(const ServerContext& context, const ApiKey& key,
+                                 const GenerationParams& params, Request* request) {
+  ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
+  if (!model.ok()) return model.error();
+  request->UseAdapter(model->key());
+  if (!params.adapters.empty() && !request->adapters.empty()) {
+    return InvalidRequestError("adapters", "'adapters' are added to the base model: name '" +
+                                               context.base_model + "' in 'model', and '" +
+                                               params.model + "' among the adapters.");
+  }
+  for (size_t i = 0; i < params.adapters.size(); ++i) {
+    const AdapterShare& share = params.adapters[i];
+    const std::string param = "adapters[" + std::to_string(i) + "].name";
+    ApiResult<AdapterInfo> adapter = FindModel(context, key, share.name);
+    if (!adapter.ok()) {
+      ApiError error = adapter.error();
+      error.param = param;
+      return error;
+    }
+    if (adapter->key().empty()) {
+      return InvalidRequestError(
+          param, "'" + share.name + "' is the base model, which is there anyway; leave it out.");
+    }
+    if (share.weight != 0.0f) request->adapters.push_back({adapter->key(), share.weight});
+  }
+  return std::nullopt;
+}
+
 ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& key, bool is_chat,
                                     GenerationParams& params, Request* request,
                                     ChoiceOptions* choice) {
-  ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
-  if (!model.ok()) return model.error();
+  if (auto error = UseModel(context, key, params, request)) return *error;
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   params.context_tokens_max = key.context_tokens_max();
   if (key.n_max() > 0 && params.n > key.n_max()) {
@@ -217,7 +245,6 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   request->priority = -params.priority;
   request->cache_salt = params.cache_salt;
   request->draft_tokens_max = params.draft_tokens_max.value_or(request->draft_tokens_max);
-  request->UseAdapter(model->key());
   choice->stop = params.stop;
   choice->tokens_min = params.sampling.tokens_min;
   choice->include_stop_text = params.include_stop_text;

@@ -189,6 +189,40 @@ TEST(GenerationDefaultsTest, AreReadAsTheModelsFolderHasThem) {
   std::filesystem::remove_all(dir);
 }
 
+TEST_F(GenerationPlanTest, AdaptersAreAddedToTheBaseModel) {
+  const auto body = [](const std::string& model, const std::string& adapters) {
+    return R"({"model":")" + model + R"(","prompt":"x","n":2,"adapters":)" + adapters + "}";
+  };
+  auto plan = Plan(body("demo", R"([{"name":"doyle","weight":0.5},{"name":"austen"}])"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->head.model, "demo");
+  ASSERT_EQ(plan->requests.size(), 2u);
+  for (const Request& request : plan->requests) {
+    ASSERT_EQ(request.adapters.size(), 2u);
+    EXPECT_EQ(request.adapters[0].hash, catalog_.Find("doyle")->key());
+    EXPECT_EQ(request.adapters[0].weight, 0.5f);
+    EXPECT_EQ(request.adapters[1].weight, 1.0f);
+  }
+  // What has no weight is checked, and adds nothing.
+  plan = Plan(body("demo", R"([{"name":"doyle","weight":0}])"));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->requests[0].adapters.empty());
+  const auto refused = [&](const std::string& text, const std::string& param, int status) {
+    const auto failed = Plan(text);
+    ASSERT_FALSE(failed.ok()) << text;
+    EXPECT_EQ(failed.error().param, param) << text;
+    EXPECT_EQ(failed.error().http_status, status) << text;
+  };
+  refused(body("austen", R"([{"name":"doyle"}])"), "adapters", 400);
+  refused(body("demo", R"([{"name":"demo"}])"), "adapters[0].name", 400);
+  refused(body("demo", R"([{"name":"austen"},{"name":"doile"}])"), "adapters[1].name", 404);
+  // A key adds what it may use.
+  key_.emplace(ApiKey::Rights{.tenant = "t", .models = {"demo", "austen"}}, 0);
+  EXPECT_TRUE(Plan(body("demo", R"([{"name":"austen"}])")).ok());
+  refused(body("demo", R"([{"name":"austen"},{"name":"doyle","weight":0}])"), "adapters[1].name",
+          404);
+}
+
 TEST_F(GenerationPlanTest, NearNamesAreThoseThatTheKeyMayUse) {
   const ServerContext context = Context();
   EXPECT_NE(FindModel(context, *key_, "doile").error().message.find("'doyle'"), std::string::npos);

@@ -188,6 +188,7 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
   if (params->model.empty()) {
     reader.Fail("model", "is required: the base model's name or an adapter's, see /v1/models");
   }
+  ReadAdapterShares(reader, &params->adapters);
   SamplingParams& sampling = params->sampling;
   reader.Float("temperature", &sampling.temperature);
   reader.Float("top_p", &sampling.top_p);

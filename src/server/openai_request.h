@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "request/adapter_catalog.h"
 #include "request/request.h"
+#include "server/adapter_shares.h"
 #include "server/answer_format.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -43,6 +44,7 @@ struct RequestLimits {
 // What both endpoints share.
 struct GenerationParams {
   std::string model;
+  std::vector<AdapterShare> adapters;  // that are added to the model, the base one; none: the model
   std::string cache_salt;
   std::optional<int32_t> draft_tokens_max;
   SamplingParams sampling;  // tokens_max and seed are filled from below once the prompt is known

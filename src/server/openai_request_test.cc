@@ -150,6 +150,33 @@ TEST(BodyTest, KeysThatComeTwiceAreRefusedByName) {
   EXPECT_FALSE(ParseBody("{").ok());
 }
 
+TEST(CompletionRequestTest, AdaptersComeWithWeights) {
+  auto request = Completion(
+      R"({"model":"m","prompt":"p","adapters":[{"name":"a","weight":-0.5},{"name":"b"},
+          {"name":"c","weight":0}]})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const std::vector<AdapterShare>& adapters = request->params.adapters;
+  ASSERT_EQ(adapters.size(), 3u);
+  EXPECT_EQ(adapters[0].name, "a");
+  EXPECT_EQ(adapters[0].weight, -0.5f);
+  EXPECT_EQ(adapters[1].weight, 1.0f);
+  EXPECT_EQ(adapters[2].weight, 0.0f);
+  EXPECT_TRUE(Completion(R"({"model":"m","prompt":"p","adapters":[]})").ok());
+  ExpectRefused(R"("adapters":"a+b")", "adapters", "must be a list");
+  ExpectRefused(R"("adapters":["a"])", "adapters[0]", "must be a JSON object");
+  ExpectRefused(R"("adapters":[{"weight":1}])", "adapters[0].name", "required");
+  ExpectRefused(R"("adapters":[{"name":"a"},{"name":"a","weight":2}])", "adapters[1].name",
+                "twice");
+  ExpectRefused(R"("adapters":[{"name":"a","weight":"much"}])", "adapters[0].weight", "a number");
+  ExpectRefused(R"("adapters":[{"name":"a","weight":100.5}])", "adapters[0].weight", "100");
+  ExpectRefused(R"("adapters":[{"name":"a","scale":1}])", "adapters[0].scale");
+  std::string nine;
+  for (int i = 0; i < 9; ++i) {
+    nine += (nine.empty() ? "" : ",") + (R"({"name":"a)" + std::to_string(i) + "\"}");
+  }
+  ExpectRefused(R"("adapters":[)" + nine + "]", "adapters", "more than 8");
+}
+
 TEST(CompletionRequestTest, UnknownFieldsAreRefusedWithTheNearestName) {
   ExpectRefused(R"("max_token":3)", "max_token", "'max_tokens'");
   ExpectRefused(R"("Temprature":3)", "Temprature", "'temperature'");

@@ -46,6 +46,14 @@ class AdapterBackend {
   virtual void SetPriority(const std::string& hash, int32_t priority) = 0;
 };
 
+// One of the adapters that a content is the weighted sum of; as AdapterSource has them.
+struct AdapterPart {
+  std::string path;
+  std::string hash;  // "": never read
+  std::string key;
+  float weight = 1.0f;
+};
+
 // Which content, by the engine's number for it; where its folder is; the hash that must come out,
 // "" if it was never read. `key` is what it goes by until then.
 struct FetchOrder {
@@ -53,6 +61,9 @@ struct FetchOrder {
   std::string path;
   std::string hash;
   std::string key;
+  // Not empty: it is the weighted sum of these, `path` tells people where they are, and `hash` is
+  // AdapterSumHash's, "" if one of them was never read.
+  std::vector<AdapterPart> parts;
 };
 
 // A content's rows into pages; then `slot` of a plan means this adapter.
