@@ -383,6 +383,42 @@ def test_calls_that_are_asked_for():
                 jsonschema.validate(json.loads(call.function.arguments), schemas[call.function.name])
 
 
+@needs_library
+def test_an_answer_has_its_form_or_is_a_call():
+    """response_format beside tools that the model may call: each answer is one or the other, and both come."""
+    tools = [{"type": "function", "function": {"name": "greet", "parameters": PERSON, "strict": True}}]
+    answer = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    with Server("--tool-parser", "hermes") as server:
+        seen = set()
+        for seed in range(20):
+            reply = chat(server, tools=tools, response_format=schema_format(answer), max_tokens=150, seed=seed, n=4,
+                         temperature=2)
+            for choice in reply.choices:
+                seen.add(choice.finish_reason)
+                if choice.finish_reason == "tool_calls":
+                    for call in choice.message.tool_calls:
+                        jsonschema.validate(json.loads(call.function.arguments), PERSON)
+                elif choice.finish_reason == "stop":
+                    jsonschema.validate(json.loads(choice.message.content), answer)
+            if seen >= {"stop", "tool_calls"}:
+                break
+        assert seen >= {"stop", "tool_calls"}
+
+
+@needs_library
+def test_structural_tags(server):
+    tag = {"type": "triggered_tags", "triggers": ["<f="], "at_least_one": True, "stop_after_first": True,
+           "tags": [{"begin": "<f=greet>", "content": {"type": "json_schema", "json_schema": PERSON}, "end": "</f>"}]}
+    for body in ({"response_format": {"type": "structural_tag", "format": tag}},
+                 {"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", "format": tag})}}):
+        text = server.client().completions.create(model="base", prompt="It was", max_tokens=150, seed=3,
+                                                  extra_body=body).choices[0].text
+        jsonschema.validate(json.loads(re.fullmatch("<f=greet>(.*)</f>", text, re.DOTALL)[1]), PERSON)
+    older = {"type": "structural_tag", "triggers": ["<f="],
+             "structures": [{"begin": "<f=greet>", "schema": PERSON, "end": "</f>"}]}
+    assert chat(server, response_format=older, max_tokens=5).choices[0].message.content
+
+
 def test_without_the_library():
     with Server(env={"GRAFT_GRAMMAR_LIBRARY": "/nowhere/libgraft_grammar.so"}) as server:
         with pytest.raises(openai.BadRequestError, match="make grammar"):

@@ -79,9 +79,9 @@ OrderedJson TextUntilFormat(std::string_view begin, std::string_view end) {
   return Tag(begin, Format("any_text"), end);
 }
 
-OrderedJson TriggeredFormat(std::string_view trigger, std::vector<TagFormat> tags) {
+OrderedJson TriggeredFormat(const std::vector<std::string>& triggers, std::vector<TagFormat> tags) {
   OrderedJson format = Format("triggered_tags");
-  format["triggers"] = {std::string(trigger)};
+  format["triggers"] = triggers;
   format["tags"] = OrderedJson::array();
   for (TagFormat& tag : tags) {
     format["tags"].push_back(Tag(tag.begin, std::move(tag.content), tag.end));

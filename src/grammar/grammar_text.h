@@ -24,13 +24,13 @@ OrderedJson OptionalFormat(OrderedJson format);
 OrderedJson RepeatedFormat(OrderedJson format);  // any number of times
 // Any text up to `end`, and that.
 OrderedJson TextUntilFormat(std::string_view begin, std::string_view end);
-// Text, and wherever `trigger` comes in it one of the tags, whose beginnings start with it.
+// Text, and wherever one of `triggers` comes in it a tag whose beginning starts with it.
 struct TagFormat {
   std::string begin;
   OrderedJson content;
   std::string end;
 };
-OrderedJson TriggeredFormat(std::string_view trigger, std::vector<TagFormat> tags);
+OrderedJson TriggeredFormat(const std::vector<std::string>& triggers, std::vector<TagFormat> tags);
 
 std::string GrammarText(OrderedJson format);
 

@@ -37,9 +37,8 @@ void ReadAdapterShares(FieldReader& reader, std::vector<AdapterShare>* shares) {
   for (size_t i = 0; i < json->size() && !reader.failed(); ++i) {
     const std::string path = "adapters[" + std::to_string(i) + "]";
     AdapterShare share = ReadShare(reader, (*json)[i], path);
-    const bool is_twice = std::any_of(shares->begin(), shares->end(), [&](const auto& other) {
-      return other.name == share.name;
-    });
+    const bool is_twice = std::any_of(shares->begin(), shares->end(),
+                                      [&](const auto& other) { return other.name == share.name; });
     if (is_twice) return reader.Fail(path + ".name", "names '" + share.name + "' twice");
     shares->push_back(std::move(share));
   }

@@ -4,6 +4,7 @@
 
 #include "grammar/grammar_text.h"
 #include "grammar/schema.h"
+#include "server/structural_tag.h"
 
 namespace graft {
 namespace {
@@ -78,13 +79,31 @@ void ReadNamedSchema(FieldReader& reader, const std::string& path, AnswerFormat*
   ReadSchemaField(reader, "schema", path, format);
 }
 
-// Where the type says all there is to say.
+// vLLM's structural tag, or the text of one.
+void ReadTagField(FieldReader& reader, const char* name, const std::string& path,
+                  AnswerFormat* format) {
+  const Json* const json = reader.Take(name);
+  if (json == nullptr || !Claim(reader, name, path, AnswerKind::kTag, format)) return;
+  if (json->is_object()) {
+    format->schema = OrderedJson(*json);
+    return;
+  }
+  const std::string text = json->is_string() ? json->get<std::string>() : "";
+  const Result<Json> parsed = ParseJson(text);  // its depth is bounded
+  if (!parsed.ok() || !parsed->is_object()) {
+    return reader.Fail(name, "must be a structural tag, or the text of one");
+  }
+  format->schema = OrderedJson::parse(text);
+}
+
+// Where the type says all there is to say; `more` names other types.
 void ReadPlainType(FieldReader& reader, const std::string& path, const std::string& type,
-                   AnswerFormat* format) {
+                   AnswerFormat* format, const std::string& more = "") {
   if (type == "json_object") {
     Claim(reader, "type", path, AnswerKind::kJsonObject, format);
   } else if (type != "text") {
-    reader.Fail("type", "must be 'text', 'json_object' or 'json_schema', got '" + type + "'");
+    reader.Fail("type",
+                "must be 'text', 'json_object' or 'json_schema'" + more + ", got '" + type + "'");
   }
 }
 
@@ -92,6 +111,9 @@ void ReadResponseFormat(FieldReader& reader, AnswerFormat* format) {
   const Json* const json = reader.Take("response_format");
   if (json == nullptr) return;
   const std::string path = "response_format.";
+  if (json->is_object() && json->value("type", Json()) == "structural_tag") {
+    return ReadTagField(reader, "response_format", "", format);
+  }
   FieldReader nested(*json, path);
   std::string type = "text";
   nested.String("type", &type, kNameBytesMax);
@@ -105,7 +127,7 @@ void ReadResponseFormat(FieldReader& reader, AnswerFormat* format) {
   } else if (schema != nullptr) {
     nested.Fail("json_schema", "goes with the type 'json_schema'");
   } else {
-    ReadPlainType(nested, path, type, format);
+    ReadPlainType(nested, path, type, format, ", or 'structural_tag'");
   }
   FailAs(reader, nested);
 }
@@ -124,7 +146,8 @@ void ReadStructuredOutputs(FieldReader& reader, AnswerFormat* format) {
   if (is_object) Claim(nested, "json_object", path, AnswerKind::kJsonObject, format);
   // Objects have no other properties anyway, and white space is bounded.
   nested.Ignore({"disable_fallback", "disable_any_whitespace", "disable_additional_properties"});
-  nested.Refuse({"whitespace_pattern", "structural_tag"});
+  ReadTagField(nested, "structural_tag", path, format);
+  nested.Refuse("whitespace_pattern");
   FailAs(reader, nested);
 }
 
@@ -153,7 +176,7 @@ void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format) {
 }
 
 void UseOrderOf(std::string_view body, AnswerFormat* format) {
-  if (format->kind != AnswerKind::kSchema) return;
+  if (format->kind != AnswerKind::kSchema && format->kind != AnswerKind::kTag) return;
   const OrderedJson json = OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false);
   const OrderedJson* at = &json;
   for (size_t begin = 0; begin <= format->param.size();) {
@@ -187,6 +210,8 @@ ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format) {
       return SchemaFormatOf({{"type", "object"}}, format.param);
     case AnswerKind::kSchema:
       return SchemaFormatOf(format.schema, format.param);
+    case AnswerKind::kTag:
+      return StructuralTagFormatOf(format.schema, format.param);
     case AnswerKind::kRegex:
       return RegexFormat(format.text);
     case AnswerKind::kGrammar:

@@ -15,13 +15,13 @@
 namespace graft {
 
 struct AnswerFormat {
-  enum class Kind : uint8_t { kText, kJsonObject, kSchema, kRegex, kChoice, kGrammar };
+  enum class Kind : uint8_t { kText, kJsonObject, kSchema, kRegex, kChoice, kGrammar, kTag };
 
   bool is_text() const { return kind == Kind::kText; }
 
   Kind kind = Kind::kText;
   std::string param;                 // the field that says so
-  OrderedJson schema;                // of kSchema
+  OrderedJson schema;                // of kSchema, and of kTag the whole tag
   std::string text;                  // of kRegex and kGrammar
   std::vector<std::string> choices;  // of kChoice
 };

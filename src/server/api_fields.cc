@@ -76,10 +76,10 @@ std::vector<ApiField> SharedRows() {
       Read("response_format", "object", "text",
            "`{\"type\": \"json_object\"}` or `{\"type\": \"json_schema\", \"json_schema\": "
            "{\"name\", \"schema\"}}`: the answer is [bound to it](structured-output.md), `strict` "
-           "or not"),
+           "or not. Also vLLM's `{\"type\": \"structural_tag\", ...}`"),
       Read("structured_outputs", "object", "none",
-           "one of `json` (a schema), `regex`, `choice` (a list of strings), `grammar` (EBNF) and "
-           "`json_object`: the answer is [bound to it](structured-output.md)"),
+           "one of `json` (a schema), `regex`, `choice` (a list of strings), `grammar` (EBNF), "
+           "`structural_tag` and `json_object`: the answer is [bound to it](structured-output.md)"),
       Read("guided_json", "object or string", "none", "`structured_outputs`' older names"),
       Read("guided_regex", "string", "none", ""),
       Read("guided_choice", "list of strings", "none", ""),

@@ -1,5 +1,7 @@
 #include "server/chat_grammar.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,19 +26,26 @@ OrderedJson BehindReasoning(const OutputOptions& output, OrderedJson format) {
 
 // How a call is written around its arguments.
 struct CallForm {
+  std::vector<std::string> openings;  // that make a text one, in front of what follows
   std::string before_name;
   std::string before_arguments;
   std::string end;
   std::string between;  // "": there is one call
 };
 
-ApiResult<CallForm> CallFormOf(ToolFormat format) {
+// None where a call's form depends on more than is known here.
+std::optional<CallForm> CallFormOf(ToolFormat format) {
   if (format == ToolFormat::kHermes) {
-    return CallForm{"<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n"};
+    return CallForm{
+        {"<tool_call>"}, "\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n"};
   }
   if (format == ToolFormat::kLlama) {
-    return CallForm{"{\"name\": \"", "\", \"parameters\": ", "}", ""};
+    return CallForm{{"", "<|python_tag|>"}, "{\"name\": \"", "\", \"parameters\": ", "}", ""};
   }
+  return std::nullopt;
+}
+
+ApiError UnknownFormError() {
   ApiError error = InvalidRequestError(
       "tool_choice",
       "'tool_choice' \"required\" and a function's name are served for models that write calls as "
@@ -56,36 +65,95 @@ OrderedJson ParametersOf(const ChatRequest& request, const OutputOptions& output
   return parameters.is_null() ? OrderedJson{{"type", "object"}} : OrderedJson(parameters);
 }
 
-ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptions& output) {
-  ApiResult<CallForm> form = CallFormOf(output.tool_format);
-  if (!form.ok()) return form.error();
+// What the arguments of a function are bound to. Where calls are the model's choice, that is its
+// schema only if the function is strict.
+ApiResult<OrderedJson> ArgumentsFormat(const ChatRequest& request, const OutputOptions& output,
+                                       size_t idx) {
+  if (!request.tools.must_call && !output.tools[idx].strict) {
+    return SchemaFormatOf({{"type", "object"}}, "tools");
+  }
   const bool is_nested = std::string_view(request.messages.field) == "messages";
-  std::vector<OrderedJson> calls;
+  const std::string param =
+      "tools[" + std::to_string(idx) + "]." + (is_nested ? "function.parameters" : "parameters");
+  return SchemaFormatOf(ParametersOf(request, output, idx), param);
+}
+
+// Of each function that may be called; a tag's beginning is without its opening.
+ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const OutputOptions& output,
+                                           const CallForm& form) {
+  std::vector<TagFormat> tags;
   for (size_t i = 0; i < output.tools.size(); ++i) {
     const std::string& name = output.tools[i].name;
     if (!request.tools.named.empty() && name != request.tools.named) continue;
-    const std::string param =
-        "tools[" + std::to_string(i) + "]." + (is_nested ? "function.parameters" : "parameters");
-    ApiResult<OrderedJson> arguments = SchemaFormatOf(ParametersOf(request, output, i), param);
+    ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i);
     if (!arguments.ok()) return arguments.error();
-    calls.push_back(
-        SequenceFormat({LiteralFormat(form->before_name + name + form->before_arguments),
-                        std::move(*arguments), LiteralFormat(form->end)}));
+    tags.push_back(
+        {form.before_name + name + form.before_arguments, std::move(*arguments), form.end});
+  }
+  return tags;
+}
+
+// Calls, and nothing else.
+ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptions& output,
+                                   const CallForm& form) {
+  ApiResult<std::vector<TagFormat>> tags = CallTags(request, output, form);
+  if (!tags.ok()) return tags.error();
+  std::vector<OrderedJson> calls;
+  for (TagFormat& tag : *tags) {
+    calls.push_back(SequenceFormat({LiteralFormat(form.openings.front() + tag.begin),
+                                    std::move(tag.content), LiteralFormat(tag.end)}));
   }
   OrderedJson call = OneOfFormat(std::move(calls));
-  if (output.has_one_call || form->between.empty()) return call;
-  OrderedJson more = RepeatedFormat(SequenceFormat({LiteralFormat(form->between), call}));
+  if (output.has_one_call || form.between.empty()) return call;
+  OrderedJson more = RepeatedFormat(SequenceFormat({LiteralFormat(form.between), call}));
   return SequenceFormat({std::move(call), std::move(more)});
+}
+
+// Text, in which whatever begins as a call is one.
+ApiResult<OrderedJson> TextWithCallsFormat(const ChatRequest& request, const OutputOptions& output,
+                                           const CallForm& form) {
+  ApiResult<std::vector<TagFormat>> calls = CallTags(request, output, form);
+  if (!calls.ok()) return calls.error();
+  std::vector<std::string> triggers;
+  std::vector<TagFormat> tags;
+  for (const std::string& opening : form.openings) {
+    triggers.push_back(opening.empty() ? form.before_name : opening);
+    for (const TagFormat& call : *calls)
+      tags.push_back({opening + call.begin, call.content, call.end});
+  }
+  return TriggeredFormat(triggers, std::move(tags));
+}
+
+// Null: it may be any text.
+ApiResult<OrderedJson> ChatFormat(const ChatRequest& request, const OutputOptions* output) {
+  const AnswerFormat& answer = request.params.answer;
+  const bool has_tools = output != nullptr && !output->tools.empty();
+  const std::optional<CallForm> form =
+      has_tools ? CallFormOf(output->tool_format) : std::optional<CallForm>();
+  if (request.tools.must_call && has_tools) {
+    if (!form.has_value()) return UnknownFormError();
+    return CallsFormat(request, *output, *form);
+  }
+  if (answer.is_text()) {
+    const bool binds =
+        form.has_value() && std::any_of(output->tools.begin(), output->tools.end(),
+                                        [](const ToolSpec& tool) { return tool.strict; });
+    return binds ? TextWithCallsFormat(request, *output, *form) : OrderedJson();
+  }
+  ApiResult<OrderedJson> format = GrammarFormatOf(answer);
+  if (!format.ok() || !form.has_value()) return format;
+  // An answer of that form, or calls in its place.
+  ApiResult<OrderedJson> calls = CallsFormat(request, *output, *form);
+  if (!calls.ok()) return calls;
+  return OneOfFormat({std::move(*format), std::move(*calls)});
 }
 
 }  // namespace
 
 ApiResult<std::string> ChatGrammarOf(const ChatRequest& request, const OutputOptions* output) {
-  const AnswerFormat& answer = request.params.answer;
-  const bool calls = request.tools.must_call && output != nullptr;
-  if (answer.is_text() && !calls) return std::string();
-  ApiResult<OrderedJson> format = calls ? CallsFormat(request, *output) : GrammarFormatOf(answer);
+  ApiResult<OrderedJson> format = ChatFormat(request, output);
   if (!format.ok()) return format.error();
+  if (format->is_null()) return std::string();
   const bool reasons = output != nullptr && output->reasoning_format != ReasoningFormat::kNone;
   if (reasons) *format = BehindReasoning(*output, std::move(*format));
   return GrammarText(std::move(*format));

@@ -235,9 +235,9 @@ void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequ
   ReadTools(reader, static_cast<size_t>(limits.tools_max), ToolForm::kNested, &request->tools);
 }
 
-void CheckForm(FieldReader& reader, const GenerationParams& params, bool must_call) {
-  if (params.answer.is_text() && !must_call) return;
-  const std::string form = must_call ? "tool_choice" : params.answer.param;
+void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRequest& tools) {
+  const std::string form = *tools.binds() != '\0' ? tools.binds() : params.answer.param;
+  if (form.empty()) return;
   const auto refuse = [&](const char* name) {
     reader.Fail(name, "cannot be put together with '" + form + "'");
   };
@@ -269,7 +269,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "", &CompletionFields());
   ReadShared(reader, limits, &request.params);
-  CheckForm(reader, request.params, /*must_call=*/false);
+  CheckForm(reader, request.params, {});
   ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
   std::optional<int32_t> logprobs;
@@ -300,7 +300,7 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   FieldReader reader(body, "", &ChatFields());
   ReadShared(reader, limits, &request.params);
   ReadConversation(reader, limits, &request);
-  CheckForm(reader, request.params, request.tools.must_call);
+  CheckForm(reader, request.params, request.tools);
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
   reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);

@@ -97,7 +97,7 @@ struct ChatRequest {
 void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationParams* params);
 // Refuses what could forbid the only token that goes on with the answer's form, which may be that
 // of a call, and what would come after its end.
-void CheckForm(FieldReader& reader, const GenerationParams& params, bool must_call);
+void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRequest& tools);
 // Takes a field that is a text or token ids, or a list of up to `prompts_max` of such.
 void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
                  const RequestLimits& limits, std::vector<Prompt>* prompts);

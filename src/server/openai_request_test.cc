@@ -194,7 +194,7 @@ TEST(CompletionRequestTest, UnsupportedFieldsPassOnlyWhereTheyAskForNothing) {
   ExpectRefused(R"("guided_regex":"a","structured_outputs":{"choice":["b"]})", "guided_regex",
                 "'structured_outputs.choice' exclude each other");
   ExpectRefused(R"("structured_outputs":{"structural_tag":"x"})",
-                "structured_outputs.structural_tag", "not supported");
+                "structured_outputs.structural_tag", "must be a structural tag");
   for (const char* beside : {R"("min_tokens":2)", R"("ignore_eos":true)", R"("bad_words":["x"])",
                              R"("allowed_token_ids":[3])"}) {
     const std::string field = beside;

@@ -86,8 +86,9 @@ std::optional<ApiError> ReadFunction(const Json& json, const std::string& path,
     if (auto error = CheckSchema(*parameters, path + "parameters")) nested.Fail(*error);
     tool.parameters = *parameters;
   }
+  nested.Bool("strict", &tool.strict);
   if (nested.failed()) return nested.Finish();
-  // Templates show what else there is: a description, "strict", what the function returns.
+  // Templates show what else there is: a description, what the function returns.
   tools->push_back(std::move(tool));
   return std::nullopt;
 }

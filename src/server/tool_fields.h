@@ -2,6 +2,7 @@
 // functions; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct ToolRequest {
   bool has_one_call = false;  // parallel_tool_calls is false, or one function is named
   bool must_call = false;     // tool_choice is "required", or names a function
   std::string named;          // that function
+
+  // The field that binds calls to schemas; "": none does.
+  const char* binds() const {
+    if (must_call) return "tool_choice";
+    const bool has_strict =
+        std::any_of(tools.begin(), tools.end(), [](const ToolSpec& tool) { return tool.strict; });
+    return may_call && has_strict ? "tools" : "";
+  }
 };
 
 // Takes the fields "tools", "tool_choice" and "parallel_tool_calls".

@@ -141,7 +141,7 @@ ApiResult<ResponsesRequest> ParseResponsesRequest(const Json& json, std::string_
   if (const Json* choice = reader.Take("tool_choice")) request.tool_choice = *choice;
   ReadReasoning(reader, &chat);
   ReadText(reader, &request);
-  CheckForm(reader, chat.params, chat.tools.must_call);
+  CheckForm(reader, chat.params, chat.tools);
   reader.Bool("skip_special_tokens", &chat.params.skip_special_tokens);
   ReadTemplateKwargs(reader, &chat);
   reader.TakeUnread();

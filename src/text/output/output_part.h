@@ -35,7 +35,8 @@ void AppendPart(OutputPart::Kind kind, std::string_view text, OutputParts* parts
 // A function that the model may call.
 struct ToolSpec {
   std::string name;
-  Json parameters;  // its JSON schema, or null
+  Json parameters;      // its JSON schema, or null
+  bool strict = false;  // its arguments are bound to that
 };
 
 // Whether an argument of `tool`, which may be null, is a string, or nobody says what else it is.
