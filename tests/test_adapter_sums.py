@@ -47,25 +47,30 @@ def write_adapter(folder, config, tensors):
 
 def write_sum(folder, parts):
     """A folder of the sum of (adapter's folder, weight), as PEFT's "cat" makes it: rows of A times weight and scale, one
-    after the other, and columns of B beside each other; its own scale is 1."""
-    a, b, ranks = {}, {}, 0
-    for path, weight in parts:
-        config, tensors = read_adapter(path)
-        assert not config.get("rank_pattern") and not config.get("use_rslora")
-        scale, ranks = config["lora_alpha"] / config["r"], ranks + config["r"]
-        for name, (rows, columns, values) in tensors.items():
-            if "lora_A" in name:
-                a.setdefault(name, []).append((rows, columns, [value * weight * scale for value in values]))
+    after the other, and columns of B beside each other; its own scale is 1. A projection that a part leaves alone has
+    zeros of that part's rank."""
+    read = [(*read_adapter(path), weight) for path, weight in parts]
+    assert not any(config.get("rank_pattern") or config.get("use_rslora") for config, _, _ in read)
+    names = sorted({name for _, tensors, _ in read for name in tensors})
+    summed = {}
+    for name in names:
+        is_a = "lora_A" in name
+        rows, columns, _ = next(tensors[name] for _, tensors, _ in read if name in tensors)
+        pieces = []  # of each part: its rows of A, or the transposed columns of B, as rows
+        for config, tensors, weight in read:
+            rank, scale = config["r"], weight * config["lora_alpha"] / config["r"]
+            values = tensors[name][2] if name in tensors else (0.0,) * (rank * (columns if is_a else rows))
+            if is_a:
+                pieces += [value * scale for value in values]
             else:
-                b.setdefault(name, []).append((rows, columns, values))
-    tensors = {name: (sum(rows for rows, _, _ in found), found[0][1], [x for _, _, values in found for x in values])
-               for name, found in a.items()}
-    for name, found in b.items():
-        rows = found[0][0]
-        values = [x for i in range(rows) for _, columns, part in found for x in part[i * columns:(i + 1) * columns]]
-        tensors[name] = (rows, sum(columns for _, columns, _ in found), values)
-    assert all(len(found) == len(parts) for found in (*a.values(), *b.values())), "the demo's adapt the same projections"
-    write_adapter(folder, config | {"r": ranks, "lora_alpha": ranks}, tensors)
+                pieces += [values[i * rank + j] for j in range(rank) for i in range(rows)]
+        ranks = sum(config["r"] for config, _, _ in read)
+        if is_a:
+            summed[name] = (ranks, columns, pieces)
+        else:
+            summed[name] = (rows, ranks, [pieces[j * rows + i] for i in range(rows) for j in range(ranks)])
+    targets = sorted({module for config, _, _ in read for module in config["target_modules"]})
+    write_adapter(folder, read[0][0] | {"r": ranks, "lora_alpha": ranks, "target_modules": targets}, summed)
 
 
 def parts_of(adapters):

@@ -3,6 +3,7 @@ it says is refused is refused in those words."""
 
 import asyncio
 import functools
+import itertools
 import json
 import math
 import shutil
@@ -23,7 +24,9 @@ MODELS = ["base", "austen", "lovecraft", "wells"]
 def table(heading):
     """The rows of the first table under a heading, as {(row's name, column's name): cell}."""
     lines = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    table_lines = itertools.takewhile(lambda line: line.startswith("|"),
+                                      itertools.dropwhile(lambda line: not line.startswith("|"), lines))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_lines]
     columns = rows[0][1:]
     return {(row[0], column): cell for row in rows[2:] for column, cell in zip(columns, row[1:], strict=True)}
 

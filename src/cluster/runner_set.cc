@@ -326,8 +326,12 @@ bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
 // Of a request whose runner cannot use the adapter. One that is registered waits for who can.
 bool RunnerSet::AnotherMayHaveIt(const InFlight& one) const {
   PlacementNeeds needs = NeedsOf(one);
-  if (needs.adapter_hash.empty()) return false;
-  if (registry_.adapters.contains(needs.adapter_hash)) return true;
+  if (needs.adapters.empty()) return false;
+  if (std::all_of(needs.adapters.begin(), needs.adapters.end(), [this](const auto& adapter) {
+        return registry_.adapters.contains(adapter.hash);
+      })) {
+    return true;
+  }
   needs.refused = one.lacking;
   std::vector<uint8_t> can = WhoCanTake(views_, needs);
   can[one.runner] = 0;

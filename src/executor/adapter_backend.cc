@@ -1,5 +1,6 @@
 #include "executor/adapter_backend.h"
 
+#include <filesystem>
 #include <map>
 #include <new>
 #include <set>
@@ -155,7 +156,9 @@ Result<HostStore::Held> LoraAdapterBackend::FetchSum(std::vector<AdapterPart> pa
   std::string what = "the sum of";
   std::vector<HostAddend> addends;
   for (const AdapterPart& part : parts) {
-    what += (addends.empty() ? " " : " and ") + part.path;
+    // Clients read it: no path, and a folder is called as its adapter is.
+    what +=
+        (addends.empty() ? " " : " and ") + std::filesystem::path(part.path).filename().string();
     addends.push_back({.adapter = &*held.at(part.hash), .weight = part.weight});
   }
   try {
