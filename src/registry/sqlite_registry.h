@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "registry/adapter_registry.h"
+#include "registry/sqlite_database.h"
 
 namespace graft {
 
@@ -52,8 +53,7 @@ class SqliteRegistry : public AdapterRegistry {
   Result<std::vector<RegistryFolder>> ListFolders() const;
 
  private:
-  struct Database;
-  explicit SqliteRegistry(std::unique_ptr<Database> database);
+  explicit SqliteRegistry(std::unique_ptr<SqliteDatabase> database);
   static Result<std::unique_ptr<SqliteRegistry>> OpenForMemory(const std::string& path,
                                                                Status unwritable);
   Status Recall(const std::string& path);
@@ -63,7 +63,7 @@ class SqliteRegistry : public AdapterRegistry {
 
   Status unwritable_;
   mutable std::mutex mutex_;
-  std::unique_ptr<Database> database_;
+  std::unique_ptr<SqliteDatabase> database_;
 };
 
 // What a server has: the file, or one that is forgotten for "". The log and the gauge

@@ -1,0 +1,99 @@
+// A SQLite file with a schema's version, and statements over it. Every change outside of a
+// Transaction is one of its own; after a kill the file is as the last finished change left it. What
+// uses it takes a lock of its own: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace graft {
+
+class SqliteDatabase {
+ public:
+  // `what` begins every error: "the adapter registry".
+  explicit SqliteDatabase(std::string what) : what_(std::move(what)) {}
+  ~SqliteDatabase();
+  SqliteDatabase(const SqliteDatabase&) = delete;
+  SqliteDatabase& operator=(const SqliteDatabase&) = delete;
+
+  // `path`, or ":memory:" for one that is forgotten. Makes the tables of `schema`, which stays as
+  // it is where they are. kFailedPrecondition for a file of a later version, kDataLoss for one that
+  // is no database.
+  Status Open(const std::string& path, int64_t version, std::string_view schema);
+  // For reading alone, by a URI.
+  bool OpenToRead(const std::string& uri);
+
+  Status Execute(const char* sql, const char* failure = "cannot write");
+  // Rows that the last statement changed.
+  int64_t num_changed() const;
+  // What the last failure was.
+  Status Error(const std::string& failure) const;
+  // Whether it was the disk's, or one of rights; other processes may be able to write.
+  bool CannotWrite() const;
+
+ private:
+  friend class SqliteStatement;
+
+  const std::string what_;
+  sqlite3* handle_ = nullptr;
+};
+
+// A prepared statement for one use; parameters and columns are counted from left to right.
+class SqliteStatement {
+ public:
+  SqliteStatement(SqliteDatabase& database, const char* sql);
+  ~SqliteStatement();
+  SqliteStatement(const SqliteStatement&) = delete;
+  SqliteStatement& operator=(const SqliteStatement&) = delete;
+
+  SqliteStatement& Bind(std::string_view text);
+  SqliteStatement& Bind(const std::string& text) { return Bind(std::string_view(text)); }
+  SqliteStatement& Bind(const char* text) { return Bind(std::string_view(text)); }
+  SqliteStatement& Bind(int64_t value);
+  SqliteStatement& Bind(double value);
+  // Bytes of any kind, which must outlive the statement.
+  SqliteStatement& BindBytes(std::string_view bytes);
+
+  // Whether there is a row; false at the end and after a failure, which status() tells apart.
+  bool Next();
+  // Runs one that has no rows.
+  Status Run();
+  Status status() const { return status_; }
+
+  std::string Text(int column);  // or bytes
+  int64_t Integer(int column);
+  double Real(int column);
+
+ private:
+  SqliteDatabase& database_;
+  sqlite3_stmt* statement_ = nullptr;
+  Status status_;
+  int bound_ = 0;
+};
+
+// Changes that are made in one piece: given up at its end unless Commit succeeded.
+class SqliteTransaction {
+ public:
+  explicit SqliteTransaction(SqliteDatabase& database);
+  ~SqliteTransaction();
+  SqliteTransaction(const SqliteTransaction&) = delete;
+  SqliteTransaction& operator=(const SqliteTransaction&) = delete;
+
+  // Why it could not begin.
+  const Status& status() const { return status_; }
+  Status Commit();
+
+ private:
+  SqliteDatabase& database_;
+  Status status_;
+  bool is_open_ = false;
+};
+
+}  // namespace graft
