@@ -245,11 +245,13 @@ void Engine::Loop() {
     if (scheduler_.empty() && !scheduler_.is_ahead()) {
       last_finish_ns_ = 0;
       Deliver();
+      executor_.OnIdle();
       if (!queue_.WaitForWork()) return;
     }
     if (RunStep() || scheduler_.empty() || !scheduler_.adapters().is_busy()) continue;
     // Requests wait for adapters alone: their loader rings.
     Deliver();
+    executor_.OnIdle();
     if (!queue_.WaitForWork()) return;
   }
 }

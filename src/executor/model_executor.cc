@@ -182,6 +182,7 @@ StepResult ModelExecutor::Finish() {
   ForwardTimes times;
   StepResult result;
   CHECK(!step.draws_later) << "Continue comes first";
+  if (parts_.turns != nullptr) parts_.turns->BeginStep();
   if (stream_.device.is_cpu()) Try(step, [&] { Launch(step, &times); });
   step.done.Wait();
   transformer_.CheckRanks();
@@ -194,6 +195,7 @@ StepResult ModelExecutor::Finish() {
     TakeEmbeddings(step, &result);
   });
   FailWithRanks(step);
+  if (parts_.turns != nullptr) parts_.turns->EndStep();
   result.status = step.status;
   if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;

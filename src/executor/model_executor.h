@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/turns.h"
 #include "executor/adapter_arrivals.h"
 #include "executor/cpu_assist.h"
 #include "executor/decode_graphs.h"
@@ -31,6 +32,7 @@ struct ExecutorParts {
   CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
   MergedWeights* merged = nullptr;            // null: plans merge nothing
   RankLink* ranks = nullptr;                  // null: nobody else computes the steps
+  Turns* turns = nullptr;                     // null: nobody works beside the steps of a CPU
 };
 
 class ModelExecutor : public Executor {
@@ -55,6 +57,9 @@ class ModelExecutor : public Executor {
   void Continue() override;
   bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
   StepResult Finish() override;
+  void OnIdle() override {
+    if (parts_.turns != nullptr) parts_.turns->OnIdle();
+  }
 
   // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it
   // drew is dropped.

@@ -196,6 +196,7 @@ void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
         std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), targets_.size() - begin);
     RunHead(std::span(targets_).subspan(begin, count), backward, losses);
     begin += count;
+    transformer_->Pause();
   }
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     AddDistance(targets_, layer, transformer_->hidden(layer), false, nullptr, losses);
@@ -357,11 +358,13 @@ void Trainer::Apply(std::span<const Update> updates) {
     add(*adapter.prompt, adapter.prompt->num_frozen(), adapter.num_updates, update.prompt_settings);
   }
   AdamW({items.data(), static_cast<int32_t>(items.size())}, stream_);
+  transformer_->Pause();
   for (const Update& update : updates) {
     const Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
     if (adapter.lora != nullptr) adapter.lora->Refresh();
     if (adapter.prompt != nullptr) adapter.prompt->Refresh();
   }
+  transformer_->Pause();
 }
 
 }  // namespace graft

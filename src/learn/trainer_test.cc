@@ -175,5 +175,29 @@ TEST(TrainedLoraTest, RefusesAdaptersOfOtherShapes) {
   EXPECT_EQ(lora.Read(other).code(), StatusCode::kInvalidArgument);
 }
 
+// Who works beside training is let in between all layers.
+TEST(TrainerTest, AMicroStepIsALayerAtMost) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 256, .sequences_max = 16, .rank_max = 8, .logits_rows_max = 16},
+                  model.stream);
+  trainer.adapter(trainer.Add(4, 2.0f)).Initialize(1);
+  int num_pauses = 0;
+  trainer.transformer().SetPause([&num_pauses] { ++num_pauses; });
+  const std::vector<TrainingExample> examples = ExamplesOf(0);
+  size_t num_rows = 0;
+  for (const TrainingExample& example : examples) num_rows += example.rows.size();
+  const auto num_head_pieces = static_cast<int>((num_rows + 15) / 16);
+  trainer.Accumulate(testing::PointersTo(examples));
+  EXPECT_EQ(num_pauses, 2 * model.config.num_layers + num_head_pieces);
+  num_pauses = 0;
+  trainer.Evaluate(testing::PointersTo(examples));
+  EXPECT_EQ(num_pauses, model.config.num_layers + num_head_pieces);
+  num_pauses = 0;
+  const Trainer::Update updates[] = {{.adapter = 0, .settings = {}}};
+  trainer.Apply(updates);
+  EXPECT_EQ(num_pauses, 2);
+}
+
 }  // namespace trainer_test
 }  // namespace graft

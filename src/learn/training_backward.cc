@@ -60,6 +60,7 @@ void TrainingTransformer::Backward(const Inject& inject) {
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
     if (layer > 0) inject(layer, d_hidden_.as<float>());
+    Pause();
   }
   AddEmbeddingGradients();
 }

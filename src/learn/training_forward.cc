@@ -47,6 +47,7 @@ void TrainingTransformer::Forward(const TrainingBatch& batch,
     ComputeLayer(layer, activations);
     if (observe) observe(layer, activations.qkv.as<float>());
     FinishLayer(layer, activations);
+    Pause();
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -42,6 +43,13 @@ class TrainingTransformer {
   // For a model that is trainable. `config` and `limits` are copied, the rest is borrowed.
   TrainingTransformer(const ModelConfig& config, const ModelWeights& weights,
                       const TrainingLimits& limits, Stream& stream);
+
+  // What is called between micro-steps, each at most one layer's forward or backward, or
+  // logits_rows_max rows of the head: others may have the stream's threads meanwhile. {}: nothing.
+  void SetPause(std::function<void()> pause) { pause_ = std::move(pause); }
+  void Pause() const {
+    if (pause_) pause_();
+  }
 
   // What sequences name counts `adapters`. Batch and adapters are borrowed until the backward.
   // `observe` sees each layer's [rows, q + k + v], turned, keys and values as the pages hold them.
@@ -137,6 +145,8 @@ class TrainingTransformer {
   std::vector<Transposed> transposed_;  // of the last layers
   GemmWeight transposed_head_;
   KvPool pool_;  // of one layer, which all take in turn
+
+  std::function<void()> pause_;
 
   const TrainingBatch* batch_ = nullptr;
   std::vector<AdapterInTraining> adapters_;

@@ -58,6 +58,8 @@ class Executor {
   }
   // Waits for the step begun first and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
+  // No step comes until somebody does: who works beside the steps may have the device.
+  virtual void OnIdle() {}
 
   StepResult Run(const StepPlan& plan) {
     Begin(plan);
