@@ -192,6 +192,8 @@ Status RunFrontend(const FrontendOptions& options) {
        .fleet = [&runners] { return FiguresOf(runners->hint()); },
        .num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); },
        .spans = spans.get(),
+       .learning_refusal = "A cluster's frontend has no files and no fine-tuning jobs so far: one "
+                           "server alone learns (graft serve --learn-dir DIR).",
        .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
        .on_started =
            [&](uint16_t port) {

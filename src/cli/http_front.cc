@@ -110,26 +110,28 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
   server_options.responses.bytes_max = options.responses_mib << 20;
   server_options.responses.age_seconds_max = options.responses_hours * 3600;
   const ModelText& text = parts.text;
-  HttpServer server(
-      {.generator = parts.generator,
-       .catalog = parts.catalog,
-       .tokenizer = *text.tokenizer,
-       .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
-       .chat_template_error = text.chat_template_error,
-       .special_tokens_in_content = options.special_tokens_in_content,
-       .tool_format = text.tool_format,
-       .reasoning_format = text.reasoning_format,
-       .metrics = parts.metrics,
-       .clock = SteadyClock::Get(),
-       .base_model = std::move(parts.base_model),
-       .adapters_dir = std::move(parts.adapters_dir),
-       .adapters_max = parts.adapters_max,
-       .defaults = text.defaults,
-       .ready = std::move(parts.ready),
-       .fleet = std::move(parts.fleet),
-       .num_holders = std::move(parts.num_holders),
-       .spans = parts.spans},
-      std::move(server_options));
+  ServerContext context = {
+      .generator = parts.generator,
+      .catalog = parts.catalog,
+      .tokenizer = *text.tokenizer,
+      .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
+      .chat_template_error = text.chat_template_error,
+      .special_tokens_in_content = options.special_tokens_in_content,
+      .tool_format = text.tool_format,
+      .reasoning_format = text.reasoning_format,
+      .metrics = parts.metrics,
+      .clock = SteadyClock::Get(),
+      .base_model = std::move(parts.base_model),
+      .adapters_dir = std::move(parts.adapters_dir),
+      .adapters_max = parts.adapters_max,
+      .defaults = text.defaults,
+      .ready = std::move(parts.ready),
+      .fleet = std::move(parts.fleet),
+      .num_holders = std::move(parts.num_holders),
+      .spans = parts.spans,
+      .learning = parts.learning};
+  if (!parts.learning_refusal.empty()) context.learning_refusal = parts.learning_refusal;
+  HttpServer server(std::move(context), std::move(server_options));
   RETURN_IF_ERROR(server.Start());
   parts.on_started(server.port());
   if (parts.on_server) parts.on_server(&server);

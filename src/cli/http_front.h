@@ -67,7 +67,9 @@ struct HttpFrontParts {
   std::function<Status()> ready;                                     // likewise
   std::function<FleetFigures()> fleet = {};                          // likewise
   std::function<int32_t(const std::string& hash)> num_holders = {};  // likewise
-  SpanExporter* spans = nullptr;  // null: requests are not traced
+  SpanExporter* spans = nullptr;      // null: requests are not traced
+  LearningJobs* learning = nullptr;   // null: this server learns nothing
+  std::string learning_refusal = {};  // in place of ServerContext's, where it is not ""
   // Once the port is open, and null before the server ends; may be empty.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.

@@ -13,8 +13,6 @@
 #include "base/log.h"
 #include "cli/answer_text.h"
 #include "cli/commands.h"
-#include "cli/engine_writer.h"
-#include "cli/learn_memory.h"
 #include "cli/learn_options.h"
 #include "document/document.h"
 #include "learn/learned_folder.h"
@@ -24,6 +22,8 @@
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 #include "tuning/encoder_folder.h"
+#include "tuning/engine_writer.h"
+#include "tuning/learn_memory.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
 
@@ -119,21 +119,10 @@ EncoderSettings EncoderSettingsOf(const LearnOptions& options, const Learner& le
 
 LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, const TaskSet& task,
                        const ModelConfig& config, const std::vector<LearnJob>& jobs) {
-  size_t longest = 0, start = 0;
-  for (const LearnJob& job : jobs) {
-    longest = std::max(longest, job.input.tokens.size());
-    start = std::max(start, job.input.start.size());
-  }
-  const auto window =
-      static_cast<int32_t>(std::min(longest, static_cast<size_t>(options.recipe.window_tokens)));
-  LearnSizes sizes;
+  std::vector<const LearnerInput*> inputs;
+  for (const LearnJob& job : jobs) inputs.push_back(&job.input);
+  LearnSizes sizes = SizesOfDocuments(options.recipe, learner, inputs);
   sizes.num_adapters = std::min(options.together, static_cast<int>(jobs.size()));
-  sizes.batch = RatesOf(options.recipe, learner).batch;
-  sizes.example_tokens_max = learner.ExampleTokensMax(window);
-  const TrainedShape shape = ShapeOf(options.recipe, learner, longest + start);
-  sizes.rank = shape.rank;
-  sizes.virtual_tokens = shape.virtual_tokens;
-  sizes.kind = shape.kind;
   for (const TaskSet::FrozenDocument& document : task.documents) {
     sizes.frozen.rank = std::max(sizes.frozen.rank, document.shape.rank);
     int32_t& tokens = document.shape.kind == VirtualTokenKind::kEmbedding
@@ -151,13 +140,6 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, cons
     sizes.frozen.bytes = EncoderBytes(tokens, settings, config, DType::kF32);
   }
   sizes.kept_gib = options.kept_gib;
-  if (learner.writes() && options.recipe.hidden != HiddenStates::kNone) {
-    sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
-    sizes.all_hidden_states = options.recipe.hidden == HiddenStates::kAll;
-    for (const LearnJob& job : jobs) {
-      sizes.taught_rows = std::max(sizes.taught_rows, learner.TaughtRowsMax(job.input));
-    }
-  }
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
   return sizes;
 }
@@ -431,9 +413,18 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
 // The engine that writes is gone before training begins.
 Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& model,
                   std::vector<LearnJob>& jobs) {
+  std::unique_ptr<Runtime> runtime;
   std::unique_ptr<EngineWriter> writer;
+  ProgressBar bar("writing", options.quiet || !learner.writes());
   if (learner.writes()) {
-    ASSIGN_OR_RETURN(writer, EngineWriter::Create(options.runtime, model, options.quiet));
+    ASSIGN_OR_RETURN(runtime, Runtime::Create(options.runtime, model, /*lora=*/false));
+    runtime->engine().Start();
+    writer = std::make_unique<EngineWriter>(
+        runtime->engine(),
+        WriterSettings{.tenant = "", .on_text = [&bar](int64_t done, int64_t total) {
+                         bar.Update(done, total);
+                         return true;
+                       }});
   }
   for (LearnJob& job : jobs) {
     Result<LearnerData> data = learner.Prepare(job.input, writer.get());

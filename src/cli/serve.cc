@@ -10,6 +10,7 @@
 #include "cli/http_front.h"
 #include "cli/tracing.h"
 #include "runtime/runtime.h"
+#include "tuning/learning_service.h"
 
 namespace graft {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 struct ServeOptions {
   RuntimeOptions runtime;
   HttpFrontOptions http;
+  LearningOptions learning;
 };
 
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
@@ -45,10 +47,13 @@ Status RunServe(const ServeOptions& options) {
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
                                                      .format = options.http.log_format}));
   const bool quiet = options.http.quiet || options.runtime.log_level != "info";
-  ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet, {}, ranks.get()));
+  RuntimeOptions served = options.runtime;
+  ASSIGN_OR_RETURN(const auto learning, LearningService::Create(options.learning, &served));
+  ASSIGN_OR_RETURN(const auto model, LoadModel(served, quiet, {}, ranks.get()));
+  if (learning != nullptr) learning->SetModel(*model);
   ASSIGN_OR_RETURN(const ModelText text,
-                   LoadModelText(options.runtime.model, model->config.vocab_size, options.http));
-  ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
+                   LoadModelText(served.model, model->config.vocab_size, options.http));
+  ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(served, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
@@ -61,7 +66,8 @@ Status RunServe(const ServeOptions& options) {
   if (ranks != nullptr) ranks->BeginServing();
   signals.BeginServing();
   runtime->engine().Start();
-  RETURN_IF_ERROR(ServeHttp(
+  if (learning != nullptr) RETURN_IF_ERROR(learning->Start(*runtime, *text.tokenizer));
+  const Status status = ServeHttp(
       options.http, signals,
       {.generator = runtime->engine(),
        .catalog = runtime->catalog(),
@@ -72,8 +78,12 @@ Status RunServe(const ServeOptions& options) {
        .adapters_max = runtime->limits().adapters_max,
        .ready = {},
        .spans = spans.get(),
-       .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); }}));
+       .learning = learning == nullptr ? nullptr : &learning->jobs(),
+       .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); }});
+  // The thread that learns uses the engine and the catalog, which go first.
+  if (learning != nullptr) learning->Stop();
   runtime->engine().Stop();
+  RETURN_IF_ERROR(status);
   LOG_INFO("stopped");
   return OkStatus();
 }
@@ -84,6 +94,7 @@ Command ServeCommand() {
   const auto options = std::make_shared<ServeOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
   groups.push_back(HttpFrontOptionGroup(options->http));
+  groups.push_back(LearningOptionGroup(options->learning));
   return {.name = "serve",
           .help =
               "Serve a model and its adapters over OpenAI's HTTP API.\n"

@@ -111,6 +111,15 @@ Result<std::string> DocumentText(const std::string& bytes, std::string_view file
   return InvalidArgumentError("there is no text in it");
 }
 
+Status CheckDocument(const std::string& bytes, std::string_view file_name) {
+  if (static_cast<int64_t>(bytes.size()) > kDocumentBytesMax) {
+    return InvalidArgumentError("the file has " + std::to_string(bytes.size()) +
+                                " bytes; a document has " + std::to_string(kDocumentBytesMax) +
+                                " at most: split it");
+  }
+  return IsPdf(bytes) ? OkStatus() : DocumentText(bytes, file_name).status();
+}
+
 Result<Document> ReadDocument(const std::string& path, const PdfTextLimits& pdf) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kDocumentBytesMax));
   Document document;

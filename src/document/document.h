@@ -30,4 +30,7 @@ Result<Document> ReadDocument(const std::string& path, const PdfTextLimits& pdf 
 Result<std::string> DocumentText(const std::string& bytes, std::string_view file_name,
                                  const PdfTextLimits& pdf = {});
 
+// Whether DocumentText may succeed, in a moment: a PDF is not looked into.
+Status CheckDocument(const std::string& bytes, std::string_view file_name);
+
 }  // namespace graft

@@ -80,7 +80,7 @@ AdapterState EngineAdapterCatalog::StateOf(const AdapterInfo& adapter) const {
 
 Result<AdapterInfo> EngineAdapterCatalog::Load(const AdapterLoad& load) {
   std::lock_guard load_lock(load_mutex_);
-  return LoadLocked(load, /*remember=*/true);
+  return LoadLocked(load, /*remember=*/!load.owner.has_value());
 }
 
 Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bool remember) {
@@ -105,6 +105,7 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bo
   ASSIGN_OR_RETURN(AdapterInfo info, MakeServable(inside, hash));
   info.name = load.name;
   info.tenant = load.tenant;
+  info.owner = load.owner;
   info.loaded_at = unix_seconds_();
   if (remember) {
     const Status remembered = Remember(info);
@@ -123,7 +124,8 @@ Result<EngineAdapterCatalog::Content> EngineAdapterCatalog::ContentOf(
   Content content;
   Status failure = NotFoundError("it is not loaded, and no folder is named");
   if (!load.path.empty() || load.hash.empty()) {
-    const Result<std::string> inside = folders_.Resolve(load.path);
+    const Result<std::string> inside =
+        load.owner.has_value() ? folders_.ResolveLearned(load.path) : folders_.Resolve(load.path);
     const Result<std::string> hash = inside.ok() ? backend_.Hash(*inside) : inside.status();
     failure = hash.status();
     if (hash.ok()) content = {*inside, *hash};
@@ -259,6 +261,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
 void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
                                           const AdapterFacts& facts) {
   if (AdapterFolders::StampOf(path) != stamp) return;  // written while it was read
+  if (folders_.IsLearned(path)) return;                // who learned it remembers it
   const Status remembered =
       registry_.RememberFolder({.path = path,
                                 .stamp = stamp,
@@ -304,7 +307,8 @@ const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
 }
 
 Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
-                                       const std::string& tenant) {
+                                       const std::string& tenant,
+                                       std::optional<std::string> owner) {
   if (!table_.Contains(folder.hash)) {
     RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = folder.hash, .key = folder.hash}));
   }
@@ -313,9 +317,25 @@ Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFo
   info.path = folder.path;
   Describe(folder, &info);
   info.tenant = tenant;
+  info.owner = std::move(owner);
   info.loaded_at = unix_seconds_();
   SetName(info);
   return OkStatus();
+}
+
+Status EngineAdapterCatalog::ListOwned(const AdapterInfo& info) {
+  std::lock_guard load_lock(load_mutex_);
+  RETURN_IF_ERROR(CheckName(info.name));
+  ASSIGN_OR_RETURN(const std::string inside, folders_.ResolveLearned(info.path));
+  return ListKnown(info.name,
+                   {.path = inside,
+                    .stamp = "",
+                    .hash = info.hash,
+                    .base_model = info.base_model,
+                    .rank_max = info.rank_max,
+                    .bytes = info.bytes,
+                    .num_virtual_tokens = info.num_virtual_tokens},
+                   info.tenant, info.owner);
 }
 
 Status EngineAdapterCatalog::ListUnread(const Folder& folder) {

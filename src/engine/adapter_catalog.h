@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <string>
@@ -60,6 +61,9 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // deleted is forgotten.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
+  // Lists an adapter that was learned here, whose facts are known, without reading it.
+  Status ListOwned(const AdapterInfo& info);
+
   // A folder that was listed unread has been read: its names have this hash from now on.
   void OnRead(const std::string& key, const AdapterFacts& facts);
 
@@ -84,8 +88,8 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Status ListUnread(const Folder& folder);
   // What the registry knows of a folder that has not been written since; null if nothing.
   const RegistryFolder* Recall(const std::string& path, const std::string& stamp);
-  Status ListKnown(const std::string& name, const RegistryFolder& folder,
-                   const std::string& tenant);
+  Status ListKnown(const std::string& name, const RegistryFolder& folder, const std::string& tenant,
+                   std::optional<std::string> owner = std::nullopt);
   void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
   Status RestoreEntry(const RegistryEntry& entry);

@@ -67,8 +67,16 @@ std::string HubName(std::string_view folder) {
 
 }  // namespace
 
-AdapterFolders::AdapterFolders(std::string root, std::vector<std::string> link_roots)
-    : root_(std::move(root)), jail_(RootsOf(root_, std::move(link_roots))) {}
+AdapterFolders::AdapterFolders(std::string root, std::vector<std::string> link_roots,
+                               std::string learned)
+    : root_(std::move(root)),
+      jail_(RootsOf(root_, std::move(link_roots))),
+      learned_(std::move(learned)) {}
+
+Result<std::string> AdapterFolders::ResolveLearned(const std::string& path) const {
+  if (learned_.empty()) return FailedPreconditionError("this server learns nothing");
+  return ResolveInside(learned_, path);
+}
 
 std::string AdapterFolders::StampOf(const std::string& path) {
   std::string stamp;

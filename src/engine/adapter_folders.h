@@ -30,8 +30,9 @@ class AdapterFolders {
     std::vector<Refused> refused;
   };
 
-  // `root` "": nothing may be loaded. Links may also lead into `link_roots`.
-  AdapterFolders(std::string root, std::vector<std::string> link_roots);
+  // `root` "": nothing may be loaded. Links may also lead into `link_roots`. `learned`: where this
+  // server puts what it learns, which nobody names; "" for none.
+  AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "");
 
   // Every sub-folder that holds an adapter_config.json or is a bundle, or has one that nobody may
   // look at.
@@ -40,6 +41,13 @@ class AdapterFolders {
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
   // from there; of a hub's folder its current snapshot.
   Result<std::string> Resolve(const std::string& path) const;
+
+  // The same inside the folder of what was learned.
+  Result<std::string> ResolveLearned(const std::string& path) const;
+
+  bool IsLearned(const std::string& path) const {
+    return !learned_.empty() && path.starts_with(learned_ + "/");
+  }
 
   // Whether a folder inside the root was deleted: it is not there, and the nearest folder above it
   // that is has something else in it. A disk that is away leaves an empty folder or one that cannot
@@ -56,6 +64,7 @@ class AdapterFolders {
 
   const std::string root_;
   const FileJail jail_;
+  const std::string learned_;
 };
 
 }  // namespace graft

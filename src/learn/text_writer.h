@@ -1,6 +1,6 @@
 // TextWriter: the base model as a teacher, which writes texts and says what else it might have
-// written. The engine is one (cli/engine_writer.h): it shares the prompts' beginnings, and what it
-// says costs no pass of its own. One thread.
+// written. The engine is one (tuning/engine_writer.h): it shares the prompts' beginnings, and what
+// it says costs no pass of its own. One thread.
 #pragma once
 
 #include <cstdint>

@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 
 namespace graft {
+
+// What the names of adapters that tenants have learned begin with.
+inline constexpr std::string_view kLearnedPrefix = "ft:";
 
 struct AdapterInfo {
   std::string name;
@@ -22,6 +27,8 @@ struct AdapterInfo {
   std::string tenant;              // whose load it was; "": nobody's, it was found at start
   int64_t loaded_at = 0;           // Unix seconds
   std::string unread_key;          // stands for the hash until it is known
+  // The tenant whose alone it is, as what a tenant had learned; none: whoever may use the name.
+  std::optional<std::string> owner = std::nullopt;
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
@@ -46,6 +53,7 @@ struct AdapterLoad {
   // "": whatever the folder has. Else this content: kFailedPrecondition where the folder has other,
   // unless it is loaded already. That needs no folder: `path` may be "" then.
   std::string hash;
+  std::optional<std::string> owner = std::nullopt;  // see AdapterInfo; a registry does not keep it
 };
 
 class AdapterCatalog {

@@ -284,6 +284,7 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   }
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
+  if (!options_.learned.empty()) roots.push_back(options_.learned);
   backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
                                                   *host_store_, FileJail(std::move(roots)),
                                                   MakeSlicer(), model_->device);
@@ -321,7 +322,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
   runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
       *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
-      AdapterFolders(options.adapters, options.adapters_roots), model.name);
+      AdapterFolders(options.adapters, options.adapters_roots, options.learned), model.name);
   runtime->loader_->SetOnRead(
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
         catalog->OnRead(key, facts);
@@ -401,7 +402,8 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
                                               ExecutorParts{.arrivals = &loader_->arrivals(),
                                                             .assist = assist_.get(),
                                                             .merged = merged_.get(),
-                                                            .ranks = rank_link_.get()});
+                                                            .ranks = rank_link_.get(),
+                                                            .turns = model.turns});
   if (rank_link_ == nullptr) return OkStatus();
   return rank_link_->Start({.limits = limits, .transformer = transformer_->limits()});
 }

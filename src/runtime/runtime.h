@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/turns.h"
 #include "cache/adapter_table.h"
 #include "engine/adapter_catalog.h"
 #include "engine/engine.h"
@@ -52,6 +53,7 @@ struct LoadedModel {
   ModelConfig rank_config;                 // ShardConfig's
   RankProcesses* ranks = nullptr;          // the others, on rank 0 of several
   std::unique_ptr<RankExchange> exchange;  // with them; null: there is one rank
+  Turns* turns = nullptr;                  // of the threads, where training works beside the steps
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
   Stream stream;                       // owned_stream's

@@ -99,7 +99,9 @@ struct RuntimeOptions {
   bool prefix_cache = true;
   bool shares_drawn_pages = true;  // see SchedulerOptions; a CPU always does
   bool run_ahead = true;
-  int speculate = 0;  // tokens of a request that are foreseen in a step; 0: none
+  int speculate = 0;       // tokens of a request that are foreseen in a step; 0: none
+  std::string learned;     // folder of what this server learned; "" for none
+  double learn_gib = 0.0;  // of training beside the serving
   std::string log_level = "info";
 };
 

@@ -179,6 +179,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
                                Count(limits.context_tokens_max, "tokens") +
                                Flags(flags.sequences, flags.context);
   sum->Add("activations of " + rows, sizes.activations());
+  sum->Add("training beside the serving (--learn-gib)", GibToBytes(options.learn_gib));
   sum->Add("LoRA of " + rows, sizes.lora());
   sum->Add("padded copies of adapters" + Flags("--lora-kernel", flags.sequences),
            sizes.padded_loras);

@@ -252,6 +252,48 @@ std::vector<ApiField> EmbeddingRows() {
   };
 }
 
+std::vector<ApiField> FineTuningRows() {
+  return {
+      Read("model", "string", "required", "the base model's name"),
+      Read("training_file", "string", "required", "the id of a [file](#files): the document"),
+      Read("method", "object", "required",
+           "`{\"type\": \"document\", \"document\": {\"hyperparameters\": {...}}}`; other types "
+           "are refused by name"),
+      Read("suffix", "string of up to 64 letters, digits, `.`, `_`, `-`", "none",
+           "is in the model's name: `ft:BASE:SUFFIX:ID`"),
+      Read("seed", "integer, 0 to 2147483647", "random", "the same seed learns the same bits"),
+      Read("metadata", "object of up to 16 strings", "none", "is in the answer, too"),
+      Ignored("user"),
+      Refused("validation_file"),
+      Refused("hyperparameters"),
+      Refused("integrations"),
+  };
+}
+
+std::vector<ApiField> HyperparameterRows() {
+  return {
+      Read("learner", "string", "the first of them", "one of the [learners](learning.md#learners)"),
+      Read("n_epochs", "integer, 1 to 100,000", "the learner's", "passes over the examples"),
+      Read("batch_size", "integer, 1 to 4,096", "the learner's", "examples of a step"),
+      Read("learning_rate_multiplier", "number, above 0, to 1,000", "1", "of the learner's rate"),
+      Read("rank", "integer", "the learner's", "of LoRA, on all modules"),
+      Read("virtual_tokens", "integer, 1 to 4,096", "the learner's",
+           "in front of every prompt, where the learner trains such"),
+      Read("alpha", "number, above 0", "the rank", "its products count alpha / rank"),
+      Read("window_tokens", "integer, 16 to 1,048,576", "128",
+           "of the document in one example, at most"),
+      Read("held_out", "number, 0 to 0.5", "0.05",
+           "share of the examples that are not learned but looked at"),
+      Read("outputs", "integer, 0 to 1,000", "4",
+           "texts that the base writes for each window and prompt, where the learner has it write"),
+      Read("output_tokens", "integer, 4 to 4,096", "128", "of such a text, at most"),
+      Read("prompts", "string", "`\"plain\"`",
+           "how the base is told what to write; `\"chat\"`: by its chat template"),
+      Read("hidden_states", "string", "`\"none\"`",
+           "which of the teacher's are learned, too: `\"last\"`, `\"all\"`"),
+  };
+}
+
 std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiField>& others) {
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
@@ -316,6 +358,18 @@ const ApiFields& EmbeddingFields() {
   return fields;
 }
 
+const ApiFields& FineTuningFields() {
+  static const ApiFields fields(FineTuningRows());
+  return fields;
+}
+
+const ApiFields& HyperparameterFields() {
+  static const ApiFields fields(HyperparameterRows());
+  return fields;
+}
+
+std::string FineTuningFieldsMarkdown() { return Markdown(FineTuningRows()); }
+std::string HyperparameterFieldsMarkdown() { return Markdown(HyperparameterRows()); }
 std::string EmbeddingFieldsMarkdown() { return Markdown(EmbeddingRows()); }
 std::string SamplingFieldsMarkdown() { return Markdown(SamplingRows()); }
 std::string SharedFieldsMarkdown() { return Markdown(SharedRows()); }

@@ -42,6 +42,8 @@ const ApiFields& CompletionFields();
 const ApiFields& ChatFields();
 const ApiFields& ResponsesFields();
 const ApiFields& EmbeddingFields();
+const ApiFields& FineTuningFields();
+const ApiFields& HyperparameterFields();  // of the method "document"
 
 // The tables of docs/http-api.md: of all endpoints for text, of completions and chat, and what each
 // has besides.
@@ -51,5 +53,7 @@ std::string CompletionFieldsMarkdown();
 std::string ChatFieldsMarkdown();
 std::string ResponsesFieldsMarkdown();
 std::string EmbeddingFieldsMarkdown();
+std::string FineTuningFieldsMarkdown();
+std::string HyperparameterFieldsMarkdown();
 
 }  // namespace graft

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "server/embedding_request.h"
+#include "server/learning/job_request.h"
 #include "server/openai_request.h"
 #include "server/responses/responses_request.h"
 
@@ -24,7 +25,8 @@ TEST(ApiFieldsTest, TheRowsAreWhatIsRead) {
   const Json response = {{"model", "m"}, {"input", "x"}};
   EXPECT_TRUE(ParseResponsesRequest(response, response.dump(), RequestLimits()).ok());
   for (const ApiFields* fields :
-       {&CompletionFields(), &ChatFields(), &ResponsesFields(), &EmbeddingFields()}) {
+       {&CompletionFields(), &ChatFields(), &ResponsesFields(), &EmbeddingFields(),
+        &FineTuningFields(), &HyperparameterFields()}) {
     std::set<std::string> names;
     for (const ApiField& row : fields->rows()) {
       EXPECT_TRUE(names.insert(row.name).second) << row.name;
@@ -67,6 +69,14 @@ TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
   });
 }
 
+TEST(ApiFieldsTest, WhatFineTuningRefusesIsNamed) {
+  LearningSetup setup;
+  setup.learners = {"next-token"};
+  ExpectUses(FineTuningFields(),
+             {{"model", "m"}, {"training_file", "f"}, {"method", {{"type", "document"}}}},
+             [&setup](const Json& body) { return ErrorOf(ParseJobRequest(body, setup)); });
+}
+
 // With GRAFT_WRITE_DOCS=1 the test writes the page instead.
 TEST(ApiFieldsTest, ThePageHasTheTables) {
   const char* dir = std::getenv("GRAFT_SOURCE_DIR");
@@ -75,9 +85,14 @@ TEST(ApiFieldsTest, ThePageHasTheTables) {
   ASSERT_TRUE(before.ok()) << before.status().ToString();
   std::string page = *before;
   const std::pair<const char*, std::string> tables[] = {
-      {"sampling", SamplingFieldsMarkdown()},      {"both", SharedFieldsMarkdown()},
-      {"completions", CompletionFieldsMarkdown()}, {"chat", ChatFieldsMarkdown()},
-      {"responses", ResponsesFieldsMarkdown()},    {"embeddings", EmbeddingFieldsMarkdown()}};
+      {"sampling", SamplingFieldsMarkdown()},
+      {"both", SharedFieldsMarkdown()},
+      {"completions", CompletionFieldsMarkdown()},
+      {"chat", ChatFieldsMarkdown()},
+      {"responses", ResponsesFieldsMarkdown()},
+      {"embeddings", EmbeddingFieldsMarkdown()},
+      {"fine-tuning", FineTuningFieldsMarkdown()},
+      {"hyperparameters", HyperparameterFieldsMarkdown()}};
   for (const auto& [name, table] : tables) {
     const std::string mark = std::string("<!-- fields: ") + name + " -->\n";
     const size_t begin = page.find(mark);

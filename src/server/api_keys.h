@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "request/adapter_catalog.h"
 #include "server/api_error.h"
 #include "server/work_limits.h"
 
@@ -48,6 +49,11 @@ class ApiKey {
   const std::shared_ptr<WorkMeter>& meter() const { return meter_; }
   void SetOwned(std::shared_ptr<const Owned> owned) { owned_ = std::move(owned); }
   bool Allows(const std::string& model) const;
+  // The same of an adapter; one with an owner is the owner's alone, and every admin's.
+  bool MayUse(const AdapterInfo& adapter) const {
+    if (!adapter.owner.has_value()) return Allows(adapter.name);
+    return rights_.admin || *adapter.owner == rights_.tenant;
+  }
   // The tightest of the key's limits and the tenant's; 0: none.
   int32_t context_tokens_max() const;
   int32_t n_max() const;

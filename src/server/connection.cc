@@ -14,6 +14,7 @@
 #include "server/dashboard_pages.h"
 #include "server/endpoints.h"
 #include "server/host_check.h"
+#include "server/learning/learning_endpoints.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
 #include "server/responses/response_plan.h"
@@ -241,7 +242,7 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
   if (!error.has_value() && takes_place) error = Admit(exchange);
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
   // A request that needs no body is answered without it, and the connection ends after that.
-  const bool takes_body = RouteMethod(exchange.match.route) == std::string_view("POST");
+  const bool takes_body = exchange.request->method == "POST";
   if (takes_body && !parser.done()) {
     const bool has_body = co_await ReadBody(exchange, parser);
     if (!has_body) co_return false;
@@ -308,7 +309,8 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   if (IsGeneration(exchange.match.route)) co_return co_await Generate(exchange);
   if (IsTokenizing(exchange.match.route)) co_return co_await AnswerTokens(exchange);
   if (IsAdmin(exchange.match.route)) co_return co_await AnswerOnLoader(exchange);
-  if (IsListing(exchange.match.route) || IsStored(exchange.match.route)) {
+  if (IsListing(exchange.match.route) || IsStored(exchange.match.route) ||
+      IsLearning(exchange.match.route)) {
     co_return co_await AnswerListing(exchange);
   }
   if (exchange.match.route == Route::kDashboardData) {
@@ -320,49 +322,52 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   co_return co_await Respond(exchange, std::move(response));
 }
 
-// On a worker: tens of thousands of adapters take their time, and so do long conversations.
+Connection::Awaitable<bool> Connection::AnswerOn(Exchange& exchange, ServerState::Runner run,
+                                                 std::function<HttpResponse()> answer) {
+  HttpResponse response;
+  const bool ok = co_await OnThread(run, [&] { response = answer(); });
+  if (!ok) {
+    const ApiError error = HttpError(500, "internal_error", "The server failed.");
+    co_return co_await RespondError(exchange, error);
+  }
+  co_return co_await Respond(exchange, std::move(response));
+}
+
+// Tens of thousands of adapters take their time, and so do long conversations and files. A model is
+// deleted where loads take turns.
 Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   constexpr int64_t kListingBytes = 64 << 10;
-  std::optional<ApiError> error = exchange.key->Count(state_.context.clock.NowNs());
-  HttpResponse response;
-  if (!error.has_value()) {
-    const bool ok = co_await OnThread(Worker(exchange, kListingBytes), [&] {
-      response = IsStored(exchange.match.route)
-                     ? AnswerStored(state_, exchange.match, *exchange.request, *exchange.key)
-                     : AnswerGet(state_, exchange.match, *exchange.key);
-    });
-    if (!ok) error = HttpError(500, "internal_error", "The server failed.");
-  }
+  const std::optional<ApiError> error = exchange.key->Count(state_.context.clock.NowNs());
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
-  co_return co_await Respond(exchange, std::move(response));
+  const HttpRequest& request = *exchange.request;
+  const RouteMatch& match = exchange.match;
+  const auto bytes = std::max(kListingBytes, static_cast<int64_t>(request.body.size()));
+  const bool deletes_model = match.route == Route::kModel && request.method == "DELETE";
+  co_return co_await AnswerOn(
+      exchange, deletes_model ? state_.run_on_loader : Worker(exchange, bytes), [&, deletes_model] {
+        if (IsStored(match.route)) return AnswerStored(state_, match, request, *exchange.key);
+        if (IsLearning(match.route) || deletes_model) {
+          return AnswerLearning(state_, match, request, *exchange.key);
+        }
+        return AnswerGet(state_, match, *exchange.key);
+      });
 }
 
 Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
   const auto answer = exchange.match.route == Route::kTokenize ? AnswerTokenize : AnswerDetokenize;
   const std::string& body = exchange.request->body;
-  std::optional<HttpResponse> response;
-  co_await OnThread(Worker(exchange, static_cast<int64_t>(body.size())), [&] {
-    response = answer(state_.context, state_.options.request_limits, *exchange.key, body);
-  });
-  if (!response.has_value()) {
-    co_return co_await RespondError(exchange,
-                                    HttpError(500, "internal_error", "The server failed."));
-  }
-  co_return co_await Respond(exchange, std::move(*response));
+  co_return co_await AnswerOn(
+      exchange, Worker(exchange, static_cast<int64_t>(body.size())), [&, answer] {
+        return answer(state_.context, state_.options.request_limits, *exchange.key, body);
+      });
 }
 
 // On a worker, too: an hour's history is long.
 Connection::Awaitable<bool> Connection::AnswerDashboardData(Exchange& exchange) {
   constexpr int64_t kHistoryBytes = 64 << 10;
-  std::string json;
-  const bool ok = co_await OnThread(Worker(exchange, kHistoryBytes), [&] {
-    json = state_.dashboard->DataJson(SinceIn(exchange.request->query));
+  co_return co_await AnswerOn(exchange, Worker(exchange, kHistoryBytes), [&] {
+    return DashboardData(state_.dashboard->DataJson(SinceIn(exchange.request->query)));
   });
-  if (!ok) {
-    const ApiError error = HttpError(500, "internal_error", "The server failed.");
-    co_return co_await RespondError(exchange, error);
-  }
-  co_return co_await Respond(exchange, DashboardData(std::move(json)));
 }
 
 ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
@@ -375,15 +380,9 @@ ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) 
 }
 
 Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
-  HttpResponse response;
-  const bool ok = co_await OnThread(state_.run_on_loader, [&] {
-    response = AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
+  co_return co_await AnswerOn(exchange, state_.run_on_loader, [&] {
+    return AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
   });
-  if (!ok) {
-    const ApiError error = HttpError(500, "internal_error", "The server failed.");
-    co_return co_await RespondError(exchange, error);
-  }
-  co_return co_await Respond(exchange, std::move(response));
 }
 
 Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exchange) {

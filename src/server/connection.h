@@ -65,6 +65,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);
+  // What `answer` says, on a thread of its own.
+  Awaitable<bool> AnswerOn(Exchange& exchange, ServerState::Runner run,
+                           std::function<HttpResponse()> answer);
   Awaitable<bool> AnswerOnLoader(Exchange& exchange);
   Awaitable<bool> AnswerListing(Exchange& exchange);
   Awaitable<bool> AnswerTokens(Exchange& exchange);

@@ -8,6 +8,7 @@
 #include "server/dashboard_pages.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
+#include "server/multipart.h"
 #include "server/vllm_metrics.h"
 
 namespace graft {
@@ -43,17 +44,35 @@ std::optional<ApiError> CheckAdmin(const ServerState& state, const ApiKey& key) 
   return HttpError(403, "admin_required", "This endpoint needs an admin key.");
 }
 
-std::optional<ApiError> CheckBodyHeaders(const HttpRequest& request) {
+// A page of any site may make a browser send a form, with the address of the page.
+std::optional<ApiError> CheckFormOrigin(const ServerState& state, const HttpRequest& request) {
+  const std::string& allowed = state.options.cors_allow_origin;
+  if (request.origin.empty() || allowed == "*" || allowed == request.origin ||
+      request.origin.ends_with("://" + request.host)) {
+    return std::nullopt;
+  }
+  return HttpError(403, "origin_not_allowed",
+                   "Pages of '" + request.origin.substr(0, 200) +
+                       "' may not upload files here; start the server with --cors-allow-origin.");
+}
+
+std::optional<ApiError> CheckBodyHeaders(const ServerState& state, Route route,
+                                         const HttpRequest& request) {
+  const bool is_form = route == Route::kFiles;
+  if (is_form && IsFormType(request.content_type)) {
+    if (auto error = CheckFormOrigin(state, request)) return error;
+  }
   const std::string media_type = request.content_type.substr(0, request.content_type.find(';'));
   std::string lower;
   for (const char c : media_type) {
     if (c != ' ' && c != '\t') lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   }
-  // Nothing but JSON, and no body without a word on it: what a page of any site may send without
-  // asking first (no type, a form's, text) never reaches an endpoint.
-  if (lower != "application/json") {
+  // Nothing but JSON, but for files, and no body without a word on it: what a page of any site may
+  // send without asking first (no type, a form's, text) never reaches an endpoint.
+  const char* const wanted = is_form ? "multipart/form-data" : "application/json";
+  if (lower != wanted) {
     return HttpError(415, "unsupported_media_type",
-                     "Send the body with 'Content-Type: application/json'" +
+                     "Send the body with 'Content-Type: " + std::string(wanted) + "'" +
                          (lower.empty() ? "." : ", not '" + lower.substr(0, 200) + "'."));
   }
   if (!request.content_encoding.empty() && request.content_encoding != "identity") {
@@ -124,7 +143,7 @@ HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
   for (;;) {
     const std::vector<AdapterInfo> adapters = state.context.catalog.ListAfter(last, kPieceInfos);
     for (const AdapterInfo& adapter : adapters) {
-      if (!key.Allows(adapter.name)) continue;
+      if (!key.MayUse(adapter)) continue;
       body += std::exchange(comma, ",");
       AppendAdapterEntry(state, adapter, key, &body);
     }
@@ -192,6 +211,14 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const Api
     return ErrorResponse(InvalidRequestError(
         "lora_name", "'" + *name + "' is the base model, which cannot be unloaded."));
   }
+  const Result<AdapterInfo> adapter = state.context.catalog.Find(*name);
+  if (adapter.ok() && adapter->owner.has_value()) {
+    return ErrorResponse(
+        InvalidRequestError("lora_name", "'" + *name +
+                                             "' was learned here; its owner deletes it by DELETE "
+                                             "/v1/models/" +
+                                             *name + "."));
+  }
   const Status status = state.context.catalog.Unload(*name, key.rights().tenant);
   if (!status.ok()) {
     LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
@@ -206,14 +233,15 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const Api
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
                                   const HttpRequest& request, std::shared_ptr<ApiKey>* key) {
   if (!IsServed(state, match.route)) {
-    return HttpError(
-        404, "unknown_url",
-        "Unknown URL: " + request.method.substr(0, 20) + " " + request.path.substr(0, 200) +
-            ". There are /v1/chat/completions, "
-            "/v1/completions, /v1/responses, /v1/embeddings, /v1/models, /v1/load_lora_adapter, "
-            "/v1/unload_lora_adapter, /tokenize, /detokenize, /health, /ready, "
-            "/ping, /version, /load, /metrics and /dashboard" +
-            (state.context.fleet ? ", and /scale." : "."));
+    return HttpError(404, "unknown_url",
+                     "Unknown URL: " + request.method.substr(0, 20) + " " +
+                         request.path.substr(0, 200) +
+                         ". There are /v1/chat/completions, "
+                         "/v1/completions, /v1/responses, /v1/embeddings, /v1/models, /v1/files, "
+                         "/v1/fine_tuning/jobs, /v1/load_lora_adapter, /v1/unload_lora_adapter, "
+                         "/tokenize, /detokenize, /health, /ready, "
+                         "/ping, /version, /load, /metrics and /dashboard" +
+                         (state.context.fleet ? ", and /scale." : "."));
   }
   if (!MethodAllowed(match.route, request.method)) {
     return HttpError(405, "method_not_allowed",
@@ -229,7 +257,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
       if (auto error = CheckAdmin(state, **key)) return error;
     }
   }
-  if (RouteMethod(match.route) == std::string_view("POST")) return CheckBodyHeaders(request);
+  if (request.method == "POST") return CheckBodyHeaders(state, match.route, request);
   return std::nullopt;
 }
 
@@ -239,7 +267,8 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
     return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
   }
   const std::string method = RouteMethod(match.route);
-  const std::string methods = method + (method == "POST" ? ", OPTIONS" : ", HEAD, OPTIONS");
+  const std::string methods =
+      method + (method.starts_with("GET") ? ", HEAD, OPTIONS" : ", OPTIONS");
   HttpResponse response{.status = 204};
   response.headers.emplace_back("Allow", methods);
   if (!state.options.cors_allow_origin.empty()) {

@@ -319,7 +319,11 @@ std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
                              const std::string& name) {
   constexpr size_t kLookedAtMax = 256;
   const ApiKey::Rights& rights = key.rights();
-  if (rights.all_models) return context.catalog.NamesNear(name, {});
+  // What tenants have learned is nobody else's, and no name that one mistypes.
+  if (rights.all_models) {
+    return context.catalog.NamesNear(
+        name, [](const std::string& model) { return !model.starts_with(kLearnedPrefix); });
+  }
   if (rights.models.size() > kLookedAtMax) {
     return context.catalog.NamesNear(
         name, [&key](const std::string& model) { return key.Allows(model); });
@@ -374,13 +378,19 @@ std::string RandomName(const char* prefix) {
   return std::string(prefix) + digits;
 }
 
+bool MayUseModel(const ServerContext& context, const ApiKey& key, const std::string& name) {
+  const Result<AdapterInfo> adapter = context.catalog.Find(name);
+  return adapter.ok() ? key.MayUse(*adapter) : key.Allows(name);
+}
+
 ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key,
                                  const std::string& name) {
-  if (key.Allows(name)) {
-    if (name == context.base_model) return AdapterInfo{.name = name};
+  if (name == context.base_model) {
+    if (key.Allows(name)) return AdapterInfo{.name = name};
+  } else {
     Result<AdapterInfo> adapter = context.catalog.Find(name);
-    if (adapter.ok()) return std::move(*adapter);
-    if (adapter.status().code() != StatusCode::kNotFound) {
+    if (adapter.ok() && key.MayUse(*adapter)) return std::move(*adapter);
+    if (!adapter.ok() && adapter.status().code() != StatusCode::kNotFound && key.Allows(name)) {
       return ErrorFromStatus(adapter.status(), "model");
     }
   }

@@ -50,6 +50,9 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
 // "prefix" and 32 random hexadecimal digits.
 std::string RandomName(const char* prefix);
 
+// Whether FindModel would find it, or would have before it was unloaded.
+bool MayUseModel(const ServerContext& context, const ApiKey& key, const std::string& name);
+
 // The content hash behind a model's name ("" for the base model), or 404 with the nearest names. A
 // model that the key may not use does not exist for it. Takes a bounded time, however many models
 // there are.

@@ -223,6 +223,26 @@ TEST_F(GenerationPlanTest, AdaptersAreAddedToTheBaseModel) {
           404);
 }
 
+TEST_F(GenerationPlanTest, WhatATenantLearnedIsNobodyElses) {
+  const std::string name = std::string(kLearnedPrefix) + "demo:1234";
+  ASSERT_TRUE(catalog_.Load({.name = name, .path = "good/learned", .owner = "t"}).ok());
+  const ServerContext context = Context();
+  const auto find = [&](ApiKey::Rights rights) {
+    const ApiKey key(std::move(rights), 0);
+    const ApiResult<AdapterInfo> found = FindModel(context, key, name);
+    EXPECT_EQ(found.ok(), MayUseModel(context, key, name));
+    return found.ok();
+  };
+  // A key's names are of what everybody may have.
+  EXPECT_TRUE(find({.tenant = "t", .models = {"demo"}}));
+  EXPECT_FALSE(find({.tenant = "other", .all_models = true}));
+  EXPECT_FALSE(find({.tenant = "other", .models = {name}}));
+  EXPECT_TRUE(find({.tenant = "other", .admin = true}));
+  const ApiKey other({.tenant = "other", .all_models = true}, 0);
+  const auto near = FindModel(context, other, name + "5");
+  EXPECT_EQ(near.error().message.find(name + "'"), std::string::npos) << near.error().message;
+}
+
 TEST_F(GenerationPlanTest, NearNamesAreThoseThatTheKeyMayUse) {
   const ServerContext context = Context();
   EXPECT_NE(FindModel(context, *key_, "doile").error().message.find("'doyle'"), std::string::npos);

@@ -22,6 +22,7 @@ struct HttpRequest {
   std::string request_id;            // X-Request-Id
   std::string traceparent;           // W3C's trace context
   std::string cors_request_headers;  // Access-Control-Request-Headers
+  std::string origin;                // of the page whose script asks, as browsers say
   std::string host;                  // the target's own if it has one, else the Host header's
   bool keep_alive = true;            // the client would send another one
   bool is_http_1_0 = false;

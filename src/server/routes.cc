@@ -1,5 +1,7 @@
 #include "server/routes.h"
 
+#include <algorithm>
+
 #include "server/dashboard_pages.h"
 #include "server/http_message.h"
 
@@ -13,8 +15,6 @@ struct Entry {
 };
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
-constexpr std::string_view kResponsePrefix = "/v1/responses/";
-constexpr std::string_view kItemsSuffix = "/input_items";
 constexpr std::string_view kDashboardPrefix = "/dashboard/";
 constexpr Entry kRoutes[] = {
     {"/health", Route::kHealth, "GET"},
@@ -28,13 +28,21 @@ constexpr Entry kRoutes[] = {
     {"/dashboard/data", Route::kDashboardData, "GET"},
     {"/dashboard/{file}", Route::kDashboardFile, "GET"},
     {"/v1/models", Route::kModels, "GET"},
-    {"/v1/models/{model}", Route::kModel, "GET"},
+    {"/v1/models/{model}", Route::kModel, "GET, DELETE"},
     {"/v1/completions", Route::kCompletions, "POST"},
     {"/v1/chat/completions", Route::kChatCompletions, "POST"},
     {"/v1/embeddings", Route::kEmbeddings, "POST"},
     {"/v1/responses", Route::kResponses, "POST"},
     {"/v1/responses/{id}", Route::kResponse, "GET, DELETE"},
     {"/v1/responses/{id}/input_items", Route::kResponseItems, "GET"},
+    {"/v1/files", Route::kFiles, "GET, POST"},
+    {"/v1/files/{id}", Route::kFile, "GET, DELETE"},
+    {"/v1/files/{id}/content", Route::kFileContent, "GET"},
+    {"/v1/fine_tuning/jobs", Route::kFineTuningJobs, "GET, POST"},
+    {"/v1/fine_tuning/jobs/{id}", Route::kFineTuningJob, "GET"},
+    {"/v1/fine_tuning/jobs/{id}/cancel", Route::kFineTuningCancel, "POST"},
+    {"/v1/fine_tuning/jobs/{id}/events", Route::kFineTuningEvents, "GET"},
+    {"/v1/fine_tuning/jobs/{id}/checkpoints", Route::kFineTuningCheckpoints, "GET"},
     {"/tokenize", Route::kTokenize, "POST"},
     {"/detokenize", Route::kDetokenize, "POST"},
     {"/v1/load_lora_adapter", Route::kLoadAdapter, "POST"},
@@ -48,6 +56,20 @@ const Entry* FindEntry(Route route) {
   return nullptr;
 }
 
+// What stands in a pattern's "{id}", without slashes; "" if the path is no such.
+std::string_view IdIn(std::string_view path, std::string_view pattern) {
+  constexpr std::string_view kPlace = "{id}";
+  const size_t at = pattern.find(kPlace);
+  if (at == std::string_view::npos) return "";
+  const std::string_view suffix = pattern.substr(at + kPlace.size());
+  if (!path.starts_with(pattern.substr(0, at)) || !path.ends_with(suffix) ||
+      path.size() <= at + suffix.size()) {
+    return "";
+  }
+  const std::string_view id = path.substr(at, path.size() - at - suffix.size());
+  return id.find('/') == std::string_view::npos ? id : "";
+}
+
 }  // namespace
 
 RouteMatch MatchRoute(std::string_view path) {
@@ -59,12 +81,9 @@ RouteMatch MatchRoute(std::string_view path) {
   if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
     return {.route = Route::kModel, .model = PercentDecode(path.substr(kModelPrefix.size()))};
   }
-  if (path.starts_with(kResponsePrefix)) {
-    std::string_view id = path.substr(kResponsePrefix.size());
-    const bool is_items = id.ends_with(kItemsSuffix);
-    if (is_items) id.remove_suffix(kItemsSuffix.size());
-    if (id.empty() || id.find('/') != std::string_view::npos) return {};
-    return {.route = is_items ? Route::kResponseItems : Route::kResponse, .id = PercentDecode(id)};
+  for (const Entry& entry : kRoutes) {
+    const std::string_view id = IdIn(path, entry.path);
+    if (!id.empty()) return {.route = entry.route, .id = PercentDecode(id)};
   }
   if (path.starts_with(kDashboardPrefix)) {
     const std::string file(path.substr(kDashboardPrefix.size()));
@@ -84,9 +103,15 @@ const char* RouteMethod(Route route) {
 }
 
 bool MethodAllowed(Route route, std::string_view method) {
-  const std::string_view allowed = RouteMethod(route);
+  std::string_view allowed = RouteMethod(route);
   if (method == "HEAD") return allowed.starts_with("GET");
-  return method == allowed || (allowed == "GET, DELETE" && (method == "GET" || method == "DELETE"));
+  constexpr std::string_view kComma = ", ";
+  while (!allowed.empty()) {
+    const std::string_view one = allowed.substr(0, allowed.find(kComma));
+    if (method == one) return true;
+    allowed.remove_prefix(std::min(one.size() + kComma.size(), allowed.size()));
+  }
+  return false;
 }
 
 }  // namespace graft

@@ -28,6 +28,14 @@ enum class Route {
   kResponses,
   kResponse,       // one that is stored
   kResponseItems,  // what it was asked with
+  kFiles,          // documents to learn
+  kFile,           // one of them
+  kFileContent,
+  kFineTuningJobs,
+  kFineTuningJob,  // one of them
+  kFineTuningCancel,
+  kFineTuningEvents,
+  kFineTuningCheckpoints,
   kTokenize,
   kDetokenize,
   kLoadAdapter,
@@ -38,7 +46,7 @@ struct RouteMatch {
   Route route = Route::kUnknown;
   std::string model;  // of kModel, decoded
   std::string file;   // of kDashboardFile
-  std::string id;     // of kResponse and kResponseItems, decoded
+  std::string id;     // of a response, a file or a job, decoded
 };
 
 RouteMatch MatchRoute(std::string_view path);
@@ -46,7 +54,7 @@ RouteMatch MatchRoute(std::string_view path);
 // The path, for logs and labels: "/v1/models/{model}".
 const char* RouteName(Route route);
 
-// "POST", or "GET" (and then HEAD too), or "GET, DELETE".
+// One or several, as "GET, DELETE"; where GET is, HEAD is, too.
 const char* RouteMethod(Route route);
 bool MethodAllowed(Route route, std::string_view method);
 
@@ -64,6 +72,10 @@ inline bool IsStored(Route route) {
 // Text to tokens or back, without the engine.
 inline bool IsTokenizing(Route route) {
   return route == Route::kTokenize || route == Route::kDetokenize;
+}
+// Files and jobs of learning.
+inline bool IsLearning(Route route) {
+  return route >= Route::kFiles && route <= Route::kFineTuningCheckpoints;
 }
 // A probe, which asks by whatever address the server has, and learns nothing.
 inline bool IsProbe(Route route) {

@@ -17,6 +17,7 @@
 namespace graft {
 
 class ChatTemplate;
+class LearningJobs;
 class SpanExporter;
 
 // The runners behind a server, and how many there should be.
@@ -54,6 +55,10 @@ struct ServerContext {
   // Of a frontend: runners whose devices are thought to hold a content.
   std::function<int32_t(const std::string& hash)> num_holders;
   SpanExporter* spans = nullptr;  // null: requests are not traced
+  LearningJobs* learning = nullptr;
+  // Of a server without, for clients: why, and what has it.
+  std::string learning_refusal =
+      "This server has no files and no fine-tuning jobs: start graft serve with --learn-dir DIR.";
 };
 
 }  // namespace graft

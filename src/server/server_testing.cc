@@ -273,7 +273,7 @@ AdapterState FakeCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
-  const auto& [name, path, replace, tenant, hash] = load;
+  const auto& [name, path, replace, tenant, hash, owner] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
@@ -288,8 +288,12 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
   if (adapters_.count(name) != 0 && !replace) {
     return AlreadyExistsError("the name '" + name + "' is taken");
   }
-  adapters_[name] = {
-      .name = name, .hash = "hash-of-" + path, .path = path, .rank_max = 8, .tenant = tenant};
+  adapters_[name] = {.name = name,
+                     .hash = "hash-of-" + path,
+                     .path = path,
+                     .rank_max = 8,
+                     .tenant = tenant,
+                     .owner = owner};
   return adapters_[name];
 }
 

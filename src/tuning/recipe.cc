@@ -111,6 +111,8 @@ LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner) {
   LearnerRates rates = learner.rates();
   if (recipe.learning_rate > 0.0) rates.learning_rate = recipe.learning_rate;
   if (recipe.prompt_learning_rate > 0.0) rates.prompt_learning_rate = recipe.prompt_learning_rate;
+  rates.learning_rate *= recipe.learning_rate_factor;
+  rates.prompt_learning_rate *= recipe.learning_rate_factor;
   if (recipe.passes > 0) rates.passes = recipe.passes;
   if (recipe.batch > 0) rates.batch = recipe.batch;
   return rates;

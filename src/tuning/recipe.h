@@ -50,6 +50,7 @@ struct LearnRecipe {
   int batch = 0;
   int window_tokens = 128;
   double held_out_share = 0.05;
+  double learning_rate_factor = 1.0;  // of all rates
   uint64_t seed = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/field_reader.h"
+#include "server/generation_plan.h"
 #include "server/query.h"
 
 namespace graft {
@@ -82,7 +83,7 @@ HttpResponse AnswerStored(ServerState& state, const RouteMatch& match, const Htt
                           const ApiKey& key) {
   const std::string& tenant = key.rights().tenant;
   const ResponseStore::Entry stored = state.responses.Find(tenant, match.id);
-  if (stored == nullptr || !key.Allows(stored->model)) {
+  if (stored == nullptr || !MayUseModel(state.context, key, stored->model)) {
     return ErrorResponse(HttpError(404, "not_found",
                                    "Response with id '" + match.id.substr(0, 200) +
                                        "' not found: it was not stored, was deleted, or has gone "

@@ -1,14 +1,16 @@
-// What `graft learn` takes: the terms of its sum, and how much of a forward it keeps for the
+// What training takes: the terms of its sum, and how much of a forward it keeps for the
 // backward in what is left. Pure functions, but for the machine that they ask about. One thread.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/status.h"
 #include "learn/training_sizes.h"
 #include "model/prompt_config.h"
 #include "runtime/memory_sum.h"
 #include "runtime/server_memory.h"
+#include "tuning/recipe.h"
 
 namespace graft {
 
@@ -32,9 +34,17 @@ struct LearnSizes {
   int threads = 1;
 };
 
+// Of adapters of these documents, but for how many learn at once, what is kept and the threads.
+LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
+                            std::span<const LearnerInput* const> inputs);
+
 // The limits of its training, whose memory is added to `sum`, the weights' terms. What is kept from
 // the forward to the backward is chosen by what the sum then leaves of the budget.
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum);
+
+// The same within so many bytes. kResourceExhausted: they are fewer than the least that it takes.
+Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
+                                   int64_t bytes_max);
 
 }  // namespace graft

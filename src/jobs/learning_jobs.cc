@@ -1,0 +1,124 @@
+#include "jobs/learning_jobs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "document/document.h"
+
+namespace graft {
+namespace {
+
+// A store that failed is asked again after so long.
+constexpr std::chrono::seconds kRetry{5};
+
+// An adapter's name has letters, digits and a few other characters.
+std::string AdapterNameOf(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    const bool is_fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    name += is_fine ? c : '-';
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string LearnedName(const LearningJob& job) {
+  constexpr size_t kBaseBytesMax = 80;
+  const std::string digits = job.id.substr(job.id.size() - std::min<size_t>(job.id.size(), 12));
+  return "ft:" + AdapterNameOf(job.base_model.substr(0, kBaseBytesMax)) + ":" +
+         (job.suffix.empty() ? "" : job.suffix + ":") + digits;
+}
+
+LearningJobs::LearningJobs(LearningStore& store, LearningSetup setup)
+    : store_(store), setup_(std::move(setup)) {}
+
+Result<LearningFile> LearningJobs::Upload(const std::string& tenant, const std::string& name,
+                                          const std::string& purpose, const std::string& content,
+                                          int64_t seconds) {
+  RETURN_IF_ERROR(CheckDocument(content, name));
+  LearningFile file;
+  file.id = NewLearningId("file-");
+  file.tenant = tenant;
+  file.name = name;
+  file.purpose = purpose;
+  file.bytes = static_cast<int64_t>(content.size());
+  file.created_at = store_.now();
+  const int64_t kept = seconds > 0 ? seconds : setup_.limits.file_seconds;
+  if (kept > 0) file.expires_at = file.created_at + kept;
+  RETURN_IF_ERROR(store_.AddFile(file, content, setup_.limits.tenant_file_bytes_max));
+  return file;
+}
+
+Result<LearningJob> LearningJobs::Create(LearningJob order) {
+  RETURN_IF_ERROR(setup_.trains);
+  order.id = NewLearningId("ftjob-");
+  order.base_model = setup_.base_model;
+  order.created_at = store_.now();
+  RETURN_IF_ERROR(
+      store_.AddJob(order, setup_.limits.tenant_jobs_max, setup_.limits.tenant_adapters_max));
+  Ring();
+  return store_.FindJob(order.tenant, order.id);
+}
+
+Result<LearningJob> LearningJobs::Cancel(const std::string& tenant, const std::string& id) {
+  ASSIGN_OR_RETURN(LearningJob job, store_.Cancel(tenant, id));
+  // A server that does not train has nobody else to end it.
+  if (!setup_.trains.ok() && !IsFinished(job.status)) {
+    job.status = JobStatus::kCancelled;
+    job.finished_at = store_.now();
+    RETURN_IF_ERROR(store_.Update(job));
+  }
+  return job;
+}
+
+Status LearningJobs::DeleteAdapter(const std::string& tenant, const std::string& name) {
+  ASSIGN_OR_RETURN(const LearningJob job, store_.FindLearned(tenant, name));
+  // First what makes it come back at the next start: after a kill in between its folder is left.
+  RETURN_IF_ERROR(store_.ForgetAdapter(job.id));
+  return setup_.remove_adapter(job);
+}
+
+std::optional<LearningJob> LearningJobs::WaitForJob() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    rung_.wait(lock, [this] { return has_news_ || is_stopping_; });
+    if (is_stopping_) return std::nullopt;
+    has_news_ = false;
+    lock.unlock();
+    Result<std::optional<LearningJob>> job = store_.NextJob();
+    lock.lock();
+    if (job.ok() && !job->has_value()) continue;
+    has_news_ = true;  // there may be another one behind it
+    if (job.ok()) return std::move(*job);
+    LOG_ERROR("{}", job.status().message());
+    rung_.wait_for(lock, kRetry, [this] { return is_stopping_; });
+  }
+}
+
+void LearningJobs::Ring() {
+  std::lock_guard lock(mutex_);
+  has_news_ = true;
+  rung_.notify_all();
+}
+
+void LearningJobs::Stop() {
+  std::lock_guard lock(mutex_);
+  is_stopping_ = true;
+  rung_.notify_all();
+}
+
+bool LearningJobs::WaitForStop(std::chrono::seconds time) {
+  std::unique_lock lock(mutex_);
+  return rung_.wait_for(lock, time, [this] { return is_stopping_; });
+}
+
+bool LearningJobs::is_stopping() {
+  std::lock_guard lock(mutex_);
+  return is_stopping_;
+}
+
+}  // namespace graft

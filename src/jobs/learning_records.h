@@ -1,0 +1,120 @@
+// What is kept of learning asked for over HTTP: files, jobs, what happened to them. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace graft {
+
+// Times are Unix seconds; 0: not so far, or never.
+struct LearningFile {
+  std::string id;
+  std::string tenant;
+  std::string name;  // as the client calls it
+  std::string purpose;
+  int64_t bytes = 0;
+  int64_t created_at = 0;
+  int64_t expires_at = 0;
+
+  bool operator==(const LearningFile&) const = default;
+};
+
+// How a document becomes an adapter, as the client asks. 0 and "": the learner's own.
+struct DocumentMethod {
+  std::string learner;
+  int32_t passes = 0;
+  int32_t batch = 0;
+  double learning_rate_factor = 1.0;  // of the learner's own rate
+  int32_t rank = 0;
+  int32_t virtual_tokens = 0;
+  double alpha = 0.0;
+  int32_t window_tokens = 128;
+  double held_out_share = 0.05;
+  int32_t outputs = 4;
+  int32_t output_tokens = 128;
+  std::string prompts = "plain";       // how the base is told what to write
+  std::string hidden_states = "none";  // which of the teacher's are learned, too
+
+  bool operator==(const DocumentMethod&) const = default;
+};
+std::string ToJson(const DocumentMethod& method);
+DocumentMethod DocumentMethodOf(const std::string& json);
+
+enum class JobStatus : uint8_t {
+  kQueued,
+  kValidating,  // its file is read
+  kRunning,
+  kSucceeded,
+  kFailed,
+  kCancelled,
+};
+// OpenAI's words, "validating_files".
+const char* JobStatusName(JobStatus status);
+JobStatus JobStatusOf(const std::string& name);
+inline bool IsFinished(JobStatus status) { return status >= JobStatus::kSucceeded; }
+
+struct JobError {
+  std::string code;
+  std::string message;
+  std::string param;  // "": about none
+
+  bool operator==(const JobError&) const = default;
+};
+
+struct LearningJob {
+  std::string id;
+  std::string tenant;
+  std::string base_model;
+  std::string training_file;
+  std::string suffix;
+  std::string metadata;  // a JSON object, or ""
+  uint32_t seed = 0;
+  DocumentMethod method;
+  int64_t created_at = 0;
+
+  JobStatus status = JobStatus::kQueued;
+  bool is_cancelled = false;  // asked for; it ends with the step that runs
+  int64_t started_at = 0;     // for the first time
+  int64_t finished_at = 0;
+  int64_t estimated_finish = 0;
+  int64_t trained_tokens = 0;
+  JobError error;
+  // Of what was learned.
+  std::string adapter;  // its name; "" once it is deleted
+  std::string hash;
+  int32_t rank_max = 0;
+  int32_t num_virtual_tokens = 0;
+  int64_t bytes = 0;
+  std::string base_hash;  // of the base that it was learned on
+
+  bool operator==(const LearningJob&) const = default;
+};
+
+struct JobEvent {
+  int64_t number = 0;  // within its job, from 1 on
+  int64_t created_at = 0;
+  std::string level = "info";  // warn, error
+  std::string message;
+  std::string data;  // a JSON object of metrics, or "" for a message
+};
+
+struct JobCheckpoint {
+  int64_t step = 0;
+  int64_t created_at = 0;
+  double loss = 0.0;
+};
+
+// A part of a list.
+template <typename T>
+struct Page {
+  std::vector<T> items;
+  bool has_more = false;
+};
+struct PageQuery {
+  std::string after;  // an id; "": from the start
+  int32_t limit = 20;
+  bool is_ascending = false;  // the oldest first
+};
+
+}  // namespace graft

@@ -1,0 +1,273 @@
+#include "jobs/learning_store.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LearningStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    store_ = *LearningStore::Open(":memory:", [this] { return now_; });
+  }
+
+  LearningFile AddFile(const std::string& tenant, const std::string& content,
+                       int64_t expires_at = 0) {
+    LearningFile file = {.id = NewLearningId("file-"),
+                         .tenant = tenant,
+                         .name = "a.txt",
+                         .purpose = "fine-tune",
+                         .bytes = static_cast<int64_t>(content.size()),
+                         .created_at = now_,
+                         .expires_at = expires_at};
+    const Status added = store_->AddFile(file, content, 100);
+    EXPECT_TRUE(added.ok()) << added.ToString();
+    return file;
+  }
+
+  LearningJob AddJob(const std::string& tenant, const std::string& file) {
+    LearningJob job = {.id = NewLearningId("ftjob-"),
+                       .tenant = tenant,
+                       .base_model = "base",
+                       .training_file = file,
+                       .suffix = "s",
+                       .metadata = R"({"a":"b"})",
+                       .seed = 7};
+    job.method = {.learner = "next-token", .passes = 3, .learning_rate_factor = 0.5};
+    job.created_at = now_;
+    const Status added = store_->AddJob(job, 3, 4);
+    EXPECT_TRUE(added.ok()) << added.ToString();
+    return job;
+  }
+
+  void Finish(LearningJob job, JobStatus status, const std::string& adapter = "") {
+    job.status = status;
+    job.adapter = adapter;
+    job.finished_at = ++now_;
+    EXPECT_TRUE(store_->Update(job).ok());
+  }
+
+  std::string NextId() {
+    const Result<std::optional<LearningJob>> next = store_->NextJob();
+    return next.ok() && next->has_value() ? (*next)->id : "";
+  }
+
+  int64_t now_ = 1000;
+  std::unique_ptr<LearningStore> store_;
+};
+
+TEST_F(LearningStoreTest, AFileIsItsTenantsAlone) {
+  const std::string bytes("a\0b", 3);
+  const LearningFile file = AddFile("a", bytes);
+  EXPECT_EQ(*store_->FindFile("a", file.id), file);
+  EXPECT_EQ(*store_->FileContent("a", file.id), bytes);
+  EXPECT_EQ(store_->FindFile("b", file.id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->FileContent("b", file.id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->DeleteFile("b", file.id).code(), StatusCode::kNotFound);
+  EXPECT_TRUE(store_->ListFiles("b", "", {})->items.empty());
+  EXPECT_TRUE(store_->DeleteFile("a", file.id).ok());
+  EXPECT_EQ(store_->FileContent("a", file.id).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(LearningStoreTest, AQuotaIsATenantsAndDeletingMakesRoom) {
+  const LearningFile file = AddFile("a", std::string(60, 'x'));
+  LearningFile second = file;
+  second.id = "second";
+  EXPECT_EQ(store_->AddFile(second, std::string(60, 'x'), 100).code(),
+            StatusCode::kResourceExhausted);
+  AddFile("b", std::string(100, 'x'));
+  EXPECT_TRUE(store_->DeleteFile("a", file.id).ok());
+  EXPECT_TRUE(store_->AddFile(second, std::string(60, 'x'), 100).ok());
+}
+
+TEST_F(LearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
+  const LearningFile unused = AddFile("a", "x", 1010);
+  const LearningFile used = AddFile("a", "y", 1010);
+  const LearningJob job = AddJob("a", used.id);
+  EXPECT_EQ(store_->DeleteFile("a", used.id).code(), StatusCode::kFailedPrecondition);
+  now_ = 1010;
+  EXPECT_EQ(store_->FindFile("a", unused.id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(*store_->FileContent("a", used.id), "y");
+  Finish(job, JobStatus::kSucceeded);
+  EXPECT_EQ(store_->FindFile("a", used.id).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(LearningStoreTest, ListsComeInPages) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(AddFile("a", "x").id);
+  const Page<LearningFile> newest = *store_->ListFiles("a", "", {.limit = 2});
+  EXPECT_EQ(newest.items[0].id, ids[4]);
+  EXPECT_TRUE(newest.has_more);
+  const Page<LearningFile> rest =
+      *store_->ListFiles("a", "fine-tune", {.after = newest.items[1].id, .limit = 3});
+  EXPECT_EQ(rest.items.size(), 3U);
+  EXPECT_FALSE(rest.has_more);
+  EXPECT_EQ(store_->ListFiles("a", "", {.limit = 1, .is_ascending = true})->items[0].id, ids[0]);
+  EXPECT_TRUE(store_->ListFiles("a", "user_data", {})->items.empty());
+  EXPECT_EQ(store_->ListFiles("a", "", {.after = "file-x"}).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(LearningStoreTest, AJobIsReadAsItWasWritten) {
+  const LearningFile file = AddFile("a", "x");
+  LearningJob job = AddJob("a", file.id);
+  EXPECT_EQ(*store_->FindJob("a", job.id), job);
+  job.status = JobStatus::kFailed;
+  job.started_at = 1001;
+  job.finished_at = 1002;
+  job.trained_tokens = int64_t{5} << 33;
+  job.error = {"out_of_memory", "of nothing", "file"};
+  job.hash = "h";
+  job.rank_max = 4;
+  job.num_virtual_tokens = 5;
+  job.bytes = 9;
+  job.base_hash = "b";
+  EXPECT_TRUE(store_->Update(job).ok());
+  EXPECT_EQ(*store_->FindJob("a", job.id), job);
+  EXPECT_EQ(store_->FindJob("b", job.id).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(store_->ListJobs("b", {})->items.empty());
+  EXPECT_EQ(store_->Cancel("b", job.id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->ListEvents("b", job.id, {}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->ListCheckpoints("b", job.id, {}).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(LearningStoreTest, LimitsOfATenantsJobsAreItsOwn) {
+  const LearningFile of_a = AddFile("a", "x");
+  const LearningFile of_b = AddFile("b", "x");
+  LearningJob job = AddJob("a", of_a.id);
+  AddJob("a", of_a.id);
+  AddJob("a", of_a.id);
+  LearningJob more = job;
+  more.id = "more";
+  EXPECT_EQ(store_->AddJob(more, 3, 9).code(), StatusCode::kResourceExhausted);
+  AddJob("b", of_b.id);
+  more.training_file = of_b.id;
+  EXPECT_EQ(store_->AddJob(more, 9, 9).code(), StatusCode::kNotFound) << "it is another's";
+  more.training_file = of_a.id;
+  Finish(job, JobStatus::kSucceeded, "ft:x");
+  EXPECT_EQ(store_->AddJob(more, 9, 3).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(store_->FindLearned("a", "ft:x")->id, job.id);
+  EXPECT_EQ(store_->FindLearned("b", "ft:x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->ListLearned()->size(), 1U);
+  EXPECT_TRUE(store_->ForgetAdapter(job.id).ok());
+  EXPECT_TRUE(store_->ListLearned()->empty());
+  EXPECT_TRUE(store_->AddJob(more, 9, 3).ok());
+}
+
+// One tenant's many jobs do not hold up another's.
+TEST_F(LearningStoreTest, TenantsTakeTurnsAndABegunJobGoesOnFirst) {
+  const LearningFile of_a = AddFile("a", "x");
+  const LearningFile of_b = AddFile("b", "x");
+  EXPECT_EQ(NextId(), "");
+  LearningJob first = AddJob("a", of_a.id);
+  const LearningJob second = AddJob("a", of_a.id);
+  LearningJob other = AddJob("b", of_b.id);
+  EXPECT_EQ(NextId(), first.id);
+  first.status = JobStatus::kRunning;
+  first.started_at = ++now_;
+  EXPECT_TRUE(store_->Update(first).ok());
+  EXPECT_EQ(NextId(), first.id);
+  Finish(first, JobStatus::kSucceeded);
+  EXPECT_EQ(NextId(), other.id);
+  other.started_at = ++now_;
+  Finish(other, JobStatus::kFailed);
+  EXPECT_EQ(NextId(), second.id);
+}
+
+TEST_F(LearningStoreTest, CancellingEndsAJobThatWaitsAndMarksOneThatRuns) {
+  const LearningFile file = AddFile("a", "x");
+  const LearningJob waiting = AddJob("a", file.id);
+  EXPECT_EQ(store_->Cancel("a", waiting.id)->status, JobStatus::kCancelled);
+  EXPECT_EQ(store_->Cancel("a", waiting.id).status().code(), StatusCode::kFailedPrecondition);
+  LearningJob running = AddJob("a", file.id);
+  running.status = JobStatus::kRunning;
+  running.started_at = now_;
+  EXPECT_TRUE(store_->Update(running).ok());
+  EXPECT_FALSE(*store_->IsCancelled(running.id));
+  EXPECT_EQ(store_->Cancel("a", running.id)->status, JobStatus::kRunning);
+  EXPECT_TRUE(*store_->IsCancelled(running.id));
+  // What the thread that learns writes meanwhile does not undo it.
+  EXPECT_TRUE(store_->Update(running).ok());
+  EXPECT_TRUE(*store_->IsCancelled(running.id));
+}
+
+TEST_F(LearningStoreTest, EventsAndCheckpointsAreListedNewestFirst) {
+  const LearningFile file = AddFile("a", "x");
+  const LearningJob job = AddJob("a", file.id);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(store_->AddEvent(job.id, {.message = std::to_string(i), .data = "{}"}).ok());
+  }
+  const Page<JobEvent> events = *store_->ListEvents("a", job.id, {.limit = 3});
+  EXPECT_EQ(events.items[0].message, "2");
+  EXPECT_TRUE(events.has_more);
+  const std::string last = EventId(job.id, events.items[2].number);
+  const Page<JobEvent> rest = *store_->ListEvents("a", job.id, {.after = last});
+  ASSERT_EQ(rest.items.size(), 1U);
+  EXPECT_EQ(rest.items[0].message, "Created fine-tuning job: " + job.id);
+  for (int64_t step = 1; step <= 120; ++step) {
+    EXPECT_TRUE(store_->AddCheckpoint(job.id, {.step = step, .loss = 0.5}).ok());
+  }
+  const Page<JobCheckpoint> checkpoints = *store_->ListCheckpoints("a", job.id, {.limit = 200});
+  EXPECT_EQ(checkpoints.items.size(), 100U);
+  EXPECT_EQ(checkpoints.items[0].step, 120);
+}
+
+TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
+  const fs::path folder =
+      fs::temp_directory_path() / ("graft_learning_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const std::string path = folder / "learning.db";
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = LearningStore::Open(path);
+    const LearningFile file = {
+        .id = "f", .tenant = "t", .name = "n", .purpose = "p", .bytes = 4, .created_at = 1};
+    LearningJob job = {.id = "j", .tenant = "t", .training_file = "f"};
+    if (!store.ok() || !(*store)->AddFile(file, "text", 10).ok()) _exit(1);
+    if (!(*store)->AddJob(job, 1, 1).ok()) _exit(1);
+    job.status = JobStatus::kRunning;
+    job.started_at = 5;
+    if (!(*store)->Update(job).ok()) _exit(1);
+    kill(getpid(), SIGKILL);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  ASSERT_TRUE(WIFSIGNALED(state));
+  const auto store = *LearningStore::Open(path);
+  EXPECT_EQ((*store->NextJob())->id, "j");
+  EXPECT_EQ((*store->NextJob())->status, JobStatus::kRunning);
+  EXPECT_EQ(*store->FileContent("t", "f"), "text");
+  fs::remove_all(folder);
+}
+
+TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
+  const DocumentMethod method = {.learner = "distill",
+                                 .passes = 5,
+                                 .batch = 6,
+                                 .learning_rate_factor = 0.25,
+                                 .rank = 7,
+                                 .virtual_tokens = 8,
+                                 .alpha = 3.5,
+                                 .window_tokens = 99,
+                                 .held_out_share = 0.125,
+                                 .outputs = 1,
+                                 .output_tokens = 11,
+                                 .prompts = "chat",
+                                 .hidden_states = "all"};
+  EXPECT_EQ(DocumentMethodOf(ToJson(method)), method);
+  EXPECT_EQ(DocumentMethodOf("no json"), DocumentMethod());
+  for (const JobStatus status :
+       {JobStatus::kQueued, JobStatus::kValidating, JobStatus::kRunning, JobStatus::kSucceeded,
+        JobStatus::kFailed, JobStatus::kCancelled}) {
+    EXPECT_EQ(JobStatusOf(JobStatusName(status)), status);
+  }
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,165 @@
+#include "server/learning/job_request.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "server/field_reader.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kSuffixBytesMax = 64;
+constexpr size_t kJobMetadataMax = 16;
+constexpr size_t kJobMetadataKeyBytesMax = 64;
+constexpr size_t kJobMetadataValueBytesMax = 512;
+
+bool IsSuffix(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+// "auto" asks for what the learner does by itself.
+bool IsAuto(const Json* json) { return json == nullptr || *json == "auto"; }
+
+class MethodReader {
+ public:
+  explicit MethodReader(const Json& object)
+      : reader_(object, "method.document.hyperparameters.", &HyperparameterFields()) {}
+
+  void Int(const char* name, int32_t min, int32_t max, int32_t* out) {
+    const Json* const json = reader_.Take(name);
+    if (IsAuto(json)) return;
+    const std::optional<int64_t> value = IntegerOf(*json, min, max);
+    if (value.has_value()) {
+      *out = static_cast<int32_t>(*value);
+      return;
+    }
+    reader_.Fail(name, "must be \"auto\" or an integer between " + std::to_string(min) + " and " +
+                           std::to_string(max));
+  }
+
+  // Above `min`, or from `min` on where that is `closed`.
+  void Number(const char* name, double min, bool closed, double max, double* out) {
+    const Json* const json = reader_.Take(name);
+    if (IsAuto(json)) return;
+    const double value = json->is_number() ? json->get<double>() : min - 1.0;
+    if ((closed ? value >= min : value > min) && value <= max) {
+      *out = value;
+      return;
+    }
+    reader_.Fail(name, "must be \"auto\" or a number " + std::string(closed ? "from " : "above ") +
+                           Short(min) + " to " + Short(max));
+  }
+
+  void Word(const char* name, std::initializer_list<const char*> words, std::string* out) {
+    if (const Json* const json = reader_.Take(name); json != nullptr && *json != "auto") {
+      *out = reader_.OneOf(name, words);
+    }
+  }
+
+  void Learner(const std::vector<std::string>& learners, std::string* out) {
+    std::string name;
+    reader_.String("learner", &name, kNameBytesMax);
+    *out = name.empty() || name == "auto" ? learners.front() : name;
+    if (std::find(learners.begin(), learners.end(), *out) != learners.end()) return;
+    std::string known;
+    for (const std::string& learner : learners) {
+      known += (known.empty() ? "" : ", ") + std::string("'") + learner + "'";
+    }
+    reader_.Fail("learner", "must be one of " + known + ", got '" + name + "'");
+  }
+
+  std::optional<ApiError> Finish() { return reader_.Finish(); }
+
+ private:
+  static std::string Short(double number) {
+    std::string text = std::to_string(number);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+    return text;
+  }
+
+  FieldReader reader_;
+};
+
+std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setup,
+                                   DocumentMethod* out) {
+  FieldReader reader(method, "method.");
+  reader.OneOf("type", {"document"}, "the one that this server has");
+  const Json* const document = reader.Take("document");
+  if (auto error = reader.Finish()) return error;
+  const Json nothing = Json::object();
+  FieldReader inner(document == nullptr ? nothing : *document, "method.document.");
+  const Json* const given = inner.Take("hyperparameters");
+  if (auto error = inner.Finish()) return error;
+  MethodReader fields(given == nullptr ? nothing : *given);
+  fields.Learner(setup.learners, &out->learner);
+  fields.Int("n_epochs", 1, 100'000, &out->passes);
+  fields.Int("batch_size", 1, 4096, &out->batch);
+  fields.Number("learning_rate_multiplier", 0.0, false, 1000.0, &out->learning_rate_factor);
+  fields.Int("rank", 1, setup.rank_max, &out->rank);
+  fields.Int("virtual_tokens", 1, 4096, &out->virtual_tokens);
+  fields.Number("alpha", 0.0, false, 65536.0, &out->alpha);
+  fields.Int("window_tokens", 16, 1 << 20, &out->window_tokens);
+  fields.Number("held_out", 0.0, true, 0.5, &out->held_out_share);
+  fields.Int("outputs", 0, 1000, &out->outputs);
+  fields.Int("output_tokens", 4, 4096, &out->output_tokens);
+  fields.Word("prompts", {"plain", "chat"}, &out->prompts);
+  fields.Word("hidden_states", {"none", "last", "all"}, &out->hidden_states);
+  return fields.Finish();
+}
+
+void ReadMetadata(FieldReader& reader, std::string* out) {
+  const Json* const json = reader.Take("metadata");
+  if (json == nullptr) return;
+  const auto is_pair = [](const auto& item) {
+    return item.key().size() <= kJobMetadataKeyBytesMax && item.value().is_string() &&
+           item.value().template get_ref<const std::string&>().size() <= kJobMetadataValueBytesMax;
+  };
+  bool is_fine = json->is_object() && json->size() <= kJobMetadataMax;
+  if (is_fine) {
+    for (const auto& item : json->items()) is_fine = is_fine && is_pair(item);
+  }
+  if (!is_fine) {
+    return reader.Fail("metadata",
+                       "must be an object of up to 16 strings of up to 512 bytes, whose names have "
+                       "up to 64");
+  }
+  *out = DumpJson(*json);
+}
+
+}  // namespace
+
+ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& setup) {
+  JobRequest request;
+  LearningJob& job = request.job;
+  FieldReader reader(body, "", &FineTuningFields());
+  reader.String("model", &request.model, kNameBytesMax);
+  if (request.model.empty()) reader.Fail("model", "is required");
+  reader.String("training_file", &job.training_file, kNameBytesMax);
+  if (job.training_file.empty()) reader.Fail("training_file", "is required: a file's id");
+  reader.String("suffix", &job.suffix, kSuffixBytesMax);
+  if (!IsSuffix(job.suffix)) reader.Fail("suffix", "has letters, digits and . _ - alone");
+  std::optional<int32_t> seed;
+  reader.OptionalInt("seed", 0, kInt32Max, &seed);
+  job.seed = seed.has_value() ? static_cast<uint32_t>(*seed)
+                              : static_cast<uint32_t>(RandomSeed() & 0x7fffffff);
+  ReadMetadata(reader, &job.metadata);
+  const Json* const method = reader.Take("method");
+  if (method == nullptr) {
+    reader.Fail("method", "is required: {\"type\": \"document\"} makes an adapter of a document");
+  }
+  reader.TakeUnread();
+  if (!reader.failed()) {
+    if (auto error = ReadMethod(*method, setup, &job.method)) reader.Fail(*std::move(error));
+  }
+  if (auto error = reader.Finish()) return *error;
+  return request;
+}
+
+}  // namespace graft

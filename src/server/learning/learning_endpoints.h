@@ -1,0 +1,19 @@
+// /v1/files and /v1/fine_tuning/jobs, and DELETE of a learned model: OpenAI's interface over
+// LearningJobs. Takes its time where a file is long; any thread.
+#pragma once
+
+#include <optional>
+
+#include "server/http_message.h"
+#include "server/routes.h"
+#include "server/server_state.h"
+
+namespace graft {
+
+HttpResponse AnswerLearning(ServerState& state, const RouteMatch& match, const HttpRequest& request,
+                            const ApiKey& key);
+
+// Why a server has none of this, for a client.
+ApiError NoLearning(const ServerContext& context);
+
+}  // namespace graft

@@ -1,0 +1,52 @@
+// EngineWriter: the server's engine as a teacher that writes. Its requests share steps and the
+// pages of their prompts' beginnings; the likeliest tokens come with each token. What is written
+// does not depend on what else the engine serves. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "learn/text_writer.h"
+#include "request/generator.h"
+
+namespace graft {
+
+struct WriterSettings {
+  // Whose requests they are to the engine, and that tenant's share of it.
+  std::string tenant;
+  float tenant_weight = 1.0f;
+  size_t orders_at_once = 256;
+  uint64_t first_id = 1;
+  // After each text; false: to be given up.
+  std::function<bool(int64_t done, int64_t total)> on_text;
+};
+
+class EngineWriter : public TextWriter {
+ public:
+  // Borrows the generator, whose base model writes.
+  EngineWriter(Generator& generator, WriterSettings settings);
+
+  // kCancelled: given up.
+  Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
+  int32_t num_choices() const override;
+
+ private:
+  struct Pending {
+    RequestId id = 0;
+    std::shared_ptr<TokenStream> stream;  // the engine's end, too
+  };
+
+  Status Submit(const WriteOrder& order);
+  Result<TaughtText> Collect(const WriteOrder& order, TokenStream& stream) const;
+  Result<std::vector<TaughtText>> WriteAll(std::span<const WriteOrder> orders);
+
+  Generator& generator_;
+  const WriterSettings settings_;
+  uint64_t next_id_;
+  std::deque<Pending> pending_;
+};
+
+}  // namespace graft

@@ -1,0 +1,101 @@
+#include "tuning/job_runner.h"
+
+#include <chrono>
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include "base/log.h"
+#include "tuning/job_at_work.h"
+
+namespace graft {
+namespace {
+
+constexpr std::chrono::seconds kStoreRetry{1};
+
+// What a client is told. Faults of this machine are the log's business, and so are its folders.
+std::string MessageFor(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kUnimplemented:
+      return status.message();
+    default:
+      return "the server failed to learn this; its log says why";
+  }
+}
+
+}  // namespace
+
+JobRunner::JobRunner(JobRunnerParts parts, JobRunnerSettings settings)
+    : parts_(parts), settings_(std::move(settings)) {}
+
+JobRunner::~JobRunner() { Stop(); }
+
+void JobRunner::Start() {
+  CHECK(!thread_.joinable()) << "started twice";
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void JobRunner::Stop() {
+  parts_.jobs.Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobRunner::Loop() {
+  while (std::optional<LearningJob> job = parts_.jobs.WaitForJob()) RunJob(std::move(*job));
+}
+
+void JobRunner::RunJob(LearningJob job) {
+  JobAtWork work(parts_, settings_, std::move(job));
+  Status status;
+  try {
+    status = work.Run();
+  } catch (const std::bad_alloc& error) {
+    LOG_ERROR("fine-tuning job {}: out of memory: {}", work.job().id, error.what());
+    status = ResourceExhaustedError(
+        "memory ran out; lower batch_size, window_tokens or rank, or try again later");
+  }
+  if (status.code() == StatusCode::kAborted) return;  // the server ends
+  LearningJob ended = work.job();
+  ended.finished_at = parts_.jobs.store().now();
+  ended.estimated_finish = 0;
+  if (status.ok()) {
+    ended.status = JobStatus::kSucceeded;
+    Settle(ended, "The job has successfully completed; the model is " + ended.adapter);
+  } else if (status.code() == StatusCode::kCancelled) {
+    ended.status = JobStatus::kCancelled;
+    Settle(ended, "The job was cancelled");
+  } else {
+    LOG_WARN("fine-tuning job {} failed: {}", ended.id, status.ToString());
+    ended.status = JobStatus::kFailed;
+    const bool is_files = work.stage() == JobAtWork::Stage::kReading;
+    ended.error.code = is_files ? "invalid_training_file" : "training_failed";
+    if (status.code() == StatusCode::kResourceExhausted) ended.error.code = "out_of_memory";
+    ended.error.param = is_files ? "training_file" : "";
+    ended.error.message = MessageFor(status);
+    Settle(ended, ended.error.message);
+  }
+  std::error_code ignored;
+  std::filesystem::remove(work.checkpoint(), ignored);
+  if (!status.ok()) std::filesystem::remove_all(settings_.adapters + "/" + ended.id, ignored);
+}
+
+void JobRunner::Settle(const LearningJob& job, const std::string& message) {
+  LearningStore& store = parts_.jobs.store();
+  for (;;) {
+    const Status written = store.Update(job);
+    if (written.ok()) break;
+    LOG_ERROR("fine-tuning job {}: {}", job.id, written.message());
+    // A job whose end was not written down is done again from its checkpoint.
+    if (parts_.jobs.WaitForStop(kStoreRetry)) return;
+  }
+  JobEvent event{.message = message};
+  if (job.status == JobStatus::kFailed) event.level = "error";
+  const Status told = store.AddEvent(job.id, std::move(event));
+  if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, told.message());
+  LOG_INFO("fine-tuning job {} of {} {}", job.id, job.tenant, JobStatusName(job.status));
+}
+
+}  // namespace graft

@@ -1,0 +1,62 @@
+// JobRunner: the thread that learns what jobs ask for, one job at a time, beside the serving: its
+// computing is pieces of Turns, its texts are written by the server's own engine. A job that is cut
+// off, by the server's end or a kill, goes on from its last checkpoint to the same bits. Made and
+// destroyed on the main thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/turns.h"
+#include "jobs/learning_jobs.h"
+#include "request/adapter_catalog.h"
+#include "request/generator.h"
+#include "runtime/base_identity.h"
+#include "runtime/runtime.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+struct JobRunnerParts {
+  LearningJobs& jobs;
+  LoadedModel& model;
+  const Tokenizer& tokenizer;
+  AdapterCatalog& catalog;
+  Generator& generator;
+  Turns& turns;
+};
+
+struct JobRunnerSettings {
+  std::string model_dir;
+  BaseIdentity base;
+  std::string adapters;     // folder of what was learned, a folder for each job
+  std::string checkpoints;  // folder of files, one for each job that is not finished
+  int64_t bytes_max = 0;    // that training may take
+  int checkpoint_seconds = 60;
+};
+
+class JobRunner {
+ public:
+  JobRunner(JobRunnerParts parts, JobRunnerSettings settings);
+  ~JobRunner();  // Stop()s
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  void Start();
+  // Ends the thread, and the job that runs with its step: it is left to the next start.
+  void Stop();
+
+ private:
+  void Loop();
+  void RunJob(LearningJob job);
+  // Writes what became of the job, as often as it takes.
+  void Settle(const LearningJob& job, const std::string& message);
+
+  const JobRunnerParts parts_;
+  const JobRunnerSettings settings_;
+  std::thread thread_;
+};
+
+}  // namespace graft

@@ -1,0 +1,148 @@
+#include "tuning/learn_memory.h"
+
+#include <algorithm>
+#include <string>
+
+#include "learn/trained_lora.h"
+#include "learn/trained_prompt.h"
+#include "learn/training_device.h"
+
+namespace graft {
+namespace {
+
+constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
+
+// Activations first: a layer that is computed again costs more than one that is transposed again.
+void SetKept(int64_t bytes, const ServedShape& shape, TrainingLimits* limits) {
+  const int64_t activations =
+      shape.device.is_cpu() ? LayerActivationBytes(shape.config, limits->rows_max)
+                            : GpuLayerActivationBytes(shape.config, shape.dtype, limits->rows_max);
+  limits->activation_bytes_max = NumLayersWithin(bytes, activations, shape.config) * activations;
+  limits->transposed_bytes_max = bytes - limits->activation_bytes_max;
+}
+
+// Itself with its gradient and moments, and what a checkpoint has of its best step.
+int64_t AdapterBytes(const LearnSizes& sizes, const ServedShape& shape) {
+  int64_t bytes = 0;
+  if (sizes.rank > 0) {
+    bytes += TrainedLora::BytesFor(shape.config, sizes.rank, shape.dtype) * 5 / 4;
+  }
+  if (sizes.virtual_tokens > 0) {
+    bytes += TrainedPrompt::BytesFor(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype) *
+             5 / 4;
+  }
+  return bytes;
+}
+
+int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
+  const int64_t states = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
+  return sizes.num_adapters * sizes.taught_rows * states * shape.config.hidden_size *
+         int64_t{sizeof(float)};
+}
+
+// But for what is kept.
+TrainingLimits LeastLimits(const LearnSizes& sizes) {
+  TrainingLimits limits;
+  limits.sequences_max = sizes.num_adapters * sizes.batch;
+  const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
+  const int32_t own_rows = is_embedding ? sizes.virtual_tokens : 0;
+  const int32_t rows_before = std::max(own_rows, sizes.frozen.embeddings);
+  limits.prefix_tokens_max = std::max(sizes.virtual_tokens - own_rows, sizes.frozen.keys_values);
+  // Virtual tokens begin with a forward of as many.
+  limits.rows_max = std::max(limits.sequences_max * (sizes.example_tokens_max + rows_before),
+                             std::max(sizes.virtual_tokens, sizes.teacher_tokens_max));
+  limits.rank_max = std::max({1, sizes.rank, sizes.frozen.rank});
+  limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
+  return limits;
+}
+
+void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const ServedShape& shape,
+              MemorySum* sum) {
+  const TrainingSizes needed =
+      shape.device.is_cpu() ? SizesOf(limits, shape.config, shape.dtype, sizes.threads)
+                            : GpuTrainingSizesOf(limits, shape.config, shape.dtype, shape.device);
+  const std::string rows = std::to_string(limits.rows_max) + " rows" + kRowFlags;
+  sum->Add("layers' inputs of " + rows, needed.layer_inputs);
+  sum->Add("gradients and room for one layer of " + rows, needed.gradients);
+  sum->Add("activations kept for the backward, of one layer at least (--kept-gib)",
+           needed.kept_activations);
+  sum->Add("transposed weights, the output head's at least (--kept-gib)", needed.kept_transposed);
+  sum->Add("the transposing of a weight", needed.made_transposed);
+  sum->Add("LoRA of " + rows, needed.lora);
+  sum->Add("logits of " + std::to_string(limits.logits_rows_max) + " rows", needed.logits);
+  sum->Add("attention of " + rows, needed.attention);
+  sum->Add("rotary tables", needed.ropes);
+  sum->Add("the threads' rows (--threads)", needed.thread_rows);
+  if (sizes.taught_rows > 0) {
+    sum->Add("a teacher's hidden states (--hidden-states, --together)", TaughtBytes(sizes, shape));
+  }
+  if (sizes.frozen.bytes > 0) sum->Add("the documents' adapters", sizes.frozen.bytes);
+  const std::string what = std::to_string(sizes.num_adapters) + " adapters of rank " +
+                           std::to_string(sizes.rank) + " and " +
+                           std::to_string(sizes.virtual_tokens) +
+                           " virtual tokens in training (--together, --rank, --virtual-tokens)";
+  sum->AddOnHost(what, AdapterBytes(sizes, shape) * sizes.num_adapters);
+  if (shape.device.is_cpu() || sizes.rank == 0) return;
+  sum->Add(what, GpuAdapterBytes(shape.config, sizes.rank, shape.dtype) * sizes.num_adapters);
+}
+
+}  // namespace
+
+LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
+                            std::span<const LearnerInput* const> inputs) {
+  size_t longest = 0, start = 0;
+  for (const LearnerInput* input : inputs) {
+    longest = std::max(longest, input->tokens.size());
+    start = std::max(start, input->start.size());
+  }
+  const auto window =
+      static_cast<int32_t>(std::min(longest, static_cast<size_t>(recipe.window_tokens)));
+  const TrainedShape shape = ShapeOf(recipe, learner, longest + start);
+  LearnSizes sizes;
+  sizes.batch = RatesOf(recipe, learner).batch;
+  sizes.example_tokens_max = learner.ExampleTokensMax(window);
+  sizes.rank = shape.rank;
+  sizes.virtual_tokens = shape.virtual_tokens;
+  sizes.kind = shape.kind;
+  if (learner.writes() && recipe.hidden != HiddenStates::kNone) {
+    sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
+    sizes.all_hidden_states = recipe.hidden == HiddenStates::kAll;
+    for (const LearnerInput* input : inputs) {
+      sizes.taught_rows = std::max(sizes.taught_rows, learner.TaughtRowsMax(*input));
+    }
+  }
+  return sizes;
+}
+
+TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
+                            const MemoryBudget& budget, MemorySum* sum) {
+  TrainingLimits limits = LeastLimits(sizes);
+  if (sizes.kept_gib >= 0.0) {
+    SetKept(GibToBytes(sizes.kept_gib), shape, &limits);
+  } else {
+    MemorySum least = *sum;
+    AddTerms(sizes, limits, shape, &least);
+    SetKept(std::max<int64_t>(0, budget.LeftOnDevice() - least.on_device()) / 2, shape, &limits);
+  }
+  AddTerms(sizes, limits, shape, sum);
+  return limits;
+}
+
+Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
+                                   int64_t bytes_max) {
+  TrainingLimits limits = LeastLimits(sizes);
+  const TrainingSizes least = SizesOf(limits, shape.config, shape.dtype, sizes.threads);
+  const int64_t needed =
+      least.total() + TaughtBytes(sizes, shape) + AdapterBytes(sizes, shape) * sizes.num_adapters;
+  if (needed > bytes_max) {
+    return ResourceExhaustedError(
+        "training takes " + BytesText(needed) + ", and this server has " + BytesText(bytes_max) +
+        " for it (--learn-gib): lower batch_size (" + std::to_string(sizes.batch) +
+        "), window_tokens (texts have up to " + std::to_string(sizes.example_tokens_max) +
+        " tokens) or rank (" + std::to_string(sizes.rank) + ")");
+  }
+  SetKept(bytes_max - needed, shape, &limits);
+  return limits;
+}
+
+}  // namespace graft

@@ -1,0 +1,205 @@
+#include "tuning/learning_service.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "learn/training_transformer.h"
+#include "tuning/recipe.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kShareMax = 0.9;
+
+// Those that learn one document; the default is the first.
+std::vector<std::string> LearnerNames() {
+  std::vector<std::string> names = {WordOf(LearnRecipe().learner, kLearnerWords)};
+  for (const OptionWord<LearnerKind>& one : kLearnerWords) {
+    const bool is_of_many = one.value == LearnerKind::kTask || one.value == LearnerKind::kEncoder;
+    if (!is_of_many && one.value != LearnRecipe().learner) names.emplace_back(one.word);
+  }
+  return names;
+}
+
+}  // namespace
+
+OptionGroup LearningOptionGroup(LearningOptions& options) {
+  return {"Learning",
+          {{"learn-dir", Text(options.folder),
+            "folder of files, fine-tuning jobs and what they learned, which one server has for "
+            "itself (docs/learning.md)",
+            "none of them"},
+           {"learn-share", Number(options.share, Between(0.0, kShareMax)),
+            "of the time that training may take while requests run; without requests it takes all. "
+            "0: no jobs"},
+           {"learn-gib", Number(options.gib, Above(0.0)), "GiB of memory for training"},
+           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
+            "how often a job's state is written, from which it goes on after a kill; 0: at every "
+            "step"},
+           {"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
+            "jobs of a tenant that are not finished"},
+           {"learn-adapters-max", Number(options.adapters_max, AtLeast(1)),
+            "learned models of a tenant"},
+           {"files-mib", Number(options.files_mib, AtLeast(1)), "MiB of a tenant's files together"},
+           {"files-hours", Number(options.files_hours, AtLeast(0)),
+            "how long a file is kept where its owner does not say; 0: until it is deleted"}}};
+}
+
+LearningService::LearningService(const LearningOptions& options, std::string folder)
+    : options_(options), folder_(std::move(folder)) {}
+
+LearningService::~LearningService() {
+  Stop();
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+Result<std::unique_ptr<LearningService>> LearningService::Create(const LearningOptions& options,
+                                                                 RuntimeOptions* served) {
+  if (options.folder.empty()) {
+    if (options.share == 0.0) return std::unique_ptr<LearningService>();
+    return InvalidArgumentError("--learn-share: where is what is learned to be? --learn-dir DIR");
+  }
+  std::error_code error;
+  for (const char* sub : {"/adapters", "/checkpoints"}) {
+    fs::create_directories(options.folder + sub, error);
+    if (error) {
+      return SystemError(error.value(), "--learn-dir: cannot make " + options.folder + sub);
+    }
+  }
+  const std::string folder = fs::canonical(options.folder, error).string();
+  if (error) return SystemError(error.value(), "--learn-dir " + options.folder);
+  std::unique_ptr<LearningService> service(new LearningService(options, folder));
+  RETURN_IF_ERROR(service->Lock());
+  ASSIGN_OR_RETURN(service->store_, LearningStore::Open(folder + "/learning.db"));
+  service->model_folder_ = served->model;
+  served->learned = service->adapters();
+  served->learn_gib = options.share > 0.0 ? options.gib : 0.0;
+  return service;
+}
+
+Status LearningService::Lock() {
+  const std::string path = folder_ + "/lock";
+  lock_fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_fd_ < 0) return SystemError(errno, "--learn-dir: cannot open " + path);
+  if (flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return OkStatus();
+  return FailedPreconditionError("--learn-dir " + folder_ +
+                                 ": another server has it; give each its own");
+}
+
+void LearningService::SetModel(LoadedModel& model) {
+  model_ = &model;
+  if (options_.share == 0.0 || !CheckTrains().ok()) return;
+  turns_ = std::make_unique<Turns>(options_.share, SteadyClock::Get(), [this](int64_t ns) {
+    piece_seconds_->Observe(NsToSeconds(ns));
+  });
+  model.turns = turns_.get();
+}
+
+// A GPU's training beside its steps would be let in here, with turns on its stream.
+Status LearningService::CheckTrains() const {
+  if (options_.share == 0.0) {
+    return FailedPreconditionError(
+        "this server serves what was learned and learns nothing more: start it with --learn-share");
+  }
+  if (model_->shard.num_ranks > 1) {
+    return UnimplementedError("training does not go with --tensor-parallel so far");
+  }
+  if (!model_->device.is_cpu()) {
+    return UnimplementedError(
+        "training beside the serving runs on the CPU alone so far, and this server has a GPU: make "
+        "the adapter by graft learn, or serve with --device cpu");
+  }
+  return CheckTrainable(model_->config, model_->device);
+}
+
+Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
+  piece_seconds_ = &runtime.metrics().Histogram(
+      "graft_learn_micro_step_seconds",
+      "How long training held the kernels' threads at once: a layer's forward or backward, mostly",
+      {0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0});
+  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
+  LearningSetup setup;
+  setup.limits = {.tenant_file_bytes_max = options_.files_mib << 20,
+                  .file_seconds = options_.files_hours * 3600,
+                  .tenant_jobs_max = options_.jobs_max,
+                  .tenant_adapters_max = options_.adapters_max};
+  setup.base_model = model_->name;
+  setup.learners = LearnerNames();
+  setup.rank_max = kLoraRankMax;
+  setup.trains = CheckTrains();
+  setup.remove_adapter = [this, &runtime](const LearningJob& job) { return Remove(runtime, job); };
+  jobs_ = std::make_unique<LearningJobs>(*store_, std::move(setup));
+  RETURN_IF_ERROR(ListLearned(runtime, base));
+  const Status& trains = jobs_->setup().trains;
+  if (!trains.ok()) {
+    LOG_INFO("fine-tuning jobs are refused: {}", trains.message());
+    return OkStatus();
+  }
+  runner_ = std::make_unique<JobRunner>(
+      JobRunnerParts{.jobs = *jobs_,
+                     .model = *model_,
+                     .tokenizer = tokenizer,
+                     .catalog = runtime.catalog(),
+                     .generator = runtime.engine(),
+                     .turns = *turns_},
+      JobRunnerSettings{.model_dir = model_folder_,
+                        .base = base,
+                        .adapters = adapters(),
+                        .checkpoints = folder_ + "/checkpoints",
+                        .bytes_max = GibToBytes(options_.gib),
+                        .checkpoint_seconds = options_.checkpoint_seconds});
+  runner_->Start();
+  return OkStatus();
+}
+
+Status LearningService::ListLearned(Runtime& runtime, const BaseIdentity& base) {
+  ASSIGN_OR_RETURN(const std::vector<LearningJob> learned, store_->ListLearned());
+  int32_t num_listed = 0;
+  for (const LearningJob& job : learned) {
+    Status listed = FailedPreconditionError("it was learned on another base model");
+    if (job.base_hash == base.text_hash + base.weights_hash) {
+      listed = runtime.catalog().ListOwned({.name = job.adapter,
+                                            .hash = job.hash,
+                                            .path = adapters() + "/" + job.id,
+                                            .base_model = job.base_model,
+                                            .rank_max = job.rank_max,
+                                            .num_virtual_tokens = job.num_virtual_tokens,
+                                            .bytes = job.bytes,
+                                            .tenant = job.tenant,
+                                            .owner = job.tenant});
+    }
+    if (listed.ok()) {
+      ++num_listed;
+    } else {
+      LOG_WARN("learned model {} of {} is not served: {}", job.adapter, job.tenant,
+               listed.message());
+    }
+  }
+  LOG_INFO("learned models: {} listed, {} refused", num_listed,
+           static_cast<int32_t>(learned.size()) - num_listed);
+  return OkStatus();
+}
+
+Status LearningService::Remove(Runtime& runtime, const LearningJob& job) const {
+  const Status unloaded = runtime.catalog().Unload(job.adapter, job.tenant);
+  if (!unloaded.ok() && unloaded.code() != StatusCode::kNotFound) return unloaded;
+  std::error_code error;
+  fs::remove_all(adapters() + "/" + job.id, error);
+  if (error) LOG_WARN("the folder of learned model {}: {}", job.adapter, error.message());
+  return OkStatus();
+}
+
+void LearningService::Stop() {
+  if (runner_ != nullptr) runner_->Stop();
+}
+
+}  // namespace graft
