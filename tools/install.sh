@@ -57,6 +57,6 @@ case $what in test | test-all)
 esac
 case $what in test-all)
   python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
-  python_packages build/venv-agents tests/agents/requirements.txt "libraries of agents" ;;
+  python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents" ;;
 esac
 case $what in grammar | test | test-all) tools/grammar.sh ;; esac

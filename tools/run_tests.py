@@ -285,7 +285,7 @@ def stage_agents(log):
     """Agents' libraries, which call tools and want answers in a form."""
     if not build("dev", ["graft", "scripted_server"], log):
         return 0, 1
-    return pytest("dev", log, ONE_THREAD, files=["tests/agents"], venv="venv-agents")
+    return pytest("dev", log, ONE_THREAD, files=["tests/agent_clients"], venv="venv-agents")
 
 
 def stage_dashboard(log):
