@@ -182,8 +182,12 @@ class RunnerSet : public Generator, private RunnerListener {
   void TakeEvent(InFlight& one, TokenEvent event);
   bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
   bool AnotherMayHaveIt(const InFlight& one) const;
-  // Who had no room may have some by now.
-  static void Retry(InFlight& one) { one.refused = one.lacking; }
+  // Who had no room may have some by now. One that has drawn is never ended for its adapter: who
+  // could not use that is asked again.
+  static void Retry(InFlight& one) {
+    if (!one.pool.empty()) one.lacking.clear();
+    one.refused = one.lacking;
+  }
   void LoseRunner(size_t runner);
   void MoveAway(size_t runner, bool left, bool died);
   bool CanMove(const InFlight& one) const;

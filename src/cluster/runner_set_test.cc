@@ -622,8 +622,9 @@ TEST_F(RunnerSetTest, WhatHasDrawnIsNotEndedByARunnerThatCannotGoOn) {
   refused.ReadAll();
   EXPECT_EQ(refused.last.status.code(), StatusCode::kNotFound);
   clients_.clear();
-  Start({&one_, &two_});
+  Start({&two_, &one_});
   WaitUntilReady();
+  // The first is refused by the one before it comes to the other, which draws for it.
   while (clients_.empty() || one_.generator.num_taken() == 0) {
     Client& client = Submit(500, "aa");
     client.ReadOne();
