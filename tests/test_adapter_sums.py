@@ -7,7 +7,7 @@ import struct
 import openai
 import pytest
 
-from conftest import DEMO, ROOT, Server
+from conftest import DEMO, LONG_TESTS, ROOT, Server
 from test_features import PROMPT, alike, complete, flags, golden_server, table
 
 SUM = [{"name": "austen", "weight": 0.7}, {"name": "carroll", "weight": -0.4}]
@@ -97,7 +97,8 @@ ADAPTERS = {"two LoRA": SUM, "one by a weight": HALF}
 
 
 def columns():
-    return list(dict.fromkeys(column for _, column in table("Several adapters in one request")))
+    settings = list(dict.fromkeys(column for _, column in table("Several adapters in one request")))
+    return settings if LONG_TESTS else settings[::3]
 
 
 @pytest.mark.parametrize("setting", columns())
