@@ -343,14 +343,16 @@ Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   const RouteMatch& match = exchange.match;
   const auto bytes = std::max(kListingBytes, static_cast<int64_t>(request.body.size()));
   const bool deletes_model = match.route == Route::kModel && request.method == "DELETE";
-  co_return co_await AnswerOn(
-      exchange, deletes_model ? state_.run_on_loader : Worker(exchange, bytes), [&, deletes_model] {
-        if (IsStored(match.route)) return AnswerStored(state_, match, request, *exchange.key);
-        if (IsLearning(match.route) || deletes_model) {
-          return AnswerLearning(state_, match, request, *exchange.key);
-        }
-        return AnswerGet(state_, match, *exchange.key);
-      });
+  // Named: gcc 12 destroys the temporary of a choice inside co_await twice.
+  ServerState::Runner run = Worker(exchange, bytes);
+  if (deletes_model) run = state_.run_on_loader;
+  co_return co_await AnswerOn(exchange, std::move(run), [&, deletes_model] {
+    if (IsStored(match.route)) return AnswerStored(state_, match, request, *exchange.key);
+    if (IsLearning(match.route) || deletes_model) {
+      return AnswerLearning(state_, match, request, *exchange.key);
+    }
+    return AnswerGet(state_, match, *exchange.key);
+  });
 }
 
 Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
