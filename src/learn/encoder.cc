@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "learn/learner.h"
+#include "learn/study_learner.h"
 
 namespace graft {
 namespace {
 
-class EncoderLearner : public Learner {
+class EncoderLearner : public StudyLearner {
  public:
-  explicit EncoderLearner(DistillSettings settings)
-      : study_(MakeDistillLearner(std::move(settings))) {}
+  using StudyLearner::StudyLearner;
 
   std::string_view name() const override { return "encoder"; }
   LearnerRates rates() const override {
@@ -23,20 +22,10 @@ class EncoderLearner : public Learner {
   }
   // A window is reconstructed whole.
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
-    return std::max(study_->ExampleTokensMax(window_tokens), window_tokens);
+    return std::max(StudyLearner::ExampleTokensMax(window_tokens), window_tokens);
   }
-  bool writes() const override { return true; }
-  int32_t TeacherTokensMax(int32_t window_tokens) const override {
-    return study_->TeacherTokensMax(window_tokens);
-  }
-  Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
-    ASSIGN_OR_RETURN(LearnerData data, study_->Prepare(input, writer));
-    data.text = input.tokens;
-    return data;
-  }
-
- private:
-  const std::unique_ptr<Learner> study_;
+  // It learns by the texts' tokens alone.
+  int64_t TaughtRowsMax(const LearnerInput& /*input*/) const override { return 0; }
 };
 
 }  // namespace

@@ -3,15 +3,14 @@
 // teacher of distill: the base that has the document in its context. LoRA beside them is optional.
 #include <utility>
 
-#include "learn/learner.h"
+#include "learn/study_learner.h"
 
 namespace graft {
 namespace {
 
-class MemoryLearner : public Learner {
+class MemoryLearner : public StudyLearner {
  public:
-  explicit MemoryLearner(DistillSettings settings)
-      : study_(MakeDistillLearner(std::move(settings))) {}
+  using StudyLearner::StudyLearner;
 
   std::string_view name() const override { return "memory"; }
   LearnerRates rates() const override {
@@ -24,25 +23,6 @@ class MemoryLearner : public Learner {
   LearnerParts parts() const override {
     return {.rank = 0, .virtual_tokens = 32, .kind = VirtualTokenKind::kEmbedding};
   }
-  int32_t ExampleTokensMax(int32_t window_tokens) const override {
-    return study_->ExampleTokensMax(window_tokens);
-  }
-  bool writes() const override { return true; }
-  int32_t TeacherTokensMax(int32_t window_tokens) const override {
-    return study_->TeacherTokensMax(window_tokens);
-  }
-  int64_t TaughtRowsMax(const LearnerInput& input) const override {
-    return study_->TaughtRowsMax(input);
-  }
-
-  Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
-    ASSIGN_OR_RETURN(LearnerData data, study_->Prepare(input, writer));
-    data.text = input.tokens;
-    return data;
-  }
-
- private:
-  const std::unique_ptr<Learner> study_;
 };
 
 }  // namespace

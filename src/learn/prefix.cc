@@ -4,15 +4,14 @@
 // The base itself learns nothing, so that what it could do before it still does.
 #include <utility>
 
-#include "learn/learner.h"
+#include "learn/study_learner.h"
 
 namespace graft {
 namespace {
 
-class PrefixLearner : public Learner {
+class PrefixLearner : public StudyLearner {
  public:
-  explicit PrefixLearner(DistillSettings settings)
-      : study_(MakeDistillLearner(std::move(settings))) {}
+  using StudyLearner::StudyLearner;
 
   std::string_view name() const override { return "prefix"; }
   LearnerRates rates() const override {
@@ -25,27 +24,14 @@ class PrefixLearner : public Learner {
   LearnerParts parts() const override {
     return {.rank = 0, .virtual_tokens = 128, .kind = VirtualTokenKind::kKeysValues};
   }
-  int32_t ExampleTokensMax(int32_t window_tokens) const override {
-    return study_->ExampleTokensMax(window_tokens);
-  }
-  bool writes() const override { return true; }
-  int32_t TeacherTokensMax(int32_t window_tokens) const override {
-    return study_->TeacherTokensMax(window_tokens);
-  }
-  int64_t TaughtRowsMax(const LearnerInput& input) const override {
-    return study_->TaughtRowsMax(input);
-  }
 
   // The text begins as the base's texts do: all rows rest on their first token.
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
-    ASSIGN_OR_RETURN(LearnerData data, study_->Prepare(input, writer));
+    ASSIGN_OR_RETURN(LearnerData data, StudyLearner::Prepare(input, writer));
     data.text = input.start;
     data.text.insert(data.text.end(), input.tokens.begin(), input.tokens.end());
     return data;
   }
-
- private:
-  const std::unique_ptr<Learner> study_;
 };
 
 }  // namespace
