@@ -331,6 +331,14 @@ TEST_ALL = TEST + [["long"], ["seeds"], ["release"], ["tsan_slow"], ["alone"], [
                    ["dashboard"], ["ray"], ["agents"]]
 
 
+def failed_tests(log):
+    """Names, as GoogleTest, pytest and ctest print them."""
+    patterns = [r"\[  FAILED  \] (\S+\.\S+)", r"(?:FAILED|ERROR) (tests/\S+)", r"\s+\d+ - (\S+) \("]
+    with open(log, errors="replace") as file:
+        text = file.read()
+    return sorted({name for pattern in patterns for name in re.findall(f"^{pattern}", text, re.M)})
+
+
 class Results:
     """Counts and prints what the stages bring; any thread."""
 
@@ -338,7 +346,7 @@ class Results:
         self.lock = threading.Lock()
         self.passed = 0
         self.failed = 0
-        self.failed_stages = set()
+        self.failed_stages = {}  # with the names of their tests that failed
 
     def run(self, name):
         log = os.path.join(LOGS, f"{name}.log")
@@ -357,7 +365,7 @@ class Results:
             if failed:
                 with open(log, errors="replace") as file:
                     print("".join(file.readlines()[-150:]), flush=True)
-                self.failed_stages.add(name)
+                self.failed_stages[name] = failed_tests(log)
             self.passed += passed
             self.failed += failed
 
@@ -383,6 +391,8 @@ def main():
         if "build" in results.failed_stages:
             break
     print(f"{time.monotonic() - start:.0f} s in all")
+    for name, tests in results.failed_stages.items():
+        print(f"failed in {name}: {' '.join(tests) or f'see build/logs/{name}.log'}")
     print(f"{results.passed} passed, {results.failed} failed")
     return 1 if results.failed or not results.passed else 0
 

@@ -394,8 +394,8 @@ TEST_F(RunnerSetTest, ARunnerThatMayGoIsEmptiedAndStaysIdle) {
   WaitUntilReady();
   SubmitAcross(12, 3000);
   set_->SetSpare({AddressOf(two_)});
-  WaitUntil([this] { return two_.generator.num_running() == 0; });
-  EXPECT_EQ(one_.generator.num_running(), 12u);
+  WaitUntil(
+      [this] { return one_.generator.num_running() == 12 && two_.generator.num_running() == 0; });
   const int32_t taken = two_.generator.num_taken();
   Submit(10).ReadAll();
   EXPECT_EQ(two_.generator.num_taken(), taken);
