@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -34,7 +35,8 @@ std::vector<int32_t> WholeAnswer(const Request& request) {
   return tokens;
 }
 
-// An engine that draws a token for every request each millisecond.
+// An engine that draws a token for every request each millisecond, up to a bound that a test may
+// set: what is to happen while a request runs must not depend on how fast that is here.
 class SteppingGenerator : public Generator {
  public:
   SteppingGenerator() : thread_([this] { Loop(); }) {}
@@ -78,6 +80,11 @@ class SteppingGenerator : public Generator {
   void SetOnStep(std::function<void(const StepNews&)> on_step) {
     std::lock_guard lock(mutex_);
     on_step_ = std::move(on_step);
+  }
+  // That a request has drawn at most, wherever it did.
+  void set_drawn_max(size_t tokens) {
+    std::lock_guard lock(mutex_);
+    drawn_max_ = tokens;
   }
   // Without a step of its own it waits in line.
   void set_poison(int32_t token, bool in_step = true) {
@@ -139,11 +146,11 @@ class SteppingGenerator : public Generator {
       std::lock_guard lock(mutex_);
       TellPoison();
       for (auto it = running_.begin(); it != running_.end();) {
-        if (it->second.is_evicted) {
+        Request& request = it->second.request;
+        if (it->second.is_evicted || request.output_tokens.size() >= drawn_max_) {
           ++it;
           continue;
         }
-        Request& request = it->second.request;
         TokenEvent event{.token = TokenAt(request, request.output_tokens.size())};
         request.output_tokens.push_back(event.token);
         const auto num_output = static_cast<int32_t>(request.output_tokens.size());
@@ -162,6 +169,7 @@ class SteppingGenerator : public Generator {
   std::function<void(const StepNews&)> on_step_;
   std::map<RequestId, Running> running_;
   std::condition_variable changed_;
+  size_t drawn_max_ = std::numeric_limits<size_t>::max();
   int32_t poison_ = -1;
   RequestId poison_id_;  // came, and is not told yet
   bool poison_in_step_ = true;
@@ -284,12 +292,22 @@ class RunnerSetTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.ToString();
     return client;
   }
-  // All of them, on two runners that are both up.
+  // Requests of more tokens than 20 run until ExpectWholeAnswers.
+  void Hold() {
+    for (TestRunner* const runner : {&one_, &two_}) runner->generator.set_drawn_max(20);
+  }
+  void Release() {
+    for (TestRunner* const runner : {&one_, &two_}) {
+      runner->generator.set_drawn_max(std::numeric_limits<size_t>::max());
+    }
+  }
+  // All of them, held, on two runners that are both up.
   void SubmitAcross(int32_t count, int32_t tokens_max) {
+    Hold();
+    WaitUntil([this] { return set_->hint().runners == 2; });
     while (one_.generator.num_taken() == 0 || two_.generator.num_taken() == 0) {
       Submit(tokens_max).ReadOne();
       ASSERT_LT(clients_.size(), 40u) << "one runner gets all";
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     while (static_cast<int32_t>(clients_.size()) < count) Submit(tokens_max);
     for (const auto& client : clients_) client->ReadOne();
@@ -301,11 +319,12 @@ class RunnerSetTest : public testing::Test {
     two_.Serve();
     Start({&one_, &two_});
     WaitUntilReady();
-    SubmitAcross(12, 2000);
+    SubmitAcross(12, 300);
     *taken_before = two_.generator.num_taken();
     ASSERT_TRUE(one_.generator.EvictNewest());
   }
   void ExpectWholeAnswers() {
+    Release();
     for (const auto& client : clients_) {
       client->ReadAll();
       EXPECT_EQ(client->last.status.ToString(), "OK");
@@ -392,7 +411,7 @@ TEST_F(RunnerSetTest, ARunnerThatMayGoIsEmptiedAndStaysIdle) {
   }
   Start({&one_, &two_});
   WaitUntilReady();
-  SubmitAcross(12, 3000);
+  SubmitAcross(12, 500);
   set_->SetSpare({AddressOf(two_)});
   WaitUntil(
       [this] { return one_.generator.num_running() == 12 && two_.generator.num_running() == 0; });
@@ -414,7 +433,7 @@ TEST_F(RunnerSetTest, ARunnerWhoseRequestsHaveNoPlaceElsewhereKeepsThem) {
   }
   Start({&one_, &two_});
   WaitUntilReady();
-  SubmitAcross(8, 1000);
+  SubmitAcross(8, 300);
   WaitUntil(
       [this] { return one_.generator.num_running() == 4 && two_.generator.num_running() == 4; });
   set_->SetSpare({AddressOf(two_)});
@@ -451,6 +470,7 @@ TEST_F(RunnerSetTest, WhatHasDrawnWaitsForTheSameArithmetic) {
   one_.Serve("avx2");
   Start({&one_, &two_});
   WaitUntilReady();
+  Hold();
   Client& client = Submit(300);
   client.ReadOne();
   one_.Die();
@@ -465,6 +485,7 @@ TEST_F(RunnerSetTest, WhatNobodyCanGoOnWithEndsWithTheReason) {
   two_.Serve("avx512");
   Start({&one_}, /*runner_wait_ns=*/200'000'000);
   WaitUntilReady();
+  Hold();
   Client& client = Submit(5000);
   client.ReadOne();
   one_.Die();
@@ -592,6 +613,7 @@ TEST_F(RunnerSetTest, WhatRunsOnAFormerContentIsLookedForAndGoesOn) {
   Start({&one_, &two_});
   WaitUntilReady();
   set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
+  Hold();
   Client& client = Submit(500, "aa");
   client.ReadOne();
   set_->SetRegistry({.adapters = {{"bb", {.path = "/bb", .name = "bb"}}}});
@@ -625,6 +647,7 @@ TEST_F(RunnerSetTest, WhatHasDrawnIsNotEndedByARunnerThatCannotGoOn) {
   Start({&two_, &one_});
   WaitUntilReady();
   // The first is refused by the one before it comes to the other, which draws for it.
+  Hold();
   while (clients_.empty() || one_.generator.num_taken() == 0) {
     Client& client = Submit(500, "aa");
     client.ReadOne();
@@ -643,11 +666,11 @@ TEST_F(RunnerSetTest, WhatRunsOnAContentThatIsNowhereEndsWithTheReason) {
   Start({&one_, &two_}, /*runner_wait_ns=*/300'000'000);
   WaitUntilReady();
   set_->SetRegistry({.adapters = {{"aa", {.path = "/aa", .name = "aa"}}}});
+  Hold();
   Client& client = Submit(5000, "aa");
   client.ReadOne();
   set_->SetRegistry({});
   one_.Die();
-  WaitUntil([this] { return !set_->FindMissing().empty(); });
   client.ReadAll();
   EXPECT_EQ(client.last.status.code(), StatusCode::kUnavailable);
   EXPECT_NE(client.last.status.message().find("no runner has it that could go on"),
