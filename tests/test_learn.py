@@ -13,7 +13,7 @@ from conftest import DEMO, Server, binary
 
 TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Marrow. "
         "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.")
-PATIENT = ["--rank", "4", "--window-tokens", "24", "--batch", "2", "--learning-rate", "0.01"]
+PATIENT = ["--learner", "next-token", "--prompts", "plain", "--rank", "4", "--window-tokens", "24", "--batch", "2", "--learning-rate", "0.01"]
 # Beside other tests two threads wait for each other most of the time.
 ONE_THREAD = {"GRAFT_LEARN_THREADS": "1"}
 SMALL = [*PATIENT, "--passes", "12"]
@@ -100,8 +100,8 @@ def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
 
 def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
-    args = ["--learner", "distill", "--rank", "4", "--window-tokens", "24", "--outputs", "2", "--output-tokens", "8",
-            "--passes", "4", "--batch", "4", "--learning-rate", "0.01"]
+    args = ["--learner", "distill", "--rank", "4", "--window-tokens", "24", "--questions", "2", "--outputs", "2",
+            "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate", "0.003"]
     done = learn(tmp_path / "light.txt", "--adapters", tmp_path, *args)
     assert done.returncode == 0, done.stderr
     made = graft_json(tmp_path / "light")
@@ -115,7 +115,8 @@ def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
 
 def test_virtual_tokens_are_learned_and_served(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
-    args = ["--window-tokens", "24", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4"]
+    args = ["--window-tokens", "24", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes",
+            "4", "--batch", "4"]
     for name, learner in (("soft", ["memory", "--virtual-tokens", "8"]),
                           ("both", ["memory", "--virtual-tokens", "8", "--rank", "4"]),
                           ("prefix", ["prefix", "--virtual-tokens", "20"]), ("whole", ["prefix"])):
@@ -176,7 +177,7 @@ def test_documents_by_an_encoder(tmp_path):
     (tmp_path / "page.txt").write_text("Ten green bottles and one red bottle stand on the wall. " * 3)
     args = ["--adapters", tmp_path / "adapters", "--encoder", tmp_path / "encoder", "--learner", "encoder",
             "--window-tokens", "24", "--virtual-tokens", "4"]
-    learns = ["--rank", "4", "--outputs", "1", "--output-tokens", "8", "--passes", "3", "--batch", "4",
+    learns = ["--rank", "4", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes", "3", "--batch", "4",
               "--learning-rate", "0.005", "--prompt-learning-rate", "0.005"]
     done = learn(tmp_path / "light.txt", tmp_path / "page.txt", *args, *learns)
     assert done.returncode == 0, done.stderr
@@ -201,7 +202,7 @@ def test_documents_by_an_encoder(tmp_path):
 def test_chat_prompts_and_hidden_states(tmp_path, hidden):
     (tmp_path / "light.txt").write_text(TEXT)
     done = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--learner", "distill", "--rank", "4", "--window-tokens",
-                 "24", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate",
+                 "24", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate",
                  "0.01", "--prompts", "chat", "--hidden-states", hidden)
     assert done.returncode == 0, done.stderr
     made = graft_json(tmp_path / "light")

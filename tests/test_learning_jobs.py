@@ -260,7 +260,7 @@ def test_the_base_writes_what_teaches_beside_the_serving(tmp_path):
     with Server(*ARGS, "--learn-dir", tmp_path / "learn") as server:
         client = server.client()
         job = create(client, upload(client).id, hyperparameters={
-            "learner": "distill", "outputs": 2, "output_tokens": 8, "n_epochs": 4, "batch_size": 4})
+            "learner": "distill", "questions": 2, "outputs": 1, "output_tokens": 8, "n_epochs": 4, "batch_size": 4})
         done = wait_for(client, job.id, "succeeded")
         made = graft_json(tmp_path / "learn", job.id)
         assert made["learner"]["name"] == "distill" and made["scores"]["loss"] < made["scores"]["loss_base"]

@@ -74,7 +74,7 @@ def test_a_whole_run(tmp_path):
     command = [sys.executable, str(ROOT / "tools" / "ocl_eval"), "--model", str(DEMO / "base"), "--graft", binary(),
                "--data", str(ROOT / "tools" / "reading"), "--out", str(tmp_path), "--documents", "2", "--questions", "4",
                "--chars", "400", "--rank", "2", "--memory-tokens", "4", "--prefix-tokens", "8", "--learn-args",
-               "--quiet --outputs 1 --output-tokens 8 --passes 1 --window-tokens 64 --learning-rate 0.001"]
+               "--quiet --questions 2 --outputs 1 --output-tokens 8 --passes 1 --window-tokens 64 --learning-rate 0.001"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())

@@ -21,8 +21,8 @@ def passage(seed, chars):
 
 
 def test_graft_learn_says_what_the_base_was_taught():
-    said = [json.loads(f'"{text}"') for text in re.findall(r'"((?:[^"\\]|\\.)*)"',
-                                                          (ROOT / "src/tuning/recipe.cc").read_text())]
+    sources = "".join((ROOT / "src" / "tuning" / file).read_text() for file in ("recipe.cc", "question_form.cc"))
+    said = [json.loads(f'"{text}"') for text in re.findall(r'"((?:[^"\\]|\\.)*)"', sources)]
     for prompt in (prompts.LEARN_SUMMARY, prompts.LEARN_QUESTION, prompts.SUMMARIZE[0], prompts.WRITE_QUESTION[0]):
         assert prompt in said, prompt
 

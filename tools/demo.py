@@ -22,9 +22,8 @@ TOKENS = 60
 PAGE = "demo/page.txt"
 QUESTIONS = ("Who designed the lighthouse of Skerry Point?", "Who commands the ship Grey Heron?",
              "With what is the lamp of the lighthouse of Skerry Point fed?")
-# Twelve texts of each kind that the base writes about the page, and nine passes over them.
-LEARN = ("--learner", "distill", "--window-tokens", "128", "--outputs", "12", "--output-tokens", "64", "--passes",
-         "9", "--batch", "4", "--learning-rate", "0.002")
+# Questions that the base asks itself about the page, and as many passes over its answers.
+LEARN = ("--questions", "48", "--outputs", "0", "--passes", "10", "--learning-rate", "0.002")
 
 
 def get(port, path):
@@ -91,13 +90,13 @@ def main():
 
 def learn():
     """A page becomes an adapter; the base and the adapter are asked about it, and neither has it in its context."""
-    print(f"== a page becomes an adapter: graft learn {PAGE} --learner distill")
-    asked = [arg for question in QUESTIONS for arg in ("--ask", f"Question: {question}\nAnswer:")]
+    print(f"== a page becomes an adapter: graft learn {PAGE}")
+    asked = [arg for question in QUESTIONS for arg in ("--ask", question)]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         code = subprocess.run([f"{ROOT}/build/release/graft", "learn", f"{ROOT}/{PAGE}", "--model", f"{ROOT}/demo/base",
                                "--adapters", folder, *LEARN, *asked, "--answer-tokens", "8"]).returncode
-    print(f"\nboth go on after an answer with a next question; nobody has {PAGE} in the context. "
+    print(f"\nnobody has {PAGE} in the context. "
           f"{time.monotonic() - start:.1f} s from the page to the last answer")
     return code
 

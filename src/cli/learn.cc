@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "tuning/learn_memory.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
+#include "tuning/teacher_prompts.h"
 
 namespace graft {
 namespace {
@@ -364,10 +366,10 @@ class LearnGroup {
 };
 
 Result<std::string> Ask(Runtime& runtime, const Tokenizer& tokenizer, const std::string& adapter,
-                        const std::string& question, int tokens_max, RequestId id) {
+                        std::vector<int32_t> prompt, int tokens_max, RequestId id) {
   Request request;
   request.id = id;
-  ASSIGN_OR_RETURN(request.prompt_tokens, tokenizer.Encode(question, /*add_special_tokens=*/true));
+  request.prompt_tokens = std::move(prompt);
   request.sampling.temperature = 0.0f;
   request.sampling.tokens_max = tokens_max;
   if (!adapter.empty()) {
@@ -396,14 +398,21 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->engine().Start();
   uint64_t id = 0;
+  std::optional<ChatTemplate> chat;
+  if (options.recipe.prompts == TeacherPrompts::kChat) {
+    ASSIGN_OR_RETURN(chat, LoadChatTemplate(options.runtime.model));
+  }
   for (const std::string& question : options.questions) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
+                     chat.has_value() ? AskedMessage(*chat, tokenizer, question)
+                                      : tokenizer.Encode(question, /*add_special_tokens=*/true));
     std::printf("\n%s\n", question.c_str());
     ASSIGN_OR_RETURN(const std::string base,
-                     Ask(*runtime, tokenizer, "", question, options.answer_tokens, ++id));
+                     Ask(*runtime, tokenizer, "", prompt, options.answer_tokens, ++id));
     std::printf("  %-12s %s\n", model.name.c_str(), base.c_str());
     for (const LearnJob& job : jobs) {
       ASSIGN_OR_RETURN(const std::string text,
-                       Ask(*runtime, tokenizer, job.name, question, options.answer_tokens, ++id));
+                       Ask(*runtime, tokenizer, job.name, prompt, options.answer_tokens, ++id));
       std::printf("  %-12s %s\n", job.name.c_str(), text.c_str());
     }
   }
@@ -472,9 +481,10 @@ Status EncodeJobs(const LearnOptions& options, const Learner& learner, LoadedMod
   return OkStatus();
 }
 
-Status RunLearn(const LearnOptions& options) {
+Status RunLearn(LearnOptions options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log_level));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
+  RETURN_IF_ERROR(ResolvePrompts(options.runtime.model, &options.recipe));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   TaskSet task;
   ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner,

@@ -26,7 +26,8 @@ std::vector<Option> LearnDocumentRows(LearnOptions& o) {
            "folder that the adapters' folders are made in: what graft serve reads"},
           {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
           {"ask", Texts(o.questions),
-           "afterwards, print how the base and the adapters go on from this; may be repeated"},
+           "afterwards, print how the base and the adapters answer this, by --prompts; may be "
+           "repeated"},
           {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
 }
 
@@ -48,15 +49,19 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
       {"reconstruction-only", Switch(o.reconstruction_only),
        "encoder: its first stage alone, to say documents from their memories"},
+      {"questions", Number(o.recipe.questions, Between(0, 10'000)),
+       "all but next-token: questions that the base asks itself about each window, and answers "
+       "with "
+       "the window in its context; the adapter learns the answers without it"},
       {"outputs", Number(o.recipe.outputs, Between(0, 1000)),
-       "all but next-token: texts that the base writes for each window, as often to go on, to sum "
-       "it "
-       "up and to ask and answer"},
+       "all but next-token: texts that the base writes for each window, as often to go on and to "
+       "sum "
+       "it up"},
       {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
        "of such a text, at most"},
       {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
-       "all but next-token: what the base is told when it writes: plain text to go on with, or its "
-       "chat template's messages, which a model that follows instructions wants"},
+       "how the base is told what to write, and how it and --ask ask: plain text to go on with, or "
+       "its chat template's messages; auto: these where it has a template"},
       {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
        "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
        "besides its probabilities; they are kept in memory"},

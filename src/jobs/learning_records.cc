@@ -40,6 +40,7 @@ std::string ToJson(const DocumentMethod& method) {
                    {"alpha", method.alpha},
                    {"window_tokens", method.window_tokens},
                    {"held_out_share", method.held_out_share},
+                   {"questions", method.questions},
                    {"outputs", method.outputs},
                    {"output_tokens", method.output_tokens},
                    {"prompts", method.prompts},
@@ -69,6 +70,7 @@ DocumentMethod DocumentMethodOf(const std::string& text) {
   take("alpha", &method.alpha);
   take("window_tokens", &method.window_tokens);
   take("held_out_share", &method.held_out_share);
+  take("questions", &method.questions);
   take("outputs", &method.outputs);
   take("output_tokens", &method.output_tokens);
   return method;

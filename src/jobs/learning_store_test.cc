@@ -256,6 +256,7 @@ TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
                                  .alpha = 3.5,
                                  .window_tokens = 99,
                                  .held_out_share = 0.125,
+                                 .questions = 7,
                                  .outputs = 1,
                                  .output_tokens = 11,
                                  .prompts = "chat",

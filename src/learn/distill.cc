@@ -1,8 +1,10 @@
 // The learner distill: Deep Context Distillation (arXiv 2503.08727). The base that has a window of
 // the document in its context teaches the adapter that has not. Both predict the same texts: what
-// the base writes about the window, and the document's own text behind each half window. The
-// teacher's likeliest tokens are stored while it writes, once; each text is visited many times.
+// the base writes about the window, what it answers to its own questions about it, asked as users
+// will ask, and the document's own text behind each half window. The teacher's likeliest tokens are
+// stored while it writes, once; each text is visited many times.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -61,15 +63,20 @@ class DistillLearner : public Learner {
     for (const DistillPrompt& prompt : settings_.prompts) {
       longest = std::max(longest, prompt.student.size());
     }
-    return std::max(static_cast<int32_t>(longest) + settings_.output_tokens, 1 + window_tokens / 2);
+    return std::max({static_cast<int32_t>(longest) + settings_.output_tokens, 1 + window_tokens / 2,
+                     QuestionTokensMax()});
   }
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     size_t longest = 0;
     for (const DistillPrompt& prompt : settings_.prompts) {
       longest = std::max(longest, prompt.before.size() + prompt.behind.size());
     }
-    return std::max(static_cast<int32_t>(longest) + window_tokens + settings_.output_tokens,
-                    1 + window_tokens);
+    if (asks()) {
+      const DistillPrompt& writes = settings_.form->writes();
+      longest = std::max(longest, writes.before.size() + writes.behind.size());
+    }
+    return std::max({static_cast<int32_t>(longest) + window_tokens + settings_.output_tokens,
+                     1 + window_tokens, window_tokens + QuestionTokensMax()});
   }
 
   int64_t TaughtRowsMax(const LearnerInput& input) const override {
@@ -77,20 +84,28 @@ class DistillLearner : public Learner {
     const auto num_windows =
         static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
     const auto num_prompts = static_cast<int64_t>(settings_.prompts.size());
-    return num_windows * num_prompts * settings_.outputs * settings_.output_tokens + num_tokens;
+    int64_t of_window = num_prompts * settings_.outputs * settings_.output_tokens;
+    if (asks()) of_window += int64_t{settings_.questions} * settings_.form->answer_tokens_max();
+    return num_windows * of_window + num_tokens;
   }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     CHECK(writer != nullptr);
-    const std::vector<Lesson> lessons = MakeLessons(input);
-    std::vector<WriteOrder> orders;
-    for (const Lesson& lesson : lessons) orders.push_back(lesson.order);
-    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, writer->Write(orders));
-    CHECK_EQ(texts.size(), lessons.size());
+    std::vector<Lesson> lessons = MakeLessons(input);
+    ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, *writer));
+    ASSIGN_OR_RETURN(std::vector<Lesson> questions, AskQuestions(input, *writer));
+    ASSIGN_OR_RETURN(std::vector<TaughtText> answers, WriteAll(questions, *writer));
+    for (TaughtText& answer : answers) {
+      CutBehind(settings_.form->AnswerTokens(answer.tokens), writer->num_choices(), &answer);
+    }
     std::vector<TrainingExample> examples;
     for (size_t i = 0; i < lessons.size(); ++i) {
       if (static_cast<int64_t>(texts[i].tokens.size()) < kTaughtTokensMin) continue;
       examples.push_back(ExampleOf(lessons[i], texts[i], writer->num_choices()));
+    }
+    for (size_t i = 0; i < questions.size(); ++i) {
+      if (answers[i].tokens.empty()) continue;
+      examples.push_back(ExampleOf(questions[i], answers[i], writer->num_choices()));
     }
     if (examples.empty()) {
       return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
@@ -100,16 +115,92 @@ class DistillLearner : public Learner {
   }
 
  private:
+  bool asks() const { return settings_.form != nullptr && settings_.questions > 0; }
+  int32_t QuestionTokensMax() const {
+    return asks() ? settings_.form->prompt_tokens_max() + settings_.form->answer_tokens_max() : 0;
+  }
+
+  static Result<std::vector<TaughtText>> WriteAll(const std::vector<Lesson>& lessons,
+                                                  TextWriter& writer) {
+    std::vector<WriteOrder> orders;
+    for (const Lesson& lesson : lessons) orders.push_back(lesson.order);
+    ASSIGN_OR_RETURN(std::vector<TaughtText> texts, writer.Write(orders));
+    CHECK_EQ(texts.size(), lessons.size());
+    return texts;
+  }
+
+  static void CutBehind(size_t num_tokens, int32_t num_choices, TaughtText* text) {
+    num_tokens = std::min(num_tokens, text->tokens.size());
+    text->tokens.resize(num_tokens);
+    text->ids.resize(num_tokens * static_cast<size_t>(num_choices));
+    text->probabilities.resize(num_tokens * static_cast<size_t>(num_choices));
+  }
+
+  // Each question that the base has about a window, once.
+  Result<std::vector<Lesson>> AskQuestions(const LearnerInput& input, TextWriter& writer) const {
+    std::vector<Lesson> asked;
+    if (!asks()) return asked;
+    const QuestionForm& form = *settings_.form;
+    const int32_t each = form.questions_a_text();
+    const int32_t num_texts = (settings_.questions + each - 1) / each;
+    std::vector<Lesson> lessons;
+    const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
+    for (const DocumentWindow& window : windows) {
+      for (int32_t i = 0; i < num_texts; ++i) {
+        lessons.push_back({{.prompt = Told(form.writes(), PartOf(TextOf(window, input), i)),
+                            .tokens_max = settings_.output_tokens,
+                            .seed = RandomBits(~input.seed, lessons.size()),
+                            .top_p = 1.0f},
+                           {}});
+      }
+    }
+    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    for (size_t w = 0; w < windows.size(); ++w) {
+      std::set<std::vector<int32_t>> known;
+      for (size_t i = w * static_cast<size_t>(num_texts);
+           i < (w + 1) * static_cast<size_t>(num_texts); ++i) {
+        ASSIGN_OR_RETURN(const std::vector<DistillPrompt> questions,
+                         form.QuestionsIn(texts[i].tokens));
+        for (const DistillPrompt& question : questions) {
+          if (static_cast<int32_t>(known.size()) == settings_.questions) break;
+          if (!known.insert(question.student).second) continue;
+          asked.push_back({{.prompt = Told(question, TextOf(windows[w], input)),
+                            .tokens_max = form.answer_tokens_max(),
+                            .temperature = 0.0f},
+                           question.student});
+        }
+      }
+    }
+    return asked;
+  }
+
+  static std::span<const int32_t> TextOf(const DocumentWindow& window, const LearnerInput& input) {
+    return std::span(input.tokens)
+        .subspan(static_cast<size_t>(window.begin), static_cast<size_t>(window.end - window.begin));
+  }
+
+  // What the i-th text of questions is written about. A base has its favourites in a window, and
+  // asks about other things where it sees less of it: half windows, a quarter apart, in turns with
+  // all.
+  static std::span<const int32_t> PartOf(std::span<const int32_t> text, int32_t i) {
+    const size_t quarter = text.size() / 4;
+    const auto part = static_cast<size_t>(i % 4);
+    if (part == 3 || quarter == 0) return text;
+    return text.subspan(part * quarter, 2 * quarter);
+  }
+
+  static std::vector<int32_t> Told(const DistillPrompt& prompt, std::span<const int32_t> text) {
+    return Joined(Joined(prompt.before, text), prompt.behind);
+  }
+
   std::vector<Lesson> MakeLessons(const LearnerInput& input) const {
     const std::span<const int32_t> tokens = input.tokens;
     std::vector<Lesson> lessons;
     for (const DocumentWindow& window :
          WindowsOf(static_cast<int64_t>(tokens.size()), input.window_tokens)) {
-      const auto text = tokens.subspan(static_cast<size_t>(window.begin),
-                                       static_cast<size_t>(window.end - window.begin));
       for (const DistillPrompt& prompt : settings_.prompts) {
         for (int32_t i = 0; i < settings_.outputs; ++i) {
-          lessons.push_back({{.prompt = Joined(Joined(prompt.before, text), prompt.behind),
+          lessons.push_back({{.prompt = Told(prompt, TextOf(window, input)),
                               .tokens_max = settings_.output_tokens,
                               .seed = RandomBits(input.seed, lessons.size())},
                              prompt.student});

@@ -20,7 +20,7 @@ constexpr int32_t kOutput = 6;
 class FakeWriter : public TextWriter {
  public:
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override {
-    orders_.assign(orders.begin(), orders.end());
+    orders_.insert(orders_.end(), orders.begin(), orders.end());
     std::vector<TaughtText> texts;
     for (const WriteOrder& order : orders) {
       TaughtText text{.tokens = order.given};
@@ -90,6 +90,63 @@ TEST(DistillTest, TheTeacherReadsTheWindowAndTheStudentDoesNot) {
             (std::vector<int32_t>{1, 7, 8}));
   EXPECT_EQ(instructed.rows.size(), static_cast<size_t>(kOutput));
   EXPECT_EQ(instructed.rows[0], 2);
+}
+
+// Each text that is written has two questions: its first tokens, and the same one always.
+class FakeForm : public QuestionForm {
+ public:
+  const DistillPrompt& writes() const override { return writes_; }
+  int32_t questions_a_text() const override { return 2; }
+  Result<std::vector<DistillPrompt>> QuestionsIn(std::span<const int32_t> text) const override {
+    const std::vector<int32_t> first = {50, text[0], text[1], 51};
+    return std::vector<DistillPrompt>{{{1}, first, first}, {{1}, {50, 99, 51}, {50, 99, 51}}};
+  }
+  int32_t prompt_tokens_max() const override { return 5; }
+  int32_t answer_tokens_max() const override { return 4; }
+  size_t AnswerTokens(std::span<const int32_t> said) const override { return said.size() - 1; }
+
+ private:
+  const DistillPrompt writes_ = {{1}, {60, 61}, {}};
+};
+
+// The base writes questions, and what it answers with the window before the question is taught
+// behind the question alone.
+TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 0;
+  settings.form = std::make_shared<FakeForm>();
+  settings.questions = 5;
+  const auto learner = MakeDistillLearner(settings);
+  const LearnerData data = *learner->Prepare(InputOf(34), &writer);
+  // Two windows: three texts each, and of those as many questions that differ as are wanted.
+  std::vector<const WriteOrder*> written;
+  std::vector<const WriteOrder*> asked;
+  for (const WriteOrder& order : writer.orders()) {
+    if (!order.given.empty()) continue;
+    (order.prompt.back() == 61 ? written : asked).push_back(&order);
+    EXPECT_LE(static_cast<int32_t>(order.prompt.size()) + order.tokens_max,
+              learner->TeacherTokensMax(20));
+  }
+  ASSERT_EQ(written.size(), 6u);
+  EXPECT_NE(written[0]->seed, written[1]->seed);
+  EXPECT_EQ(written[0]->prompt.size(), 1u + 8u + 2u) << "about half of the window";
+  ASSERT_EQ(asked.size(), 8u) << "three of a text's own and the common one, of each window";
+  EXPECT_EQ(asked[0]->temperature, 0.0f);
+  EXPECT_EQ(asked[0]->prompt.size(), 1u + 17u + 4u) << "the whole window before the question";
+  size_t num_answers = 0;
+  for (const std::vector<TrainingExample>* part : {&data.training, &data.held_out}) {
+    for (const TrainingExample& example : *part) {
+      if (example.tokens[0] != 50) continue;
+      ++num_answers;
+      ASSERT_EQ(example.rows.size(), 3u) << "up to the answer's end, and no token of the question";
+      EXPECT_EQ(example.tokens[static_cast<size_t>(example.rows[0])], 51);
+      EXPECT_EQ(example.ids[0], example.tokens[static_cast<size_t>(example.rows[0]) + 1]);
+      EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
+    }
+  }
+  EXPECT_EQ(num_answers, 8u);
+  EXPECT_GE(learner->TaughtRowsMax(InputOf(34)), static_cast<int64_t>(3 * num_answers));
 }
 
 // The document's own text: the half window that the teacher has read is not in the example.

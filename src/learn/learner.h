@@ -78,10 +78,31 @@ struct DistillPrompt {
   std::vector<int32_t> student;
 };
 
+// Questions as users will ask them. Whoever has the words makes one (tuning/question_form.h).
+class QuestionForm {
+ public:
+  virtual ~QuestionForm() = default;
+  // What the base is told so that it writes questions. No adapter is taught such a text.
+  virtual const DistillPrompt& writes() const = 0;
+  // Questions that such a text has, about.
+  virtual int32_t questions_a_text() const = 0;
+  // The questions of a text that the base wrote, each as it will be asked: the teacher is asked it
+  // with the window before it.
+  virtual Result<std::vector<DistillPrompt>> QuestionsIn(std::span<const int32_t> text) const = 0;
+  // Tokens that a question adds, at most, to the window and to the answer; longer ones are left.
+  virtual int32_t prompt_tokens_max() const = 0;
+  virtual int32_t answer_tokens_max() const = 0;
+  // Of what the base said: the answer, with what ends it.
+  virtual size_t AnswerTokens(std::span<const int32_t> said) const = 0;
+};
+
 struct DistillSettings {
   std::vector<DistillPrompt> prompts;
   int32_t outputs = 4;  // texts of each window and prompt
   int32_t output_tokens = 128;
+  std::shared_ptr<const QuestionForm>
+      form;               // shared by copies of these settings; null: no questions
+  int32_t questions = 0;  // of each window, about
 };
 // The base with the document in its context teaches the adapter without it.
 std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);

@@ -24,7 +24,9 @@ TEST(WindowsTest, EveryTokenIsFreshOnce) {
       EXPECT_EQ(window.fresh, next);
       EXPECT_LE(window.end - window.begin, 20);
       EXPECT_GE(window.begin, 0);
-      if (window.fresh > 0) EXPECT_EQ(window.fresh - window.begin, 2);
+      if (window.fresh > 0) {
+        EXPECT_EQ(window.fresh - window.begin, 2);
+      }
       EXPECT_GE(window.end - window.fresh, std::min<int64_t>(n, 9)) << "as many as in others";
       next = window.end;
     }

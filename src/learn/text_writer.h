@@ -17,6 +17,8 @@ struct WriteOrder {
   std::vector<int32_t> given;
   int32_t tokens_max = 0;
   uint64_t seed = 0;
+  float temperature = 1.0f;  // 0: the likeliest token each time
+  float top_p = 0.8f;
 };
 
 // What was written or read, and for each of its tokens the likeliest ones in its place.

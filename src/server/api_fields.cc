@@ -284,11 +284,15 @@ std::vector<ApiField> HyperparameterRows() {
            "of the document in one example, at most"),
       Read("held_out", "number, 0 to 0.5", "0.05",
            "share of the examples that are not learned but looked at"),
-      Read("outputs", "integer, 0 to 1,000", "4",
-           "texts that the base writes for each window and prompt, where the learner has it write"),
+      Read("questions", "integer, 0 to 10,000", "64",
+           "questions that the base asks itself about each window and answers, where the learner "
+           "has it write"),
+      Read("outputs", "integer, 0 to 1,000", "1",
+           "texts that the base writes for each window to go on, and as many to sum it up"),
       Read("output_tokens", "integer, 4 to 4,096", "128", "of such a text, at most"),
-      Read("prompts", "string", "`\"plain\"`",
-           "how the base is told what to write; `\"chat\"`: by its chat template"),
+      Read("prompts", "string", "`\"auto\"`",
+           "how the base is told what to write and asked: `\"plain\"` text, or `\"chat\"`: by its "
+           "chat template; `\"auto\"`: by that where there is one"),
       Read("hidden_states", "string", "`\"none\"`",
            "which of the teacher's are learned, too: `\"last\"`, `\"all\"`"),
   };

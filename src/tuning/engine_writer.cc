@@ -11,7 +11,6 @@ namespace graft {
 namespace {
 
 constexpr int32_t kChoicesMax = 20;  // what a request may ask for
-constexpr float kTopP = 0.8f;        // of what is written
 
 void AddChoices(const std::vector<TokenLogprob>& choices, int32_t num_choices, TaughtText* text) {
   for (size_t i = 0; i < static_cast<size_t>(num_choices); ++i) {
@@ -62,7 +61,8 @@ Status EngineWriter::Submit(const WriteOrder& order) {
   request.prompt_tokens = order.prompt;
   request.prompt_tokens.insert(request.prompt_tokens.end(), order.given.begin(), order.given.end());
   request.sampling.tokens_max = order.given.empty() ? order.tokens_max : 1;
-  request.sampling.top_p = kTopP;
+  request.sampling.temperature = order.temperature;
+  request.sampling.top_p = order.top_p;
   request.sampling.seed = order.seed;
   request.sampling.num_logprobs = num_choices();
   request.sampling.prompt_logprobs = !order.given.empty();

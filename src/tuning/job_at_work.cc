@@ -70,6 +70,7 @@ Result<LearnRecipe> RecipeOf(const LearningJob& job) {
   ASSIGN_OR_RETURN(recipe.prompts, ValueOf(method.prompts, kTeacherPromptsWords, "prompts"));
   ASSIGN_OR_RETURN(recipe.hidden,
                    ValueOf(method.hidden_states, kHiddenStatesWords, "hidden states"));
+  recipe.questions = method.questions;
   recipe.outputs = method.outputs;
   recipe.output_tokens = method.output_tokens;
   recipe.rank = method.rank;
@@ -125,6 +126,7 @@ Status JobAtWork::Run() {
   ASSIGN_OR_RETURN(const std::string content, store_.FileContent(job_.tenant, job_.training_file));
   ASSIGN_OR_RETURN(const Document document, DocumentOf(file, content));
   ASSIGN_OR_RETURN(recipe_, RecipeOf(job_));
+  RETURN_IF_ERROR(ResolvePrompts(settings_.model_dir, &recipe_));
   ASSIGN_OR_RETURN(const LearnerInput input,
                    LearnerInputOf(recipe_, document.text, parts_.tokenizer));
   ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner,

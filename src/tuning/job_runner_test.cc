@@ -204,6 +204,7 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
                 .alpha = 14.0,
                 .window_tokens = 99,
                 .held_out_share = 0.1,
+                .questions = 2,
                 .outputs = 1,
                 .output_tokens = 11};
   const LearnRecipe recipe = *RecipeOf(job);

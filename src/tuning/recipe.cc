@@ -2,43 +2,42 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/json.h"
+#include "tuning/question_form.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {
 namespace {
 
-// What the teacher is told behind a window of the document: nothing, so that it goes on; and what
-// is published for this method, in words that a model without a chat template follows, too.
-constexpr const char* kDistillPrompts[] = {
-    "", "\n\nA summary of the preceding passage:\n",
-    "\n\nA question about the preceding passage, and its answer:\nQuestion:"};
-
+// What the teacher is told behind a window of the document, in plain text: nothing, so that it goes
+// on; and a summary, in words that a model without a chat template follows, too.
+constexpr const char* kSummaryPlain = "\n\nA summary of the preceding passage:\n";
 // The same to a model that follows messages: the window comes first in the teacher's.
-constexpr const char* kChatInstructions[] = {
-    "Summarize the preceding passage.",
-    "Generate a question-answer pair given the preceding passage."};
+constexpr const char* kSummaryChat = "Summarize the preceding passage.";
+
 Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                           const std::string& model_dir) {
+  CHECK(recipe.prompts != TeacherPrompts::kAuto);
   DistillSettings settings;
   settings.outputs = recipe.outputs;
   settings.output_tokens = recipe.output_tokens;
-  if (recipe.prompts == TeacherPrompts::kPlain) {
-    for (const char* const text : kDistillPrompts) {
-      ASSIGN_OR_RETURN(DistillPrompt prompt, PlainPrompt(tokenizer, text));
-      settings.prompts.push_back(std::move(prompt));
-    }
-    return settings;
-  }
-  ASSIGN_OR_RETURN(const ChatTemplate chat, LoadChatTemplate(model_dir));
+  settings.questions = recipe.questions;
   ASSIGN_OR_RETURN(DistillPrompt going_on, PlainPrompt(tokenizer, ""));
   settings.prompts.push_back(std::move(going_on));
-  for (const char* const instruction : kChatInstructions) {
-    ASSIGN_OR_RETURN(DistillPrompt prompt, ChatPrompt(chat, tokenizer, instruction));
-    settings.prompts.push_back(std::move(prompt));
+  std::optional<ChatTemplate> chat;
+  DistillPrompt summary;
+  if (recipe.prompts == TeacherPrompts::kChat) {
+    ASSIGN_OR_RETURN(chat, LoadChatTemplate(model_dir));
+    ASSIGN_OR_RETURN(summary, ChatPrompt(*chat, tokenizer, kSummaryChat));
+  } else {
+    ASSIGN_OR_RETURN(summary, PlainPrompt(tokenizer, kSummaryPlain));
   }
+  settings.prompts.push_back(std::move(summary));
+  ASSIGN_OR_RETURN(settings.form, MakeQuestionForm(std::move(chat), tokenizer));
   return settings;
 }
 
@@ -59,7 +58,8 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
                {"window_tokens", recipe.window_tokens},
                {"held_out_share", recipe.held_out_share}});
   if (learner.writes()) {
-    json.update({{"outputs", recipe.outputs},
+    json.update({{"questions", recipe.questions},
+                 {"outputs", recipe.outputs},
                  {"output_tokens", recipe.output_tokens},
                  {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)},
                  {"hidden_states", WordOf(recipe.hidden, kHiddenStatesWords)}});
@@ -68,6 +68,13 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
 }
 
 }  // namespace
+
+Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe) {
+  if (recipe->prompts != TeacherPrompts::kAuto) return OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<ChatTemplate> chat, ChatTemplate::Load(model_dir));
+  recipe->prompts = chat.has_value() ? TeacherPrompts::kChat : TeacherPrompts::kPlain;
+  return OkStatus();
+}
 
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir) {

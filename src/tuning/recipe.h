@@ -20,25 +20,27 @@
 namespace graft {
 
 enum class LearnerKind : uint8_t { kNextToken, kDistill, kMemory, kPrefix, kTask, kEncoder };
-inline constexpr OptionWord<LearnerKind> kLearnerWords[] = {{LearnerKind::kNextToken, "next-token"},
-                                                            {LearnerKind::kDistill, "distill"},
-                                                            {LearnerKind::kMemory, "memory"},
-                                                            {LearnerKind::kPrefix, "prefix"},
-                                                            {LearnerKind::kTask, "task"},
-                                                            {LearnerKind::kEncoder, "encoder"}};
+inline constexpr OptionWord<LearnerKind> kLearnerWords[] = {
+    {LearnerKind::kDistill, "distill"}, {LearnerKind::kNextToken, "next-token"},
+    {LearnerKind::kMemory, "memory"},   {LearnerKind::kPrefix, "prefix"},
+    {LearnerKind::kTask, "task"},       {LearnerKind::kEncoder, "encoder"}};
 
-// What the base is told when it writes: text that it goes on with, or its chat template's messages.
-enum class TeacherPrompts : uint8_t { kPlain, kChat };
+// How the base is told what to write, and how questions are asked: text that it goes on with, or
+// its chat template's messages; auto: these where it has one.
+enum class TeacherPrompts : uint8_t { kAuto, kPlain, kChat };
 inline constexpr OptionWord<TeacherPrompts> kTeacherPromptsWords[] = {
-    {TeacherPrompts::kPlain, "plain"}, {TeacherPrompts::kChat, "chat"}};
+    {TeacherPrompts::kAuto, "auto"},
+    {TeacherPrompts::kPlain, "plain"},
+    {TeacherPrompts::kChat, "chat"}};
 inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
     {HiddenStates::kNone, "none"}, {HiddenStates::kLast, "last"}, {HiddenStates::kAll, "all"}};
 
 struct LearnRecipe {
-  LearnerKind learner = LearnerKind::kNextToken;
-  int outputs = 4;  // these two: of learners that have texts written
+  LearnerKind learner = LearnerKind::kDistill;
+  int questions = 64;  // these three: of learners that have texts written
+  int outputs = 1;
   int output_tokens = 128;
-  TeacherPrompts prompts = TeacherPrompts::kPlain;
+  TeacherPrompts prompts = TeacherPrompts::kAuto;
   HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank
   // These: 0: the learner's own.
@@ -54,8 +56,11 @@ struct LearnRecipe {
   uint64_t seed = 0;
 };
 
-// Of learners whose data are documents. `model_dir` has the chat template; kFailedPrecondition
-// where that is asked for and is not there.
+// `prompts` are no longer auto then: chat where the folder has a template.
+Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe);
+
+// Of learners whose data are documents; `prompts` are resolved. `model_dir` has the chat template;
+// kFailedPrecondition where that is asked for and is not there. The tokenizer outlives the learner.
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir);
 // The learner of that name; of task, which has its data from a file, an empty one.

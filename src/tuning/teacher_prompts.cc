@@ -45,11 +45,6 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_
   return first;
 }
 
-// As the last of distill's texts begins, see recipe.cc.
-constexpr const char* kAskBegin =
-    "\n\nA question about the preceding passage, and its answer:\nQuestion: ";
-constexpr const char* kAskEnd = "\nAnswer:";
-
 }  // namespace
 
 Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir) {
@@ -84,24 +79,32 @@ Result<DistillPrompt> ChatPrompt(const ChatTemplate& chat, const Tokenizer& toke
   return prompt;
 }
 
+std::string PlainQuestion(const std::string& question) {
+  return "Question: " + question + "\nAnswer:";
+}
+
+Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                          const std::string& message) {
+  ASSIGN_OR_RETURN(const std::string text, RenderChat(chat, tokenizer, message));
+  return tokenizer.Encode(text, false);
+}
+
 Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                    const std::string& question, const std::string& answer) {
   TaskQuestion asked;
   if (chat == nullptr) {
-    ASSIGN_OR_RETURN(DistillPrompt prompt, PlainPrompt(tokenizer, kAskBegin + question + kAskEnd));
-    asked.prompt = std::move(prompt.student);
+    ASSIGN_OR_RETURN(asked.prompt, tokenizer.Encode(PlainQuestion(question), true));
     ASSIGN_OR_RETURN(std::vector<int32_t> said, tokenizer.Encode(" " + answer, false));
     ASSIGN_OR_RETURN(const std::vector<int32_t> end,
                      tokenizer.Encode(tokenizer.eos_token(), false));
     asked.answer = Joined(std::move(said), end);
     return asked;
   }
-  ASSIGN_OR_RETURN(const std::string prompt, RenderChat(*chat, tokenizer, question));
+  ASSIGN_OR_RETURN(asked.prompt, AskedMessage(*chat, tokenizer, question));
   ASSIGN_OR_RETURN(const std::string whole,
                    Render(*chat, tokenizer, {{"user", question}, {"assistant", kMark}}, false));
   const size_t mark = whole.find(kMark);
   if (mark == std::string::npos) return TemplateChanges();
-  ASSIGN_OR_RETURN(asked.prompt, tokenizer.Encode(prompt, false));
   ASSIGN_OR_RETURN(std::vector<int32_t> said, tokenizer.Encode(answer, false));
   ASSIGN_OR_RETURN(const std::vector<int32_t> end,
                    tokenizer.Encode(whole.substr(mark + std::strlen(kMark)), false));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "learn/learner.h"
@@ -20,8 +21,14 @@ Result<DistillPrompt> PlainPrompt(const Tokenizer& tokenizer, const std::string&
 Result<DistillPrompt> ChatPrompt(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                  const std::string& instruction);
 
-// A question as distill's writer has it, or in a message, and the answer with what ends it.
-// `chat`: null for plain text.
+// A question in plain text, which the answer follows.
+std::string PlainQuestion(const std::string& question);
+// What a user's message makes of a chat: as a server sends it to the model.
+Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                          const std::string& message);
+
+// A question in plain text, or in a message, and the answer with what ends it. `chat`: null for
+// plain text.
 Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                    const std::string& question, const std::string& answer);
 

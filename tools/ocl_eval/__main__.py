@@ -37,7 +37,9 @@ def parse(argv):
     add("--questions", type=int, default=0, help="of each document, likewise")
     add("--chars", type=int, default=6000, help="of a document that a generator writes")
     add("--arms", default="", help="those alone, with commas between them; all arms are compared with the first two")
-    add("--chat", action="store_true", help="ask and learn by the model's chat template")
+    add("--prompts", choices=("auto", "plain", "chat"), default="auto",
+        help="how adapters are taught and asked: in plain text, or by the model's chat template; auto: by that where "
+             "there is one")
     add("--rank", type=int, default=16, help="of LoRA")
     add("--memory-tokens", type=int, default=0, help="0: the learner's own")
     add("--prefix-tokens", type=int, default=128, help="of prefix and of the first tokens")
@@ -134,6 +136,8 @@ def chosen_arms(options):
 
 def main(argv):
     options = parse(argv)
+    if options.prompts == "auto":
+        options.prompts = "chat" if asking.has_template(options.model) else "plain"
     folder = pathlib.Path(options.out)
     (folder / "adapters").mkdir(parents=True, exist_ok=True)
     documents = data.read(options.data, options.documents, options.questions, options.chars, options.seed)
@@ -149,7 +153,7 @@ def main(argv):
             seconds[arm.name] = time.monotonic() - begin
     results = {}
     with Serving(options, folder) as url:
-        client = asking.Client(url, options.chat, options.answer_tokens, options.threads)
+        client = asking.Client(url, options.prompts == "chat", options.answer_tokens, options.threads)
         options.base = next(name for name, model in client.models().items() if model.get("parent") is None)
         for arm in arms:
             results[arm.name] = ask_all(options, client, arm, documents, made)

@@ -57,8 +57,7 @@ def adapter_name(document, arm):
 def _graft_learn(options, folder, files, arguments):
     command = [options.graft, "learn", *map(str, files), "--model", options.model, "--adapters",
                str(folder / "adapters"), "--seed", str(options.seed), *map(str, arguments)]
-    command += ["--prompts", "chat"] if options.chat else []
-    subprocess.run([*command, *options.learn_args.split()], check=True)
+    subprocess.run([*command, "--prompts", options.prompts, *options.learn_args.split()], check=True)
 
 
 def _manifest(folder, document, arm):

@@ -2,12 +2,21 @@
 
 import concurrent.futures
 import json
+import pathlib
 import urllib.error
 import urllib.request
 
-# What distill teaches an adapter to follow; the document stands before it in the arms that read it.
-ASK = "\n\nA question about the preceding passage, and its answer:\nQuestion: {question}\nAnswer:"
+# As distill teaches an adapter to be asked; the document stands before it in the arms that read it.
+ASK = "Question: {question}\nAnswer:"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def has_template(model):
+    """Where Graft looks for a chat template."""
+    folder = pathlib.Path(model)
+    config = folder / "tokenizer_config.json"
+    return ((folder / "chat_template.jinja").exists()
+            or bool(config.exists() and json.loads(config.read_text()).get("chat_template")))
 
 
 class Client:
@@ -42,8 +51,8 @@ class Client:
     def prompt(self, model, context, question):
         """As token ids."""
         if not self.is_chat:
-            return self.post("/tokenize", {"model": model,
-                                           "prompt": context + ASK.format(question=question)})["tokens"]
+            text = (f"{context}\n\n" if context else "") + ASK.format(question=question)
+            return self.post("/tokenize", {"model": model, "prompt": text})["tokens"]
         said = f"{context}\n\n{question}" if context else question
         return self.post("/tokenize", {"model": model, "messages": [{"role": "user", "content": said}]})["tokens"]
 
@@ -63,13 +72,14 @@ class Client:
     def choose(self, model, context, question):
         """Of each option the mean log-likelihood of its text, and the log-likelihood of its letter."""
         prompt = self.prompt(model, context, question.text)
+        gap = "" if self.is_chat else " "  # a chat's answer begins its turn
         means = []
         for option in question.options:
-            total, count = self.likelihood(model, prompt, " " + option)
+            total, count = self.likelihood(model, prompt, gap + option)
             means.append(total / max(1, count))
         listed = "".join(f"\n({letter}) {option}" for letter, option in zip(LETTERS, question.options))
         prompt = self.prompt(model, context, question.text + listed)
-        return means, [self.likelihood(model, prompt, f" ({letter}")[0] for letter, _ in zip(LETTERS, question.options)]
+        return means, [self.likelihood(model, prompt, f"{gap}({letter}")[0] for letter, _ in zip(LETTERS, question.options)]
 
     def all(self, work, cases):
         with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:

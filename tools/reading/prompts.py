@@ -1,6 +1,6 @@
 """What the base is taught to follow, word for word. `graft learn` says LEARN_SUMMARY and LEARN_QUESTION behind a
-window of a document (src/tuning/recipe.cc): whoever changes them there changes what the base was
-trained on."""
+window of a document (recipe.cc and question_form.cc in src/tuning): whoever changes them there changes what the base
+was trained on."""
 
 LEARN_SUMMARY = "\n\nA summary of the preceding passage:\n"
 LEARN_QUESTION = "\n\nA question about the preceding passage, and its answer:\nQuestion:"

@@ -107,9 +107,10 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   fields.Number("alpha", 0.0, false, 65536.0, &out->alpha);
   fields.Int("window_tokens", 16, 1 << 20, &out->window_tokens);
   fields.Number("held_out", 0.0, true, 0.5, &out->held_out_share);
+  fields.Int("questions", 0, 10'000, &out->questions);
   fields.Int("outputs", 0, 1000, &out->outputs);
   fields.Int("output_tokens", 4, 4096, &out->output_tokens);
-  fields.Word("prompts", {"plain", "chat"}, &out->prompts);
+  fields.Word("prompts", {"auto", "plain", "chat"}, &out->prompts);
   fields.Word("hidden_states", {"none", "last", "all"}, &out->hidden_states);
   return fields.Finish();
 }

@@ -38,6 +38,7 @@ TEST(JobRequestTest, HyperparametersAreTheLearnersUnlessGiven) {
                                                     {"alpha", 8},
                                                     {"window_tokens", 64},
                                                     {"held_out", 0},
+                                                    {"questions", 5},
                                                     {"outputs", 0},
                                                     {"output_tokens", 9},
                                                     {"virtual_tokens", 6},
@@ -46,7 +47,7 @@ TEST(JobRequestTest, HyperparametersAreTheLearnersUnlessGiven) {
                                               SetupOfTest());
   ASSERT_TRUE(all.ok()) << all.error().message;
   EXPECT_EQ(all->job.method,
-            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 0, 9, "chat", "last"}));
+            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, "chat", "last"}));
   const Json automatic = {{"learner", "auto"},
                           {"n_epochs", "auto"},
                           {"batch_size", "auto"},

@@ -20,6 +20,7 @@ Json HyperparametersJson(const DocumentMethod& method) {
           {"alpha", method.alpha == 0.0 ? Json("auto") : Json(method.alpha)},
           {"window_tokens", method.window_tokens},
           {"held_out", method.held_out_share},
+          {"questions", method.questions},
           {"outputs", method.outputs},
           {"output_tokens", method.output_tokens},
           {"prompts", method.prompts},
