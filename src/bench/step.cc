@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/commands.h"
+#include "bench/placed_adapters.h"
 #include "bench/report.h"
 #include "bench/step_plans.h"
 #include "bench/step_report.h"
@@ -72,7 +73,6 @@ class StepBench {
   std::vector<Server> Servers() const;
   int64_t PoolBytes(const ServedShape& shape) const;
   Status CheckFits(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) const;
-  Status MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes);
   std::vector<Mix> Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const;
   StepPlan MakeDecode(const Mix& mix) const;
   StepPlan MakePrefill(const Mix& mix) const;
@@ -107,11 +107,11 @@ class StepBench {
   const BenchStepOptions options_;
   int32_t batch_max_ = 0, context_max_ = 0, mixed_max_ = 0, drafts_max_ = 0;
   std::unique_ptr<LoadedModel> model_;
+  std::map<Server, PlacedAdapters> placed_;  // of those with LoRA
   std::unique_ptr<MaskSource> masks_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
   std::unique_ptr<Runtime> after_, padded_;  // for ablations
-  std::vector<int64_t> adapter_bytes_;
   double gbytes_per_s_ = 0.0;
   std::vector<StepRow> decode_, prefill_;
   double merge_ms_ = 0.0;
@@ -131,6 +131,9 @@ Status StepBench::Prepare() {
   if (drafts_max_ + 2 > context_min) {
     return InvalidArgumentError("--drafts must leave two tokens of each context");
   }
+  if (o.runtime.cuts_both_sides && (o.rank_of == 1 || o.ablations)) {
+    return InvalidArgumentError("--both-sides is for --rank-of, and not beside --ablations");
+  }
   const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
     return CheckFits(shape, budget, std::move(sum));
   };
@@ -148,7 +151,8 @@ Status StepBench::Prepare() {
       made->executor().SetMasks(masks_.get());
     }
     if (lora) {
-      RETURN_IF_ERROR(MakeAdapters(*made, server == Server::kLora ? &adapter_bytes_ : nullptr));
+      ASSIGN_OR_RETURN(placed_[server], PlaceSyntheticAdapters(*model_, o.ranks, o.seed,
+                                                               o.runtime.cuts_both_sides, *made));
     }
   }
   return OkStatus();
@@ -216,18 +220,6 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
     }
   }
   return sum.Check(budget);
-}
-
-Status StepBench::MakeAdapters(Runtime& runtime, std::vector<int64_t>* adapter_bytes) {
-  ASSIGN_OR_RETURN(
-      std::vector<LoraWeights> adapters,
-      MakeSyntheticAdapters(model_->rank_config, runtime.limits().adapters_max, options_.ranks,
-                            model_->weights.dtype, options_.seed, *model_->threads));
-  for (size_t slot = 0; slot < adapters.size(); ++slot) {
-    if (adapter_bytes != nullptr) adapter_bytes->push_back(adapters[slot].bytes());
-    runtime.loras().Set(static_cast<int32_t>(slot), std::move(adapters[slot]));
-  }
-  return OkStatus();
 }
 
 std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt_tokens) const {
@@ -367,10 +359,11 @@ StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
   const KvLayout layout = MakeKvLayout(model_->rank_config, lora_->limits().page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
+  const std::vector<int64_t>& slot_bytes = placed_.at(Server::kLora).bytes;
   int64_t adapter_bytes = 0;
   for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
     const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
-    if (first && mix.adapters[i] != kNoAdapter) adapter_bytes += adapter_bytes_[mix.adapters[i]];
+    if (first && mix.adapters[i] != kNoAdapter) adapter_bytes += slot_bytes[mix.adapters[i]];
   }
   const auto ms = [this](int64_t bytes) {
     return static_cast<double>(bytes) / gbytes_per_s_ / 1e6;
@@ -586,12 +579,11 @@ Command BenchStepCommand() {
              {"ablations", Switch(options->ablations),
               "also LoRA after the products and over padded copies, one adapter merged into the "
               "weights, and merged adapters in turns"},
-             RankOfOptionRow(options->rank_of),
-             LinkOptionRow(options->link.us),
-             LinkBytesOptionRow(options->link.gbytes_per_s),
              {"turn-steps", Number(options->turn_steps, AtLeast(1)),
               "decode steps of one merged adapter before the next one's turn"},
-             JsonOptionRow(options->json)}}},
+             JsonOptionRow(options->json)}},
+           {"One rank of several",
+            RankOfOptionRows(options->rank_of, options->runtime.cuts_both_sides, options->link)}},
       .run = [options] { return StepBench(*options).Run(); }};
 }
 

@@ -70,8 +70,6 @@ OrderedJson TurnsJson(const std::vector<TurnsRow>& rows);
 // one.
 std::string RankOfText(int rank_of, int num_layers, const LinkModel& link);
 OrderedJson RankOfJson(int rank_of, const LinkModel& link);
-Option RankOfOptionRow(int& rank_of);
-Option LinkOptionRow(double& us);
-Option LinkBytesOptionRow(double& gbytes_per_s);
+std::vector<Option> RankOfOptionRows(int& rank_of, bool& cuts_both_sides, LinkModel& link);
 
 }  // namespace graft

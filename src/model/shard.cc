@@ -87,6 +87,10 @@ IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard) {
   return {shard.rank * n, std::min<int64_t>((shard.rank + 1) * n, config.vocab_size)};
 }
 
+IndexRange EvenShare(int64_t total, const Shard& shard) {
+  return {shard.rank * total / shard.num_ranks, (shard.rank + 1) * total / shard.num_ranks};
+}
+
 int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks) {
   return (int64_t{config.vocab_size} + num_ranks - 1) / num_ranks;
 }
