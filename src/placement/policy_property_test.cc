@@ -185,7 +185,7 @@ class RandomCluster {
 class PolicyPropertyTest : public testing::TestWithParam<PlacementName> {};
 
 TEST_P(PolicyPropertyTest, PlacesWhereItFitsAndCountsRight) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     RandomCluster cluster(GetParam().kind, seed);
     for (int step = 0; step < 300; ++step) {
       cluster.Step();
@@ -196,7 +196,7 @@ TEST_P(PolicyPropertyTest, PlacesWhereItFitsAndCountsRight) {
 }
 
 TEST_P(PolicyPropertyTest, TheSameSeedGivesTheSameChoices) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
     RandomCluster one(GetParam().kind, seed), other(GetParam().kind, seed);
     for (int step = 0; step < 500; ++step) ASSERT_EQ(one.Step(), other.Step()) << "seed " << seed;
   }

@@ -11,16 +11,17 @@
 namespace graft {
 namespace {
 
-// Steps of 20 ms, 0.2 ms a token of a prompt. Runners for 8 requests, 5 s of start.
+// Steps of 80 ms, 0.2 ms a token of a prompt. Runners for 8 requests, 5 s of start.
 SimClusterOptions ScaledCluster(int32_t num_runners, PlacementKind placement) {
   SimClusterOptions options;
   options.num_runners = num_runners;
   CostModel& costs = options.runner.costs;
-  costs.step_ms = 20;
+  costs.step_ms = 80;
   costs.step_ms_per_row = costs.step_ms_per_unit = costs.step_ms_per_context_token = 0;
   costs.step_ms_per_prompt_token = 0.2;
   options.runner.batch_max = 8;
   options.runner.context_tokens_max = 512;
+  options.runner.num_pages = 1024;
   options.placement.kind = placement;
   options.placement.costs = costs;
   options.scaling.is_on = true;
@@ -34,7 +35,7 @@ SimWorkload Hill(double peak_requests_per_second, double seconds) {
   options.num_adapters = 20;
   options.requests_per_second = 1.0;
   options.prompt_tokens = 40;
-  options.output_tokens = 100;
+  options.output_tokens = 25;  // 2 s
   options.context_tokens_max = 512;
   SimWorkload workload = MakeSimWorkload(options);
   BendIntoHill(peak_requests_per_second, seconds, &workload.requests);
@@ -82,15 +83,15 @@ INSTANTIATE_TEST_SUITE_P(Placements, SimulatedScalingTest,
 TEST(SimulatedScalingTest, ARunnerThatIsEmptiedGoesEarlier) {
   SimWorkload workload;
   workload.adapters.ranks = {8};
-  for (int i = 0; i < 40; ++i) workload.requests.push_back({.output_tokens = 200});
+  for (int i = 0; i < 40; ++i) workload.requests.push_back({.output_tokens = 50});
   // It comes when nobody else is there, and still draws when the others are forgotten.
   for (int i = 0; i < 2; ++i) {
-    workload.requests.push_back({.arrival_ns = 12'000'000'000, .output_tokens = 2900});
+    workload.requests.push_back({.arrival_ns = 12'000'000'000, .output_tokens = 725});
   }
-  workload.output_tokens_told = 2900;
+  workload.output_tokens_told = 725;
   SimClusterOptions options = ScaledCluster(4, PlacementKind::kMostIdle);
-  options.runner.context_tokens_max = 4096;
-  options.runner.costs.step_ms = options.placement.costs.step_ms = 40;
+  options.runner.context_tokens_max = 1024;
+  options.runner.costs.step_ms = options.placement.costs.step_ms = 160;
   const SimResult emptied = ClusterSimulation(workload, options).Run();
   options.scaling.consolidates = false;
   const SimResult waited = ClusterSimulation(workload, options).Run();
