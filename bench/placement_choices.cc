@@ -1,9 +1,11 @@
 // How long a choice of a runner takes, by policy: clusters of 60 and of 1,000 runners, 40,000
 // adapters that are asked for by Zipf's law. Each choice is a new request among as many as fill the
 // runners by half; what it does to the index of adapters counts, too. Times are of the CPU: what
-// others take of a busy machine does not count.
+// others take of a busy machine does not count. With pages of prompts `auto` looks for prefixes:
+// half of a prompt is its tenant's, half its adapter's, and runners have cached what those there
+// brought. Naming the pages counts, what runners tell of their caches does not.
 //
-//   placement_choices [RUNNERS] [ADAPTERS] [CHOICES]
+//   placement_choices [RUNNERS] [ADAPTERS] [CHOICES] [PAGES]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/prefix_hash.h"
 #include "base/random.h"
 #include "placement/policy.h"
 
@@ -19,6 +22,7 @@ namespace graft {
 namespace {
 
 constexpr int32_t kBatchMax = 32;
+constexpr int32_t kPageTokens = 16;
 constexpr int64_t kSecondNs = 1'000'000'000;
 
 double CpuMicroseconds() {
@@ -31,6 +35,7 @@ struct Settings {
   std::vector<size_t> runners = {60, 1000};
   int32_t adapters = 40'000;
   int choices = 20'000;
+  int32_t pages = 0;  // of a prompt, whose prefixes are looked for
 };
 
 struct Live {
@@ -54,6 +59,25 @@ PlacedRequest DrawRequest(int32_t adapters, Random& random) {
   return request;
 }
 
+// Half of the tokens are those of all requests of the tenant, half of the adapter.
+std::vector<int32_t> PromptOf(const PlacedRequest& request, int32_t pages) {
+  std::vector<int32_t> tokens(static_cast<size_t>(pages * kPageTokens), request.adapter);
+  std::fill_n(tokens.begin(), tokens.size() / 2, static_cast<int32_t>(request.tenant));
+  return tokens;
+}
+
+// As runners do once a second: what the requests there have brought.
+void TellPrefixes(const std::deque<Live>& live, Fleet& fleet) {
+  std::vector<std::vector<uint64_t>> words(fleet.num_runners());
+  for (std::vector<uint64_t>& one : words) one.resize(kPrefixClassWords);
+  for (const Live& one : live) {
+    for (const uint64_t name : one.request.prefix) {
+      words[one.runner][PrefixClass(name) / 64] |= uint64_t{1} << PrefixClass(name) % 64;
+    }
+  }
+  for (size_t i = 0; i < words.size(); ++i) fleet.prefixes().Set(i, words[i]);
+}
+
 void Measure(const PlacementName& policy, size_t runners, const Settings& settings) {
   Random random(1);
   Fleet fleet;
@@ -63,7 +87,7 @@ void Measure(const PlacementName& policy, size_t runners, const Settings& settin
                        .is_open = true,
                        .batch_max = kBatchMax,
                        .adapters_max = 256,
-                       .page_tokens = 16,
+                       .page_tokens = kPageTokens,
                        .pages_free = 1000};
   }
   PlacementOptions options;
@@ -76,13 +100,21 @@ void Measure(const PlacementName& policy, size_t runners, const Settings& settin
   const size_t num_live = runners * kBatchMax / 2;
   for (int64_t i = 0; us.size() < static_cast<size_t>(settings.choices); ++i) {
     const int64_t now_ns = i * kSecondNs / static_cast<int64_t>(num_live);
-    const PlacedRequest request = DrawRequest(settings.adapters, random);
+    PlacedRequest request = DrawRequest(settings.adapters, random);
+    const bool looks = settings.pages > 0 && chooser->reads_prefixes();
+    const std::vector<int32_t> prompt = PromptOf(request, looks ? settings.pages : 0);
+    if (looks) request.prompt_tokens = static_cast<int32_t>(prompt.size()) + 1;
     if (i % static_cast<int64_t>(num_live) == 0) {
       const double begin_us = CpuMicroseconds();
       chooser->Plan(fleet);
       longest_plan_ms = std::max(longest_plan_ms, (CpuMicroseconds() - begin_us) / 1e3);
+      if (looks) TellPrefixes(live, fleet);
     }
     const double begin_us = CpuMicroseconds();
+    if (looks) {
+      const uint64_t empty = EmptyPrefixName("", "", 0, kPageTokens);
+      request.prefix = PrefixNames(empty, prompt, kPageTokens, kPrefixPagesMax);
+    }
     chooser->OnArrival(request);
     fleet.Arrive(request.adapter, now_ns);
     const int32_t picked = chooser->Pick(fleet, {request, allowed, now_ns});
@@ -114,6 +146,7 @@ int main(int argc, char** argv) {
   if (argc > 1) settings.runners = {static_cast<size_t>(std::atoi(argv[1]))};
   if (argc > 2) settings.adapters = std::atoi(argv[2]);
   if (argc > 3) settings.choices = std::atoi(argv[3]);
+  if (argc > 4) settings.pages = std::atoi(argv[4]);
   std::printf("%-14s %8s %10s %10s %10s %12s\n", "policy", "runners", "mean us", "P50 us", "P99 us",
               "plan ms, max");
   for (const size_t runners : settings.runners) {

@@ -88,22 +88,27 @@ int32_t PrefixIndex::MatchOn(size_t runner, std::span<const uint64_t> names) con
   return num_pages;
 }
 
+// A runner is written once, at the page that it lacks: a prompt's first pages may be everybody's.
 std::vector<int32_t> PrefixIndex::Match(std::span<const uint64_t> names) const {
-  std::vector<int32_t> pages;
-  if (rows_.empty() || names.empty()) return pages;
+  if (rows_.empty() || names.empty()) return {};
   const std::span<const uint64_t> first = Row(PrefixClass(names[0]));
+  if (std::all_of(first.begin(), first.end(), [](uint64_t word) { return word == 0; })) return {};
   std::vector<uint64_t> having(first.begin(), first.end());
-  for (int32_t num_pages = 1;; ++num_pages) {
-    if (std::all_of(having.begin(), having.end(), [](uint64_t word) { return word == 0; })) break;
-    pages.resize(num_runners_);
+  std::vector<int32_t> pages(num_runners_, 0);
+  bool has_any = true;
+  for (size_t num_pages = 1; has_any; ++num_pages) {
+    const bool is_last = num_pages == names.size();
+    const std::span<const uint64_t> next = Row(is_last ? 0 : PrefixClass(names[num_pages]));
+    has_any = false;
     for (size_t i = 0; i < width_; ++i) {
-      for (uint64_t bits = having[i]; bits != 0; bits &= bits - 1) {
-        pages[i * kIndexWordBits + static_cast<size_t>(std::countr_zero(bits))] = num_pages;
+      const uint64_t keep = is_last ? 0 : having[i] & next[i];
+      for (uint64_t bits = having[i] & ~keep; bits != 0; bits &= bits - 1) {
+        pages[i * kIndexWordBits + static_cast<size_t>(std::countr_zero(bits))] =
+            static_cast<int32_t>(num_pages);
       }
+      having[i] = keep;
+      has_any |= keep != 0;
     }
-    if (static_cast<size_t>(num_pages) == names.size()) break;
-    const std::span<const uint64_t> next = Row(PrefixClass(names[static_cast<size_t>(num_pages)]));
-    for (size_t i = 0; i < width_; ++i) having[i] &= next[i];
   }
   return pages;
 }
