@@ -5,6 +5,9 @@
 //    run, and they wait for its prompt. That is much to those who came just before: they have few
 //    tokens to share it out over, and some end soon. So prompts come to a runner one after the
 //    other.
+//  - Where kernels pad, what is computed for nothing: a larger rank than those there makes all
+//  their
+//    rows longer, a smaller one has longer rows itself. Those who come later pay for it, too.
 //  - Of the prompt only what the runner has not cached counts, as far as its digest of prefixes
 //    says.
 //  - The request: until the batch has a place and the runner pages, for the prompts before its own,
@@ -53,6 +56,9 @@ constexpr double kBeyondMoreForOthers = 2.0;
 constexpr double kBeyondEarlierForOthers = 0.06;
 // Both of two requests wait for each other, whichever came first: half of it counts on either side.
 constexpr double kPairShare = 0.5;
+// Padding is borne by those who come for as long as the ranks stay mixed: for everybody in the
+// batch it counts so many times.
+constexpr double kPaddingWeight = 3.0;
 // A prompt counts for who came just now as for so many more, and less with each step since.
 constexpr double kYoungWeight = 8.0;
 constexpr double kYoungSteps = 15.0;
@@ -185,6 +191,8 @@ class Auto : public PlacementPolicy {
         kPairShare * with.token_ms * common.output_tokens + num_stalled * prompt_ms +
         costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx)) -
         saved_ms;
+    cost += kPaddingWeight * (num_there + 1.0) * common.output_tokens *
+            (costs_.PaddingMs(after) - costs_.PaddingMs(before));
     const double others = fleet.ShareOfOthers(idx);
     cost += common.output_tokens * ((num_weighed + 1.0) * BeyondMs(with.token_ms, others) -
                                     num_weighed * BeyondMs(alone.token_ms, others));

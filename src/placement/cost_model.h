@@ -74,6 +74,10 @@ struct CostModel {
            step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
            step_ms_per_context_token * static_cast<double>(work.context_tokens);
   }
+  // Of a step that padding takes: rows below the largest rank are computed as if they had it.
+  double PaddingMs(const BatchRanks& ranks) const {
+    return pads ? step_ms_per_unit * (UnitsOf(ranks) - static_cast<double>(ranks.sum)) : 0.0;
+  }
   double LoadMs(int32_t rank) const { return load_ms + load_ms_per_rank * rank; }
 };
 

@@ -374,6 +374,22 @@ TEST_F(AutoTest, KeepsTokensBelowTheBound) {
   }
 }
 
+// Of 4 requests of another rank and 9 of its own the fewer are cheaper by the steps alone: 136 and
+// 152 ms for a larger rank, 72 and 76 for a smaller one. Padding adds 480 and 120 ms there.
+TEST_F(AutoTest, KeepsRanksApartWhereKernelsPad) {
+  options_.costs.step_ms_per_row = options_.costs.step_ms_per_prompt_token = 0;
+  options_.costs.step_ms_per_unit = 0.01;
+  for (const bool pads : {false, true}) {
+    options_.costs.pads = pads;
+    for (const auto& [own, other] : {std::pair(16, 8), std::pair(8, 16)}) {
+      MakeRunners({0, 0});
+      for (int i = 0; i < 4; ++i) PlaceOn(0, RequestFor(kBaseModel, other));
+      for (int i = 0; i < 9; ++i) PlaceOn(1, RequestFor(kBaseModel, own));
+      EXPECT_EQ(Pick(RequestFor(kBaseModel, own)), pads ? 1 : 0) << own;
+    }
+  }
+}
+
 // Four loads are under way at once: one that comes behind four others waits for them, eightfold.
 TEST_F(AutoTest, LoadsSpreadOverRunners) {
   MakeRunners({1, 1});
