@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(
                                 reason="built without gRPC")
 LITTLE = ("--threads", 1, "--host-gib", 0.1)
 SMALL = (*LITTLE, "--pool-gib", 0.1)
+# Every runner has requests: auto leaves one idle, or avoids it, where that costs nobody anything.
+EVENLY = ("--placement", "most-idle")
 
 
 class Process:
@@ -107,7 +109,7 @@ def cluster():
     runners = [Runner("--drain-seconds", 20).start() for _ in range(3)]
     for runner in runners:
         runner.wait_for("runner of")
-    frontend = Frontend(runners, "--admin-key", ADMIN_KEY).start()
+    frontend = Frontend(runners, "--admin-key", ADMIN_KEY, *EVENLY).start()
     frontend.wait_for("is up", count=3)
     frontend.wait_for("frontend of")
     yield frontend, runners
@@ -250,7 +252,7 @@ def test_a_runner_out_of_pages_gives_its_newest_to_one_with_room(single):
     large = Runner().start()
     for runner in (small, large):
         runner.wait_for("runner of")
-    frontend = Frontend([small, large]).start()
+    frontend = Frontend([small, large], *EVENLY).start()
     frontend.wait_for("is up", count=2)
     frontend.wait_for("frontend of")
     run_streams(frontend, single, lambda: None, models=("base",))
@@ -285,7 +287,7 @@ def test_streams_go_on_when_a_runner_is_stopped(single, cluster):
 
 def test_a_frontend_that_is_stopped_holds_up_nobody(single, cluster):
     frontend, runners = cluster
-    stopped = Frontend(runners).start()
+    stopped = Frontend(runners, *EVENLY).start()
     stopped.wait_for("is up", count=3)
     stopped.wait_for("frontend of")
 

@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from conftest import ADMIN_KEY, DEMO, LONG_TESTS, Server, binary, free_port, running_etcd
-from test_cluster import SMALL, Process, streamed
+from test_cluster import EVENLY, SMALL, Process, streamed
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or
@@ -35,7 +35,7 @@ class Machines:
         self.eventually(lambda: subprocess.run([binary(), "cluster", "init", "--etcd", self.etcd_address],
                                                capture_output=True, timeout=60).returncode == 0, "etcd does not answer")
         self.port = free_port()
-        self.frontend = self.start("frontend", "--port", self.port, "--admin-key", ADMIN_KEY, "--request-log", "false",
+        self.frontend = self.start("frontend", "--port", self.port, "--admin-key", ADMIN_KEY, "--request-log", "false", *EVENLY,
                                    *(("--adapter-store", folder / "kept") if keeps_contents else ()))
 
     def start(self, command, *args):

@@ -272,7 +272,7 @@ def test_content_that_a_runner_does_not_have_is_fetched(cluster, tmp_path):
     try:
         eventually(lambda: "was fetched from" in log.read_text() or runner.poll() is not None, "it is not fetched")
         assert "was fetched from" in log.read_text(), log.read_text()
-        assert len(os.listdir(tmp_path / "store" / "contents")) == 1
+        eventually(lambda: len(os.listdir(tmp_path / "store" / "contents")) == 1, "it is not kept")
     finally:
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(60) == 0, log.read_text()

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from conftest import DEMO, LONG_TESTS, Server, binary
-from test_cluster import MODELS, SMALL, Frontend, Runner, answer_of, asked
+from test_cluster import EVENLY, MODELS, SMALL, Frontend, Runner, answer_of, asked
 from test_cluster_etcd import Cluster, eventually
 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
@@ -73,7 +73,7 @@ def test_runners_beyond_the_number_wanted_are_emptied(single):
     runners = [Runner().start() for _ in range(3)]
     for runner in runners:
         runner.wait_for("runner of")
-    frontend = Frontend(runners, "--consolidate", "true").start()
+    frontend = Frontend(runners, "--consolidate", "true", *EVENLY).start()
     frontend.wait_for("is up", count=3)
     frontend.wait_for("frontend of")
     streams = Streams([frontend.client()])

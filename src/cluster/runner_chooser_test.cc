@@ -42,8 +42,8 @@ class RunnerChooserTest : public testing::Test {
   std::vector<RunnerView> runners_ = UpRunners(3);
 };
 
-TEST_F(RunnerChooserTest, TakesTheMostIdleUnlessToldOtherwise) {
-  RunnerChooser chooser = MakeChooser(PlacementOptions().kind);
+TEST_F(RunnerChooserTest, TakesTheMostIdle) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);
   runners_[0].load.requests_running = 3;
   runners_[1].load.requests_running = 1;
   runners_[2].load.requests_running = 1;

@@ -43,6 +43,7 @@ class RunnerSetLinksTest : public testing::Test {
     RunnerSetOptions options;
     options.addresses = {"zero:1", "one:1"};
     options.base.name = "base";
+    options.placement.kind = PlacementKind::kMostIdle;
     options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = 10};
     set_ = RunnerSet::Start(options, world).value();
   }

@@ -261,6 +261,8 @@ class RunnerSetTest : public testing::Test {
     }
     options.base = {.name = "base", .text_hash = "t"};
     options.limits = {.context_tokens_max = 10000, .vocab_size = kVocabSize, .requests_max = 50};
+    // So that requests spread over runners, whatever they cost.
+    options.placement.kind = PlacementKind::kMostIdle;
     options.runner_wait_ns = runner_wait_ns;
     options.addresses_come_later = runners.empty();
     options.metrics = &metrics_;

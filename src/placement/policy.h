@@ -39,7 +39,7 @@ inline constexpr PlacementName kPlacementNames[] = {
 const char* NameOf(PlacementKind kind);
 
 struct PlacementOptions {
-  PlacementKind kind = PlacementKind::kMostIdle;
+  PlacementKind kind = PlacementKind::kAuto;
   CostModel costs;
   // Of a token after the first; 0: 1.5 times a step of one row of rank 64 (CaraServe, section 7.5).
   double slo_ms = 0.0;
