@@ -79,9 +79,10 @@ def test_runners_beyond_the_number_wanted_are_emptied(single):
     streams = Streams([frontend.client()])
     streams.run_while(lambda: frontend.wait_for("requests of runner .* which may go, go on elsewhere", timeout_s=PATIENCE_S))
     streams.check(single)
-    now = scale(frontend.url)
-    assert (now["runners"], now["runners_wanted"], now["runners_spare"]) == (3, 1, 2)
-    assert now["startup_seconds"] > 0, "the runners say how long they took"
+    # On a busy machine requests take so long that two are wanted as long as they come.
+    eventually(lambda: [scale(frontend.url)[f"runners{of}"] for of in ("", "_wanted", "_spare")] == [3, 1, 2],
+               "more runners than one are wanted, though nobody asks")
+    assert scale(frontend.url)["startup_seconds"] > 0, "the runners say how long they took"
     kept, *spare = sorted(runners, key=lambda one: one.port)
     for runner in spare:
         assert f"runner {runner.address} is to be emptied" in frontend.log()
