@@ -1,6 +1,7 @@
 #include "cache/page_pool.h"
 
 #include <string>
+#include <utility>
 
 namespace graft {
 
@@ -16,7 +17,8 @@ void PageList::Truncate(int32_t size) {
   while (this->size() > size) refs_.pop_back();
 }
 
-PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas) : quotas_(quotas) {
+PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas, RoomShares* shares)
+    : quotas_(quotas), shares_(shares) {
   CHECK_GT(num_pages, 0);
   CHECK(quotas.kv_max >= 0 && quotas.kv_max <= num_pages) << quotas.kv_max;
   CHECK(quotas.adapters_max >= 0 && quotas.adapters_max <= num_pages) << quotas.adapters_max;
@@ -26,12 +28,17 @@ PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas) : quotas_(quotas
 
 PagePool::~PagePool() { CHECK_EQ(num_referenced(), 0) << "pages outlive their pool"; }
 
-PageRef PagePool::Allocate(PageUse use) {
-  const int32_t page = lists_[kFreeList].head;
+PageRef PagePool::Allocate(PageUse use, int32_t holder) {
+  const int32_t page = free_.head;
   if (page < 0 || num_used(use) == quota(use)) return PageRef();
   at(page).use = use;
   ++num_used_[static_cast<size_t>(use)];
   AddReference(page);
+  if (use == PageUse::kKv) {
+    CHECK_GE(holder, 0);
+    at(page).holder = holder;
+    if (shares_ != nullptr) shares_->AddPages(holder, 1);
+  }
   return PageRef(this, page);
 }
 
@@ -56,7 +63,9 @@ void PagePool::Evict(int32_t page) {
 
 void PagePool::PutFree(int32_t page) {
   --num_used_[static_cast<size_t>(at(page).use)];
+  const int32_t holder = std::exchange(at(page).holder, kNobody);
   PushFront(kFreeList, page);
+  if (shares_ != nullptr) shares_->AddPages(holder, -1);
 }
 
 const PagePool::Page& PagePool::at(int32_t page) const {
@@ -64,18 +73,30 @@ const PagePool::Page& PagePool::at(int32_t page) const {
   return pages_[static_cast<size_t>(page)];
 }
 
+PagePool::List& PagePool::ListOf(ListId list, int32_t page) {
+  if (list == kFreeList) return free_;
+  const auto holder = static_cast<size_t>(at(page).holder);
+  if (holder >= cached_.size()) cached_.resize(holder + 1);
+  return cached_[holder];
+}
+
 void PagePool::PushBack(ListId list, int32_t page) {
-  List& ends = lists_[list];
+  List& ends = ListOf(list, page);
   at(page).list = list;
   at(page).previous = ends.tail;
   at(page).next = -1;
   (ends.tail < 0 ? ends.head : at(ends.tail).next) = page;
   ends.tail = page;
   ++ends.size;
+  if (list != kCachedList) return;
+  ++num_cached_;
+  if (ends.size == 1 && shares_ != nullptr) {
+    shares_->SetEvictable(at(page).holder, Evictable::kPrefixes, true);
+  }
 }
 
 void PagePool::PushFront(ListId list, int32_t page) {
-  List& ends = lists_[list];
+  List& ends = ListOf(list, page);
   at(page).list = list;
   at(page).previous = -1;
   at(page).next = ends.head;
@@ -86,12 +107,18 @@ void PagePool::PushFront(ListId list, int32_t page) {
 
 void PagePool::Unlink(int32_t page) {
   Page& node = at(page);
-  List& ends = lists_[node.list];
+  const ListId list = node.list;
+  List& ends = ListOf(list, page);
   (node.previous < 0 ? ends.head : at(node.previous).next) = node.next;
   (node.next < 0 ? ends.tail : at(node.next).previous) = node.previous;
   node.previous = node.next = -1;
   node.list = kNoList;
   --ends.size;
+  if (list != kCachedList) return;
+  --num_cached_;
+  if (ends.size == 0 && shares_ != nullptr) {
+    shares_->SetEvictable(node.holder, Evictable::kPrefixes, false);
+  }
 }
 
 void PagePool::AddReference(int32_t page) {
@@ -108,27 +135,32 @@ void PagePool::DropReference(int32_t page) {
   PushBack(kCachedList, page);
 }
 
-Status PagePool::CheckList(ListId list) const {
+Status PagePool::CheckList(ListId id, const List& list, int32_t holder) const {
   int32_t previous = -1;
   int32_t size = 0;
-  for (int32_t page = lists_[list].head; page >= 0; page = at(page).next) {
+  for (int32_t page = list.head; page >= 0; page = at(page).next) {
     const Page& node = at(page);
-    const bool belongs = node.list == list && node.references == 0 && node.previous == previous &&
-                         node.kept == (list == kCachedList);
+    const bool belongs = node.list == id && node.references == 0 && node.previous == previous &&
+                         node.kept == (id == kCachedList) && node.holder == holder;
     if (!belongs || ++size > num_pages()) {
       return InternalError("page " + std::to_string(page) + " does not belong in its list");
     }
     previous = page;
   }
-  if (size != lists_[list].size || previous != lists_[list].tail) {
+  if (size != list.size || previous != list.tail) {
     return InternalError("a page list's size or tail is wrong");
   }
   return OkStatus();
 }
 
 Status PagePool::CheckIntegrity() const {
-  RETURN_IF_ERROR(CheckList(kFreeList));
-  RETURN_IF_ERROR(CheckList(kCachedList));
+  RETURN_IF_ERROR(CheckList(kFreeList, free_, kNobody));
+  int32_t num_of_holders = 0;
+  for (size_t holder = 0; holder < cached_.size(); ++holder) {
+    RETURN_IF_ERROR(CheckList(kCachedList, cached_[holder], static_cast<int32_t>(holder)));
+    num_of_holders += cached_[holder].size;
+  }
+  if (num_of_holders != num_cached_) return InternalError("the cached pages are miscounted");
   int32_t num_listed = 0;
   int32_t num_used[2] = {};
   for (int32_t page = 0; page < num_pages(); ++page) {

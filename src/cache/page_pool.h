@@ -1,7 +1,8 @@
 // The page pool's bookkeeping: ids and reference counts, no bytes (model/ owns those). A page is
 // free, referenced (by one or more PageRefs), or cached: nobody references it but the prefix tree
 // still knows its content, and it can be evicted. KV and adapters draw on the same pages, each up
-// to its quota. Every change is O(1) and allocates nothing.
+// to its quota. A page of KV has a holder, a tenant by its number (RoomShares), and what is cached
+// is in order by holder. Every change is O(1) and allocates nothing but for new holders.
 // One thread: counts are plain integers.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/room_shares.h"
 
 namespace graft {
 
@@ -78,21 +80,29 @@ class PagePool {
  public:
   // Everything may be used for either.
   explicit PagePool(int32_t num_pages) : PagePool(num_pages, {num_pages, num_pages}) {}
-  PagePool(int32_t num_pages, const PageQuotas& quotas);
+  // `shares`, borrowed, is told what holders have; null: nobody asks.
+  PagePool(int32_t num_pages, const PageQuotas& quotas, RoomShares* shares = nullptr);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // The first reference to a free page; empty if no page is free or the use has its quota.
-  PageRef Allocate(PageUse use = PageUse::kKv);
+  // Whoever holds pages where nobody tells holders apart.
+  static constexpr int32_t kOneHolder = 0;
+
+  // The first reference to a free page; empty if no page is free or the use has its quota. A page
+  // of KV needs a holder, one of adapters is held by whose adapters lie in it.
+  PageRef Allocate(PageUse use = PageUse::kKv, int32_t holder = kOneHolder);
   // One more reference to a referenced or cached page.
   PageRef Share(int32_t page);
 
   // Called by the prefix tree. The referenced `page` will become cached, not free, when its last
   // reference goes.
   void Keep(int32_t page);
-  // The cached page whose last reference went longest ago; -1 if none is cached.
-  int32_t OldestCached() const { return lists_[kCachedList].head; }
+  // The holder's cached page whose last reference went longest ago; -1 if it has none.
+  int32_t OldestCached(int32_t holder = kOneHolder) const {
+    const auto idx = static_cast<size_t>(holder);
+    return holder >= 0 && idx < cached_.size() ? cached_[idx].head : -1;
+  }
   // The time at which a cached page's last reference went.
   uint64_t CachedSince(int32_t page) const { return at(page).cached_since; }
   // A cached page becomes free.
@@ -112,9 +122,10 @@ class PagePool {
   int32_t num_used(PageUse use) const { return num_used_[static_cast<size_t>(use)]; }
 
   int32_t num_pages() const { return static_cast<int32_t>(pages_.size()); }
-  int32_t num_free() const { return lists_[kFreeList].size; }
-  int32_t num_cached() const { return lists_[kCachedList].size; }
+  int32_t num_free() const { return free_.size; }
+  int32_t num_cached() const { return num_cached_; }
   int32_t num_referenced() const { return num_pages() - num_free() - num_cached(); }
+  int32_t holder(int32_t page) const { return at(page).holder; }
   int32_t references(int32_t page) const { return at(page).references; }
   // The prefix tree knows this page's content.
   bool kept(int32_t page) const { return at(page).kept; }
@@ -129,6 +140,7 @@ class PagePool {
     int32_t references = 0;
     int32_t previous = -1;
     int32_t next = -1;
+    int32_t holder = kNobody;  // of one of KV that is not free
     uint64_t cached_since = 0;
     ListId list = kNoList;
     PageUse use = PageUse::kKv;  // of one that is not free
@@ -142,17 +154,21 @@ class PagePool {
 
   const Page& at(int32_t page) const;
   Page& at(int32_t page) { return const_cast<Page&>(std::as_const(*this).at(page)); }
+  List& ListOf(ListId list, int32_t page);
   void PushBack(ListId list, int32_t page);
   void PushFront(ListId list, int32_t page);
   void Unlink(int32_t page);
   void AddReference(int32_t page);
   void DropReference(int32_t page);
   void PutFree(int32_t page);  // to be given out next: memory that was not touched stays so
-  Status CheckList(ListId list) const;
+  Status CheckList(ListId id, const List& list, int32_t holder) const;
 
   const PageQuotas quotas_;
+  RoomShares* const shares_;
   std::vector<Page> pages_;
-  List lists_[2];
+  List free_;
+  std::vector<List> cached_;  // by holder
+  int32_t num_cached_ = 0;
   int32_t num_used_[2] = {};  // by PageUse
   uint64_t time_ = 1;
 };

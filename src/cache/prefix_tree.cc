@@ -139,10 +139,10 @@ PrefixTree::Place PrefixTree::PlaceOf(const PrefixKey& key, const PageList& page
   return {parent, idx == num_base ? OpenRoot(key) : kNone};
 }
 
-// The oldest cached page is a leaf: whoever references a node references its ancestors too and lets
-// go of them later (PageList), so ancestors are always younger.
-bool PrefixTree::EvictOldest() {
-  const int32_t page = pool_.OldestCached();
+// A holder's oldest cached page is a leaf: whoever references a node references its ancestors too
+// and lets go of them later (PageList), so ancestors, which it holds as well, are always younger.
+bool PrefixTree::EvictOldest(int32_t holder) {
+  const int32_t page = pool_.OldestCached(holder);
   if (page < 0) return false;
   CHECK_EQ(nodes_[static_cast<size_t>(page)].num_children, 0) << "page " << page << " is no leaf";
   Remove(page);
@@ -236,6 +236,9 @@ Status PrefixTree::CheckNode(int32_t page) const {
   if (node.parent < 0) return OkStatus();
   if (!nodes_[static_cast<size_t>(node.parent)].used) {
     return InternalError(name + " lost its parent");
+  }
+  if (pool_.holder(page) != pool_.holder(node.parent)) {
+    return InternalError(name + " and its parent have two holders");
   }
   if (pool_.references(page) > pool_.references(node.parent)) {
     return InternalError(name + " is referenced more often than its parent");

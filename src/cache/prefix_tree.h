@@ -62,8 +62,9 @@ class PrefixTree {
   // same content, the sequence gets that one instead and lets go of its own.
   void Insert(const PrefixKey& key, PageList& pages, int32_t idx, std::span<const int32_t> tokens);
 
-  // Forgets the cached page that went unused longest, and frees it. False if none is cached.
-  bool EvictOldest();
+  // Forgets the holder's cached page that went unused longest, and frees it. False: it has none.
+  // All pages of a root have one holder.
+  bool EvictOldest(int32_t holder = PagePool::kOneHolder);
 
   // What of it is told to others: all but what is behind an adapter that acts later.
   const PrefixDigest& digest() const { return digest_; }

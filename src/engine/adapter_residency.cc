@@ -5,10 +5,11 @@
 
 namespace graft {
 
-AdapterResidency::AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader,
-                                   const Clock& clock, const ResidencyOptions& options,
-                                   OnForget on_forget)
+AdapterResidency::AdapterResidency(PagePool& pool, RoomShares& shares, AdapterTable& table,
+                                   AdapterLoader& loader, const Clock& clock,
+                                   const ResidencyOptions& options, OnForget on_forget)
     : pool_(pool),
+      shares_(shares),
       table_(table),
       loader_(loader),
       clock_(clock),
@@ -49,6 +50,8 @@ void AdapterResidency::SetState(int32_t content, State state) {
   if (before == State::kAbsent) entry.load_times.begin_ns = now_ns_;
   if (state == State::kResident) entry.load_times.end_ns = now_ns_;
   if (PlaceOf(state) != PlaceOf(before)) table_.SetPlace(content, PlaceOf(state));
+  if (state == State::kFetching || state == State::kFetched) return;
+  shares_.AddFetch(std::exchange(entry.fetcher, kNobody), -1);
 }
 
 AdapterResidency::LoadTimes AdapterResidency::LoadTimesOf(int32_t content) const {
@@ -128,6 +131,8 @@ void AdapterResidency::BookCopy(Entry& entry, const LoadEvent& event) {
   } else {
     entry.pages.Release();
     free_slots_.push(std::exchange(entry.slot, kNoAdapter));
+    CountHeld(entry, -1);
+    entry.holder = kNobody;
   }
 }
 
@@ -197,7 +202,8 @@ FetchOrder AdapterResidency::OrderOf(int32_t content) const {
           .path = std::move(source.path),
           .hash = std::move(source.hash),
           .key = std::move(source.key),
-          .parts = std::move(source.parts)};
+          .parts = std::move(source.parts),
+          .holder = at(content).holder != kNobody ? at(content).holder : at(content).fetcher};
 }
 
 AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {
@@ -208,7 +214,16 @@ AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {
   return entry.state == State::kResident ? Answer::kReady : Answer::kArriving;
 }
 
-AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom* make_room) {
+// The places are for all together. Who has none finds one beyond them, so that nobody's fetches
+// keep another's from beginning.
+bool AdapterResidency::HasFetchPlace(int32_t holder) const {
+  const int32_t num_taken = num_fetching_ - num_slow_ + static_cast<int32_t>(fetched_.size());
+  if (num_taken < fetches_max_) return true;
+  return holder != kNobody && num_taken < 2 * fetches_max_ && shares_.num_fetches(holder) == 0;
+}
+
+AdapterResidency::Answer AdapterResidency::Want(int32_t content, int32_t holder,
+                                                const MakeRoom* make_room) {
   Entry& entry = Grow(content);
   entry.wanted_at = pool_.time();
   switch (entry.state) {
@@ -220,14 +235,16 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, const MakeRoom*
     case State::kCopying:
       return Answer::kComing;
     case State::kFetched:
-      return make_room == nullptr ? Answer::kNoRoom : Place(content, *make_room);
+      return make_room == nullptr ? Answer::kNoRoom : Place(content, holder, *make_room);
     case State::kAbsent:
       break;
   }
-  if (make_room != nullptr && FindInHost(content)) return Place(content, *make_room);
-  if (!HasFetchPlace()) DropUnwanted();
-  if (!HasFetchPlace()) return Answer::kQueued;
+  if (make_room != nullptr && FindInHost(content)) return Place(content, holder, *make_room);
+  if (!HasFetchPlace(holder)) DropUnwanted();
+  if (!HasFetchPlace(holder)) return Answer::kQueued;
   SetState(content, State::kFetching);
+  entry.fetcher = holder;
+  shares_.AddFetch(holder, 1);
   ++num_fetching_;
   ++stats_.fetches;
   loader_.Fetch(OrderOf(content));
@@ -272,10 +289,11 @@ bool AdapterResidency::CouldBePlaced(int32_t content, std::span<const int32_t> u
   return could;
 }
 
-AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom& make_room) {
+AdapterResidency::Answer AdapterResidency::Place(int32_t content, int32_t holder,
+                                                 const MakeRoom& make_room) {
   // Nothing is thrown out in vain.
   if (!CanBePlaced(content, 0, HasSlot())) return Answer::kNoRoom;
-  if (free_slots_.empty()) Evict(OldestIdle());
+  if (free_slots_.empty()) Evict(OldestIdle(shares_.GiverOfSlot()));
   Entry& entry = at(content);
   std::optional<PackedRows> pages;
   while (!(pages = packer_.Pack(entry.facts.rows)).has_value()) {
@@ -283,6 +301,8 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   }
   if (entry.state == State::kFetched) std::erase(fetched_, content);
   entry.pages = std::move(*pages);
+  entry.holder = holder;
+  CountHeld(entry, 1);
   entry.slot = free_slots_.top();
   free_slots_.pop();
   ++num_copying_;
@@ -296,10 +316,25 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, const MakeRoom
   return usable ? NoteWanted(content) : Answer::kComing;
 }
 
+void AdapterResidency::CountHeld(const Entry& entry, int32_t change) {
+  shares_.AddAdapter(entry.holder, entry.facts.bytes, change);
+}
+
+void AdapterResidency::SetHolder(int32_t content, int32_t holder) {
+  Entry& entry = at(content);
+  if (entry.holder == holder || entry.pinned) return;
+  const bool is_idle = entry.is_idle;
+  if (is_idle) LeaveIdle(content);
+  CountHeld(entry, -1);
+  entry.holder = holder;
+  CountHeld(entry, 1);
+  if (is_idle) EnterIdle(content);
+}
+
 Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
   for (;;) {
     ReadClock();
-    const Answer answer = Want(content, &make_room);
+    const Answer answer = Want(content, kNobody, &make_room);
     if (answer == Answer::kReady) break;
     if (answer != Answer::kNoRoom) {
       loader_.WaitForEvent();
@@ -327,11 +362,12 @@ void AdapterResidency::CountPinned() {
   num_pinned_pages_ = static_cast<int32_t>(pages.size());
 }
 
-AdapterSlot AdapterResidency::Use(int32_t content) {
+AdapterSlot AdapterResidency::Use(int32_t content, int32_t holder) {
   Entry& entry = at(content);
   CHECK(IsUsable(entry)) << "content " << content;
   ++entry.num_running;
   NoteIdle(content);
+  SetHolder(content, holder);
   return entry.slot;
 }
 
@@ -361,28 +397,40 @@ void AdapterResidency::NoteIdle(int32_t content) {
   }
 }
 
+AdapterResidency::IdleLine& AdapterResidency::IdleLineOf(int32_t holder) {
+  CHECK_GE(holder, 0) << "nobody's adapters stay";
+  if (static_cast<size_t>(holder) >= idle_.size()) idle_.resize(static_cast<size_t>(holder) + 1);
+  return idle_[static_cast<size_t>(holder)];
+}
+
 // Behind whoever was used no later: those that were are of the last step or two.
 void AdapterResidency::EnterIdle(int32_t content) {
   Entry& entry = at(content);
-  int32_t before = newest_idle_;
+  IdleLine& line = IdleLineOf(entry.holder);
+  int32_t before = line.newest;
   for (; before >= 0 && at(before).used_at > entry.used_at; ++num_idle_visits_) {
     before = at(before).idle_before;
   }
   entry.is_idle = true;
+  ++num_idle_;
   idle_bytes_ += entry.facts.bytes;
   entry.idle_before = before;
-  entry.idle_after = before < 0 ? oldest_idle_ : at(before).idle_after;
-  (before < 0 ? oldest_idle_ : at(before).idle_after) = content;
-  (entry.idle_after < 0 ? newest_idle_ : at(entry.idle_after).idle_before) = content;
+  entry.idle_after = before < 0 ? line.oldest : at(before).idle_after;
+  (before < 0 ? line.oldest : at(before).idle_after) = content;
+  (entry.idle_after < 0 ? line.newest : at(entry.idle_after).idle_before) = content;
+  shares_.SetEvictable(entry.holder, Evictable::kAdapters, true);
 }
 
 void AdapterResidency::LeaveIdle(int32_t content) {
   Entry& entry = at(content);
+  IdleLine& line = IdleLineOf(entry.holder);
   entry.is_idle = false;
+  --num_idle_;
   idle_bytes_ -= entry.facts.bytes;
-  (entry.idle_before < 0 ? oldest_idle_ : at(entry.idle_before).idle_after) = entry.idle_after;
-  (entry.idle_after < 0 ? newest_idle_ : at(entry.idle_after).idle_before) = entry.idle_before;
+  (entry.idle_before < 0 ? line.oldest : at(entry.idle_before).idle_after) = entry.idle_after;
+  (entry.idle_after < 0 ? line.newest : at(entry.idle_after).idle_before) = entry.idle_before;
   entry.idle_before = entry.idle_after = -1;
+  if (line.oldest < 0) shares_.SetEvictable(entry.holder, Evictable::kAdapters, false);
 }
 
 void AdapterResidency::Evict(int32_t content) {
@@ -394,6 +442,8 @@ void AdapterResidency::Evict(int32_t content) {
   free_slots_.push(std::exchange(entry.slot, kNoAdapter));
   entry.pages.Release();
   SetState(content, State::kAbsent);
+  CountHeld(entry, -1);
+  entry.holder = kNobody;
   ++stats_.evictions;
 }
 
@@ -450,16 +500,20 @@ Status AdapterResidency::CheckIdle() const {
     idle_bytes += entry.is_idle ? entry.facts.bytes : 0;
   }
   if (idle_bytes != idle_bytes_) return InternalError("the idle adapters' bytes do not add up");
-  int32_t before = -1;
-  for (int32_t content = oldest_idle_; content >= 0; content = at(content).idle_after) {
-    if (num_idle-- == 0 || !at(content).is_idle || at(content).idle_before != before ||
-        (before >= 0 && at(before).used_at > at(content).used_at)) {
-      return InternalError("the idle adapters are not in order");
+  if (static_cast<int32_t>(num_idle) != num_idle_) return InternalError("idle ones are miscounted");
+  for (size_t holder = 0; holder < idle_.size(); ++holder) {
+    int32_t before = -1;
+    for (int32_t content = idle_[holder].oldest; content >= 0; content = at(content).idle_after) {
+      if (num_idle-- == 0 || !at(content).is_idle || at(content).idle_before != before ||
+          at(content).holder != static_cast<int32_t>(holder) ||
+          (before >= 0 && at(before).used_at > at(content).used_at)) {
+        return InternalError("the idle adapters are not in order");
+      }
+      before = content;
     }
-    before = content;
+    if (idle_[holder].newest != before) return InternalError("an idle adapter is lost");
   }
-  if (num_idle != 0 || newest_idle_ != before) return InternalError("an idle adapter is lost");
-  return OkStatus();
+  return num_idle == 0 ? OkStatus() : InternalError("an idle adapter is in no line");
 }
 
 }  // namespace graft

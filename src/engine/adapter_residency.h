@@ -3,7 +3,8 @@
 // its requests want; the loader moves bytes beside the steps. What is copied from the host's memory
 // arrives layer by layer and can be used at once, by steps that wait for its layers. A resident
 // adapter that no running sequence uses is idle and can be evicted; one that is being copied, or in
-// use, cannot.
+// use, cannot. Whose request wanted it while it was absent, or ran on it last, holds it
+// (RoomShares).
 // Engine thread only.
 #pragma once
 
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
+#include "cache/room_shares.h"
 #include "cache/row_packer.h"
 #include "engine/cold_start_choice.h"
 #include "step/adapter_loader.h"
@@ -38,7 +40,8 @@ struct ResidencyOptions {
   int64_t page_bytes = 0;      // of the pool's pages
   int32_t copies_at_once = 1;  // by the loader
   // Contents fetched or being fetched for requests that wait: more would only fill the host's
-  // memory before there are pages for them. A fetch that is slow counts no more.
+  // memory before there are pages for them. A fetch that is slow counts no more. A tenant
+  // that has none of these places may have one more, of as many again.
   int32_t fetches_max = 4;
 };
 
@@ -48,12 +51,12 @@ class AdapterResidency {
   using OnForget = std::function<void(int32_t content)>;
 
   // Everything is borrowed.
-  AdapterResidency(PagePool& pool, AdapterTable& table, AdapterLoader& loader, const Clock& clock,
-                   const ResidencyOptions& options, OnForget on_forget = {});
+  AdapterResidency(PagePool& pool, RoomShares& shares, AdapterTable& table, AdapterLoader& loader,
+                   const Clock& clock, const ResidencyOptions& options, OnForget on_forget = {});
   ~AdapterResidency();
 
-  // Frees pages for adapters by evicting whatever went unused longest; false: nothing is left that
-  // can be.
+  // Frees pages for adapters by evicting what is cached or idle; false: nothing is left that can
+  // be.
   using MakeRoom = std::function<bool()>;
 
   // Once per step, before anything is wanted, or while nothing is on its way: books what the loader
@@ -71,21 +74,24 @@ class AdapterResidency {
                 // fetch is slow
     kNoRoom,    // slots or pages are in use by others
   };
-  // A request that waits wants this content: begins what can be begun to make it resident. What is
-  // wanted in this step is not evicted for what is wanted after it.
+  // A holder's request that waits wants this content: begins what can be begun to make it resident.
+  // What is wanted in this step is not evicted for what is wanted after it.
   // Without `make_room` it is at most fetched into the host's memory.
-  Answer Want(int32_t content, const MakeRoom* make_room);
+  Answer Want(int32_t content, int32_t holder, const MakeRoom* make_room);
   // Makes the content resident, and never evicts it: see `cached` in docs/adapters-paging.md. To be
   // called before the first step; waits for the loader.
   Status Pin(int32_t content, const MakeRoom& make_room);
 
-  // A sequence begins or ends to run on a resident or arriving content.
-  AdapterSlot Use(int32_t content);
+  // A holder's sequence begins, or one ends, to run on a resident or arriving content.
+  AdapterSlot Use(int32_t content, int32_t holder);
   void Unuse(int32_t content);
 
-  // The idle adapter that went unused longest, among those that were not wanted in this step; -1 if
-  // there is none.
-  int32_t OldestIdle() const { return oldest_idle_; }
+  // The holder's idle adapter that went unused longest, among those that were not wanted in this
+  // step; -1 if there is none.
+  int32_t OldestIdle(int32_t holder) const {
+    const auto idx = static_cast<size_t>(holder);
+    return holder >= 0 && idx < idle_.size() ? idle_[idx].oldest : -1;
+  }
   // The time of the pool at which an adapter was last used or wanted.
   uint64_t IdleSince(int32_t content) const { return at(content).used_at; }
   void Evict(int32_t content);
@@ -137,6 +143,8 @@ class AdapterResidency {
     bool is_idle = false;      // in the line of those
     int32_t idle_before = -1;  // contents beside it there, used longer ago and later
     int32_t idle_after = -1;
+    int32_t holder = kNobody;   // of what is on the device
+    int32_t fetcher = kNobody;  // holder of its fetch, until it is copied or dropped
     AdapterSlot slot = kNoAdapter;
     int32_t num_running = 0;
     uint64_t wanted_at = 0;  // times of the pool
@@ -144,6 +152,11 @@ class AdapterResidency {
     LoadTimes load_times;
     AdapterFacts facts;
     PackedRows pages;
+  };
+
+  struct IdleLine {  // of those who can be evicted
+    int32_t oldest = -1;
+    int32_t newest = -1;
   };
 
   const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
@@ -163,12 +176,12 @@ class AdapterResidency {
   void EnterIdle(int32_t content);
   void LeaveIdle(int32_t content);
   bool CanBePlaced(int32_t content, int32_t num_kv_pages, bool has_slot) const;
-  bool HasSlot() const { return !free_slots_.empty() || oldest_idle_ >= 0; }
-  // Whether one more content may be fetched.
-  bool HasFetchPlace() const {
-    return num_fetching_ - num_slow_ + static_cast<int32_t>(fetched_.size()) < fetches_max_;
-  }
-  Answer Place(int32_t content, const MakeRoom& make_room);
+  bool HasSlot() const { return !free_slots_.empty() || num_idle_ > 0; }
+  bool HasFetchPlace(int32_t holder) const;
+  Answer Place(int32_t content, int32_t holder, const MakeRoom& make_room);
+  void CountHeld(const Entry& entry, int32_t change);
+  void SetHolder(int32_t content, int32_t holder);
+  IdleLine& IdleLineOf(int32_t holder);
   Status Book(LoadEvent event);
   void DropUnwanted();
   Status BookFetch(Entry& entry, LoadEvent event);
@@ -179,6 +192,7 @@ class AdapterResidency {
   Status CheckIdle() const;
 
   PagePool& pool_;
+  RoomShares& shares_;
   AdapterTable& table_;
   AdapterLoader& loader_;
   const Clock& clock_;
@@ -192,8 +206,8 @@ class AdapterResidency {
   std::vector<int32_t> fetched_;  // contents, held in the host's memory until copied or dropped
   std::vector<int32_t> wanted_;   // usable contents, in this step
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
-  int32_t oldest_idle_ = -1;  // the ends of the line of those who can be evicted
-  int32_t newest_idle_ = -1;
+  std::vector<IdleLine> idle_;  // by holder
+  int32_t num_idle_ = 0;
   int64_t idle_bytes_ = 0;  // of those
   int64_t num_idle_visits_ = 0;
   int32_t num_resident_ = 0;

@@ -250,9 +250,9 @@ bool AdmissionWalk::WaitsForAdapter(Sequence& sequence, bool can_run) {
   const bool lacks_pages = LacksPages(tenant);
   const bool has_pages = !IsBlocked(tenant) && !lacks_pages;
   const auto* const make_room = has_pages ? &sequences_.make_room() : nullptr;
-  Answer answer = adapters.Want(content, make_room);
+  Answer answer = adapters.Want(content, sequence.holder, make_room);
   if (answer == Answer::kNoRoom && make_room != nullptr && MakesRoomFor(sequence)) {
-    answer = adapters.Want(content, make_room);
+    answer = adapters.Want(content, sequence.holder, make_room);
   }
   if (answer == Answer::kReady) return false;
   if (answer == Answer::kNoRoom && !lacks_pages) {

@@ -34,6 +34,8 @@ struct SchedulerOptions {
   AssistRates assist_rates;  // the executor's
   // How long younger requests run ahead of one whose adapter finds no room.
   int64_t turn_ns = 0;
+  // How long a tenant without requests keeps its share of what is cached, see RoomShares.
+  int64_t share_kept_ns = 300'000'000'000;
   int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
   int32_t draft_tokens_max = 0;   // of a sequence in one step, see DraftPlanner; 0: none
   int32_t draws_max = 0;          // of a step, those after drafts too

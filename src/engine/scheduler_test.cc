@@ -199,7 +199,8 @@ TEST_F(SchedulerTest, EvictionLooksAtTheOldestIdleAdapterAlone) {
   EXPECT_GT(scheduler_->adapters().stats().evictions, 0);
   EXPECT_EQ(scheduler_->adapters().num_idle_visits(), before);
   // The adapter used last is evicted last.
-  EXPECT_EQ(scheduler_->adapters().OldestIdle(), scheduler_->adapters().stats().evictions);
+  EXPECT_EQ(scheduler_->adapters().OldestIdle(PagePool::kOneHolder),
+            scheduler_->adapters().stats().evictions);
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ struct Sequence {
   std::vector<int32_t> tokens;
   ArrivalOrder order;                     // smaller goes first
   KeyLine* line = nullptr;                // where it waits, and what it is served is counted
+  int32_t holder = -1;                    // its tenant's number, by which it holds room
   int32_t num_served = 0;                 // leading tokens whose computation was counted
   int32_t sequence_slot = -1;             // -1: waiting
   AdapterSlot adapter_slot = kNoAdapter;  // while it runs

@@ -36,15 +36,16 @@ auto PlaceOf(List& sequences, const ArrivalOrder& order) {
 Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
                      const Clock& clock)
     : options_(CompletedOptions(options)),
-      pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}),
+      shares_(clock, options_.page_bytes, options_.share_kept_ns),
+      pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}, &shares_),
       tree_(pool_, options_.page_tokens, options_.prefix_hash_key),
-      adapters_(pool_, table, loader, clock,
+      adapters_(pool_, shares_, table, loader, clock,
                 {.slots = options_.adapters_max,
                  .page_bytes = options_.page_bytes,
                  .copies_at_once = CopiesAtOnce(options_.cold_start),
                  .fetches_max = options_.fetches_max},
                 options_.on_forget_adapter),
-      make_room_([this] { return EvictOldest(PageUse::kAdapters); }) {
+      make_room_([this] { return EvictFor(PageUse::kAdapters); }) {
   for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
 }
 
@@ -53,7 +54,14 @@ void Sequences::Add(std::unique_ptr<Sequence> sequence) {
   CHECK_LE(sequence->num_prompt_tokens + std::max(0, sequence->output_tokens_max - 1), tokens_max())
       << "request " << ToString(sequence->id) << " can never fit";
   sequence->order = {sequence->arrival_ns, next_number_++};
+  sequence->holder = shares_.Enter(sequence->tenant, sequence->tenant_weight);
   line_.Add(std::move(sequence));
+}
+
+// It is gone for good.
+void Sequences::Leave(Sequence& sequence) {
+  line_.Leave(sequence);
+  shares_.Leave(std::exchange(sequence.holder, kNobody));
 }
 
 // Each is looked at once, however many are taken out.
@@ -72,7 +80,7 @@ Sequences::List Sequences::Remove(std::span<const RequestId> ids) {
        line_.TakeIf([&wanted](const Sequence& one) { return wanted.contains(one.id); })) {
     removed.push_back(std::move(sequence));
   }
-  for (const auto& sequence : removed) line_.Leave(*sequence);
+  for (const auto& sequence : removed) Leave(*sequence);
   return removed;
 }
 
@@ -86,7 +94,7 @@ Sequences::List Sequences::RemoveAll() {
              std::back_inserter(removed),
              [](const auto& a, const auto& b) { return a->order < b->order; });
   running_.clear();
-  for (const auto& sequence : removed) line_.Leave(*sequence);
+  for (const auto& sequence : removed) Leave(*sequence);
   return removed;
 }
 
@@ -115,7 +123,7 @@ bool Sequences::FailNewestWaiting(const std::string& tenant, const Status& statu
 }
 
 void Sequences::Fail(std::unique_ptr<Sequence> sequence, const Status& status) {
-  line_.Leave(*sequence);
+  Leave(*sequence);
   sequence->finish_reason = FinishReason::kError;
   sequence->status = status;
   failed_.push_back(std::move(sequence));
@@ -174,7 +182,7 @@ void Sequences::Start(const Sequence& of_line, PageList matched) {
   sequence->sequence_slot = free_slots_.top();
   free_slots_.pop();
   if (sequence->adapter.content() >= 0) {
-    sequence->adapter_slot = adapters_.Use(sequence->adapter.content());
+    sequence->adapter_slot = adapters_.Use(sequence->adapter.content(), sequence->holder);
   }
   sequence->prefix_match = {};  // its tokens become more
   if (!evicted_.empty()) std::erase(evicted_, sequence->id);
@@ -205,25 +213,28 @@ void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
 }
 
 bool Sequences::TakePage(Sequence& sequence) {
-  PageRef page = pool_.Allocate();
-  while (!page && EvictOldest(PageUse::kKv)) page = pool_.Allocate();
+  PageRef page = pool_.Allocate(PageUse::kKv, sequence.holder);
+  while (!page && EvictFor(PageUse::kKv)) page = pool_.Allocate(PageUse::kKv, sequence.holder);
   if (!page) return false;
   sequence.pages.Append(std::move(page));
   return true;
 }
 
-// One rule for both: of the cached prefixes and the idle adapters, what went unused longest; an
-// adapter before a prefix of the same step. A use that its quota keeps from free pages can only
-// take from itself.
-bool Sequences::EvictOldest(PageUse use) {
+// One rule for both: of the cached prefixes and the idle adapters of who holds most for its weight,
+// what went unused longest; an adapter before a prefix of the same step. A use that its quota keeps
+// from free pages can only take from itself.
+bool Sequences::EvictFor(PageUse use) {
   const bool own_only = pool_.num_free() >= pool_.quota(use) - pool_.num_used(use);
-  const int32_t page = own_only && use != PageUse::kKv ? -1 : pool_.OldestCached();
-  const int32_t adapter = own_only && use != PageUse::kAdapters ? -1 : adapters_.OldestIdle();
+  const bool of_prefixes = !own_only || use == PageUse::kKv;
+  const bool of_adapters = !own_only || use == PageUse::kAdapters;
+  const int32_t giver = shares_.GiverOfPages(of_prefixes, of_adapters);
+  const int32_t page = of_prefixes ? pool_.OldestCached(giver) : -1;
+  const int32_t adapter = of_adapters ? adapters_.OldestIdle(giver) : -1;
   if (adapter >= 0 && (page < 0 || adapters_.IdleSince(adapter) <= pool_.CachedSince(page))) {
     adapters_.Evict(adapter);
     return true;
   }
-  return page >= 0 && tree_.EvictOldest();
+  return page >= 0 && tree_.EvictOldest(giver);
 }
 
 // What the prefix tree keeps of its pages until it runs again need not be computed again.
@@ -292,7 +303,7 @@ void Sequences::EndFinished() {
   for (auto& sequence : running_) {
     if (sequence->finish_reason == FinishReason::kNone) continue;
     Release(*sequence);
-    line_.Leave(*sequence);
+    Leave(*sequence);
     finished_.push_back(std::move(sequence));
   }
   std::erase(running_, nullptr);

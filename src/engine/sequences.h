@@ -19,6 +19,7 @@
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
+#include "cache/room_shares.h"
 #include "engine/adapter_residency.h"
 #include "engine/fair_line.h"
 #include "engine/scheduler_options.h"
@@ -43,6 +44,7 @@ class Sequences {
   const PrefixTree& tree() const { return tree_; }
   const AdapterResidency& adapters() const { return adapters_; }
   AdapterResidency& adapters() { return adapters_; }
+  const RoomShares& shares() const { return shares_; }
   const SchedulerStats& stats() const { return stats_; }
   SchedulerStats& stats() { return stats_; }
   const FairLine& line() const { return line_; }
@@ -144,14 +146,16 @@ class Sequences {
     int32_t sequence_slot = -1;
   };
   void Release(Sequence& sequence);
+  void Leave(Sequence& sequence);
   void GiveBack(Holdings& holdings);
   void FailWaitingFor(int32_t content, const Status& status);
   void Fail(std::unique_ptr<Sequence> sequence, const Status& status);
-  bool EvictOldest(PageUse use);
+  bool EvictFor(PageUse use);
   Status CheckRunning(const Sequence& sequence) const;
   Status CheckQueues() const;
 
   const SchedulerOptions options_;
+  RoomShares shares_;
   PagePool pool_;
   PrefixTree tree_;
   AdapterResidency adapters_;

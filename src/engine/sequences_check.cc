@@ -59,6 +59,7 @@ Status Sequences::CheckQueues() const {
 Status Sequences::CheckIntegrity() const {
   RETURN_IF_ERROR(pool_.CheckIntegrity());
   RETURN_IF_ERROR(tree_.CheckIntegrity());
+  RETURN_IF_ERROR(shares_.CheckIntegrity());
   RETURN_IF_ERROR(CheckQueues());
   std::vector<int32_t> references(static_cast<size_t>(pool_.num_pages()), 0);
   std::vector<int32_t> num_running;  // by adapter content

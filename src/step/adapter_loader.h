@@ -64,6 +64,8 @@ struct FetchOrder {
   // Not empty: it is the weighted sum of these, `path` tells people where they are, and `hash` is
   // AdapterSumHash's, "" if one of them was never read.
   std::vector<AdapterPart> parts;
+  // For whose requests, by a number; those of one are begun in order, different ones take turns.
+  int32_t holder = -1;
 };
 
 // A content's rows into pages; then `slot` of a plan means this adapter.
