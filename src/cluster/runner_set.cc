@@ -140,15 +140,13 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   RETURN_IF_ERROR(RefuseUnserved(request));
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(WhyNoneIsUp());
-  if (static_cast<int32_t>(in_flight_.size()) >= options_.limits.requests_max) {
-    return ResourceExhaustedError("the frontend has " + std::to_string(in_flight_.size()) +
-                                  " requests in flight, which is all that it may have; try again "
-                                  "later");
-  }
   for (const AdapterUse& use : request.adapters) {
     if (catalog_.HasContent(use.hash) || registry_.adapters.contains(use.hash)) continue;
     return NotFoundError("no runner has the adapter any more");
   }
+  const auto weight = registry_.tenant_weights.find(request.tenant);
+  if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
+  RETURN_IF_ERROR(FindPlace(request));
   auto one = std::make_unique<InFlight>();
   one->id = request.id;
   one->arrival = num_arrivals_++;
@@ -160,8 +158,6 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
     one->adapter_paths.push_back(is_registered ? registered->second.path : "");
     rank += catalog_.RankOf(use.hash);
   }
-  const auto weight = registry_.tenant_weights.find(request.tenant);
-  if (weight != registry_.tenant_weights.end()) request.tenant_weight = weight->second;
   one->placed = chooser_.Arrive(request, rank, NowNs());
   one->counters = metrics_.CountersFor(request.adapter_key(), one->placed.adapter);
   one->counters->requests->Increment();
@@ -170,6 +166,7 @@ Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   one->stream = std::move(stream);
   InFlight& placed = *one;
   in_flight_[placed.id] = std::move(one);
+  EnterPlace(placed);
   Place(placed);
   return OkStatus();
 }
@@ -253,6 +250,7 @@ void RunnerSet::End(InFlight& one, TokenEvent event) {
   if (event.finish_reason == FinishReason::kStop || event.finish_reason == FinishReason::kLength) {
     chooser_.OnEnded(NsToSeconds(NowNs() - one.accepted_ns), one.request.output_tokens.size());
   }
+  LeavePlace(one);
   one.stream->Push(std::move(event));
   const RequestId id = one.id;
   in_flight_.erase(id);
@@ -350,6 +348,7 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
     return Place(one);
   }
   if (event.token >= 0) {
+    if (one.request.output_tokens.empty()) NoteDrawn(one);
     one.request.output_tokens.push_back(event.token);
     CountToken(one);
     if (!one.has_drawn_here) chooser_.OnFirstToken(one.runner, one.placed);

@@ -28,6 +28,7 @@
 #include "cluster/runner_view.h"
 #include "placement/scale_hint.h"
 #include "request/generator.h"
+#include "request/tenant_places.h"
 #include "rpc/runner_link.h"
 
 namespace graft {
@@ -202,6 +203,12 @@ class RunnerSet : public Generator, private RunnerListener {
   void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
   void Forget();
+  // Of runner_set_places.cc. FindPlace may end another tenant's request.
+  Status FindPlace(const Request& request);
+  bool TakePlace(const Request& request);
+  void EnterPlace(InFlight& one);
+  void NoteDrawn(InFlight& one);
+  void LeavePlace(InFlight& one);
   // Of runner_set_scaling.cc.
   int32_t CountKnown() const;
   void Advise(int64_t now_ns);
@@ -237,6 +244,9 @@ class RunnerSet : public Generator, private RunnerListener {
   int64_t ticked_ns_ = 0;
   std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
   std::unordered_map<uint64_t, InFlight*> by_number_;
+  TenantPlaces places_;  // of those in flight
+  // By tenant, those that have drawn nothing; no set is empty.
+  std::unordered_map<std::string, std::set<InFlight*, IsOlder>> undrawn_;
   std::set<InFlight*, IsOlder> waiting_;
   // Of these, those that hold up whoever came after them, see RunnerChooser::keeps_order.
   std::set<InFlight*, IsOlder> line_;

@@ -61,16 +61,22 @@ class RunnerSetLinksTest : public testing::Test {
                                                .adapters = Listed(hashes)});
     ASSERT_TRUE(up.ok()) << up.ToString();
   }
-  std::shared_ptr<TokenStream> Submit(const std::string& hash = "") {
+  std::shared_ptr<TokenStream> Submit(const std::string& hash = "",
+                                      const std::string& tenant = "") {
+    auto stream = std::make_shared<TokenStream>();
+    const Status taken = TrySubmit(hash, tenant, stream);
+    EXPECT_TRUE(taken.ok()) << taken.ToString();
+    return stream;
+  }
+  Status TrySubmit(const std::string& hash, const std::string& tenant,
+                   std::shared_ptr<TokenStream> stream) {
     Request request;
     request.id = ++last_id_;
+    request.tenant = tenant;
     request.prompt_tokens = {1};
     request.sampling.tokens_max = 5;
     request.UseAdapter(hash);
-    auto stream = std::make_shared<TokenStream>();
-    const Status taken = set_->Submit(std::move(request), stream);
-    EXPECT_TRUE(taken.ok()) << taken.ToString();
-    return stream;
+    return set_->Submit(std::move(request), std::move(stream));
   }
   // The runner says this of what it was asked for last.
   void Tell(size_t runner, TokenEvent event) {
@@ -132,6 +138,48 @@ TEST_F(RunnerSetLinksTest, ARunnerThatComesUpAgainHasLostWhatItHad) {
   listener_->OnEvents(0, asked_[0].submitted[0].id.number, {{.token = 99}});
   Tell(0, {.token = 12});
   EXPECT_EQ(stream->Pop().token, 12);
+}
+
+// The frontend has ten places.
+TEST_F(RunnerSetLinksTest, NoTenantHasAllPlaces) {
+  Up(0);
+  std::vector<std::shared_ptr<TokenStream>> flood;
+  for (int i = 0; i < 10; ++i) {
+    flood.push_back(Submit("", "flood"));
+    if (i < 8) Tell(0, {.token = 11});  // its answer has begun
+  }
+  const auto refused = [this](const std::string& tenant) {
+    return TrySubmit("", tenant, std::make_shared<TokenStream>());
+  };
+  EXPECT_EQ(refused("flood").code(), StatusCode::kResourceExhausted);
+  // The newest whose answer has not begun makes place, and its runner hears of it.
+  for (size_t displaced : {size_t{9}, size_t{8}}) {
+    const size_t asked = NumAsked(0);
+    const auto stream = Submit("", "other");
+    EXPECT_EQ(NumAsked(0), asked + 1);
+    const auto last = flood[displaced]->TryPop();
+    ASSERT_TRUE(last.has_value());
+    EXPECT_EQ(last->status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(last->status.message().find("try again later"), std::string::npos);
+    EXPECT_EQ(asked_[0].cancelled.back(), asked_[0].submitted[displaced].id.number);
+    EXPECT_FALSE(stream->TryPop().has_value());
+    Tell(0, {.token = 12});
+  }
+  // All answers of the flood's have begun: there is one place more, not for the flood.
+  EXPECT_EQ(refused("flood").code(), StatusCode::kResourceExhausted);
+  Submit("", "other");
+  Tell(0, {.token = 12});
+  EXPECT_EQ(refused("other").code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused("third").code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(flood[0]->Pop().token, 11) << "and nobody's answer was cut";
+  EXPECT_FALSE(flood[0]->TryPop().has_value());
+  // Places that become free are anybody's.
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<TokenEvent> events(1);
+    events[0] = {.finish_reason = FinishReason::kStop};
+    listener_->OnEvents(0, asked_[0].submitted[i].id.number, std::move(events));
+  }
+  Submit("", "flood");
 }
 
 }  // namespace

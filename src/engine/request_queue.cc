@@ -17,42 +17,31 @@ Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
   if (closed_) return UnavailableError("the server is shutting down; send the request elsewhere");
   const bool has_place =
-      num_in_flight_ < requests_max_ || TakePlace(sequence->tenant, sequence->tenant_weight);
+      places_.num_taken() < requests_max_ || TakePlace(sequence->tenant, sequence->tenant_weight);
   if (!has_place) {
     return ResourceExhaustedError("the queue is full (" + std::to_string(requests_max_) +
                                   " requests); try again later");
   }
-  Tenant& tenant = tenants_[sequence->tenant];
-  tenant.weight = sequence->tenant_weight;
-  ++tenant.num_in_flight;
-  ++num_in_flight_;
+  places_.Enter(sequence->tenant);
+  places_.SetWeight(sequence->tenant, sequence->tenant_weight);
   batch_.submitted.push_back(std::move(sequence));
   has_submitted_ = true;
   work_came_.notify_one();
   return OkStatus();
 }
 
-// Of the tenant with the most for its weight, if the taker has no more than it then. It has some
-// that wait if more are in flight than can run.
+// The giver has some that wait if more are in flight than can run.
 bool RequestQueue::TakePlace(const std::string& tenant, double weight) {
-  const auto giver = std::max_element(tenants_.begin(), tenants_.end(), [](auto& a, auto& b) {
-    return a.second.num_in_flight * b.second.weight < b.second.num_in_flight * a.second.weight;
-  });
-  if (giver == tenants_.end() || giver->first == tenant) return false;
-  const auto its_own = tenants_.find(tenant);
-  const int32_t then = (its_own == tenants_.end() ? 0 : its_own->second.num_in_flight) + 1;
-  const Tenant& most = giver->second;
-  const bool is_fair = then * most.weight <= (most.num_in_flight - 1) * weight;
-  if (!is_fair || most.num_in_flight <= running_max_) return false;
-  batch_.displaced.push_back(giver->first);
-  --giver->second.num_in_flight;
-  --num_in_flight_;
+  const std::string* const giver = places_.GiverTo(tenant, weight, running_max_);
+  if (giver == nullptr) return false;
+  batch_.displaced.push_back(*giver);
+  places_.Leave(batch_.displaced.back());
   return true;
 }
 
 void RequestQueue::Cancel(RequestId id) {
   std::lock_guard lock(mutex_);
-  if (num_in_flight_ == 0) return;
+  if (places_.num_taken() == 0) return;
   batch_.cancelled.push_back(id);
   work_came_.notify_one();
 }
@@ -84,7 +73,7 @@ void RequestQueue::Wake() {
 
 bool RequestQueue::WaitUntilIdle(const Clock& clock, int64_t until_ns) {
   std::unique_lock lock(mutex_);
-  const auto idle = [this] { return asleep_ && num_in_flight_ == 0 && !has_work(); };
+  const auto idle = [this] { return asleep_ && places_.num_taken() == 0 && !has_work(); };
   while (!idle()) {
     const int64_t left_ns = until_ns - clock.NowNs();
     if (left_ns <= 0) return false;
@@ -108,18 +97,12 @@ std::vector<std::unique_ptr<Sequence>> RequestQueue::TakeSubmitted() {
 
 void RequestQueue::Finished(std::span<const std::string> tenants) {
   std::lock_guard lock(mutex_);
-  for (const std::string& name : tenants) {
-    const auto tenant = tenants_.find(name);
-    CHECK(tenant != tenants_.end()) << "tenant '" << name << "' has nothing in flight";
-    if (--tenant->second.num_in_flight == 0) tenants_.erase(tenant);
-  }
-  num_in_flight_ -= static_cast<int32_t>(tenants.size());
+  for (const std::string& tenant : tenants) places_.Leave(tenant);
 }
 
 void RequestQueue::KeptPlace(const std::string& tenant) {
   std::lock_guard lock(mutex_);
-  ++tenants_[tenant].num_in_flight;
-  ++num_in_flight_;
+  places_.Enter(tenant);
 }
 
 bool RequestQueue::WaitForWork() {

@@ -12,12 +12,12 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/sequence.h"
+#include "request/tenant_places.h"
 
 namespace graft {
 
@@ -73,10 +73,6 @@ class RequestQueue {
            batch_.cancel_all || woken_;
   }
 
-  struct Tenant {
-    double weight = 1.0;
-    int32_t num_in_flight = 0;
-  };
   bool TakePlace(const std::string& tenant, double weight);
 
   const int32_t requests_max_;
@@ -86,8 +82,7 @@ class RequestQueue {
   std::condition_variable idle_came_;
   Batch batch_;
   std::atomic<bool> has_submitted_{false};  // what batch_ says, for who does not take the lock
-  int32_t num_in_flight_ = 0;
-  std::unordered_map<std::string, Tenant> tenants_;  // those with requests in flight
+  TenantPlaces places_;                     // of the requests in flight
   bool woken_ = false;
   bool closed_ = false;
   bool stopped_ = false;
