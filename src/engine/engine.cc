@@ -109,7 +109,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   auto sequence = std::make_unique<Sequence>();
   if (!request.grammar.empty()) {
     if (grammars_ == nullptr) return UnimplementedError("this engine compiles no grammars");
-    ASSIGN_OR_RETURN(auto grammar, grammars_->Want(request.grammar));
+    ASSIGN_OR_RETURN(auto grammar, grammars_->Want(request.grammar, request.tenant));
     sequence->grammar = std::make_unique<AnswerGrammar>(std::move(grammar));
   }
   std::string adapter_hash = request.adds_adapters() ? kSumLabel : request.adapter_hash();

@@ -1,5 +1,8 @@
 #include "grammar/grammar_store.h"
 
+#include <optional>
+#include <utility>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -20,7 +23,7 @@ std::string KeyOf(const std::string& text) {
 
 GrammarStore::GrammarStore(MakeCompiler make_compiler, const GrammarStoreOptions& options)
     : make_compiler_(std::move(make_compiler)), options_(options) {
-  CHECK_GT(options_.threads, 0);
+  CHECK(options_.threads > 0 && options_.threads_of_one > 0);
 }
 
 GrammarStore::~GrammarStore() {
@@ -32,7 +35,8 @@ GrammarStore::~GrammarStore() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const std::string& text) {
+Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const std::string& text,
+                                                                const std::string& tenant) {
   if (text.size() > options_.text_bytes_max) {
     return InvalidArgumentError("the grammar of the answer has " + std::to_string(text.size()) +
                                 " bytes, at most " + std::to_string(options_.text_bytes_max) +
@@ -43,12 +47,17 @@ Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const std::strin
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) {
     entries_.splice(entries_.begin(), entries_, found->second);
+    // It need not wait for another tenant's turn.
+    if (!found->second->grammar->is_begun_) {
+      queue_.Push(tenant, {.key = key, .tenant = tenant, .grammar = found->second->grammar});
+      work_came_.notify_one();
+    }
     return std::shared_ptr<const SharedGrammar>(found->second->grammar);
   }
   auto grammar = std::make_shared<SharedGrammar>(text);
   entries_.push_front({.key = key, .grammar = grammar});
   by_key_[key] = entries_.begin();
-  queue_.emplace_back(key, grammar);
+  queue_.Push(tenant, {.key = key, .tenant = tenant, .grammar = grammar});
   if (threads_.empty()) {
     for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Work(); });
   }
@@ -61,27 +70,46 @@ void GrammarStore::SetWaker(std::function<void()> waker) {
   waker_ = std::move(waker);
 }
 
+bool GrammarStore::MayCompile(const std::string& tenant) const {
+  const auto found = num_compiling_.find(tenant);
+  return found == num_compiling_.end() || found->second < options_.threads_of_one;
+}
+
+// Under the lock. Null: it was begun by another's order, or nobody waits for it any more.
+std::shared_ptr<SharedGrammar> GrammarStore::Begin(const Order& order) {
+  std::shared_ptr<SharedGrammar> grammar = order.grammar.lock();
+  if (grammar == nullptr || grammar->is_begun_) return nullptr;
+  if (grammar.use_count() == 2) {  // the table's and this one
+    entries_.erase(by_key_.at(order.key));
+    by_key_.erase(order.key);
+    return nullptr;
+  }
+  grammar->is_begun_ = true;
+  return grammar;
+}
+
 void GrammarStore::Work() {
+  std::unique_lock lock(mutex_);
   for (;;) {
-    std::string key;
-    std::shared_ptr<SharedGrammar> grammar;
-    {
-      std::unique_lock lock(mutex_);
-      work_came_.wait(lock, [this] { return stops_ || !queue_.empty(); });
-      if (stops_) return;
-      std::tie(key, grammar) = std::move(queue_.front());
-      queue_.pop_front();
-      // The table's and this one: whoever asked has gone.
-      if (grammar.use_count() == 2) {
-        entries_.erase(by_key_.at(key));
-        by_key_.erase(key);
-        continue;
-      }
-    }
+    std::optional<Order> order;
+    work_came_.wait(lock, [&] {
+      if (stops_) return true;
+      order = queue_.TakeNext([this](const std::string& tenant) { return MayCompile(tenant); });
+      return order.has_value();
+    });
+    if (stops_) return;
+    const std::shared_ptr<SharedGrammar> grammar = Begin(*order);
+    if (grammar == nullptr) continue;
+    ++num_compiling_[order->tenant];
+    lock.unlock();
     Compile(*grammar);
-    Book(key, grammar);
-    std::lock_guard lock(waker_mutex_);
-    if (waker_) waker_();
+    Book(order->key, grammar);
+    {
+      std::lock_guard waker_lock(waker_mutex_);
+      if (waker_) waker_();
+    }
+    lock.lock();
+    if (--num_compiling_[order->tenant] == 0) num_compiling_.erase(order->tenant);
   }
 }
 

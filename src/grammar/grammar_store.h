@@ -1,13 +1,14 @@
 // The grammars that requests ask for, compiled on threads of their own and kept by their text's
-// hash, the least used being dropped. The compiler is made with the first of them.
+// hash, the least used being dropped. Tenants take turns, and none has all threads. The compiler is
+// made with the first of them.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/turn_queue.h"
 #include "grammar/grammar.h"
 
 namespace graft {
@@ -37,10 +39,12 @@ class SharedGrammar {
   std::shared_ptr<const CompiledGrammar> compiled_;
   Status status_;
   std::atomic<bool> done_{false};
+  bool is_begun_ = false;  // under the store's lock
 };
 
 struct GrammarStoreOptions {
-  int threads = 2;
+  int threads = 3;
+  int threads_of_one = 2;                  // at most, of one tenant's
   int64_t bytes_max = int64_t{256} << 20;  // of those that no request holds
   size_t text_bytes_max = size_t{256} << 10;
 };
@@ -54,8 +58,9 @@ class GrammarStore {
   GrammarStore(const GrammarStore&) = delete;
   GrammarStore& operator=(const GrammarStore&) = delete;
 
-  // Any thread. Refuses what is too long.
-  Result<std::shared_ptr<const SharedGrammar>> Want(const std::string& text);
+  // Any thread, for a tenant's request. Refuses what is too long.
+  Result<std::shared_ptr<const SharedGrammar>> Want(const std::string& text,
+                                                    const std::string& tenant);
   // Called on a thread of the store whenever a grammar is done; {}: nobody.
   void SetWaker(std::function<void()> waker);
 
@@ -69,7 +74,16 @@ class GrammarStore {
   };
   using Entries = std::list<Entry>;  // the one used last comes first
 
+  // A tenant wants a grammar; others may want the same, and whoever asked may have gone.
+  struct Order {
+    std::string key;
+    std::string tenant;
+    std::weak_ptr<SharedGrammar> grammar;
+  };
+
   void Work();
+  bool MayCompile(const std::string& tenant) const;
+  std::shared_ptr<SharedGrammar> Begin(const Order& order);
   // Fills it. Unless only the store holds it by now.
   void Compile(SharedGrammar& grammar);
   const GrammarCompiler* Compiler(Status* status);
@@ -83,8 +97,9 @@ class GrammarStore {
   Entries entries_;
   std::unordered_map<std::string, Entries::iterator> by_key_;
   int64_t bytes_ = 0;
-  std::deque<std::pair<std::string, std::shared_ptr<SharedGrammar>>> queue_;
-  std::vector<std::thread> threads_;  // from the first grammar on
+  TurnQueue<std::string, Order> queue_;       // by tenant
+  std::map<std::string, int> num_compiling_;  // threads, by tenant; none is 0
+  std::vector<std::thread> threads_;          // from the first grammar on
   bool stops_ = false;
   std::mutex waker_mutex_;
   std::function<void()> waker_;
