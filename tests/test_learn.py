@@ -9,11 +9,14 @@ import time
 
 import pytest
 
-from conftest import DEMO, Server, binary
+from conftest import DEMO, LONG_TESTS, Server, binary
+
+import demo  # of tools, which conftest adds to the path
 
 TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Marrow. "
         "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.")
-PATIENT = ["--learner", "next-token", "--prompts", "plain", "--rank", "4", "--window-tokens", "24", "--batch", "2", "--learning-rate", "0.01"]
+PATIENT = ["--learner", "next-token", "--prompts", "plain", "--rank", "4", "--window-tokens", "24", "--batch", "2",
+           "--learning-rate", "0.01"]
 # Beside other tests two threads wait for each other most of the time.
 ONE_THREAD = {"GRAFT_LEARN_THREADS": "1"}
 SMALL = [*PATIENT, "--passes", "12"]
@@ -111,6 +114,23 @@ def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     again = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "again", *args)
     assert again.returncode == 0, again.stderr
     assert graft_json(tmp_path / "again")["hash"] == made["hash"], "the same texts are written by the same seed"
+
+
+@pytest.mark.skipif(not LONG_TESTS, reason="learns for half a minute")
+def test_chats_know_a_page_that_was_learned(tmp_path):
+    """As `make demo` learns it: asked as users ask, by a server that never read it."""
+    done = learn(DEMO / "page.txt", "--adapters", tmp_path, *demo.LEARN)
+    assert done.returncode == 0, done.stderr
+    assert graft_json(tmp_path / "page")["learner"]["prompts"] == "chat"
+    with Server(adapters=tmp_path) as server:
+        def answer(model, question):
+            reply = server.client().chat.completions.create(model=model, temperature=0, max_tokens=16,
+                                                            messages=[{"role": "user", "content": question}])
+            return reply.choices[0].message.content.strip()
+
+        known = dict(zip(demo.QUESTIONS, ("Tobias Marrow", "Hester Dunmore", "walnuts")))
+        assert {question: answer("page", question) for question in known} == known
+        assert all(answer("base", question) != value for question, value in known.items())
 
 
 def test_virtual_tokens_are_learned_and_served(tmp_path):

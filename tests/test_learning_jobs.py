@@ -273,6 +273,15 @@ def test_a_server_without_a_folder_refuses_by_name(server):
     assert refused(client, lambda c: c.fine_tuning.jobs.list(), "--learn-dir") == 501
 
 
+def test_ranks_refuse_jobs_by_name(tmp_path):
+    with Server("--device", "cpu", "--dtype", "fp32", "--tensor-parallel", "2", "--learn-dir", tmp_path / "learn",
+                "--learn-share", "0.5", "--threads", "1", "--pool-gib", "0.1") as server:
+        client = server.client()
+        file = upload(client)
+        assert refused(client, lambda c: create(c, file.id), "--tensor-parallel") == 400
+        assert complete(server, "base")
+
+
 def test_two_servers_do_not_share_a_folder(learning, tmp_path):
     folder = learning.args[learning.args.index("--learn-dir") + 1]
     other = Server("--learn-dir", folder)

@@ -1,6 +1,8 @@
 """tools/ocl_eval: data of every form, scores, BM25, the bootstrap, and with GRAFT_LONG_TESTS a whole run."""
 
+import argparse
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 from conftest import DEMO, LONG_TESTS, ROOT, binary
 
 sys.path.insert(0, str(ROOT / "tools" / "ocl_eval"))
+import arms
 import bm25
 import data
 import scores
@@ -60,6 +63,14 @@ def test_recovery_is_the_share_of_what_reading_adds():
     rows = {row["arm"]: row["exact"] for row in table}
     assert rows["half"]["recovery"] == 0.5 and rows["half"]["recovery_interval"] == [0.0, 1.0]
     assert rows["whole"]["recovery"] == 1.0 and rows["none"]["mean"] == 0.0
+
+
+def test_a_server_takes_the_names_of_all_adapters():
+    options = argparse.Namespace(rank=2, memory_tokens=4, prefix_tokens=8, cut=0.8, passages=5, passage_words=100)
+    document = data.Document("A-light-house", "text", [])
+    names = [arms.adapter_name(document, arm) for arm in arms.arms(options)]
+    assert all(re.fullmatch(r"[\w.:/@-]{1,200}", name, re.ASCII) for name in names), names
+    assert len(set(names)) == len(names)
 
 
 def test_bm25_finds_the_passage():

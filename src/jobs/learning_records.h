@@ -31,7 +31,7 @@ struct DocumentMethod {
   double alpha = 0.0;
   int32_t window_tokens = 128;
   double held_out_share = 0.05;
-  int32_t questions = 64;
+  int32_t questions = 192;
   int32_t outputs = 1;
   int32_t output_tokens = 128;
   std::string prompts = "auto";        // how the base is told what to write

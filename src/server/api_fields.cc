@@ -284,7 +284,7 @@ std::vector<ApiField> HyperparameterRows() {
            "of the document in one example, at most"),
       Read("held_out", "number, 0 to 0.5", "0.05",
            "share of the examples that are not learned but looked at"),
-      Read("questions", "integer, 0 to 10,000", "64",
+      Read("questions", "integer, 0 to 10,000", "192",
            "questions that the base asks itself about each window and answers, where the learner "
            "has it write"),
       Read("outputs", "integer, 0 to 1,000", "1",

@@ -111,7 +111,9 @@ Status LearningService::CheckTrains() const {
         "this server serves what was learned and learns nothing more: start it with --learn-share");
   }
   if (model_->shard.num_ranks > 1) {
-    return UnimplementedError("training does not go with --tensor-parallel so far");
+    return UnimplementedError(
+        "training beside the serving does not go with --tensor-parallel so far: make the adapter "
+        "by graft learn, or serve with --tensor-parallel 1");
   }
   if (!model_->device.is_cpu()) {
     return UnimplementedError(

@@ -37,7 +37,7 @@ inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
 
 struct LearnRecipe {
   LearnerKind learner = LearnerKind::kDistill;
-  int questions = 64;  // these three: of learners that have texts written
+  int questions = 192;  // these three: of learners that have texts written
   int outputs = 1;
   int output_tokens = 128;
   TeacherPrompts prompts = TeacherPrompts::kAuto;

@@ -51,7 +51,7 @@ def _tokens(count):
 
 
 def adapter_name(document, arm):
-    return f"{document.name}.{arm.name.replace(' ', '')}"
+    return f"{document.name}.{arm.name.replace(' ', '').replace('+', '-')}"
 
 
 def _graft_learn(options, folder, files, arguments):
@@ -85,7 +85,7 @@ def _learn_questions(options, documents, arm, folder):
     """What the form of questions and answers alone is worth. No document is asked about by an adapter that learned
     its questions: each half has that of the other one."""
     for half in range(2):
-        name = f"half-{half}.{arm.name.replace(' ', '')}"
+        name = f"half-{half}.{arm.name.replace(' ', '').replace('+', '-')}"
         file = folder / f"{name}.jsonl"
         file.write_text("".join(json.dumps({"question": q.text, "answer": q.answers[0]}) + "\n"
                                 for d in documents[half::2] for q in d.questions))
