@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,14 @@ class Machines:
 
     def ask(self, model):
         return self.client().completions.create(model=model, prompt="It was", max_tokens=8).choices[0].text
+
+    def serves_on_both(self, model):
+        """Whether two runners have had requests; asks for some at once, which go to whoever is most idle."""
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(self.ask, [model] * 4))
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as reply:
+            placed = re.findall(r'^graft_placements_total\{.*runner="([^"]+)".*\} [1-9]', reply.read().decode(), re.M)
+        return len(set(placed)) == 2
 
     def load(self, name, path, **more):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/load_lora_adapter",
@@ -151,7 +160,7 @@ def test_a_runner_goes_on_with_what_its_name_led_to_before(machines, wanted):
     first, _ = one.runner("shared", {"deep/mine": "austen"}), one.runner("shared", {})
     assert one.load("moving", "deep/mine") == 200
     one.eventually(lambda: one.ask("moving"), "it is not served")
-    time.sleep(1)  # one runner serves it by now, and streams are to be on both
+    one.eventually(lambda: one.serves_on_both("moving"), "streams are to be on both")
 
     def disturb():
         one.overwrite("shared", "deep/mine", "wells")
