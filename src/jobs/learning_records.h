@@ -1,6 +1,7 @@
 // What is kept of learning asked for over HTTP: files, jobs, what happened to them. Plain data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ enum class JobStatus : uint8_t {
   kFailed,
   kCancelled,
 };
+inline constexpr size_t kNumJobStatuses = 6;
 // OpenAI's words, "validating_files".
 const char* JobStatusName(JobStatus status);
 JobStatus JobStatusOf(const std::string& name);
@@ -104,6 +106,16 @@ struct JobCheckpoint {
   int64_t step = 0;
   int64_t created_at = 0;
   double loss = 0.0;
+};
+
+// All tenants' jobs, for an operator.
+struct JobsOverview {
+  struct Row {
+    LearningJob job;
+    std::string progress;  // data of its last event that has any, or ""
+  };
+  std::array<int64_t, kNumJobStatuses> counts = {};  // by JobStatus
+  std::vector<Row> rows;                             // those not finished first, the newest first
 };
 
 // A part of a list.

@@ -10,6 +10,7 @@ namespace graft {
 namespace {
 
 constexpr int64_t kSchemaVersion = 1;
+constexpr int kNumJobColumns = 24;         // of GRAFT_JOB_COLUMNS
 constexpr int64_t kCheckpointsKept = 100;  // of a job
 constexpr int64_t kJobsKept = 1000;        // of a tenant, besides those with adapters
 
@@ -83,6 +84,11 @@ constexpr char kSchema[] = R"(
   "status, is_cancelled, started_at, finished_at, estimated_finish, trained_tokens, "   \
   "error_code, error_message, error_param, adapter, hash, rank_max, bytes, base_hash, " \
   "virtual_tokens"
+// And the last figures that it told of itself.
+#define GRAFT_JOB_PROGRESS                                                               \
+  GRAFT_JOB_COLUMNS                                                                      \
+  ", COALESCE((SELECT data FROM event WHERE event.job = job.id AND data != '' ORDER BY " \
+  "number DESC LIMIT 1), '')"
 #define GRAFT_FILE_COLUMNS "id, tenant, name, purpose, bytes, created_at, expires_at"
 
 LearningFile FileOf(SqliteStatement& row) {
@@ -464,6 +470,29 @@ Result<LearningJob> LearningStore::FindLearned(const std::string& tenant,
 Status LearningStore::ForgetAdapter(const std::string& job) {
   std::lock_guard lock(mutex_);
   return SqliteStatement(database_, "UPDATE job SET adapter = '' WHERE id = ?").Bind(job).Run();
+}
+
+// Two lists, each along its index: tenants may have many thousands of jobs.
+Result<JobsOverview> LearningStore::Overview(int32_t rows_max) {
+  std::lock_guard lock(mutex_);
+  JobsOverview overview;
+  SqliteStatement counts(database_, "SELECT status, COUNT(*) FROM job GROUP BY status");
+  while (counts.Next()) {
+    overview.counts[static_cast<size_t>(JobStatusOf(counts.Text(0)))] += counts.Integer(1);
+  }
+  RETURN_IF_ERROR(counts.status());
+  constexpr const char* kLists[] = {
+      "SELECT " GRAFT_JOB_PROGRESS " FROM job WHERE status IN " GRAFT_UNFINISHED
+      " ORDER BY place DESC LIMIT ?",
+      "SELECT " GRAFT_JOB_PROGRESS " FROM job WHERE status NOT IN " GRAFT_UNFINISHED
+      " ORDER BY place DESC LIMIT ?"};
+  for (const char* const sql : kLists) {
+    SqliteStatement list(database_, sql);
+    list.Bind(int64_t{rows_max} - static_cast<int64_t>(overview.rows.size()));
+    while (list.Next()) overview.rows.push_back({JobOf(list), list.Text(kNumJobColumns)});
+    RETURN_IF_ERROR(list.status());
+  }
+  return overview;
 }
 
 Result<std::optional<LearningJob>> LearningStore::NextJob() {

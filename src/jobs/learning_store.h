@@ -1,6 +1,6 @@
 // LearningStore: files and jobs of learning in one SQLite file, which survives a killed process: a
 // job that ran is found as the last change left it. Every call names a tenant, and sees that
-// tenant's alone, but for those of the thread that learns. Thread-safe.
+// tenant's alone, but for those of the thread that learns and of the operator. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,9 @@ class LearningStore {
   Result<LearningJob> FindLearned(const std::string& tenant, const std::string& adapter);
   // The job stays, without an adapter.
   Status ForgetAdapter(const std::string& job);
+
+  // For an operator: all tenants' jobs, at most so many rows.
+  Result<JobsOverview> Overview(int32_t rows_max);
 
   // For the thread that learns.
   // The next job: one that was begun, else the oldest of the tenant whose turn was longest ago.

@@ -218,6 +218,30 @@ TEST_F(LearningStoreTest, EventsAndCheckpointsAreListedNewestFirst) {
   EXPECT_EQ(checkpoints.items[0].step, 120);
 }
 
+TEST_F(LearningStoreTest, AnOperatorSeesAllTenantsJobsThoseThatAreNotFinishedFirst) {
+  const std::string a = AddFile("a", "x").id, b = AddFile("b", "y").id;
+  const LearningJob first = AddJob("a", a), second = AddJob("b", b), third = AddJob("a", a),
+                    fourth = AddJob("b", b);
+  Finish(second, JobStatus::kFailed);
+  Finish(fourth, JobStatus::kSucceeded, "learned");
+  EXPECT_TRUE(store_->AddEvent(first.id, {.message = "a step", .data = R"({"step":1})"}).ok());
+  EXPECT_TRUE(store_->AddEvent(first.id, {.message = "a step", .data = R"({"step":2})"}).ok());
+  EXPECT_TRUE(store_->AddEvent(first.id, {.message = "no step"}).ok());
+  const JobsOverview all = *store_->Overview(10);
+  EXPECT_EQ(all.counts[static_cast<size_t>(JobStatus::kQueued)], 2);
+  EXPECT_EQ(all.counts[static_cast<size_t>(JobStatus::kFailed)], 1);
+  EXPECT_EQ(all.counts[static_cast<size_t>(JobStatus::kSucceeded)], 1);
+  EXPECT_EQ(all.counts[static_cast<size_t>(JobStatus::kRunning)], 0);
+  std::vector<std::string> ids;
+  for (const JobsOverview::Row& row : all.rows) ids.push_back(row.job.id);
+  EXPECT_EQ(ids, (std::vector{third.id, first.id, fourth.id, second.id}));
+  EXPECT_EQ(all.rows[1].progress, R"({"step":2})");
+  EXPECT_EQ(all.rows[0].progress, "");
+  EXPECT_EQ(all.rows[2].job.adapter, "learned");
+  EXPECT_EQ(store_->Overview(3)->rows.size(), 3U);
+  EXPECT_EQ(store_->Overview(1)->rows.size(), 1U);
+}
+
 TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
   const fs::path folder =
       fs::temp_directory_path() / ("graft_learning_" + std::to_string(getpid()));

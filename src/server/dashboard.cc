@@ -31,6 +31,7 @@ constexpr std::string_view kShownFamilies[] = {"adapters",
                                                "adapters_resident",
                                                "adapter_events_total",
                                                "draining",
+                                               "learning_jobs",
                                                "migrations_total",
                                                "output_tokens_total",
                                                "pages",
@@ -145,6 +146,7 @@ Dashboard::Dashboard(DashboardParts parts)
       start_ms_(UnixMs()),
       number_(parts_.metrics.Gauge("graft_snapshot_number",
                                    "Which snapshot of the series this is; the dashboard has it")),
+      jobs_(parts_.learning, parts_.metrics),
       history_(kHistoryPoints) {
   for (const char* const word : kStateWords) {
     adapters_.push_back(&parts_.metrics.Gauge(
@@ -180,6 +182,7 @@ void Dashboard::Loop() {
 
 void Dashboard::AddPoint(int64_t unix_ms) {
   if (unix_ms >= count_again_ms_) CountAdapters(unix_ms);
+  jobs_.Read();
   const auto snapshot = Take(unix_ms);
   std::lock_guard lock(history_mutex_);
   history_.Add(snapshot->families, unix_ms);
@@ -289,6 +292,8 @@ std::string Dashboard::DataJson(uint64_t since) {
   }
   out += "},\"adapters\":";
   AppendAdapters(*snapshot, &out);
+  const std::string jobs = jobs_.ListJson();
+  if (!jobs.empty()) out += ",\"jobs\":" + jobs;
   std::lock_guard lock(history_mutex_);
   out += ",\"latencies\":";
   AppendLatencies(*snapshot, &out);

@@ -16,6 +16,7 @@
 
 #include "base/metrics.h"
 #include "request/adapter_catalog.h"
+#include "server/dashboard_jobs.h"
 #include "server/series_history.h"
 
 namespace graft {
@@ -26,6 +27,7 @@ struct DashboardParts {
   std::string base_model;
   // Runners whose devices are thought to hold a content; empty: this process has the device.
   std::function<int32_t(const std::string& hash)> num_holders;
+  LearningJobs* learning = nullptr;  // null: this server has no jobs
 };
 
 class Dashboard {
@@ -42,7 +44,7 @@ class Dashboard {
   // What the page shows, as JSON: the last snapshot, where it is fresh, and the points of the
   // history from number `since` on.
   std::string DataJson(uint64_t since);
-  // Counts the adapters, if it is time to, and adds a point to the history.
+  // Reads the jobs, counts the adapters, if it is time to, and adds a point to the history.
   void AddPoint(int64_t unix_ms);
 
  private:
@@ -64,6 +66,7 @@ class Dashboard {
   const int64_t start_ms_;
   prometheus::Gauge& number_;
   std::vector<prometheus::Gauge*> adapters_;  // by AdapterState
+  DashboardJobs jobs_;
   std::function<void()> sample_;
   int64_t count_again_ms_ = 0;  // the thread's
 

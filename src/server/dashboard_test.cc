@@ -5,6 +5,8 @@
 #include <regex>
 
 #include "base/json.h"
+#include "jobs/learning_jobs.h"
+#include "jobs/learning_store.h"
 #include "server/dashboard_pages.h"
 #include "server/server_testing.h"
 
@@ -91,6 +93,41 @@ TEST_F(DashboardTest, AFrontendKnowsHoldersByItsPlacements) {
   EXPECT_EQ(adapters[0]["holders"], 0);
   EXPECT_EQ(adapters[1]["state"], "resident");
   EXPECT_EQ(adapters[1]["holders"], 2);
+}
+
+TEST_F(DashboardTest, ShowsTheJobsOfAllTenants) {
+  const auto store = *LearningStore::Open(":memory:");
+  LearningJobs jobs(*store, {.base_model = "demo"});
+  const auto create = [&jobs](const std::string& tenant) {
+    const LearningFile file = *jobs.Upload(tenant, "a.txt", "fine-tune", "words", 0);
+    return *jobs.Create({.tenant = tenant, .training_file = file.id, .suffix = "mine"});
+  };
+  const LearningJob queued = create("a");
+  LearningJob running = create("b");
+  running.status = JobStatus::kRunning;
+  ASSERT_TRUE(store->Update(running).ok());
+  const std::string told = R"({"step": 3, "total_steps": 40, "train_loss": 1.5})";
+  ASSERT_TRUE(store->AddEvent(running.id, {.message = "Step", .data = told}).ok());
+  Metrics metrics;
+  Dashboard server(
+      {.metrics = metrics, .catalog = catalog_, .base_model = "demo", .learning = &jobs});
+  EXPECT_FALSE(ParseJson(server.DataJson(0))->contains("jobs")) << "none was read so far";
+  server.AddPoint(1000);
+  const std::string page = Metrics::Render(server.Scrape());
+  EXPECT_NE(page.find("graft_learning_jobs{status=\"running\"} 1\n"), std::string::npos) << page;
+  EXPECT_NE(page.find("graft_learning_jobs{status=\"queued\"} 1\n"), std::string::npos) << page;
+  EXPECT_NE(page.find("graft_learning_jobs{status=\"failed\"} 0\n"), std::string::npos) << page;
+  const Json data = ParseJson(server.DataJson(0)).value();
+  ASSERT_EQ(data["jobs"].size(), 2u);
+  EXPECT_EQ(data["jobs"][0]["id"], running.id);
+  EXPECT_EQ(data["jobs"][0]["name"], LearnedName(running));
+  EXPECT_EQ(data["jobs"][0]["status"], "running");
+  EXPECT_EQ(data["jobs"][0]["total_steps"], 40);
+  EXPECT_EQ(data["jobs"][0]["loss"], 1.5);
+  EXPECT_EQ(data["jobs"][1]["tenant"], "a");
+  EXPECT_EQ(data["jobs"][1]["step"], nullptr);
+  EXPECT_EQ(data["history"]["columns"]["jobs_running"], Json::parse("[1]"));
+  EXPECT_FALSE(Data().contains("jobs")) << "a server without";
 }
 
 TEST_F(DashboardTest, GivesLatenciesOfAllTimeAndTheHistory) {

@@ -42,6 +42,8 @@ constexpr HistoryRow kHistoryRows[] = {
     {"placed_resident", {"placements_total", "adapter", "resident"}, true},
     {"placed_cold", {"placements_total", "adapter", "cold"}, true},
     {"moved", {"migrations_total"}, true},
+    {"jobs_queued", {"learning_jobs", "status", "queued"}},
+    {"jobs_running", {"learning_jobs", "status", "running"}},
 };
 constexpr size_t kNumHistoryRows = std::size(kHistoryRows);
 

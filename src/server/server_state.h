@@ -63,7 +63,8 @@ struct ServerState {
         dashboard(std::make_unique<Dashboard>(DashboardParts{.metrics = context.metrics,
                                                              .catalog = context.catalog,
                                                              .base_model = context.base_model,
-                                                             .num_holders = context.num_holders})),
+                                                             .num_holders = context.num_holders,
+                                                             .learning = context.learning})),
         start_time(UnixTimeSeconds()) {}
 
   const ServerContext context;

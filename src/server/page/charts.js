@@ -17,6 +17,7 @@ const CHARTS = [
   { title: "Adapters of a batch and on devices", columns: { batch_adapters: "in the batch", adapters_resident: "on devices" }, format: short },
   { title: "Adapters copied and evicted a second", columns: { copies: "copied", evictions: "evicted" }, format: short },
   { title: "Placements a second", columns: { placed_resident: "adapter there", placed_cold: "adapter to be loaded", placed_base: "base model" }, format: short, stacked: true },
+  { title: "Fine-tuning jobs", columns: { jobs_running: "running", jobs_queued: "queued" }, format: short },
   { title: "Migrations and preemptions a second", columns: { moved: "moved", preemptions: "preempted" }, format: short },
 ];
 

@@ -5,6 +5,7 @@ const REFRESH_MS = 1000;
 const MOVE_REASONS = { died: "runner died", drained: "runner drained", refused: "runner had no room", evicted: "no pages left", spare: "runner is spare" };
 const PAGE_PARTS = [["referenced", "c1", "KV in use"], ["cached", "c2", "kept for prefixes"], ["adapters", "c3", "adapters"], ["free", "c4", "free"]];
 const PLACES = { resident: "adapter on the device", cold: "adapter to be loaded", base: "base model" };
+const JOB_CHIPS = { running: "good", validating_files: "good", queued: "", succeeded: "good", failed: "bad", cancelled: "warn" };
 const STATE_CHIPS = { resident: "good", loading: "warn", host: "", folder: "", unread: "" };
 
 const byId = (id) => document.getElementById(id);
@@ -109,6 +110,15 @@ class Page {
       { title: "size", kind: "number rest", write: (cell, row) => setText(cell, bytes(row.bytes)) },
       { title: "where", write: (cell, row) => this.writePlace(cell, row) },
     ]);
+    this.jobs = new Table(bodyOf("jobs"), [
+      { title: "model", kind: "name", write: (cell, row) => { setText(cell, row.name); cell.title = `${row.id}, learner ${row.learner || "by default"}`; } },
+      { title: "tenant", kind: "name rest", write: (cell, row) => setText(cell, row.tenant || "–") },
+      { title: "state", write: (cell, row) => this.writeJobState(cell, row) },
+      { title: "", kind: "share rest", write: (cell, row) => this.writeJobShare(cell, row) },
+      { title: "steps", kind: "number", write: (cell, row) => setText(cell, row.step === null ? "–" : row.total_steps === null ? whole(row.step) : `${whole(row.step)} of ${whole(row.total_steps)}`) },
+      { title: "loss", kind: "number rest", write: (cell, row) => setText(cell, row.loss === null ? "–" : row.loss.toPrecision(3)) },
+      { title: "when", kind: "number rest", write: (cell, row) => setText(cell, this.timeOf(row)) },
+    ]);
     this.latencies = new Table(bodyOf("latencies"), [
       { title: "", write: (cell, row) => setText(cell, row.title) },
       ...["p50", "p90", "p99"].map((quantile) => ({
@@ -165,6 +175,27 @@ class Page {
     chip.className = "chip " + STATE_CHIPS[row.state];
   }
 
+  writeJobState(cell, row) {
+    if (!cell.firstChild) cell.append(make("span", "chip"));
+    setText(cell.firstChild, row.status === "validating_files" ? "reading" : row.status);
+    cell.firstChild.className = "chip " + JOB_CHIPS[row.status];
+    cell.title = row.error;
+  }
+
+  writeJobShare(cell, row) {
+    if (!cell.firstChild) cell.append(make("div", "bar"));
+    const done = row.status === "succeeded" ? 1 : row.total_steps ? row.step / row.total_steps : 0;
+    setBar(cell.firstChild, [{ value: done, color: "c1" }, { value: 1 - done, color: "" }]);
+  }
+
+  // By the server's clock: when a job ended, ends or came.
+  timeOf(row) {
+    const now_s = this.now.data.unix_ms / 1000;
+    if (row.finished_at) return `ended ${duration(1000 * (now_s - row.finished_at))} ago`;
+    if (row.estimated_finish) return row.estimated_finish > now_s ? `${duration(1000 * (row.estimated_finish - now_s))} left` : "ends soon";
+    return `came ${duration(1000 * (now_s - row.created_at))} ago`;
+  }
+
   async run() {
     for (;;) {
       await this.refresh();
@@ -215,6 +246,7 @@ class Page {
     this.showLatencies(data);
     this.showPlacement(data);
     this.showAdapters(data);
+    this.showJobs(data);
     this.showRunners(data);
     if (has_points) this.drawCharts();
   }
@@ -262,6 +294,12 @@ class Page {
     const [adapters, adapters_small] = this.tiles.get("Adapters on devices");
     setFigure(adapters, now.figure("adapters_resident"));
     this.tiles.setSmall(adapters_small, ["of ", now.figure("adapters"), " listed"]);
+    if (data.jobs) {
+      const [jobs, jobs_small] = this.tiles.get("Fine-tuning jobs running");
+      const of = (status) => now.figure("learning_jobs", { status });
+      setFigure(jobs, of("running"));
+      this.tiles.setSmall(jobs_small, [of("queued"), " queued, ", of("succeeded"), " succeeded, ", of("failed"), " failed"]);
+    }
     if (data.is_frontend) {
       const [up, up_small] = this.tiles.get("Runners up");
       setFigure(up, now.figure("up"));
@@ -315,6 +353,13 @@ class Page {
     this.most_requests = Math.max(1, ...used.map((row) => row.requests));
     this.adapters.show(used);
     this.setNote("adapters", used.length ? "" : "No request has come yet.");
+  }
+
+  showJobs(data) {
+    byId("jobs").hidden = !data.jobs;
+    if (!data.jobs) return;
+    this.jobs.show(data.jobs);
+    this.setNote("jobs", data.jobs.length ? "" : "No job has come yet.");
   }
 
   showRunners(data) {
