@@ -70,9 +70,9 @@ class Process:
 
 
 class Runner(Process):
-    def __init__(self, *args, model=DEMO / "base", pool_gib=0.1):
+    def __init__(self, *args, model=DEMO / "base", adapters=DEMO / "adapters", pool_gib=0.1):
         self.port = free_port()
-        super().__init__("runner", "--model", model, "--adapters", DEMO / "adapters", "--rpc-port", self.port, *LITTLE,
+        super().__init__("runner", "--model", model, "--adapters", adapters, "--rpc-port", self.port, *LITTLE,
                          "--pool-gib", pool_gib, "--quiet", *args)
 
     @property

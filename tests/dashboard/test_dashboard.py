@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 import threading
 import time
 import urllib.request
@@ -15,8 +16,9 @@ import urllib.request
 import pytest
 
 from browser import Browser, program
-from conftest import ADMIN_KEY, Server
+from conftest import ADMIN_KEY, DEMO, Server
 from test_cluster import SMALL, Frontend, Runner
+from test_learning_jobs import ARGS, create, upload, wait_for
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium: tools/install.sh test-all")
 MODELS = ("base", "austen", "wells", "carroll", "doyle")
@@ -28,15 +30,16 @@ FIGURES_MIN = 35
 class Load:
     """Requests, some at once, until the end of a with."""
 
-    def __init__(self, url, num_streams=4, key="none"):
+    def __init__(self, url, num_streams=4, key="none", models=MODELS):
         self.url, self.key, self.stopping, self.done = url, key, threading.Event(), 0
+        self.models = models
         self.pool = concurrent.futures.ThreadPoolExecutor(num_streams)
         self.num_streams = num_streams
 
     def _run(self, idx):
         count = 0
         while not self.stopping.is_set():
-            model = MODELS[(idx + count * count) % len(MODELS)]
+            model = self.models[(idx + count * count) % len(self.models)]
             body = {"model": model, "prompt": f"Stream {idx} of {count}", "max_tokens": 40, "seed": count}
             request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
                                              {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"})
@@ -214,6 +217,41 @@ def test_a_servers_figures_are_those_of_metrics(browser):
         check_page(browser)
 
 
+JOBS = """[...document.querySelectorAll('#jobs tbody tr')].map((row) =>
+  [row.cells[0].title.split(",")[0], row.querySelector(".chip").textContent])"""
+
+
+def wait_for_jobs(browser, wanted, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while (seen := browser.run(JOBS)) != wanted:
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+
+
+def test_jobs_are_shown_as_they_come_run_and_end(tmp_path, browser):
+    with Server(*ARGS, "--learn-dir", tmp_path / "learn") as server, Load(server.url, num_streams=2):
+        browser.open(server.url + "/dashboard")
+        browser.wait_for("document.getElementById('jobs').innerText.includes('No job has come yet.')")
+        client = server.client()
+        failed = create(client, upload(client, "Two words").id)
+        wait_for(client, failed.id, "failed")
+        file = upload(client).id
+        running = create(client, file, hyperparameters={"n_epochs": 100_000}, suffix="long")
+        queued = create(client, file)
+        # The newest of those that are not finished first.
+        wait_for_jobs(browser, [[queued.id, "queued"], [running.id, "running"], [failed.id, "failed"]])
+        steps = "document.querySelectorAll('#jobs tbody tr')[1].cells[4].textContent"
+        browser.wait_for(f"/^[0-9,]+ of [0-9,]+$/.test({steps})")
+        browser.wait_for("document.getElementById('tiles').innerText.includes('1 queued, 0 succeeded, 1 failed')")
+        check_figures(browser, server.url, {"graft_learning_jobs"})
+        take_picture(browser, "jobs")
+        check_page(browser)
+        client.fine_tuning.jobs.cancel(running.id)
+        name = wait_for(client, queued.id, "succeeded").fine_tuned_model
+        wait_for_jobs(browser, [[queued.id, "succeeded"], [running.id, "cancelled"], [failed.id, "failed"]])
+        assert browser.run("document.querySelector('#jobs tbody td').textContent") == name
+
+
 def test_the_history_adds_up_to_the_counters(cluster):
     """Rates times intervals are what the runners' counters grew by."""
     frontend, _ = cluster
@@ -294,9 +332,8 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_page_costs_a_hundredth_of_a_core(cluster, browser):
-    """Of a frontend that does nothing else, so that its heartbeats are in both halves."""
-    frontend, _ = cluster
+def check_cost(browser, frontend):
+    """A page costs a frontend that does nothing else a hundredth of a core. Its heartbeats are in both halves."""
     seconds = 10
 
     def used():
@@ -307,7 +344,62 @@ def test_a_page_costs_a_hundredth_of_a_core(cluster, browser):
     without = used()
     browser.open(frontend.url + "/dashboard")
     browser.wait_for(f"{REFRESHES} > 2")
-    assert used() - without <= 0.01 * seconds
+    cost = used() - without
+    print(f"a page costs {cost / seconds:.4f} of a core")
+    assert cost <= 0.01 * seconds
+
+
+def test_a_page_costs_a_hundredth_of_a_core(cluster, browser):
+    check_cost(browser, cluster[0])
+
+
+def make_adapters(folder, count):
+    """PEFT folders of rank 1 on the queries of the demo's base model, each with other weights."""
+    config = json.loads((DEMO / "adapters" / "austen" / "adapter_config.json").read_text())
+    config.update(r=1, lora_alpha=1, target_modules=["q_proj"])
+    base = json.loads((DEMO / "base" / "config.json").read_text())
+    shapes = {"lora_A": (1, base["hidden_size"]), "lora_B": (base["num_attention_heads"] * base["head_dim"], 1)}
+    header, offset = {}, 0
+    for layer in range(base["num_hidden_layers"]):
+        for half, shape in shapes.items():
+            size = 2 * shape[0] * shape[1]
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.{half}.weight"
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+            offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    for number in range(count):
+        path = folder / f"tenant-{number:05d}"
+        path.mkdir(parents=True)
+        (path / "adapter_config.json").write_text(json.dumps(config))
+        weights = bytearray(offset)
+        weights[:2] = struct.pack("<H", 0x3C00 + number % 256)
+        weights[2:4] = struct.pack("<H", 0x3C00 + number // 256)
+        (path / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + weights)
+
+
+def test_ten_thousand_adapters_are_shown_in_time(tmp_path, browser):
+    """Real ones, which a runner has read, each with a content of its own."""
+    count = 10000
+    make_adapters(tmp_path / "adapters", count)
+    runner = Runner(adapters=tmp_path / "adapters").start()
+    try:
+        runner.wait_for("runner of", timeout_s=500)
+        with_room = Frontend([runner]).start()
+        with_room.wait_for("is up")
+        with_room.wait_for("frontend of")
+        check_cost(browser, with_room)
+        models = [f"tenant-{number:05d}" for number in range(0, count, count // 60)]
+        with Load(with_room.url, models=models):
+            browser.wait_for(f"{REFRESHES} > 2")
+            tiles = "document.getElementById('tiles').innerText"
+            browser.wait_for(f"{tiles}.includes('{count:,} listed')")
+            browser.wait_for("document.querySelectorAll('#adapters tbody tr').length === 50")
+            take_picture(browser, "ten-thousand-adapters")
+            check_page(browser)
+        assert with_room.stop() == 0
+    finally:
+        runner.stop()
 
 
 class Multiplier(http.server.ThreadingHTTPServer):
