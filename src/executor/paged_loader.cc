@@ -43,7 +43,9 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
   CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
   {
     const std::lock_guard lock(mutex_);
-    for (int32_t i = 0; i < limits.threads; ++i) AddReader();
+    for (int32_t i = 0; i < limits.threads; ++i) {
+      readers_.emplace_back([this] { FetchFolders(); });
+    }
   }
   watching_ = std::thread([this] { WatchReadings(); });
   copying_ = std::thread([this] {
@@ -67,20 +69,39 @@ PagedLoader::~PagedLoader() {
   copying_.join();
 }
 
-// Under the lock.
-void PagedLoader::AddReader() {
+// Under the lock: wakes a thread, or adds one, for an order in line. False: all are busy.
+bool PagedLoader::FindReader() {
+  if (readers_.size() > readings_.size()) {
+    fetches_.came.notify_one();
+    return true;
+  }
+  if (readers_.size() == static_cast<size_t>(limits_.threads + limits_.threads_more)) return false;
   readers_.emplace_back([this] { FetchFolders(); });
+  return true;
+}
+
+// Whether the holder may have one more thread. Those whose folders hang are not its own any more.
+bool PagedLoader::MayRead(int32_t holder) const {
+  const auto num_reading =
+      std::count_if(readings_.begin(), readings_.end(), [holder](const Reading& reading) {
+        return reading.job.order.holder == holder && !reading.is_slow;
+      });
+  return num_reading < limits_.threads;
 }
 
 void PagedLoader::FetchFolders() {
+  const auto may_read = [this](int32_t holder) { return MayRead(holder); };
   std::unique_lock lock(mutex_);
   for (;;) {
-    fetches_.came.wait(lock, [this] { return stopping_ || !fetches_.orders.empty(); });
-    if (fetches_.orders.empty()) return;
-    FetchJob job = std::move(fetches_.orders.front());
-    fetches_.orders.pop_front();
-    job.since_ns = SteadyClock::Get().NowNs();
-    const auto reading = readings_.insert(readings_.end(), {.job = std::move(job)});
+    std::optional<FetchJob> job;
+    fetches_.came.wait(lock, [&] {
+      job = fetches_.orders.TakeNext(may_read);
+      return stopping_ || job.has_value();
+    });
+    if (!job.has_value()) return;
+    job->since_ns = SteadyClock::Get().NowNs();
+    const auto reading = readings_.insert(readings_.end(), {.job = std::move(*job)});
+    if (fetches_.orders.Has(may_read)) FindReader();
     watched_changed_.notify_one();
     Read(*reading, lock);
     readings_.erase(reading);
@@ -153,11 +174,9 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
                               " s: its storage does not answer; try again later, or load the "
                               "adapter from a folder elsewhere")));
   };
-  const auto threads_max = static_cast<size_t>(limits_.threads + limits_.threads_more);
   for (Reading& reading : readings_) {
     if (reading.is_done || reading.is_given_up) continue;
-    if (!reading.is_slow && readers_.size() < threads_max &&
-        is_late(reading.job, limits_.slow_ns)) {
+    if (!reading.is_slow && is_late(reading.job, limits_.slow_ns) && FindReader()) {
       MakePlaceFor(reading);
     }
     if (!is_late(reading.job, limits_.give_up_ns)) continue;
@@ -166,16 +185,14 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
     give_up(reading.job);
   }
   // Where all threads hang.
-  while (!fetches_.orders.empty() && is_late(fetches_.orders.front(), limits_.give_up_ns)) {
-    give_up(fetches_.orders.front());
-    fetches_.orders.pop_front();
-  }
+  const std::vector<FetchJob> late = fetches_.orders.TakeFirstOnes(
+      [&](const FetchJob& job) { return is_late(job, limits_.give_up_ns); });
+  for (const FetchJob& job : late) give_up(job);
   return next_ns;
 }
 
 void PagedLoader::MakePlaceFor(Reading& reading) {
   reading.is_slow = true;
-  AddReader();
   if (reading.job.copy.has_value()) return;
   LoadEvent event;
   event.kind = LoadEvent::Kind::kSlow;
@@ -191,7 +208,8 @@ void PagedLoader::BeginCopy(CopyOrder order, HostStore::Held held) {
   arrivals_.Begin(order.slot, std::move(held));
   const std::lock_guard lock(mutex_);
   rank_copies_[static_cast<size_t>(order.slot)] = rank_copy;
-  copies_wanted_.orders.push_back(std::move(order));
+  const int32_t holder = order.source.holder;
+  copies_wanted_.orders.Push(holder, std::move(order));
   copies_wanted_.came.notify_one();
 }
 
@@ -202,8 +220,7 @@ void PagedLoader::CopyInTurns() {
     copies_wanted_.came.wait(
         lock, [this] { return stopping_ || !copies_wanted_.orders.empty() || !copier_.empty(); });
     while (!copier_.is_full() && !copies_wanted_.orders.empty()) {
-      CopyOrder order = std::move(copies_wanted_.orders.front());
-      copies_wanted_.orders.pop_front();
+      CopyOrder order = *copies_wanted_.orders.TakeNext();
       AdapterArrival& arrival = arrivals_.At(order.slot);
       copier_.Add(std::move(order), arrival);
     }
@@ -260,8 +277,9 @@ void PagedLoader::OrderFetch(FetchJob job) {
                                                "from a folder elsewhere")));
   }
   job.since_ns = SteadyClock::Get().NowNs();
-  fetches_.orders.push_back(std::move(job));
-  fetches_.came.notify_one();
+  const int32_t holder = job.order.holder;
+  fetches_.orders.Push(holder, std::move(job));
+  if (MayRead(holder)) FindReader();
   watched_changed_.notify_one();  // it may find all threads hanging
 }
 

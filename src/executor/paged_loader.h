@@ -1,15 +1,16 @@
 // PagedLoader: adapters from folders into the host's memory on a few threads, and from there into
 // pages of the device on another, with a stream of its own, so that a copy never waits for a disk
 // nor a step for either. Rows are copied layer by layer, so that a step may begin before they all
-// are there. Orders are begun in order of arrival. A folder whose storage does not answer holds up
-// its own requests alone: a fetch that takes long gets a thread more in its place, and is given up
-// in the end; its thread stays with it until the storage answers, which the destructor waits for.
-// Its interface is the engine thread's; it outlives the engine.
+// are there. A holder's orders are begun in order of arrival, different holders' take turns, and
+// nobody's fetches take all threads: where they are busy for others there are more. A folder whose
+// storage does not answer holds up its own requests alone: a fetch that takes long gets a thread
+// more in its place, and is given up in the end; its thread stays with it until the storage
+// answers, which the destructor waits for. Its interface is the engine thread's; it outlives the
+// engine.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/turn_queue.h"
 #include "executor/adapter_arrivals.h"
 #include "executor/adapter_backend.h"
 #include "executor/adapter_copier.h"
@@ -31,8 +33,9 @@
 namespace graft {
 
 struct FetchLimits {
-  int32_t threads = 2;        // that read folders
-  int32_t threads_more = 16;  // in the place of those whose folders hang
+  int32_t threads = 2;  // that read folders for one holder
+  // Beyond those: for other holders, and in the place of those whose folders hang.
+  int32_t threads_more = 16;
   // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place.
   int64_t slow_ns = 2'000'000'000;
   // After this, or so long in line, it has failed, and so do further ones of its folder at once
@@ -83,7 +86,7 @@ class PagedLoader : public AdapterLoader {
  private:
   template <typename Order>
   struct Queue {
-    std::deque<Order> orders;
+    TurnQueue<int32_t, Order> orders;  // by holder
     std::condition_variable came;
   };
 
@@ -102,7 +105,8 @@ class PagedLoader : public AdapterLoader {
   };
   using Readings = std::list<Reading>;
 
-  void AddReader();
+  bool FindReader();
+  bool MayRead(int32_t holder) const;
   void FetchFolders();
   // The lock is held at both ends, not between.
   void Read(Reading& reading, std::unique_lock<std::mutex>& lock);

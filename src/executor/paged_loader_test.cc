@@ -308,6 +308,32 @@ TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   }
 }
 
+// However long it takes to read one holder's folders, another's are read beside them.
+TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  const std::string good = Folder("good", kSome, 2);
+  HangingBackend backend(model_, DType::kF32, store_);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, FetchLimits{1, 1, kLongNs, kLongNs});
+  const auto fetch = [&](int32_t content, const std::string& path, int32_t holder) {
+    FetchOrder order = {content, path, "", path};
+    order.holder = holder;
+    loader_->Fetch(std::move(order));
+  };
+  fetch(0, hangs, 7);
+  fetch(1, good, 7);  // waits for the one before it
+  for (int32_t content = 2; content < 4; ++content) {
+    fetch(content, good, 8);
+    const LoadEvent event = Next();
+    EXPECT_EQ(event.content, content);
+    EXPECT_EQ(event.status.ToString(), "OK");
+  }
+  EXPECT_EQ(backend.num_hanging, 1);
+  backend.answers.release();
+  for (int32_t content = 0; content < 2; ++content) EXPECT_EQ(Next().content, content);
+  loader_.reset();
+}
+
 TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HangingBackend backend(model_, DType::kF32, store_);
