@@ -39,12 +39,19 @@ def test_logits_and_tokens_are_pefts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Two demo adapters as they are, and activated by the last tokens of CALL."""
+def call(server):
+    """The last tokens of CALL."""
+    return tokens_of(server, CALL)[-4:]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, call):
+    """Two demo adapters as they are, and activated by `call`."""
     folder = tmp_path_factory.mktemp("adapters")
     for name in ("austen", "lovecraft"):
         shutil.copytree(DEMO / "adapters" / name, folder / name)
         shutil.copytree(DEMO / "adapters" / name, folder / f"later-{name}")
+        activate(folder / f"later-{name}", call)
     return folder
 
 
@@ -55,14 +62,10 @@ def tokens_of(server, text):
         return json.load(reply)["tokens"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--speculate", 4), ("--cold-start", "layerwise", "--read-at-start-gib", 0),
+@pytest.mark.parametrize("flags", [(), ("--speculate", 4, "--cold-start", "layerwise", "--read-at-start-gib", 0),
                                    ("--merge", "auto", "--merge-after-steps", 1), ("--lora-kernel", "bmm"),
                                    ("--tensor-parallel", 2), ("--tensor-parallel", 2, "--speculate", 4)])
-def test_the_conversation_before_is_shared(folders, flags):
-    with Server("--dtype", "fp32", adapters=folders) as server:
-        call = tokens_of(server, CALL)[-4:]
-    for name in ("austen", "lovecraft"):
-        activate(folders / f"later-{name}", call)
+def test_the_conversation_before_is_shared(folders, call, flags):
     with Server("--dtype", "fp32", *flags, adapters=folders) as server:
         def ask(model, prompt):
             reply = complete(server, model, prompt=prompt, max_tokens=24)
@@ -84,9 +87,10 @@ def test_the_conversation_before_is_shared(folders, flags):
         assert ask("base", longer + CALL)[1] >= 32
 
 
-def test_an_invocation_that_no_prompt_can_hold_is_refused(folders):
-    activate(folders / "later-austen", [5, 8192])
-    inspected = subprocess.run([binary(), "adapters", "inspect", str(folders / "later-austen"), "--model",
+def test_an_invocation_that_no_prompt_can_hold_is_refused(tmp_path):
+    shutil.copytree(DEMO / "adapters" / "austen", tmp_path / "austen")
+    activate(tmp_path / "austen", [5, 8192])
+    inspected = subprocess.run([binary(), "adapters", "inspect", str(tmp_path / "austen"), "--model",
                                 str(DEMO / "base")], capture_output=True, text=True, check=False)
     assert inspected.returncode != 0
     assert "alora_invocation_tokens holds token 8192, the model's vocabulary ends at 8191" in inspected.stderr

@@ -14,7 +14,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, ROOT, Server
+from conftest import ADMIN_KEY, LONG_TESTS, ROOT, Server
 
 PAGE = (ROOT / "docs" / "features.md").read_text()
 PROMPT = "It was a dark and stormy night, and"
@@ -136,19 +136,49 @@ def expected(server):
     return functools.cache(lambda request: REQUESTS[request](server))
 
 
-@functools.cache
-def settings():
+# Settings that one server can have at once. In `make test` they are tried together: what one of them broke would show,
+# at a third of the starts. GRAFT_LONG_TESTS tries each by itself.
+ROWS_AT_ONCE = [
+    ["`--pool shared`", "`--page-tokens 5`", "`--prefill-chunk-max 3`", "`--otlp-endpoint http://127.0.0.1:9`"],
+    ["`--pool static`", "`--adapters-max 2 --turn-ms 20`", "`--lora-kernel after`", "`--run-ahead false`"],
+    ["`--read-at-start-gib 0`", "`--cold-start join-later --read-at-start-gib 0`", "`--speculate 4`"],
+    ["`--cold-start cached`", "`--lora-kernel bmm`"],
+]
+COLUMNS_AT_ONCE = [
+    ["`--pool static`", "`--cpu-assist off`", "`--lora-kernel bmm`", "`--adapters-max 2`"],
+    ["`--cpu-assist thread`", "`--merge auto`"],
+]
+
+
+def groups(names, at_once):
+    """All the names, those that go together in one list."""
+    if LONG_TESTS:
+        return [[name] for name in names]
+    assert set(itertools.chain(*at_once)) <= set(names), "the page has other settings"
+    return at_once + [[name] for name in names if not any(name in group for group in at_once)]
+
+
+def flags_of(names):
+    """The flags of several settings, each once."""
     found = {}
-    for (setting, request), cell in table("Settings and requests").items():
-        found.setdefault(setting, []).append((request, cell))
-    return found
+    for name in names:
+        words = flags(name)
+        for flag, value in zip(words[::2], words[1::2], strict=True):
+            assert found.setdefault(flag, value) == value, f"{flag} twice in {names}"
+    return list(itertools.chain(*found.items()))
 
 
-@pytest.mark.parametrize("setting", settings())
-def test_settings_and_requests(setting, expected):
-    with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY, *flags(setting)) as server:
-        for request, cell in settings()[setting]:
-            assert cell == "works", f"{request}: no cell of this table is refused today; extend this test"
+def settings():
+    return list(dict.fromkeys(setting for setting, _ in table("Settings and requests")))
+
+
+@pytest.mark.parametrize("group", groups(settings(), ROWS_AT_ONCE), ids=" ".join)
+def test_settings_and_requests(group, expected):
+    cells = table("Settings and requests")
+    with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY, *flags_of(group)) as server:
+        for request in REQUESTS:
+            for setting in group:
+                assert cells[setting, request] == "works", "no cell of this table is refused today; extend this test"
             assert alike(REQUESTS[request](server), expected(request)), request
 
 
@@ -159,15 +189,34 @@ def assert_refused(cell, *args, **kwargs):
     assert words in str(failure.value)
 
 
-@pytest.mark.parametrize(("row", "column"), table("Settings together"))
-def test_settings_together(row, column, expected):
-    cell = table("Settings together")[row, column]
-    args = ["--dtype", "fp32", "--read-at-start-gib", "0", *flags(row), *flags(column)]
-    if cell.startswith("refused"):
-        return assert_refused(cell, *args)
-    assert cell == "works"
-    with Server(*args) as server:
+def works_together():
+    """(row, columns) of the cells that work, and that one server can have at once."""
+    cells = table("Settings together")
+    columns = list(dict.fromkeys(column for _, column in cells))
+    found = []
+    for row in dict.fromkeys(row for row, _ in cells):
+        for group in groups(columns, COLUMNS_AT_ONCE):
+            works = [column for column in group if cells[row, column] == "works"]
+            if works:
+                found.append((row, works))
+    return found
+
+
+TOGETHER = ["--dtype", "fp32", "--read-at-start-gib", "0"]
+
+
+@pytest.mark.parametrize(("row", "columns"), works_together(), ids=lambda names: "".join(names))
+def test_settings_together(row, columns, expected):
+    with Server(*TOGETHER, *flags_of([row, *columns])) as server:
         assert mixed_batch(server) == expected("mixed batch")
+
+
+@pytest.mark.parametrize(("row", "column"), [cell for cell, says in table("Settings together").items()
+                                             if says != "works"])
+def test_settings_that_do_not_go_together(row, column):
+    cell = table("Settings together")[row, column]
+    assert cell.startswith("refused:")
+    assert_refused(cell, *TOGETHER, *flags(row), *flags(column))
 
 
 def read_golden(path):
@@ -199,12 +248,13 @@ def byte_tokenizer(vocab_size):
             "decoder": None, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
 
 
-def golden_server(tmp_path, name, dtype, *args, adapter=None):
-    """The golden model as a folder that can be served, its adapter (or another one) under the name "adapter"."""
+def golden_server(tmp_path, name, dtype, *args, folders=None):
+    """The golden model as a folder that can be served, its adapter under the name "adapter", or others by name."""
     source = ROOT / "tests" / "goldens" / name
     model, adapters = tmp_path / "model", tmp_path / "adapters"
     shutil.copytree(source, model, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
-    shutil.copytree(adapter or source / "adapter", adapters / "adapter")
+    for adapter, folder in (folders or {"adapter": source / "adapter"}).items():
+        shutil.copytree(folder, adapters / adapter)
     vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
     (model / "tokenizer.json").write_text(json.dumps(byte_tokenizer(vocab_size)))
     return Server("--dtype", dtype, "--model-name", "base", *args, model=model, adapters=adapters)
@@ -244,24 +294,22 @@ def drawn(server, model, ids):
     return [ord(letter) - 0x4E00 for letter in reply.choices[0].text.split()]
 
 
-@pytest.mark.parametrize(("method", "setting"), table("Prompts and prefixes"))
-def test_prompts_and_prefixes(method, setting, tmp_path):
-    cell = table("Prompts and prefixes")[method, setting]
+PROMPTS = table("Prompts and prefixes")
+
+
+@pytest.mark.parametrize("setting", dict.fromkeys(setting for _, setting in PROMPTS))
+def test_prompts_and_prefixes(setting, tmp_path):
+    """All methods' adapters beside each other, and beside rows of the base model."""
     goldens = ROOT / "tests" / "goldens"
-    folder = goldens / "prompts" / f"llama-{method}"
-    if cell.startswith("refused"):
-        args = (*flags(setting), "--read-at-start-gib", "0")
-        with golden_server(tmp_path, "llama", "fp32", *args, adapter=folder) as server:
-            with pytest.raises(openai.APIStatusError) as failure:
-                complete(server, "adapter", prompt=[5, 6])
-            assert cell.removeprefix("refused:").strip() in str(failure.value)
-            assert complete(server, "base", prompt=[5, 6]).usage.prompt_tokens == 2
-        return
-    assert cell == "works"
-    golden, base = read_golden(folder / "golden.safetensors"), read_golden(goldens / "llama" / "golden.safetensors")
-    ids, base_ids = list(golden["input_ids"]), list(base["input_ids"])
-    with golden_server(tmp_path, "llama", "fp32", *flags(setting), adapter=folder) as server:
-        for _ in range(2):  # the second time from the prefix cache
-            assert drawn(server, "adapter", ids) == list(golden["drawn"])
-        assert worst_difference(server, "adapter", ids, golden["logits"]) < 1e-3
-        assert worst_difference(server, "base", base_ids, base["logits_base"]) < 1e-3
+    methods = list(dict.fromkeys(method for method, _ in PROMPTS))
+    folders = {method: goldens / "prompts" / f"llama-{method}" for method in methods}
+    base = read_golden(goldens / "llama" / "golden.safetensors")
+    with golden_server(tmp_path, "llama", "fp32", *flags(setting), folders=folders) as server:
+        for method in methods:
+            assert PROMPTS[method, setting] == "works", "no cell of this table is refused today; extend this test"
+            golden = read_golden(folders[method] / "golden.safetensors")
+            ids = list(golden["input_ids"])
+            for _ in range(2):  # the second time from the prefix cache
+                assert drawn(server, method, ids) == list(golden["drawn"]), method
+            assert worst_difference(server, method, ids, golden["logits"]) < 1e-3, method
+            assert worst_difference(server, "base", list(base["input_ids"]), base["logits_base"]) < 1e-3
