@@ -71,6 +71,9 @@ void EtcdCluster::Start(Machine& machine) {
 void EtcdCluster::Kill(Machine& machine) {
   if (machine.member == nullptr) return;
   findings_.Note("{} dies", machine.id);
+  if (ClusterWatcher* const watcher = machine.member->watcher(); watcher != nullptr) {
+    on_disk_ = watcher->LastingRecords();
+  }
   machine.member.reset();
   loop_.After(MsToNs(300 + Draw(4000)), [this, &machine] { Start(machine); });
 }

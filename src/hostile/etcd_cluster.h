@@ -62,6 +62,8 @@ class EtcdCluster {
   int64_t num_starts_ = 0;  // of processes
   bool is_healed_ = false;
   std::string cluster_text_;  // of its own record
+  // What the last one that died knew: it lies on its disk.
+  std::map<std::string, std::string> on_disk_;
   // Every registry that etcd has had, by revision, in each of its lives: when it is set back it
   // begins another one.
   std::vector<std::map<int64_t, Registry>> lives_ = {{}};

@@ -92,24 +92,26 @@ void EtcdCluster::EndEtcd() {
   });
 }
 
-// As `graft cluster restore` does it, from what a frontend knows.
+// As `graft cluster restore` does it, from what a frontend knows or has on its disk.
 void EtcdCluster::RestoreIfNeeded() {
   if (etcd_.items().contains(ClusterKey())) return;
   const auto knows = [](const auto& machine) {
     return machine->member != nullptr && machine->member->watcher() != nullptr;
   };
   const auto who = std::find_if(machines_.begin(), machines_.end(), knows);
-  if (who == machines_.end() || !etcd_.is_up()) {
+  const bool is_known = who != machines_.end();
+  if ((!is_known && on_disk_.empty()) || !etcd_.is_up()) {
     loop_.After(MsToNs(500), [this] { RestoreIfNeeded(); });
     return;
   }
   EtcdTransaction records;
-  for (const auto& [key, text] : (*who)->member->watcher()->LastingRecords()) {
+  for (const auto& [key, text] :
+       is_known ? (*who)->member->watcher()->LastingRecords() : on_disk_) {
     records.then.push_back(EtcdOperation::Put(key, text));
   }
   etcd_.Commit("operator", records);
   NoteRegistry();
-  findings_.Note("etcd has again what {} knew", (*who)->id);
+  findings_.Note("etcd has again what {} knew", is_known ? (*who)->id : "one that died");
 }
 
 void EtcdCluster::Heal() {
