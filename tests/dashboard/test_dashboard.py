@@ -305,8 +305,8 @@ def test_the_page_asks_for_the_admins_key(tmp_path, browser):
         assert browser.run("document.getElementById('login').hidden")
 
 
-def multiplied(data, num_runners, num_points, num_adapters):
-    """A frontend's data, as if it had so many runners, and had run for an hour."""
+def multiplied(data, is_first_look, num_runners, num_points, num_adapters):
+    """A frontend's data, as if it had so many runners, and had run for an hour when the page first looked."""
     names = [labels["runner"] for labels, _ in data["series"]["graft_runner_up"]]
     for family, series in data["series"].items():
         if "runner" not in series[0][0]:
@@ -314,7 +314,7 @@ def multiplied(data, num_runners, num_points, num_adapters):
         data["series"][family] = [[{**labels, "runner": f"10.0.0.{idx}:7001"}, value] for idx in range(num_runners)
                                   for labels, value in series if labels["runner"] == names[idx % len(names)]]
     history = data["history"]
-    if len(history["times"]) > 1:  # a page's first look
+    if is_first_look:
         now = history["times"][-1]
         history["times"] = [now - 2 * (num_points - 1 - idx) for idx in range(num_points)]
         for name, column in history["columns"].items():
@@ -411,7 +411,7 @@ class Multiplier(http.server.ThreadingHTTPServer):
                 with urllib.request.urlopen(url + self.path, timeout=30) as reply:
                     body, headers = reply.read(), reply.headers
                 if "/data" in self.path:
-                    body = json.dumps(multiplied(json.loads(body), **sizes)).encode()
+                    body = json.dumps(multiplied(json.loads(body), self.path.endswith("since=0"), **sizes)).encode()
                 self.send_response(200)
                 for name in ("Content-Type", "Content-Security-Policy"):
                     if headers[name]:
