@@ -77,9 +77,9 @@ Status CheckExamples(std::span<const TrainingExample> examples, const Device& de
 
 class Trainer {
  public:
-  // As TrainingTransformer's.
+  // As TrainingTransformer's; a GPU's knows no pause.
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
-          Stream& stream);
+          Stream& stream, std::function<void()> pause = {});
 
   // Returns its number, from 0 on. Of a shape that CheckShape lets pass.
   int32_t Add(const TrainedShape& shape);

@@ -178,12 +178,15 @@ TEST(TrainedLoraTest, RefusesAdaptersOfOtherShapes) {
 // Who works beside training is let in between all layers.
 TEST(TrainerTest, AMicroStepIsALayerAtMost) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
-  Trainer trainer(model.config, model.weights,
-                  {.rows_max = 256, .sequences_max = 16, .rank_max = 8, .logits_rows_max = 16},
-                  model.stream);
-  trainer.adapter(trainer.Add(4, 2.0f)).Initialize(1);
   int num_pauses = 0;
-  trainer.transformer().SetPause([&num_pauses] { ++num_pauses; });
+  TrainingLimits limits = {
+      .rows_max = 256, .sequences_max = 16, .rank_max = 8, .logits_rows_max = 16};
+  limits.transposed_bytes_max = int64_t{1} << 30;
+  Trainer trainer(model.config, model.weights, limits, model.stream,
+                  [&num_pauses] { ++num_pauses; });
+  EXPECT_GE(num_pauses, model.config.num_layers) << "while weights are transposed, too";
+  num_pauses = 0;
+  trainer.adapter(trainer.Add(4, 2.0f)).Initialize(1);
   const std::vector<TrainingExample> examples = ExamplesOf(0);
   size_t num_rows = 0;
   for (const TrainingExample& example : examples) num_rows += example.rows.size();

@@ -19,7 +19,6 @@ struct Matrix {
   int64_t n;
   int64_t k;
   int64_t TransposedBytes(DType dtype) const { return GemmWeight::BytesFor(k, n, dtype, {}); }
-  int64_t PlainBytes(DType dtype) const { return n * k * DTypeBytes(dtype); }
 };
 
 std::vector<Matrix> LayerMatrices(const ModelConfig& config) {
@@ -73,11 +72,9 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   sizes.kept_activations = (num_kept + (num_kept < config.num_layers ? 1 : 0)) * layer_bytes;
   sizes.kept_transposed =
       head.TransposedBytes(dtype) + num_transposed * LayerTransposedBytes(config, dtype);
-  // The head's is made once, before all others.
-  sizes.made_transposed = head.PlainBytes(dtype);
   for (const Matrix& matrix : LayerMatrices(config)) {
-    const int64_t kept = num_transposed == config.num_layers ? 0 : matrix.TransposedBytes(dtype);
-    sizes.made_transposed = std::max(sizes.made_transposed, matrix.PlainBytes(dtype) + kept);
+    if (num_transposed == config.num_layers) break;
+    sizes.made_transposed = std::max(sizes.made_transposed, matrix.TransposedBytes(dtype));
   }
   const int64_t row_floats = 3 * hidden + 2 * config.intermediate_size +
                              int64_t{2} * config.intermediate_size + config.q_size() +

@@ -28,7 +28,7 @@ struct TrainingSizes {
   int64_t layer_inputs = 0;      // one row set per layer, always kept
   int64_t kept_activations = 0;  // and those of one layer that is computed again
   int64_t kept_transposed = 0;   // of layers and the head
-  int64_t made_transposed = 0;   // at most at once, and what making it takes
+  int64_t made_transposed = 0;   // at most at once
   int64_t gradients = 0;         // of activations, and other room for one layer
   int64_t lora = 0;
   int64_t logits = 0;

@@ -34,13 +34,15 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
 }
 
 TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelWeights& weights,
-                                         const TrainingLimits& limits, Stream& stream)
+                                         const TrainingLimits& limits, Stream& stream,
+                                         std::function<void()> pause)
     : config_(config),
       weights_(weights),
       limits_(limits),
       stream_(stream),
+      pause_(std::move(pause)),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
-      transposed_head_(weights.lm_head.Transposed(stream)),
+      transposed_head_(weights.lm_head.Transposed(stream, pause_)),
       pool_(TrainingPoolLayout(config, weights.dtype), NumTrainingPages(limits)) {
   CHECK(stream.device.is_cpu() && CheckTrainable(config, stream.device).ok());
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
@@ -50,8 +52,10 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
       limits.transposed_bytes_max, LayerTransposedBytes(config, weights.dtype), config);
   for (int64_t i = config.num_layers - num_transposed; i < config.num_layers; ++i) {
     const LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-    transposed_.push_back({layer.qkv.Transposed(stream), layer.o.Transposed(stream),
-                           layer.gate_up.Transposed(stream), layer.down.Transposed(stream)});
+    Pause();
+    transposed_.push_back({layer.qkv.Transposed(stream, pause_), layer.o.Transposed(stream, pause_),
+                           layer.gate_up.Transposed(stream, pause_),
+                           layer.down.Transposed(stream, pause_)});
   }
   const auto floats = [](int64_t rows, int64_t n) {
     return Buffer(rows * n * int64_t{sizeof(float)});

@@ -41,12 +41,13 @@ struct AdapterInTraining {
 class TrainingTransformer {
  public:
   // For a model that is trainable. `config` and `limits` are copied, the rest is borrowed.
+  // `pause` is called between micro-steps, each at most one layer's forward or backward, or
+  // logits_rows_max rows of the head, or a piece of a weight's transpose: others may have the
+  // stream's threads meanwhile. {}: nothing.
   TrainingTransformer(const ModelConfig& config, const ModelWeights& weights,
-                      const TrainingLimits& limits, Stream& stream);
+                      const TrainingLimits& limits, Stream& stream,
+                      std::function<void()> pause = {});
 
-  // What is called between micro-steps, each at most one layer's forward or backward, or
-  // logits_rows_max rows of the head: others may have the stream's threads meanwhile. {}: nothing.
-  void SetPause(std::function<void()> pause) { pause_ = std::move(pause); }
   void Pause() const {
     if (pause_) pause_();
   }
@@ -140,13 +141,12 @@ class TrainingTransformer {
   const ModelWeights& weights_;
   const TrainingLimits limits_;
   Stream& stream_;
+  std::function<void()> pause_;  // before what is made with it
   const std::vector<RopeTable> ropes_;
   std::vector<float> back_sin_;         // of turns back
   std::vector<Transposed> transposed_;  // of the last layers
   GemmWeight transposed_head_;
   KvPool pool_;  // of one layer, which all take in turn
-
-  std::function<void()> pause_;
 
   const TrainingBatch* batch_ = nullptr;
   std::vector<AdapterInTraining> adapters_;

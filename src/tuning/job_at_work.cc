@@ -152,9 +152,9 @@ Status JobAtWork::Run() {
   std::optional<Trainer> trainer;
   {
     const Piece piece(parts_.turns);
-    trainer.emplace(parts_.model.config, parts_.model.weights, limits, parts_.model.stream);
+    trainer.emplace(parts_.model.config, parts_.model.weights, limits, parts_.model.stream,
+                    [this] { parts_.turns.Pause(); });
   }
-  trainer->transformer().SetPause([this] { parts_.turns.Pause(); });
   std::optional<TrainingRun> run;
   {
     const Piece piece(parts_.turns);

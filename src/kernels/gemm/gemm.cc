@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t kPackK = 128;
 // Elements that a thread draws at a time.
 constexpr int64_t kRandomGrain = int64_t{1} << 16;
+// Of a transpose that is made between two pauses: about a millisecond's work.
+constexpr int64_t kTransposedPieceBytes = int64_t{1} << 20;
 
 // Copies k values [k_begin, k_begin + k) of the stacked row `n` to `out` as `dtype`.
 void ReadRow(std::span<const TensorView> parts, int64_t n, int64_t k_begin, int64_t k, DType dtype,
@@ -54,6 +56,25 @@ void PackPanel(std::span<const TensorView> parts, const GemmWeight::State& state
       for (int64_t row = 0; row < num_rows; ++row) {
         std::memcpy(out + row * 4, rows[row] + step * 4, 4);
       }
+    }
+  }
+}
+
+// A panel of `to`, the transpose of `from`. T: as wide as an element.
+template <typename T>
+void TransposePanel(const GemmWeight::State& from, int64_t panel, GemmWeight::State* to) {
+  constexpr int64_t kBytes = sizeof(T);
+  constexpr int64_t kStepK = 4 / kBytes;
+  const int64_t from_panel_bytes = from.panel_bytes();
+  const int64_t begin = panel * kGemmPanel;
+  const int64_t end = std::min(begin + kGemmPanel, to->n);
+  char* const out = to->panels.as<char>() + panel * to->panel_bytes();
+  for (int64_t k = 0; k < to->k; ++k) {
+    const char* column =
+        from.panels.as<char>() + k / kGemmPanel * from_panel_bytes + k % kGemmPanel * 4;
+    char* row = out + k / kStepK * kGemmStepBytes + k % kStepK * kBytes;
+    for (int64_t n = begin; n < end; ++n, row += 4) {
+      std::memcpy(row, column + n / kStepK * kGemmStepBytes + n % kStepK * kBytes, kBytes);
     }
   }
 }
@@ -187,29 +208,36 @@ int64_t GemmWeight::BytesFor(int64_t n, int64_t k, DType dtype, const Device& de
   return state.num_panels() * state.panel_bytes();
 }
 
-GemmWeight GemmWeight::Transposed(Stream& stream) const {
+GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& pause) const {
   CHECK(state_ != nullptr);
   if (!stream.device.is_cpu()) {
     GemmWeight transposed = LikeTransposed(*this);
     transposed.TransposeFrom(*this, stream);
     return transposed;
   }
-  const State& state = *state_;
-  const int64_t element_bytes = DTypeBytes(state.dtype);
-  Buffer rows(state.k * state.n * element_bytes);
-  stream.cpu_threads->ParallelFor(state.k, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      char* out = rows.as<char>() + k * state.n * element_bytes;
-      const int64_t step = k / state.step_k() * kGemmStepBytes + k % state.step_k() * element_bytes;
-      for (int64_t n = 0; n < state.n; ++n, out += element_bytes) {
-        const int64_t panel = n / kGemmPanel * state.panel_bytes();
-        std::memcpy(out, state.panels.as<char>() + panel + step + n % kGemmPanel * 4,
-                    static_cast<size_t>(element_bytes));
+  auto to = std::make_unique<State>();
+  to->n = state_->k;
+  to->k = state_->n;
+  to->dtype = state_->dtype;
+  to->panels = Buffer(BytesFor(to->n, to->k, to->dtype, {}));  // zeroed: the padding
+  const int64_t panels_at_once = std::max<int64_t>(kTransposedPieceBytes / to->panel_bytes(),
+                                                   stream.cpu_threads->num_threads());
+  for (int64_t first = 0; first < to->num_panels(); first += panels_at_once) {
+    if (first > 0 && pause) pause();
+    const int64_t count = std::min(panels_at_once, to->num_panels() - first);
+    stream.cpu_threads->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = first + begin; panel < first + end; ++panel) {
+        if (DTypeBytes(to->dtype) == 2) {
+          TransposePanel<uint16_t>(*state_, panel, to.get());
+        } else {
+          TransposePanel<uint32_t>(*state_, panel, to.get());
+        }
       }
-    }
-  });
-  const TensorView view{rows.data(), state.dtype, {state.k, state.n}};
-  return Pack({&view, 1}, state.dtype, stream);
+    });
+  }
+  GemmWeight transposed;
+  transposed.state_ = std::move(to);
+  return transposed;
 }
 
 GemmWeight GemmWeight::LikeTransposed(const GemmWeight& other) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -36,8 +37,10 @@ class GemmWeight {
   // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
   static GemmWeight Like(const GemmWeight& other);
 
-  // W^T, whose Gemm takes the gradient of y to that of x.
-  GemmWeight Transposed(Stream& stream) const;
+  // W^T, whose Gemm takes the gradient of y to that of x. On the CPU it is made piece by piece,
+  // with `pause`, where there is one, between pieces: others may have the stream's threads
+  // meanwhile.
+  GemmWeight Transposed(Stream& stream, const std::function<void()>& pause = {}) const;
   // Room for the other's W^T on a GPU, and filling it, in order on the stream.
   static GemmWeight LikeTransposed(const GemmWeight& other);
   void TransposeFrom(const GemmWeight& other, Stream& stream);

@@ -42,6 +42,20 @@ TEST(GemmTransposedTest, MatchesReference) {
   }
 }
 
+// Pauses fall between pieces of a transpose, and none before the first one.
+TEST(GemmTransposedTest, OthersAreLetInBetweenPieces) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  constexpr int64_t kN = 20'000;  // so that a panel of the transpose is more than a piece
+  constexpr int64_t kK = 70;      // three panels
+  const std::vector<float> numbers(static_cast<size_t>(kN * kK), 1.0f);
+  const TensorView view{numbers.data(), DType::kF32, {kN, kK}};
+  const GemmWeight weight = GemmWeight::Pack({&view, 1}, DType::kF32, stream);
+  int num_pauses = 0;
+  EXPECT_EQ(weight.Transposed(stream, [&num_pauses] { ++num_pauses; }).n(), kK);
+  EXPECT_EQ(num_pauses, 2);
+}
+
 // The same weight twice transposed on a GPU, and into room that was another's.
 TEST(GemmTransposedTest, MatchesReferenceOnAGpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
