@@ -1,7 +1,7 @@
 # graft_batches(OUT STEM files): files of a library or test program, compiled several at a time: what they
 # include is read once a batch. Files are named from src/ on, so that a clone in another folder writes the
 # same batches and finds them in ccache. GRAFT_BATCH=1 compiles each file by itself, as `make test-all` does.
-set(GRAFT_BATCH 12 CACHE STRING "Source files compiled at a time")
+set(GRAFT_BATCH 24 CACHE STRING "Source files compiled at a time")
 function(graft_batches out stem)
   set(batches)
   set(text)

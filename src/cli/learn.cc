@@ -365,8 +365,9 @@ class LearnGroup {
   int64_t start_ns_ = 0;
 };
 
-Result<std::string> Ask(Runtime& runtime, const Tokenizer& tokenizer, const std::string& adapter,
-                        std::vector<int32_t> prompt, int tokens_max, RequestId id) {
+Result<std::string> AnswerTo(Runtime& runtime, const Tokenizer& tokenizer,
+                             const std::string& adapter, std::vector<int32_t> prompt,
+                             int tokens_max, RequestId id) {
   Request request;
   request.id = id;
   request.prompt_tokens = std::move(prompt);
@@ -408,11 +409,11 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
                                       : tokenizer.Encode(question, /*add_special_tokens=*/true));
     std::printf("\n%s\n", question.c_str());
     ASSIGN_OR_RETURN(const std::string base,
-                     Ask(*runtime, tokenizer, "", prompt, options.answer_tokens, ++id));
+                     AnswerTo(*runtime, tokenizer, "", prompt, options.answer_tokens, ++id));
     std::printf("  %-12s %s\n", model.name.c_str(), base.c_str());
     for (const LearnJob& job : jobs) {
-      ASSIGN_OR_RETURN(const std::string text,
-                       Ask(*runtime, tokenizer, job.name, prompt, options.answer_tokens, ++id));
+      ASSIGN_OR_RETURN(const std::string text, AnswerTo(*runtime, tokenizer, job.name, prompt,
+                                                        options.answer_tokens, ++id));
       std::printf("  %-12s %s\n", job.name.c_str(), text.c_str());
     }
   }

@@ -12,11 +12,6 @@
 namespace graft {
 namespace {
 
-int32_t StepsOf(size_t num_examples, const LearnerRates& rates) {
-  const int64_t visits = static_cast<int64_t>(num_examples) * rates.passes;
-  return static_cast<int32_t>((visits + rates.batch - 1) / rates.batch);
-}
-
 // Windows side by side: what overlaps would be said twice.
 std::vector<DocumentWindow> SidesOf(size_t num_tokens, int32_t window_tokens) {
   std::vector<DocumentWindow> windows = WindowsOf(static_cast<int64_t>(num_tokens), window_tokens);
@@ -84,8 +79,8 @@ EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
   while (all.size() < static_cast<size_t>(k)) all.push_back(all.front());
   trainer.BeginPrompt(encoder_, all);
   trainer.BeginPrompt(mark_, all);
-  num_reconstructions_ = StepsOf(windows_.size(), settings.rates);
-  if (settings.has_answers) num_answers_ = StepsOf(answers_.size(), settings.rates);
+  num_reconstructions_ = settings.rates.StepsFor(windows_.size());
+  if (settings.has_answers) num_answers_ = settings.rates.StepsFor(answers_.size());
 }
 
 std::vector<int32_t> EncoderRun::Drawn(int32_t step, int32_t count, uint64_t stage) {

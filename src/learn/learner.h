@@ -24,6 +24,11 @@ struct LearnerRates {
   float norm_max = 1.0f;               // of the gradients
   float weight_decay = 0.0f;
   bool keeps_best = false;  // by the loss on what is held out; else the last step's numbers
+
+  int32_t StepsFor(size_t num_examples) const {
+    const int64_t visits = static_cast<int64_t>(num_examples) * passes;
+    return static_cast<int32_t>((visits + batch - 1) / batch);
+  }
 };
 
 struct LearnerInput {

@@ -20,11 +20,6 @@ constexpr int32_t kLooks = 10;  // at what is held out, in a run
 constexpr const char* kIdentityKey = "run";
 constexpr const char* kStateKey = "state";
 
-int32_t StepsOf(size_t num_examples, const LearnerRates& rates) {
-  const int64_t visits = static_cast<int64_t>(num_examples) * rates.passes;
-  return static_cast<int32_t>((visits + rates.batch - 1) / rates.batch);
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
@@ -35,7 +30,7 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
       rates_(rates),
       seed_(seed),
       identity_(std::move(identity)),
-      num_steps_(StepsOf(data_.training.size(), rates)) {
+      num_steps_(rates.StepsFor(data_.training.size())) {
   CHECK(!data_.training.empty());
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
