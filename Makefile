@@ -5,8 +5,8 @@
 # CUDA_ARCHITECTURES=90a builds for that GPU, whatever this machine shows; CUDA=OFF builds without.
 settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") $(if $(CUDA),-DGRAFT_CUDA=$(CUDA))
 # What the demo does not run is not compiled for it, nor kernels for other processors, and all but the kernels is
-# optimised less, until `make build` was asked for once.
-parts := $(if $(wildcard build/release/with-all),,-DGRAFT_BENCH=OFF -DGRAFT_CLUSTER=OFF -DGRAFT_CPU_ISAS=native "-DGRAFT_OPTIMISE=-O1;-DNDEBUG")
+# optimised less, what runs at the start or once a request not at all, until `make build` was asked for once.
+parts := $(if $(wildcard build/release/with-all),,-DGRAFT_BENCH=OFF -DGRAFT_CLUSTER=OFF -DGRAFT_CPU_ISAS=native "-DGRAFT_OPTIMISE=-O1;-DNDEBUG" -DGRAFT_OPTIMISE_COLD=-O0)
 
 help:
 	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side;"
