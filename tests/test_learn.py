@@ -273,8 +273,8 @@ def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
     goldens = DEMO.parent / "tests" / "goldens"
     for args, words in ((["--model", goldens / "gemma2"], "capped logits"), (["--device", "cuda:99"], "use --device cpu"),
-                        (["--memory-gib", "0.04"], "(--batch, --window-tokens, --together)"),
+                        (["--memory-gib", "0.07"], "(--batch, --window-tokens, --together)"),
                         (["--window-tokens", "4096"], "the model's context of 4096"),
-                        (["--name", "a/b"], "--name 'a/b'")):
+                        (["--name", "a/b"], "--name 'a/b'"), (["--name", "a+b"], "--name 'a+b'")):
         done = learn(tmp_path / "a.txt", "--adapters", tmp_path / "adapters", *args)
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr

@@ -19,6 +19,7 @@
 #include "learn/learned_folder.h"
 #include "learn/learner.h"
 #include "learn/training_run.h"
+#include "request/adapter_name.h"
 #include "runtime/base_identity.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
@@ -50,6 +51,7 @@ Status CheckName(const std::string& name, const std::set<std::string>& taken) {
     return InvalidArgumentError("--name '" + name +
                                 "': an adapter's name is a folder's, without / and no . first");
   }
+  RETURN_IF_ERROR(CheckAdapterName(name).WithContext("--name '" + name + "'"));
   if (taken.count(name) == 0) return OkStatus();
   return InvalidArgumentError("two adapters would be named '" + name + "'; give each a --name");
 }
@@ -64,7 +66,7 @@ Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokeni
   for (size_t i = 0; i < options.files.size(); ++i) {
     LearnJob job;
     ASSIGN_OR_RETURN(job.document, ReadDocument(options.files[i]));
-    job.name = i < options.names.size() ? options.names[i] : job.document.name;
+    job.name = i < options.names.size() ? options.names[i] : AdapterNameFrom(job.document.name);
     RETURN_IF_ERROR(CheckName(job.name, names));
     names.insert(job.name);
     job.folder = options.adapters + "/" + job.name;

@@ -7,11 +7,11 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "registry/adapter_entry.h"
+#include "request/adapter_name.h"
 
 namespace graft {
 namespace {
 
-constexpr size_t kNameBytesMax = 200;
 constexpr size_t kHashDigitsShown = 12;
 
 // Facts: AdapterFacts, or what the registry remembers of them.
@@ -22,11 +22,6 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->rank_max = facts.rank_max;
   info->num_virtual_tokens = facts.num_virtual_tokens;
   info->bytes = facts.bytes;
-}
-
-bool IsNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-' || c == ':' || c == '/' || c == '@';
 }
 
 }  // namespace
@@ -290,10 +285,7 @@ Status EngineAdapterCatalog::Unload(const std::string& name, const std::string& 
 }
 
 Status EngineAdapterCatalog::CheckName(const std::string& name) const {
-  if (name.empty() || name.size() > kNameBytesMax ||
-      !std::all_of(name.begin(), name.end(), IsNameByte)) {
-    return InvalidArgumentError("an adapter's name has 1 to 200 letters, digits and . _ - : / @");
-  }
+  RETURN_IF_ERROR(CheckAdapterName(name));
   if (name == base_name_) {
     return InvalidArgumentError("'" + name + "' is the base model's name; choose another");
   }

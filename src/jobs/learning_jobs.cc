@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "document/document.h"
+#include "request/adapter_name.h"
 
 namespace graft {
 namespace {
@@ -13,23 +14,12 @@ namespace {
 // A store that failed is asked again after so long.
 constexpr std::chrono::seconds kRetry{5};
 
-// An adapter's name has letters, digits and a few other characters.
-std::string AdapterNameOf(const std::string& text) {
-  std::string name;
-  for (const char c : text) {
-    const bool is_fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                         (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-    name += is_fine ? c : '-';
-  }
-  return name;
-}
-
 }  // namespace
 
 std::string LearnedName(const LearningJob& job) {
   constexpr size_t kBaseBytesMax = 80;
   const std::string digits = job.id.substr(job.id.size() - std::min<size_t>(job.id.size(), 12));
-  return "ft:" + AdapterNameOf(job.base_model.substr(0, kBaseBytesMax)) + ":" +
+  return "ft:" + AdapterNameFrom(job.base_model.substr(0, kBaseBytesMax)) + ":" +
          (job.suffix.empty() ? "" : job.suffix + ":") + digits;
 }
 

@@ -14,7 +14,8 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kTaughtTokensMin = 4;  // of a text that is worth an example
+constexpr size_t kDocumentTokensMin = 8;  // of a document that can be asked about
+constexpr int64_t kTaughtTokensMin = 4;   // of a text that is worth an example
 constexpr size_t kExamplesToHoldOut = 8;
 
 std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t> second) {
@@ -91,6 +92,10 @@ class DistillLearner : public Learner {
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     CHECK(writer != nullptr);
+    if (input.tokens.size() < kDocumentTokensMin) {
+      return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
+                                  " tokens, too few to be asked about");
+    }
     std::vector<Lesson> lessons = MakeLessons(input);
     ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, *writer));
     ASSIGN_OR_RETURN(std::vector<Lesson> questions, AskQuestions(input, *writer));
