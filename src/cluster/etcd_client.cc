@@ -285,16 +285,13 @@ class GrpcEtcdWatch : public EtcdWatchStream {
  public:
   explicit GrpcEtcdWatch(EtcdChannels& channels) : channels_(channels) {}
 
-  Status Open(const std::string& prefix) {
+  Status Open(std::string prefix) {
+    prefix_ = std::move(prefix);
     ASSIGN_OR_RETURN(channel_, channels_.Connect(system_clock::now() +
                                                  milliseconds(channels_.options.deadline_ms)));
     RETURN_IF_ERROR(channels_.Prepare(channel_, &context_));
     calls_ = etcdserverpb::Watch::NewStub(channel_)->Watch(&context_);
-    etcdserverpb::WatchRequest request;
-    auto* create = request.mutable_create_request();
-    create->set_key(prefix);
-    create->set_range_end(EtcdPrefixEnd(prefix));
-    calls_->Write(request);  // where it fails, so does Read
+    AskFor(EtcdPrefixEnd(prefix_));
     return OkStatus();
   }
 
@@ -305,11 +302,17 @@ class GrpcEtcdWatch : public EtcdWatchStream {
     news.has_ended = response.canceled();
     news.reason = response.cancel_reason();
     if (news.has_ended) channels_.ForgetToken();
+    if (response.created() && !has_begun_) watch_id_ = response.watch_id();
+    news.is_sign = response.created() && std::exchange(has_begun_, true);
+    if (response.watch_id() != watch_id_) return news;
     for (const etcdserverpb::Event& event : response.events()) {
       news.changes.push_back(ToChange(event));
     }
     return news;
   }
+
+  // etcd's own request for progress is not always answered. That a further watch has begun is.
+  void AskForSign() override { AskFor(/*range_end=*/""); }
 
   Status End() override {
     context_.TryCancel();
@@ -326,7 +329,18 @@ class GrpcEtcdWatch : public EtcdWatchStream {
   }
 
  private:
+  void AskFor(const std::string& range_end) {
+    etcdserverpb::WatchRequest request;
+    auto* create = request.mutable_create_request();
+    create->set_key(prefix_);
+    create->set_range_end(range_end);
+    calls_->Write(request);  // where it fails, so does Read
+  }
+
   EtcdChannels& channels_;
+  std::string prefix_;
+  bool has_begun_ = false;
+  int64_t watch_id_ = 0;  // etcd's, of the one that tells the changes
   grpc::ClientContext context_;
   std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's interface
   std::unique_ptr<grpc::ClientReaderWriter<etcdserverpb::WatchRequest, etcdserverpb::WatchResponse>>

@@ -111,15 +111,20 @@ struct EtcdNews {
   std::vector<EtcdChange> changes;  // in order
   bool has_ended = false;           // etcd ended the watch:
   std::string reason;
+  bool is_sign = false;  // that was asked for
 };
 
 // Changes as they come. The first news has none: from then on all are told, until the stream is
-// over. One thread reads, which also ends it.
+// over. What has come may be read after the etcd that told it has ended. One thread reads, which
+// also asks for signs, and ends it.
 class EtcdWatchStream {
  public:
   virtual ~EtcdWatchStream() = default;
   // Waits. None: the stream is over.
   virtual std::optional<EtcdNews> Read() = 0;
+  // Some news from now on is a sign that the etcd which tells the changes was there when it was
+  // asked. None comes once that has ended.
+  virtual void AskForSign() = 0;
   // After that, why; OK where it was cancelled.
   virtual Status End() = 0;
   // Any thread: it is over.

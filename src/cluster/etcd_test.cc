@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "cluster/etcd.grpc.pb.h"
 #include "cluster/etcd_channel.h"
@@ -280,6 +283,58 @@ TEST(EtcdWatchTest, AnEmptyEtcdIsAnotherAndTakesNothingAway) {
   ASSERT_TRUE(PutKey(*etcd.Client(), "w/id", "ours").ok());
   ASSERT_TRUE(Eventually([&] { return mirror.values() == Values{{"w/id", "ours"}}; }));
   EXPECT_EQ(mirror.num_set_back(), 1);
+}
+
+// What etcd is asked through it; something happens before the first reading or change.
+class AfterSomething : public EtcdClient {
+ public:
+  AfterSomething(EtcdClient& client, std::function<void()> something)
+      : client_(client), something_(std::move(something)) {}
+  Result<EtcdOutcome> Commit(const EtcdTransaction& transaction) override {
+    if (something_) std::exchange(something_, {})();
+    return client_.Commit(transaction);
+  }
+  Result<EtcdLeaseGrant> GrantLease(int64_t ttl_s) override { return client_.GrantLease(ttl_s); }
+  Result<int64_t> RenewLease(int64_t id) override { return client_.RenewLease(id); }
+  Status RevokeLease(int64_t id) override { return client_.RevokeLease(id); }
+  Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) override {
+    return client_.Watch(prefix);
+  }
+  const std::string& name() const override { return client_.name(); }
+
+ private:
+  EtcdClient& client_;
+  std::function<void()> something_;
+};
+
+// As of a process that is stopped there. Found by seed 1989 of the hostile simulation.
+TEST(EtcdWatchTest, AnEtcdThatIsReplacedBetweenTheStreamAndTheReadingIsNotMixedWithTheNext) {
+  TestEtcd etcd;
+  const auto client = etcd.Client();
+  constexpr int64_t kNumChanges = 9;
+  AfterSomething replaced(*client, [&] {
+    const auto witness = client->Watch("w/");  // by the same connection
+    ASSERT_TRUE(witness.ok() && (*witness)->Read().has_value());
+    for (int64_t i = 0; i < kNumChanges; ++i) {
+      ASSERT_TRUE(PutKey(*client, "w/former" + std::to_string(i), "").ok());
+    }
+    for (int64_t heard = 0; heard < kNumChanges;) {
+      const std::optional<EtcdNews> news = (*witness)->Read();
+      ASSERT_TRUE(news.has_value());
+      heard += std::ssize(news->changes);
+    }
+    (*witness)->Cancel();
+    (void)(*witness)->End();
+    etcd.Kill();
+    etcd.Start(/*keep_data=*/false);
+    ASSERT_TRUE(PutKey(*etcd.Client(), "w/next", "1").ok());
+  });
+  Mirror mirror;
+  EtcdWatch watch(replaced, "w/", std::nullopt, "", mirror);
+  ASSERT_TRUE(Eventually([&] { return mirror.values() == Values{{"w/next", "1"}}; }));
+  ASSERT_TRUE(PutKey(*etcd.Client(), "w/next", "2").ok());
+  ASSERT_TRUE(Eventually([&] { return mirror.values() == Values{{"w/next", "2"}}; }));
+  EXPECT_LE(mirror.num_changes(), 1) << "what the former one still had to tell was taken";
 }
 
 }  // namespace

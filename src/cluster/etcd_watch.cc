@@ -74,32 +74,51 @@ Status EtcdWatch::Follow() {
 
 // OK when the stream has ended.
 Status EtcdWatch::Read(EtcdWatchStream& stream) {
-  bool has_all = false;
-  while (const std::optional<EtcdNews> news = stream.Read()) {
-    if (!has_all) RETURN_IF_ERROR(ReadAll());
-    has_all = true;
-    RETURN_IF_ERROR(Take(*news));
+  std::optional<EtcdNews> news = stream.Read();
+  if (!news) return OkStatus();
+  RETURN_IF_ERROR(CheckGoesOn(*news));
+  ASSIGN_OR_RETURN(const EtcdOutcome all, ReadAll());
+  // All may be of an etcd that came after the stream's: this process may have been stopped, or the
+  // reading has waited until etcd came back. Then the stream breaks without a sign.
+  stream.AskForSign();
+  std::vector<EtcdNews> since;  // the stream began
+  while (since.empty() || !since.back().is_sign) {
+    news = stream.Read();
+    if (!news) return OkStatus();
+    RETURN_IF_ERROR(CheckGoesOn(*news));
+    since.push_back(std::move(*news));
+  }
+  TellAll(all);
+  for (const EtcdNews& one : since) TellChanges(one);
+  while ((news = stream.Read())) {
+    RETURN_IF_ERROR(CheckGoesOn(*news));
+    TellChanges(*news);
   }
   return OkStatus();
 }
 
-Status EtcdWatch::ReadAll() {
+Status EtcdWatch::CheckGoesOn(const EtcdNews& news) const {
+  if (!news.has_ended) return OkStatus();
+  return UnavailableError(client_.name() + ": it ended the watch: " + news.reason);
+}
+
+Result<EtcdOutcome> EtcdWatch::ReadAll() {
   EtcdTransaction look;
   if (guard_) look.compares.push_back(*guard_);
   look.then.push_back(EtcdOperation::GetPrefix(prefix_));
-  ASSIGN_OR_RETURN(const EtcdOutcome outcome, client_.Commit(look));
+  ASSIGN_OR_RETURN(EtcdOutcome outcome, client_.Commit(look));
   if (!outcome.succeeded) return FailedPreconditionError(client_.name() + ": " + guard_failure_);
-  const bool set_back = outcome.revision < revision_;
-  revision_ = outcome.revision;
-  away_ = StatusCode::kOk;
-  listener_.OnAll(outcome.found[0], revision_, set_back);
-  return OkStatus();
+  return outcome;
 }
 
-Status EtcdWatch::Take(const EtcdNews& news) {
-  if (news.has_ended) {
-    return UnavailableError(client_.name() + ": it ended the watch: " + news.reason);
-  }
+void EtcdWatch::TellAll(const EtcdOutcome& all) {
+  const bool set_back = all.revision < revision_;
+  revision_ = all.revision;
+  away_ = StatusCode::kOk;
+  listener_.OnAll(all.found[0], revision_, set_back);
+}
+
+void EtcdWatch::TellChanges(const EtcdNews& news) {
   std::vector<EtcdChange> changes;
   int64_t revision = revision_;
   for (const EtcdChange& change : news.changes) {
@@ -109,7 +128,6 @@ Status EtcdWatch::Take(const EtcdNews& news) {
   }
   revision_ = revision;
   if (!changes.empty()) listener_.OnChanges(changes, revision);
-  return OkStatus();
 }
 
 }  // namespace graft

@@ -1,8 +1,9 @@
 // EtcdWatch: all keys with a prefix, and every change of them in order. A thread of its own asks
 // for the changes, reads all keys once these are on their way, and then follows them. When the
 // connection breaks it does so again: etcd may have been set back meanwhile, from a backup, and
-// revisions do not tell where it has come to as many since. The listener is called on that thread
-// alone.
+// revisions do not tell where it has come to as many since. Nor do they where that happens between
+// the two: so nothing is told before the stream has shown that it lived on after the reading. The
+// listener is called on that thread alone.
 #pragma once
 
 #include <condition_variable>
@@ -44,8 +45,10 @@ class EtcdWatch {
   // Until the connection ends.
   Status Follow();
   Status Read(EtcdWatchStream& stream);
-  Status Take(const EtcdNews& news);
-  Status ReadAll();
+  Status CheckGoesOn(const EtcdNews& news) const;
+  Result<EtcdOutcome> ReadAll();
+  void TellAll(const EtcdOutcome& all);
+  void TellChanges(const EtcdNews& news);
   bool Wait(int64_t ms);  // false: the end was asked for
   bool stopping();
 

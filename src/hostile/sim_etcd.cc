@@ -170,6 +170,11 @@ int64_t SimEtcd::Watch(const std::string& prefix, Hear hear) {
   return num_watches_;
 }
 
+void SimEtcd::GiveSign(int64_t watch) {
+  const auto it = watches_.find(watch);
+  if (it != watches_.end()) it->second.hear({.is_sign = true});
+}
+
 void SimEtcd::GoAway() {
   is_up_ = false;
   ++num_ends_;

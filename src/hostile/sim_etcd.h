@@ -36,6 +36,8 @@ class SimEtcd {
   // From now on; at once news without a change.
   int64_t Watch(const std::string& prefix, Hear hear);
   void Unwatch(int64_t watch) { watches_.erase(watch); }
+  // It hears a sign, if etcd has not gone away since it began.
+  void GiveSign(int64_t watch);
 
   bool is_up() const { return is_up_; }
   // How often it went away: connections do not outlive that.

@@ -28,23 +28,27 @@ struct WatchState {
 
 class SimWatchStream : public EtcdWatchStream {
  public:
-  SimWatchStream(SimEtcd& etcd, EtcdWay& way, EventLoop& loop, SimThreads& threads)
-      : etcd_(etcd), way_(way), loop_(loop), threads_(threads), num_ends_(etcd.num_ends()) {}
+  SimWatchStream(SimEtcd& etcd, EtcdWay& way, EventLoop& loop, SimThreads& threads,
+                 std::function<int64_t()> delay)
+      : etcd_(etcd),
+        way_(way),
+        loop_(loop),
+        threads_(threads),
+        delay_(std::move(delay)),
+        num_ends_(etcd.num_ends()) {}
   ~SimWatchStream() override { etcd_.Unwatch(watch_); }
 
-  void Open(const std::string& prefix, std::function<int64_t()> delay) {
-    watch_ =
-        etcd_.Watch(prefix, [this, state = state_, delay = std::move(delay)](const EtcdNews& news) {
-          // What was lost is never told again on this stream, and nothing after
-          // it.
-          state->is_broken |= way_.is_silent || way_.is_cut;
-          if (state->is_broken) return;
-          state->last_ns = std::max(state->last_ns, loop_.now_ns() + delay());
-          loop_.After(state->last_ns - loop_.now_ns(), [state, news] {
-            state->news.push_back(news);
-            if (state->waker) std::exchange(state->waker, {})();
-          });
-        });
+  void Open(const std::string& prefix) {
+    watch_ = etcd_.Watch(prefix, [this, state = state_](const EtcdNews& news) {
+      // What was lost is never told again on this stream, and nothing after it.
+      state->is_broken |= way_.is_silent || way_.is_cut;
+      if (state->is_broken) return;
+      state->last_ns = std::max(state->last_ns, loop_.now_ns() + delay_());
+      loop_.After(state->last_ns - loop_.now_ns(), [state, news] {
+        state->news.push_back(news);
+        if (state->waker) std::exchange(state->waker, {})();
+      });
+    });
   }
 
   std::optional<EtcdNews> Read() override {
@@ -63,6 +67,10 @@ class SimWatchStream : public EtcdWatchStream {
     state_->news.pop_front();
     return news;
   }
+  // The stream may have ended by the time at which that arrives.
+  void AskForSign() override {
+    loop_.After(delay_(), [&etcd = etcd_, watch = watch_] { etcd.GiveSign(watch); });
+  }
   Status End() override {
     if (state_->is_cancelled) return OkStatus();
     return DeadlineExceededError("etcd of the simulation: the watch broke");
@@ -74,6 +82,7 @@ class SimWatchStream : public EtcdWatchStream {
   EtcdWay& way_;
   EventLoop& loop_;
   SimThreads& threads_;
+  const std::function<int64_t()> delay_;
   const int64_t num_ends_;
   int64_t watch_ = 0;
   const std::shared_ptr<WatchState> state_ = std::make_shared<WatchState>();  // see CallState
@@ -156,8 +165,9 @@ Result<std::unique_ptr<EtcdWatchStream>> SimEtcdClient::Watch(const std::string&
   RETURN_IF_ERROR(AwaitWay(loop_.now_ns() + kCallNs));
   threads_.Wait(Delay() + 1);
   if (!Reaches()) return UnavailableError(name_ + " does not answer");
-  auto stream = std::make_unique<SimWatchStream>(etcd_, way_, loop_, threads_);
-  stream->Open(prefix, [this] { return Delay(); });
+  auto stream =
+      std::make_unique<SimWatchStream>(etcd_, way_, loop_, threads_, [this] { return Delay(); });
+  stream->Open(prefix);
   return std::unique_ptr<EtcdWatchStream>(std::move(stream));
 }
 
