@@ -165,6 +165,14 @@ def check_page(browser):
     assert browser.console == []
 
 
+def look_narrow(browser, url, name, dark):
+    """The same on a telephone: nothing is wider than the page."""
+    browser.open(url + "/dashboard", width=390, dark=dark)
+    browser.wait_for(f"{REFRESHES} > 2")
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    take_picture(browser, f"{name}-390")
+
+
 def take_picture(browser, name):
     folder = os.environ.get("GRAFT_SCREENSHOTS")
     if folder:
@@ -397,6 +405,7 @@ def test_ten_thousand_adapters_are_shown_in_time(tmp_path, browser):
             browser.wait_for("document.querySelectorAll('#adapters tbody tr').length === 50")
             take_picture(browser, "ten-thousand-adapters")
             check_page(browser)
+            look_narrow(browser, with_room.url, "ten-thousand-adapters", dark=True)
         assert with_room.stop() == 0
     finally:
         runner.stop()
@@ -442,5 +451,6 @@ def test_sixty_runners_and_an_hour_are_drawn_in_time(cluster, browser):
         assert "10,000 listed" in browser.run("document.getElementById('tiles').innerText")
         take_picture(browser, "sixty-runners")
         check_page(browser)
+        look_narrow(browser, many.url, "sixty-runners", dark=False)
     finally:
         many.shutdown()
