@@ -101,6 +101,8 @@ def check_source(path, text, layers):
             report(path, number, "no throw of ours: return a Status")
         if "\t" in line:
             report(path, number, "a tab")
+        if re.match(r"\s*(?:\} )?(?:else )?if \(.*\) (?:EXPECT|ASSERT)_", line):
+            report(path, number, "braces around an assertion behind an if: gcc suspects the else in it")
 
 
 def check_types(path, text, types):

@@ -309,7 +309,9 @@ TEST(EngineTest, PoolsAPromptWithoutGenerating) {
     const bool is_mean = pooling == Pooling::kMean;
     const double want = is_mean ? sum / 21 : request.prompt_tokens.back();
     EXPECT_EQ(client->last().embedding, std::vector<float>{static_cast<float>(want)});
-    if (is_mean) EXPECT_EQ(client->last().usage.cached_tokens, 0);
+    if (is_mean) {
+      EXPECT_EQ(client->last().usage.cached_tokens, 0);
+    }
   }
   decoding->Collect();
   EXPECT_EQ(decoding->output(), harness.Reference(decoding->request));

@@ -234,7 +234,9 @@ TEST(RankStepsTest, MemoryThatRunsOutOnAnyRankCostsTheStepAlone) {
     }
     EXPECT_EQ(failed.status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(failed.status.message(), HasSubstr("memory ran out in a step of 7 rows"));
-    if (!rank_zero_fails) EXPECT_THAT(failed.status.message(), HasSubstr("rank 1: "));
+    if (!rank_zero_fails) {
+      EXPECT_THAT(failed.status.message(), HasSubstr("rank 1: "));
+    }
     ExpectSame(next, expected);
   }
 }

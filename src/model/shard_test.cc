@@ -97,8 +97,12 @@ TEST(ShardTest, AdaptersKeepOneSideWhole) {
       const LoraModuleSlice slice = SliceOfLoraModule(config, module, {rank, 2});
       EXPECT_EQ(slice.in.size(), part.in);
       EXPECT_EQ(slice.out.size(), part.out);
-      if (cuts_inputs) EXPECT_EQ(slice.in.begin, in);
-      if (!cuts_inputs) EXPECT_EQ(slice.out.begin, out);
+      if (cuts_inputs) {
+        EXPECT_EQ(slice.in.begin, in);
+      }
+      if (!cuts_inputs) {
+        EXPECT_EQ(slice.out.begin, out);
+      }
       in += slice.in.size();
       out += slice.out.size();
     }

@@ -126,7 +126,9 @@ TEST_F(ResponseStoreTest, CountsAndBytesStayThoseOfAllEntries) {
         count += store.Find(owner, "r" + std::to_string(j)) != nullptr ? 1 : 0;
       }
     }
-    if (i % 50 == 0) EXPECT_EQ(store.num_responses(), count);
+    if (i % 50 == 0) {
+      EXPECT_EQ(store.num_responses(), count);
+    }
     EXPECT_LE(store.num_responses(), 20);
     EXPECT_LE(store.num_bytes(), 20'000);
     EXPECT_EQ(store.num_bytes() == 0, store.num_responses() == 0);
