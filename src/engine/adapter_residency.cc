@@ -214,6 +214,15 @@ AdapterResidency::Answer AdapterResidency::NoteWanted(int32_t content) {
   return entry.state == State::kResident ? Answer::kReady : Answer::kArriving;
 }
 
+void AdapterResidency::LetWantedGo() {
+  for (const int32_t content : wanted_) {
+    at(content).in_wanted = false;
+    at(content).wanted_at = 0;
+    NoteIdle(content);
+  }
+  wanted_.clear();
+}
+
 // The places are for all together. Who has none finds one beyond them, so that nobody's fetches
 // keep another's from beginning.
 bool AdapterResidency::HasFetchPlace(int32_t holder) const {

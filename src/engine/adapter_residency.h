@@ -82,6 +82,9 @@ class AdapterResidency {
   // called before the first step; waits for the loader.
   Status Pin(int32_t content, const MakeRoom& make_room);
 
+  // What was wanted in this step so far can be evicted like all that is idle.
+  void LetWantedGo();
+
   // A holder's sequence begins, or one ends, to run on a resident or arriving content.
   AdapterSlot Use(int32_t content, int32_t holder);
   void Unuse(int32_t content);

@@ -145,7 +145,8 @@ void AdmissionWalk::NoteRows(const Sequence& sequence) {
 }
 
 // It may take the pages of others, see VictimFor; who would be the victim itself makes do with what
-// there is.
+// there is. But the oldest goes on even if requests before it in line wait for room, and their
+// adapters, which are there already, hold the last pages.
 void AdmissionWalk::GoOn(Sequence& sequence) {
   const int32_t rows_max = RowsFor(sequence);
   if (rows_max > 0) {
@@ -154,6 +155,10 @@ void AdmissionWalk::GoOn(Sequence& sequence) {
       const Sequence& victim = sequences_.VictimFor(sequence);
       if (&victim == &sequence) break;
       sequences_.Preempt(victim);
+      sequences_.PlanChunk(sequence, rows_max);
+    }
+    if (sequence.num_planned == 0 && sequences_.running().front().get() == &sequence) {
+      sequences_.adapters().LetWantedGo();
       sequences_.PlanChunk(sequence, rows_max);
     }
     if (sequence.num_planned > 0) NoteRows(sequence);

@@ -168,5 +168,36 @@ TEST_F(EngineRoomTest, AFloodOfFetchesKeepsNobodysFromBeginning) {
   harness_->RunAll();
 }
 
+// Requests before a prompt in line wait for room, and their adapters are there: not for ever.
+TEST_F(EngineRoomTest, APromptGoesOnThoughAdaptersThatOthersWaitForHoldTheLastPages) {
+  ExecutorLimits limits = TestLimits();
+  limits.num_pages = 9;
+  limits.context_tokens_max = 32;
+  EngineOptions options = TestOptions();
+  options.prefix_cache = false;
+  options.prefill_chunk_max = limits.page_tokens;  // a page in a step
+  for (const bool by_priority : {false, true}) {
+    Make(limits, options);
+    harness_->loader.SetRows("idle", {{kRowAlignment, 30}});  // three pages
+    harness_->AddAdapter("idle");
+    Run("other", Prompt(5), "idle");
+    auto begun = Submit("flood", Prompt(28));  // seven pages
+    harness_->Step();
+    Request next = harness_->MakeRequest(Prompt(9), 2);
+    next.tenant = by_priority ? "flood" : "other";
+    next.priority = by_priority ? 1 : 0;
+    next.UseAdapter("idle");
+    auto waiting = harness_->Submit(std::move(next));
+    harness_->RunAll();
+    EXPECT_EQ(harness_->engine.Snapshot().adapter_evictions, 1);
+    EXPECT_EQ(harness_->engine.Snapshot().preemptions, 0);
+    for (TestClient* const client : {begun.get(), waiting.get()}) {
+      client->Collect();
+      ASSERT_TRUE(client->done());
+      EXPECT_EQ(client->output(), harness_->Reference(client->request));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace graft
