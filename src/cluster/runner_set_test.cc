@@ -266,6 +266,7 @@ class RunnerSetTest : public testing::Test {
     options.runner_wait_ns = runner_wait_ns;
     options.addresses_come_later = runners.empty();
     options.metrics = &metrics_;
+    set_.reset();  // the series of its runners have the names of the next one's
     set_ = RunnerSet::Start(options).value();
   }
   template <typename Holds>

@@ -11,7 +11,7 @@ class EngineActivationTest : public EngineAdapterTest {
     ExecutorLimits limits = TestLimits();
     limits.num_pages = 128;
     Make(limits);
-    for (const std::string& hash : {"plain", "later", "other"}) harness_->AddAdapter(hash);
+    for (const char* const hash : {"plain", "later", "other"}) harness_->AddAdapter(hash);
     harness_->loader.SetInvocation("later", {40, 41});
     harness_->loader.SetInvocation("other", {42});
   }

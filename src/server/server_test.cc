@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "server/server_testing.h"
 
@@ -275,16 +276,19 @@ TEST(ServerTest, RefusalsOfTheEngineHaveTheRightStatus) {
 }
 
 TEST(ServerTest, AutoscalersReadHowManyRunnersThereShouldBe) {
-  FleetFigures fleet = {
-      .runners = 3, .runners_wanted = 5, .runners_spare = 0, .startup_seconds = 12.5};
-  TestServer test({.metrics_need_admin = false}, true, [&fleet] { return fleet; });
+  std::atomic<bool> has_shrunk = false;  // the dashboard's thread asks, too
+  TestServer test({.metrics_need_admin = false}, true, [&has_shrunk] {
+    return FleetFigures{.runners = 3,
+                        .runners_wanted = has_shrunk ? 2 : 5,
+                        .runners_spare = has_shrunk ? 1 : 0,
+                        .startup_seconds = 12.5};
+  });
   RawClient client(test.port());
   const RawResponse response = client.Get("/scale");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"runners": 3, "runners_wanted": 5,
       "runners_spare": 0, "startup_seconds": 12.5})"));
-  fleet.runners_wanted = 2;
-  fleet.runners_spare = 1;
+  has_shrunk = true;
   const std::string page = client.Get("/metrics").body;
   for (const char* const line :
        {"\ngraft_runners 3\n", "\ngraft_runners_wanted 2\n", "\ngraft_runners_spare 1\n",
