@@ -42,8 +42,7 @@ std::string CountsThatWork(const ModelConfig& config) {
 
 IndexRange Equal(int64_t total, const Shard& shard) {
   CHECK_EQ(total % shard.num_ranks, 0);
-  const int64_t n = total / shard.num_ranks;
-  return {shard.rank * n, (shard.rank + 1) * n};
+  return EvenShare(total, shard);
 }
 
 IndexRange Times(const IndexRange& range, int64_t n) { return {range.begin * n, range.end * n}; }

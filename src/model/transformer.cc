@@ -380,8 +380,8 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const ProductPlan& plan = step.layer_plan().of(projection.product);
   std::optional<StreamTimer::Scope> scope;
   int64_t ForwardTimes::*timed = nullptr;
+  LoraArgs lora = MakeLoraArgs(projection, layer, step);
   for (const graft::Launch& launch : plan.launches()) {
-    const LoraArgs lora = MakeLoraArgs(projection, layer, step);
     int64_t ForwardTimes::*const time = TimeOf(launch.kind);
     if (time != timed) {
       scope.reset();
@@ -393,6 +393,8 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     } else {
       Launch(launch, projection, lora, step);
     }
+    // The ranks' next sum has parts of its own.
+    if (launch.kind == LaunchKind::kSumLora) lora = MakeLoraArgs(projection, layer, step);
   }
 }
 

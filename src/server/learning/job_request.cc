@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
+#include "request/adapter_name.h"
 #include "server/field_reader.h"
 
 namespace graft {
@@ -15,13 +16,6 @@ constexpr size_t kSuffixBytesMax = 64;
 constexpr size_t kJobMetadataMax = 16;
 constexpr size_t kJobMetadataKeyBytesMax = 64;
 constexpr size_t kJobMetadataValueBytesMax = 512;
-
-bool IsSuffix(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  });
-}
 
 // "auto" asks for what the learner does by itself.
 bool IsAuto(const Json* json) { return json == nullptr || *json == "auto"; }
@@ -145,7 +139,8 @@ ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& set
   reader.String("training_file", &job.training_file, kNameBytesMax);
   if (job.training_file.empty()) reader.Fail("training_file", "is required: a file's id");
   reader.String("suffix", &job.suffix, kSuffixBytesMax);
-  if (!IsSuffix(job.suffix)) reader.Fail("suffix", "has letters, digits and . _ - alone");
+  if (AdapterNameFrom(job.suffix) != job.suffix)
+    reader.Fail("suffix", "has letters, digits and . _ - alone");
   std::optional<int32_t> seed;
   reader.OptionalInt("seed", 0, kInt32Max, &seed);
   job.seed = seed.has_value() ? static_cast<uint32_t>(*seed)
