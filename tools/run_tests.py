@@ -331,12 +331,23 @@ TEST_ALL = TEST + [["long"], ["seeds"], ["release"], ["tsan_slow"], ["alone"], [
                    ["dashboard"], ["ray"], ["agents"]]
 
 
+def reason(name, text):
+    """The lines in which GoogleTest or pytest say why a test failed, at most six; none where they do not."""
+    if name.startswith("tests/"):
+        title = re.escape(name.split("::")[-1].split("[")[0])
+        part = re.search(rf"^_+ (?:ERROR at \w+ of )?{title}\b.*?_+\n(.*?)^(?:_{{4,}}|={{4,}})", text, re.M | re.S)
+        return [line for line in part.group(1).splitlines() if line.startswith("E  ")][:6] if part else []
+    part = re.search(rf"\[ RUN      \] {re.escape(name)}\n(.*?)\[  FAILED  \] {re.escape(name)}", text, re.S)
+    return part.group(1).splitlines()[-6:] if part else []
+
+
 def failed_tests(log):
-    """Names, as GoogleTest, pytest and ctest print them."""
+    """Names, as GoogleTest, pytest and ctest print them, each with its reason."""
     patterns = [r"\[  FAILED  \] (\S+\.\S+)", r"(?:FAILED|ERROR) (tests/\S+)", r"\s+\d+ - (\S+) \("]
     with open(log, errors="replace") as file:
         text = file.read()
-    return sorted({name for pattern in patterns for name in re.findall(f"^{pattern}", text, re.M)})
+    names = sorted({name for pattern in patterns for name in re.findall(f"^{pattern}", text, re.M)})
+    return {name: reason(name, text) for name in names}
 
 
 class Results:
@@ -392,7 +403,9 @@ def main():
             break
     print(f"{time.monotonic() - start:.0f} s in all")
     for name, tests in results.failed_stages.items():
-        print(f"failed in {name}: {' '.join(tests) or f'see build/logs/{name}.log'}")
+        print(f"failed in {name}: see build/logs/{name}.log")
+        for test, lines in tests.items():
+            print("\n".join([f"  {test}", *(f"    {line[:160]}" for line in lines)]))
     print(f"{results.passed} passed, {results.failed} failed")
     return 1 if results.failed or not results.passed else 0
 

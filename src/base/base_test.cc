@@ -10,10 +10,12 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/free_port.h"
 #include "base/json.h"
 #include "base/metrics.h"
 #include "base/milliseconds.h"
@@ -32,6 +34,17 @@ TEST(MillisecondsTest, AreNanosecondsOfAnyNumber) {
   static_assert(MsToNs(0.25) == 250'000);
   EXPECT_EQ(NsToMs(1'500'000), 1.5);
   EXPECT_EQ(MsToNs(NsToMs(int64_t{1} << 40)), int64_t{1} << 40);
+}
+
+TEST(FreePortTest, IsGivenOnceAndBelowOutgoingConnections) {
+  std::set<int> ports;
+  for (int i = 0; i < 50; ++i) {
+    const Result<int> port = FindFreePort();
+    ASSERT_TRUE(port.ok()) << port.status().ToString();
+    EXPECT_GE(*port, 10240);
+    EXPECT_LT(*port, 32768);
+    EXPECT_TRUE(ports.insert(*port).second) << *port;
+  }
 }
 
 TEST(StatusTest, CarriesCodeMessageAndContext) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/free_port.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/cluster_loader.h"

@@ -124,19 +124,6 @@ std::vector<LocalProcess> ProcessesFromJson(const Json& json) {
   return processes;
 }
 
-Result<int> FindFreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return SystemError(errno, "no free port");
-  sockaddr_in address = Loopback(0);
-  socklen_t bytes = sizeof(address);
-  const bool found = bind(fd, reinterpret_cast<sockaddr*>(&address), bytes) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0;
-  const int error_number = errno;
-  close(fd);
-  if (!found) return SystemError(error_number, "no free port");
-  return int{ntohs(address.sin_port)};
-}
-
 bool Listens(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;

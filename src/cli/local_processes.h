@@ -30,8 +30,6 @@ void EndProcesses(const std::vector<LocalProcess>& processes, int patience_s);
 Json ToJson(const std::vector<LocalProcess>& processes);
 std::vector<LocalProcess> ProcessesFromJson(const Json& json);
 
-// One that nobody listens on now.
-Result<int> FindFreePort();
 // Somebody listens there, on this machine.
 bool Listens(int port);
 

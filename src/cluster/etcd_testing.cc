@@ -1,11 +1,8 @@
 #include "cluster/etcd_testing.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,24 +11,12 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/free_port.h"
 
 extern char** environ;
 
 namespace graft {
 namespace {
-
-// A port on which no process listens now.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-  socklen_t bytes = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 pid_t Spawn(const std::vector<std::string>& arguments, const std::string& log_file) {
   std::vector<char*> argv;
@@ -52,7 +37,7 @@ pid_t Spawn(const std::vector<std::string>& arguments, const std::string& log_fi
 }  // namespace
 
 TestEtcd::TestEtcd(std::vector<std::string> flags, bool tls)
-    : flags_(std::move(flags)), tls_(tls), port_(FreePort()), peer_port_(FreePort()) {
+    : flags_(std::move(flags)), tls_(tls), port_(*FindFreePort()), peer_port_(*FindFreePort()) {
   std::string pattern = std::filesystem::temp_directory_path() / "graft_etcd_XXXXXX";
   CHECK(mkdtemp(pattern.data()) != nullptr);
   folder_ = pattern;
@@ -139,8 +124,8 @@ void TestEtcd::Start(bool keep_data) {
 void TestEtcd::StartAgain() {
   if (!has_answered_) {
     std::filesystem::remove_all(folder_ + "/data");
-    port_ = FreePort();
-    peer_port_ = FreePort();
+    port_ = *FindFreePort();
+    peer_port_ = *FindFreePort();
   }
   pid_ = Spawn(Arguments(), folder_ + "/log");
 }
