@@ -19,13 +19,12 @@ archive=$folder/xgrammar-$version.tar.gz
 if [ -n "${GRAFT_XGRAMMAR:-}" ]; then
   cp "$GRAFT_XGRAMMAR" "$archive"
 elif [ ! -f "$archive" ]; then
-  python=build/venv/bin/python
-  [ -x $python ] || python=$folder/venv/bin/python
-  [ -x $python ] || python3 -m venv $folder/venv
-  $python -m pip download -q --disable-pip-version-check --no-deps --no-binary xgrammar -d "$folder" "xgrammar==$version"
+  python3 -m venv $folder/venv
+  $folder/venv/bin/python -m pip download -q --disable-pip-version-check --no-deps --no-binary xgrammar -d "$folder" "xgrammar==$version"
 fi
 echo "$sha256  $archive" | sha256sum -c --quiet || { rm "$archive"; exit 1; }
 rm -rf "$folder/xgrammar-$version"
+rm -rf "$folder/venv"
 tar -xf "$archive" -C "$folder"
 python3 tools/grammar_patches.py "$folder/xgrammar-$version"
 

@@ -51,12 +51,16 @@ python_packages() {  # FOLDER REQUIREMENTS WHAT
   "$1/bin/pip" install -q --disable-pip-version-check -r "$2"
   cp "$2" "$1/requirements.txt"
 }
+# The one waits for the network, the other computes.
+packages_of_tests=
 case $what in test | test-all)
   python_packages build/venv tests/requirements.txt \
-    "the Python clients that the whole-program tests use, and clang-format" ;;
+    "the Python clients that the whole-program tests use, and clang-format" &
+  packages_of_tests=$! ;;
 esac
+case $what in grammar | test | test-all) tools/grammar.sh ;; esac
+[ -z "$packages_of_tests" ] || wait "$packages_of_tests"
 case $what in test-all)
   python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
   python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents" ;;
 esac
-case $what in grammar | test | test-all) tools/grammar.sh ;; esac
