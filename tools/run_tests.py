@@ -72,9 +72,18 @@ def file_hash(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def libraries_of(program):
+    """Those that it opens when it needs them, for several machines, answers in a given form and so on: it names them."""
+    with open(program, "rb") as file:
+        content = file.read()
+    libraries = glob.glob(os.path.join(os.path.dirname(program), "*.so")) + glob.glob(f"{ROOT}/build/grammar/*.so")
+    return sorted(library for library in libraries if os.path.basename(library).encode() in content)
+
+
 class Passed:
-    """What passed in a stage, and with which bytes: the program's and those of every file outside src/, since tests
-    read goldens, models and pages. Where both are the same `make test` does not run it again."""
+    """What passed in a stage, and with which bytes: the program's, those of libraries that it loads later, and those of
+    every file outside src/, since tests read goldens, models and pages. Where all are the same `make test` does not run
+    it again."""
 
     def __init__(self, stage, skips):
         self.path = os.path.join(ROOT, "build", "dev", f"passed-{stage}.json")
@@ -90,7 +99,7 @@ class Passed:
                                    .encode()).hexdigest() if listed else None
 
     def key(self, program):
-        return f"{file_hash(program)} {self.data}"
+        return " ".join([*map(file_hash, [program, *libraries_of(program)]), str(self.data)])
 
     def skip(self, name, program):
         return (self.skips and self.data is not None and os.path.exists(program)
