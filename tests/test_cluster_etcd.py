@@ -30,8 +30,8 @@ SMALL = {"GRAFT_THREADS": "1", "GRAFT_POOL_GIB": "0.1", "GRAFT_HOST_GIB": "0.1",
 PATIENCE_S = 60
 
 
-def eventually(holds, what):
-    deadline = time.monotonic() + PATIENCE_S
+def eventually(holds, what, patience_s=PATIENCE_S):
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         if holds():
             return

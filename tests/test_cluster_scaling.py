@@ -156,7 +156,8 @@ def test_all_frontends_empty_the_runner_that_the_leader_names(single, tmp_path, 
 
         def both_moved():
             return all(re.search("requests of runner .* which may go, go on elsewhere", log.read_text()) for log in logs)
-        streams.run_while(lambda: eventually(both_moved, "a frontend leaves its requests where they are"))
+        streams.run_while(lambda: eventually(both_moved, "a frontend leaves its requests where they are",
+                                              patience_s=600))
         streams.check(single)
         for port in running.ports:
             now = scale(f"http://127.0.0.1:{port}")

@@ -222,7 +222,7 @@ def stage_program(log):
 
 def stage_release(log):
     """The same with the program as operators run it, and what takes long."""
-    if not build("release", ["graft"], log):
+    if not build("release", ["graft"], log) or not build("dev", ["schema_answers"], log):
         return 0, 1
     return pytest("release", log, LONG)
 
