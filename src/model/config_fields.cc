@@ -33,6 +33,10 @@ const Json* ConfigFields::Find(std::string_view name) const {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
+bool ConfigFields::Mentions(std::string_view name) const {
+  return object_.contains(std::string(name));
+}
+
 Result<int32_t> ConfigFields::Int(std::string_view name, int64_t min, int64_t max,
                                   std::optional<int64_t> absent) const {
   const Json* value = Find(name);

@@ -23,7 +23,7 @@ class ConfigFields {
       : object_(object), prefix_(std::move(prefix)) {}
 
   const Json* Find(std::string_view name) const;
-  bool Mentions(std::string_view name) const { return object_.contains(std::string(name)); }
+  bool Mentions(std::string_view name) const;
 
   // Without `absent` the field must be there.
   Result<int32_t> Int(std::string_view name, int64_t min, int64_t max,
