@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import xml.etree.ElementTree
 
 from conftest import DEMO, binary
 
@@ -16,10 +17,16 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     files = [tmp_path / "first.json", tmp_path / "second.json", tmp_path / "other.json"]
     placements = "most-idle,punica,first-fit,random,rendezvous,min-cost-flow,caraserve,auto"
     for file, seed in zip(files, (1, 1, 2)):
-        run = simulate(*SMALL, "--placement", placements, "--seed", seed, "--json", file)
+        run = simulate(*SMALL, "--placement", placements, "--seed", seed, "--json", file,
+                       "--picture", file.with_suffix(".svg"))
         assert run.returncode == 0, run.stderr
     assert files[0].read_bytes() == files[1].read_bytes()
     assert files[0].read_bytes() != files[2].read_bytes()
+    drawn = [file.with_suffix(".svg").read_bytes() for file in files]
+    assert drawn[0] == drawn[1] != drawn[2]
+    # A bar for each placement in each of six panels, and what is behind them all.
+    bars = xml.etree.ElementTree.fromstring(drawn[0]).findall("{http://www.w3.org/2000/svg}rect")
+    assert len(bars) == 6 * len(placements.split(",")) + 1
     runs = json.loads(files[0].read_text())["runs"]
     assert [run["placement"] for run in runs] == placements.split(",")
     for run in runs:
@@ -58,10 +65,12 @@ def test_profiled_costs_are_simulated(tmp_path):
     assert json.loads(simulated.read_text())["costs"]["step"] == fitted["step"]
 
 
-def test_what_could_wait_for_ever_is_refused():
+def test_what_could_wait_for_ever_is_refused(tmp_path):
     run = simulate(*SMALL, "--pages", 10)
     assert run.returncode != 0 and "--pages must be" in run.stderr
     run = simulate(*SMALL, "--host-adapters", 2)
     assert run.returncode != 0 and "--fetch-ms" in run.stderr
+    run = simulate(*SMALL, "--picture", tmp_path / "none" / "picture.svg")
+    assert run.returncode != 0 and "cannot write" in run.stderr
     run = simulate(*SMALL, "--placement", "best")
     assert run.returncode == 2 and "min-cost-flow" in run.stderr

@@ -8,8 +8,13 @@ namespace graft {
 
 Status WriteJson(const std::string& path, const OrderedJson& json) {
   if (path.empty()) return OkStatus();
+  return WriteText(path, json.dump(2) + "\n");
+}
+
+Status WriteText(const std::string& path, std::string_view text) {
+  if (path.empty()) return OkStatus();
   std::ofstream file(path);
-  file << json.dump(2) << "\n";
+  file << text;
   file.close();
   if (!file) return NotFoundError("cannot write " + path);
   return OkStatus();

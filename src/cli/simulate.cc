@@ -15,6 +15,7 @@
 #include "sim/load_hill.h"
 #include "sim/offline_bound.h"
 #include "sim/simulated_workload.h"
+#include "sim/simulation_picture.h"
 #include "sim/simulation_report.h"
 #include "sim/trace.h"
 
@@ -37,7 +38,7 @@ struct SimulateOptions {
   double load = 0.8;
   LoadShare load_of = LoadShare::kRows;
   double requests_per_second = 0.0;
-  std::string costs, popularity, lengths, fetch_times, json, trace;
+  std::string costs, popularity, lengths, fetch_times, json, picture, trace;
   std::vector<TraceRequest> recorded;  // of the trace
   double fetch_ms = 0.0;
   std::vector<double> fetches;  // times of those, in milliseconds
@@ -150,10 +151,16 @@ SimWorkload MakeWorkload(const SimulateOptions& options) {
   return made;
 }
 
-void PrintHead(const SimulateOptions& options) {
-  std::printf("%d runners, %d adapters, %.2f requests a second%s\n\n", options.cluster.num_runners,
-              options.workload.num_adapters, options.workload.requests_per_second,
-              options.hill_seconds > 0.0 ? " in the middle of a hill" : "");
+std::string Headline(const SimulateOptions& options) {
+  char rate[32];
+  std::snprintf(rate, sizeof(rate), "%.2f", options.workload.requests_per_second);
+  return std::to_string(options.cluster.num_runners) + " runners, " +
+         std::to_string(options.workload.num_adapters) + " adapters, " + rate +
+         " requests a second" + (options.hill_seconds > 0.0 ? " in the middle of a hill" : "");
+}
+
+void PrintHead(const std::string& headline) {
+  std::printf("%s\n\n", headline.c_str());
   std::printf("%-14s %6s %12s %12s %10s %10s %8s %8s %8s\n", "placement", "seed", "first P50 ms",
               "first P99 ms", "token ms", "token P99", "in SLO", "copies", "hours");
 }
@@ -225,7 +232,8 @@ Status RunSimulate(SimulateOptions options) {
   cluster.runner.prefix_cache = workload.num_prefixes > 0;
   RETURN_IF_ERROR(SetRate(options));
   OrderedJson runs = OrderedJson::array();
-  PrintHead(options);
+  const std::string headline = Headline(options);
+  PrintHead(headline);
   const uint64_t first_seed = workload.seed;
   if (!options.recorded.empty() && MakeWorkload(options).requests.empty()) {
     return InvalidArgumentError(options.trace +
@@ -243,6 +251,7 @@ Status RunSimulate(SimulateOptions options) {
     }
     PrintBound(LoadBoundOf(made, cluster));
   }
+  RETURN_IF_ERROR(WriteText(options.picture, SimulationPicture("Simulated: " + headline, runs)));
   return WriteJson(options.json, {{"runners", cluster.num_runners},
                                   {"adapters", workload.num_adapters},
                                   {"requests_per_second", workload.requests_per_second},
@@ -355,6 +364,7 @@ Command SimulateCommand() {
                      {"Trouble", TroubleRows(*options)},
                      {"Output",
                       {{"json", Text(options->json), "write the figures to this file, too"},
+                       {"picture", Text(options->picture), "draw them to this file, as SVG"},
                        {"quiet", Switch(options->quiet), "no progress bars"}}}},
           .run = [options] { return RunSimulate(*options); },
           .environment_prefix = "GRAFT_SIMULATE_"};

@@ -1,0 +1,17 @@
+// What simulations come to as a picture: a panel a figure, in it a bar a placement, so that they
+// can be compared at a glance. SVG, which browsers show and documents embed; the same runs give the
+// same bytes. Pure.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+
+namespace graft {
+
+// `runs`: as SimulationJson wrote them, each with its `seed`. Bars are means over seeds, lines on
+// them reach from the least seed to the most. A placement that also ran with runners that come and
+// go has a second bar. `title` stands above.
+std::string SimulationPicture(const std::string& title, const OrderedJson& runs);
+
+}  // namespace graft
