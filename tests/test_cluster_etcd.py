@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
+import httpx
 import openai
 import pytest
 
@@ -361,10 +362,42 @@ def test_a_stopped_leader_leads_no_more(cluster):
     assert leader_of(cluster) not in (None, leader)
 
 
-def test_another_leads_when_the_leader_is_killed(cluster):
+def test_another_leads_when_the_leader_is_killed(cluster, tmp_path):
+    """Clients of the other frontend do not notice; one of its own loses its stream."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key_sha256": hashlib.sha256(b"last").hexdigest(), "tenant": "acme", "adapters": ["*"]}]))
+    cluster.run("keys", "--keys", keys)
+    for which in (0, 1):
+        eventually(lambda which=which: cluster.answers("base", which, "last"), "the key is not taken")
     leader = leader_of(cluster)
-    os.kill(cluster.pid(f"frontend-{cluster.ports.index(leader)}"), signal.SIGKILL)
-    eventually(lambda: leader_of(cluster) not in (None, leader), "nobody else leads")
+    its, others = (cluster.client(which, "last") for which in sorted((0, 1), key=lambda which: cluster.ports[which] != leader))
+    requests = [asked(i, 48, ("base", "austen", "wells")) for i in range(4)]
+    wanted = [streamed(others, request, lambda: None) for request in requests]
+    ended, heard, got = threading.Event(), threading.Event(), [[] for _ in requests]
+
+    def run(i):
+        while not ended.is_set():
+            got[i].append(streamed(others, requests[i], lambda: None))
+
+    def lose():
+        with pytest.raises((openai.APIError, httpx.HTTPError)):
+            while not ended.is_set():
+                streamed(its, asked(0, 400, ("base",)), heard.set)
+
+    with concurrent.futures.ThreadPoolExecutor(len(requests) + 1) as pool:
+        running = [pool.submit(run, i) for i in range(len(requests))] + [pool.submit(lose)]
+        try:
+            eventually(lambda: heard.is_set() and all(got), "nobody is served")
+            os.kill(cluster.pid(f"frontend-{cluster.ports.index(leader)}"), signal.SIGKILL)
+            eventually(lambda: leader_of(cluster) not in (None, leader), "nobody else leads")
+            before = [len(answers) for answers in got]
+            eventually(lambda: all(len(answers) > since + 1 for answers, since in zip(got, before)), "nobody is served now")
+        finally:
+            ended.set()
+        for one in running:
+            one.result()
+    for want, answers in zip(wanted, got):
+        assert set(answers) == {want}
     assert cluster.ready(cluster.ports[1 - cluster.ports.index(leader)])
     cluster.etcd_of_test.terminate()
     cluster.etcd_of_test.wait()
