@@ -51,6 +51,38 @@ def test_chat(server):
     assert client.chat.completions.create(model="base", messages=parts, max_tokens=3).choices[0].message is not None
 
 
+def test_the_logprobs_of_a_prompt_are_those_of_an_echo(server):
+    client = server.client()
+    prompt = "It is a truth universally"
+    echo = client.completions.create(model="austen", prompt=prompt, max_tokens=2, temperature=0, logprobs=3, echo=True,
+                                     extra_body={"ignore_eos": True})
+    reply = client.completions.create(model="austen", prompt=prompt, max_tokens=2, temperature=0, logprobs=1,
+                                      extra_body={"prompt_logprobs": 3, "ignore_eos": True})
+    wanted = echo.choices[0].logprobs
+    listed = reply.choices[0].prompt_logprobs
+    assert listed[0] is None and len(listed) == len(wanted.tokens) - 2
+    for entry, token, logprob in zip(listed[1:], wanted.tokens[1:], wanted.token_logprobs[1:]):
+        own = next(iter(entry.values()))
+        assert own["decoded_token"] == token and own["logprob"] == logprob and len(entry) in (3, 4)
+    assert reply.choices[0].logprobs.token_logprobs == wanted.token_logprobs[-2:]
+    assert all(len(top) == 1 for top in reply.choices[0].logprobs.top_logprobs)
+    chat = client.chat.completions.create(model="base", messages=CHAT, max_tokens=2, n=2, extra_body={"prompt_logprobs": 0})
+    assert len(chat.prompt_logprobs) == chat.usage.prompt_tokens and len(chat.prompt_logprobs[1]) == 1
+    with pytest.raises(openai.BadRequestError, match="cannot be streamed"):
+        client.completions.create(model="base", prompt="x", stream=True, extra_body={"prompt_logprobs": 0})
+
+
+def test_a_prompt_is_cut_on_the_side_that_is_asked_for(server):
+    def prompt_of(**fields):
+        reply = server.client().completions.create(model="base", prompt=[10, 11, 12, 13], max_tokens=1, echo=True,
+                                                   logprobs=0, extra_body={"return_tokens_as_token_ids": True,
+                                                                             "ignore_eos": True, **fields})
+        return reply.choices[0].logprobs.tokens[:-1]
+
+    assert prompt_of(truncate_prompt_tokens=2) == ["token_id:12", "token_id:13"]
+    assert prompt_of(truncate_prompt_tokens=2, truncation_side="right") == ["token_id:10", "token_id:11"]
+
+
 def test_streams_equal_plain_replies(server):
     client = server.client()
     for model in ["base", *ADAPTERS]:

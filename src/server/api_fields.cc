@@ -67,12 +67,19 @@ std::vector<ApiField> SharedRows() {
            "chat templates write their own"),
       Read("truncate_prompt_tokens", "integer", "none",
            "the prompt's last so many tokens; -1: as many as leave room for `max_tokens`"),
+      Read("truncation_side", "string", "`\"left\"`",
+           "`\"right\"`: what `truncate_prompt_tokens` leaves are the prompt's first tokens"),
       Read("stream", "boolean", "false", "server-sent events"),
       Read("stream_options", "object", "none",
            "`include_usage`: a last chunk with the usage; `continuous_usage_stats`: and in every "
            "chunk the usage so far. Only with `stream`"),
       Read("return_tokens_as_token_ids", "boolean", "false",
            "tokens of logprobs read `token_id:17`"),
+      Read(
+          "prompt_logprobs", "integer, 0 to 20", "none",
+          "as vLLM's: a choice's, or a chat's, `prompt_logprobs` has for every token of the prompt "
+          "but the first `{id: {logprob, rank, decoded_token}}`, the token's own and so many of "
+          "the likeliest; `rank` is null of a token that is none of them. Not with `stream`"),
       Read("response_format", "object", "text",
            "`{\"type\": \"json_object\"}` or `{\"type\": \"json_schema\", \"json_schema\": "
            "{\"name\", \"schema\"}}`: the answer is [bound to it](structured-output.md), `strict` "
@@ -92,17 +99,28 @@ std::vector<ApiField> SharedRows() {
       Ignored("prompt_cache_key"),
       Ignored("prompt_cache_retention"),
       Ignored("request_id"),
+      Ignored("session_id"),
       Ignored("guided_decoding_backend"),
+      // They say how many tokens a chunk has, and what vLLM's endpoints that render a prompt
+      // answer.
+      Ignored("stream_interval"),
+      Ignored("return_token_offsets"),
+      Ignored("return_mm_kwargs"),
       Refused("use_beam_search", "false"),
       Refused("length_penalty", "1.0"),
       Refused("spaces_between_special_tokens", "true"),
-      Refused("prompt_logprobs"),
       Refused("logits_processors"),
       Refused("guided_whitespace_pattern"),
       Refused("structural_tag"),
       Refused("prompt_embeds"),
       Refused("return_token_ids", "false"),
+      Refused("logprob_token_ids"),
+      Refused("thinking_token_budget", "-1"),
+      Refused("repetition_detection"),
+      Refused("watermarking", "false"),
+      Refused("routed_experts_prompt_start", "0"),
       Refused("kv_transfer_params"),
+      Refused("ec_transfer_params"),
       Refused("vllm_xargs"),
   };
 }
@@ -150,6 +168,7 @@ std::vector<ApiField> ChatRows() {
       Read("continue_final_message", "boolean", "false",
            "the answer goes on with the last message's text"),
       Ignored("prediction"),
+      Ignored("prompt_cache_options"),
       Refused("function_call", "\"none\""),
       Refused("functions"),
       Refused("audio"),
@@ -157,6 +176,8 @@ std::vector<ApiField> ChatRows() {
       Refused("web_search_options"),
       Refused("chat_template"),
       Refused("verbosity"),
+      Refused("moderation"),
+      Refused("return_prompt_text", "false"),
       Refused("mm_processor_kwargs"),
       Refused("media_io_kwargs"),
       Refused("echo", "false"),
@@ -217,6 +238,7 @@ std::vector<ApiField> ResponsesRows() {
       Refused("access_programs"),
       Refused("structured_outputs"),
       Refused("previous_input_messages"),
+      Refused("previous_response"),
       Refused("enable_response_messages", "false"),
       Refused("mm_processor_kwargs"),
       Refused("media_io_kwargs"),
@@ -237,6 +259,7 @@ std::vector<ApiField> EmbeddingRows() {
       Read("add_special_tokens", "boolean", "true"),
       Read("truncate_prompt_tokens", "integer", "none",
            "the last so many tokens of an input; -1: as many as fit"),
+      Read("truncation_side", "string", "`\"left\"`", "as for text"),
       Read("cache_salt", "string", "none", "as for text"),
       Read("priority", "integer", "0", "as for text"),
       Ignored("user"),
@@ -248,7 +271,49 @@ std::vector<ApiField> EmbeddingRows() {
       Refused("embed_dtype", "\"float32\""),
       Refused("endianness", "\"native\""),
       Refused("use_activation", "true"),
+      Refused("padding", "\"do_not_pad\""),
+      Refused("add_generation_prompt", "false"),
+      Refused("continue_final_message", "false"),
+      Refused("chat_template"),
+      Refused("chat_template_kwargs"),
       Refused("mm_processor_kwargs"),
+      Refused("media_io_kwargs"),
+  };
+}
+
+std::vector<ApiField> TokenizeRows() {
+  return {
+      Read("model", "string", "the base model"),
+      Read("add_special_tokens", "boolean", "of a text true, of a chat false"),
+      Read("return_token_strs", "boolean", "false", "`token_strs` are the tokens' texts"),
+      Refused("mm_processor_kwargs"),
+      Refused("media_io_kwargs"),
+  };
+}
+
+std::vector<ApiField> TokenizeTextRows() {
+  return {Read("prompt", "string", "", "the text; required where there are no `messages`")};
+}
+
+std::vector<ApiField> TokenizeChatRows() {
+  return {
+      Read("messages", "list", "", "in place of `prompt`, as for chats; likewise:"),
+      Read("tools", "list of functions", "none"),
+      Read("tool_choice", "string or object", "`\"auto\"`"),
+      Read("parallel_tool_calls", "boolean", "true"),
+      Read("chat_template_kwargs", "object", "none"),
+      Read("documents", "list of objects", "none"),
+      Read("reasoning_effort", "string", "none"),
+      Read("add_generation_prompt", "boolean", "true"),
+      Read("continue_final_message", "boolean", "false"),
+      Refused("chat_template"),
+  };
+}
+
+std::vector<ApiField> DetokenizeRows() {
+  return {
+      Read("model", "string", "the base model"),
+      Read("tokens", "list of token ids", "required"),
   };
 }
 
@@ -362,6 +427,21 @@ const ApiFields& EmbeddingFields() {
   return fields;
 }
 
+const ApiFields& TokenizeTextFields() {
+  static const ApiFields fields(Joined(TokenizeRows(), TokenizeTextRows()));
+  return fields;
+}
+
+const ApiFields& TokenizeChatFields() {
+  static const ApiFields fields(Joined(TokenizeRows(), TokenizeChatRows()));
+  return fields;
+}
+
+const ApiFields& DetokenizeFields() {
+  static const ApiFields fields(DetokenizeRows());
+  return fields;
+}
+
 const ApiFields& FineTuningFields() {
   static const ApiFields fields(FineTuningRows());
   return fields;
@@ -374,6 +454,10 @@ const ApiFields& HyperparameterFields() {
 
 std::string FineTuningFieldsMarkdown() { return Markdown(FineTuningRows()); }
 std::string HyperparameterFieldsMarkdown() { return Markdown(HyperparameterRows()); }
+std::string TokenizeFieldsMarkdown() {
+  return Markdown(Joined(Joined(TokenizeTextRows(), TokenizeChatRows()), TokenizeRows()));
+}
+std::string DetokenizeFieldsMarkdown() { return Markdown(DetokenizeRows()); }
 std::string EmbeddingFieldsMarkdown() { return Markdown(EmbeddingRows()); }
 std::string SamplingFieldsMarkdown() { return Markdown(SamplingRows()); }
 std::string SharedFieldsMarkdown() { return Markdown(SharedRows()); }

@@ -42,6 +42,9 @@ const ApiFields& CompletionFields();
 const ApiFields& ChatFields();
 const ApiFields& ResponsesFields();
 const ApiFields& EmbeddingFields();
+const ApiFields& TokenizeTextFields();
+const ApiFields& TokenizeChatFields();
+const ApiFields& DetokenizeFields();
 const ApiFields& FineTuningFields();
 const ApiFields& HyperparameterFields();  // of the method "document"
 
@@ -53,6 +56,8 @@ std::string CompletionFieldsMarkdown();
 std::string ChatFieldsMarkdown();
 std::string ResponsesFieldsMarkdown();
 std::string EmbeddingFieldsMarkdown();
+std::string TokenizeFieldsMarkdown();
+std::string DetokenizeFieldsMarkdown();
 std::string FineTuningFieldsMarkdown();
 std::string HyperparameterFieldsMarkdown();
 

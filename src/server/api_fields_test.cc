@@ -26,7 +26,8 @@ TEST(ApiFieldsTest, TheRowsAreWhatIsRead) {
   EXPECT_TRUE(ParseResponsesRequest(response, response.dump(), RequestLimits()).ok());
   for (const ApiFields* fields :
        {&CompletionFields(), &ChatFields(), &ResponsesFields(), &EmbeddingFields(),
-        &FineTuningFields(), &HyperparameterFields()}) {
+        &TokenizeTextFields(), &TokenizeChatFields(), &DetokenizeFields(), &FineTuningFields(),
+        &HyperparameterFields()}) {
     std::set<std::string> names;
     for (const ApiField& row : fields->rows()) {
       EXPECT_TRUE(names.insert(row.name).second) << row.name;
@@ -69,6 +70,24 @@ TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
   });
 }
 
+// The fields of OpenAI's openai 3.57 and of vLLM's protocol.py, as they stood in November 2026.
+TEST(ApiFieldsTest, EveryFieldOfOpenAiAndVllmHasARow) {
+  const auto expect = [](const ApiFields& fields, std::initializer_list<const char*> names) {
+    for (const char* name : names) EXPECT_NE(fields.Find(name), nullptr) << name;
+  };
+  for (const ApiFields* fields : {&CompletionFields(), &ChatFields()}) {
+    expect(*fields, {"prompt_logprobs", "truncation_side", "logprob_token_ids", "session_id",
+                     "thinking_token_budget", "repetition_detection", "watermarking",
+                     "routed_experts_prompt_start", "return_token_offsets", "return_mm_kwargs",
+                     "ec_transfer_params", "stream_interval"});
+  }
+  expect(ChatFields(), {"moderation", "prompt_cache_options", "return_prompt_text"});
+  expect(ResponsesFields(), {"previous_response"});
+  expect(EmbeddingFields(), {"padding", "truncation_side", "add_generation_prompt",
+                             "continue_final_message", "chat_template", "media_io_kwargs"});
+  expect(TokenizeChatFields(), {"chat_template", "media_io_kwargs", "mm_processor_kwargs"});
+}
+
 TEST(ApiFieldsTest, WhatFineTuningRefusesIsNamed) {
   LearningSetup setup;
   setup.learners = {"next-token"};
@@ -91,6 +110,8 @@ TEST(ApiFieldsTest, ThePageHasTheTables) {
       {"chat", ChatFieldsMarkdown()},
       {"responses", ResponsesFieldsMarkdown()},
       {"embeddings", EmbeddingFieldsMarkdown()},
+      {"tokenize", TokenizeFieldsMarkdown()},
+      {"detokenize", DetokenizeFieldsMarkdown()},
       {"fine-tuning", FineTuningFieldsMarkdown()},
       {"hyperparameters", HyperparameterFieldsMarkdown()}};
   for (const auto& [name, table] : tables) {

@@ -12,12 +12,25 @@ int64_t NumCodePoints(std::string_view text) {
   return count;
 }
 
+// The likeliest so many of them.
+void AddEntry(ChoiceLogprob entry, std::span<const TokenLogprob> top, int32_t num_top,
+              std::vector<ChoiceLogprob>* entries, std::vector<TokenLogprob>* tops) {
+  const std::span<const TokenLogprob> kept =
+      top.first(std::min(top.size(), static_cast<size_t>(num_top)));
+  entry.num_top = static_cast<int32_t>(kept.size());
+  entries->push_back(entry);
+  tops->insert(tops->end(), kept.begin(), kept.end());
+}
+
+std::span<const TokenLogprob> PromptTop(const TokenEvent& event, size_t i) {
+  if (i >= event.prompt_top_logprobs.size()) return {};
+  return event.prompt_top_logprobs[i];
+}
+
 }  // namespace
 
-void ChoicePiece::Add(const ChoiceLogprob& entry, const std::vector<TokenLogprob>& top) {
-  logprobs.push_back(entry);
-  logprobs.back().num_top = static_cast<int32_t>(top.size());
-  tops.insert(tops.end(), top.begin(), top.end());
+void Choice::AddLogprob(ChoiceLogprob entry, std::span<const TokenLogprob> top) {
+  AddEntry(entry, top, options_.num_top_logprobs, &piece_.logprobs, &piece_.tops);
 }
 
 Choice::Choice(const Tokenizer& tokenizer, ChoiceOptions options,
@@ -46,6 +59,7 @@ void Choice::Prime(std::span<const int32_t> prompt_tokens) {
 void Choice::Push(const TokenEvent& event) {
   if (!started_) {
     started_ = true;
+    if (options_.prompt_logprobs.has_value()) TakePromptLogprobs(event);
     if (options_.echo) Echo(event);
   }
   if (!finished()) {
@@ -65,6 +79,13 @@ void Choice::Push(const TokenEvent& event) {
   }
 }
 
+void Choice::TakePromptLogprobs(const TokenEvent& event) {
+  for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
+    AddEntry({.chosen = event.prompt_logprobs[i]}, PromptTop(event, i), *options_.prompt_logprobs,
+             &piece_.prompt_logprobs, &piece_.prompt_tops);
+  }
+}
+
 // The prompt goes out first, whole, past the stop strings.
 void Choice::Echo(const TokenEvent& event) {
   if (options_.logprobs) {
@@ -72,8 +93,7 @@ void Choice::Echo(const TokenEvent& event) {
     int64_t offset = 0;
     for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
       const ChoiceLogprob entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
-      const bool has_top = i < event.prompt_top_logprobs.size();
-      piece_.Add(entry, has_top ? event.prompt_top_logprobs[i] : std::vector<TokenLogprob>());
+      AddLogprob(entry, PromptTop(event, i));
       offset += NumCodePoints(detokenizer.Push(entry.chosen.token));
     }
   }
@@ -122,7 +142,7 @@ void Choice::Finish(FinishReason finish) {
 
 void Choice::ReleaseLogprobs(bool all) {
   while (!pending_.empty() && (all || pending_.front().text_begin < released_bytes_)) {
-    piece_.Add(pending_.front().entry, pending_.front().top);
+    AddLogprob(pending_.front().entry, pending_.front().top);
     pending_.pop_front();
   }
 }

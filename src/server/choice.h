@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,9 +36,10 @@ struct ChoicePiece {
   bool has_calls = false;        // the choice has whole calls
   std::vector<ChoiceLogprob> logprobs;
   std::vector<TokenLogprob> tops;  // the alternatives of all `logprobs`, in their order
-  std::vector<float> embedding;    // with the finish, where that is what was asked for
-
-  void Add(const ChoiceLogprob& entry, const std::vector<TokenLogprob>& top);
+  // Of the prompt, where they are asked for by themselves.
+  std::vector<ChoiceLogprob> prompt_logprobs;
+  std::vector<TokenLogprob> prompt_tops;
+  std::vector<float> embedding;  // with the finish, where that is what was asked for
 };
 
 struct ChoiceOptions {
@@ -46,7 +48,9 @@ struct ChoiceOptions {
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   bool logprobs = false;
-  bool pools = false;  // an embedding is asked for, in place of tokens
+  int32_t num_top_logprobs = 0;            // alternatives of these
+  std::optional<int32_t> prompt_logprobs;  // asked for, with so many alternatives
+  bool pools = false;                      // an embedding is asked for, in place of tokens
   // The output continues the prompt's text (completions), rather than starting a text of its own
   // (chat): it matters where a tokenizer drops the space before a text's first word.
   bool continues_prompt = false;
@@ -88,6 +92,8 @@ class Choice {
 
   void Prime(std::span<const int32_t> prompt_tokens);
   void Echo(const TokenEvent& event);
+  void AddLogprob(ChoiceLogprob entry, std::span<const TokenLogprob> top);
+  void TakePromptLogprobs(const TokenEvent& event);
   void PushToken(const TokenEvent& event);
   void PushText(const std::string& text);
   void Finish(FinishReason finish);

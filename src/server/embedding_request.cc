@@ -20,10 +20,7 @@ ApiResult<EmbeddingRequest> ParseEmbeddingRequest(const Json& body, const Reques
   }
   reader.Bool("normalize", &request.format.is_normalized);
   reader.OptionalBool("add_special_tokens", &params.add_special_tokens);
-  reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params.prompt_tokens_max);
-  if (params.prompt_tokens_max == 0) {
-    reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
-  }
+  ReadTruncation(reader, &params);
   reader.String("cache_salt", &params.cache_salt, kNameBytesMax);
   reader.Int("priority", -kInt32Max, kInt32Max, &params.priority);
   reader.TakeUnread();

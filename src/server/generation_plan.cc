@@ -63,21 +63,22 @@ ApiResult<int32_t> OutputTokensMax(const std::string& param, const GenerationPar
 // tokens it wants, fewer than the context holds will do.
 std::optional<ApiError> BoundLogprobs(const GenerationParams& params, int64_t logprobs_max,
                                       GenerationPlan* plan) {
-  if (!params.logprobs) return std::nullopt;
+  if (!params.logprobs && !params.prompt_logprobs.has_value()) return std::nullopt;
   const int64_t per_token = 1 + std::max(params.sampling.num_logprobs, 0);
   int64_t of_prompts = 0;
   int64_t of_outputs = 0;
   for (const Request& request : plan->requests) {
     const bool counts_prompt = request.sampling.prompt_logprobs;
     of_prompts += counts_prompt ? static_cast<int64_t>(request.prompt_tokens.size()) : 0;
-    of_outputs += request.sampling.tokens_max;
+    of_outputs += params.logprobs ? request.sampling.tokens_max : 0;
   }
   of_prompts *= per_token;
   of_outputs *= per_token;
   if (of_prompts + of_outputs <= logprobs_max) return std::nullopt;
   const auto num_choices = static_cast<int64_t>(plan->requests.size());
   const int64_t room = (logprobs_max - of_prompts) / (num_choices * per_token);
-  if (!params.tokens_max.has_value() && room > params.sampling.tokens_min && room > 0) {
+  if (params.logprobs && !params.tokens_max.has_value() && room > params.sampling.tokens_min &&
+      room > 0) {
     for (Request& request : plan->requests) {
       request.sampling.tokens_max =
           static_cast<int32_t>(std::min<int64_t>(request.sampling.tokens_max, room));
@@ -85,12 +86,13 @@ std::optional<ApiError> BoundLogprobs(const GenerationParams& params, int64_t lo
     return std::nullopt;
   }
   const std::string asked = std::to_string(of_prompts + of_outputs);
+  const std::string field = params.logprobs ? "logprobs" : "prompt_logprobs";
   return InvalidRequestError(
-      "logprobs", "'logprobs' asks for " + asked + " log-probabilities (choices x tokens x " +
-                      std::to_string(per_token) + "), one answer has at most " +
-                      std::to_string(logprobs_max) +
-                      "; lower n, max_tokens or the number of alternatives, or send several "
-                      "requests");
+      field, "'" + field + "' asks for " + asked + " log-probabilities (choices x tokens x " +
+                 std::to_string(per_token) + "), one answer has at most " +
+                 std::to_string(logprobs_max) +
+                 "; lower n, max_tokens or the number of alternatives, or send several "
+                 "requests");
 }
 
 std::optional<ApiError> CheckSampling(const SamplingParams& sampling, int32_t vocab_size) {
@@ -116,7 +118,8 @@ std::optional<ApiError> CheckPromptBytes(const ServerContext& context, const std
   return error;
 }
 
-// Leaves the last tokens of the prompt where the client wants no more. Whether some are gone.
+// Leaves the last tokens of the prompt, or the first ones, where the client wants no more. Whether
+// some are gone.
 bool Truncate(const ServerContext& context, const GenerationParams& params, TokenIds* tokens) {
   if (!params.prompt_tokens_max.has_value()) return false;
   int64_t tokens_max = *params.prompt_tokens_max;
@@ -126,7 +129,8 @@ bool Truncate(const ServerContext& context, const GenerationParams& params, Toke
   }
   const auto num_tokens = static_cast<int64_t>(tokens->size());
   if (num_tokens <= tokens_max) return false;
-  tokens->erase(tokens->begin(), tokens->begin() + (num_tokens - tokens_max));
+  const auto begin = tokens->begin() + (params.keeps_first_tokens ? tokens_max : 0);
+  tokens->erase(begin, begin + (num_tokens - tokens_max));
   return true;
 }
 
@@ -175,6 +179,8 @@ std::optional<ApiError> AddPrompt(const ServerContext& context, const Generation
   for (int32_t i = 0; i < params.n; ++i) {
     // The first choice gets the client's own seed, so that n does not change it.
     request.sampling.seed = i == 0 ? seed : RandomBits(seed, static_cast<uint64_t>(i));
+    // A chat has them once for all choices.
+    if (i > 0 && plan->head.is_chat) request.sampling.prompt_logprobs = false;
     plan->requests.push_back(request);
     plan->choices.push_back(choice);
   }
@@ -250,9 +256,12 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   choice->include_stop_text = params.include_stop_text;
   choice->skip_special_tokens = params.skip_special_tokens;
   choice->logprobs = params.logprobs;
+  choice->num_top_logprobs = params.num_top_logprobs;
+  choice->prompt_logprobs = params.prompt_logprobs;
   GenerationPlan plan;
   plan.head = {.is_chat = is_chat,
                .logprobs = params.logprobs,
+               .prompt_logprobs = params.prompt_logprobs.has_value(),
                .include_usage = params.include_usage,
                .continuous_usage = params.continuous_usage,
                .shows_token_ids = params.shows_token_ids,

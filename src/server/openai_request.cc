@@ -1,5 +1,6 @@
 #include "server/openai_request.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -9,6 +10,7 @@ namespace graft {
 namespace {
 
 constexpr size_t kPathBytesMax = 4096;
+constexpr int32_t kTopLogprobsMax = 20;
 
 void ReadLogitBias(FieldReader& reader, size_t items_max, SamplingParams* sampling) {
   const Json* json = reader.Take("logit_bias");
@@ -80,10 +82,20 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   ReadStream(reader, params);
   ReadAnswerFormat(reader, &params->answer);
-  reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
-  if (params->prompt_tokens_max == 0) {
-    reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
+  ReadTruncation(reader, params);
+  reader.OptionalInt("prompt_logprobs", 0, kTopLogprobsMax, &params->prompt_logprobs);
+  if (params->prompt_logprobs.has_value() && params->stream) {
+    reader.Fail("prompt_logprobs", "cannot be streamed: leave 'stream' out");
   }
+}
+
+// The engine has one number of alternatives for a prompt and its answer.
+void UseLogprobs(std::optional<int32_t> num_top, GenerationParams* params) {
+  params->logprobs = num_top.has_value();
+  params->num_top_logprobs = num_top.value_or(0);
+  params->sampling.num_logprobs =
+      std::max(num_top.value_or(-1), params->prompt_logprobs.value_or(-1));
+  params->sampling.prompt_logprobs = params->prompt_logprobs.has_value();
 }
 
 Prompt TokenPrompt(const Json& list) {
@@ -121,6 +133,15 @@ void ReadOnePrompt(FieldReader& reader, const std::string& name, const Json& jso
 }
 
 }  // namespace
+
+void ReadTruncation(FieldReader& reader, GenerationParams* params) {
+  reader.OptionalInt("truncate_prompt_tokens", -1, kInt32Max, &params->prompt_tokens_max);
+  if (params->prompt_tokens_max == 0) {
+    reader.Fail("truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit");
+  }
+  if (reader.Take("truncation_side") == nullptr) return;
+  params->keeps_first_tokens = reader.OneOf("truncation_side", {"left", "right"}) == "right";
+}
 
 void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
                  const RequestLimits& limits, std::vector<Prompt>* prompts) {
@@ -172,13 +193,12 @@ void ReadTemplateValues(FieldReader& reader, ChatRequest* request) {
 }
 
 void ReadChatLogprobs(FieldReader& reader, GenerationParams* params) {
-  reader.Bool("logprobs", &params->logprobs);
-  std::optional<int32_t> top;
-  reader.OptionalInt("top_logprobs", 0, 20, &top);
-  if (top.value_or(0) > 0 && !params->logprobs) {
-    reader.Fail("top_logprobs", "needs logprobs to be true");
-  }
-  if (params->logprobs) params->sampling.num_logprobs = top.value_or(0);
+  bool is_on = false;
+  reader.Bool("logprobs", &is_on);
+  int32_t top = 0;
+  reader.Int("top_logprobs", 0, kTopLogprobsMax, &top);
+  if (top > 0 && !is_on) reader.Fail("top_logprobs", "needs logprobs to be true");
+  UseLogprobs(is_on ? std::optional(top) : std::nullopt, params);
 }
 
 }  // namespace
@@ -273,10 +293,9 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
   std::optional<int32_t> logprobs;
-  reader.OptionalInt("logprobs", 0, 20, &logprobs);
-  request.params.logprobs = logprobs.has_value();
-  request.params.sampling.num_logprobs = logprobs.value_or(-1);
-  request.params.sampling.prompt_logprobs = request.echo && logprobs.has_value();
+  reader.OptionalInt("logprobs", 0, kTopLogprobsMax, &logprobs);
+  UseLogprobs(logprobs, &request.params);
+  request.params.sampling.prompt_logprobs |= request.echo && logprobs.has_value();
   int32_t best_of = request.params.n;
   reader.Int("best_of", 1, limits.choices_max, &best_of);
   if (best_of != request.params.n) {

@@ -62,8 +62,11 @@ struct GenerationParams {
   bool skip_special_tokens = true;
   // The prompt's last so many tokens; -1: as many as leave room for the answer.
   std::optional<int32_t> prompt_tokens_max;
+  bool keeps_first_tokens = false;         // in place of the last ones
   std::optional<bool> add_special_tokens;  // default: true for completions, false for chat
   bool logprobs = false;
+  int32_t num_top_logprobs = 0;            // alternatives of these
+  std::optional<int32_t> prompt_logprobs;  // asked for, with so many alternatives
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // and in every chunk the usage so far
@@ -98,6 +101,8 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
 // Refuses what could forbid the only token that goes on with the answer's form, which may be that
 // of a call, and what would come after its end.
 void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRequest& tools);
+// Takes "truncate_prompt_tokens" and "truncation_side".
+void ReadTruncation(FieldReader& reader, GenerationParams* params);
 // Takes a field that is a text or token ids, or a list of up to `prompts_max` of such.
 void ReadPrompts(FieldReader& reader, const char* name, int32_t prompts_max,
                  const RequestLimits& limits, std::vector<Prompt>* prompts);

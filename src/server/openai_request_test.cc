@@ -305,5 +305,26 @@ TEST(NearestNamesTest, FindsWhatWasMeant) {
   EXPECT_EQ(EditDistance("kitten", "sitting", 1), 2);  // gave up at the limit
 }
 
+TEST(CompletionRequestTest, AsksForThePromptsLogprobs) {
+  const auto parse = [](const std::string& fields) {
+    return ParseCompletionRequest(Json::parse(R"({"model":"m","prompt":"x",)" + fields + "}"),
+                                  RequestLimits());
+  };
+  auto request = parse(R"("prompt_logprobs":4,"logprobs":2,"truncate_prompt_tokens":3,
+                                "truncation_side":"right")");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_TRUE(request->params.sampling.prompt_logprobs);
+  EXPECT_EQ(request->params.sampling.num_logprobs, 4);
+  EXPECT_EQ(request->params.num_top_logprobs, 2);
+  EXPECT_TRUE(request->params.keeps_first_tokens);
+  auto alone = parse(R"("prompt_logprobs":0)");
+  ASSERT_TRUE(alone.ok());
+  EXPECT_FALSE(alone->params.logprobs);
+  EXPECT_EQ(alone->params.sampling.num_logprobs, 0);
+  EXPECT_EQ(parse(R"("prompt_logprobs":1,"stream":true)").error().param, "prompt_logprobs");
+  EXPECT_EQ(parse(R"("prompt_logprobs":21)").error().param, "prompt_logprobs");
+  EXPECT_EQ(parse(R"("truncation_side":"middle")").error().param, "truncation_side");
+}
+
 }  // namespace
 }  // namespace graft

@@ -169,8 +169,13 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
   body += ",\"model\":";
   AppendJsonString(head_.model, &body);
   body += ",\"choices\":[";
+  std::string prompt_logprobs;  // a chat has them once
   for (size_t i = 0; i < pieces.size(); ++i) {
     AppendComma(i, &body);
+    if (head_.prompt_logprobs && (i == 0 || !head_.is_chat)) {
+      prompt_logprobs = ",\"prompt_logprobs\":";
+      AppendPromptLogprobs(tokenizer_, pieces[i], &prompt_logprobs);
+    }
     const auto idx = static_cast<int32_t>(i);
     if (head_.is_chat) {
       body += "{\"index\":" + std::to_string(idx) + ",\"message\":";
@@ -182,10 +187,13 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
       body += '}';
     } else {
       AppendTextChoice(idx, pieces[i], finishes[i], &body);
+      if (head_.prompt_logprobs) body.insert(body.size() - 1, prompt_logprobs);
     }
     pieces[i] = ChoicePiece();
   }
-  body += "],\"usage\":";
+  body += ']';
+  if (head_.is_chat) body += prompt_logprobs;
+  body += ",\"usage\":";
   AppendUsage(usage, &body);
   return body + "}";
 }

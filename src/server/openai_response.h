@@ -18,6 +18,7 @@ namespace graft {
 struct ResponseHead {
   bool is_chat = false;
   bool logprobs = false;          // asked for; otherwise the field is null
+  bool prompt_logprobs = false;   // likewise
   bool include_usage = false;     // every chunk but the last then says "usage": null
   bool continuous_usage = false;  // or the usage so far
   bool shows_token_ids = false;   // tokens of log-probabilities are named by their ids

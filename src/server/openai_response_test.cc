@@ -169,6 +169,42 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
   EXPECT_EQ(events[4], "[DONE]");
 }
 
+// Of both the engine has as many alternatives as the one that wants more.
+TEST(ChoiceTest, APromptsLogprobsAreItsOwn) {
+  const std::vector<int32_t> prompt = Tokens("say one");
+  const int32_t one = Tokens(" one")[0], two = Tokens(" two")[0];
+  TokenEvent event = Event(two, FinishReason::kLength);
+  event.top_logprobs = {{two, -1.0f}, {one, -2.0f}};
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    event.prompt_logprobs.push_back({prompt[i], i == 0 ? std::nanf("") : -3.0f});
+    event.prompt_top_logprobs.emplace_back();
+    if (i > 0) event.prompt_top_logprobs.back() = {{two, -0.5f}, {prompt[i], -3.0f}};
+  }
+  for (const int32_t num_top : {0, 1, 2}) {
+    Choice choice(DemoTokenizer(), {.logprobs = true, .prompt_logprobs = num_top}, {});
+    choice.Push(event);
+    std::vector<ChoicePiece> pieces;
+    pieces.push_back(choice.TakePiece());
+    EXPECT_EQ(pieces[0].logprobs.at(0).num_top, 0);
+    for (const bool is_chat : {true, false}) {
+      ResponseWriter writer(DemoTokenizer(), {.is_chat = is_chat, .prompt_logprobs = true});
+      const Json body = Json::parse(writer.Body({pieces[0]}, {FinishReason::kLength}, {}));
+      const Json& list = (is_chat ? body : body["choices"][0])["prompt_logprobs"];
+      ASSERT_EQ(list.size(), prompt.size()) << body;
+      EXPECT_TRUE(list[0].is_null());
+      const Json& last = list.back();
+      EXPECT_EQ(last.size(), num_top == 0 ? 1u : 2u);
+      const Json& own = last[std::to_string(prompt.back())];
+      EXPECT_EQ(own["logprob"], -3.0f);
+      EXPECT_EQ(own["decoded_token"], DemoTokenizer().TokenBytes(prompt.back()));
+      EXPECT_EQ(own["rank"], num_top == 2 ? Json(2) : Json()) << "not among the likeliest: unknown";
+      if (num_top > 0) {
+        EXPECT_EQ(last[std::to_string(two)]["rank"], 1);
+      }
+    }
+  }
+}
+
 TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
   const std::string path = "/srv/adapters/x";
   EXPECT_EQ(HidePath("cannot open /srv/adapters/x/adapter_config.json: no such file", path),

@@ -22,9 +22,13 @@ struct TokenizeRequest {
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestLimits& limits) {
   TokenizeRequest request;
-  FieldReader reader(body, "");
+  const bool has_text = body.is_object() && body.contains("prompt") && !body["prompt"].is_null();
+  const bool is_chat = body.is_object() && body.contains("messages") && !has_text;
+  FieldReader reader(body, "", is_chat ? &TokenizeChatFields() : &TokenizeTextFields());
   reader.String("model", &request.model, kNameBytesMax);
-  if (const Json* prompt = reader.Take("prompt")) {
+  if (is_chat) {
+    ReadConversation(reader, limits, &request.chat);
+  } else if (const Json* prompt = reader.Take("prompt")) {
     if (!prompt->is_string()) {
       reader.Fail("prompt", std::string("must be a string, got ") + JsonTypeName(*prompt));
     } else {
@@ -34,13 +38,12 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestL
                     "is longer than " + std::to_string(limits.prompt_bytes_max) + " bytes");
       }
     }
-  } else if (!body.is_object() || !body.contains("messages")) {
-    reader.Fail("prompt", "or 'messages' is required");
   } else {
-    ReadConversation(reader, limits, &request.chat);
+    reader.Fail("prompt", "or 'messages' is required");
   }
   reader.OptionalBool("add_special_tokens", &request.add_special_tokens);
   reader.Bool("return_token_strs", &request.with_texts);
+  reader.TakeUnread();
   if (auto error = reader.Finish()) return *error;
   return request;
 }
@@ -102,7 +105,7 @@ HttpResponse AnswerDetokenize(const ServerContext& context, const RequestLimits&
   if (!json.ok()) return ErrorResponse(json.error());
   std::string model;
   std::vector<int32_t> tokens;
-  FieldReader reader(*json, "");
+  FieldReader reader(*json, "", &DetokenizeFields());
   reader.String("model", &model, kNameBytesMax);
   if (reader.Take("tokens") == nullptr) reader.Fail("tokens", "is required");
   reader.IntList("tokens", static_cast<size_t>(limits.prompt_bytes_max), &tokens);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "server/openai_response.h"
 #include "text/utf8.h"
@@ -27,6 +28,15 @@ void AppendTokenFields(const Tokenizer& tokenizer, const TokenLogprob& token, bo
     *out += std::to_string(static_cast<unsigned char>(bytes[i]));
   }
   *out += ']';
+}
+
+void AppendRanked(const Tokenizer& tokenizer, const TokenLogprob& token, int32_t rank,
+                  std::string* out) {
+  *out += "\"" + std::to_string(token.token) + "\":{\"logprob\":";
+  AppendLogprob(token.logprob, out);
+  *out += ",\"rank\":" + (rank > 0 ? std::to_string(rank) : "null") + ",\"decoded_token\":";
+  AppendJsonString(CompletionTokenText(tokenizer.TokenBytes(token.token)), out);
+  *out += '}';
 }
 
 }  // namespace
@@ -78,6 +88,34 @@ void AppendTokenLogprobs(const Tokenizer& tokenizer, const ChoicePiece& piece, b
     }
     *out += "]}";
   }
+}
+
+void AppendPromptLogprobs(const Tokenizer& tokenizer, const ChoicePiece& piece, std::string* out) {
+  *out += '[';
+  const TokenLogprob* next = piece.prompt_tops.data();
+  for (size_t i = 0; i < piece.prompt_logprobs.size(); ++i) {
+    const TokenLogprob& chosen = piece.prompt_logprobs[i].chosen;
+    const std::span<const TokenLogprob> tops(next,
+                                             static_cast<size_t>(piece.prompt_logprobs[i].num_top));
+    next += tops.size();
+    AppendComma(i, out);
+    if (std::isnan(chosen.logprob)) {
+      *out += "null";
+      continue;
+    }
+    const auto is_chosen = [&](const TokenLogprob& one) { return one.token == chosen.token; };
+    const auto found = std::find_if(tops.begin(), tops.end(), is_chosen);
+    const auto own_rank = static_cast<int32_t>(found - tops.begin()) + 1;
+    *out += '{';
+    AppendRanked(tokenizer, chosen, found == tops.end() ? 0 : own_rank, out);
+    for (size_t j = 0; j < tops.size(); ++j) {
+      if (is_chosen(tops[j])) continue;
+      *out += ',';
+      AppendRanked(tokenizer, tops[j], static_cast<int32_t>(j) + 1, out);
+    }
+    *out += '}';
+  }
+  *out += ']';
 }
 
 }  // namespace graft

@@ -27,4 +27,8 @@ std::string TokenName(const Tokenizer& tokenizer, int32_t token, bool shows_id);
 void AppendTokenLogprobs(const Tokenizer& tokenizer, const ChoicePiece& piece, bool shows_ids,
                          std::string* out);
 
+// The prompt's, as vLLM has them: [null, {"17": {"logprob","rank","decoded_token"}, ...}, ...], the
+// prompt's own token first. A rank that is not known is null.
+void AppendPromptLogprobs(const Tokenizer& tokenizer, const ChoicePiece& piece, std::string* out);
+
 }  // namespace graft

@@ -56,7 +56,7 @@ void ReadLogprobs(FieldReader& reader, GenerationParams* params) {
   if (top > 0 && !params->logprobs) {
     reader.Fail("top_logprobs", "needs \"message.output_text.logprobs\" in include");
   }
-  if (params->logprobs) params->sampling.num_logprobs = top;
+  if (params->logprobs) params->sampling.num_logprobs = params->num_top_logprobs = top;
 }
 
 void ReadReasoning(FieldReader& reader, ChatRequest* chat) {
