@@ -168,3 +168,13 @@ def test_adapters_that_cannot_be_looked_into_are_refused_and_not_passed_over(tmp
     verified = run("adapters", "verify", *command)
     assert verified.returncode == 1 and "2 of 3 adapters cannot be served" in verified.stderr
     assert "1 of 3" in run("adapters", "verify", *command, "--adapters-root", DEMO / "adapters").stderr
+
+
+def test_adapters_whose_names_no_request_could_give_are_refused_and_speak_to_no_terminal(tmp_path):
+    shutil.copytree(DEMO / "adapters" / "austen", tmp_path / "folder" / "ok\n\x1b[31m")
+    command = ["--model", DEMO / "base", "--adapters", tmp_path / "folder"]
+    verified = run("adapters", "verify", *command)
+    for shown in (run("adapters", "list", *command).stdout, verified.stdout):
+        assert "an adapter's name has 1 to 200 letters" in shown and "\x1b" not in shown, shown
+        assert "ok\\n\\x1b[31m" in shown, "as in the log"
+    assert verified.returncode == 1 and "1 of 1 adapters cannot be served" in verified.stderr

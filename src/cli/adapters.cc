@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/log_format.h"
 #include "cli/commands.h"
 #include "engine/adapter_folders.h"
 #include "executor/adapter_backend.h"
@@ -59,6 +60,18 @@ std::string RankRange(const OrderedJson& modules) {
   return low == high ? std::to_string(high) : std::to_string(low) + "-" + std::to_string(high);
 }
 
+// Names and messages are of folders and files that others may have made: see EscapeForLog.
+void PrintRefused(const std::string& name, const Status& why) {
+  std::printf("%-24s refused: %s\n", EscapeForLog(name).c_str(),
+              EscapeForLog(why.message()).c_str());
+}
+
+// Most messages name the folder, or a file in it, themselves.
+void PrintVerdict(const std::string& path, const std::string& verdict) {
+  const std::string line = verdict.starts_with(path) ? verdict : path + ": " + verdict;
+  std::printf("%s\n", EscapeForLog(line).c_str());
+}
+
 Status RunList(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
   ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
@@ -66,7 +79,7 @@ Status RunList(const AdaptersOptions& options) {
   for (const auto& [name, path, stamp, bytes] : found.folders) {
     const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
     if (!facts.ok()) {
-      std::printf("%-24s refused: %s\n", name.c_str(), facts.status().message().c_str());
+      PrintRefused(name, facts.status());
       continue;
     }
     std::string modules;
@@ -83,7 +96,7 @@ Status RunList(const AdaptersOptions& options) {
                 (*facts)["hash"].get<std::string>().substr(0, 12).c_str(), modules.c_str());
   }
   for (const auto& [name, why] : found.refused) {
-    std::printf("%-24s refused: %s\n", name.c_str(), why.message().c_str());
+    PrintRefused(name, why);
   }
   return OkStatus();
 }
@@ -106,15 +119,14 @@ Status RunVerify(const AdaptersOptions& options) {
     for (const AdapterFolders::Folder& folder : found.folders) paths.push_back(folder.path);
     num_refused = found.refused.size();
     for (const auto& [name, why] : found.refused) {
-      std::printf("%s: %s\n", name.c_str(), why.message().c_str());
+      PrintVerdict(name, why.message());
     }
   }
   const size_t num_adapters = paths.size() + num_refused;
   for (const std::string& path : paths) {
     const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
     num_refused += facts.ok() ? 0 : 1;
-    std::printf("%s: %s\n", path.c_str(),
-                facts.ok() ? "ok, self-test passed" : facts.status().message().c_str());
+    PrintVerdict(path, facts.ok() ? "ok, self-test passed" : facts.status().message());
   }
   if (num_refused == 0) return OkStatus();
   return FailedPreconditionError(std::to_string(num_refused) + " of " +

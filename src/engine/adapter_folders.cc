@@ -6,6 +6,7 @@
 
 #include "base/adapter_files.h"
 #include "base/fault.h"
+#include "request/adapter_name.h"
 
 namespace graft {
 namespace {
@@ -182,13 +183,21 @@ Result<AdapterFolders::Found> AdapterFolders::Find() const {
     const std::string name = it->path().filename().string();
     std::error_code unknown;  // one that vanished meanwhile is no link; its stamp says so
     Result<Folder> folder = Look(name, it->path().string(), it->is_symlink(unknown));
-    if (folder.ok()) {
+    const Status can_be_asked_for = folder.ok() ? CheckAdapterName(folder->name) : OkStatus();
+    if (!can_be_asked_for.ok()) {
+      found.refused.push_back({folder->name, can_be_asked_for});
+    } else if (folder.ok()) {
       found.folders.push_back(std::move(*folder));
     } else if (folder.status().code() != StatusCode::kNotFound) {
       found.refused.push_back({name, folder.status()});
     }
   }
   if (error) return SystemError(error.value(), "cannot list the adapters folder " + root_);
+  if (found.folders.empty() && found.refused.empty() && HasConfig(root)) {
+    return InvalidArgumentError(root_ +
+                                " is itself an adapter; adapters are the folders in --adapters: "
+                                "give the folder above it");
+  }
   std::sort(found.folders.begin(), found.folders.end(),
             [](const Folder& a, const Folder& b) { return a.name < b.name; });
   return found;

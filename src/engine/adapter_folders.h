@@ -35,7 +35,8 @@ class AdapterFolders {
   AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "");
 
   // Every sub-folder that holds an adapter_config.json or is a bundle, or has one that nobody may
-  // look at.
+  // look at. Refused are also those whose names no request could give (CheckAdapterName).
+  // kInvalidArgument: the root is an adapter itself, and has none in it.
   Result<Found> Find() const;
 
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
