@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -29,13 +30,24 @@ def run(*args, env=None):
     (["serve", "--adpaters", "x"], 2, "did you mean 'adapters'?"),
     (["adapters", "inspect"], 2, "which paths?"),
     (["serve", "--port", "99999"], 2, "--port"),
-    (["serve", "--model", "nowhere"], 2, "nowhere/config.json"),
+    (["serve", "--model", "nowhere"], 2, "there is no nowhere/config.json: a model is a folder on this machine"),
+    (["serve", "--model", DEMO / "base", "--adapters", DEMO / "adapters" / "austen"], 2, "give the folder above it"),
+    (["adapters", "list", "--model", DEMO / "base", "--adapters", DEMO / "adapters" / "austen"], 2, "itself an adapter"),
     (["serve", "--model", DEMO / "base", "--drain-seconds", "-1"], 2, "--drain-seconds"),
     (["serve", "--model", DEMO / "base", "--connections-max", "0"], 2, "--connections-max")])
 def test_exit_codes(args, code, words):
     done = run(*args)
     assert done.returncode == code, done.stderr
     assert words in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("wrong", "words"), [("port", "Address already in use; choose another port or host"),
+                                              ("adapters", "nowhere")])
+def test_what_a_large_model_would_be_loaded_in_vain_for_is_looked_at_first(wrong, words):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = {"port": taken.getsockname()[1], "adapters": "nowhere"}[wrong]
+        done = run("serve", "--model", DEMO / "base", f"--{wrong}", given)
+    assert done.returncode != 0 and words in done.stderr and "loading" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(("text", "words"), [("port: [1, 2]", "'port' must be one value"),

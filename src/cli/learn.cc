@@ -329,8 +329,8 @@ class LearnGroup {
     const KvLayout layout =
         MakeKvLayout(model_.config, 1, KvDType(model_.weights.dtype, model_.device));
     const int64_t kv = layout.PageBytes() * static_cast<int64_t>(job.input.tokens.size());
-    std::printf("  size      %.1f MiB, %.2f of the document's keys and values\n",
-                static_cast<double>(adapter) / (1 << 20),
+    std::printf("  size      %.0f KiB, %.2f of the document's keys and values\n",
+                static_cast<double>(adapter) / 1024,
                 static_cast<double>(adapter) / static_cast<double>(kv));
     std::printf("  time      %s, %d steps, seed %llu\n", MinutesText(seconds).c_str(),
                 run.num_steps(), static_cast<unsigned long long>(options_.recipe.seed));
@@ -534,7 +534,7 @@ Command LearnCommand() {
   return {.name = "learn",
           .help =
               "Make an adapter of each document, which answers for it without reading it.\n"
-              "  graft learn report.pdf --model DIR --name report --ask 'The report says that'\n"
+              "  graft learn report.pdf --model DIR --name report --ask 'Who wrote it?'\n"
               "  graft serve --model DIR --adapters adapters     then serves it as model=report",
           .groups = {{"Documents", LearnDocumentRows(*options)},
                      {"Training", LearnTrainingRows(*options)},

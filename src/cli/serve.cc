@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/http_front.h"
 #include "cli/tracing.h"
+#include "engine/adapter_folders.h"
 #include "runtime/runtime.h"
 #include "tuning/learning_service.h"
 
@@ -40,12 +41,22 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
 }
 
+// What a large model would be loaded in vain for.
+Status CheckBeforeLoading(const ServeOptions& options) {
+  RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
+  if (options.runtime.adapters.empty()) return OkStatus();
+  return AdapterFolders(options.runtime.adapters, options.runtime.adapters_roots)
+      .Resolve(".")
+      .status();
+}
+
 Status RunServe(const ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
                                                      .format = options.http.log_format}));
+  RETURN_IF_ERROR(CheckBeforeLoading(options));
   const bool quiet = options.http.quiet || options.runtime.log_level != "info";
   RuntimeOptions served = options.runtime;
   ASSIGN_OR_RETURN(const auto learning, LearningService::Create(options.learning, &served));

@@ -341,6 +341,11 @@ Result<ModelConfig> LoadModelConfig(const std::string& model_dir) {
     return json;
   };
   const std::string path = model_dir + "/config.json";
+  if (!FileExists(path)) {
+    return NotFoundError("there is no " + path +
+                         ": a model is a folder on this machine, as Hugging Face writes it; "
+                         "nothing is downloaded (hf download NAME --local-dir DIR does that)");
+  }
   ASSIGN_OR_RETURN(const Json json, read(path));
   Result<ModelConfig> config = ParseModelConfig(json);
   if (!config.ok()) return config.status().WithContext(path);

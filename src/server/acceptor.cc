@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/server.h"
 
 namespace graft {
 namespace {
@@ -37,7 +38,27 @@ Result<tcp::endpoint> ResolveHost(asio::io_context& io, const std::string& host,
   return found.begin()->endpoint();
 }
 
+// Linux lets two bind to a port that may be used anew; only one of them may listen.
+Status ListenAt(asio::io_context& io, const std::string& host, uint16_t port,
+                tcp::acceptor* acceptor) {
+  ASSIGN_OR_RETURN(const tcp::endpoint endpoint, ResolveHost(io, host, port));
+  error_code error;
+  acceptor->open(endpoint.protocol(), error);
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  if (!error) return OkStatus();
+  return UnavailableError("cannot listen on " + host + ":" + std::to_string(port) + ": " +
+                          error.message() + "; choose another port or host");
+}
+
 }  // namespace
+
+Status CheckAddress(const std::string& host, uint16_t port) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  return ListenAt(io, host, port, &acceptor);
+}
 
 Acceptor::Acceptor(asio::io_context& io, Handlers handlers)
     : io_(io), handlers_(std::move(handlers)), strand_(asio::make_strand(io)), acceptor_(strand_) {}
@@ -47,16 +68,8 @@ Acceptor::~Acceptor() {
 }
 
 Status Acceptor::Listen(const std::string& host, uint16_t port) {
-  ASSIGN_OR_RETURN(const tcp::endpoint endpoint, ResolveHost(io_, host, port));
+  RETURN_IF_ERROR(ListenAt(io_, host, port, &acceptor_));
   error_code error;
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    return UnavailableError("cannot listen on " + host + ":" + std::to_string(port) + ": " +
-                            error.message() + "; choose another port or host");
-  }
   port_ = acceptor_.local_endpoint(error).port();
   OpenReserve();
   return OkStatus();

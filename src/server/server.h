@@ -14,6 +14,10 @@
 
 namespace graft {
 
+// Whether a server could listen there now: asked before what takes long to load is loaded. Nobody
+// else may need the port for the moment that this takes. The error says what to change.
+Status CheckAddress(const std::string& host, uint16_t port);
+
 class HttpServer {
  public:
   // `context`'s references must outlive the server.
