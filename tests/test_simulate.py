@@ -43,6 +43,9 @@ def test_a_recorded_trace_is_served_as_it_came(tmp_path):
     figures = json.loads(file.read_text())["runs"][0]
     assert figures["requests"] == figures["counted"] == 10
     assert figures["steps"] >= 19 and 4.5 < figures["seconds"] < 6
+    run = simulate("--trace", trace, "--runners", 2, "--placement", "auto", "--rate", 24, "--json", file, "--quiet")
+    assert run.returncode == 0 and "24.00 requests a second" in run.stdout, run.stdout + run.stderr
+    assert json.loads(file.read_text())["runs"][0]["seconds"] < 1.5
     refused = simulate("--trace", trace, "--prefixes", 2, "--quiet")
     assert refused.returncode != 0 and "leave out --hill-seconds and --prefixes" in refused.stderr
 

@@ -118,7 +118,12 @@ Status SetRate(SimulateOptions& options) {
   if (!options.recorded.empty()) {
     const auto num = static_cast<double>(options.recorded.size());
     const double seconds = options.recorded.back().arrival_seconds;
-    workload.requests_per_second = seconds > 0.0 ? num / seconds : num;
+    const double recorded = seconds > 0.0 ? num / seconds : num;
+    const double asked = options.requests_per_second;
+    workload.requests_per_second = asked > 0.0 ? asked : recorded;
+    for (TraceRequest& one : options.recorded) {
+      one.arrival_seconds *= recorded / workload.requests_per_second;
+    }
     return OkStatus();
   }
   workload.requests_per_second = options.requests_per_second;
@@ -272,7 +277,8 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
           {"load", Number(o.load, Above(0)), "share of the cluster that requests fill"},
           {"load-of", OneOf(o.load_of, kLoadShareWords),
            "a share of the rows of the runners' batches, or of their places for adapters"},
-          {"rate", Number(o.requests_per_second, AtLeast(0)), "requests a second instead; 0: none"},
+          {"rate", Number(o.requests_per_second, AtLeast(0)),
+           "requests a second instead; a trace is stretched to it; 0: none"},
           {"hill-seconds", Number(o.hill_seconds, AtLeast(0)),
            "the load rises from none to --load or --rate and falls back in so long, which says how "
            "many requests there are; 0: it is even"},

@@ -19,6 +19,13 @@ int32_t DrawLength(int32_t mean, Random& random) {
   return std::max(1, static_cast<int32_t>(std::lround(drawn)));
 }
 
+RequestLengths DrawLengths(const SimWorkloadOptions& options, Random& random) {
+  const RequestLengths drawn = {DrawLength(options.prompt_tokens, random),
+                                DrawLength(options.output_tokens, random)};
+  if (options.lengths.empty()) return drawn;
+  return options.lengths[random.Below(options.lengths.size())];
+}
+
 struct MeanLengths {
   double prompt = 0.0, output = 0.0;
 };
@@ -159,9 +166,7 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
     SimRequest request;
     request.arrival_ns = static_cast<int64_t>(now * 1e9);
     request.adapter = adapters.Next(now, random);
-    RequestLengths lengths = {DrawLength(options.prompt_tokens, random),
-                              DrawLength(options.output_tokens, random)};
-    if (!options.lengths.empty()) lengths = options.lengths[random.Below(options.lengths.size())];
+    const RequestLengths lengths = DrawLengths(options, random);
     request.prompt_tokens = std::min(lengths.prompt_tokens, half);
     if (prefixes != nullptr) {
       request.prefix = prefixes->Pick(random);
@@ -180,13 +185,21 @@ SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
                             const SimWorkloadOptions& options) {
   SimWorkload workload;
   const int32_t half = options.context_tokens_max / 2;
+  const auto has_lengths = [](const TraceRequest& one) {
+    return one.prompt_tokens > 0 && one.output_tokens > 0;
+  };
+  const bool draws_lengths = std::none_of(trace.begin(), trace.end(), has_lengths);
+  Random random(options.seed);
   for (const TraceRequest& recorded : trace) {
     if (std::ssize(workload.requests) == options.num_requests) break;
-    if (recorded.prompt_tokens <= 0 || recorded.output_tokens <= 0) continue;
+    if (!draws_lengths && !has_lengths(recorded)) continue;
+    const RequestLengths lengths =
+        draws_lengths ? DrawLengths(options, random)
+                      : RequestLengths{recorded.prompt_tokens, recorded.output_tokens};
     workload.requests.push_back({.arrival_ns = static_cast<int64_t>(recorded.arrival_seconds * 1e9),
                                  .adapter = recorded.adapter < 0 ? kBaseModel : recorded.adapter,
-                                 .prompt_tokens = std::min(recorded.prompt_tokens, half),
-                                 .output_tokens = std::min(recorded.output_tokens, half)});
+                                 .prompt_tokens = std::min(lengths.prompt_tokens, half),
+                                 .output_tokens = std::min(lengths.output_tokens, half)});
     const auto num_adapters = static_cast<size_t>(recorded.adapter + 1);
     for (size_t i = workload.adapters.ranks.size(); i < num_adapters; ++i) {
       workload.adapters.ranks.push_back(options.ranks[i % options.ranks.size()]);

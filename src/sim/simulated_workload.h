@@ -46,7 +46,8 @@ struct SimWorkloadOptions {
 SimWorkload MakeSimWorkload(const SimWorkloadOptions& options);
 
 // A recorded trace's requests as they came, num_requests at most; those without lengths are left
-// out. Its adapters have the options' ranks in turns, and longer requests are cut as others are.
+// out, but where none has any all are drawn as other workloads' are. Its adapters have the options'
+// ranks in turns, and longer requests are cut as others are.
 SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
                             const SimWorkloadOptions& options);
 

@@ -32,6 +32,29 @@ TEST(SimulatedWorkloadTest, ATraceIsServedAsItCame) {
   EXPECT_THAT(workload.adapters.ranks, ElementsAre(8, 64, 8));
 }
 
+// As Alibaba's arrivals, which are of pictures.
+TEST(SimulatedWorkloadTest, LengthsThatATraceDoesNotHaveAreDrawn) {
+  SimWorkloadOptions options;
+  options.prompt_tokens = 50;
+  std::vector<TraceRequest> trace;
+  for (int i = 0; i < 2000; ++i) trace.push_back({.arrival_seconds = 0.5 * i, .adapter = i % 7});
+  const SimWorkload workload = WorkloadOfTrace(trace, options);
+  ASSERT_EQ(workload.requests.size(), 2000u);
+  EXPECT_EQ(workload.requests[9].arrival_ns, 4'500'000'000);
+  EXPECT_EQ(workload.requests[9].adapter, 2);
+  double prompts = 0.0, outputs = 0.0;
+  for (const SimRequest& one : workload.requests) {
+    prompts += one.prompt_tokens / 2000.0;
+    outputs += one.output_tokens / 2000.0;
+  }
+  EXPECT_NEAR(prompts, 50.0, 4.0);
+  EXPECT_NEAR(outputs, 200.0, 16.0);
+  options.lengths = {{3, 4}};
+  const SimWorkload given = WorkloadOfTrace(trace, options);
+  EXPECT_EQ(given.requests[1].prompt_tokens, 3);
+  EXPECT_EQ(given.requests[1].output_tokens, 4);
+}
+
 TEST(SimulatedWorkloadTest, PromptsBeginAsOneOfSome) {
   SimWorkloadOptions options;
   options.num_requests = 3000;
