@@ -20,6 +20,7 @@
 #include "cli/tracing.h"
 #include "model/config.h"
 #include "runtime/base_identity.h"
+#include "tuning/learning_service.h"
 
 namespace graft {
 namespace {
@@ -35,6 +36,7 @@ struct FrontendOptions {
   std::string rpc_host = "127.0.0.1";
   uint16_t rpc_port = 0;
   int requests_max = 4096;
+  LearningOptions learning;
   PlacementOptions placement;
   std::string placement_costs;
   ScaleOptions scale = {.startup_seconds = 0.0};
@@ -104,6 +106,10 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
       return InvalidArgumentError(
           "--adapter-store keeps what the cluster's registry names: --etcd");
     }
+    if (!options.learning.folder.empty()) {
+      return InvalidArgumentError(
+          "--learn-dir: files and fine-tuning jobs of a cluster are in etcd: --etcd");
+    }
     runners.addresses = options.runners;
     return library->ReachRunners(runners);
   }
@@ -118,6 +124,7 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
   cluster.place = options.place;
   ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
   if (!options.adapter_store.empty()) RETURN_IF_ERROR(AddStore(options, &cluster));
+  cluster.learn_dir = options.learning.folder;
   if (cluster.place.address.empty()) {
     const ServerOptions& server = options.http.server;
     RETURN_IF_ERROR(CheckReachable(cluster.place, server.host));
@@ -132,6 +139,30 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
     keys.SetShares(std::move(shares));
   };
   return library->ReachCluster(runners, cluster);
+}
+
+// Null, with a sentence for clients, where this frontend has no files and no jobs.
+std::unique_ptr<LearningJobs> JobsOf(const FrontendOptions& options, const std::string& base_model,
+                                     RunnersInReach& runners) {
+  if (runners.learning() == nullptr) return nullptr;
+  LearningSetup setup = LearningSetupOf(options.learning, base_model);
+  setup.is_own = false;
+  setup.trains = [&runners] { return runners.learns(); };
+  setup.remove_adapter = [&runners](const LearningJob& job) {
+    const Status unloaded = runners.catalog().Unload(job.adapter, job.tenant);
+    return unloaded.code() == StatusCode::kNotFound ? OkStatus() : unloaded;
+  };
+  return std::make_unique<LearningJobs>(*runners.learning(), std::move(setup));
+}
+
+std::string LearningRefusal(const FrontendOptions& options) {
+  if (!options.etcd.options.endpoints.empty()) {
+    return "This frontend has no files and no fine-tuning jobs: start it with --learn-dir DIR, the "
+           "folder that it shares with runners that learn (graft runner --learn-dir DIR "
+           "--learn-share 0.3).";
+  }
+  return "A frontend has files and fine-tuning jobs in a cluster with etcd: start it and its "
+         "runners with --etcd and --learn-dir DIR, and runners that learn with --learn-share, too.";
 }
 
 FleetFigures FiguresOf(const ScaleHint& hint) {
@@ -177,6 +208,7 @@ Status RunFrontend(const FrontendOptions& options) {
                           .metrics = &metrics,
                           .runner_wait_ns = int64_t{options.runner_wait_seconds} * 1'000'000'000},
                          keys));
+  const std::unique_ptr<LearningJobs> learning = JobsOf(options, name, *runners);
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
   signals.BeginServing();
@@ -192,8 +224,8 @@ Status RunFrontend(const FrontendOptions& options) {
        .fleet = [&runners] { return FiguresOf(runners->hint()); },
        .num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); },
        .spans = spans.get(),
-       .learning_refusal = "A cluster's frontend has no files and no fine-tuning jobs so far: one "
-                           "server alone learns (graft serve --learn-dir DIR).",
+       .learning = learning.get(),
+       .learning_refusal = LearningRefusal(options),
        .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
        .on_started =
            [&](uint16_t port) {
@@ -243,7 +275,8 @@ Command FrontendCommand() {
           .help =
               "Serve OpenAI's HTTP API over runners (graft runner).\n"
               "  graft frontend --model demo/base --runners localhost:7001,localhost:7002",
-          .groups = {std::move(group), HttpFrontOptionGroup(options->http)},
+          .groups = {std::move(group), HttpFrontOptionGroup(options->http),
+                     OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
           .run = [options] { return RunFrontend(*options); }};
 }
 

@@ -27,6 +27,7 @@
 #include "cli/tracing.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
+#include "tuning/learning_service.h"
 
 namespace graft {
 namespace {
@@ -36,6 +37,7 @@ struct RunnerOptions {
   RunnerServiceOptions service;
   EtcdFlags etcd;
   ClusterRunnerOptions cluster;
+  LearningOptions learning;
   int drain_seconds = 30;
   std::string otlp_endpoint;
   bool quiet = false;
@@ -43,6 +45,11 @@ struct RunnerOptions {
 
 Status CheckPlace(const RunnerOptions& options) {
   if (options.etcd.options.endpoints.empty()) {
+    if (!options.learning.folder.empty() || options.learning.share > 0.0) {
+      return InvalidArgumentError(
+          "--learn-dir and --learn-share are for runners of a cluster, whose fine-tuning jobs are "
+          "in etcd: --etcd; one server alone learns by graft serve");
+    }
     if (options.cluster.store.empty()) return OkStatus();
     return InvalidArgumentError("--adapter-store is for runners that find each other: --etcd");
   }
@@ -110,6 +117,27 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
                                      load);
 }
 
+// Before the model is read. Null: this runner has no folder of learning.
+Result<std::unique_ptr<LearningService>> PrepareLearning(RunnerOptions& options) {
+  ASSIGN_OR_RETURN(auto learning, LearningService::Create(options.learning, &options.runtime,
+                                                          /*shared=*/true));
+  if (learning == nullptr) return learning;
+  std::error_code error;
+  options.cluster.learn_dir = std::filesystem::canonical(options.learning.folder, error).string();
+  if (error) return SystemError(error.value(), "--learn-dir " + options.learning.folder);
+  return learning;
+}
+
+// Whether the model can be trained where it is is known once it is read.
+void SetTrained(LearningService& learning, LoadedModel& model, RunnerOptions& options) {
+  learning.SetModel(model);
+  const Status trains = learning.CheckTrains();
+  options.cluster.learns = trains.ok();
+  if (!trains.ok() && options.learning.share > 0.0) {
+    LOG_WARN("this runner takes no fine-tuning jobs: {}", trains.message());
+  }
+}
+
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
@@ -123,7 +151,13 @@ Status RunRunner(RunnerOptions options) {
   // An answer must not depend on which runner gave the one before it.
   options.runtime.shares_drawn_pages = false;
   const bool quiet = options.quiet || options.runtime.log_level != "info";
+  ASSIGN_OR_RETURN(const auto learning, PrepareLearning(options));
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet, {}, ranks.get()));
+  if (learning != nullptr) SetTrained(*learning, *model, options);
+  std::unique_ptr<Tokenizer> tokenizer;  // of documents
+  if (options.cluster.learns) {
+    ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(options.runtime.model));
+  }
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
@@ -152,10 +186,15 @@ Status RunRunner(RunnerOptions options) {
   LOG_INFO("runner of {} on {}:{}, {} adapters, {}", model->name, options.service.host,
            served->port(), runtime->catalog().List().size(), options.service.arithmetic_id);
   WarnAboutPlainRpc(options.service.tls, options.service.host, "ask this runner for anything");
+  if (LearningStore* const jobs = served->learning(); jobs != nullptr) {
+    RETURN_IF_ERROR(learning->StartShared(*runtime, *tokenizer, *jobs));
+  }
   NotifyService("READY=1");
 
   const int signal = signals.Wait();
   NotifyService("STOPPING=1");
+  // Its job is another runner's from here on, which need not wait for requests.
+  if (learning != nullptr) learning->Stop();
   LOG_INFO("{}: frontends take their requests elsewhere, or they are finished, {} s at most",
            strsignal(signal), options.drain_seconds);
   served->BeginDrain();
@@ -187,6 +226,7 @@ Command RunnerCommand() {
                            "folder of adapters by content hash, those fetched from others too; "
                            "all of a machine share it"});
   groups.push_back(std::move(group));
+  groups.push_back({"Learning", LearningRunnerRows(options->learning)});
   return {.name = "runner",
           .help =
               "Serve a model and its adapters to frontends (graft frontend).\n"

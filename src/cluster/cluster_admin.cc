@@ -47,9 +47,9 @@ std::string LineOf(const RunnerRecord& runner) {
          std::to_string(runner.waiting_requests) + " waiting, " +
          std::to_string(runner.free_pages) + " of " + std::to_string(runner.pages) +
          " pages free, " + std::to_string(runner.resident.size()) + " adapters resident" +
-         (runner.draining ? ", draining" : "") + ", protocol " + std::to_string(runner.protocol) +
-         ", weights " + runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id +
-         "\n";
+         (runner.learns ? ", learns" : "") + (runner.draining ? ", draining" : "") + ", protocol " +
+         std::to_string(runner.protocol) + ", weights " +
+         runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id + "\n";
 }
 
 class EtcdClusterAdmin : public ClusterAdmin {

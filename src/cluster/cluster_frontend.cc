@@ -64,6 +64,12 @@ Status ClusterFrontend::Begin() {
   catalog_ = std::make_unique<ClusterCatalog>(
       *watcher_, *registry_, runners_->catalog(), runners_options_.base.name,
       [this](const AdapterLoad& load) { return Prove(load); }, UnixTimeSeconds);
+  if (!options_.learn_dir.empty()) {
+    EtcdLearningStore::Options learning;
+    learning.folder = options_.learn_dir;
+    learning.by = "frontend " + id_;
+    ASSIGN_OR_RETURN(learning_, EtcdLearningStore::Open(watcher_->store(), std::move(learning)));
+  }
   if (!options_.store.empty()) RETURN_IF_ERROR(ServeContents());
   presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_),
                                          EncodeRecord(Describe({})), Presence::Options{});
@@ -114,6 +120,16 @@ std::vector<EtcdOperation> ClusterFrontend::WhatToWrite(int64_t lease_id) const 
     writes.push_back(std::move(one));
   }
   return writes;
+}
+
+Status ClusterFrontend::learns() const {
+  const auto view = watcher_->view();
+  for (const auto& [id, runner] : view->runners) {
+    if (runner.learns && !runner.draining) return OkStatus();
+  }
+  return FailedPreconditionError(
+      "no runner of this cluster learns: start one with graft runner --etcd HOST:PORT --learn-dir "
+      "DIR --learn-share 0.3, on the CPU");
 }
 
 ScaleHint ClusterFrontend::hint() const {

@@ -15,6 +15,7 @@
 #include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
 #include "cluster/content_server.h"
+#include "cluster/etcd_learning_store.h"
 #include "cluster/etcd_registry.h"
 #include "cluster/leader.h"
 #include "cluster/presence.h"
@@ -34,6 +35,8 @@ class ClusterFrontend : public RunnersInReach {
   Status ready() const override { return runners_->ready(); }
   ScaleHint hint() const override;
   int32_t NumHolders(const std::string& hash) const override { return runners_->NumHolders(hash); }
+  LearningStore* learning() override { return learning_.get(); }
+  Status learns() const override;
 
  private:
   ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options);
@@ -57,7 +60,8 @@ class ClusterFrontend : public RunnersInReach {
   std::unique_ptr<ClusterWatcher> watcher_;
   std::unique_ptr<EtcdRegistry> registry_;
   std::unique_ptr<ClusterCatalog> catalog_;
-  std::unique_ptr<ContentServer> contents_;  // null: it keeps none
+  std::unique_ptr<EtcdLearningStore> learning_;  // null: no files and no jobs
+  std::unique_ptr<ContentServer> contents_;      // null: it keeps none
   std::string contents_address_;
   std::unique_ptr<Presence> presence_;
   std::unique_ptr<Leader> leader_;

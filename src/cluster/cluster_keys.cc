@@ -25,6 +25,10 @@ std::string Below(std::string_view prefix, const std::string& name) {
   return std::string(prefix) + Escaped(name);
 }
 
+std::string OfTenant(const std::string& kind, const std::string& tenant, const std::string& id) {
+  return Below("graft-learning/" + kind, tenant) + "/" + Escaped(id);
+}
+
 }  // namespace
 
 std::string ClusterKey() { return "graft/cluster"; }
@@ -40,10 +44,48 @@ std::string VersionsKey(const std::string& name) { return Below(kVersionsPrefix,
 std::string TenantKey(const std::string& name) { return Below(kTenantsPrefix, name); }
 std::string ApiKeyKey(const std::string& digest) { return Below(kApiKeysPrefix, digest); }
 
-std::string VersionKey(const std::string& name, int64_t version) {
+std::string NumberedKey(const std::string& prefix, int64_t number) {
   char digits[24];
-  std::snprintf(digits, sizeof(digits), "%010lld", static_cast<long long>(version));
-  return VersionsKey(name) + digits;
+  std::snprintf(digits, sizeof(digits), "%010lld", static_cast<long long>(number));
+  return prefix + digits;
+}
+
+std::string VersionKey(const std::string& name, int64_t version) {
+  return NumberedKey(VersionsKey(name), version);
+}
+
+std::string LearningFolderKey() { return "graft-learning/folder"; }
+std::string LearningTenantKey(const std::string& tenant) {
+  return Below("graft-learning/tenants/", tenant);
+}
+std::string LearningTurnKey(const std::string& tenant) {
+  return Below(kLearningTurnsPrefix, tenant);
+}
+std::string LearningFileKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("files/", tenant, id);
+}
+std::string LearningJobKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("jobs/", tenant, id);
+}
+std::string JobCancelKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("cancelled/", tenant, id);
+}
+std::string JobProgressKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("progress/", tenant, id);
+}
+std::string JobEventsKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("events/", tenant, id) + (id.empty() ? "" : "/");
+}
+std::string JobCheckpointsKey(const std::string& tenant, const std::string& id) {
+  return OfTenant("checkpoints/", tenant, id) + (id.empty() ? "" : "/");
+}
+std::string OpenJobKey(const std::string& id) { return Below(kOpenJobsPrefix, id); }
+std::string JobClaimKey(const std::string& id) { return Below(kJobClaimsPrefix, id); }
+std::string LearningFilesPrefix() { return "graft-learning/files/"; }
+
+std::vector<std::string> LearningPrefixesOf(const std::string& tenant) {
+  return {LearningFileKey(tenant, ""), LearningJobKey(tenant, ""), JobCancelKey(tenant, ""),
+          JobProgressKey(tenant, ""),  JobEventsKey(tenant, ""),   JobCheckpointsKey(tenant, "")};
 }
 
 bool HasPrefix(const std::string& key, std::string_view prefix) {

@@ -11,6 +11,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
+#include "jobs/learning_store.h"
 #include "placement/policy.h"
 #include "placement/scale_hint.h"
 #include "request/adapter_catalog.h"
@@ -33,6 +34,8 @@ class ServedRunner {
   virtual void OnStep(const StepNews& news) = 0;
   // Frontends are told to go elsewhere; what they leave is finished.
   virtual void BeginDrain() = 0;
+  // The cluster's jobs, for the thread that learns; null where this runner does not.
+  virtual LearningStore* learning() { return nullptr; }
 };
 
 // A frontend's view of its runners. Thread-safe.
@@ -47,6 +50,10 @@ class RunnersInReach {
   virtual ScaleHint hint() const = 0;
   // Runners whose devices are thought to hold the content.
   virtual int32_t NumHolders(const std::string& hash) const = 0;
+  // The cluster's files and jobs; null without a folder of learning.
+  virtual LearningStore* learning() { return nullptr; }
+  // Whether any runner learns; else what to start.
+  virtual Status learns() const { return OkStatus(); }
 };
 
 struct FrontendRunnersOptions {

@@ -31,6 +31,10 @@ struct ClusterRunnerOptions {
   // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
   std::string store;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
+  // Folder of learning, which the cluster shares; "": it has none. Whether this runner learns, and
+  // takes jobs by ServedRunner::learning().
+  std::string learn_dir;
+  bool learns = false;
 };
 
 struct ClusterFrontendOptions {
@@ -42,6 +46,7 @@ struct ClusterFrontendOptions {
   uint16_t contents_port = 0;  // 0: any free one
   std::string contents_advertised_host;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
+  std::string learn_dir;  // as a runner's; "": no files and no jobs
   // The cluster's keys, a keys file's text, whenever they have changed; on a thread of the library.
   std::function<void(const std::string& json)> on_keys;
   // Once a second, while there are frontends to share with: what was asked for since, by key's

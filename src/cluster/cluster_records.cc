@@ -58,7 +58,8 @@ std::string EncodeRecord(const RunnerRecord& runner) {
                {"waiting_requests", runner.waiting_requests},
                {"pages", runner.pages},
                {"free_pages", runner.free_pages},
-               {"draining", runner.draining}};
+               {"draining", runner.draining},
+               {"learns", runner.learns}};
   Json resident = Json::array();
   for (size_t i = 0; i < runner.resident.size() && i < kResidentToldMax; ++i) {
     resident.push_back(runner.resident[i]);
@@ -82,16 +83,18 @@ std::string EncodeRecord(const FrontendRecord& frontend) {
 
 std::string EncodeRecord(const AdapterVersion& adapter) {
   const RegistryEntry& entry = adapter.entry;
-  return DumpJson({{"version", adapter.version},
-                   {"name", entry.name},
-                   {"hash", entry.hash},
-                   {"path", entry.path},
-                   {"base_model", entry.base_model},
-                   {"rank_max", entry.rank_max},
-                   {"num_virtual_tokens", entry.num_virtual_tokens},
-                   {"bytes", entry.bytes},
-                   {"tenant", entry.tenant},
-                   {"loaded_at", entry.loaded_at}});
+  Json json = {{"version", adapter.version},
+               {"name", entry.name},
+               {"hash", entry.hash},
+               {"path", entry.path},
+               {"base_model", entry.base_model},
+               {"rank_max", entry.rank_max},
+               {"num_virtual_tokens", entry.num_virtual_tokens},
+               {"bytes", entry.bytes},
+               {"tenant", entry.tenant},
+               {"loaded_at", entry.loaded_at}};
+  if (entry.owner.has_value()) json["owner"] = *entry.owner;
+  return DumpJson(json);
 }
 
 std::string EncodeRecord(const TenantRecord& tenant) {
@@ -135,6 +138,7 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   Read(json, "pages", &runner.pages);
   Read(json, "free_pages", &runner.free_pages);
   Read(json, "draining", &runner.draining);
+  Read(json, "learns", &runner.learns);
   Read(json, "resident", &runner.resident);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
@@ -172,6 +176,8 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   Read(json, "bytes", &entry.bytes);
   Read(json, "tenant", &entry.tenant);
   Read(json, "loaded_at", &entry.loaded_at);
+  const auto owner = json.find("owner");
+  if (owner != json.end() && owner->is_string()) entry.owner = owner->get<std::string>();
   if (entry.name.empty()) return MissingField("an adapter", "name");
   if (entry.hash.empty()) return MissingField("adapter '" + entry.name + "'", "hash");
   return adapter;

@@ -40,6 +40,7 @@ struct RunnerRecord {
   int64_t pages = 0;
   int64_t free_pages = 0;
   bool draining = false;              // takes no new requests
+  bool learns = false;                // takes fine-tuning jobs
   std::vector<std::string> resident;  // hashes; the first kResidentToldMax are told
 
   bool operator==(const RunnerRecord&) const = default;

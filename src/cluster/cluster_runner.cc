@@ -75,6 +75,13 @@ Status ClusterRunner::Begin(Generator& generator) {
   const RunnerRecord record = Describe();
   presence_ = std::make_unique<Presence>(watcher_->store(), RunnerKey(record.id),
                                          EncodeRecord(record), Presence::Options{});
+  if (options_.learns) {
+    EtcdLearningStore::Options learning;
+    learning.folder = options_.learn_dir;
+    learning.by = "runner " + record.id;
+    learning.lease_id = [this] { return presence_->stands() ? presence_->lease_id() : 0; };
+    ASSIGN_OR_RETURN(learning_, EtcdLearningStore::Open(watcher_->store(), std::move(learning)));
+  }
   teller_ = std::thread([this] { TellLoop(); });
   return OkStatus();
 }
@@ -88,6 +95,7 @@ ClusterRunner::~ClusterRunner() {
   }
   wake_.notify_all();
   if (teller_.joinable()) teller_.join();
+  learning_.reset();
   presence_.reset();
   // Its calls use the follower, which uses the watcher.
   service_.reset();
@@ -110,11 +118,18 @@ void ClusterRunner::OnView(const std::shared_ptr<const ClusterView>& view) {
 }
 
 Result<std::string> ClusterRunner::Locate(const RegistryEntry& entry, ContentSource source) const {
-  if (source == ContentSource::kFolder) return entry.path;
+  // What was learned goes by its name in the folder that is shared, each machine by its own mount.
+  const bool is_learned = entry.owner.has_value();
+  const bool has_folder = !is_learned || !options_.learn_dir.empty();
+  const std::string path = is_learned ? options_.learn_dir + "/adapters/" + entry.path : entry.path;
+  if (source == ContentSource::kFolder && has_folder) return path;
+  if (source == ContentSource::kFolder) {
+    return NotFoundError("it was learned, and this runner has not --learn-dir");
+  }
   if (store_ == nullptr) {
     return NotFoundError("without --adapter-store it is not fetched from another machine");
   }
-  if (source == ContentSource::kCopy) return store_->Keep(entry.hash, entry.path);
+  if (source == ContentSource::kCopy) return store_->Keep(entry.hash, path);
   return store_->Get(entry.hash, Peers());
 }
 
@@ -174,6 +189,7 @@ RunnerRecord ClusterRunner::Describe() {
   record.pages = options_.pages;
   record.free_pages = load.pages_free;
   record.resident = resident_;
+  record.learns = options_.learns;
   std::lock_guard lock(mutex_);
   record.draining = draining_;
   return record;

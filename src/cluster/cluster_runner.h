@@ -14,6 +14,7 @@
 #include "cluster/cluster_library.h"
 #include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
+#include "cluster/etcd_learning_store.h"
 #include "cluster/presence.h"
 #include "cluster/registry_follower.h"
 #include "rpc/adapter_service.h"
@@ -34,6 +35,7 @@ class ClusterRunner : public ServedRunner {
   void OnDelivered() override { service_->OnDelivered(); }
   void OnStep(const StepNews& news) override { service_->OnStep(news); }
   void BeginDrain() override;
+  LearningStore* learning() override { return learning_.get(); }
 
  private:
   ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerOptions options,
@@ -61,6 +63,7 @@ class ClusterRunner : public ServedRunner {
   std::unique_ptr<ClusterWatcher> watcher_;
   std::unique_ptr<RegistryFollower> follower_;
   std::unique_ptr<Presence> presence_;
+  std::unique_ptr<EtcdLearningStore> learning_;  // null: it does not learn
   std::string address_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -27,6 +27,7 @@ RunnerRecord FullRunner() {
   runner.pages = int64_t{1} << 33;
   runner.free_pages = 17;
   runner.draining = true;
+  runner.learns = true;
   runner.resident = {"h1", "h2"};
   return runner;
 }
@@ -49,6 +50,9 @@ TEST(ClusterRecordsTest, ComeBackAsTheyWere) {
   const FrontendRecord frontend = {"f", "h:1", {{"digest", 2.5}}, "h:2", 7};
   EXPECT_EQ(*DecodeFrontendRecord(EncodeRecord(frontend)), frontend);
   EXPECT_EQ(*DecodeAdapterVersion(EncodeRecord(Adapter("a", 3))), Adapter("a", 3));
+  AdapterVersion learned = Adapter("ft:base:1", 1);
+  learned.entry.owner = "";
+  EXPECT_EQ(*DecodeAdapterVersion(EncodeRecord(learned)), learned);
   const ScaleHint hint = {.runners = 3,
                           .runners_wanted = 2,
                           .startup_seconds = 0.1,

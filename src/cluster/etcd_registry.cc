@@ -1,7 +1,9 @@
 #include "cluster/etcd_registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "cluster/cluster_keys.h"
@@ -21,7 +23,7 @@ bool IsSameContent(const RegistryEntry& left, const RegistryEntry& right) {
   return left.hash == right.hash && left.path == right.path;
 }
 
-// Of an adapter, a version or a key.
+// Of an adapter, a version, a key or a job that is open.
 std::string TenantOfRecord(const std::string& text) {
   const Result<Json> json = ParseJson(text);
   if (!json.ok() || !json->is_object()) return "";
@@ -232,15 +234,25 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
 
 // All records that are the tenant's.
 Result<std::vector<EtcdKeyValue>> EtcdRegistry::FindOf(const std::string& tenant) const {
-  ASSIGN_OR_RETURN(const EtcdOutcome all,
-                   store_.Commit({.then = {EtcdOperation::GetPrefix(std::string(kAdaptersPrefix)),
-                                           EtcdOperation::GetPrefix(std::string(kVersionsPrefix)),
-                                           EtcdOperation::GetPrefix(std::string(kApiKeysPrefix)),
-                                           EtcdOperation::Get(TenantKey(tenant))}}));
-  std::vector<EtcdKeyValue> items = all.found[3];
-  for (int i = 0; i < 3; ++i) {
+  // Of these only the records that name the tenant.
+  const std::string_view shared[] = {kAdaptersPrefix, kVersionsPrefix, kApiKeysPrefix,
+                                     kOpenJobsPrefix};
+  std::vector<EtcdOperation> looks;
+  for (const std::string_view prefix : shared) {
+    looks.push_back(EtcdOperation::GetPrefix(std::string(prefix)));
+  }
+  for (const std::string& key :
+       {TenantKey(tenant), LearningTenantKey(tenant), LearningTurnKey(tenant)}) {
+    looks.push_back(EtcdOperation::Get(key));
+  }
+  for (const std::string& prefix : LearningPrefixesOf(tenant)) {
+    looks.push_back(EtcdOperation::GetPrefix(prefix));
+  }
+  ASSIGN_OR_RETURN(const EtcdOutcome all, store_.Commit({.then = std::move(looks)}));
+  std::vector<EtcdKeyValue> items;
+  for (size_t i = 0; i < all.found.size(); ++i) {
     for (const EtcdKeyValue& item : all.found[i]) {
-      if (TenantOfRecord(item.value) == tenant) items.push_back(item);
+      if (i >= std::size(shared) || TenantOfRecord(item.value) == tenant) items.push_back(item);
     }
   }
   return items;

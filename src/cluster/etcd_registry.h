@@ -43,9 +43,10 @@ class EtcdRegistry : public AdapterRegistry {
   Status SetKeys(const Json& entries);
 
   struct Forgotten {
-    int32_t num_records = 0;  // names, versions, keys, the weight
+    int32_t num_records = 0;  // names, versions, keys, the weight, files, jobs
   };
-  // Removes all that is the tenant's: adapters, versions, keys, its weight. kNotFound: nothing was.
+  // Removes all that is the tenant's: adapters, versions, keys, its weight, files and jobs of
+  // learning. kNotFound: nothing was.
   Result<Forgotten> ForgetTenant(const std::string& tenant);
 
  private:

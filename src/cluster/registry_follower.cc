@@ -111,7 +111,9 @@ void RegistryFollower::Apply(const RegistryView& registry) {
     const Result<AdapterInfo> found = catalog_.Find(name);
     if (found.ok()) {
       std::lock_guard lock(mutex_);
-      if (!owned_.contains(name)) folders_[name] = *found;
+      // What was learned here has its name before the registry does, and is of no folder.
+      const bool is_learned = entry.owner.has_value();
+      if (!owned_.contains(name) && !is_learned) folders_[name] = *found;
       owned_[name] = 0;
       if (found->hash == entry.hash) continue;
     }
@@ -162,12 +164,15 @@ Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
 
 Status RegistryFollower::LoadFrom(const RegistryEntry& entry, ContentSource source) {
   ASSIGN_OR_RETURN(const std::string path, locate_(entry, source));
+  // Only the registry's own place is the folder of what is learned.
+  const bool is_learned = source == ContentSource::kFolder && entry.owner.has_value();
   return catalog_
       .Load({.name = entry.name,
              .path = path,
              .replace = true,
              .tenant = entry.tenant,
-             .hash = entry.hash})
+             .hash = entry.hash,
+             .owner = is_learned ? entry.owner : std::nullopt})
       .status();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "cluster/etcd_testing.h"
+#include "cluster/runner_catalog.h"
 
 namespace graft {
 namespace {
@@ -46,6 +47,7 @@ class FakeCatalog : public AdapterCatalog {
     AdapterInfo info;
     info.path = load.path;
     info.hash = contents[load.path];
+    info.owner = load.owner;
     return SetName(load.name, info);
   }
   Status Unload(const std::string& name, const std::string& /*tenant*/) override {
@@ -158,6 +160,33 @@ TEST_F(RegistryFollowerTest, WhatIsLoadedIsServedFromACopy) {
   // Whose copy cannot be made is served all the same.
   follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/2"}}));
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
+}
+
+// The runner that learned it has its name before the registry does.
+TEST_F(RegistryFollowerTest, WhatWasLearnedGoesWithItsName) {
+  ASSERT_TRUE(catalog_.Load({.name = "ft:a", .path = "/1", .owner = "t"}).ok());
+  const RegistryEntry learned = {.name = "ft:a", .hash = "h1", .path = "/1", .owner = "t"};
+  const RegistryEntry elsewhere = {.name = "ft:b", .hash = "h2", .path = "/2", .owner = "t"};
+  follower_->Follow(ViewOf({learned, elsewhere}));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("ft:b") == "h2"; }));
+  EXPECT_EQ(catalog_.Find("ft:b")->owner, "t") << "it is loaded from the folder of learning";
+  follower_->Follow(ViewOf({}));
+  EXPECT_TRUE(
+      Eventually([&] { return catalog_.HashOf("ft:a") == "" && catalog_.HashOf("ft:b") == ""; }));
+}
+
+// Whose it is the runners do not tell.
+TEST(RunnerCatalogTest, WhatRunnersLearnedIsNotListedByThem) {
+  RunnerCatalog catalog("base");
+  ListedAdapter learned, own;
+  learned.info = {.name = "ft:base:1", .hash = "h1", .rank_max = 4};
+  own.info = {.name = "own", .hash = "h2", .rank_max = 8};
+  catalog.SetRunner(0, {learned, own});
+  EXPECT_EQ(catalog.List().size(), 1U);
+  EXPECT_FALSE(catalog.Find("ft:base:1").ok());
+  EXPECT_EQ(catalog.NamesNear("ft:base:2", {}).find("ft:"), std::string::npos);
+  EXPECT_TRUE(catalog.HasContent("h1")) << "requests are placed by it";
+  EXPECT_EQ(catalog.RankOf("h1"), 4);
 }
 
 // For requests that began with it and may come from a runner that dies.

@@ -25,6 +25,8 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
       Content& content = contents_[adapter.info.hash];
       content.rank = adapter.info.rank_max;
       if (IsRunnersOwnName(adapter.info.name)) continue;
+      // Whose that is the registry alone says.
+      if (adapter.info.name.starts_with(kLearnedPrefix)) continue;
       if (content.name.empty()) content.name = adapter.info.name;
       const auto [it, is_new] = by_name_.emplace(adapter.info.name, adapter);
       if (!is_new && it->second.info.hash != adapter.info.hash) {

@@ -44,7 +44,7 @@ Result<LearningFile> LearningJobs::Upload(const std::string& tenant, const std::
 }
 
 Result<LearningJob> LearningJobs::Create(LearningJob order) {
-  RETURN_IF_ERROR(setup_.trains);
+  RETURN_IF_ERROR(trains());
   order.id = NewLearningId("ftjob-");
   order.base_model = setup_.base_model;
   order.created_at = store_.now();
@@ -57,7 +57,7 @@ Result<LearningJob> LearningJobs::Create(LearningJob order) {
 Result<LearningJob> LearningJobs::Cancel(const std::string& tenant, const std::string& id) {
   ASSIGN_OR_RETURN(LearningJob job, store_.Cancel(tenant, id));
   // A server that does not train has nobody else to end it.
-  if (!setup_.trains.ok() && !IsFinished(job.status)) {
+  if (setup_.is_own && !IsFinished(job.status) && !trains().ok()) {
     job.status = JobStatus::kCancelled;
     job.finished_at = store_.now();
     RETURN_IF_ERROR(store_.Update(job));
@@ -68,14 +68,19 @@ Result<LearningJob> LearningJobs::Cancel(const std::string& tenant, const std::s
 Status LearningJobs::DeleteAdapter(const std::string& tenant, const std::string& name) {
   ASSIGN_OR_RETURN(const LearningJob job, store_.FindLearned(tenant, name));
   // First what makes it come back at the next start: after a kill in between its folder is left.
-  RETURN_IF_ERROR(store_.ForgetAdapter(job.id));
+  RETURN_IF_ERROR(store_.ForgetAdapter(job));
   return setup_.remove_adapter(job);
 }
 
 std::optional<LearningJob> LearningJobs::WaitForJob() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    rung_.wait(lock, [this] { return has_news_ || is_stopping_; });
+    const auto is_rung = [this] { return has_news_ || is_stopping_; };
+    if (setup_.look.count() > 0) {
+      rung_.wait_for(lock, setup_.look, is_rung);
+    } else {
+      rung_.wait(lock, is_rung);
+    }
     if (is_stopping_) return std::nullopt;
     has_news_ = false;
     lock.unlock();

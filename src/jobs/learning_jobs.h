@@ -30,7 +30,11 @@ struct LearningSetup {
   std::string base_model;             // the name that jobs give
   std::vector<std::string> learners;  // the first is the default
   int32_t rank_max = 0;               // of adapters
-  Status trains;                      // why this server trains nothing, or OK
+  std::function<Status()> trains;     // why nothing is trained here, or OK; empty: OK
+  // Whoever trains is this process: else a job is cancelled by the store alone.
+  bool is_own = true;
+  // How often jobs of other processes are looked for; 0: there are none.
+  std::chrono::milliseconds look{0};
   // Makes a learned adapter unknown and deletes it.
   std::function<Status(const LearningJob& job)> remove_adapter;
 };
@@ -44,6 +48,8 @@ class LearningJobs {
   LearningJobs(LearningStore& store, LearningSetup setup);
 
   const LearningSetup& setup() const { return setup_; }
+  // Why no job is trained, or OK.
+  Status trains() const { return setup_.trains ? setup_.trains() : OkStatus(); }
   LearningStore& store() { return store_; }
 
   // kInvalidArgument: no document, by reason; a PDF is only read by its job. `seconds` 0: the

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "jobs/sqlite_learning_store.h"
+
 namespace graft {
 namespace {
 
@@ -21,7 +23,7 @@ class LearningJobsTest : public testing::Test {
     return {.tenant = "t", .training_file = file, .suffix = "mine"};
   }
 
-  std::unique_ptr<LearningStore> store_ = *LearningStore::Open(":memory:");
+  std::unique_ptr<LearningStore> store_ = *SqliteLearningStore::Open(":memory:");
   std::unique_ptr<LearningJobs> jobs_;
 };
 
@@ -56,7 +58,7 @@ TEST_F(LearningJobsTest, AFileIsKeptAsLongAsItsOwnerOrTheServerSays) {
 }
 
 TEST_F(LearningJobsTest, AServerThatDoesNotTrainSaysWhy) {
-  LearningJobs& jobs = Jobs({.trains = UnimplementedError("no GPU trains")});
+  LearningJobs& jobs = Jobs({.trains = [] { return UnimplementedError("no GPU trains"); }});
   const LearningFile file = *jobs.Upload("t", "a.txt", "fine-tune", "words", 0);
   EXPECT_EQ(jobs.Create(Order(file.id)).status().message(), "no GPU trains");
 }

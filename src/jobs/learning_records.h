@@ -90,7 +90,16 @@ struct LearningJob {
   int32_t num_virtual_tokens = 0;
   int64_t bytes = 0;
   std::string base_hash;  // of the base that it was learned on
+  // On a cluster: its folder among those of what was learned, and its file among checkpoints, of
+  // the runner that has it or had it last; "": they have the job's id. And the file of the last
+  // checkpoint, which may be another runner's; "": the same file.
+  std::string folder;
+  std::string checkpoint;
 
+  const std::string& folder_name() const { return folder.empty() ? id : folder; }
+  const std::string& checkpoint_name() const {
+    return checkpoint.empty() ? folder_name() : checkpoint;
+  }
   bool operator==(const LearningJob&) const = default;
 };
 

@@ -1,102 +1,100 @@
-// LearningStore: files and jobs of learning in one SQLite file, which survives a killed process: a
-// job that ran is found as the last change left it. Every call names a tenant, and sees that
-// tenant's alone, but for those of the thread that learns and of the operator. Thread-safe.
+// LearningStore: files and jobs of learning, which survive a killed process: a job that ran is
+// found as the last change left it. One server's are a SQLite file (sqlite_learning_store.h), a
+// cluster's are in etcd. Every call names a tenant, and sees that tenant's alone, but for those of
+// the thread that learns and of the operator. Thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "jobs/learning_records.h"
-#include "registry/sqlite_database.h"
 
 namespace graft {
 
 class LearningStore {
  public:
-  // `path`, or ":memory:". Errors as SqliteDatabase's. `unix_seconds`: any thread asks it.
-  static Result<std::unique_ptr<LearningStore>> Open(
-      const std::string& path, std::function<int64_t()> unix_seconds = UnixTimeSeconds);
+  virtual ~LearningStore();
 
-  int64_t now() const { return unix_seconds_(); }
+  // Unix seconds.
+  virtual int64_t now() const = 0;
 
   // Files. One whose time has come is gone, unless a job that is not finished needs it.
   // kResourceExhausted where the tenant's would be more than `tenant_bytes_max` in all.
-  Status AddFile(const LearningFile& file, std::string_view content, int64_t tenant_bytes_max);
+  virtual Status AddFile(const LearningFile& file, std::string_view content,
+                         int64_t tenant_bytes_max) = 0;
   // kNotFound.
-  Result<LearningFile> FindFile(const std::string& tenant, const std::string& id);
-  Result<std::string> FileContent(const std::string& tenant, const std::string& id);
+  virtual Result<LearningFile> FindFile(const std::string& tenant, const std::string& id) = 0;
+  virtual Result<std::string> FileContent(const std::string& tenant, const std::string& id) = 0;
   // kFailedPrecondition while a job that is not finished needs it.
-  Status DeleteFile(const std::string& tenant, const std::string& id);
+  virtual Status DeleteFile(const std::string& tenant, const std::string& id) = 0;
   // The newest first, or the oldest; `purpose` "": any. kNotFound: of query.after.
-  Result<Page<LearningFile>> ListFiles(const std::string& tenant, const std::string& purpose,
-                                       const PageQuery& query);
+  virtual Result<Page<LearningFile>> ListFiles(const std::string& tenant,
+                                               const std::string& purpose,
+                                               const PageQuery& query) = 0;
 
   // Jobs. kResourceExhausted where the tenant has `unfinished_max` that are not finished, or with
   // these `adapters_max` adapters; kNotFound where it has not the file.
-  Status AddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max);
-  Result<LearningJob> FindJob(const std::string& tenant, const std::string& id);
-  Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query);
-  // A job that waits is cancelled at once, one that runs by the thread that learns.
+  virtual Status AddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max) = 0;
+  virtual Result<LearningJob> FindJob(const std::string& tenant, const std::string& id) = 0;
+  virtual Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query) = 0;
+  // A job that nobody has begun is cancelled at once, one that runs by the thread that learns.
   // kFailedPrecondition: it is finished.
-  Result<LearningJob> Cancel(const std::string& tenant, const std::string& id);
+  virtual Result<LearningJob> Cancel(const std::string& tenant, const std::string& id) = 0;
   // Newest first.
-  Result<Page<JobEvent>> ListEvents(const std::string& tenant, const std::string& job,
-                                    const PageQuery& query);
-  Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant, const std::string& job,
-                                              const PageQuery& query);
-  // Those whose adapters there are, of all tenants.
-  Result<std::vector<LearningJob>> ListLearned();
+  virtual Result<Page<JobEvent>> ListEvents(const std::string& tenant, const std::string& job,
+                                            const PageQuery& query) = 0;
+  virtual Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant,
+                                                      const std::string& job,
+                                                      const PageQuery& query) = 0;
   // The job that learned it. kNotFound.
-  Result<LearningJob> FindLearned(const std::string& tenant, const std::string& adapter);
+  virtual Result<LearningJob> FindLearned(const std::string& tenant,
+                                          const std::string& adapter) = 0;
   // The job stays, without an adapter.
-  Status ForgetAdapter(const std::string& job);
+  virtual Status ForgetAdapter(const LearningJob& job) = 0;
 
   // For an operator: all tenants' jobs, at most so many rows.
-  Result<JobsOverview> Overview(int32_t rows_max);
+  virtual Result<JobsOverview> Overview(int32_t rows_max) = 0;
 
-  // For the thread that learns.
-  // The next job: one that was begun, else the oldest of the tenant whose turn was longest ago.
-  Result<std::optional<LearningJob>> NextJob();
+  // For the thread that learns. On a cluster kAborted: another runner has the job by now, or its
+  // tenant is forgotten: what was learned of it is of no more use.
+  // The next job: one that was begun, else the oldest of the tenant whose turn was longest ago. No
+  // other thread that learns is given it until it is finished or left.
+  virtual Result<std::optional<LearningJob>> NextJob() = 0;
   // Everything after created_at but is_cancelled.
-  Status Update(const LearningJob& job);
-  Result<bool> IsCancelled(const std::string& job);
-  Status AddEvent(const std::string& job, JobEvent event);
+  virtual Status Update(const LearningJob& job) = 0;
+  // The same of one that is finished, and the event that says so, in one piece. On a cluster what
+  // it learned is then the cluster's.
+  virtual Status Finish(const LearningJob& job, const JobEvent& event) = 0;
+  // Whoever asks for the next job may have it.
+  virtual void Leave(const LearningJob& job) = 0;
+  virtual Result<bool> IsCancelled(const std::string& job) = 0;
+  virtual Status AddEvent(const std::string& job, const JobEvent& event) = 0;
   // The last ones are kept.
-  Status AddCheckpoint(const std::string& job, const JobCheckpoint& checkpoint);
-
- private:
-  explicit LearningStore(std::function<int64_t()> unix_seconds)
-      : unix_seconds_(std::move(unix_seconds)), database_("the store of learning") {}
-
-  // These want mutex_ held.
-  Status DropExpired();
-  Result<int64_t> Count(const char* sql, const std::string& tenant);
-  // Where an id stands in the order of its list; `start` for "".
-  Result<int64_t> PlaceOf(const char* sql, const std::string& tenant, const PageQuery& query);
-  Result<LearningJob> ReadJob(const std::string& tenant, const std::string& id);
-  Status DropOldJobs(const std::string& tenant);
-  Status Write(const LearningJob& job);
-  Status WriteEvent(const std::string& job, const JobEvent& event);
-  Result<int64_t> AfterNumber(const std::string& tenant, const std::string& job,
-                              const PageQuery& query);
-
-  const std::function<int64_t()> unix_seconds_;
-  std::mutex mutex_;
-  SqliteDatabase database_;
+  virtual Status AddCheckpoint(const std::string& job, const JobCheckpoint& checkpoint) = 0;
 };
+
+inline constexpr int64_t kCheckpointsKept = 100;  // of a job
 
 // "file-", "ftjob-" and 24 random hexadecimal digits.
 std::string NewLearningId(const char* prefix);
-// Ids of a job's events and checkpoints.
+// Ids of a job's events and checkpoints, and the number in one; 0 for what is no such id.
 std::string EventId(const std::string& job, int64_t number);
 std::string CheckpointId(const std::string& job, int64_t step);
+int64_t NumberOfId(const std::string& id);
+
+// What every store says.
+Status NoSuchFile(const std::string& id);
+Status NoSuchJob(const std::string& id);
+Status NothingAfter(const std::string& id);
+Status NoSuchLearnedModel(const std::string& name);
+Status FileIsNeeded(const std::string& job);
+Status JobIsFinished(const LearningJob& job);
+// kResourceExhausted, or OK.
+Status CheckFileRoom(int64_t bytes, int64_t more, int64_t tenant_bytes_max);
+Status CheckJobRoom(int64_t unfinished, int64_t adapters, int32_t unfinished_max,
+                    int32_t adapters_max);
 
 }  // namespace graft

@@ -12,7 +12,8 @@ AdapterInfo InfoOf(const RegistryEntry& entry) {
           .bytes = entry.bytes,
           .tenant = entry.tenant,
           .loaded_at = entry.loaded_at,
-          .unread_key = ""};
+          .unread_key = "",
+          .owner = entry.owner};
 }
 
 RegistryEntry EntryOf(const AdapterInfo& info) {
@@ -24,7 +25,8 @@ RegistryEntry EntryOf(const AdapterInfo& info) {
           .num_virtual_tokens = info.num_virtual_tokens,
           .bytes = info.bytes,
           .tenant = info.tenant,
-          .loaded_at = info.loaded_at};
+          .loaded_at = info.loaded_at,
+          .owner = info.owner};
 }
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct RegistryEntry {
   int64_t bytes = 0;
   std::string tenant;     // whose load it was; "": nobody noted
   int64_t loaded_at = 0;  // Unix seconds
+  // The tenant that learned it, whose alone it is. One server's registry has none of them.
+  std::optional<std::string> owner = std::nullopt;
 
   bool operator==(const RegistryEntry&) const = default;
 };

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "jobs/learning_jobs.h"
-#include "jobs/learning_store.h"
+#include "jobs/sqlite_learning_store.h"
 #include "server/dashboard_pages.h"
 #include "server/server_testing.h"
 
@@ -96,7 +96,7 @@ TEST_F(DashboardTest, AFrontendKnowsHoldersByItsPlacements) {
 }
 
 TEST_F(DashboardTest, ShowsTheJobsOfAllTenants) {
-  const auto store = *LearningStore::Open(":memory:");
+  const auto store = *SqliteLearningStore::Open(":memory:");
   LearningJobs jobs(*store, {.base_model = "demo"});
   const auto create = [&jobs](const std::string& tenant) {
     const LearningFile file = *jobs.Upload(tenant, "a.txt", "fine-tune", "words", 0);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -55,6 +56,11 @@ int64_t TokensIn(const LearnerData& data) {
   return tokens;
 }
 
+// A store that is away costs no job: the job goes on from its checkpoint once the store is there.
+Status LeftBy(const Status& store) {
+  return IsPassing(store) ? Status(StatusCode::kAborted, store.message()) : store;
+}
+
 std::string Rounded(double number) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f", number);
@@ -99,14 +105,15 @@ void JobAtWork::Tell(const std::string& message) { Tell(message, Json()); }
 
 Status JobAtWork::CheckWanted() {
   if (parts_.jobs.is_stopping()) return Status(StatusCode::kAborted, "the server ends");
-  ASSIGN_OR_RETURN(const bool is_cancelled, store_.IsCancelled(job_.id));
-  return is_cancelled ? Status(StatusCode::kCancelled, "cancelled") : OkStatus();
+  const Result<bool> is_cancelled = store_.IsCancelled(job_.id);
+  if (!is_cancelled.ok()) return LeftBy(is_cancelled.status());
+  return *is_cancelled ? Status(StatusCode::kCancelled, "cancelled") : OkStatus();
 }
 
 Status JobAtWork::Begin() {
   RETURN_IF_ERROR(CheckWanted());
   const std::string& base = parts_.jobs.setup().base_model;
-  if (job_.base_model != base) {
+  if (!base.empty() && job_.base_model != base) {
     return FailedPreconditionError("the job is for the base model '" + job_.base_model +
                                    "', and this server has '" + base + "' by now");
   }
@@ -114,17 +121,19 @@ Status JobAtWork::Begin() {
     job_.started_at = store_.now();
     Tell("Validating training file: " + job_.training_file);
   } else {
-    Tell("The server was restarted: the job goes on");
+    Tell("The job goes on: the server that ran it has ended");
   }
   job_.status = JobStatus::kValidating;
-  return store_.Update(job_);
+  return LeftBy(store_.Update(job_));
 }
 
 Status JobAtWork::Run() {
   RETURN_IF_ERROR(Begin());
-  ASSIGN_OR_RETURN(const LearningFile file, store_.FindFile(job_.tenant, job_.training_file));
-  ASSIGN_OR_RETURN(const std::string content, store_.FileContent(job_.tenant, job_.training_file));
-  ASSIGN_OR_RETURN(const Document document, DocumentOf(file, content));
+  const Result<LearningFile> file = store_.FindFile(job_.tenant, job_.training_file);
+  if (!file.ok()) return LeftBy(file.status());
+  const Result<std::string> content = store_.FileContent(job_.tenant, job_.training_file);
+  if (!content.ok()) return LeftBy(content.status());
+  ASSIGN_OR_RETURN(const Document document, DocumentOf(*file, *content));
   ASSIGN_OR_RETURN(recipe_, RecipeOf(job_));
   RETURN_IF_ERROR(ResolvePrompts(settings_.model_dir, &recipe_));
   ASSIGN_OR_RETURN(const LearnerInput input,
@@ -139,7 +148,7 @@ Status JobAtWork::Run() {
   ASSIGN_OR_RETURN(const TrainingLimits limits,
                    FitTraining(sizes, parts_.model.shape(), settings_.bytes_max));
   job_.status = JobStatus::kRunning;
-  RETURN_IF_ERROR(store_.Update(job_));
+  RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
   Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
   stage_ = Stage::kReading;  // a document that is too short shows here
   ASSIGN_OR_RETURN(LearnerData data, Prepare(*learner, input));
@@ -186,7 +195,8 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
 }
 
 Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
-  ASSIGN_OR_RETURN(const bool resumed, run.Resume(checkpoint()));
+  ASSIGN_OR_RETURN(const bool resumed,
+                   run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name()));
   if (resumed) {
     Tell("Going on from step " + std::to_string(run.step()));
   } else {
@@ -237,8 +247,11 @@ void JobAtWork::TellStep(const TrainingRun& run, double seconds_a_step) {
 }
 
 Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
-  RETURN_IF_ERROR(run.SaveCheckpoint(checkpoint()));
-  return store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()});
+  RETURN_IF_ERROR(run.SaveCheckpoint(settings_.checkpoints + "/" + job_.folder_name()));
+  const Status added = store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()});
+  if (!IsPassing(added) || added.code() == StatusCode::kAborted) return added;
+  LOG_WARN("fine-tuning job {}: {}", job_.id, added.message());
+  return OkStatus();
 }
 
 // A kill at any point in here leaves a job that runs, and whose end comes out the same.
@@ -246,13 +259,12 @@ Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
   RETURN_IF_ERROR(CheckLearned("the document", run.scores(), "lower learning_rate_multiplier"));
   OrderedJson provenance = origin;
   provenance["scores"] = ScoresJson(run.scores());
-  const std::string folder = settings_.adapters + "/" + job_.id;
   ASSIGN_OR_RETURN(const std::string hash,
-                   WriteLearnedFolder(folder, parts_.model.config, {run.lora(), run.prompt()},
+                   WriteLearnedFolder(folder(), parts_.model.config, {run.lora(), run.prompt()},
                                       parts_.model.weights.dtype, parts_.model.name, provenance));
   const std::string name = LearnedName(job_);
   ASSIGN_OR_RETURN(const AdapterInfo adapter, parts_.catalog.Load({.name = name,
-                                                                   .path = folder,
+                                                                   .path = folder(),
                                                                    .replace = true,
                                                                    .tenant = job_.tenant,
                                                                    .hash = hash,

@@ -19,14 +19,15 @@ class JobAtWork {
   // Everything is borrowed but the job.
   JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings, LearningJob job);
 
-  // kCancelled: its owner wants it so; kAborted: the server ends. After any other end its
-  // checkpoint is of no more use. std::bad_alloc where memory runs out.
+  // kCancelled: its owner wants it so; kAborted: it goes on later, or elsewhere: the server ends,
+  // the store is away, or another runner has the job. After any other end its checkpoints are of
+  // no more use. std::bad_alloc where memory runs out.
   Status Run();
 
   Stage stage() const { return stage_; }
   // With what is known of it by now.
   const LearningJob& job() const { return job_; }
-  std::string checkpoint() const { return settings_.checkpoints + "/" + job_.id; }
+  std::string folder() const { return settings_.adapters + "/" + job_.folder_name(); }
 
  private:
   Status Begin();

@@ -48,6 +48,7 @@ void JobRunner::Loop() {
 }
 
 void JobRunner::RunJob(LearningJob job) {
+  LOG_INFO("fine-tuning job {} of {} begins here", job.id, job.tenant);
   JobAtWork work(parts_, settings_, std::move(job));
   Status status;
   try {
@@ -57,16 +58,22 @@ void JobRunner::RunJob(LearningJob job) {
     status = ResourceExhaustedError(
         "memory ran out; lower batch_size, window_tokens or rank, or try again later");
   }
-  if (status.code() == StatusCode::kAborted) return;  // the server ends
+  if (status.code() == StatusCode::kAborted) {
+    LOG_INFO("fine-tuning job {} is left: {}", work.job().id, status.message());
+    parts_.jobs.store().Leave(work.job());
+    parts_.jobs.WaitForStop(kStoreRetry);
+    return;
+  }
   LearningJob ended = work.job();
   ended.finished_at = parts_.jobs.store().now();
   ended.estimated_finish = 0;
+  bool is_settled = false;
   if (status.ok()) {
     ended.status = JobStatus::kSucceeded;
-    Settle(ended, "The job has successfully completed; the model is " + ended.adapter);
+    is_settled = Settle(ended, "The job has successfully completed; the model is " + ended.adapter);
   } else if (status.code() == StatusCode::kCancelled) {
     ended.status = JobStatus::kCancelled;
-    Settle(ended, "The job was cancelled");
+    is_settled = Settle(ended, "The job was cancelled");
   } else {
     LOG_WARN("fine-tuning job {} failed: {}", ended.id, status.ToString());
     ended.status = JobStatus::kFailed;
@@ -75,27 +82,41 @@ void JobRunner::RunJob(LearningJob job) {
     if (status.code() == StatusCode::kResourceExhausted) ended.error.code = "out_of_memory";
     ended.error.param = is_files ? "training_file" : "";
     ended.error.message = MessageFor(status);
-    Settle(ended, ended.error.message);
+    is_settled = Settle(ended, ended.error.message);
   }
+  if (!is_settled) {
+    // Whether a name leads to what was learned is somebody else's business by now.
+    if (!ended.adapter.empty()) (void)parts_.catalog.Unload(ended.adapter, ended.tenant);
+    return;
+  }
+  RemoveCheckpoints(ended.id);
   std::error_code ignored;
-  std::filesystem::remove(work.checkpoint(), ignored);
-  if (!status.ok()) std::filesystem::remove_all(settings_.adapters + "/" + ended.id, ignored);
+  if (!status.ok()) std::filesystem::remove_all(work.folder(), ignored);
 }
 
-void JobRunner::Settle(const LearningJob& job, const std::string& message) {
-  LearningStore& store = parts_.jobs.store();
-  for (;;) {
-    const Status written = store.Update(job);
-    if (written.ok()) break;
-    LOG_ERROR("fine-tuning job {}: {}", job.id, written.message());
-    // A job whose end was not written down is done again from its checkpoint.
-    if (parts_.jobs.WaitForStop(kStoreRetry)) return;
+// Those of all runners that had the job.
+void JobRunner::RemoveCheckpoints(const std::string& job) const {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(settings_.checkpoints, ignored)) {
+    if (!entry.path().filename().string().starts_with(job)) continue;
+    std::filesystem::remove(entry.path(), ignored);
   }
+}
+
+bool JobRunner::Settle(const LearningJob& job, const std::string& message) {
+  LearningStore& store = parts_.jobs.store();
   JobEvent event{.message = message};
   if (job.status == JobStatus::kFailed) event.level = "error";
-  const Status told = store.AddEvent(job.id, std::move(event));
-  if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, told.message());
+  for (;;) {
+    const Status written = store.Finish(job, event);
+    if (written.ok()) break;
+    LOG_ERROR("fine-tuning job {}: {}", job.id, written.message());
+    if (written.code() == StatusCode::kAborted) return false;
+    // A job whose end was not written down is done again from its checkpoint.
+    if (parts_.jobs.WaitForStop(kStoreRetry)) return false;
+  }
   LOG_INFO("fine-tuning job {} of {} {}", job.id, job.tenant, JobStatusName(job.status));
+  return true;
 }
 
 }  // namespace graft

@@ -32,7 +32,7 @@ struct JobRunnerSettings {
   std::string model_dir;
   BaseIdentity base;
   std::string adapters;     // folder of what was learned, a folder for each job
-  std::string checkpoints;  // folder of files, one for each job that is not finished
+  std::string checkpoints;  // folder of files of jobs that are not finished
   int64_t bytes_max = 0;    // that training may take
   int checkpoint_seconds = 60;
 };
@@ -51,8 +51,10 @@ class JobRunner {
  private:
   void Loop();
   void RunJob(LearningJob job);
-  // Writes what became of the job, as often as it takes.
-  void Settle(const LearningJob& job, const std::string& message);
+  // Writes what became of the job, as often as it takes. False: it is another runner's by now, or
+  // left to the next start.
+  bool Settle(const LearningJob& job, const std::string& message);
+  void RemoveCheckpoints(const std::string& job) const;
 
   const JobRunnerParts parts_;
   const JobRunnerSettings settings_;

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kShareMax = 0.9;
+// How often a runner looks for jobs of its cluster.
+constexpr std::chrono::milliseconds kLook{1000};
 
 // Those that learn one document; the default is the first.
 std::vector<std::string> LearnerNames() {
@@ -30,28 +33,70 @@ std::vector<std::string> LearnerNames() {
   return names;
 }
 
+std::vector<Option> TrainingRows(LearningOptions& options) {
+  return {{"learn-share", Number(options.share, Between(0.0, kShareMax)),
+           "of the time that training may take while requests run; without requests it takes all. "
+           "0: no jobs"},
+          {"learn-gib", Number(options.gib, Above(0.0)), "GiB of memory for training"},
+          {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
+           "how often a job's state is written, from which it goes on after a kill; 0: at every "
+           "step"}};
+}
+
+std::vector<Option> LimitRows(LearningOptions& options) {
+  return {{"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
+           "jobs of a tenant that are not finished"},
+          {"learn-adapters-max", Number(options.adapters_max, AtLeast(1)),
+           "learned models of a tenant"},
+          {"files-mib", Number(options.files_mib, AtLeast(1)), "MiB of a tenant's files together"},
+          {"files-hours", Number(options.files_hours, AtLeast(0)),
+           "how long a file is kept where its owner does not say; 0: until it is deleted"}};
+}
+
 }  // namespace
 
 OptionGroup LearningOptionGroup(LearningOptions& options) {
-  return {"Learning",
-          {{"learn-dir", Text(options.folder),
-            "folder of files, fine-tuning jobs and what they learned, which one server has for "
-            "itself (docs/learning.md)",
-            "none of them"},
-           {"learn-share", Number(options.share, Between(0.0, kShareMax)),
-            "of the time that training may take while requests run; without requests it takes all. "
-            "0: no jobs"},
-           {"learn-gib", Number(options.gib, Above(0.0)), "GiB of memory for training"},
-           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
-            "how often a job's state is written, from which it goes on after a kill; 0: at every "
-            "step"},
-           {"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
-            "jobs of a tenant that are not finished"},
-           {"learn-adapters-max", Number(options.adapters_max, AtLeast(1)),
-            "learned models of a tenant"},
-           {"files-mib", Number(options.files_mib, AtLeast(1)), "MiB of a tenant's files together"},
-           {"files-hours", Number(options.files_hours, AtLeast(0)),
-            "how long a file is kept where its owner does not say; 0: until it is deleted"}}};
+  std::vector<Option> rows = {
+      {"learn-dir", Text(options.folder),
+       "folder of files, fine-tuning jobs and what they learned, which one server has for "
+       "itself (docs/learning.md)",
+       "none of them"}};
+  for (auto* const part : {&TrainingRows, &LimitRows}) {
+    for (Option& row : (*part)(options)) rows.push_back(std::move(row));
+  }
+  return {"Learning", std::move(rows)};
+}
+
+std::vector<Option> LearningRunnerRows(LearningOptions& options) {
+  std::vector<Option> rows = {
+      {"learn-dir", Text(options.folder),
+       "folder of files, checkpoints and what was learned, which all frontends and the runners "
+       "that learn share (docs/learning.md)",
+       "none of them"}};
+  for (Option& row : TrainingRows(options)) rows.push_back(std::move(row));
+  return rows;
+}
+
+std::vector<Option> LearningFrontendRows(LearningOptions& options) {
+  std::vector<Option> rows = {
+      {"learn-dir", Text(options.folder),
+       "folder of files and what was learned, which all frontends and the runners that learn "
+       "share (docs/learning.md)",
+       "no files and no fine-tuning jobs"}};
+  for (Option& row : LimitRows(options)) rows.push_back(std::move(row));
+  return rows;
+}
+
+LearningSetup LearningSetupOf(const LearningOptions& options, const std::string& base_model) {
+  LearningSetup setup;
+  setup.limits = {.tenant_file_bytes_max = options.files_mib << 20,
+                  .file_seconds = options.files_hours * 3600,
+                  .tenant_jobs_max = options.jobs_max,
+                  .tenant_adapters_max = options.adapters_max};
+  setup.base_model = base_model;
+  setup.learners = LearnerNames();
+  setup.rank_max = kLoraRankMax;
+  return setup;
 }
 
 LearningService::LearningService(const LearningOptions& options, std::string folder)
@@ -63,7 +108,8 @@ LearningService::~LearningService() {
 }
 
 Result<std::unique_ptr<LearningService>> LearningService::Create(const LearningOptions& options,
-                                                                 RuntimeOptions* served) {
+                                                                 RuntimeOptions* served,
+                                                                 bool shared) {
   if (options.folder.empty()) {
     if (options.share == 0.0) return std::unique_ptr<LearningService>();
     return InvalidArgumentError("--learn-share: where is what is learned to be? --learn-dir DIR");
@@ -78,8 +124,10 @@ Result<std::unique_ptr<LearningService>> LearningService::Create(const LearningO
   const std::string folder = fs::canonical(options.folder, error).string();
   if (error) return SystemError(error.value(), "--learn-dir " + options.folder);
   std::unique_ptr<LearningService> service(new LearningService(options, folder));
-  RETURN_IF_ERROR(service->Lock());
-  ASSIGN_OR_RETURN(service->store_, LearningStore::Open(folder + "/learning.db"));
+  if (!shared) {
+    RETURN_IF_ERROR(service->Lock());
+    ASSIGN_OR_RETURN(service->store_, SqliteLearningStore::Open(folder + "/learning.db"));
+  }
   service->model_folder_ = served->model;
   served->learned = service->adapters();
   served->learn_gib = options.share > 0.0 ? options.gib : 0.0;
@@ -124,27 +172,38 @@ Status LearningService::CheckTrains() const {
 }
 
 Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
+  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
+  LearningSetup setup = LearningSetupOf(options_, model_->name);
+  setup.trains = [why = CheckTrains()] { return why; };
+  setup.remove_adapter = [this, &runtime](const LearningJob& job) { return Remove(runtime, job); };
+  jobs_ = std::make_unique<LearningJobs>(*store_, std::move(setup));
+  RETURN_IF_ERROR(ListLearned(runtime, base));
+  StartThread(runtime, tokenizer, base);
+  return OkStatus();
+}
+
+// The cluster sees to it that its runners have one base model, whatever its name.
+Status LearningService::StartShared(Runtime& runtime, const Tokenizer& tokenizer,
+                                    LearningStore& store) {
+  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
+  LearningSetup setup = LearningSetupOf(options_, "");
+  setup.trains = [why = CheckTrains()] { return why; };
+  setup.look = kLook;
+  jobs_ = std::make_unique<LearningJobs>(store, std::move(setup));
+  StartThread(runtime, tokenizer, base);
+  return OkStatus();
+}
+
+void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
+                                  const BaseIdentity& base) {
   piece_seconds_ = &runtime.metrics().Histogram(
       "graft_learn_micro_step_seconds",
       "How long training held the kernels' threads at once: a layer's forward or backward, mostly",
       {0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0});
-  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
-  LearningSetup setup;
-  setup.limits = {.tenant_file_bytes_max = options_.files_mib << 20,
-                  .file_seconds = options_.files_hours * 3600,
-                  .tenant_jobs_max = options_.jobs_max,
-                  .tenant_adapters_max = options_.adapters_max};
-  setup.base_model = model_->name;
-  setup.learners = LearnerNames();
-  setup.rank_max = kLoraRankMax;
-  setup.trains = CheckTrains();
-  setup.remove_adapter = [this, &runtime](const LearningJob& job) { return Remove(runtime, job); };
-  jobs_ = std::make_unique<LearningJobs>(*store_, std::move(setup));
-  RETURN_IF_ERROR(ListLearned(runtime, base));
-  const Status& trains = jobs_->setup().trains;
+  const Status trains = jobs_->trains();
   if (!trains.ok()) {
     LOG_INFO("fine-tuning jobs are refused: {}", trains.message());
-    return OkStatus();
+    return;
   }
   runner_ = std::make_unique<JobRunner>(
       JobRunnerParts{.jobs = *jobs_,
@@ -160,7 +219,6 @@ Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
                         .bytes_max = GibToBytes(options_.gib),
                         .checkpoint_seconds = options_.checkpoint_seconds});
   runner_->Start();
-  return OkStatus();
 }
 
 Status LearningService::ListLearned(Runtime& runtime, const BaseIdentity& base) {

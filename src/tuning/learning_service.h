@@ -1,13 +1,16 @@
 // LearningService: files, jobs and the thread that learns, for a server that serves meanwhile; all
-// in one folder that the operator names. Made and destroyed on the main thread.
+// in one folder that the operator names. A cluster's runner has the thread alone: files and jobs
+// are the cluster's, and the folder is shared. Made and destroyed on the main thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/turns.h"
 #include "jobs/learning_jobs.h"
+#include "jobs/sqlite_learning_store.h"
 #include "options/command.h"
 #include "runtime/runtime.h"
 #include "text/tokenizer.h"
@@ -26,19 +29,30 @@ struct LearningOptions {
   int adapters_max = 100;
 };
 OptionGroup LearningOptionGroup(LearningOptions& options);
+// Those of a cluster's runner, which learns, and of its frontend, which takes files and jobs.
+std::vector<Option> LearningRunnerRows(LearningOptions& options);
+std::vector<Option> LearningFrontendRows(LearningOptions& options);
+
+// What jobs may ask for, and the limits of `options`; the rest is the caller's.
+LearningSetup LearningSetupOf(const LearningOptions& options, const std::string& base_model);
 
 class LearningService {
  public:
-  // Null without a folder. Before the model is read: takes the folder for itself, and tells
-  // `served` of it and of the memory.
+  // Null without a folder. Before the model is read: takes the folder for itself unless it is
+  // `shared`, and tells `served` of it and of the memory.
   static Result<std::unique_ptr<LearningService>> Create(const LearningOptions& options,
-                                                         RuntimeOptions* served);
+                                                         RuntimeOptions* served,
+                                                         bool shared = false);
   ~LearningService();
 
   // Once the model is read, and before its runtime is made. Borrows the model.
   void SetModel(LoadedModel& model);
   // Lists what was learned, and begins to learn. Borrows both, until Stop.
   Status Start(Runtime& runtime, const Tokenizer& tokenizer);
+  // Where the folder is shared: begins to learn the jobs of `store`, which it borrows, too.
+  Status StartShared(Runtime& runtime, const Tokenizer& tokenizer, LearningStore& store);
+  // Why nothing is learned here, or OK; once the model is set.
+  Status CheckTrains() const;
   // Ends the thread that learns, while the engine still runs.
   void Stop();
 
@@ -47,7 +61,7 @@ class LearningService {
  private:
   LearningService(const LearningOptions& options, std::string folder);
   Status Lock();
-  Status CheckTrains() const;
+  void StartThread(Runtime& runtime, const Tokenizer& tokenizer, const BaseIdentity& base);
   Status ListLearned(Runtime& runtime, const BaseIdentity& base);
   Status Remove(Runtime& runtime, const LearningJob& job) const;
   std::string adapters() const { return folder_ + "/adapters"; }
@@ -59,7 +73,7 @@ class LearningService {
   LoadedModel* model_ = nullptr;
   prometheus::Histogram* piece_seconds_ = nullptr;
   std::unique_ptr<Turns> turns_;
-  std::unique_ptr<LearningStore> store_;
+  std::unique_ptr<SqliteLearningStore> store_;  // null where the folder is shared
   std::unique_ptr<LearningJobs> jobs_;
   std::unique_ptr<JobRunner> runner_;
 };

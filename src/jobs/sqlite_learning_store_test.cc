@@ -1,4 +1,4 @@
-#include "jobs/learning_store.h"
+#include "jobs/sqlite_learning_store.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class LearningStoreTest : public testing::Test {
+class SqliteLearningStoreTest : public testing::Test {
  protected:
   void SetUp() override {
-    store_ = *LearningStore::Open(":memory:", [this] { return now_; });
+    store_ = *SqliteLearningStore::Open(":memory:", [this] { return now_; });
   }
 
   LearningFile AddFile(const std::string& tenant, const std::string& content,
@@ -60,10 +60,10 @@ class LearningStoreTest : public testing::Test {
   }
 
   int64_t now_ = 1000;
-  std::unique_ptr<LearningStore> store_;
+  std::unique_ptr<SqliteLearningStore> store_;
 };
 
-TEST_F(LearningStoreTest, AFileIsItsTenantsAlone) {
+TEST_F(SqliteLearningStoreTest, AFileIsItsTenantsAlone) {
   const std::string bytes("a\0b", 3);
   const LearningFile file = AddFile("a", bytes);
   EXPECT_EQ(*store_->FindFile("a", file.id), file);
@@ -76,7 +76,7 @@ TEST_F(LearningStoreTest, AFileIsItsTenantsAlone) {
   EXPECT_EQ(store_->FileContent("a", file.id).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LearningStoreTest, AQuotaIsATenantsAndDeletingMakesRoom) {
+TEST_F(SqliteLearningStoreTest, AQuotaIsATenantsAndDeletingMakesRoom) {
   const LearningFile file = AddFile("a", std::string(60, 'x'));
   LearningFile second = file;
   second.id = "second";
@@ -87,7 +87,7 @@ TEST_F(LearningStoreTest, AQuotaIsATenantsAndDeletingMakesRoom) {
   EXPECT_TRUE(store_->AddFile(second, std::string(60, 'x'), 100).ok());
 }
 
-TEST_F(LearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
+TEST_F(SqliteLearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
   const LearningFile unused = AddFile("a", "x", 1010);
   const LearningFile used = AddFile("a", "y", 1010);
   const LearningJob job = AddJob("a", used.id);
@@ -99,7 +99,7 @@ TEST_F(LearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
   EXPECT_EQ(store_->FindFile("a", used.id).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LearningStoreTest, ListsComeInPages) {
+TEST_F(SqliteLearningStoreTest, ListsComeInPages) {
   std::vector<std::string> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(AddFile("a", "x").id);
   const Page<LearningFile> newest = *store_->ListFiles("a", "", {.limit = 2});
@@ -114,7 +114,7 @@ TEST_F(LearningStoreTest, ListsComeInPages) {
   EXPECT_EQ(store_->ListFiles("a", "", {.after = "file-x"}).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LearningStoreTest, AJobIsReadAsItWasWritten) {
+TEST_F(SqliteLearningStoreTest, AJobIsReadAsItWasWritten) {
   const LearningFile file = AddFile("a", "x");
   LearningJob job = AddJob("a", file.id);
   EXPECT_EQ(*store_->FindJob("a", job.id), job);
@@ -137,7 +137,7 @@ TEST_F(LearningStoreTest, AJobIsReadAsItWasWritten) {
   EXPECT_EQ(store_->ListCheckpoints("b", job.id, {}).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LearningStoreTest, LimitsOfATenantsJobsAreItsOwn) {
+TEST_F(SqliteLearningStoreTest, LimitsOfATenantsJobsAreItsOwn) {
   const LearningFile of_a = AddFile("a", "x");
   const LearningFile of_b = AddFile("b", "x");
   LearningJob job = AddJob("a", of_a.id);
@@ -155,13 +155,13 @@ TEST_F(LearningStoreTest, LimitsOfATenantsJobsAreItsOwn) {
   EXPECT_EQ(store_->FindLearned("a", "ft:x")->id, job.id);
   EXPECT_EQ(store_->FindLearned("b", "ft:x").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(store_->ListLearned()->size(), 1U);
-  EXPECT_TRUE(store_->ForgetAdapter(job.id).ok());
+  EXPECT_TRUE(store_->ForgetAdapter(job).ok());
   EXPECT_TRUE(store_->ListLearned()->empty());
   EXPECT_TRUE(store_->AddJob(more, 9, 3).ok());
 }
 
 // One tenant's many jobs do not hold up another's.
-TEST_F(LearningStoreTest, TenantsTakeTurnsAndABegunJobGoesOnFirst) {
+TEST_F(SqliteLearningStoreTest, TenantsTakeTurnsAndABegunJobGoesOnFirst) {
   const LearningFile of_a = AddFile("a", "x");
   const LearningFile of_b = AddFile("b", "x");
   EXPECT_EQ(NextId(), "");
@@ -180,7 +180,7 @@ TEST_F(LearningStoreTest, TenantsTakeTurnsAndABegunJobGoesOnFirst) {
   EXPECT_EQ(NextId(), second.id);
 }
 
-TEST_F(LearningStoreTest, CancellingEndsAJobThatWaitsAndMarksOneThatRuns) {
+TEST_F(SqliteLearningStoreTest, CancellingEndsAJobThatWaitsAndMarksOneThatRuns) {
   const LearningFile file = AddFile("a", "x");
   const LearningJob waiting = AddJob("a", file.id);
   EXPECT_EQ(store_->Cancel("a", waiting.id)->status, JobStatus::kCancelled);
@@ -197,7 +197,7 @@ TEST_F(LearningStoreTest, CancellingEndsAJobThatWaitsAndMarksOneThatRuns) {
   EXPECT_TRUE(*store_->IsCancelled(running.id));
 }
 
-TEST_F(LearningStoreTest, EventsAndCheckpointsAreListedNewestFirst) {
+TEST_F(SqliteLearningStoreTest, EventsAndCheckpointsAreListedNewestFirst) {
   const LearningFile file = AddFile("a", "x");
   const LearningJob job = AddJob("a", file.id);
   for (int i = 0; i < 3; ++i) {
@@ -218,7 +218,7 @@ TEST_F(LearningStoreTest, EventsAndCheckpointsAreListedNewestFirst) {
   EXPECT_EQ(checkpoints.items[0].step, 120);
 }
 
-TEST_F(LearningStoreTest, AnOperatorSeesAllTenantsJobsThoseThatAreNotFinishedFirst) {
+TEST_F(SqliteLearningStoreTest, AnOperatorSeesAllTenantsJobsThoseThatAreNotFinishedFirst) {
   const std::string a = AddFile("a", "x").id, b = AddFile("b", "y").id;
   const LearningJob first = AddJob("a", a), second = AddJob("b", b), third = AddJob("a", a),
                     fourth = AddJob("b", b);
@@ -249,7 +249,7 @@ TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
   const std::string path = folder / "learning.db";
   const pid_t child = fork();
   if (child == 0) {
-    auto store = LearningStore::Open(path);
+    auto store = SqliteLearningStore::Open(path);
     const LearningFile file = {
         .id = "f", .tenant = "t", .name = "n", .purpose = "p", .bytes = 4, .created_at = 1};
     LearningJob job = {.id = "j", .tenant = "t", .training_file = "f"};
@@ -263,7 +263,7 @@ TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
   int state = 0;
   waitpid(child, &state, 0);
   ASSERT_TRUE(WIFSIGNALED(state));
-  const auto store = *LearningStore::Open(path);
+  const auto store = *SqliteLearningStore::Open(path);
   EXPECT_EQ((*store->NextJob())->id, "j");
   EXPECT_EQ((*store->NextJob())->status, JobStatus::kRunning);
   EXPECT_EQ(*store->FileContent("t", "f"), "text");

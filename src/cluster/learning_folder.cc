@@ -1,0 +1,146 @@
+#include "cluster/learning_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/random.h"
+
+namespace graft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kIdBytesMax = 1024;
+
+Status WriteThrough(const std::string& path, std::string_view content, int flags) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+  if (fd < 0) return SystemError(errno, "--learn-dir: cannot write");
+  ssize_t last = 0;
+  for (size_t written = 0; written < content.size() && last >= 0;) {
+    last = write(fd, content.data() + written, content.size() - written);
+    if (last > 0) written += static_cast<size_t>(last);
+  }
+  const bool failed = last < 0 || fsync(fd) != 0;
+  const int error_number = errno;
+  close(fd);
+  return failed ? SystemError(error_number, "--learn-dir: cannot write") : OkStatus();
+}
+
+std::string RandomName() {
+  char digits[20];
+  std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(RandomSeed()));
+  return digits;
+}
+
+// "CLUSTER ID" of whoever was first.
+Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
+  if (!FileExists(path)) {
+    const std::string own = path + "." + RandomName();
+    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomName(), O_EXCL));
+    const int linked = link(own.c_str(), path.c_str());
+    const int error_number = errno;
+    unlink(own.c_str());
+    if (linked != 0 && error_number != EEXIST) {
+      return SystemError(error_number, "--learn-dir: cannot write");
+    }
+  }
+  return ReadFile(path, kIdBytesMax);
+}
+
+// Names are ids that Graft made: they never lead out of their folder.
+bool IsId(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-';
+  });
+}
+
+// "ftjob-..." of what a job left there: its id, and what follows behind a further dash.
+std::string JobOf(const std::string& name) {
+  const size_t dash = name.find('-');
+  return name.substr(0, name.find_first_of("-.", dash == std::string::npos ? 0 : dash + 1));
+}
+
+template <typename IsWanted>
+int SweepPart(const std::string& part, std::chrono::seconds grace, const IsWanted& is_wanted) {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  int num_removed = 0;
+  for (const auto& entry : fs::directory_iterator(part, error)) {
+    if (is_wanted(entry.path().filename().string())) continue;
+    std::error_code unknown;
+    const auto touched = fs::last_write_time(entry.path(), unknown);
+    if (unknown || now - touched <= grace) continue;
+    fs::remove_all(entry.path(), unknown);
+    num_removed += unknown ? 0 : 1;
+  }
+  return num_removed;
+}
+
+}  // namespace
+
+Result<LearningFolder> LearningFolder::Open(const std::string& path,
+                                            const std::string& cluster_id) {
+  std::error_code error;
+  for (const char* part : {"/files", "/checkpoints", "/adapters"}) {
+    fs::create_directories(path + part, error);
+    if (error) return SystemError(error.value(), "--learn-dir: cannot make " + path + part);
+  }
+  const std::string root = fs::canonical(path, error).string();
+  if (error) return SystemError(error.value(), "--learn-dir " + path);
+  if (FileExists(root + "/learning.db")) {
+    return FailedPreconditionError("--learn-dir " + path +
+                                   ": a single server's (graft serve); give the cluster its own");
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadOrMakeId(root + "/cluster", cluster_id));
+  if (text.starts_with(cluster_id + " ")) {
+    return LearningFolder(root, text.substr(cluster_id.size() + 1));
+  }
+  return FailedPreconditionError("--learn-dir " + path +
+                                 ": another cluster has it; give each its own");
+}
+
+Status LearningFolder::WriteFile(const std::string& id, std::string_view content) const {
+  if (!IsId(id)) return InvalidArgumentError("'" + id + "' is no file's id");
+  const std::string fresh = PathOf(id) + ".new";
+  RETURN_IF_ERROR(WriteThrough(fresh, content, O_TRUNC));
+  if (rename(fresh.c_str(), PathOf(id).c_str()) == 0) return OkStatus();
+  return SystemError(errno, "--learn-dir: cannot write");
+}
+
+Result<std::string> LearningFolder::ReadFile(const std::string& id) const {
+  if (!IsId(id)) return InvalidArgumentError("'" + id + "' is no file's id");
+  Result<std::string> content = graft::ReadFile(PathOf(id));
+  if (content.status().code() != StatusCode::kNotFound) return content;
+  return DataLossError("the content of file '" + id + "' is not in --learn-dir any more");
+}
+
+void LearningFolder::RemoveFile(const std::string& id) const {
+  if (IsId(id)) unlink(PathOf(id).c_str());
+}
+
+void LearningFolder::LetGo(const std::string& adapter) const {
+  std::error_code gone;
+  if (IsId(adapter)) {
+    fs::last_write_time(adapters() + "/" + adapter, fs::file_time_type::clock::now(), gone);
+  }
+}
+
+int LearningFolder::Sweep(const Wanted& wanted, std::chrono::seconds grace) const {
+  const auto is_of_job = [&](const std::string& name) { return wanted.jobs.contains(JobOf(name)); };
+  return SweepPart(root_ + "/files", grace,
+                   [&](const std::string& name) { return wanted.files.contains(name); }) +
+         SweepPart(root_ + "/checkpoints", grace, is_of_job) +
+         SweepPart(adapters(), grace, [&](const std::string& name) {
+           return wanted.adapters.contains(name) || is_of_job(name);
+         });
+}
+
+}  // namespace graft

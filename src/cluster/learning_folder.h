@@ -1,0 +1,48 @@
+// LearningFolder: what is too big for etcd of a cluster's learning: documents, checkpoints and
+// learned adapters, in one folder that frontends and runners that learn share, each by its own
+// mount. What etcd's records name is what counts: the rest goes by Sweep. Thread-safe; calls block.
+#pragma once
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace graft {
+
+class LearningFolder {
+ public:
+  // Makes what is not there. kFailedPrecondition: another cluster has it, or a single server.
+  static Result<LearningFolder> Open(const std::string& path, const std::string& cluster_id);
+
+  // The same on all machines that share it, and nowhere else.
+  const std::string& id() const { return id_; }
+  std::string adapters() const { return root_ + "/adapters"; }
+
+  // Documents, by their files' ids.
+  Status WriteFile(const std::string& id, std::string_view content) const;
+  Result<std::string> ReadFile(const std::string& id) const;
+  void RemoveFile(const std::string& id) const;
+
+  // The learned folder stays for the grace, for whoever still reads it.
+  void LetGo(const std::string& adapter) const;
+
+  struct Wanted {
+    std::set<std::string> files;     // ids
+    std::set<std::string> jobs;      // ids of those that are not finished
+    std::set<std::string> adapters;  // folders' names
+  };
+  // Removes what is not wanted and was written, or let go, longer ago than `grace`. How many.
+  int Sweep(const Wanted& wanted, std::chrono::seconds grace) const;
+
+ private:
+  LearningFolder(std::string root, std::string id) : root_(std::move(root)), id_(std::move(id)) {}
+  std::string PathOf(const std::string& file) const { return root_ + "/files/" + file; }
+
+  std::string root_;
+  std::string id_;
+};
+
+}  // namespace graft
