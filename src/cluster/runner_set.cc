@@ -60,7 +60,8 @@ RunnerSet::RunnerSet(const RunnerSetOptions& options, const RunnerSetWorld& worl
       limits_of_(options.addresses.size()),
       why_down_(options.addresses.size()),
       weights_hash_(options.base.weights_hash),
-      ticked_ns_(world.clock->NowNs()) {
+      ticked_ns_(world.clock->NowNs()),
+      places_(options.limits.requests_max) {
   for (size_t i = 0; i < views_.size(); ++i) views_[i].address = options.addresses[i];
 }
 
@@ -243,14 +244,14 @@ void RunnerSet::LeaveRunner(InFlight& one) {
   one.runner = kNowhere;
 }
 
-void RunnerSet::End(InFlight& one, TokenEvent event) {
+void RunnerSet::End(InFlight& one, TokenEvent event, bool gives_place) {
   LeaveRunner(one);
   waiting_.erase(&one);
   line_.erase(&one);
   if (event.finish_reason == FinishReason::kStop || event.finish_reason == FinishReason::kLength) {
     chooser_.OnEnded(NsToSeconds(NowNs() - one.accepted_ns), one.request.output_tokens.size());
   }
-  LeavePlace(one);
+  LeavePlace(one, gives_place);
   one.stream->Push(std::move(event));
   const RequestId id = one.id;
   in_flight_.erase(id);

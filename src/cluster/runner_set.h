@@ -95,6 +95,7 @@ class RunnerSet : public Generator, private RunnerListener {
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
+  int32_t RetryAfterS(const std::string& tenant, double weight) override;
 
   // Those that are new are called; those that are not there any more are used while they are up.
   void SetRunners(const std::vector<ListedRunner>& runners);
@@ -194,7 +195,7 @@ class RunnerSet : public Generator, private RunnerListener {
   bool CanMove(const InFlight& one) const;
   bool MayHaveKilled(const InFlight& one) const;
   bool IsGivenUp(InFlight& one);
-  void End(InFlight& one, TokenEvent event);
+  void End(InFlight& one, TokenEvent event, bool gives_place = false);
   Status WhyItWaited(const InFlight& one) const;
   bool IsMissing(const std::string& hash, const std::string& pool) const;
   MissingContent Missing(const std::string& hash, const std::string& path,
@@ -208,7 +209,7 @@ class RunnerSet : public Generator, private RunnerListener {
   bool TakePlace(const Request& request);
   void EnterPlace(InFlight& one);
   void NoteDrawn(InFlight& one);
-  void LeavePlace(InFlight& one);
+  void LeavePlace(InFlight& one, bool gives_place);
   // Of runner_set_scaling.cc.
   int32_t CountKnown() const;
   void Advise(int64_t now_ns);

@@ -182,6 +182,27 @@ TEST_F(RunnerSetLinksTest, NoTenantHasAllPlaces) {
   Submit("", "flood");
 }
 
+TEST_F(RunnerSetLinksTest, WhoGetsNoPlaceHearsWhenToComeBack) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  Up(0);
+  std::shared_ptr<TokenStream> newest;
+  for (int i = 0; i < 10; ++i) Submit("", "flood");
+  // An answer ends every four seconds.
+  for (int i = 0; i < 40; ++i) {
+    clock_.AdvanceNs(4 * kSecond);
+    Tell(0, {.finish_reason = FinishReason::kStop});
+    newest = Submit("", "flood");
+  }
+  EXPECT_NEAR(set_->RetryAfterS("flood", 1.0), 4, 1);
+  EXPECT_NEAR(set_->RetryAfterS("flood", 1.0), 8, 2) << "behind the first";
+  // A place that another tenant takes has not become free.
+  Submit("", "other");
+  EXPECT_TRUE(newest->TryPop().has_value());
+  EXPECT_NEAR(set_->RetryAfterS("flood", 1.0), 12, 3);
+  clock_.AdvanceNs(60 * kSecond);
+  EXPECT_GE(set_->RetryAfterS("flood", 1.0), 10) << "no answer has ended for a minute";
+}
+
 }  // namespace
 }  // namespace runner_set_links_test
 }  // namespace graft

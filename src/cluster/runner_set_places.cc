@@ -22,6 +22,11 @@ Status RunnerSet::FindPlace(const Request& request) {
                                 "later");
 }
 
+int32_t RunnerSet::RetryAfterS(const std::string& tenant, double weight) {
+  std::lock_guard lock(mutex_);
+  return places_.RetryAfterS(tenant, weight, NowNs());
+}
+
 bool RunnerSet::TakePlace(const Request& request) {
   const std::string* const giver =
       places_.GiverTo(request.tenant, request.tenant_weight, /*kept=*/0);
@@ -37,13 +42,13 @@ bool RunnerSet::TakePlace(const Request& request) {
   event.status = ResourceExhaustedError(
       "the frontend is full, and the request's place was given to a tenant with fewer requests "
       "there; try again later");
-  End(newest, std::move(event));
+  End(newest, std::move(event), /*gives_place=*/true);
   return true;
 }
 
 void RunnerSet::EnterPlace(InFlight& one) {
   const Request& request = one.request;
-  places_.Enter(request.tenant);
+  places_.Enter(request.tenant, NowNs());
   places_.SetWeight(request.tenant, request.tenant_weight);
   if (request.output_tokens.empty()) undrawn_[request.tenant].insert(&one);
 }
@@ -55,9 +60,13 @@ void RunnerSet::NoteDrawn(InFlight& one) {
   if (undrawn->second.empty()) undrawn_.erase(undrawn);
 }
 
-void RunnerSet::LeavePlace(InFlight& one) {
+void RunnerSet::LeavePlace(InFlight& one, bool gives_place) {
   NoteDrawn(one);
-  places_.Leave(one.request.tenant);
+  if (gives_place) {
+    places_.Give(one.request.tenant);
+  } else {
+    places_.Leave(one.request.tenant, NowNs());
+  }
 }
 
 }  // namespace graft

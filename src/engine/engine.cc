@@ -80,7 +80,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
       runs_ahead_(options.runs_ahead && executor.limits().runs_ahead),
       ahead_ns_(options.ahead_ns),
       metrics_(metrics, options.adapter_label),
-      queue_(options.requests_max, executor.limits().sequences_max),
+      queue_(options.requests_max, executor.limits().sequences_max, clock),
       scheduler_(SchedulerOptionsOf(executor, options,
                                     [this](int32_t content) { metrics_.ForgetAdapter(content); }),
                  adapters, loader, clock),

@@ -83,6 +83,9 @@ class Engine : public Generator {
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override { return limits_; }
+  int32_t RetryAfterS(const std::string& tenant, double weight) override {
+    return queue_.RetryAfterS(tenant, weight);
+  }
 
   // What the engine's thread does when all events of a step have been pushed: who sends them on can
   // send them together. {}: nothing. Not while the thread runs.

@@ -304,5 +304,26 @@ TEST_F(EngineFairnessTest, AFullQueueHasAPlaceForWhoHasFew) {
   EXPECT_EQ(refused("flood"), StatusCode::kResourceExhausted);
 }
 
+TEST_F(EngineFairnessTest, WhoGetsNoPlaceHearsWhenToComeBack) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  EngineOptions options = TestOptions();
+  options.requests_max = 20;
+  Make(Limits(), options);
+  // Twenty answers end every minute.
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 20; ++i) Submit("flood", 4, 1);
+    harness_->clock.AdvanceNs(60 * kSecond);
+    harness_->RunAll();
+  }
+  for (int i = 0; i < 20; ++i) Submit("flood", 10, 50);
+  Steps(1);
+  const int32_t first_s = harness_->engine.RetryAfterS("flood", 1.0);
+  EXPECT_NEAR(first_s, 3, 2);
+  EXPECT_GT(harness_->engine.RetryAfterS("flood", 1.0), first_s) << "behind the first";
+  // A place that another tenant takes has not become free.
+  for (int i = 0; i < 5; ++i) Submit("other", 10, 3);
+  EXPECT_GT(harness_->engine.RetryAfterS("flood", 1.0), first_s);
+}
+
 }  // namespace
 }  // namespace graft

@@ -22,7 +22,7 @@ Status RequestQueue::Push(std::unique_ptr<Sequence> sequence) {
     return ResourceExhaustedError("the queue is full (" + std::to_string(requests_max_) +
                                   " requests); try again later");
   }
-  places_.Enter(sequence->tenant);
+  places_.Enter(sequence->tenant, clock_.NowNs());
   places_.SetWeight(sequence->tenant, sequence->tenant_weight);
   batch_.submitted.push_back(std::move(sequence));
   has_submitted_ = true;
@@ -35,7 +35,7 @@ bool RequestQueue::TakePlace(const std::string& tenant, double weight) {
   const std::string* const giver = places_.GiverTo(tenant, weight, running_max_);
   if (giver == nullptr) return false;
   batch_.displaced.push_back(*giver);
-  places_.Leave(batch_.displaced.back());
+  places_.Give(batch_.displaced.back());
   return true;
 }
 
@@ -97,12 +97,18 @@ std::vector<std::unique_ptr<Sequence>> RequestQueue::TakeSubmitted() {
 
 void RequestQueue::Finished(std::span<const std::string> tenants) {
   std::lock_guard lock(mutex_);
-  for (const std::string& tenant : tenants) places_.Leave(tenant);
+  const int64_t now_ns = clock_.NowNs();
+  for (const std::string& tenant : tenants) places_.Leave(tenant, now_ns);
 }
 
 void RequestQueue::KeptPlace(const std::string& tenant) {
   std::lock_guard lock(mutex_);
-  places_.Enter(tenant);
+  places_.Enter(tenant, clock_.NowNs());
+}
+
+int32_t RequestQueue::RetryAfterS(const std::string& tenant, double weight) {
+  std::lock_guard lock(mutex_);
+  return places_.RetryAfterS(tenant, weight, clock_.NowNs());
 }
 
 bool RequestQueue::WaitForWork() {

@@ -34,12 +34,17 @@ class RequestQueue {
   };
 
   // So many at most run at once; those beyond wait.
-  RequestQueue(int32_t requests_max, int32_t running_max)
-      : requests_max_(requests_max), running_max_(running_max) {}
+  RequestQueue(int32_t requests_max, int32_t running_max, const Clock& clock)
+      : requests_max_(requests_max),
+        running_max_(running_max),
+        clock_(clock),
+        places_(requests_max) {}
 
   // Any thread. kUnavailable once closed, kResourceExhausted with requests_max in flight and no
   // place to take.
   Status Push(std::unique_ptr<Sequence> sequence);
+  // Any thread. See Generator.
+  int32_t RetryAfterS(const std::string& tenant, double weight);
   void Cancel(RequestId id);
   void CancelAll();
   // No more submissions.
@@ -77,6 +82,7 @@ class RequestQueue {
 
   const int32_t requests_max_;
   const int32_t running_max_;
+  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable work_came_;
   std::condition_variable idle_came_;

@@ -2,7 +2,9 @@
 // worker behind an RPC is another. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "request/request.h"
@@ -34,6 +36,10 @@ class Generator {
   virtual void Cancel(RequestId id) = 0;
 
   virtual GeneratorLimits limits() const = 0;
+
+  // After kResourceExhausted: seconds until a request of this tenant, of this weight, will be
+  // taken. Who asks is promised that, and others are told later times.
+  virtual int32_t RetryAfterS(const std::string& /*tenant*/, double /*weight*/) { return 1; }
 };
 
 // The first field out of range, by name, or OK. Token ids are checked against `vocab_size`.

@@ -6,12 +6,21 @@
 
 namespace graft {
 
-void TenantPlaces::Enter(const std::string& tenant) {
+void TenantPlaces::Enter(const std::string& tenant, int64_t now_ns) {
   ++tenants_[tenant].num_taken;
   ++num_taken_;
+  NoteScarcity(now_ns);
 }
 
-void TenantPlaces::Leave(const std::string& tenant) {
+void TenantPlaces::Leave(const std::string& tenant, int64_t now_ns) {
+  const auto it = tenants_.find(tenant);
+  CHECK(it != tenants_.end()) << "tenant '" << tenant << "' has nothing in flight";
+  schedule_.Freed(1.0, &it->second.turn, now_ns);
+  Give(tenant);
+  NoteScarcity(now_ns);
+}
+
+void TenantPlaces::Give(const std::string& tenant) {
   const auto it = tenants_.find(tenant);
   CHECK(it != tenants_.end()) << "tenant '" << tenant << "' has nothing in flight";
   if (--it->second.num_taken == 0) tenants_.erase(it);
@@ -35,6 +44,16 @@ const std::string* TenantPlaces::GiverTo(const std::string& taker, double weight
   const Tenant& most = giver->second;
   const bool is_fair = then * most.weight <= (most.num_taken - 1) * weight;
   return is_fair && most.num_taken > kept ? &giver->first : nullptr;
+}
+
+int32_t TenantPlaces::RetryAfterS(const std::string& tenant, double weight, int64_t now_ns) {
+  const auto it = tenants_.find(tenant);
+  const bool has_places = it != tenants_.end();
+  double weights = has_places ? 0.0 : weight;
+  for (const auto& [name, one] : tenants_) weights += one.weight;
+  PlaceSchedule::Turn* const turn = has_places ? &it->second.turn : &others_turn_;
+  const double own = has_places ? it->second.weight : weight;
+  return schedule_.RetryAfterS(1.0, own / weights, turn, now_ns);
 }
 
 }  // namespace graft

@@ -162,14 +162,15 @@ int32_t ApiKey::n_max() const {
   return Tightest(rights_.limits.n_max, rights_.tenant_limits.n_max);
 }
 
-ApiResult<RequestLease> ApiKey::Admit(int64_t now_ns) {
+ApiResult<RequestLease> ApiKey::Admit(const Clock& clock) {
+  const int64_t now_ns = clock.NowNs();
   if (auto error = meter_->EnterRequest(now_ns)) return *error;
   if (auto error = tenant_meter_->EnterRequest(now_ns)) {
-    meter_->LeaveRequest();
+    meter_->LeaveRequest(now_ns);
     meter_->UndoRequest();
     return *error;
   }
-  return RequestLease(meter_, tenant_meter_);
+  return RequestLease(meter_, tenant_meter_, clock);
 }
 
 std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
@@ -179,13 +180,14 @@ std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
   return error;
 }
 
-ApiResult<WorkLease> ApiKey::AdmitWork(const Work& work, int64_t now_ns) {
+ApiResult<WorkLease> ApiKey::AdmitWork(const Work& work, const Clock& clock) {
+  const int64_t now_ns = clock.NowNs();
   if (auto error = meter_->EnterWork(work, now_ns)) return *error;
   if (auto error = tenant_meter_->EnterWork(work, now_ns)) {
-    meter_->LeaveWork(work, 0);
+    meter_->LeaveWork(work, 0, now_ns);
     return *error;
   }
-  return WorkLease(meter_, tenant_meter_, work);
+  return WorkLease(meter_, tenant_meter_, work, clock);
 }
 
 ApiKeys::ApiKeys(const Clock& clock) : clock_(clock), table_(std::make_shared<Table>()) {

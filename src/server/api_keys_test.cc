@@ -113,21 +113,21 @@ TEST(ApiKeysTest, TheRateComesBackWithTime) {
   ApiKeys keys(clock);
   ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
   const std::shared_ptr<ApiKey> alpha = *keys.Authenticate("Bearer alpha");
-  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
-  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
-  const auto refused = alpha->Admit(clock.NowNs());
+  EXPECT_TRUE(alpha->Admit(clock).ok());
+  EXPECT_TRUE(alpha->Admit(clock).ok());
+  const auto refused = alpha->Admit(clock);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().http_status, 429);
   EXPECT_EQ(refused.error().retry_after_s, 30);
   clock.AdvanceNs(int64_t{29} * 1'000'000'000);
-  EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_FALSE(alpha->Admit(clock).ok());
   clock.AdvanceNs(int64_t{1} * 1'000'000'000);
-  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_TRUE(alpha->Admit(clock).ok());
   // A long pause earns one minute's worth of requests and no more.
   clock.AdvanceNs(int64_t{3600} * 1'000'000'000);
-  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
-  EXPECT_TRUE(alpha->Admit(clock.NowNs()).ok());
-  EXPECT_FALSE(alpha->Admit(clock.NowNs()).ok());
+  EXPECT_TRUE(alpha->Admit(clock).ok());
+  EXPECT_TRUE(alpha->Admit(clock).ok());
+  EXPECT_FALSE(alpha->Admit(clock).ok());
 }
 
 TEST(ApiKeysTest, AShareOfTheRateIsWhatOneOfSeveralServersLetsThrough) {
@@ -167,13 +167,13 @@ TEST(ApiKeysTest, KeysOfATenantShareItsLimits) {
   };
   ASSERT_EQ(load(R"({"requests_per_minute":4,"requests_concurrent_max":2})").ToString(), "OK");
   const auto one = *keys.Authenticate("Bearer one"), two = *keys.Authenticate("Bearer two");
-  auto first = one->Admit(0);
-  auto second = two->Admit(0);
+  auto first = one->Admit(clock);
+  auto second = two->Admit(clock);
   ASSERT_TRUE(first.ok() && second.ok());
-  const auto refused = one->Admit(0);
+  const auto refused = one->Admit(clock);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("This tenant has 2 requests running"), std::string::npos);
-  EXPECT_TRUE((*keys.Authenticate("Bearer other"))->Admit(0).ok());
+  EXPECT_TRUE((*keys.Authenticate("Bearer other"))->Admit(clock).ok());
   // What the tenant refused cost the key nothing.
   EXPECT_FALSE(one->Count(0).has_value());
   EXPECT_FALSE(one->Count(0).has_value());
@@ -247,12 +247,12 @@ TEST(ApiKeysTest, ALeaseIsGivenBack) {
   ASSERT_TRUE(keys.Load(Json::parse(kKeys)).ok());
   const std::shared_ptr<ApiKey> beta = *keys.Authenticate("Bearer beta");
   {
-    auto lease = beta->Admit(0);
+    auto lease = beta->Admit(clock);
     ASSERT_TRUE(lease.ok());
     const RequestLease moved = std::move(*lease);
-    EXPECT_EQ(beta->Admit(0).error().http_status, 429);
+    EXPECT_EQ(beta->Admit(clock).error().http_status, 429);
   }
-  EXPECT_TRUE(beta->Admit(0).ok());
+  EXPECT_TRUE(beta->Admit(clock).ok());
 }
 
 TEST(ApiKeysTest, LoadingAgainKeepsWhatWasUsed) {
@@ -261,20 +261,20 @@ TEST(ApiKeysTest, LoadingAgainKeepsWhatWasUsed) {
   ASSERT_TRUE(keys.SetAdminKey("root").ok());
   const std::string begin = R"([{"key":"k","tenant":"t","adapters":["*"],)";
   ASSERT_TRUE(keys.Load(Json::parse(begin + R"("requests_concurrent_max":1}])")).ok());
-  auto running = (*keys.Authenticate("Bearer k"))->Admit(0);
+  auto running = (*keys.Authenticate("Bearer k"))->Admit(clock);
   ASSERT_TRUE(running.ok());
   // Bad files change nothing.
   EXPECT_FALSE(keys.Load(Json::parse("[{}]")).ok());
   EXPECT_FALSE(keys.Load(Json::parse(R"([{"key":"root","tenant":"t","adapters":["*"]}])")).ok());
-  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(0).ok());
+  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(clock).ok());
   ASSERT_TRUE(keys.Load(Json::parse(begin + R"("requests_concurrent_max":2},
       {"key":"new","tenant":"u","adapters":["*"]}])"))
                   .ok());
   EXPECT_EQ((*keys.Authenticate("Bearer new"))->rights().tenant, "u");
   EXPECT_TRUE((*keys.Authenticate("Bearer root"))->rights().admin);
-  auto second = (*keys.Authenticate("Bearer k"))->Admit(0);
+  auto second = (*keys.Authenticate("Bearer k"))->Admit(clock);
   EXPECT_TRUE(second.ok());
-  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(0).ok());
+  EXPECT_FALSE((*keys.Authenticate("Bearer k"))->Admit(clock).ok());
   // A removed key is refused. A request that still runs with it gives its place back as usual.
   ASSERT_TRUE(keys.Load(Json::parse(R"([{"key":"new","tenant":"u","adapters":["*"]}])")).ok());
   EXPECT_EQ(keys.Authenticate("Bearer k").error().http_status, 401);

@@ -261,7 +261,7 @@ std::optional<ApiError> Connection::CheckHost(const Exchange& exchange) const {
 }
 
 std::optional<ApiError> Connection::Admit(Exchange& exchange) {
-  ApiResult<RequestLease> place = exchange.key->Admit(state_.context.clock.NowNs());
+  ApiResult<RequestLease> place = exchange.key->Admit(state_.context.clock);
   if (!place.ok()) return place.error();
   exchange.place = std::move(*place);
   return std::nullopt;
@@ -412,7 +412,7 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
   exchange.body_lease.Clear();
   const Work work = plan->work;
-  ApiResult<WorkLease> lease = exchange.key->AdmitWork(work, state_.context.clock.NowNs());
+  ApiResult<WorkLease> lease = exchange.key->AdmitWork(work, state_.context.clock);
   if (!lease.ok()) co_return co_await RespondError(exchange, lease.error());
   for (Request& request : plan->requests) {
     request.log_id = exchange.record.id;

@@ -28,6 +28,8 @@ GenerationSession::GenerationSession(const ServerContext& context, GenerationPla
       is_stream_(plan.stream),
       choices_per_prompt_(plan.n),
       model_(plan.head.model),
+      tenant_(plan.requests.front().tenant),
+      tenant_weight_(plan.requests.front().tenant_weight),
       requests_(std::move(plan.requests)),
       writer_(MakeWriter(context, plan)) {
   choices_.reserve(requests_.size());
@@ -92,6 +94,9 @@ void GenerationSession::PollChoice(RunningChoice& running) {
 
 ApiError GenerationSession::DescribeFailure(const Status& status) const {
   ApiError error = ErrorFromStatus(status);
+  if (status.code() == StatusCode::kResourceExhausted) {
+    error.retry_after_s = context_.generator.RetryAfterS(tenant_, tenant_weight_);
+  }
   // The one thing of a checked request that can be missing is its adapter, unloaded meanwhile.
   if (status.code() == StatusCode::kNotFound) {
     error.param = "model";

@@ -72,6 +72,8 @@ class GenerationSession {
   const bool is_stream_;
   const int32_t choices_per_prompt_;
   const std::string model_;
+  const std::string tenant_;
+  const double tenant_weight_;
   std::vector<Request> requests_;  // moved out by Submit
   std::vector<int64_t> prompt_tokens_;
   std::vector<RunningChoice> choices_;

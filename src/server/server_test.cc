@@ -271,6 +271,9 @@ TEST(ServerTest, RefusalsOfTheEngineHaveTheRightStatus) {
       EXPECT_EQ(response.status, http_status);
       EXPECT_EQ(ErrorMessage(response), status.message());
       EXPECT_EQ(response.headers.count("retry-after"), http_status == 429 || http_status == 503);
+      if (http_status == 429) {
+        EXPECT_EQ(response.headers.at("retry-after"), "7") << "as the engine says";
+      }
     }
   }
 }

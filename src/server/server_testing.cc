@@ -78,6 +78,8 @@ void FakeGenerator::Cancel(RequestId id) {
   }
 }
 
+int32_t FakeGenerator::RetryAfterS(const std::string& /*tenant*/, double /*weight*/) { return 7; }
+
 GeneratorLimits FakeGenerator::limits() const {
   return {
       .context_tokens_max = 1024, .vocab_size = DemoTokenizer().vocab_size(), .requests_max = 200};

@@ -42,6 +42,8 @@ class FakeGenerator : public Generator {
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
+  // 7.
+  int32_t RetryAfterS(const std::string& tenant, double weight) override;
 
   // The setters are for use before requests come, or without load.
   void set_script(const std::string& text);

@@ -108,16 +108,27 @@ std::optional<ApiError> WorkMeter::TakeRequest(int64_t now_ns) {
   return std::nullopt;
 }
 
+// Without a limit nothing is scarce.
+void WorkMeter::Places::Take(int32_t num, int32_t places_max, int64_t now_ns) {
+  num_taken += num;
+  schedule.SetScarce(places_max > 0 && 2 * num_taken > places_max, now_ns);
+}
+
+void WorkMeter::Places::Free(int32_t num, int32_t places_max, int64_t now_ns) {
+  schedule.Freed(num, &turn, now_ns);
+  Take(-num, places_max, now_ns);
+}
+
 std::optional<ApiError> WorkMeter::EnterRequest(int64_t now_ns) {
   std::lock_guard lock(mutex_);
   const int32_t concurrent_max = limits_.requests_concurrent_max;
-  if (concurrent_max > 0 && num_requests_ >= concurrent_max) {
-    return LimitError(
-        "This " + who_ + " has " + std::to_string(num_requests_) + " requests running, its limit.",
-        0.0);
+  if (concurrent_max > 0 && request_places_.num_taken >= concurrent_max) {
+    return LimitError("This " + who_ + " has " + std::to_string(request_places_.num_taken) +
+                          " requests running, its limit.",
+                      request_places_.RetryAfterS(1, now_ns));
   }
   if (auto error = TakeRequest(now_ns)) return error;
-  ++num_requests_;
+  request_places_.Take(1, concurrent_max, now_ns);
   return std::nullopt;
 }
 
@@ -126,9 +137,9 @@ std::optional<ApiError> WorkMeter::CountRequest(int64_t now_ns) {
   return TakeRequest(now_ns);
 }
 
-void WorkMeter::LeaveRequest() {
+void WorkMeter::LeaveRequest(int64_t now_ns) {
   std::lock_guard lock(mutex_);
-  --num_requests_;
+  request_places_.Free(1, limits_.requests_concurrent_max, now_ns);
 }
 
 void WorkMeter::UndoRequest() {
@@ -145,11 +156,13 @@ std::optional<ApiError> WorkMeter::EnterWork(const Work& work, int64_t now_ns) {
                                         std::to_string(work.num_sequences) +
                                         ": lower n or send fewer prompts.");
   }
-  if (sequences_max > 0 && num_sequences_ + work.num_sequences > sequences_max) {
-    return LimitError("This " + who_ + " has " + std::to_string(num_sequences_) +
+  const int32_t taken = sequence_places_.num_taken;
+  if (sequences_max > 0 && taken + work.num_sequences > sequences_max) {
+    const int32_t missing = taken + work.num_sequences - sequences_max;
+    return LimitError("This " + who_ + " has " + std::to_string(taken) +
                           " choices running, and its limit is " + std::to_string(sequences_max) +
                           ".",
-                      0.0);
+                      sequence_places_.RetryAfterS(missing, now_ns));
   }
   if (tokens_.is_limited()) {
     const auto tokens = static_cast<double>(work.tokens);
@@ -171,13 +184,13 @@ std::optional<ApiError> WorkMeter::EnterWork(const Work& work, int64_t now_ns) {
     }
     tokens_.Take(tokens);
   }
-  num_sequences_ += work.num_sequences;
+  sequence_places_.Take(work.num_sequences, sequences_max, now_ns);
   return std::nullopt;
 }
 
-void WorkMeter::LeaveWork(const Work& work, int64_t tokens) {
+void WorkMeter::LeaveWork(const Work& work, int64_t tokens, int64_t now_ns) {
   std::lock_guard lock(mutex_);
-  num_sequences_ -= work.num_sequences;
+  sequence_places_.Free(work.num_sequences, limits_.sequences_concurrent_max, now_ns);
   if (tokens_.is_limited()) tokens_.Take(static_cast<double>(tokens - work.tokens));
 }
 
@@ -192,25 +205,27 @@ WorkMeter::Rate WorkMeter::RateOf(MinuteBucket* bucket, int64_t now_ns) {
 RequestLease& RequestLease::operator=(RequestLease&& other) noexcept {
   std::swap(key_, other.key_);
   std::swap(tenant_, other.tenant_);
+  std::swap(clock_, other.clock_);
   return *this;
 }
 
 RequestLease::~RequestLease() {
-  if (key_ != nullptr) key_->LeaveRequest();
-  if (tenant_ != nullptr) tenant_->LeaveRequest();
+  if (key_ != nullptr) key_->LeaveRequest(clock_->NowNs());
+  if (tenant_ != nullptr) tenant_->LeaveRequest(clock_->NowNs());
 }
 
 WorkLease& WorkLease::operator=(WorkLease&& other) noexcept {
   std::swap(key_, other.key_);
   std::swap(tenant_, other.tenant_);
+  std::swap(clock_, other.clock_);
   std::swap(work_, other.work_);
   std::swap(tokens_, other.tokens_);
   return *this;
 }
 
 WorkLease::~WorkLease() {
-  if (key_ != nullptr) key_->LeaveWork(work_, tokens_);
-  if (tenant_ != nullptr) tenant_->LeaveWork(work_, tokens_);
+  if (key_ != nullptr) key_->LeaveWork(work_, tokens_, clock_->NowNs());
+  if (tenant_ != nullptr) tenant_->LeaveWork(work_, tokens_, clock_->NowNs());
 }
 
 Headers RateLimitHeaders(WorkMeter& key, WorkMeter& tenant, int64_t now_ns) {

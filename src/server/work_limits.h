@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "request/place_schedule.h"
 #include "server/api_error.h"
 
 namespace graft {
@@ -86,14 +88,14 @@ class WorkMeter {
   // come back.
   std::optional<ApiError> EnterRequest(int64_t now_ns);
   std::optional<ApiError> CountRequest(int64_t now_ns);
-  void LeaveRequest();
+  void LeaveRequest(int64_t now_ns);
   // The request was let in here and is refused elsewhere.
   void UndoRequest();
 
   // What it asks for, until LeaveWork. 429, or 400 where it can never be.
   std::optional<ApiError> EnterWork(const Work& work, int64_t now_ns);
   // So many tokens it was.
-  void LeaveWork(const Work& work, int64_t tokens);
+  void LeaveWork(const Work& work, int64_t tokens, int64_t now_ns);
 
   // For the headers of answers.
   struct Rate {
@@ -105,6 +107,19 @@ class WorkMeter {
   Rate TokenRate(int64_t now_ns) { return RateOf(&tokens_, now_ns); }
 
  private:
+  // So many that are there at once, and when one that finds no place should come back.
+  struct Places {
+    int32_t num_taken = 0;
+    PlaceSchedule schedule;
+    PlaceSchedule::Turn turn;
+
+    void Take(int32_t num, int32_t places_max, int64_t now_ns);
+    void Free(int32_t num, int32_t places_max, int64_t now_ns);
+    int32_t RetryAfterS(int32_t num, int64_t now_ns) {
+      return schedule.RetryAfterS(num, /*share=*/1.0, &turn, now_ns);
+    }
+  };
+
   std::optional<ApiError> TakeRequest(int64_t now_ns);  // under the lock
   Rate RateOf(MinuteBucket* bucket, int64_t now_ns);
 
@@ -113,8 +128,8 @@ class WorkMeter {
   WorkLimits limits_;
   MinuteBucket requests_;
   MinuteBucket tokens_;
-  int32_t num_requests_ = 0;
-  int32_t num_sequences_ = 0;
+  Places request_places_;
+  Places sequence_places_;
 };
 
 // What a request holds of its key's and its tenant's limits, given back when it goes. Shared, since
@@ -122,8 +137,9 @@ class WorkMeter {
 class RequestLease {
  public:
   RequestLease() = default;
-  RequestLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant)
-      : key_(std::move(key)), tenant_(std::move(tenant)) {}
+  RequestLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant,
+               const Clock& clock)
+      : key_(std::move(key)), tenant_(std::move(tenant)), clock_(&clock) {}
   RequestLease(RequestLease&& other) noexcept = default;
   RequestLease& operator=(RequestLease&& other) noexcept;
   ~RequestLease();
@@ -131,13 +147,19 @@ class RequestLease {
  private:
   std::shared_ptr<WorkMeter> key_;
   std::shared_ptr<WorkMeter> tenant_;
+  const Clock* clock_ = nullptr;
 };
 
 class WorkLease {
  public:
   WorkLease() = default;
-  WorkLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant, const Work& work)
-      : key_(std::move(key)), tenant_(std::move(tenant)), work_(work), tokens_(work.tokens) {}
+  WorkLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant, const Work& work,
+            const Clock& clock)
+      : key_(std::move(key)),
+        tenant_(std::move(tenant)),
+        clock_(&clock),
+        work_(work),
+        tokens_(work.tokens) {}
   WorkLease(WorkLease&& other) noexcept = default;
   WorkLease& operator=(WorkLease&& other) noexcept;
   ~WorkLease();
@@ -148,6 +170,7 @@ class WorkLease {
  private:
   std::shared_ptr<WorkMeter> key_;
   std::shared_ptr<WorkMeter> tenant_;
+  const Clock* clock_ = nullptr;
   Work work_;
   int64_t tokens_ = 0;
 };

@@ -49,7 +49,7 @@ TEST(WorkMeterTest, TokensAreTakenInAdvanceAndGivenBack) {
   EXPECT_EQ(refused->http_status, 429);
   EXPECT_EQ(refused->retry_after_s, 40);  // 100 of 500 are there
   // The answer was short.
-  meter.LeaveWork(work, 150);
+  meter.LeaveWork(work, 150, 0);
   EXPECT_EQ(meter.TokenRate(0).left, 450);
   EXPECT_EQ(meter.EnterWork(work, 0)->retry_after_s, 5);
   EXPECT_FALSE(meter.EnterWork(work, 5 * kSecond).has_value());
@@ -68,7 +68,7 @@ TEST(WorkMeterTest, WithoutMaxTokensWhatWasDrawnIsOwed) {
   WorkMeter meter("key", {.tokens_per_minute = 600}, 0);
   const Work work = WorkOf(1, 10, 0);
   EXPECT_FALSE(meter.EnterWork(work, 0).has_value());
-  meter.LeaveWork(work, 910);
+  meter.LeaveWork(work, 910, 0);
   EXPECT_EQ(meter.EnterWork(work, 0)->retry_after_s, 32);  // 310 are owed, 10 wanted
 }
 
@@ -88,8 +88,33 @@ TEST(WorkMeterTest, SequencesAreCountedNotRequests) {
   EXPECT_FALSE(meter.EnterWork(three, 0).has_value());
   EXPECT_EQ(meter.EnterWork(three, 0)->http_status, 429);
   EXPECT_FALSE(meter.EnterWork(one, 0).has_value());
-  meter.LeaveWork(three, 3);
+  meter.LeaveWork(three, 3, 0);
   EXPECT_FALSE(meter.EnterWork(three, 0).has_value());
+}
+
+// Four places, each of an answer of eight seconds: one becomes free every two.
+TEST(WorkMeterTest, WhoFindsNoPlaceHearsWhenOneWillBeFree) {
+  for (const bool counts_requests : {true, false}) {
+    const WorkLimits limits = counts_requests ? WorkLimits{.requests_concurrent_max = 4}
+                                              : WorkLimits{.sequences_concurrent_max = 4};
+    WorkMeter meter("key", limits, 0);
+    const Work work = WorkOf(1, 1, 1);
+    const auto enter = [&](int64_t now_ns) {
+      return counts_requests ? meter.EnterRequest(now_ns) : meter.EnterWork(work, now_ns);
+    };
+    int64_t now_ns = 0;
+    for (int i = 0; i < 40; ++i) {
+      now_ns += 2 * kSecond;
+      if (i >= 4 && counts_requests) meter.LeaveRequest(now_ns);
+      if (i >= 4 && !counts_requests) meter.LeaveWork(work, 1, now_ns);
+      ASSERT_FALSE(enter(now_ns).has_value());
+    }
+    const auto first = enter(now_ns);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(first->http_status, 429);
+    EXPECT_NEAR(first->retry_after_s, 2, 1);
+    EXPECT_NEAR(enter(now_ns)->retry_after_s, 4, 1) << "behind the first";
+  }
 }
 
 TEST(WorkMeterTest, OtherLimitsHoldForWhatWasUsed) {
@@ -106,10 +131,11 @@ TEST(WorkLeaseTest, GivesBackWhatItHolds) {
   const auto tenant =
       std::make_shared<WorkMeter>("tenant", WorkLimits{.tokens_per_minute = 200}, 0);
   const Work work = WorkOf(1, 10, 80);
+  ManualClock clock;
   {
     ASSERT_FALSE(key->EnterWork(work, 0).has_value());
     ASSERT_FALSE(tenant->EnterWork(work, 0).has_value());
-    WorkLease lease(key, tenant, work);
+    WorkLease lease(key, tenant, work, clock);
     WorkLease moved = std::move(lease);
     moved.SetTokens(15);
   }

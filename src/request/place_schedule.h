@@ -1,0 +1,43 @@
+// When somebody who found all places taken should come back: once as many as it wants have become
+// free, by the pace that was measured while more than half of them were taken, and behind those who
+// were told before. Not thread-safe; times are one clock's, in nanoseconds.
+#pragma once
+
+#include <cstdint>
+
+namespace graft {
+
+class PlaceSchedule {
+ public:
+  // Of one of those who share the places.
+  struct Turn {
+    double num_freed = 0.0;  // of its places; what is long ago counts less
+    double counted_s = 0.0;  // the scarce time that `num_freed` is of
+    int64_t next_ns = 0;     // up to here what becomes free is promised
+  };
+
+  // Whether places are scarce from now on.
+  void SetScarce(bool is_scarce, int64_t now_ns);
+  // So many of the turn's places are free again.
+  void Freed(double num, Turn* turn, int64_t now_ns);
+  // Whole seconds, from 1 to kRetryAfterMax, until `num` places are free for this turn, and
+  // promises them. `share`, in (0, 1], is the turn's of all that becomes free, until its own is
+  // measured.
+  int32_t RetryAfterS(double num, double share, Turn* turn, int64_t now_ns);
+
+  static constexpr int32_t kRetryAfterMax = 60;
+
+ private:
+  void AdvanceTo(int64_t now_ns);
+  double FreedOf(const Turn& turn) const;
+
+  bool is_scarce_ = false;
+  int64_t time_ns_ = 0;
+  int64_t scarce_until_ns_ = -1;  // the last instant at which they were
+  double scarce_s_ = 0.0;         // of all time
+  // What is long ago counts less.
+  double recent_s_ = 0.0;
+  double num_freed_ = 0.0;
+};
+
+}  // namespace graft
