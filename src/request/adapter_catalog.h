@@ -53,7 +53,7 @@ struct AdapterLoad {
   // "": whatever the folder has. Else this content: kFailedPrecondition where the folder has other,
   // unless it is loaded already. That needs no folder: `path` may be "" then.
   std::string hash;
-  std::optional<std::string> owner = std::nullopt;  // see AdapterInfo; a registry does not keep it
+  std::optional<std::string> owner = std::nullopt;  // see AdapterInfo; graft serve keeps none
 };
 
 class AdapterCatalog {
