@@ -61,16 +61,18 @@ OrderedJson LineJson(const CostLine& line, const char* unit) {
           {"r_squared", line.r_squared}};
 }
 
-// Normal equations of the columns named by `used`, by elimination with pivots. Empty: they depend
-// on each other.
+// Normal equations of the columns named by `used`, each row divided by its time, by elimination
+// with pivots. Empty: they depend on each other.
 std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
                                  std::span<const double> ms, const std::vector<size_t>& used) {
   const size_t n = used.size();
   std::vector<std::vector<double>> a(n, std::vector<double>(n + 1, 0.0));
   for (size_t row = 0; row < rows.size(); ++row) {
+    const double weight = 1.0 / (ms[row] * ms[row]);
     for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) a[i][j] += rows[row][used[i]] * rows[row][used[j]];
-      a[i][n] += rows[row][used[i]] * ms[row];
+      const double weighted = weight * rows[row][used[i]];
+      for (size_t j = 0; j < n; ++j) a[i][j] += weighted * rows[row][used[j]];
+      a[i][n] += weighted * ms[row];
     }
   }
   for (size_t i = 0; i < n; ++i) {

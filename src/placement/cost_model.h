@@ -88,9 +88,10 @@ CostLine FitLine(std::span<const double> units, std::span<const double> ms);
 // The share of the variance of `ms` that `predicted` explains; 1 where there is none to explain.
 double RSquared(std::span<const double> ms, std::span<const double> predicted);
 
-// Coefficients of the columns for the least squares, none of them negative: a column that would
-// have to be is left out. Each row has one value for each coefficient. kInvalidArgument: too few
-// rows, or columns that depend on each other.
+// Coefficients of the columns for the least squares of the relative errors, so that short steps,
+// of which a request takes most, count as much as long ones. None is negative: a column that would
+// have to be is left out. Each row has one value for each coefficient, and a time above 0.
+// kInvalidArgument: too few rows, or columns that depend on each other.
 Result<std::vector<double>> FitColumns(const std::vector<std::vector<double>>& rows,
                                        std::span<const double> ms);
 

@@ -35,8 +35,11 @@ TEST(CostModelTest, FitsColumnsNoneBelowNothing) {
   EXPECT_NEAR((*fitted)[2], 3.0, 1e-9);
   const auto falling = FitColumns({{1, 0}, {1, 1}, {1, 2}}, std::vector<double>{3, 2, 1});
   ASSERT_TRUE(falling.ok());
-  EXPECT_NEAR((*falling)[0], 2.0, 1e-9) << "the column that would be negative is left out";
+  EXPECT_NEAR((*falling)[0], 66.0 / 49.0, 1e-9) << "the column that would be negative is left out";
   EXPECT_EQ((*falling)[1], 0.0);
+  const auto relative = FitColumns({{1}, {1}}, std::vector<double>{1, 3});
+  ASSERT_TRUE(relative.ok());
+  EXPECT_NEAR((*relative)[0], 1.2, 1e-9) << "20 % above the one, 60 % below the other";
 }
 
 TEST(CostModelTest, RefusesMeasurementsThatDoNotTellCostsApart) {
