@@ -218,7 +218,8 @@ TEST_F(FileFaultTest, AJailLosesNoRace) {
   });
   const FileJail jail({root_ / "in"});
   int num_read = 0;
-  for (int i = 0; i < 3000; ++i) {
+  // A thread that the machine holds up may leave the link there for all of the first ones.
+  for (int i = 0; i < 3000 || (num_read == 0 && i < 1'000'000); ++i) {
     const Result<std::string> text = jail.Read("file", 100);
     if (!text.ok()) continue;
     ++num_read;
