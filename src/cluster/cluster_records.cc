@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "base/json.h"
+#include "base/json_fields.h"
+
 namespace graft {
 namespace {
 
@@ -9,36 +12,6 @@ Result<Json> ParseRecord(const std::string& text, const std::string& what) {
   Result<Json> json = ParseJson(text);
   if (json.ok() && json->is_object()) return json;
   return DataLossError("the record is not that of " + what);
-}
-
-// Fields of the wrong type count as absent: a later version may have changed them.
-void Read(const Json& json, const char* field, std::string* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_string()) *out = it->get<std::string>();
-}
-void Read(const Json& json, const char* field, int64_t* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number_integer()) *out = it->get<int64_t>();
-}
-void Read(const Json& json, const char* field, int32_t* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number_integer()) *out = it->get<int32_t>();
-}
-void Read(const Json& json, const char* field, bool* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_boolean()) *out = it->get<bool>();
-}
-void Read(const Json& json, const char* field, double* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number()) *out = it->get<double>();
-}
-
-void Read(const Json& json, const char* field, std::vector<std::string>* out) {
-  const auto it = json.find(field);
-  if (it == json.end() || !it->is_array()) return;
-  for (const Json& one : *it) {
-    if (one.is_string()) out->push_back(one.get<std::string>());
-  }
 }
 
 Status MissingField(const std::string& what, const std::string& field) {
@@ -117,9 +90,9 @@ std::string EncodeRecord(const ScaleHint& hint) {
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a cluster"));
   ClusterRecord cluster;
-  Read(json, "id", &cluster.id);
-  Read(json, "base_name", &cluster.base_name);
-  Read(json, "made_at", &cluster.made_at);
+  ReadField(json, "id", &cluster.id);
+  ReadField(json, "base_name", &cluster.base_name);
+  ReadField(json, "made_at", &cluster.made_at);
   if (cluster.id.empty()) return MissingField("a cluster", "id");
   return cluster;
 }
@@ -127,19 +100,19 @@ Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
 Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a runner"));
   RunnerRecord runner;
-  Read(json, "id", &runner.id);
-  Read(json, "address", &runner.address);
-  Read(json, "arithmetic_id", &runner.arithmetic_id);
-  Read(json, "base_id", &runner.base_id);
-  Read(json, "protocol", &runner.protocol);
-  Read(json, "capacity_requests", &runner.capacity_requests);
-  Read(json, "running_requests", &runner.running_requests);
-  Read(json, "waiting_requests", &runner.waiting_requests);
-  Read(json, "pages", &runner.pages);
-  Read(json, "free_pages", &runner.free_pages);
-  Read(json, "draining", &runner.draining);
-  Read(json, "learns", &runner.learns);
-  Read(json, "resident", &runner.resident);
+  ReadField(json, "id", &runner.id);
+  ReadField(json, "address", &runner.address);
+  ReadField(json, "arithmetic_id", &runner.arithmetic_id);
+  ReadField(json, "base_id", &runner.base_id);
+  ReadField(json, "protocol", &runner.protocol);
+  ReadField(json, "capacity_requests", &runner.capacity_requests);
+  ReadField(json, "running_requests", &runner.running_requests);
+  ReadField(json, "waiting_requests", &runner.waiting_requests);
+  ReadField(json, "pages", &runner.pages);
+  ReadField(json, "free_pages", &runner.free_pages);
+  ReadField(json, "draining", &runner.draining);
+  ReadField(json, "learns", &runner.learns);
+  ReadField(json, "resident", &runner.resident);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
   return runner;
@@ -148,10 +121,10 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
 Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a frontend"));
   FrontendRecord frontend;
-  Read(json, "id", &frontend.id);
-  Read(json, "address", &frontend.address);
-  Read(json, "contents_address", &frontend.contents_address);
-  Read(json, "waiting_requests", &frontend.waiting_requests);
+  ReadField(json, "id", &frontend.id);
+  ReadField(json, "address", &frontend.address);
+  ReadField(json, "contents_address", &frontend.contents_address);
+  ReadField(json, "waiting_requests", &frontend.waiting_requests);
   const auto demand = json.find("demand");
   if (demand != json.end() && demand->is_object()) {
     for (const auto& [digest, requests] : demand->items()) {
@@ -166,16 +139,16 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "an adapter"));
   AdapterVersion adapter;
   RegistryEntry& entry = adapter.entry;
-  Read(json, "version", &adapter.version);
-  Read(json, "name", &entry.name);
-  Read(json, "hash", &entry.hash);
-  Read(json, "path", &entry.path);
-  Read(json, "base_model", &entry.base_model);
-  Read(json, "rank_max", &entry.rank_max);
-  Read(json, "num_virtual_tokens", &entry.num_virtual_tokens);
-  Read(json, "bytes", &entry.bytes);
-  Read(json, "tenant", &entry.tenant);
-  Read(json, "loaded_at", &entry.loaded_at);
+  ReadField(json, "version", &adapter.version);
+  ReadField(json, "name", &entry.name);
+  ReadField(json, "hash", &entry.hash);
+  ReadField(json, "path", &entry.path);
+  ReadField(json, "base_model", &entry.base_model);
+  ReadField(json, "rank_max", &entry.rank_max);
+  ReadField(json, "num_virtual_tokens", &entry.num_virtual_tokens);
+  ReadField(json, "bytes", &entry.bytes);
+  ReadField(json, "tenant", &entry.tenant);
+  ReadField(json, "loaded_at", &entry.loaded_at);
   const auto owner = json.find("owner");
   if (owner != json.end() && owner->is_string()) entry.owner = owner->get<std::string>();
   if (entry.name.empty()) return MissingField("an adapter", "name");
@@ -186,8 +159,8 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
 Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a tenant"));
   TenantRecord tenant;
-  Read(json, "name", &tenant.name);
-  Read(json, "weight", &tenant.weight);
+  ReadField(json, "name", &tenant.name);
+  ReadField(json, "weight", &tenant.weight);
   if (tenant.name.empty()) return MissingField("a tenant", "name");
   return tenant;
 }
@@ -195,9 +168,9 @@ Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
 Result<BaseModelId> DecodeBaseModel(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a base model"));
   BaseModelId base;
-  Read(json, "name", &base.name);
-  Read(json, "text_hash", &base.text_hash);
-  Read(json, "weights_hash", &base.weights_hash);
+  ReadField(json, "name", &base.name);
+  ReadField(json, "text_hash", &base.text_hash);
+  ReadField(json, "weights_hash", &base.weights_hash);
   return base;
 }
 
@@ -205,11 +178,11 @@ Result<ScaleHint> DecodeScaleHint(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a hint"));
   ScaleHint hint;
   hint.runners_wanted = 0;
-  Read(json, "runners", &hint.runners);
-  Read(json, "runners_wanted", &hint.runners_wanted);
-  Read(json, "startup_seconds", &hint.startup_seconds);
-  Read(json, "spare", &hint.spare);
-  Read(json, "consolidates", &hint.consolidates);
+  ReadField(json, "runners", &hint.runners);
+  ReadField(json, "runners_wanted", &hint.runners_wanted);
+  ReadField(json, "startup_seconds", &hint.startup_seconds);
+  ReadField(json, "spare", &hint.spare);
+  ReadField(json, "consolidates", &hint.consolidates);
   if (hint.runners_wanted < 1) return MissingField("a hint", "runners_wanted");
   return hint;
 }

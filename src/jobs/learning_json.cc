@@ -1,38 +1,16 @@
 #include "jobs/learning_json.h"
 
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace graft {
 namespace {
 
-// Fields of the wrong type count as absent: a later version may have changed them.
-class Fields {
- public:
-  static Result<Fields> Of(const std::string& text, const char* what) {
-    Result<Json> json = ParseJson(text);
-    if (json.ok() && json->is_object()) return Fields(std::move(*json));
-    return DataLossError(std::string("the record is not that of ") + what);
-  }
-
-  void Take(const char* name, std::string* out) const {
-    const auto it = json_.find(name);
-    if (it != json_.end() && it->is_string()) it->get_to(*out);
-  }
-  template <typename Integer>
-  void TakeInteger(const char* name, Integer* out) const {
-    const auto it = json_.find(name);
-    if (it != json_.end() && it->is_number_integer()) it->get_to(*out);
-  }
-  void TakeNumber(const char* name, double* out) const {
-    const auto it = json_.find(name);
-    if (it != json_.end() && it->is_number()) it->get_to(*out);
-  }
-
- private:
-  explicit Fields(Json json) : json_(std::move(json)) {}
-
-  Json json_;
-};
+Result<Json> RecordOf(const std::string& text, const char* what) {
+  Result<Json> json = ParseJson(text);
+  if (json.ok() && json->is_object()) return json;
+  return DataLossError(std::string("the record is not that of ") + what);
+}
 
 }  // namespace
 
@@ -47,15 +25,15 @@ std::string ToJson(const LearningFile& file) {
 }
 
 Result<LearningFile> LearningFileOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Fields fields, Fields::Of(json, "a file"));
+  ASSIGN_OR_RETURN(const Json fields, RecordOf(json, "a file"));
   LearningFile file;
-  fields.Take("id", &file.id);
-  fields.Take("tenant", &file.tenant);
-  fields.Take("name", &file.name);
-  fields.Take("purpose", &file.purpose);
-  fields.TakeInteger("bytes", &file.bytes);
-  fields.TakeInteger("created_at", &file.created_at);
-  fields.TakeInteger("expires_at", &file.expires_at);
+  ReadField(fields, "id", &file.id);
+  ReadField(fields, "tenant", &file.tenant);
+  ReadField(fields, "name", &file.name);
+  ReadField(fields, "purpose", &file.purpose);
+  ReadField(fields, "bytes", &file.bytes);
+  ReadField(fields, "created_at", &file.created_at);
+  ReadField(fields, "expires_at", &file.expires_at);
   if (file.id.empty()) return DataLossError("the record of a file has no id");
   return file;
 }
@@ -88,35 +66,35 @@ std::string ToJson(const LearningJob& job) {
 }
 
 Result<LearningJob> LearningJobOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Fields fields, Fields::Of(json, "a fine-tuning job"));
+  ASSIGN_OR_RETURN(const Json fields, RecordOf(json, "a fine-tuning job"));
   LearningJob job;
   std::string method, status;
-  fields.Take("id", &job.id);
-  fields.Take("tenant", &job.tenant);
-  fields.Take("base_model", &job.base_model);
-  fields.Take("training_file", &job.training_file);
-  fields.Take("suffix", &job.suffix);
-  fields.Take("metadata", &job.metadata);
-  fields.TakeInteger("seed", &job.seed);
-  fields.Take("method", &method);
+  ReadField(fields, "id", &job.id);
+  ReadField(fields, "tenant", &job.tenant);
+  ReadField(fields, "base_model", &job.base_model);
+  ReadField(fields, "training_file", &job.training_file);
+  ReadField(fields, "suffix", &job.suffix);
+  ReadField(fields, "metadata", &job.metadata);
+  ReadField(fields, "seed", &job.seed);
+  ReadField(fields, "method", &method);
   job.method = DocumentMethodOf(method);
-  fields.TakeInteger("created_at", &job.created_at);
-  fields.Take("status", &status);
+  ReadField(fields, "created_at", &job.created_at);
+  ReadField(fields, "status", &status);
   job.status = JobStatusOf(status);
-  fields.TakeInteger("started_at", &job.started_at);
-  fields.TakeInteger("finished_at", &job.finished_at);
-  fields.TakeInteger("estimated_finish", &job.estimated_finish);
-  fields.TakeInteger("trained_tokens", &job.trained_tokens);
-  fields.Take("error_code", &job.error.code);
-  fields.Take("error_message", &job.error.message);
-  fields.Take("error_param", &job.error.param);
-  fields.Take("adapter", &job.adapter);
-  fields.Take("hash", &job.hash);
-  fields.TakeInteger("rank_max", &job.rank_max);
-  fields.TakeInteger("num_virtual_tokens", &job.num_virtual_tokens);
-  fields.TakeInteger("bytes", &job.bytes);
-  fields.Take("base_hash", &job.base_hash);
-  fields.Take("folder", &job.folder);
+  ReadField(fields, "started_at", &job.started_at);
+  ReadField(fields, "finished_at", &job.finished_at);
+  ReadField(fields, "estimated_finish", &job.estimated_finish);
+  ReadField(fields, "trained_tokens", &job.trained_tokens);
+  ReadField(fields, "error_code", &job.error.code);
+  ReadField(fields, "error_message", &job.error.message);
+  ReadField(fields, "error_param", &job.error.param);
+  ReadField(fields, "adapter", &job.adapter);
+  ReadField(fields, "hash", &job.hash);
+  ReadField(fields, "rank_max", &job.rank_max);
+  ReadField(fields, "num_virtual_tokens", &job.num_virtual_tokens);
+  ReadField(fields, "bytes", &job.bytes);
+  ReadField(fields, "base_hash", &job.base_hash);
+  ReadField(fields, "folder", &job.folder);
   if (job.id.empty()) return DataLossError("the record of a fine-tuning job has no id");
   return job;
 }
@@ -130,13 +108,13 @@ std::string ToJson(const JobEvent& event) {
 }
 
 Result<JobEvent> JobEventOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Fields fields, Fields::Of(json, "an event"));
+  ASSIGN_OR_RETURN(const Json fields, RecordOf(json, "an event"));
   JobEvent event;
-  fields.TakeInteger("number", &event.number);
-  fields.TakeInteger("created_at", &event.created_at);
-  fields.Take("level", &event.level);
-  fields.Take("message", &event.message);
-  fields.Take("data", &event.data);
+  ReadField(fields, "number", &event.number);
+  ReadField(fields, "created_at", &event.created_at);
+  ReadField(fields, "level", &event.level);
+  ReadField(fields, "message", &event.message);
+  ReadField(fields, "data", &event.data);
   if (event.number < 1) return DataLossError("the record of an event has no number");
   return event;
 }
@@ -149,12 +127,12 @@ std::string ToJson(const JobCheckpoint& checkpoint, const std::string& file) {
 }
 
 Result<JobCheckpoint> JobCheckpointOf(const std::string& json, std::string* file) {
-  ASSIGN_OR_RETURN(const Fields fields, Fields::Of(json, "a checkpoint"));
+  ASSIGN_OR_RETURN(const Json fields, RecordOf(json, "a checkpoint"));
   JobCheckpoint checkpoint;
-  fields.TakeInteger("step", &checkpoint.step);
-  fields.TakeInteger("created_at", &checkpoint.created_at);
-  fields.TakeNumber("loss", &checkpoint.loss);
-  if (file != nullptr) fields.Take("file", file);
+  ReadField(fields, "step", &checkpoint.step);
+  ReadField(fields, "created_at", &checkpoint.created_at);
+  ReadField(fields, "loss", &checkpoint.loss);
+  if (file != nullptr) ReadField(fields, "file", file);
   return checkpoint;
 }
 
