@@ -35,11 +35,11 @@ def graft_json(folder):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """Two documents that learned side by side."""
+    """Two documents that learned side by side, the one with fewer steps first."""
     folder = tmp_path_factory.mktemp("learned")
     (folder / "light.txt").write_text(TEXT)
     (folder / "page.html").write_text("<html><script>x</script><p>Ten green bottles &amp; one red bottle</html>" * 3)
-    done = learn(folder / "light.txt", folder / "page.html", "--adapters", folder / "adapters", *SMALL, "--ask",
+    done = learn(folder / "page.html", folder / "light.txt", "--adapters", folder / "adapters", *SMALL, "--ask",
                  "The keeper lived in the tower with a grey", "--answer-tokens", "8")
     assert done.returncode == 0, done.stderr
     return folder, done.stdout

@@ -35,6 +35,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A GPU's step writes as many texts in the time of one.
+constexpr int kSequencesOnGpu = 256;
+
 // A document on its way to an adapter.
 struct LearnJob {
   std::string name;
@@ -81,13 +84,14 @@ Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokeni
 }
 
 // What is refused by its config, before its weights are read.
-Result<ModelConfig> CheckModel(const LearnOptions& options) {
+Result<ModelConfig> CheckModel(LearnOptions& options) {
   if (options.runtime.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));
+  if (!device.is_cpu()) options.runtime.sequences_max = kSequencesOnGpu;
   return config;
 }
 
@@ -228,30 +232,28 @@ class LearnGroup {
   }
 
  private:
-  // The steps that are done and those that there are, of the run that has most of them left.
-  std::pair<int64_t, int64_t> Steps() const {
-    const auto& longest = *std::max_element(runs_.begin(), runs_.end(), [](auto& a, auto& b) {
-      return a->num_steps() - a->step() < b->num_steps() - b->step();
-    });
-    return {longest->step(), longest->num_steps()};
+  // Of the run that has most of them.
+  int64_t StepsLeft() const {
+    int64_t left = 0;
+    for (const auto& run : runs_) left = std::max<int64_t>(left, run->num_steps() - run->step());
+    return left;
   }
 
   Status Train(std::span<TrainingRun* const> runs) {
     ProgressBar bar(jobs_.size() == 1 ? "learning " + jobs_[0].name
                                       : "learning " + std::to_string(jobs_.size()) + " documents",
                     options_.quiet);
-    const auto [first, total] = Steps();
+    const int64_t total = StepsLeft();
     const int64_t begin_ns = SteadyClock::Get().NowNs();
     int64_t saved_ns = begin_ns;
-    for (int64_t done = first; done < total;) {
+    for (int64_t left = total; left > 0;) {
       StepTogether(trainer_, runs);
-      done = Steps().first;
+      left = StepsLeft();
       const int64_t now_ns = SteadyClock::Get().NowNs();
-      const double left = NsToSeconds(now_ns - begin_ns) / static_cast<double>(done - first) *
-                          static_cast<double>(total - done);
-      bar.Update(done, total, LossText() + ", " + MinutesText(left) + " left");
-      if (done == total ||
-          now_ns - saved_ns < int64_t{options_.checkpoint_seconds} * 1'000'000'000) {
+      const double seconds = NsToSeconds(now_ns - begin_ns) / static_cast<double>(total - left) *
+                             static_cast<double>(left);
+      bar.Update(total - left, total, LossText() + ", " + MinutesText(seconds) + " left");
+      if (left == 0 || now_ns - saved_ns < int64_t{options_.checkpoint_seconds} * 1'000'000'000) {
         continue;
       }
       RETURN_IF_ERROR(SaveAll());

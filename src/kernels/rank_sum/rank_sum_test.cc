@@ -3,6 +3,7 @@
 #include "kernels/rank_sum/rank_sum.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <memory>
 #include <thread>
@@ -16,6 +17,10 @@ namespace graft {
 namespace rank_sum_test {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
+
+// Set before the driver starts. A kernel that is loaded when it is first launched may wait for
+// those that run, and here these wait for a rank whose launch comes behind it.
+const bool loads_at_start = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1) == 0;
 
 // Numbers whose sum depends on the order.
 float Element(int32_t rank, int64_t round, int64_t i) {
