@@ -73,6 +73,15 @@ def test_a_server_takes_the_names_of_all_adapters():
     assert len(set(names)) == len(names)
 
 
+def test_arms_of_other_sizes():
+    made = arms.sized_arms("distill 4, prefix 32")
+    assert [arm.name for arm in made] == ["distill 4", "prefix 32"]
+    assert [arm.learner for arm in made] == [["distill", "--rank", "4"], ["prefix", "--virtual-tokens", "32"]]
+    for wrong in ("distill", "encoder 4", "distill four"):
+        with pytest.raises(SystemExit, match="--sizes"):
+            arms.sized_arms(wrong)
+
+
 def test_bm25_finds_the_passage():
     text = "The bridge is long. " * 5 + "The parrot was called Solomon. " + "The bridge is long. " * 5
     pieces = bm25.passages(text, 5)

@@ -25,6 +25,7 @@
 #include "runtime/runtime.h"
 #include "tuning/encoder_folder.h"
 #include "tuning/engine_writer.h"
+#include "tuning/kept_writer.h"
 #include "tuning/learn_memory.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
@@ -424,24 +425,35 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
   return OkStatus();
 }
 
+// What texts depend on besides what is asked for.
+std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
+  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
+         (model.device.is_cpu() ? "cpu" : "gpu");
+}
+
 // The engine that writes is gone before training begins.
 Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& model,
-                  std::vector<LearnJob>& jobs) {
+                  const BaseIdentity& base, std::vector<LearnJob>& jobs) {
   std::unique_ptr<Runtime> runtime;
-  std::unique_ptr<EngineWriter> writer;
+  std::unique_ptr<TextWriter> engine_writer, kept_writer;
   ProgressBar bar("writing", options.quiet || !learner.writes());
   if (learner.writes()) {
     ASSIGN_OR_RETURN(runtime, Runtime::Create(options.runtime, model, /*lora=*/false));
     runtime->engine().Start();
-    writer = std::make_unique<EngineWriter>(
+    engine_writer = std::make_unique<EngineWriter>(
         runtime->engine(),
         WriterSettings{.tenant = "", .on_text = [&bar](int64_t done, int64_t total) {
                          bar.Update(done, total);
                          return true;
                        }});
+    if (!options.texts.empty()) {
+      kept_writer =
+          std::make_unique<KeptWriter>(*engine_writer, options.texts, WrittenBy(model, base));
+    }
   }
+  TextWriter* const writer = kept_writer != nullptr ? kept_writer.get() : engine_writer.get();
   for (LearnJob& job : jobs) {
-    Result<LearnerData> data = learner.Prepare(job.input, writer.get());
+    Result<LearnerData> data = learner.Prepare(job.input, writer);
     if (!data.ok()) return data.status().WithContext(job.name);
     job.data = std::move(*data);
     job.data.hidden = learner.writes() ? options.recipe.hidden : HiddenStates::kNone;
@@ -509,7 +521,7 @@ Status RunLearn(LearnOptions options) {
   if (error) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
-  if (writes || !is_encoder) RETURN_IF_ERROR(PrepareAll(options, *learner, *model, jobs));
+  if (writes || !is_encoder) RETURN_IF_ERROR(PrepareAll(options, *learner, *model, base, jobs));
   if (is_encoder) {
     RETURN_IF_ERROR(EncodeJobs(options, *learner, *model, base, limits, jobs));
     return AskAll(options, *tokenizer, *model, jobs);

@@ -13,22 +13,29 @@ LearnOptions::LearnOptions() {
 }
 
 std::vector<Option> LearnDocumentRows(LearnOptions& o) {
-  return {{.name = "files",
-           .target = Texts(o.files),
-           .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
-           .is_required = true,
-           .is_positional = true},
-          {.name = "name",
-           .target = Texts(o.names),
-           .help = "an adapter's name, by which requests ask for it; repeated for the next file",
-           .default_help = "the file's, without its ending"},
-          {"adapters", Text(o.adapters),
-           "folder that the adapters' folders are made in: what graft serve reads"},
-          {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
-          {"ask", Texts(o.questions),
-           "afterwards, print how the base and the adapters answer this, by --prompts; may be "
-           "repeated"},
-          {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
+  return {
+      {.name = "files",
+       .target = Texts(o.files),
+       .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
+       .is_required = true,
+       .is_positional = true},
+      {.name = "name",
+       .target = Texts(o.names),
+       .help = "an adapter's name, by which requests ask for it; repeated for the next file",
+       .default_help = "the file's, without its ending"},
+      {"adapters", Text(o.adapters),
+       "folder that the adapters' folders are made in: what graft serve reads"},
+      {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
+      {.name = "texts",
+       .target = Text(o.texts),
+       .help =
+           "all but next-token: folder that keeps what the base writes; whoever learns the same "
+           "document again, by another learner or rank, finds it there",
+       .default_help = "it is not kept"},
+      {"ask", Texts(o.questions),
+       "afterwards, print how the base and the adapters answer this, by --prompts; may be "
+       "repeated"},
+      {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
 }
 
 std::vector<Option> LearnTrainingRows(LearnOptions& o) {

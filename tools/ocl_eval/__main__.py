@@ -37,6 +37,8 @@ def parse(argv):
     add("--questions", type=int, default=0, help="of each document, likewise")
     add("--chars", type=int, default=6000, help="of a document that a generator writes")
     add("--arms", default="", help="those alone, with commas between them; all arms are compared with the first two")
+    add("--sizes", default="", help="further arms, as in 'distill 4,prefix 32': a learner and its rank, or its virtual "
+                                    "tokens")
     add("--prompts", choices=("auto", "plain", "chat"), default="auto",
         help="how adapters are taught and asked: in plain text, or by the model's chat template; auto: by that where "
              "there is one")
@@ -124,12 +126,13 @@ def _range(interval, factor, digits):
 
 
 def chosen_arms(options):
-    everyone = arms_of.arms(options)
+    sized = arms_of.sized_arms(options.sizes)
+    everyone = arms_of.arms(options) + sized
     wanted = [name.strip() for name in options.arms.split(",") if name.strip()]
     unknown = set(wanted) - {arm.name for arm in everyone}
     if unknown:
         raise SystemExit(f"--arms: {', '.join(sorted(unknown))}; there are {', '.join(a.name for a in everyone)}")
-    needed = {arms_of.NONE, arms_of.WHOLE, *wanted}
+    needed = {arms_of.NONE, arms_of.WHOLE, *wanted, *(arm.name for arm in sized)}
     needed |= {arm.of_another for arm in everyone if arm.name in needed}
     return [arm for arm in everyone if not wanted or arm.name in needed]
 

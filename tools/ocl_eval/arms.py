@@ -46,6 +46,22 @@ def arms(options):
     ]
 
 
+# What --sizes may name: arms of one learner that differ in what its adapters take.
+SIZED = {"distill": "--rank", "next-token": "--rank", "memory": "--virtual-tokens", "prefix": "--virtual-tokens"}
+
+
+def sized_arms(words):
+    """"distill 4,prefix 32": further arms, a learner and its rank or its virtual tokens each."""
+    made = []
+    for word in filter(None, (word.strip() for word in words.split(","))):
+        learner, _, size = word.partition(" ")
+        if learner not in SIZED or not size.isdigit():
+            raise SystemExit(f"--sizes: '{word}' is not a learner ({', '.join(SIZED)}) and a number")
+        what = "rank" if SIZED[learner] == "--rank" else "virtual tokens"
+        made.append(Arm(word, f"{learner} with {what} {size}", [learner, SIZED[learner], size]))
+    return made
+
+
 def _tokens(count):
     return ["--virtual-tokens", str(count)] if count else []
 
@@ -57,7 +73,10 @@ def adapter_name(document, arm):
 def _graft_learn(options, folder, files, arguments):
     command = [options.graft, "learn", *map(str, files), "--model", options.model, "--adapters",
                str(folder / "adapters"), "--seed", str(options.seed), *map(str, arguments)]
-    subprocess.run([*command, "--prompts", options.prompts, *options.learn_args.split()], check=True)
+    own = options.learn_args.split()
+    if "--texts" not in own:  # what the base writes is the same for all learners
+        own += ["--texts", str(folder / "written")]
+    subprocess.run([*command, "--prompts", options.prompts, *own], check=True)
 
 
 def _manifest(folder, document, arm):

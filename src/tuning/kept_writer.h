@@ -1,0 +1,29 @@
+// KeptWriter: a teacher whose texts stay in a folder. Who wants the same ones again, for another
+// learner or another rank, gets them from there, and the base writes nothing. One thread.
+#pragma once
+
+#include <string>
+
+#include "learn/text_writer.h"
+
+namespace graft {
+
+class KeptWriter : public TextWriter {
+ public:
+  // `writer` is borrowed. `identity` names all that its texts depend on besides the orders.
+  KeptWriter(TextWriter& writer, std::string folder, std::string identity);
+
+  // A file that is damaged counts as none. Fails where the writer does, and where the folder cannot
+  // be written to.
+  Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
+  int32_t num_choices() const override { return writer_.num_choices(); }
+
+ private:
+  std::string PathOf(std::span<const WriteOrder> orders) const;
+
+  TextWriter& writer_;
+  const std::string folder_;
+  const std::string identity_;
+};
+
+}  // namespace graft
