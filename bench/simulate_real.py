@@ -5,9 +5,8 @@ to the first token, the time per token and the latency of both, their ratios, an
 
   bench/simulate_real.py --binary build/release/graft --seconds 60 --rate 3
 
-Needs etcd, and a release build with gRPC beside the program. Runners share the machine's cores: with more of them busy
-than there are cores a real step is longer than a profiled one, so choose a --rate that leaves cores idle, or --beside 1
-to profile while other processes compute. Python alone.
+Needs etcd, and a release build with gRPC beside the program. Nothing else may run on the machine meanwhile. Python
+alone.
 """
 
 import argparse
@@ -17,6 +16,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -80,15 +80,9 @@ def profile(args):
         return pathlib.Path(args.costs)
     path = pathlib.Path(args.folder) / "costs.json"
     command = [args.binary, "profile", "--model", str(DEMO / "base"), "--threads", "1", "--ranks", "4,8,16,32,64",
-               "--batch", "1,2,4,8", "--prompt", "16,64,256", "--context", "64,512", "--steps", str(args.steps)]
-    others = [subprocess.Popen([*command, "--steps", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-              for _ in range(args.beside)]
-    try:
-        subprocess.run([*command, "--json", str(path)], check=True)
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
+               "--batch", "1,2,4,8", "--prompt", "16,64,256", "--context", "64,512", "--steps", str(args.steps),
+               "--serve-runners", str(args.runners)]
+    subprocess.run([*command, "--json", str(path)], check=True)
     return path
 
 
@@ -116,32 +110,39 @@ class Cluster:
         run_graft(self.args, "cluster", "down", "--folder", self.folder, env=self.env)
 
 
+class Answer(asyncio.Protocol):
+    """Times what comes and reads it when all is there: the client shares the cores of what it measures."""
+
+    def __init__(self):
+        self.first = self.last = None
+        self.parts = []
+        self.done = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data):
+        self.parts.append(data)
+        if b'"choices":[{' in data:
+            self.last = time.monotonic()
+            self.first = self.first or self.last
+
+    def connection_lost(self, error):
+        if not self.done.done():
+            self.done.set_result(b"".join(self.parts))
+
+
 async def ask(port, adapter, prompt, output):
     """Seconds of the request to its first and its last token."""
     body = json.dumps({"model": adapter, "prompt": prompt, "max_tokens": output, "temperature": 0, "ignore_eos": True,
                        "stream": True, "stream_options": {"include_usage": True}}).encode()
     began = time.monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
-    first = last = None
-    usage = 0
-    while line := await reader.readline():
-        if not line.startswith(b"data: "):
-            if line.startswith(b"HTTP/1.1 ") and b" 200 " not in line:
-                raise RuntimeError((line + await reader.read()).decode(errors="replace")[:500])
-            continue
-        if line.strip() == b"data: [DONE]":
-            break
-        chunk = json.loads(line[6:])
-        if chunk["choices"]:
-            last = time.monotonic()
-            first = first or last
-        usage = (chunk.get("usage") or {}).get("completion_tokens", usage)
-    writer.close()
-    if usage != output:
-        raise RuntimeError(f"{usage} tokens came instead of {output}")
-    return first - began, last - began
+    transport, answer = await asyncio.get_running_loop().create_connection(Answer, "127.0.0.1", port)
+    transport.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+    text = await answer.done
+    transport.close()
+    usage = re.findall(rb'"completion_tokens":(\d+)', text)
+    if not usage or int(usage[-1]) != output or answer.first is None:
+        raise RuntimeError(f"{output} tokens were asked for; the answer is {text.decode(errors='replace')[:500]}")
+    return answer.first - began, answer.last - began
 
 
 async def replay(args, port, trace, adapters, vocab):
@@ -187,7 +188,7 @@ def simulate(args, placement, costs, trace_path, ranks, num_requests):
     run_graft(args, "simulate", "--quiet", "--trace", trace_path, "--requests", num_requests, "--runners", args.runners,
               "--placement", placement, "--costs", costs, "--ranks", ",".join(map(str, ranks)), "--batch", args.batch,
               "--pages", pages, "--page-tokens", PAGE_TOKENS, "--context-tokens-max", CONTEXT, "--adapters-max", 1024,
-              "--cold-start", "auto", "--warm-seconds", args.warm_seconds, "--json", path)
+              "--cold-start", "auto", "--machine-runners", args.runners, "--warm-seconds", args.warm_seconds, "--json", path)
     run = json.loads(path.read_text())["runs"][0]
     return {(metric, name): run[metric][name] for metric in METRICS for name in PERCENTILES}
 
@@ -239,7 +240,6 @@ if __name__ == "__main__":
     parser.add_argument("--binary", default="build/release/graft")
     parser.add_argument("--folder", default="build/simulate-real", help="for logs and files")
     parser.add_argument("--costs", help="what graft profile wrote before; else it runs now")
-    parser.add_argument("--beside", type=int, default=0, help="processes that compute while costs are measured")
     parser.add_argument("--steps", type=int, default=20, help="of each kind that graft profile times")
     parser.add_argument("--placements", type=lambda text: text.split(","), default=["most-idle", "rendezvous", "auto"])
     parser.add_argument("--runners", type=int, default=3)

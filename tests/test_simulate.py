@@ -53,19 +53,40 @@ def test_a_recorded_trace_is_served_as_it_came(tmp_path):
 def test_profiled_costs_are_simulated(tmp_path):
     costs = tmp_path / "costs.json"
     profile = subprocess.run([binary(), "profile", "--model", DEMO / "base", "--threads", "1", "--batch", "1,2,4", "--context", "8,64",
-                              "--ranks", "4,16", "--prompt", "16,64", "--steps", "5", "--json", costs],
+                              "--ranks", "4,16", "--prompt", "16,64", "--steps", "4", "--serve-runners", "2", "--json", costs],
                              capture_output=True, text=True)
     assert profile.returncode == 0, profile.stderr
     fitted = json.loads(costs.read_text())
     assert fitted["decode"]["unit"] == "sum of ranks" and fitted["other_unit"]["unit"] == "batch times largest rank"
     assert fitted["prompt"]["ms_per_unit"] > 0 and fitted["step"]["base_ms"] >= 0
-    # Batches x (base, all ranks, each rank) x contexts, and prompts alone and beside others.
-    assert len(fitted["steps"]) == 3 * 4 * 2 + 2 * 2
+    # Batches x (base, all ranks, each rank) x contexts, and prompts of two ranks alone and one beside others.
+    assert len(fitted["steps"]) == 3 * 4 * 2 + 2 * 3
+    served = fitted["served"]
+    assert served["first_token_ms"] >= 0 and served["decode_slowness"][0] == served["prompt_slowness"][0] == 1
+    assert len(served["decode_slowness"]) == len(served["prompt_slowness"]) == 2
+    # First tokens of each prompt, batches, and a token and a prompt with one and two runners busy.
+    assert len(fitted["served_figures"]) == 2 + 3 + 4 and all(one["median_ms"] > 0 for one in fitted["served_figures"])
     assert "R squared" in profile.stdout
     simulated = tmp_path / "simulated.json"
     run = simulate(*SMALL, "--costs", costs, "--json", simulated)
     assert run.returncode == 0, run.stderr
+    assert json.loads(simulated.read_text())["costs"]["served"] == served
     assert json.loads(simulated.read_text())["costs"]["step"] == fitted["step"]
+
+
+def test_runners_of_a_machine_slow_each_other(tmp_path):
+    costs, figures = tmp_path / "costs.json", tmp_path / "figures.json"
+    run = simulate(*SMALL, "--placement", "most-idle", "--json", figures)
+    assert run.returncode == 0, run.stderr
+    fitted = json.loads(figures.read_text())["costs"]
+    fitted["served"]["decode_slowness"] = fitted["served"]["prompt_slowness"] = [1, 2, 3]
+    costs.write_text(json.dumps(fitted))
+    alone = json.loads(figures.read_text())["runs"][0]
+    run = simulate(*SMALL, "--placement", "most-idle", "--costs", costs, "--machine-runners", 3, "--json", figures)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(figures.read_text())["runs"][0]["token_ms"]["mean"] > 1.2 * alone["token_ms"]["mean"]
+    refused = simulate(*SMALL, "--machine-runners", 3)
+    assert refused.returncode != 0 and "graft profile --serve-runners 3" in refused.stderr
 
 
 def test_what_could_wait_for_ever_is_refused(tmp_path):

@@ -1,14 +1,16 @@
-// graft profile: what steps take on this machine, over batches, ranks, contexts and prompts, and
-// the lines through them (placement/cost_model.h), in a file that `graft frontend
-// --placement-costs` reads.
+// graft profile: what steps take on this machine, over batches, ranks, contexts and prompts, what
+// serving adds to them, and the lines through all that (placement/cost_model.h), in a file that
+// `graft frontend --placement-costs` reads.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
 #include "bench/report.h"
+#include "bench/served_costs.h"
 #include "bench/step_plans.h"
 #include "bench/synthetic_adapter.h"
 #include "placement/cost_model.h"
@@ -26,8 +28,14 @@ struct ProfileOptions {
   std::vector<int> ranks = {8, 16, 32, 64};
   std::vector<int> prompts = {64, 128, 256, 512};
   int steps = 20;
+  int serve_runners = 1;
   uint64_t seed = 1;
 };
+
+// Of requests that are served at once: each has a thread of the client's.
+constexpr int kServedBatchMax = 16;
+// Tokens of a request that is timed by them, prompt included.
+constexpr int kServedTokens = 128;
 
 // A step that is timed.
 struct ProfiledStep {
@@ -47,7 +55,7 @@ class Profile {
  private:
   Status Prepare();
   Status PlanMemory(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum,
-                    RuntimeOptions* runtime) const;
+                    RuntimeOptions* runtime);
   Status MakeAdapters();
   void AddDecodes();
   void AddPrompts();
@@ -55,6 +63,9 @@ class Profile {
   void Add(std::string name, std::vector<RowsOfSequence> sequences, bool counts);
   void Time();
   Status Fit();
+  Status FitSteps(const std::vector<double>& ms);
+  Status Serve();
+  ServedCostsOptions ServedOptions() const;
   void PrintLine(const char* of, const char* unit, const CostLine& line) const;
   CostLine FitDecodes(bool pads) const;
   OrderedJson Figures() const;
@@ -67,6 +78,9 @@ class Profile {
   std::vector<double> load_ranks_, load_ms_;
   std::vector<ProfiledStep> steps_;
   CostModel costs_;
+  int64_t page_bytes_ = 0;
+  std::string device_, dtype_;
+  std::vector<ServedFigure> served_;
 };
 
 Status Profile::Prepare() {
@@ -88,24 +102,25 @@ Status Profile::Prepare() {
   };
   ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape, check));
   ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime, *model_, /*lora=*/true));
+  device_ = DescribeDevice(model_->device);
+  dtype_ = std::string(DTypeName(model_->weights.dtype));
   return MakeAdapters();
 }
 
 // Chooses the pool, too.
 Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum,
-                           RuntimeOptions* runtime) const {
+                           RuntimeOptions* runtime) {
   if (runtime->context_tokens_max > shape.config.context_tokens_max) {
     return InvalidArgumentError("steps of " + std::to_string(runtime->context_tokens_max) +
                                 " tokens are beyond the model's " +
                                 std::to_string(shape.config.context_tokens_max) +
                                 "; lower --context or --prompt");
   }
-  const int64_t page_bytes =
-      MakeKvLayout(shape.config, runtime->page_tokens, KvDType(shape.dtype, shape.device))
-          .PageBytes();
+  page_bytes_ = MakeKvLayout(shape.config, runtime->page_tokens, KvDType(shape.dtype, shape.device))
+                    .PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime->page_tokens + 1) +
                         prompt_max_ / runtime->page_tokens + 2;
-  runtime->pool_gib = static_cast<double>(pages * page_bytes) / (int64_t{1} << 30) + 1e-6;
+  runtime->pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30) + 1e-6;
   const SizeFlags flags = {.rows = "--prompt, --batch",
                            .sequences = "--batch",
                            .context = "--context, --prompt",
@@ -151,9 +166,8 @@ RowsOfSequence Profile::RowsOf(int rank, size_t place, int32_t rows, int32_t pos
 void Profile::Add(std::string name, std::vector<RowsOfSequence> sequences, bool counts) {
   ProfiledStep step{.name = std::move(name), .is_decode = counts};
   for (const RowsOfSequence& one : sequences) {
-    step.work.ranks.Add(one.adapter == kNoAdapter ? 0 : ranks_[static_cast<size_t>(one.adapter)]);
-    step.work.prompt_tokens += one.rows - 1;
-    step.work.context_tokens += one.position + one.rows;
+    const int32_t rank = one.adapter == kNoAdapter ? 0 : ranks_[static_cast<size_t>(one.adapter)];
+    step.work.Add(rank, one.rows, one.position);
   }
   std::ranges::stable_sort(sequences, {}, &RowsOfSequence::adapter);
   step.sequences = std::move(sequences);
@@ -180,19 +194,23 @@ void Profile::AddDecodes() {
   }
 }
 
-// A prompt alone, and beside half of the largest batch.
+// A prompt alone, of the first rank and of the largest, and beside half of the largest batch.
 void Profile::AddPrompts() {
-  const int rank = options_.ranks.front();
+  const int first = options_.ranks.front();
+  const int largest = *std::ranges::max_element(options_.ranks);
   for (const int tokens : options_.prompts) {
-    for (const int beside : {0, batch_max_ / 2}) {
-      std::vector<RowsOfSequence> sequences = {RowsOf(rank, 0, tokens, 0)};
-      for (int i = 1; i <= beside; ++i) {
-        sequences.push_back(RowsOf(rank, static_cast<size_t>(i), 1, context_max_ - 1));
-      }
-      Add("prompt of " + std::to_string(tokens) + " beside " + std::to_string(beside) + " rows",
-          std::move(sequences), false);
-      if (beside == batch_max_ / 2 && beside == 0) break;  // the same again
+    const std::string name = "prompt of " + std::to_string(tokens);
+    Add(name + ", rank " + std::to_string(first), {RowsOf(first, 0, tokens, 0)}, false);
+    if (largest != first) {
+      Add(name + ", rank " + std::to_string(largest), {RowsOf(largest, 0, tokens, 0)}, false);
     }
+    const int beside = batch_max_ / 2;
+    if (beside == 0) continue;
+    std::vector<RowsOfSequence> sequences = {RowsOf(first, 0, tokens, 0)};
+    for (int i = 1; i <= beside; ++i) {
+      sequences.push_back(RowsOf(first, static_cast<size_t>(i), 1, context_max_ - 1));
+    }
+    Add(name + " beside " + std::to_string(beside) + " rows", std::move(sequences), false);
   }
 }
 
@@ -231,29 +249,52 @@ CostLine Profile::FitDecodes(bool pads) const {
   return FitLine(x, ms);
 }
 
+// Prompts of one length, or of one rank, do not tell apart what only differs with that.
+Status Profile::FitSteps(const std::vector<double>& ms) {
+  struct Column {
+    double CostModel::*cost;
+    std::function<double(const StepWork&)> units;
+  };
+  std::vector<Column> columns = {
+      {&CostModel::step_ms, [](const StepWork&) { return 1.0; }},
+      {&CostModel::step_ms_per_row, [](const StepWork& of) { return of.ranks.num_requests; }},
+      {&CostModel::step_ms_per_unit,
+       [this](const StepWork& of) { return costs_.UnitsOf(of.ranks); }},
+      {&CostModel::step_ms_per_prompt_token, [](const StepWork& of) { return of.prompt_tokens; }},
+      {&CostModel::step_ms_per_context_token,
+       [](const StepWork& of) { return of.context_tokens; }}};
+  if (options_.prompts.size() > 1) {
+    columns.push_back(
+        {&CostModel::step_ms_per_prompt_pair, [](const StepWork& of) { return of.prompt_pairs; }});
+  }
+  if (options_.ranks.size() > 1) {
+    columns.push_back({&CostModel::step_ms_per_prompt_unit,
+                       [this](const StepWork& of) { return costs_.PromptUnitsOf(of); }});
+  }
+  std::vector<std::vector<double>> rows;
+  for (const ProfiledStep& step : steps_) {
+    rows.emplace_back();
+    for (const Column& column : columns) rows.back().push_back(column.units(step.work));
+  }
+  ASSIGN_OR_RETURN(const std::vector<double> fitted, FitColumns(rows, ms));
+  for (size_t i = 0; i < columns.size(); ++i) costs_.*columns[i].cost = fitted[i];
+  return OkStatus();
+}
+
 Status Profile::Fit() {
   costs_.pads = options_.runtime.lora_kernel == LoraKernel::kPadded;
   costs_.decode = FitDecodes(costs_.pads);
   std::vector<double> tokens, prompt_ms, ms, predicted;
-  std::vector<std::vector<double>> columns;
   for (const ProfiledStep& one : steps_) {
-    if (one.sequences.size() == 1 && one.work.prompt_tokens > 0) {
-      tokens.push_back(static_cast<double>(one.work.prompt_tokens + 1));
-      prompt_ms.push_back(one.median_ms);
-    }
-    columns.push_back({1.0, static_cast<double>(one.work.ranks.num_requests),
-                       costs_.UnitsOf(one.work.ranks), static_cast<double>(one.work.prompt_tokens),
-                       static_cast<double>(one.work.context_tokens)});
     ms.push_back(one.median_ms);
+    const bool is_prompt = one.sequences.size() == 1 && one.work.prompt_tokens > 0;
+    if (!is_prompt || one.work.ranks.sum != options_.ranks.front()) continue;
+    tokens.push_back(static_cast<double>(one.work.prompt_tokens + 1));
+    prompt_ms.push_back(one.median_ms);
   }
   costs_.prompt = FitLine(tokens, prompt_ms);
-  ASSIGN_OR_RETURN(const std::vector<double> fitted, FitColumns(columns, ms));
-  costs_.step_ms = fitted[0];
-  costs_.step_ms_per_row = fitted[1];
-  costs_.step_ms_per_unit = fitted[2];
-  costs_.step_ms_per_prompt_token = fitted[3];
-  costs_.step_ms_per_context_token = fitted[4];
-  for (const ProfiledStep& one : steps_) predicted.push_back(costs_.StepMs(one.work));
+  RETURN_IF_ERROR(FitSteps(ms));
+  for (const ProfiledStep& one : steps_) predicted.push_back(costs_.ExecutorMs(one.work));
   costs_.step_r_squared = std::max(0.0, RSquared(ms, predicted));
   const CostLine load = FitLine(load_ranks_, load_ms_);
   costs_.load_ms = std::max(0.0, load.base_ms);
@@ -275,9 +316,9 @@ OrderedJson Profile::Figures() const {
   json["other_unit"] = {{"unit", costs_.pads ? "sum of ranks" : "batch times largest rank"},
                         {"r_squared", FitDecodes(!costs_.pads).r_squared}};
   json["machine"] = DescribeMachine();
-  json["device"] = DescribeDevice(model_->device);
+  json["device"] = device_;
   json["model"] = BenchModelName(options_.runtime, options_.shape);
-  json["dtype"] = std::string(DTypeName(model_->weights.dtype));
+  json["dtype"] = dtype_;
   OrderedJson steps = OrderedJson::array();
   for (const ProfiledStep& one : steps_) {
     steps.push_back({{"step", one.name},
@@ -287,10 +328,69 @@ OrderedJson Profile::Figures() const {
                      {"prompt_tokens", one.work.prompt_tokens},
                      {"context_tokens", one.work.context_tokens},
                      {"median_ms", one.median_ms},
-                     {"predicted_ms", costs_.StepMs(one.work)}});
+                     {"predicted_ms", costs_.ExecutorMs(one.work)}});
   }
   json["steps"] = std::move(steps);
+  OrderedJson served = OrderedJson::array();
+  for (const ServedFigure& one : served_) {
+    served.push_back({{"what", one.what}, {"median_ms", one.ms}, {"executor_ms", one.executor_ms}});
+  }
+  json["served_figures"] = std::move(served);
   return json;
+}
+
+ServedCostsOptions Profile::ServedOptions() const {
+  const RuntimeOptions& runtime = options_.runtime;
+  ServedCostsOptions served;
+  served.model = runtime.model;
+  served.vocab_size = model_->config.vocab_size;
+  served.num_runners = options_.serve_runners;
+  for (const int batch : options_.batches) {
+    if (batch <= kServedBatchMax) served.batches.push_back(batch);
+  }
+  if (served.batches.empty()) served.batches = {kServedBatchMax};
+  served.prompts = options_.prompts;
+  served.rounds = std::max(1, options_.steps / 4);
+  served.seed = options_.seed;
+  const int batch = *std::ranges::max_element(served.batches);
+  const int64_t pages = 2 * (int64_t{batch} * (kServedTokens / runtime.page_tokens + 1) +
+                             prompt_max_ / runtime.page_tokens + 2);
+  const double pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30);
+  served.runner_arguments = {
+      "--device=" + runtime.device.ToString(),
+      "--threads=" + std::to_string(runtime.threads),
+      std::string("--dtype=") + WordOf(runtime.dtype, kServingDTypeWords),
+      "--memory-gib=" + std::to_string(runtime.memory_gib),
+      std::string("--lora-kernel=") + WordOf(runtime.lora_kernel, kLoraKernelWords),
+      "--sequences-max=" + std::to_string(batch),
+      "--context-tokens-max=" + std::to_string(std::max(kServedTokens, prompt_max_ + 1)),
+      "--pool-gib=" + std::to_string(pool_gib)};
+  return served;
+}
+
+// Its own model goes first, so that the runners' find room.
+Status Profile::Serve() {
+  const ServedCostsOptions options = ServedOptions();
+  runtime_.reset();
+  model_.reset();
+  ASSIGN_OR_RETURN(ServedMeasurement served, MeasureServedCosts(options, costs_));
+  costs_.served = std::move(served.costs);
+  served_ = std::move(served.figures);
+  std::printf("\n%-44s %10s %10s\n", "served", "median ms", "executor");
+  for (const ServedFigure& one : served_) {
+    if (one.executor_ms > 0.0) {
+      std::printf("%-44s %10.3f %10.3f\n", one.what.c_str(), one.ms, one.executor_ms);
+    } else {
+      std::printf("%-44s %10.3f\n", one.what.c_str(), one.ms);
+    }
+  }
+  std::printf("\nserved   %.4f ms a first token, %.4f ms a step + %.6f a further row\n",
+              costs_.served.first_token_ms, costs_.served.step_ms, costs_.served.ms_per_row);
+  for (size_t i = 1; i < costs_.served.decode_slowness.size(); ++i) {
+    std::printf("%zu busy   decode takes %.3f times as long, prompts %.3f times\n", i + 1,
+                costs_.served.decode_slowness[i], costs_.served.prompt_slowness[i]);
+  }
+  return OkStatus();
 }
 
 Status Profile::Run() {
@@ -300,23 +400,27 @@ Status Profile::Run() {
   runtime_->RecordGraphs(/*quiet=*/false);
   Time();
   RETURN_IF_ERROR(Fit());
-  std::printf("%s, %s, %zu steps, %d times each\n\n%-44s %10s %10s\n",
-              DescribeDevice(model_->device).c_str(),
-              std::string(DTypeName(model_->weights.dtype)).c_str(), steps_.size(), options_.steps,
-              "step", "median ms", "predicted");
+  std::printf("%s, %s, %zu steps, %d times each\n\n%-44s %10s %10s\n", device_.c_str(),
+              dtype_.c_str(), steps_.size(), options_.steps, "step", "median ms", "predicted");
   for (const ProfiledStep& one : steps_) {
-    std::printf("%-44s %10.3f %10.3f\n", one.name.c_str(), one.median_ms, costs_.StepMs(one.work));
+    std::printf("%-44s %10.3f %10.3f\n", one.name.c_str(), one.median_ms,
+                costs_.ExecutorMs(one.work));
   }
   std::printf("\n");
   PrintLine("decode", "sum of ranks", FitDecodes(/*pads=*/false));
   PrintLine("decode", "batch times largest rank", FitDecodes(/*pads=*/true));
   PrintLine("prompt", "tokens", costs_.prompt);
   std::printf(
-      "step     %.4f ms + %.6f a row + %.6f a unit + %.6f a prompt token + %.8f a token of "
-      "context, R squared %.3f\n",
+      "step     %.4f ms + %.6f a row + %.6f a unit + %.8f a token of context, R squared %.3f\n",
       costs_.step_ms, costs_.step_ms_per_row, costs_.step_ms_per_unit,
-      costs_.step_ms_per_prompt_token, costs_.step_ms_per_context_token, costs_.step_r_squared);
+      costs_.step_ms_per_context_token, costs_.step_r_squared);
+  std::printf(
+      "         of prompts %.6f ms a token + %.8f a unit + %.8f a token and token before it\n",
+      costs_.step_ms_per_prompt_token, costs_.step_ms_per_prompt_unit,
+      costs_.step_ms_per_prompt_pair);
   std::printf("load     %.4f ms + %.6f ms a rank\n", costs_.load_ms, costs_.load_ms_per_rank);
+  // A shape has no tokenizer and no weights for runners.
+  if (options_.serve_runners > 0 && options_.shape.empty()) RETURN_IF_ERROR(Serve());
   return WriteJson(options_.json, Figures());
 }
 
@@ -343,6 +447,9 @@ Command ProfileCommand() {
                     "whose costs; those of bmm, which pads, go with the batch times its largest "
                     "rank"},
                    {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
+                   {"serve-runners", Number(options->serve_runners, Between(0, 64)),
+                    "runners that are started with a frontend, to time served requests with one "
+                    "to all of them busy; 0, and with --shape: the executor alone"},
                    JsonOptionRow(options->json)}}},
       .run = [options] { return Profile(*options).Run(); }};
 }

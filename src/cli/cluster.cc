@@ -14,11 +14,11 @@
 #include "base/file.h"
 #include "base/free_port.h"
 #include "base/json.h"
+#include "base/local_processes.h"
 #include "base/log.h"
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
-#include "cli/local_processes.h"
 #include "runtime/base_identity.h"
 #include "server/api_keys.h"
 

@@ -103,6 +103,12 @@ Status CheckSizes(const SimulateOptions& options) {
         "--host-adapters");
   }
   const SimClusterOptions& cluster = options.cluster;
+  if (cluster.machine_runners > 1 && runner.costs.served.decode_slowness.size() < 2) {
+    return InvalidArgumentError(
+        "--machine-runners: how much do runners of one machine slow each other? --costs of graft "
+        "profile --serve-runners " +
+        std::to_string(cluster.machine_runners));
+  }
   if (options.scales && (cluster.num_frontends > 1 || cluster.view_ms > 0.0 ||
                          cluster.failures.every_seconds > 0.0)) {
     return InvalidArgumentError(
@@ -311,6 +317,9 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
 std::vector<Option> ClusterRows(SimulateOptions& o) {
   SimRunnerOptions& r = o.cluster.runner;
   return {{"runners", Number(o.cluster.num_runners, Between(1, 10'000)), "all alike"},
+          {"machine-runners", Number(o.cluster.machine_runners, Between(1, 10'000)),
+           "so many of them share a machine, and slow each other as graft profile --serve-runners "
+           "measured; 1: each has its own"},
           {"placement", SomePlacements(o.placements), "each runs over the same requests"},
           {"costs", Text(o.costs), "what graft profile wrote", "Llama-2-7B on an H200"},
           {"slo-ms", Number(o.cluster.placement.slo_ms, AtLeast(0)),

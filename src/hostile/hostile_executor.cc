@@ -29,9 +29,7 @@ void HostileExecutor::Begin(const StepPlan& plan) {
   }
   StepWork work;
   for (const PlannedSequence& planned : plan.sequences) {
-    work.ranks.Add(loader_.RankOf(planned.adapter_slot));
-    work.prompt_tokens += planned.num_tokens - 1;
-    work.context_tokens += planned.position_begin + planned.num_tokens;
+    work.Add(loader_.RankOf(planned.adapter_slot), planned.num_tokens, planned.position_begin);
   }
   const int64_t begin_ns = plan.ahead ? end_ns() : clock_.NowNs();
   const int64_t step_ns = MsToNs(costs_.StepMs(work) * slowness_);

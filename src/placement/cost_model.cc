@@ -12,6 +12,7 @@ namespace {
 struct CostField {
   const char* name;
   double CostModel::*value;
+  bool is_optional = false;  // files that graft profile wrote before it fitted this lack it
 };
 constexpr CostField kStepFields[] = {
     {"base_ms", &CostModel::step_ms},
@@ -19,10 +20,25 @@ constexpr CostField kStepFields[] = {
     {"ms_per_unit", &CostModel::step_ms_per_unit},
     {"ms_per_prompt_token", &CostModel::step_ms_per_prompt_token},
     {"ms_per_context_token", &CostModel::step_ms_per_context_token},
+    {"ms_per_prompt_pair", &CostModel::step_ms_per_prompt_pair, true},
+    {"ms_per_prompt_unit", &CostModel::step_ms_per_prompt_unit, true},
     {"r_squared", &CostModel::step_r_squared}};
 constexpr CostField kLoadFields[] = {{"base_ms", &CostModel::load_ms},
                                      {"ms_per_rank", &CostModel::load_ms_per_rank},
                                      {"fetch_ms", &CostModel::fetch_ms}};
+struct ServedField {
+  const char* name;
+  double ServedCosts::*value;
+};
+constexpr ServedField kServedFields[] = {{"first_token_ms", &ServedCosts::first_token_ms},
+                                         {"step_ms", &ServedCosts::step_ms},
+                                         {"ms_per_row", &ServedCosts::ms_per_row}};
+struct SlownessField {
+  const char* name;
+  std::vector<double> ServedCosts::*values;
+};
+constexpr SlownessField kSlownessFields[] = {{"decode_slowness", &ServedCosts::decode_slowness},
+                                             {"prompt_slowness", &ServedCosts::prompt_slowness}};
 constexpr const char* kPaddedUnit = "batch times largest rank";
 constexpr const char* kSumUnit = "sum of ranks";
 
@@ -52,6 +68,34 @@ Status ReadLine(const Json& json, const char* name, CostLine* line) {
   RETURN_IF_ERROR(ReadNumber(part, name, "base_ms", &line->base_ms));
   RETURN_IF_ERROR(ReadNumber(part, name, "ms_per_unit", &line->ms_per_unit));
   return ReadNumber(part, name, "r_squared", &line->r_squared);
+}
+
+// Of files that graft profile wrote before it timed served requests there is none.
+Status ReadServed(const Json& json, ServedCosts* served) {
+  if (!json.is_object() || !json.contains("served")) return OkStatus();
+  const Json& part = json.at("served");
+  for (const ServedField& field : kServedFields) {
+    if (!part.is_object() || !part.contains(field.name) || !part.at(field.name).is_number()) {
+      return InvalidArgumentError(std::string("served.") + field.name +
+                                  " must be a number; graft profile writes it");
+    }
+    served->*field.value = part.at(field.name).get<double>();
+  }
+  for (const SlownessField& field : kSlownessFields) {
+    const Json values = PartOf(part, field.name);
+    std::vector<double>& read = served->*field.values;
+    bool is_sound = values.is_array();
+    for (size_t i = 0; is_sound && i < values.size(); ++i) {
+      is_sound = values[i].is_number() && values[i].get<double>() >= 1.0;
+      if (is_sound) read.push_back(values[i].get<double>());
+    }
+    if (!is_sound) {
+      return InvalidArgumentError(std::string("served.") + field.name +
+                                  " must be a list of numbers, 1 or above; graft profile writes "
+                                  "it");
+    }
+  }
+  return OkStatus();
 }
 
 OrderedJson LineJson(const CostLine& line, const char* unit) {
@@ -95,6 +139,13 @@ std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
 }
 
 }  // namespace
+
+double ServedCosts::SlownessOf(const std::vector<double>& measured, int32_t num_busy) {
+  if (measured.empty() || num_busy <= 1) return 1.0;
+  const auto count = static_cast<size_t>(num_busy);
+  if (count <= measured.size()) return measured[count - 1];
+  return measured.back() * num_busy / static_cast<double>(measured.size());
+}
 
 CostLine FitLine(std::span<const double> units, std::span<const double> ms) {
   CHECK(!units.empty());
@@ -157,11 +208,17 @@ OrderedJson ToJson(const CostModel& costs) {
   OrderedJson step, load;
   for (const CostField& field : kStepFields) step[field.name] = costs.*field.value;
   for (const CostField& field : kLoadFields) load[field.name] = costs.*field.value;
+  OrderedJson served;
+  for (const ServedField& field : kServedFields) served[field.name] = costs.served.*field.value;
+  for (const SlownessField& field : kSlownessFields) {
+    served[field.name] = costs.served.*field.values;
+  }
   return {{"pads", costs.pads},
           {"decode", LineJson(costs.decode, costs.pads ? kPaddedUnit : kSumUnit)},
           {"prompt", LineJson(costs.prompt, "tokens")},
           {"step", std::move(step)},
-          {"load", std::move(load)}};
+          {"load", std::move(load)},
+          {"served", std::move(served)}};
 }
 
 Result<CostModel> CostModelFromJson(const Json& json) {
@@ -172,11 +229,13 @@ Result<CostModel> CostModelFromJson(const Json& json) {
   RETURN_IF_ERROR(ReadLine(json, "decode", &costs.decode));
   RETURN_IF_ERROR(ReadLine(json, "prompt", &costs.prompt));
   for (const CostField& field : kStepFields) {
+    if (field.is_optional && !PartOf(json, "step").contains(field.name)) continue;
     RETURN_IF_ERROR(ReadNumber(PartOf(json, "step"), "step", field.name, &(costs.*field.value)));
   }
   for (const CostField& field : kLoadFields) {
     RETURN_IF_ERROR(ReadNumber(PartOf(json, "load"), "load", field.name, &(costs.*field.value)));
   }
+  RETURN_IF_ERROR(ReadServed(json, &costs.served));
   return costs;
 }
 

@@ -4,6 +4,7 @@
 // data and pure functions; milliseconds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -39,7 +40,42 @@ struct BatchRanks {
 struct StepWork {
   BatchRanks ranks;            // of all sequences in it
   int64_t prompt_tokens = 0;   // rows beyond one of each sequence
-  int64_t context_tokens = 0;  // whose keys and values its rows read
+  int64_t context_tokens = 0;  // of all sequences, whose keys and values its rows read
+  // Pairs of a row beyond one of its sequence and a token that it attends to, for most of what long
+  // prompts take.
+  int64_t prompt_pairs = 0;
+  int64_t prompt_ranks = 0;  // sum of the ranks of rows beyond one of each sequence
+
+  // A sequence that computes `rows` from `position` on.
+  void Add(int32_t rank, int64_t rows, int64_t position) {
+    ranks.Add(rank);
+    prompt_tokens += rows - 1;
+    context_tokens += position + rows;
+    prompt_pairs += (rows - 1) * (position + rows / 2);
+    prompt_ranks += (rows - 1) * rank;
+  }
+};
+
+// What serving adds to the executor's steps: the engine, the frontend and the messages between
+// them, as a client sees it.
+struct ServedCosts {
+  // From a request to its first token, beyond its step, at a runner that was idle.
+  double first_token_ms = 0.0;
+  // Of a step with one row, and of each further row. Below 0 where the engine hides what a step
+  // that is timed alone shows.
+  double step_ms = 0.0;
+  double ms_per_row = 0.0;
+  // How many times as long steps take while i + 1 runners of one machine compute, whose cores,
+  // caches and memory they share; the first is 1. Empty: not measured.
+  std::vector<double> decode_slowness;
+  std::vector<double> prompt_slowness;  // of what prompts' tokens take in a step
+
+  // Beyond what was measured all share what that many get.
+  double DecodeSlowness(int32_t num_busy) const { return SlownessOf(decode_slowness, num_busy); }
+  double PromptSlowness(int32_t num_busy) const { return SlownessOf(prompt_slowness, num_busy); }
+
+ private:
+  static double SlownessOf(const std::vector<double>& measured, int32_t num_busy);
 };
 
 struct CostModel {
@@ -56,6 +92,8 @@ struct CostModel {
   double step_ms_per_unit = 0.0023;
   double step_ms_per_prompt_token = 0.0225;
   double step_ms_per_context_token = 6e-5;
+  double step_ms_per_prompt_pair = 0.0;
+  double step_ms_per_prompt_unit = 0.0;
   double step_r_squared = 0.0;
   // An adapter's way to the device, from the host's memory.
   double load_ms = 1.0;
@@ -63,16 +101,34 @@ struct CostModel {
   // And before that from its folder into the host's memory, on average over all loads; 0: it is
   // there from the start.
   double fetch_ms = 0.0;
+  ServedCosts served;
 
   double UnitsOf(const BatchRanks& ranks) const {
     return static_cast<double>(pads ? ranks.num_requests * ranks.largest : ranks.sum);
   }
+  // The same of prompts' further rows.
+  double PromptUnitsOf(const StepWork& work) const {
+    return static_cast<double>(pads ? work.prompt_tokens * work.ranks.largest : work.prompt_ranks);
+  }
   double DecodeMs(const BatchRanks& ranks) const { return decode.At(UnitsOf(ranks)); }
-  double StepMs(const StepWork& work) const {
+  // Of the executor alone.
+  double ExecutorMs(const StepWork& work) const {
     return step_ms + step_ms_per_row * static_cast<double>(work.ranks.num_requests) +
-           step_ms_per_unit * UnitsOf(work.ranks) +
-           step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
+           step_ms_per_unit * UnitsOf(work.ranks) + PromptMs(work) +
            step_ms_per_context_token * static_cast<double>(work.context_tokens);
+  }
+  // As it is served. Never below a tenth of the executor's, however little was measured.
+  double StepMs(const StepWork& work) const {
+    const double executor_ms = ExecutorMs(work);
+    const double served_ms =
+        served.step_ms + served.ms_per_row * static_cast<double>(work.ranks.num_requests - 1);
+    return std::max(executor_ms + served_ms, 0.1 * executor_ms);
+  }
+  // Of a step, what its prompts' tokens take.
+  double PromptMs(const StepWork& work) const {
+    return step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
+           step_ms_per_prompt_pair * static_cast<double>(work.prompt_pairs) +
+           step_ms_per_prompt_unit * PromptUnitsOf(work);
   }
   // Of a step that padding takes: rows below the largest rank are computed as if they had it.
   double PaddingMs(const BatchRanks& ranks) const {

@@ -62,11 +62,60 @@ TEST(CostModelTest, GoesThroughJson) {
   costs.decode = {31.8, 0.004, 0.96};
   costs.step_ms_per_row = 0.25;
   costs.load_ms_per_rank = 0.5;
+  costs.step_ms_per_prompt_pair = 1e-6;
+  costs.step_ms_per_prompt_unit = 1e-3;
+  costs.served = {.first_token_ms = 2.5, .step_ms = -0.25, .ms_per_row = 0.125};
+  costs.served.decode_slowness = {1, 1.5};
+  costs.served.prompt_slowness = {1, 1.25};
   const auto parsed = ParseJson(ToJson(costs).dump());
   ASSERT_TRUE(parsed.ok());
   const auto read = CostModelFromJson(*parsed);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_EQ(ToJson(*read).dump(), ToJson(costs).dump());
+}
+
+TEST(CostModelTest, ReadsFilesFromBeforeServedRequestsWereTimed) {
+  Json json = *ParseJson(ToJson(CostModel()).dump());
+  json.erase("served");
+  json["step"].erase("ms_per_prompt_pair");
+  json["step"].erase("ms_per_prompt_unit");
+  const auto read = CostModelFromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(ToJson(*read).dump(), ToJson(CostModel()).dump());
+}
+
+TEST(CostModelTest, PromptsCostByTheirTokensRanksAndPairs) {
+  StepWork work;
+  work.Add(8, 5, 100);  // four further rows, which see some 102 tokens each
+  work.Add(16, 1, 10);
+  EXPECT_EQ(work.prompt_tokens, 4);
+  EXPECT_EQ(work.context_tokens, 105 + 11);
+  EXPECT_EQ(work.prompt_pairs, 4 * 102);
+  CostModel costs;
+  EXPECT_DOUBLE_EQ(costs.PromptUnitsOf(work), 4 * 8.0);
+  costs.step_ms_per_prompt_token = 1.0;
+  costs.step_ms_per_prompt_pair = 0.01;
+  costs.step_ms_per_prompt_unit = 0.1;
+  EXPECT_DOUBLE_EQ(costs.PromptMs(work), 4.0 + 4.08 + 3.2);
+  costs.pads = true;
+  EXPECT_DOUBLE_EQ(costs.PromptUnitsOf(work), 4 * 16.0);
+}
+
+TEST(CostModelTest, ServingAddsToStepsAndRunnersOfAMachineSlowEachOther) {
+  CostModel costs;
+  StepWork work;
+  for (int i = 0; i < 3; ++i) work.Add(8, 1, 100);
+  const double executor_ms = costs.ExecutorMs(work);
+  EXPECT_DOUBLE_EQ(costs.StepMs(work), executor_ms);
+  costs.served = {.step_ms = 0.5, .ms_per_row = 0.125};
+  EXPECT_DOUBLE_EQ(costs.StepMs(work), executor_ms + 0.75);
+  costs.served.step_ms = -100.0;
+  EXPECT_GT(costs.StepMs(work), 0.0) << "a step takes some time";
+  EXPECT_DOUBLE_EQ(costs.served.DecodeSlowness(3), 1.0) << "not measured";
+  costs.served.decode_slowness = {1.0, 1.25, 1.5};
+  EXPECT_DOUBLE_EQ(costs.served.DecodeSlowness(1), 1.0);
+  EXPECT_DOUBLE_EQ(costs.served.DecodeSlowness(2), 1.25);
+  EXPECT_DOUBLE_EQ(costs.served.DecodeSlowness(6), 3.0) << "six share what three get";
 }
 
 TEST(CostModelTest, NamesTheFieldThatIsWrong) {
@@ -75,6 +124,12 @@ TEST(CostModelTest, NamesTheFieldThatIsWrong) {
   EXPECT_THAT(CostModelFromJson(json).status().message(), testing::HasSubstr("decode.base_ms"));
   json["decode"].erase("base_ms");
   EXPECT_THAT(CostModelFromJson(json).status().message(), testing::HasSubstr("graft profile"));
+  json = *ParseJson(ToJson(CostModel()).dump());
+  json["served"]["decode_slowness"] = {1.0, 0.5};
+  EXPECT_THAT(CostModelFromJson(json).status().message(),
+              testing::HasSubstr("served.decode_slowness"));
+  json["served"].erase("step_ms");
+  EXPECT_THAT(CostModelFromJson(json).status().message(), testing::HasSubstr("served.step_ms"));
   EXPECT_FALSE(CostModelFromJson(Json::array()).ok());
   EXPECT_THAT(ReadCostModel("/no/such/costs.json").status().message(),
               testing::HasSubstr("/no/such/costs.json"));

@@ -49,6 +49,11 @@ ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClust
       on_(runners_.size()),
       flights_(workload.requests.size()) {
   CHECK(options.runner.host_adapters == 0 || !workload.fetch_ms.empty()) << "fetches take a time";
+  if (options.machine_runners > 1) {
+    const int32_t count =
+        (options.num_runners + options.machine_runners - 1) / options.machine_runners;
+    for (int32_t i = 0; i < count; ++i) machines_.push_back(std::make_unique<SimMachine>());
+  }
   for (size_t i = 0; i < runners_.size(); ++i) Equip(i);
   result_.outcomes.resize(workload.requests.size());
   result_.runners.resize(runners_.size());
@@ -57,7 +62,7 @@ ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClust
 SimResult ClusterSimulation::Run() {
   const int64_t total = std::ssize(workload_.requests);
   if (total > 0) {
-    time_.At(workload_.requests.front().arrival_ns, SimEventKind::kArrival, 0);
+    time_.At(ArrivalNs(0), SimEventKind::kArrival, 0);
     time_.At(0, SimEventKind::kPlan, 0);
     if (scaling_.is_on()) time_.At(0, SimEventKind::kScale, 0);
     if (options_.failures.every_seconds > 0.0) AskForFailure();
@@ -110,6 +115,11 @@ void ClusterSimulation::OnEvent(const SimEvent& event) {
   }
 }
 
+int64_t ClusterSimulation::ArrivalNs(int64_t request) const {
+  return workload_.requests[static_cast<size_t>(request)].arrival_ns +
+         MsToNs(options_.runner.costs.served.first_token_ms);
+}
+
 SimFrontend& ClusterSimulation::FrontendOf(int64_t request) {
   const uint64_t bits = RandomBits(options_.placement.seed, static_cast<uint64_t>(request));
   return *frontends_[bits % frontends_.size()];
@@ -148,7 +158,7 @@ void ClusterSimulation::OnArrival(int64_t request) {
   const auto idx = static_cast<size_t>(request);
   const SimRequest& asked = workload_.requests[idx];
   if (idx + 1 < workload_.requests.size()) {
-    time_.At(workload_.requests[idx + 1].arrival_ns, SimEventKind::kArrival, request + 1);
+    time_.At(ArrivalNs(request + 1), SimEventKind::kArrival, request + 1);
   }
   PlacedRequest& placed = flights_[idx].placed;
   placed.adapter = asked.adapter;
@@ -214,7 +224,7 @@ void ClusterSimulation::OnRunner(const SimEvent& event) {
   SimRunner* const runner = runners_[idx].get();
   if (runner == nullptr || runner->number() != event.target) return;  // it died meanwhile
   if (event.kind == SimEventKind::kStepEnd) {
-    runner->OnStepEnd();
+    if (!runner->OnStepEnd()) return;
     for (const auto& frontend : frontends_) frontend->OnStepEnd(idx);
   } else {
     runner->OnLoads();

@@ -48,6 +48,9 @@ struct SimFailures {
 
 struct SimClusterOptions {
   int32_t num_runners = 8;
+  // So many runners, next to each other, share a machine and slow each other by the costs'
+  // slowness; 1: each has its own.
+  int32_t machine_runners = 1;
   SimRunnerOptions runner;
   PlacementOptions placement;
   SimScalingOptions scaling;  // with one frontend that knows at once, and without failures
@@ -126,6 +129,8 @@ class ClusterSimulation {
   std::vector<int32_t> PromptOf(int64_t request) const;
   Request MakeRequest(int64_t request) const;
   SimFrontend& FrontendOf(int64_t request);
+  // A request comes to a frontend so long before its runner can begin with it, see ServedCosts.
+  int64_t ArrivalNs(int64_t request) const;
   bool knows_at_once() const { return options_.view_ms <= 0.0; }
 
   // Of cluster_simulation_scaling.cc.
@@ -152,10 +157,11 @@ class ClusterSimulation {
   SimScaling scaling_;
   bool is_emptying_ = false;  // EmptyGoing is to be called again
   Random fetches_, failures_;
-  std::vector<std::unique_ptr<SimRunner>> runners_;  // null while one is down
-  std::vector<int64_t> num_equipped_;                // by runner, how often
-  std::vector<int64_t> num_requests_;                // by runner, everybody's
-  std::vector<int64_t> busy_since_ns_;               // by runner, while it has requests
+  std::vector<std::unique_ptr<SimMachine>> machines_;  // which runners point to; empty: none share
+  std::vector<std::unique_ptr<SimRunner>> runners_;    // null while one is down
+  std::vector<int64_t> num_equipped_;                  // by runner, how often
+  std::vector<int64_t> num_requests_;                  // by runner, everybody's
+  std::vector<int64_t> busy_since_ns_;                 // by runner, while it has requests
   std::vector<std::set<int64_t>> on_;  // by runner, its requests; with scaling or failures
   std::vector<Flight> flights_;        // by request
   std::vector<int64_t> ready_;         // requests whose streams have events

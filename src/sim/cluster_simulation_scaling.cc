@@ -26,8 +26,11 @@ void ClusterSimulation::Equip(size_t runner) {
   // A runner's number tells its starts apart: what a former one asked for is not this one's.
   const int64_t number =
       static_cast<int64_t>(runner) + std::ssize(runners_) * num_equipped_[runner]++;
-  runners_[runner] =
-      std::make_unique<SimRunner>(options_.runner, workload_.adapters, time_, number, fetch_ns);
+  SimMachine* const machine =
+      machines_.empty() ? nullptr
+                        : machines_[runner / static_cast<size_t>(options_.machine_runners)].get();
+  runners_[runner] = std::make_unique<SimRunner>(options_.runner, workload_.adapters, time_, number,
+                                                 fetch_ns, machine);
   const bool is_open = fleet_.runner(runner).is_open;
   for (const auto& frontend : frontends_) frontend->Equip(runner, is_open);
 }

@@ -97,6 +97,85 @@ TEST(ClusterSimulationTest, ANewcomerJoinsWithTheNextStep) {
   EXPECT_EQ(result.outcomes[1].end_ns, 35 * kMs);
 }
 
+// A step of 11 ms takes twice as long while the other runner computes. The second comes when the
+// first's is half done, and is done at 27.5 ms, half into the first's second one.
+TEST(ClusterSimulationTest, RunnersOfAMachineSlowEachOther) {
+  const SimWorkload workload = WorkloadOf(
+      {{.arrival_ns = 0, .output_tokens = 2}, {.arrival_ns = 11 * kMs / 2, .output_tokens = 1}});
+  SimClusterOptions options = TestCluster(2, PlacementKind::kMostIdle);
+  options.runner.costs.served.decode_slowness = {1, 2};
+  options.runner.costs.served.prompt_slowness = {1, 1.5};
+  for (const int32_t machine_runners : {1, 2}) {
+    options.machine_runners = machine_runners;
+    const SimResult result = RunOf(workload, options);
+    ASSERT_NE(result.outcomes[0].runner, result.outcomes[1].runner);
+    const bool is_shared = machine_runners == 2;
+    EXPECT_EQ(result.outcomes[0].first_ns, (is_shared ? 33 : 22) * kMs / 2);
+    EXPECT_EQ(result.outcomes[1].first_ns, (is_shared ? 55 : 33) * kMs / 2);
+    EXPECT_EQ(result.outcomes[0].end_ns, (is_shared ? 33 : 22) * kMs);
+  }
+  const SimWorkload prompts =
+      WorkloadOf({{.arrival_ns = 0, .prompt_tokens = 21, .output_tokens = 1},
+                  {.arrival_ns = 0, .prompt_tokens = 21, .output_tokens = 1}});
+  const SimResult result = RunOf(prompts, options);
+  EXPECT_EQ(result.outcomes[0].first_ns, (2 * 11 + 3) * kMs);
+  EXPECT_EQ(result.outcomes[1].first_ns, (2 * 11 + 3) * kMs);
+}
+
+// Three runners on machines of two: the third has one for itself.
+TEST(ClusterSimulationTest, AMachineMayHaveFewerRunners) {
+  const SimWorkload workload = WorkloadOf({{}, {}, {}});
+  SimClusterOptions options = TestCluster(3, PlacementKind::kFirstFit);
+  options.runner.batch_max = 1;
+  options.runner.costs.served.decode_slowness = {1, 2};
+  options.machine_runners = 2;
+  const SimResult result = RunOf(workload, options);
+  std::vector<int64_t> first_ms;
+  for (const SimOutcome& outcome : result.outcomes) first_ms.push_back(outcome.first_ns / kMs);
+  EXPECT_THAT(first_ms, testing::UnorderedElementsAre(22, 22, 11));
+}
+
+// Runners that share a machine die at any moment, and nothing is lost.
+TEST(ClusterSimulationTest, RunnersOfAMachineMayFail) {
+  SimWorkloadOptions asked;
+  asked.num_requests = 300;
+  asked.num_adapters = 4;
+  asked.requests_per_second = 60;
+  asked.prompt_tokens = 20;
+  asked.output_tokens = 10;
+  asked.context_tokens_max = 512;
+  SimClusterOptions options = TestCluster(4, PlacementKind::kMostIdle);
+  options.runner.costs.served = {.first_token_ms = 3, .step_ms = 0.5};
+  options.runner.costs.served.decode_slowness = {1, 1.5};
+  options.runner.costs.served.prompt_slowness = {1, 1.25};
+  options.machine_runners = 4;
+  options.failures = {.every_seconds = 0.5, .down_seconds = 0.2, .slowness = 3, .slow_seconds = 1};
+  const SimWorkload workload = MakeSimWorkload(asked);
+  const SimResult result = RunOf(workload, options);
+  EXPECT_GT(result.failures, 2);
+  int64_t num_drawn = 0;
+  for (size_t i = 0; i < result.outcomes.size(); ++i) {
+    EXPECT_FALSE(result.outcomes[i].is_refused);
+    EXPECT_GE(result.outcomes[i].first_ns - workload.requests[i].arrival_ns, 14 * kMs);
+    num_drawn += workload.requests[i].output_tokens;
+  }
+  EXPECT_GT(num_drawn, 1000);
+  const SimResult again = RunOf(workload, options);
+  for (size_t i = 0; i < result.outcomes.size(); ++i) {
+    EXPECT_EQ(result.outcomes[i].end_ns, again.outcomes[i].end_ns);
+  }
+}
+
+// 4 ms until its runner has it, and a millisecond more for each step of 11.
+TEST(ClusterSimulationTest, ServingTakesItsTime) {
+  const SimWorkload workload = WorkloadOf({{.arrival_ns = 5 * kMs, .output_tokens = 3}});
+  SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
+  options.runner.costs.served = {.first_token_ms = 4, .step_ms = 1};
+  const SimResult result = RunOf(workload, options);
+  EXPECT_EQ(result.outcomes[0].first_ns, (5 + 4 + 12) * kMs);
+  EXPECT_EQ(result.outcomes[0].end_ns, (5 + 4 + 36) * kMs);
+}
+
 // 40 ms of copy, then a step; the second finds the adapter there.
 TEST(ClusterSimulationTest, AColdRequestWaitsForItsCopyOnce) {
   const SimWorkload workload =

@@ -29,7 +29,8 @@ EngineOptions SimEngineOptions(const SimRunnerOptions& options) {
 }  // namespace
 
 SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters,
-                     VirtualTime& time, int64_t number, std::function<int64_t()> fetch_ns)
+                     VirtualTime& time, int64_t number, std::function<int64_t()> fetch_ns,
+                     SimMachine* machine)
     : options_(options),
       time_(time),
       number_(number),
@@ -40,7 +41,13 @@ SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapter
                .host_adapters = options.host_adapters,
                .fetch_ns = std::move(fetch_ns)}),
       executor_(SimLimits(options), options.costs, time.clock(), loader_),
-      engine_(executor_, table_, loader_, time.clock(), metrics_, SimEngineOptions(options)) {}
+      engine_(executor_, table_, loader_, time.clock(), metrics_, SimEngineOptions(options)),
+      machine_(machine) {}
+
+SimRunner::~SimRunner() {
+  executor_.EndNow();
+  LeaveMachine();
+}
 
 Status SimRunner::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   const std::string hash = request.adapter_hash();
@@ -65,13 +72,33 @@ void SimRunner::Cancel(RequestId id) {
 void SimRunner::BeginIfIdle() {
   if (!engine_.is_running() && engine_.BeginStep()) {
     time_.At(executor_.end_ns(), SimEventKind::kStepEnd, number_);
+    if (machine_ != nullptr && !is_on_machine_) {
+      is_on_machine_ = true;
+      machine_->Begin(this);
+    }
+  } else if (!engine_.is_running()) {
+    LeaveMachine();
   }
   AskForLoads();
 }
 
-void SimRunner::OnStepEnd() {
+void SimRunner::LeaveMachine() {
+  if (is_on_machine_) machine_->End(this);
+  is_on_machine_ = false;
+}
+
+bool SimRunner::OnStepEnd() {
+  if (!engine_.is_running() || time_.now_ns() < executor_.end_ns()) return false;
   engine_.EndStep();
   BeginIfIdle();
+  return true;
+}
+
+void SimRunner::OnBusy(int32_t num_busy) {
+  const int64_t former_ns = executor_.end_ns();
+  executor_.SetBusy(num_busy);
+  if (!engine_.is_running() || executor_.end_ns() == former_ns) return;
+  time_.At(executor_.end_ns(), SimEventKind::kStepEnd, number_);
 }
 
 void SimRunner::OnLoads() {

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "sim/sim_executor.h"
 #include "sim/sim_loader.h"
+#include "sim/sim_machine.h"
 #include "sim/virtual_time.h"
 
 namespace graft {
@@ -33,12 +34,13 @@ struct SimRunnerOptions {
 
 class SimRunner {
  public:
-  // `number` is its own in events; everything else is borrowed.
+  // `number` is its own in events; everything else is borrowed. `machine`: that it shares with
+  // others; null: none.
   SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters, VirtualTime& time,
-            int64_t number, std::function<int64_t()> fetch_ns);
+            int64_t number, std::function<int64_t()> fetch_ns, SimMachine* machine);
 
   // Whatever is under way is lost.
-  ~SimRunner() { executor_.EndNow(); }
+  ~SimRunner();
 
   int64_t number() const { return number_; }
   // Its steps take so many times what its costs say.
@@ -48,8 +50,11 @@ class SimRunner {
   Status Submit(Request request, std::shared_ptr<TokenStream> stream);
   // With the next step; its stream hears of it.
   void Cancel(RequestId id);
-  // The step is over, see SimEventKind.
-  void OnStepEnd();
+  // The step is over, see SimEventKind. False: it is not, since its machine made it longer or
+  // shorter after it had asked for this event.
+  bool OnStepEnd();
+  // So many runners of its machine compute, this one included.
+  void OnBusy(int32_t num_busy);
   void OnLoads();
 
   const SimRunnerOptions& options() const { return options_; }
@@ -62,6 +67,7 @@ class SimRunner {
 
  private:
   void BeginIfIdle();
+  void LeaveMachine();
   void AskForLoads();
 
   const SimRunnerOptions options_;
@@ -72,7 +78,9 @@ class SimRunner {
   SimLoader loader_;
   SimExecutor executor_;
   Engine engine_;
-  int64_t asked_ns_ = kNever;  // when it is called for loads next
+  SimMachine* const machine_;
+  bool is_on_machine_ = false;  // it computes
+  int64_t asked_ns_ = kNever;   // when it is called for loads next
 };
 
 }  // namespace graft

@@ -62,9 +62,10 @@ double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostMod
   const double context = mean.prompt + mean.output / 2;
   const double units =
       costs.pads ? *std::max_element(workload.ranks.begin(), workload.ranks.end()) : rank;
-  return costs.step_ms + batch * (costs.step_ms_per_row + costs.step_ms_per_unit * units +
-                                  costs.step_ms_per_context_token * context +
-                                  costs.step_ms_per_prompt_token * mean.prompt / mean.output);
+  return costs.step_ms + costs.served.step_ms + costs.served.ms_per_row * (batch - 1) +
+         batch * (costs.step_ms_per_row + costs.step_ms_per_unit * units +
+                  costs.step_ms_per_context_token * context +
+                  costs.step_ms_per_prompt_token * mean.prompt / mean.output);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cli/local_processes.h"
+#include "base/local_processes.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
