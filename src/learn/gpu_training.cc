@@ -106,7 +106,10 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
   d_qkv_ = Buffer(sizes.d_qkv, device);
   lora_h_ = Buffer(sizes.lora_h, device);
   lora_d_h_ = Buffer(sizes.lora_d_h, device);
+  rounded_h_ = Buffer(sizes.rounded_h, device);
+  rounded_d_h_ = Buffer(sizes.rounded_d_h, device);
   gradient_scratch_ = Buffer(sizes.gradient_scratch, device);
+  gradient_counters_ = Buffer(sizes.gradient_counters, device);
   attention_scratch_ = Buffer(sizes.attention_scratch, device);
   backward_scratch_ = Buffer(sizes.backward_scratch, device);
   head_hidden_ = Buffer(sizes.head_hidden, device);
@@ -246,6 +249,7 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
   for (const int32_t id : targets.ids) CHECK(id >= 0 && id < config_.vocab_size) << id;
   FollowAdapters(adapters);
   PutBatch(batch, targets);
+  learns_ = backward;
   Forward();
   if (backward) {
     for (const int32_t adapter : batch_adapters_) {

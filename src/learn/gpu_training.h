@@ -87,6 +87,9 @@ class GpuTraining : public TrainingDevice {
   void Normalize(const Buffer& weight, Buffer& copy);
   void Activate(Activations& activations);
   void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
+  // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
+  void* HOf(const Product& product, int32_t layer);
+  int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
   LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const void* x, float* y) const;
 
   void RunHead(bool backward);
@@ -100,9 +103,8 @@ class GpuTraining : public TrainingDevice {
                         float* d_x, bool stacked = false) const;
   // After BackwardInput of the same product.
   void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
-  void AddGradient(const Product& product, int32_t layer, int32_t slice, LoraSide side,
-                   const float* h, int64_t h_stride, int64_t h_part, const void* x,
-                   int64_t x_stride);
+  // Where a module's matrix begins, in rows of a rank.
+  int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
   void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient);
 
   const void* Columns(const void* x, int64_t column) const {
@@ -131,6 +133,7 @@ class GpuTraining : public TrainingDevice {
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;
+  bool learns_ = false;  // a backward follows
   std::vector<int32_t> batch_adapters_;
 
   std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
@@ -138,7 +141,9 @@ class GpuTraining : public TrainingDevice {
   Activations shared_;             // of the others, in turn
   Buffer hidden_, normed_, qkv_, gate_up_, activated_;
   Buffer d_hidden_, d_hidden_copy_, d_normed_, d_gate_up_, d_attended_, d_qkv_;
-  Buffer lora_h_, lora_d_h_, gradient_scratch_;
+  Buffer lora_h_, lora_d_h_;
+  Buffer rounded_h_, rounded_d_h_;  // of all layers' products, and of one
+  Buffer gradient_scratch_, gradient_counters_;
   Buffer attention_scratch_, backward_scratch_;
   Buffer head_hidden_, head_input_, head_normed_, head_d_normed_, logits_, d_logits_, losses_;
   Buffer norms_, adamw_scratch_;

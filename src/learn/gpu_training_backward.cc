@@ -142,52 +142,63 @@ void GpuTraining::BackwardInput(const Product& product, int32_t layer, const voi
   }
 }
 
+// B's of a slice has a gradient of y of its own, A's all share x.
 void GpuTraining::AddGradients(const Product& product, int32_t layer, const void* x,
                                const void* d_y) {
   if (batch_.num_segments == 0) return;
-  LoraShrink(MakeLoraArgs(product, layer, x, nullptr), stream_);
-  const int64_t slice_floats = int64_t{batch_.num_rows} * limits_.rank_max;
-  const int64_t part_floats = product.num_slices * slice_floats;  // of both
+  const int32_t slices = product.num_slices;
+  LoraGradientRound({.h = lora_d_h_.as<float>(),
+                     .h_stride = int64_t{slices} * limits_.rank_max,
+                     .h_slice = limits_.rank_max,
+                     .num_slices = slices,
+                     .num_parts = kLoraSplits,
+                     .part = int64_t{slices} * batch_.num_rows * limits_.rank_max,
+                     .rank_max = limits_.rank_max,
+                     .num_rows = batch_.num_rows,
+                     .dtype = dtype_,
+                     .out = rounded_d_h_.data()},
+                    stream_);
+  LoraGradientArgs args{.segments = batch_.gradient_segments,
+                        .num_segments = batch_.num_gradient_segments,
+                        .num_products = slices + 1,
+                        .dtype = dtype_,
+                        .rank_max = limits_.rank_max,
+                        .num_rows = batch_.num_rows,
+                        .scratch = gradient_scratch_.as<float>(),
+                        .counters = gradient_counters_.as<uint32_t>()};
+  const LoraGradientProduct all{.h = rounded_d_h_.data(),
+                                .h_stride = slices * RankStride(),
+                                .h_matrix = RankStride(),
+                                .x = x,
+                                .x_stride = product.weight.k(),
+                                .n = product.weight.k(),
+                                .num_matrices = slices};
+  args.products[slices] = all;
   int64_t column = 0;
-  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
-    const LoraArgs back = MakeBackArgs(product, layer, slice, d_y, nullptr);
-    AddGradient(product, layer, slice, LoraSide::kB, lora_h_.as<float>() + slice * slice_floats,
-                limits_.rank_max, part_floats, Columns(d_y, column), product.weight.n());
-    AddGradient(product, layer, slice, LoraSide::kA, back.h, back.h_stride, part_floats, x,
-                product.weight.k());
+  for (int32_t slice = 0; slice < slices; ++slice) {
+    const auto module = static_cast<LoraModule>(static_cast<int32_t>(product.first) + slice);
+    args.products[slices].rank_offset[slice] = RankOffset(layer, module, LoraSide::kA);
+    args.products[slice] = {.h = Columns(HOf(product, layer), slice * RankStride()),
+                            .h_stride = all.h_stride,
+                            .x = Columns(d_y, column),
+                            .x_stride = product.weight.n(),
+                            .n = product.slice_n[slice],
+                            .rank_offset = {RankOffset(layer, module, LoraSide::kB)}};
     column += product.slice_n[slice];
   }
+  LoraGradient(args, stream_);
 }
 
-void GpuTraining::AddGradient(const Product& product, int32_t layer, int32_t slice, LoraSide side,
-                              const float* h, int64_t h_stride, int64_t h_part, const void* x,
-                              int64_t x_stride) {
-  const auto module = static_cast<LoraModule>(static_cast<int32_t>(product.first) + slice);
-  // All adapters' matrices lie in one order, each as many times further on as its rank says.
+// All adapters' matrices lie in one order, each as many times further on as its rank says.
+int64_t GpuTraining::RankOffset(int32_t layer, LoraModule module, LoraSide side) const {
   int64_t offset = 0, layer_columns = 0;
   for (const LoraModule other : kAllLoraModules) {
     const LoraModuleShape shape = ShapeOfLoraModule(config_, other);
     layer_columns += shape.in + shape.out;
     if (other < module) offset += shape.in + shape.out;
   }
-  offset += layer * layer_columns;
-  const LoraModuleShape shape = ShapeOfLoraModule(config_, module);
-  if (side == LoraSide::kB) offset += shape.in;
-  LoraGradient({.segments = batch_.gradient_segments,
-                .num_segments = batch_.num_gradient_segments,
-                .h = h,
-                .h_stride = h_stride,
-                .num_h_parts = kLoraSplits,
-                .h_part = h_part,
-                .x = x,
-                .x_dtype = dtype_,
-                .x_stride = x_stride,
-                .n = side == LoraSide::kA ? shape.in : shape.out,
-                .rank_offset = offset,
-                .rank_max = limits_.rank_max,
-                .num_rows = batch_.num_rows,
-                .scratch = gradient_scratch_.as<float>()},
-               stream_);
+  if (side == LoraSide::kB) offset += ShapeOfLoraModule(config_, module).in;
+  return layer * layer_columns + offset;
 }
 
 }  // namespace graft

@@ -156,6 +156,24 @@ void GpuTraining::Project(const Product& product, int32_t layer, const void* x, 
     gemm.lora = &lora;
   }
   Gemm(gemm, stream_);
+  if (!learns_ || batch_.num_segments == 0) return;
+  const int64_t slice_floats = int64_t{batch_.num_rows} * limits_.rank_max;
+  LoraGradientRound({.h = lora_h_.as<float>(),
+                     .h_stride = limits_.rank_max,
+                     .h_slice = slice_floats,
+                     .num_slices = product.num_slices,
+                     .num_parts = kLoraSplits,
+                     .part = product.num_slices * slice_floats,
+                     .rank_max = limits_.rank_max,
+                     .num_rows = batch_.num_rows,
+                     .dtype = dtype_,
+                     .out = HOf(product, layer)},
+                    stream_);
+}
+
+void* GpuTraining::HOf(const Product& product, int32_t layer) {
+  const int64_t matrix = int64_t{layer} * kLoraModules + static_cast<int64_t>(product.first);
+  return rounded_h_.as<char>() + matrix * limits_.rows_max * RankStride() * DTypeBytes(dtype_);
 }
 
 // In parts, so that logits need little room. With `backward` the residual stream's gradient.

@@ -32,6 +32,14 @@ int64_t BatchBytes(const TrainingLimits& limits) {
          (limits.sequences_max + 1) * per_sequence + NumTrainingPages(limits) * 4 + 4096;
 }
 
+// Of LoRA's matrices that one product has, A's and B's.
+int64_t GradientColumnsMax(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t intermediate = config.intermediate_size;
+  return std::max({3 * hidden + config.qkv_size(), config.q_size() + hidden,
+                   2 * hidden + 2 * intermediate, intermediate + hidden});
+}
+
 }  // namespace
 
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {
@@ -102,10 +110,16 @@ GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const Mode
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.rank_max) * kFloat;
   // Slices' ranks lie side by side.
   sizes.lora_d_h = LoraScratchFloats(device, rows, kLoraSlicesMax * limits.rank_max) * kFloat;
-  const int64_t widest = std::max<int64_t>({hidden, config.q_size(), intermediate});
+  const int64_t rank_row = LoraGradientRankStride(limits.rank_max) * element;
+  sizes.rounded_h = rows * kLoraModules * config.num_layers * rank_row;
+  sizes.rounded_d_h = rows * kLoraSlicesMax * rank_row;
+  const int64_t columns = GradientColumnsMax(config);
   sizes.gradient_scratch = LoraGradientScratchFloats(device, limits.rows_max, limits.sequences_max,
-                                                     limits.rank_max, widest) *
+                                                     limits.rank_max, columns) *
                            kFloat;
+  sizes.gradient_counters =
+      LoraGradientCounters(device, limits.sequences_max, limits.rank_max, columns) *
+      int64_t{sizeof(uint32_t)};
   const int32_t tokens_max = std::min(limits.rows_max, config.context_tokens_max);
   sizes.attention_scratch =
       AttentionScratchBytes(GpuPoolLayout(config, dtype, device), config.num_heads,
@@ -139,7 +153,8 @@ TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig
   sizes.gradients = 3 * buffers.hidden + copy + buffers.normed + buffers.qkv + buffers.gate_up +
                     buffers.activated + buffers.d_gate_up + buffers.d_attended + buffers.d_qkv +
                     buffers.batch;
-  sizes.lora = buffers.lora_h + buffers.lora_d_h + buffers.gradient_scratch;
+  sizes.lora = buffers.lora_h + buffers.lora_d_h + buffers.rounded_h + buffers.rounded_d_h +
+               buffers.gradient_scratch + buffers.gradient_counters;
   sizes.logits = 2 * (buffers.head_hidden + buffers.head_normed) + buffers.logits +
                  buffers.d_logits + buffers.losses;
   sizes.attention = buffers.attention_scratch + buffers.backward_scratch +

@@ -251,11 +251,12 @@ void TrainingTransformer::AddGradients(const Product& product, int32_t layer, in
   }
   LoraGradient({.segments = segments.data(),
                 .num_segments = static_cast<int32_t>(segments.size()),
-                .h = h,
-                .h_stride = limits_.rank_max,
-                .x = x,
-                .x_stride = x_stride,
-                .n = n},
+                .products = {{.h = h,
+                              .h_stride = limits_.rank_max,
+                              .x = x,
+                              .x_stride = x_stride,
+                              .n = n}},
+                .num_products = 1},
                stream_);
 }
 

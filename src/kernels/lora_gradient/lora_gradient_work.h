@@ -7,8 +7,9 @@
 
 namespace graft::lora_gradient {
 
-// Ranks are filled up with zeros to whole tiles of the tensor cores.
-constexpr int64_t RankStride(int64_t rank_max) { return (rank_max + 15) / 16 * 16; }
+inline constexpr int kColumns = 128;    // of a thread block
+inline constexpr int kPlainRanks = 8;   // of a thread, where the tensor cores are not used
+inline constexpr int kGroupTiles = 4;   // of 16 ranks, of a thread block's on the tensor cores
 
 // Parts of kLoraGradientPartRows rows, each of one segment: part p of segment s, whose rows begin
 // at row_begin, is number row_begin / kLoraGradientPartRows + s + p. No two have one number.
@@ -16,9 +17,12 @@ constexpr int64_t NumParts(int64_t num_rows, int64_t num_segments) {
   return num_rows / kLoraGradientPartRows + num_segments + 1;
 }
 
-// h, summed up and rounded, comes first: [num_rows, RankStride] of x_dtype, room for floats.
-constexpr int64_t SumsBegin(int64_t num_rows, int64_t rank_max) {
-  return (num_rows * RankStride(rank_max) + 3) / 4 * 4;
+// Tiles of columns of up to kLoraGradientProducts products.
+constexpr int64_t TilesMax(int64_t columns) { return columns / kColumns + kLoraGradientProducts; }
+
+// Thread blocks that share a tile of columns and a part, by ranks.
+constexpr int64_t PlainGroups(int64_t num_matrices, int64_t rank_max) {
+  return num_matrices * ((rank_max + kPlainRanks - 1) / kPlainRanks);
 }
 
 }  // namespace graft::lora_gradient
