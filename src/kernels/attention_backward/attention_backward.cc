@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernels/attention_backward/attention_backward_scratch.h"
 #include "kernels/common/cpu_isa.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -12,12 +13,12 @@ GRAFT_OP(AttentionBackward, AttentionBackwardArgs)
 
 Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device) {
   if (dtype == DType::kF32) return OkStatus();
-  if (!device.is_cpu() && dtype == DType::kBF16 && (head_dim == 64 || head_dim == 128)) {
-    return OkStatus();
-  }
+  const bool is_hopper = !device.is_cpu() && TraitsOf(device).family == GpuFamily::kHopper;
+  if (is_hopper && dtype == DType::kBF16 && (head_dim == 64 || head_dim == 128)) return OkStatus();
   return UnimplementedError("the backward of attention in " + std::string(DTypeName(dtype)) +
-                            " has no kernel for heads of " + std::to_string(head_dim) +
-                            "; bf16 has those for 64 and 128, fp32 for all");
+                            " has no kernel for heads of " + std::to_string(head_dim) + " on " +
+                            device.ToString() +
+                            "; bf16 has those for 64 and 128 on Hopper, fp32 for all");
 }
 
 int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads) {

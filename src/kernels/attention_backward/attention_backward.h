@@ -28,7 +28,7 @@ struct AttentionBackwardArgs {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   float scale = 0.0f;         // of scores
-  DType dtype = DType::kF32;  // bf16 on a GPU alone, see CheckAttentionBackward
+  DType dtype = DType::kF32;  // bf16 on Hopper alone, see CheckAttentionBackward
   // [rows, num_heads + 2 num_kv_heads, head_dim] of dtype: queries, keys and values as attention
   // took them; rows qkv_stride elements apart. Likewise what is written to d_qkv.
   const void* qkv = nullptr;
