@@ -85,8 +85,10 @@ class GpuTraining : public TrainingDevice {
   void FinishLayer(int32_t layer);
   void Attend(int32_t layer, Activations& activations);
   void Normalize(const Buffer& weight, Buffer& copy);
-  void Activate(Activations& activations);
+  void ProjectGateUp(int32_t layer, Activations& activations);
   void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
+  void Project(const Product& product, int32_t layer, GemmArgs& gemm);  // and LoRA
+  GemmArgs MakeGemmArgs(const Product& product, const void* x, float* y) const;
   // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
   void* HOf(const Product& product, int32_t layer);
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }

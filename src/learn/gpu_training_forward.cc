@@ -2,7 +2,6 @@
 #include "base/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
-#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
@@ -39,9 +38,7 @@ void GpuTraining::ComputeLayer(int32_t layer, Activations& activations) {
   Project(ProductOf(layer, LayerProduct::kO), layer, activations.attended.data(),
           hidden_.as<float>(), true);
   Normalize(weights.mlp_norm, activations.middle);
-  Project(ProductOf(layer, LayerProduct::kGateUp), layer, normed_.data(), gate_up_.as<float>(),
-          false);
-  Activate(activations);
+  ProjectGateUp(layer, activations);
 }
 
 void GpuTraining::FinishLayer(int32_t layer) {
@@ -63,14 +60,12 @@ void GpuTraining::Normalize(const Buffer& weight, Buffer& copy) {
           stream_);
 }
 
-void GpuTraining::Activate(Activations& activations) {
-  GatedActivation({.gate_up = gate_up_.as<float>(),
-                   .out = activated_.data(),
-                   .out_dtype = dtype_,
-                   .num_tokens = batch_.num_rows,
-                   .n = config_.intermediate_size,
-                   .copy = activations.gate_up.data()},
-                  stream_);
+void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
+  const Product product = ProductOf(layer, LayerProduct::kGateUp);
+  GemmArgs gemm = MakeGemmArgs(product, normed_.data(), gate_up_.as<float>());
+  gemm.activated = activated_.data();
+  gemm.activated_copy = activations.gate_up.data();
+  Project(product, layer, gemm);
 }
 
 void GpuTraining::Attend(int32_t layer, Activations& activations) {
@@ -138,18 +133,26 @@ LoraArgs GpuTraining::MakeLoraArgs(const Product& product, int32_t layer, const 
   return args;
 }
 
+GemmArgs GpuTraining::MakeGemmArgs(const Product& product, const void* x, float* y) const {
+  return {.x = x,
+          .x_stride = product.weight.k(),
+          .m = batch_.num_rows,
+          .weight = &product.weight,
+          .bias = product.bias.as<float>(),
+          .y = y,
+          .y_stride = product.weight.n(),
+          .x_is_fp32 = dtype_ == DType::kF32};
+}
+
 void GpuTraining::Project(const Product& product, int32_t layer, const void* x, float* y,
                           bool accumulate) {
-  GemmArgs gemm{.x = x,
-                .x_stride = product.weight.k(),
-                .m = batch_.num_rows,
-                .weight = &product.weight,
-                .bias = product.bias.as<float>(),
-                .y = y,
-                .y_stride = product.weight.n(),
-                .accumulate = accumulate,
-                .x_is_fp32 = dtype_ == DType::kF32};
-  LoraArgs lora = MakeLoraArgs(product, layer, x, y);
+  GemmArgs gemm = MakeGemmArgs(product, x, y);
+  gemm.accumulate = accumulate;
+  Project(product, layer, gemm);
+}
+
+void GpuTraining::Project(const Product& product, int32_t layer, GemmArgs& gemm) {
+  LoraArgs lora = MakeLoraArgs(product, layer, gemm.x, gemm.y);
   if (batch_.num_segments > 0) {
     lora.precedes_product = true;
     LoraShrink(lora, stream_);

@@ -288,7 +288,8 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
                    .out = args.activated,
                    .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
                    .num_tokens = args.m,
-                   .n = n / 2},
+                   .n = n / 2,
+                   .copy = args.activated_copy},
                   stream);
 }
 

@@ -111,9 +111,9 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const bool lora_beside = RunsLoraBeside(args, stream.device);
   const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
   if (lora_after) product.gemm.lora_after = nullptr;
-  // Kernels without LoRA cannot write the kept rows of y beside an activation.
-  const bool cannot_keep = gemm.kept_rows.begin < gemm.kept_rows.end &&
-                           (gemm.lora == nullptr || gemm.lora->num_segments == 0);
+  // Kernels without LoRA cannot write y, or a copy of it, beside an activation.
+  const bool keeps = gemm.kept_rows.begin < gemm.kept_rows.end || gemm.activated_copy != nullptr;
+  const bool cannot_keep = keeps && (gemm.lora == nullptr || gemm.lora->num_segments == 0);
   if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
   if (on_hopper) {
     const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,

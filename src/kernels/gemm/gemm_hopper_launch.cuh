@@ -176,6 +176,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     out.lora.num_stages_log2 = plan.num_lora_stages_log2;
     out.kept_begin = gemm.kept_rows.begin;
     out.kept_end = gemm.kept_rows.end;
+    out.copy = static_cast<uint16_t*>(gemm.activated_copy);
   }
   out.accumulate = gemm.accumulate;
   out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);
@@ -183,7 +184,8 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     CHECK(Shape::kActivates && args.n % (Shape::kSwapped ? 16 : 2) == 0)
         << Shape::kColumns << " of " << args.n;
     out.activation = {.out = gemm.activated,
-                      .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0};
+                      .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0 &&
+                                 IsOnBorder(gemm.activated_copy)};
   }
   if (gemm.lora_after != nullptr) SetDelta<Shape>(args, clusters, out);
   // A stage is given back only while the next stage's products run.

@@ -57,6 +57,19 @@ __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int r
   }
 }
 
+// And rounded, where GemmArgs::activated_copy is wanted.
+template <typename Shape>
+__device__ __forceinline__ void CopyPair(const typename Shape::Args& args, int row, int column,
+                                         float gate, float up) {
+  if constexpr (Shape::kLora) {
+    if (args.copy == nullptr || row >= args.m || column >= args.n / 2) return;
+    uint16_t* const copy = args.copy + int64_t{row} * args.n + column;
+    const uint32_t pair = NarrowPair<Shape::kType>(gate, up);
+    copy[0] = static_cast<uint16_t>(pair);
+    copy[args.n / 2] = static_cast<uint16_t>(pair >> 16);
+  }
+}
+
 // Used by each multiplying warp of a kernel with several warpgroups and unswapped tiles. Shape:
 // that kernel's.
 template <typename Shape>
@@ -84,13 +97,14 @@ struct GemmActivator {
       float* up = gate + 4 * kPieces;
       if (args.bias != nullptr) AddBias(column + first * 8 + lane % 4 * 2, count, gate, up);
       Keep(row + lane / 4, column + first * 8 + lane % 4 * 2, count, gate, up);
+      Copy(row, column + first * 8, count, lane, gate, up);
       Chunk pairs;
 #pragma unroll
       for (int i = 0; i < 2 * count; ++i) {
         pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(SiluTimes(gate[2 * i], up[2 * i]),
                                                        SiluTimes(gate[2 * i + 1], up[2 * i + 1]));
       }
-      StoreChunk(row, column + first * 8, count, lane, pairs);
+      StoreChunk(ActivatedAt(args, 0, 0), args.n / 2, row, column + first * 8, count, lane, pairs);
     }
   }
 
@@ -125,10 +139,30 @@ struct GemmActivator {
     }
   }
 
-  // Stores by way of shared memory, so that global memory gets whole cache lines. The pieces of a
-  // 128-byte row change places, so that the accesses of eight rows fall on different banks.
-  __device__ __forceinline__ void StoreChunk(int row, int column, int count, int lane,
-                                             const Chunk& pairs) const {
+  // Rounds and stores `count` pieces of gate and up, where they are wanted.
+  __device__ __forceinline__ void Copy(int row, int column, int count, int lane, const float* gate,
+                                       const float* up) const {
+    if constexpr (Shape::kLora) {
+      if (args.copy == nullptr) return;
+      Chunk pairs;
+#pragma unroll
+      for (int i = 0; i < 2 * count; ++i) {
+        pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(gate[2 * i], gate[2 * i + 1]);
+      }
+      StoreChunk(args.copy, args.n, row, column, count, lane, pairs);
+#pragma unroll
+      for (int i = 0; i < 2 * count; ++i) {
+        pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(up[2 * i], up[2 * i + 1]);
+      }
+      StoreChunk(args.copy + args.n / 2, args.n, row, column, count, lane, pairs);
+    }
+  }
+
+  // Stores to n / 2 columns of rows `stride` elements apart, by way of shared memory, so that global
+  // memory gets whole cache lines. The pieces of a 128-byte row change places, so that the accesses
+  // of eight rows fall on different banks.
+  __device__ __forceinline__ void StoreChunk(uint16_t* out, int stride, int row, int column,
+                                             int count, int lane, const Chunk& pairs) const {
     const uint32_t scratch = staging + threadIdx.x / 32 * (16 * 128);
 #pragma unroll
     for (int j = 0; j < count; j += 2) {
@@ -140,16 +174,18 @@ struct GemmActivator {
           : "memory");
     }
     __syncwarp();
+    out += int64_t{row} * stride + column;
     if (args.activation.vectors) {
-      StoreVectors(row, column, count, lane, scratch);
+      StoreVectors(out, stride, row, column, count, lane, scratch);
     } else {
-      StoreElements(row, column, count, lane, scratch);
+      StoreElements(out, stride, row, column, count, lane, scratch);
     }
     __syncwarp();
   }
 
-  __device__ __forceinline__ void StoreVectors(int row, int column, int count, int lane,
-                                               uint32_t scratch) const {
+  // out: that of the chunk's first row and column.
+  __device__ __forceinline__ void StoreVectors(uint16_t* out, int stride, int row, int column,
+                                               int count, int lane, uint32_t scratch) const {
 #pragma unroll
     for (int i = 0; i < (count + 1) / 2; ++i) {
       const int local_row = (i * 32 + lane) / count;
@@ -162,11 +198,11 @@ struct GemmActivator {
       if (local_row >= 16 || row + local_row >= args.m || column + piece * 8 >= args.n / 2) {
         continue;
       }
-      *reinterpret_cast<uint4*>(ActivatedAt(args, row + local_row, column + piece * 8)) = v;
+      *reinterpret_cast<uint4*>(out + int64_t{local_row} * stride + piece * 8) = v;
     }
   }
-  __device__ __forceinline__ void StoreElements(int row, int column, int count, int lane,
-                                                uint32_t scratch) const {
+  __device__ __forceinline__ void StoreElements(uint16_t* out, int stride, int row, int column,
+                                                int count, int lane, uint32_t scratch) const {
 #pragma unroll 1
     for (int i = lane; i < 16 * 8 * count; i += 32) {
       const int local_row = i / (8 * count);
@@ -178,7 +214,7 @@ struct GemmActivator {
                          ((local_column / 8 ^ local_row % 8) * 16 + local_column % 8 * 2))
                    : "memory");
       if (row + local_row >= args.m || column + local_column >= args.n / 2) continue;
-      *ActivatedAt(args, row + local_row, column + local_column) = v;
+      out[int64_t{local_row} * stride + local_column] = v;
     }
   }
 };

@@ -303,10 +303,13 @@ class GemmTileStore {
 
   // Keeps four columns of a row of the tile.
   __device__ __forceinline__ void Keep(int row, int column, float4 gate, float4 up) const {
-    KeepPair<Shape>(args_, row_ + row, column, gate.x, up.x);
-    KeepPair<Shape>(args_, row_ + row, column + 1, gate.y, up.y);
-    KeepPair<Shape>(args_, row_ + row, column + 2, gate.z, up.z);
-    KeepPair<Shape>(args_, row_ + row, column + 3, gate.w, up.w);
+    const float gates[] = {gate.x, gate.y, gate.z, gate.w};
+    const float ups[] = {up.x, up.y, up.z, up.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      KeepPair<Shape>(args_, row_ + row, column + i, gates[i], ups[i]);
+      CopyPair<Shape>(args_, row_ + row, column + i, gates[i], ups[i]);
+    }
   }
 
   // The delta of four columns, all of which exist.

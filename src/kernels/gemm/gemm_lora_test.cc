@@ -462,26 +462,33 @@ void CheckActivated(Case c, bool on_cpu) {
     const Problem<T> problem(c, stream);
     typename Problem<T>::Batch batch(problem, 0, c.num_rows);
     Gemm(batch.gemm, stream);
-    Input<T> expected(c.num_rows * c.n / 2);
+    Input<T> expected(c.num_rows * c.n / 2), expected_copy(c.num_rows * c.n);
     GatedActivation({.gate_up = batch.y.data(),
                      .out = expected.data(),
                      .out_dtype = DTypeOf<T>(),
                      .num_tokens = c.num_rows,
-                     .n = c.n / 2},
+                     .n = c.n / 2,
+                     .copy = stream.device.is_cpu() ? nullptr : expected_copy.data()},
                     stream);
     Synchronize(stream);
     const std::vector<float> y(batch.y.data(), batch.y.data() + batch.y.size());
-    const auto expect_same = [&](GemmArgs::RowRange kept, bool leaves_others, const auto& compute) {
-      SCOPED_TRACE("kept from " + std::to_string(kept.begin) + " to " + std::to_string(kept.end));
-      Output<T> out(expected.size());
+    const auto expect_same = [&](GemmArgs::RowRange kept, bool copies, bool leaves_others,
+                                 const auto& compute) {
+      SCOPED_TRACE("kept from " + std::to_string(kept.begin) + " to " + std::to_string(kept.end) +
+                   (copies ? ", copied" : ""));
+      Output<T> out(expected.size()), copy(expected_copy.size());
       constexpr float kUnwritten = 12345.0f;
       std::fill_n(batch.y.data(), batch.y.size(), kUnwritten);
       batch.gemm.activated = out.data();
       batch.gemm.kept_rows = kept;
+      batch.gemm.activated_copy = copies ? copy.data() : nullptr;
       compute();
       Synchronize(stream);
       EXPECT_TRUE(testing::BitEqual(out.data(), expected.data(), expected.size()));
-      EXPECT_TRUE(out.GuardsIntact());
+      EXPECT_TRUE(out.GuardsIntact() && copy.GuardsIntact());
+      if (copies) {
+        EXPECT_TRUE(testing::BitEqual(copy.data(), expected_copy.data(), copy.size()));
+      }
       for (int32_t row = 0; row < c.num_rows; ++row) {
         const float* const computed = batch.y.data() + row * c.n;
         if (row >= kept.begin && row < kept.end) {
@@ -493,17 +500,19 @@ void CheckActivated(Case c, bool on_cpu) {
     };
     const GemmArgs::RowRange none = {};
     const GemmArgs::RowRange some = {c.num_rows / 3, c.num_rows - c.num_rows / 4};
-    for (const GemmArgs::RowRange& kept : {none, some}) {
-      expect_same(kept, false, [&] { Gemm(batch.gemm, stream); });
-    }
+    const bool on_gpu = !stream.device.is_cpu();
+    expect_same(none, false, false, [&] { Gemm(batch.gemm, stream); });
+    expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });
+    if (on_gpu) expect_same(none, true, false, [&] { Gemm(batch.gemm, stream); });
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
       for (const GemmTile& tile : HopperGemmTiles()) {
         if (!tile.activates(c.n)) continue;
         SCOPED_TRACE(tile.ToString());
-        for (const GemmArgs::RowRange& kept : {none, some}) {
-          expect_same(kept, true, [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); });
-        }
+        const auto compute = [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); };
+        expect_same(none, false, true, compute);
+        expect_same(some, false, true, compute);
+        expect_same(none, true, true, compute);
       }
     }
   };
