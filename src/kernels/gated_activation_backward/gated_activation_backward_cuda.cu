@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    const float sigmoid = 1.0f / (1.0f + expf(-gate[i]));
+    const float sigmoid = SigmoidTimes(1.0f, -gate[i], 1.0f);
     const float slope = sigmoid * __fmaf_rn(gate[i], 1.0f - sigmoid, 1.0f);  // of silu
     const float d_up = d[i] * gate[i] * sigmoid;
     gate[i] = d[i] * up[i] * slope;

@@ -59,7 +59,13 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   for (int run = 0; run < kRunsKept; ++run) {
     const int64_t begin = first + run * stride;
     LoadRun<kVectors>(x + begin, n - begin, kept[run]);
-    if constexpr (kCopy) StoreRun<kVectors>(kept[run], n - begin, copy + begin);
+  }
+  if constexpr (kCopy) {  // when all are asked for: no load overtakes a store
+#pragma unroll
+    for (int run = 0; run < kRunsKept; ++run) {
+      const int64_t begin = first + run * stride;
+      StoreRun<kVectors>(kept[run], n - begin, copy + begin);
+    }
   }
   float sum = 0.0f;
 #pragma unroll
