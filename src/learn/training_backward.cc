@@ -249,15 +249,12 @@ void TrainingTransformer::AddGradients(const Product& product, int32_t layer, in
     segments.push_back({segment.row_begin, segment.row_end,
                         adapter.gradients().data() + place.begin, adapter.rank(), adapter.scale()});
   }
-  LoraGradient({.segments = segments.data(),
-                .num_segments = static_cast<int32_t>(segments.size()),
-                .products = {{.h = h,
-                              .h_stride = limits_.rank_max,
-                              .x = x,
-                              .x_stride = x_stride,
-                              .n = n}},
-                .num_products = 1},
-               stream_);
+  LoraGradient(
+      {.segments = segments.data(),
+       .num_segments = static_cast<int32_t>(segments.size()),
+       .products = {{.h = h, .h_stride = limits_.rank_max, .x = x, .x_stride = x_stride, .n = n}},
+       .num_products = 1},
+      stream_);
 }
 
 }  // namespace graft

@@ -265,8 +265,8 @@ void ExpectMatchesOnGpu(const Case& c, double tolerance) {
     for (const double d : reference.d_qkv) largest = std::max(largest, std::fabs(d));
     for (int64_t i = 0; i < d_qkv.size(); ++i) {
       ASSERT_NEAR(d_qkv.At(i), reference.d_qkv[static_cast<size_t>(i)], tolerance * largest)
-          << "row " << i / stride << ", column " << i % stride << " of " << rows << " rows, heads of "
-          << c.head_dim;
+          << "row " << i / stride << ", column " << i % stride << " of " << rows
+          << " rows, heads of " << c.head_dim;
     }
   });
 }

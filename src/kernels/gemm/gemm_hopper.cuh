@@ -54,9 +54,8 @@ struct HopperGemmArgs {
 };
 
 struct HopperLoraGemmArgs : HopperGemmArgs {
-  int kept_begin;  // rows of y that are written although there is an activation
-  int kept_end;
-  uint16_t* copy;  // [m, n], or null: y, rounded, beside an activation
+  int kept_begin, kept_end;  // rows of y that are written although there is an activation
+  uint16_t* copy;            // [m, n], or null: y, rounded, beside an activation
   GemmLoraArgs lora;
 };
 

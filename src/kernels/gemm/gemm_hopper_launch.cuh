@@ -135,6 +135,15 @@ void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out)
       .stage_cycles = static_cast<int>(kStageBytes * num_blocks / kCardBytesPerCycle)};
 }
 
+// Sets what a product with LoRA inside needs.
+inline void SetLora(const GemmCudaArgs& args, const SharedPlan& plan, HopperLoraGemmArgs& out) {
+  out.lora = LoraOf(args.gemm, args.n);
+  out.lora.num_stages_log2 = plan.num_lora_stages_log2;
+  out.kept_begin = args.gemm.kept_rows.begin;
+  out.kept_end = args.gemm.kept_rows.end;
+  out.copy = static_cast<uint16_t*>(args.gemm.activated_copy);
+}
+
 template <typename Shape>
 void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const DeviceLimits limits = LimitsOf(stream.device);
@@ -171,13 +180,7 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   const SharedPlan plan =
       PlanShared<Shape>(out, std::min(limits.shared_bytes - spared_bytes, shared_bytes_max));
   out.num_stages = plan.num_stages;
-  if constexpr (Shape::kLora) {
-    out.lora = LoraOf(gemm, args.n);
-    out.lora.num_stages_log2 = plan.num_lora_stages_log2;
-    out.kept_begin = gemm.kept_rows.begin;
-    out.kept_end = gemm.kept_rows.end;
-    out.copy = static_cast<uint16_t*>(gemm.activated_copy);
-  }
+  if constexpr (Shape::kLora) SetLora(args, plan, out);
   out.accumulate = gemm.accumulate;
   out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);
   if (gemm.activated != nullptr) {

@@ -158,9 +158,9 @@ struct GemmActivator {
     }
   }
 
-  // Stores to n / 2 columns of rows `stride` elements apart, by way of shared memory, so that global
-  // memory gets whole cache lines. The pieces of a 128-byte row change places, so that the accesses
-  // of eight rows fall on different banks.
+  // Stores to n / 2 columns of rows `stride` elements apart, by way of shared memory, so that
+  // global memory gets whole cache lines. The pieces of a 128-byte row change places, so that the
+  // accesses of eight rows fall on different banks.
   __device__ __forceinline__ void StoreChunk(uint16_t* out, int stride, int row, int column,
                                              int count, int lane, const Chunk& pairs) const {
     const uint32_t scratch = staging + threadIdx.x / 32 * (16 * 128);

@@ -70,7 +70,8 @@ void AddColumns(const GradientMatrix& matrix, int64_t begin, int64_t end) {
   }
 }
 
-void AddGradientProduct(const LoraGradientArgs& args, const LoraGradientProduct& product, Stream& stream) {
+void AddGradientProduct(const LoraGradientArgs& args, const LoraGradientProduct& product,
+                        Stream& stream) {
   const int64_t tiles = (product.n + kItemColumns - 1) / kItemColumns;
   const int64_t items = tiles * args.num_segments * product.num_matrices;
   stream.cpu_threads->ParallelFor(items, 1, [&](int64_t begin, int64_t end) {
@@ -87,7 +88,8 @@ void AddGradientProduct(const LoraGradientArgs& args, const LoraGradientProduct&
 }  // namespace
 
 void LoraGradient(const LoraGradientArgs& args, Stream& stream) {
-  for (int32_t i = 0; i < args.num_products; ++i) AddGradientProduct(args, args.products[i], stream);
+  for (int32_t i = 0; i < args.num_products; ++i)
+    AddGradientProduct(args, args.products[i], stream);
 }
 
 }  // namespace graft::GRAFT_CPU_NAMESPACE

@@ -25,7 +25,7 @@ static_assert(kThreads == kColumns);
 
 struct Work {
   LoraGradientArgs args;
-  int tiles_end[kLoraGradientProducts];      // tiles of columns up to a product's end
+  int tiles_end[kLoraGradientProducts];       // tiles of columns up to a product's end
   int64_t sums_begin[kLoraGradientProducts];  // of a part's sums
   int64_t part_sums;
 };
@@ -151,7 +151,8 @@ __device__ __forceinline__ void AddParts(const Work& work, const Block& block, i
   }
 }
 
-// ---- A thread per column and eight ranks: for fp32, and for operands that are not on borders. ----
+// ---- A thread per column and eight ranks: for fp32, and for operands that are not on borders.
+// ----
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) PlainKernel(const __grid_constant__ Work work) {
@@ -162,8 +163,7 @@ __global__ void __launch_bounds__(kThreads) PlainKernel(const __grid_constant__ 
   const int groups = (work.args.rank_max + kPlainRanks - 1) / kPlainRanks;
   const int matrix = static_cast<int>(blockIdx.z) / groups;
   const int first = static_cast<int>(blockIdx.z) % groups * kPlainRanks;
-  if (block.begin >= block.end || matrix >= product.num_matrices ||
-      first >= block.segment.rank) {
+  if (block.begin >= block.end || matrix >= product.num_matrices || first >= block.segment.rank) {
     return;
   }
   const int64_t column = block.column + threadIdx.x;

@@ -192,9 +192,9 @@ void ExpectMatchesOnGpu(Fixture<T>& f, Stream& stream) {
   Buffer scratch(LoraGradientScratchFloats(stream.device, num_rows, 3, f.rank_max, columns) *
                      int64_t{sizeof(float)},
                  stream.device);
-  Buffer counters(LoraGradientCounters(stream.device, 3, f.rank_max, columns) *
-                      int64_t{sizeof(uint32_t)},
-                  stream.device);
+  Buffer counters(
+      LoraGradientCounters(stream.device, 3, f.rank_max, columns) * int64_t{sizeof(uint32_t)},
+      stream.device);
   for (int turn = 0; turn < 2; ++turn) {
     f.Reset();
     LoraGradientRound({.h = f.h.data(),

@@ -7,9 +7,9 @@
 
 namespace graft::lora_gradient {
 
-inline constexpr int kColumns = 128;    // of a thread block
-inline constexpr int kPlainRanks = 8;   // of a thread, where the tensor cores are not used
-inline constexpr int kGroupTiles = 4;   // of 16 ranks, of a thread block's on the tensor cores
+inline constexpr int kColumns = 128;   // of a thread block
+inline constexpr int kPlainRanks = 8;  // of a thread, where the tensor cores are not used
+inline constexpr int kGroupTiles = 4;  // of 16 ranks, of a thread block's on the tensor cores
 
 // Parts of kLoraGradientPartRows rows, each of one segment: part p of segment s, whose rows begin
 // at row_begin, is number row_begin / kLoraGradientPartRows + s + p. No two have one number.
