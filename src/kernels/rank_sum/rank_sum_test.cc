@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <barrier>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -19,8 +20,10 @@ namespace rank_sum_test {
 constexpr int64_t kSecondNs = 1'000'000'000;
 
 // Set before the driver starts. A kernel that is loaded when it is first launched may wait for
-// those that run, and here these wait for a rank whose launch comes behind it.
-const bool loads_at_start = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1) == 0;
+// those that run, and here these wait for a rank whose launch comes behind it. And each rank needs
+// a queue of the GPU's of its own.
+const bool is_set = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1) == 0 &&
+                    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1) == 0;
 
 // Numbers whose sum depends on the order.
 float Element(int32_t rank, int64_t round, int64_t i) {
@@ -61,6 +64,13 @@ class Ranks {
   void Write(int32_t rank, int64_t begin, const std::vector<float>& values) {
     CopyToDevice(blocks_[rank].as<char>() + begin, values.data(),
                  static_cast<int64_t>(values.size() * sizeof(float)), stream(rank));
+  }
+  // One for each rank. Nobody may ask for memory while a rank waits for others in its kernel: that
+  // may wait for the kernel.
+  static std::vector<Buffer> BuffersOf(int32_t num_ranks, int64_t bytes) {
+    std::vector<Buffer> buffers;
+    for (int32_t rank = 0; rank < num_ranks; ++rank) buffers.emplace_back(bytes, kDevice);
+    return buffers;
   }
   // Calls body(rank) for all at once.
   template <typename Body>
@@ -105,9 +115,10 @@ TEST_P(RankSumTest, SumsInTheOrderOfTheRanks) {
     Ranks ranks(num_ranks, 2 * part_bytes + Border((n / num_ranks + 8) * 4));
     constexpr int64_t kRounds = 5;
     std::vector<std::vector<float>> got(static_cast<size_t>(num_ranks));
+    std::vector<Buffer> outs = Ranks::BuffersOf(num_ranks, n * 4);
     ranks.Run([&](int32_t rank) {
       Stream& stream = ranks.stream(rank);
-      Buffer out(n * 4, Ranks::kDevice);
+      Buffer& out = outs[static_cast<size_t>(rank)];
       for (int64_t round = 0; round < kRounds; ++round) {
         std::vector<float> part(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) part[i] = Element(rank, round, i);
@@ -143,9 +154,11 @@ TEST_P(RankSumTest, AGraphIsReplayed) {
   constexpr int64_t kN = 5000;
   Ranks ranks(num_ranks, 3 * Border(kN * 4));
   std::vector<std::vector<float>> got(static_cast<size_t>(num_ranks));
+  std::vector<Buffer> outs = Ranks::BuffersOf(num_ranks, kN * 4);
+  std::barrier all_recorded(num_ranks);  // for graphs, too, take memory
   ranks.Run([&](int32_t rank) {
     Stream& stream = ranks.stream(rank);
-    Buffer out(kN * 4, Ranks::kDevice);
+    Buffer& out = outs[static_cast<size_t>(rank)];
     std::vector<float> part(kN);
     for (int64_t i = 0; i < kN; ++i) part[i] = Element(rank, 0, i);
     ranks.Write(rank, kRankWordsBytes, part);
@@ -161,6 +174,7 @@ TEST_P(RankSumTest, AGraphIsReplayed) {
                 stream);
       }
     });
+    all_recorded.arrive_and_wait();
     for (int i = 0; i < 20; ++i) graph.Launch(stream);
     got[rank].resize(kN);
     CopyFromDevice(got[rank].data(), out.data(), kN * 4, stream);
@@ -184,10 +198,12 @@ TEST_P(RankSumTest, TokensAndLogits) {
     const std::vector<int32_t> tokens = {7, -2, 99};
     std::vector<float> logits(static_cast<size_t>(kRows * vocab));
     std::vector<std::vector<int32_t>> told(static_cast<size_t>(num_ranks), tokens);
+    std::vector<Buffer> all_tokens = Ranks::BuffersOf(num_ranks, 12);
+    std::vector<Buffer> outs = Ranks::BuffersOf(num_ranks, kRows * vocab * 4);
     ranks.Run([&](int32_t rank) {
       Stream& stream = ranks.stream(rank);
       const RankBlocks blocks = ranks.Of(rank);
-      Buffer own_tokens(12, Ranks::kDevice);
+      Buffer& own_tokens = all_tokens[static_cast<size_t>(rank)];
       CopyToDevice(own_tokens.data(), tokens.data(), rank == 0 ? 12 : 0, stream);
       ShareRankTokens({.ranks = blocks,
                        .tokens = own_tokens.as<int32_t>(),
@@ -202,7 +218,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
         part[i] = static_cast<float>(i / words * vocab + rank * words_max + i % words);
       }
       ranks.Write(rank, kRankWordsBytes, part);
-      Buffer out(kRows * vocab * 4, Ranks::kDevice);
+      Buffer& out = outs[static_cast<size_t>(rank)];
       RankGather({.ranks = blocks,
                   .part_begin = kRankWordsBytes,
                   .num_rows = kRows,
