@@ -169,8 +169,16 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, b
                          TrainingLimits* limits) {
   return [&options, sizes, writes, limits](const ServedShape& shape, const MemoryBudget& budget,
                                            MemorySum sum) {
-    const TrainedShape trained{.rank = sizes.rank, .virtual_tokens = sizes.virtual_tokens};
-    RETURN_IF_ERROR(CheckShape(trained, shape.device));
+    if (options.recipe.learner == LearnerKind::kEncoder) {
+      RETURN_IF_ERROR(CheckEncoder(shape.device));
+    }
+    for (const bool is_frozen : {false, sizes.frozen.bytes > 0}) {
+      const TrainedShape trained{.rank = sizes.rank,
+                                 .virtual_tokens = sizes.virtual_tokens,
+                                 .kind = sizes.kind,
+                                 .is_frozen = is_frozen};
+      RETURN_IF_ERROR(CheckShape(trained, shape.device));
+    }
     if (writes && options.recipe.hidden != HiddenStates::kNone) {
       RETURN_IF_ERROR(CheckHiddenStates(shape.device));
     }
@@ -542,7 +550,7 @@ Command LearnCommand() {
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
     if (row.name == "device") {
-      row.help = "a GPU trains LoRA, in bf16 with heads of 64 and 128 on Hopper";
+      row.help = "a GPU trains LoRA and memory tokens, in bf16 with heads of 64 and 128 on Hopper";
     }
   }
   return {.name = "learn",

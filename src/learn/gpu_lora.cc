@@ -2,10 +2,7 @@
 
 #include <iterator>
 
-#include "base/check.h"
-#include "kernels/round_rows/round_rows.h"
 #include "model/lora_weights.h"
-#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
@@ -36,32 +33,12 @@ int64_t NumRows(const ModelConfig& config, int32_t rank) {
   return int64_t{2} * kLoraModules * config.num_layers * rank;
 }
 
-Buffer Floats(int64_t n, const Stream& stream) {
-  return Buffer(n * int64_t{sizeof(float)}, stream.device);
-}
-
-template <typename T>
-Buffer OnDevice(const std::vector<T>& values, const Stream& stream) {
-  const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
-  Buffer buffer(bytes, stream.device);
-  CopyToDevice(buffer.data(), values.data(), bytes, stream);
-  Synchronize(stream);
-  return buffer;
-}
-
 }  // namespace
 
 GpuLora::GpuLora(const ModelConfig& config, const TrainedLora& lora, DType dtype, Stream& stream)
-    : stream_(stream),
-      dtype_(dtype),
-      rank_(lora.rank()),
+    : rank_(lora.rank()),
       scale_(lora.scale()),
-      num_parameters_(NumParameters(config, rank_)),
-      num_rows_(NumRows(config, rank_)),
-      parameters_(Floats(num_parameters_, stream)),
-      gradients_(Floats(num_parameters_, stream)),
-      first_moments_(Floats(num_parameters_, stream)),
-      second_moments_(Floats(num_parameters_, stream)),
+      masters_(NumParameters(config, rank_), dtype, stream),
       copy_(CopyBytes(config, rank_, dtype), stream.device) {
   std::vector<const void*> rows;
   std::vector<RoundedRow> rounded;
@@ -88,7 +65,7 @@ GpuLora::GpuLora(const ModelConfig& config, const TrainedLora& lora, DType dtype
   }
   stacked_rows_ = OnDevice(stacked, stream);
   rows_ = OnDevice(rows, stream);
-  rounded_ = OnDevice(rounded, stream);
+  masters_.SetRows(rounded);
   const auto* const* table = rows_.as<const void*>();
   for (int32_t i = 0; i < config.num_layers * kLoraModules; ++i, table += 2 * rank_) {
     matrices_.push_back({.a_rows = table, .b_rows = table + rank_, .rank = rank_, .scale = scale_});
@@ -107,54 +84,9 @@ GpuLora::GpuLora(const ModelConfig& config, const TrainedLora& lora, DType dtype
 }
 
 int64_t GpuLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
-  constexpr int64_t kFloatsOfParameter = 4;  // itself, its gradient and two moments
-  return NumParameters(config, rank) * kFloatsOfParameter * int64_t{sizeof(float)} +
-         CopyBytes(config, rank, dtype) +
-         NumRows(config, rank) * static_cast<int64_t>(sizeof(void*) + sizeof(RoundedRow)) +
+  return GpuMasters::BytesFor(NumParameters(config, rank), NumRows(config, rank)) +
+         CopyBytes(config, rank, dtype) + NumRows(config, rank) * int64_t{sizeof(void*)} +
          std::ssize(kStackedModules) * rank * config.num_layers * int64_t{sizeof(void*)};
-}
-
-void GpuLora::Follow(const TrainedLora& lora) {
-  if (lora.version() == version_) return;
-  auto& host = const_cast<TrainedLora&>(lora);
-  const int64_t bytes = num_parameters_ * int64_t{sizeof(float)};
-  CopyToDevice(parameters_.data(), host.parameters().data(), bytes, stream_);
-  CopyToDevice(first_moments_.data(), host.first_moments().data(), bytes, stream_);
-  CopyToDevice(second_moments_.data(), host.second_moments().data(), bytes, stream_);
-  Round();
-  Synchronize(stream_);
-  version_ = lora.version();
-  is_ahead_ = false;
-}
-
-void GpuLora::Fetch(TrainedLora& lora) {
-  if (!is_ahead_) return;
-  const int64_t bytes = num_parameters_ * int64_t{sizeof(float)};
-  CopyFromDevice(lora.parameters().data(), parameters_.data(), bytes, stream_);
-  CopyFromDevice(lora.gradients().data(), gradients_.data(), bytes, stream_);
-  CopyFromDevice(lora.first_moments().data(), first_moments_.data(), bytes, stream_);
-  CopyFromDevice(lora.second_moments().data(), second_moments_.data(), bytes, stream_);
-  Synchronize(stream_);
-  is_ahead_ = false;
-}
-
-void GpuLora::ZeroGradients() { ZeroOnDevice(gradients_.data(), gradients_.bytes(), stream_); }
-
-AdamWItem GpuLora::Item() {
-  return {.parameters = parameters_.as<float>(),
-          .gradients = gradients_.as<float>(),
-          .first_moments = first_moments_.as<float>(),
-          .second_moments = second_moments_.as<float>(),
-          .n = num_parameters_};
-}
-
-void GpuLora::Round() {
-  RoundRows({.x = parameters_.as<float>(),
-             .rows = rounded_.as<RoundedRow>(),
-             .num_rows = num_rows_,
-             .dtype = dtype_},
-            stream_);
-  SetAhead();
 }
 
 }  // namespace graft

@@ -1,12 +1,12 @@
-// GpuLora: a TrainedLora's numbers in a GPU's memory: masters, gradients, moments, and the rounded
-// rows that LoRA's kernels read. One thread at a time.
+// GpuLora: a TrainedLora's numbers in a GPU's memory, and the matrices that LoRA's kernels read.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "kernels/adamw/adamw.h"
-#include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/lora/lora.h"
+#include "learn/gpu_masters.h"
 #include "learn/trained_lora.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
@@ -19,18 +19,7 @@ class GpuLora {
 
   static int64_t BytesFor(const ModelConfig& config, int32_t rank, DType dtype);
 
-  // Takes the host's numbers where those are newer.
-  void Follow(const TrainedLora& lora);
-  // The host gets these numbers where they are newer.
-  void Fetch(TrainedLora& lora);
-
-  void ZeroGradients();
-  // For AdamW; the rest of the item is the caller's.
-  AdamWItem Item();
-  // After AdamW: rounds the masters.
-  void Round();
-  // Gradients have changed.
-  void SetAhead() { is_ahead_ = true; }
+  GpuMasters& masters() { return masters_; }
 
   // [layers * kLoraModules], with pointers of the device: TrainedLora's of the same names.
   const std::vector<LoraMatrix>& matrices() const { return matrices_; }
@@ -40,22 +29,14 @@ class GpuLora {
   const std::vector<LoraMatrix>& stacked() const { return stacked_; }
   int32_t rank() const { return rank_; }
   float scale() const { return scale_; }
-  float* gradients() { return gradients_.as<float>(); }
 
  private:
-  Stream& stream_;
-  const DType dtype_;
   const int32_t rank_;
   const float scale_;
-  const int64_t num_parameters_;
-  int64_t version_ = 0;    // of the host's numbers that these come from
-  bool is_ahead_ = false;  // of them
-  int64_t num_rows_ = 0;
-  Buffer parameters_, gradients_, first_moments_, second_moments_;
+  GpuMasters masters_;
   Buffer copy_;          // rounded rows, each on a border
   Buffer rows_;          // pointers to them
   Buffer stacked_rows_;  // of each layer, pointers to A's rows of q, k, v, gate and up
-  Buffer rounded_;       // RoundedRow of each
   std::vector<LoraMatrix> matrices_, swapped_, stacked_;
 };
 

@@ -9,6 +9,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
 #include "learn/gpu_training_sizes.h"
+#include "learn/prompt_gradients.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -173,34 +174,49 @@ GpuTraining::Product GpuTraining::ProductOf(int32_t layer, LayerProduct product)
   __builtin_unreachable();
 }
 
-void GpuTraining::FollowAdapters(std::span<TrainedLora* const> adapters) {
+void GpuTraining::FollowAdapters(std::span<const AdapterInTraining> adapters) {
   const bool is_new = adapters.size() != loras_.size();
   for (size_t i = loras_.size(); i < adapters.size(); ++i) {
-    CHECK_LE(adapters[i]->rank(), limits_.rank_max);
-    loras_.push_back(std::make_unique<GpuLora>(config_, *adapters[i], dtype_, stream_));
+    const auto& [lora, prompt, is_frozen] = adapters[i];
+    CHECK(!is_frozen);
+    CHECK(lora == nullptr || lora->rank() <= limits_.rank_max);
+    loras_.push_back(lora == nullptr ? nullptr
+                                     : std::make_unique<GpuLora>(config_, *lora, dtype_, stream_));
+    prompts_.push_back(prompt == nullptr ? nullptr : std::make_unique<GpuPrompt>(*prompt, stream_));
   }
-  for (size_t i = 0; i < adapters.size(); ++i) loras_[i]->Follow(*adapters[i]);
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const auto& [lora, prompt, is_frozen] = adapters[i];
+    if (lora != nullptr) loras_[i]->masters().Follow(HostMastersOf(*lora));
+    if (prompt != nullptr) prompts_[i]->masters().Follow(HostMastersOf(*prompt));
+  }
   if (!is_new) return;
+  ListMatrices();
+  ListPrompts();
+  const auto num_items = static_cast<int32_t>(2 * loras_.size());  // LoRA and virtual tokens
+  norms_ = Buffer(num_items * int64_t{sizeof(double)}, stream_.device);
+  adamw_scratch_ = Buffer(AdamWScratchDoubles(stream_.device, num_items) * int64_t{sizeof(double)},
+                          stream_.device);
+}
+
+void GpuTraining::ListMatrices() {
   std::vector<LoraMatrix> matrices, swapped, stacked;
   can_stack_ = kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
   for (const auto& lora : loras_) {
+    if (lora == nullptr) {
+      const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;
+      for (std::vector<LoraMatrix>* all : {&matrices, &swapped, &stacked}) {
+        all->resize(all->size() + num_matrices);
+      }
+      continue;
+    }
     matrices.insert(matrices.end(), lora->matrices().begin(), lora->matrices().end());
     swapped.insert(swapped.end(), lora->swapped().begin(), lora->swapped().end());
     stacked.insert(stacked.end(), lora->stacked().begin(), lora->stacked().end());
     can_stack_ = can_stack_ && lora->rank() == limits_.rank_max;
   }
-  const auto bytes = static_cast<int64_t>(matrices.size() * sizeof(LoraMatrix));
-  matrices_ = Buffer(bytes, stream_.device);
-  swapped_ = Buffer(bytes, stream_.device);
-  stacked_ = Buffer(bytes, stream_.device);
-  CopyToDevice(matrices_.data(), matrices.data(), bytes, stream_);
-  CopyToDevice(swapped_.data(), swapped.data(), bytes, stream_);
-  CopyToDevice(stacked_.data(), stacked.data(), bytes, stream_);
-  const auto num_adapters = static_cast<int32_t>(loras_.size());
-  norms_ = Buffer(num_adapters * int64_t{sizeof(double)}, stream_.device);
-  adamw_scratch_ = Buffer(
-      AdamWScratchDoubles(stream_.device, num_adapters) * int64_t{sizeof(double)}, stream_.device);
-  Synchronize(stream_);
+  matrices_ = OnDevice(matrices, stream_);
+  swapped_ = OnDevice(swapped, stream_);
+  stacked_ = OnDevice(stacked, stream_);
 }
 
 void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& targets) {
@@ -208,13 +224,18 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CHECK_LE(batch.num_sequences(), limits_.sequences_max);
   const std::vector<LoraSegment> cut = CutSegments(batch.segments);
   std::vector<LoraGradientSegment> gradients;
-  batch_adapters_.clear();
+  batch_masters_.clear();
   for (const LoraSegment& segment : batch.segments) {
     GpuLora& lora = *loras_[static_cast<size_t>(segment.adapter_slot)];
-    gradients.push_back(
-        {segment.row_begin, segment.row_end, lora.gradients(), lora.rank(), lora.scale()});
-    batch_adapters_.push_back(segment.adapter_slot);
+    batch_masters_.push_back(&lora.masters());
+    gradients.push_back({segment.row_begin, segment.row_end, lora.masters().gradients(),
+                         lora.rank(), lora.scale()});
   }
+  const PromptGradients prompts = ListPromptGradients(batch.embeddings, [&](int32_t adapter) {
+    GpuMasters& masters = prompts_[static_cast<size_t>(adapter)]->masters();
+    batch_masters_.push_back(&masters);
+    return masters.gradients();
+  });
   Packer packer(batch_on_host_, batch_bytes_.as<char>());
   const auto put = [&](const auto& values) { return packer.Put(std::span(values)); };
   batch_ = {.num_rows = batch.num_rows(),
@@ -232,6 +253,12 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .kv_tokens = put(batch.kv_tokens),
             .segments = put(cut),
             .gradient_segments = put(gradients),
+            .num_embeddings = static_cast<int32_t>(batch.embeddings.size()),
+            .num_prompts = static_cast<int32_t>(prompts.items.size()),
+            .run_tokens_max = batch.run_tokens_max,
+            .embeddings = put(batch.embeddings),
+            .prompt_gradients = put(prompts.items),
+            .prompt_places = put(prompts.places),
             .num_targets = static_cast<int32_t>(targets.rows.size()),
             .num_choices = targets.num_choices,
             .rows = put(targets.rows),
@@ -244,7 +271,7 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
 }
 
 std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
-                                     std::span<TrainedLora* const> adapters,
+                                     std::span<const AdapterInTraining> adapters,
                                      const TrainingTargets& targets, bool backward) {
   for (const int32_t id : targets.ids) CHECK(id >= 0 && id < config_.vocab_size) << id;
   FollowAdapters(adapters);
@@ -252,10 +279,7 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
   learns_ = backward;
   Forward();
   if (backward) {
-    for (const int32_t adapter : batch_adapters_) {
-      loras_[static_cast<size_t>(adapter)]->ZeroGradients();
-      loras_[static_cast<size_t>(adapter)]->SetAhead();
-    }
+    for (GpuMasters* masters : batch_masters_) masters->BeginGradients();
     ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
     if (d_hidden_copy_.bytes() > 0) {
       ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
@@ -272,23 +296,39 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
 
 void GpuTraining::Apply(std::span<const Update> updates) {
   std::vector<AdamWItem> items;
-  for (const Update& update : updates) {
-    AdamWItem item = loras_[static_cast<size_t>(update.adapter)]->Item();
-    item.step = update.step;
-    item.learning_rate = update.settings.learning_rate;
-    item.weight_decay = update.settings.weight_decay;
-    item.norm_max = update.settings.norm_max;
+  std::vector<GpuMasters*> moved;
+  const auto add = [&](GpuMasters& masters, AdamWItem item, int32_t step,
+                       const UpdateSettings& settings) {
+    if (item.n == 0) return;
+    item.step = step;
+    item.learning_rate = settings.learning_rate;
+    item.weight_decay = settings.weight_decay;
+    item.norm_max = settings.norm_max;
     item.norm = norms_.as<double>() + items.size();
     items.push_back(item);
+    moved.push_back(&masters);
+  };
+  for (const Update& update : updates) {
+    const auto adapter = static_cast<size_t>(update.adapter);
+    if (GpuLora* const lora = loras_[adapter].get()) {
+      add(lora->masters(), lora->masters().Item(), update.step, update.settings);
+    }
+    if (GpuPrompt* const prompt = prompts_[adapter].get()) {
+      add(prompt->masters(), prompt->Item(), update.step, update.prompt_settings);
+    }
   }
   AdamW({items.data(), static_cast<int32_t>(items.size()), adamw_scratch_.as<double>()}, stream_);
-  for (const Update& update : updates) loras_[static_cast<size_t>(update.adapter)]->Round();
+  for (GpuMasters* masters : moved) masters->Round();
 }
 
 void GpuTraining::Fetch(int32_t adapter, TrainedLora& lora) {
-  if (static_cast<size_t>(adapter) < loras_.size()) {
-    loras_[static_cast<size_t>(adapter)]->Fetch(lora);
-  }
+  if (static_cast<size_t>(adapter) >= loras_.size()) return;
+  loras_[static_cast<size_t>(adapter)]->masters().Fetch(HostMastersOf(lora));
+}
+
+void GpuTraining::Fetch(int32_t adapter, TrainedPrompt& prompt) {
+  if (static_cast<size_t>(adapter) >= prompts_.size()) return;
+  prompts_[static_cast<size_t>(adapter)]->masters().Fetch(HostMastersOf(prompt));
 }
 
 }  // namespace graft

@@ -15,7 +15,9 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/virtual_gradient/virtual_gradient.h"
 #include "learn/gpu_lora.h"
+#include "learn/gpu_prompt.h"
 #include "learn/training_device.h"
 #include "model/kv_pool.h"
 #include "model/launch_plan.h"
@@ -30,10 +32,12 @@ class GpuTraining : public TrainingDevice {
               Stream& stream);
 
   int32_t page_tokens() const override { return pool_.layout().page_tokens; }
-  std::vector<double> Run(const TrainingBatch& batch, std::span<TrainedLora* const> adapters,
+  std::vector<double> Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
                           const TrainingTargets& targets, bool backward) override;
   void Apply(std::span<const Update> updates) override;
   void Fetch(int32_t adapter, TrainedLora& lora) override;
+  void Fetch(int32_t adapter, TrainedPrompt& prompt) override;
+  void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
 
  private:
   // Of the weights' dtype.
@@ -64,6 +68,10 @@ class GpuTraining : public TrainingDevice {
     const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
     const LoraGradientSegment* gradient_segments;  // an adapter's rows each
+    int32_t num_embeddings = 0, num_prompts = 0, run_tokens_max = 0;
+    const VirtualRun* embeddings;                 // of sequences
+    const VirtualGradientItem* prompt_gradients;  // of adapters
+    const int32_t* prompt_places;
     int32_t num_targets = 0, num_choices = 0;
     const int32_t *rows, *ids;
     const float *probabilities, *weights;
@@ -76,10 +84,13 @@ class GpuTraining : public TrainingDevice {
   int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }
   int32_t first_kept() const { return config_.num_layers - num_kept(); }
 
-  void FollowAdapters(std::span<TrainedLora* const> adapters);
+  void FollowAdapters(std::span<const AdapterInTraining> adapters);
+  void ListMatrices();
+  void ListPrompts();
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
   void Forward();
+  void Embed();
   // Up to gate and up, and from there on.
   void ComputeLayer(int32_t layer, Activations& activations);
   void FinishLayer(int32_t layer);
@@ -107,6 +118,7 @@ class GpuTraining : public TrainingDevice {
   void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
   // Where a module's matrix begins, in rows of a rank.
   int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
+  void AddEmbeddingGradients();
   void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient);
 
   const void* Columns(const void* x, int64_t column) const {
@@ -129,14 +141,17 @@ class GpuTraining : public TrainingDevice {
   std::vector<Transposed> transposed_;  // of the last layers
   Transposed room_;                     // for the others', in turn
 
+  // By adapter; null: it has none.
   std::vector<std::unique_ptr<GpuLora>> loras_;
+  std::vector<std::unique_ptr<GpuPrompt>> prompts_;
+  Buffer virtual_rows_;                  // [adapters]
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
-  bool can_stack_ = false;               // all adapters have rank_max
+  bool can_stack_ = false;               // all that have LoRA have it of rank_max
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;
-  bool learns_ = false;  // a backward follows
-  std::vector<int32_t> batch_adapters_;
+  bool learns_ = false;                     // a backward follows
+  std::vector<GpuMasters*> batch_masters_;  // that get gradients
 
   std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
   std::vector<Activations> kept_;  // of the last layers

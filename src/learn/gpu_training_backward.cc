@@ -21,6 +21,7 @@ void GpuTraining::Backward() {
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
   }
+  AddEmbeddingGradients();
 }
 
 // Gradients of matrices come after those of inputs: what they need beside is then there.
@@ -69,8 +70,8 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
                      .cos = ropes_[0].cos(),
                      .back_sin = back_sin_.as<float>()},
                     stream_);
-  // Nothing is learned below the first layer.
-  const bool has_below = layer > 0;
+  // Below the first layer nothing but embeddings is learned.
+  const bool has_below = layer > 0 || batch_.num_embeddings > 0;
   BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.as<float>() : nullptr);
   BackwardNorm(activations.input, weights.attention_norm, has_below);
   AddGradients(qkv, layer, normed_.data(), d_qkv_.data());

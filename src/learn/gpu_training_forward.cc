@@ -13,14 +13,7 @@ namespace graft {
 
 void GpuTraining::Forward() {
   const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
-  Embedding({.table = weights_.embedding.data(),
-             .dtype = dtype_,
-             .vocab_size = config_.vocab_size,
-             .tokens = batch_.tokens,
-             .out = hidden_.as<float>(),
-             .num_tokens = batch_.num_rows,
-             .n = config_.hidden_size},
-            stream_);
+  Embed();
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     if (layer < first_kept()) {
       CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), hidden_.data(), bytes, stream_);

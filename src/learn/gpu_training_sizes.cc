@@ -5,9 +5,11 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/common/virtual_tokens.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/virtual_gradient/virtual_gradient.h"
 #include "learn/gpu_lora.h"
 #include "learn/training_device.h"
 #include "learn/training_transformer.h"
@@ -24,10 +26,12 @@ Status NotOnGpu(const std::string& what) {
 }
 
 int64_t BatchBytes(const TrainingLimits& limits) {
-  // Rows: four arrays, segments of 64 and of adapters; targets; sequences; pages; borders of 16.
+  // Rows: four arrays, segments of 64 and of adapters; targets; sequences with what stands in front
+  // of them; pages; borders of 16.
   const int64_t rows = limits.rows_max;
   const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kGpuChoices;
-  const int64_t per_sequence = 3 * 4 + 4 + 2 * sizeof(LoraSegment) + sizeof(LoraGradientSegment);
+  const int64_t per_sequence = 3 * 4 + 4 + 2 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
+                               sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4;
   return rows * per_row + rows / 64 * static_cast<int64_t>(sizeof(LoraSegment)) +
          (limits.sequences_max + 1) * per_sequence + NumTrainingPages(limits) * 4 + 4096;
 }

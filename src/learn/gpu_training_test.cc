@@ -6,43 +6,33 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <span>
 
-#include "base/random.h"
+#include "learn/gpu_test_model.h"
 #include "learn/gpu_training_sizes.h"
-#include "learn/test_model.h"
 #include "tensor/allocations.h"
-#include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace gpu_training_test {
 
+using testing::ChoicesExample;
+using testing::ConfigOf;
+using testing::DeviceModel;
+using testing::ExpectNear;
+using testing::ExpectPointsAlong;
+using testing::Fill;
+using testing::ForEachMatrix;
 using testing::GoldenValues;
+using testing::kAll;
+using testing::kErrorMax;
+using testing::kGpu;
+using testing::LimitsOf;
 using testing::PointersTo;
+using testing::RandomExample;
 using testing::ReadLora;
 using testing::SourcePath;
+using testing::Trained;
 using testing::WorstError;
-
-constexpr double kErrorMax = 1e-4;  // of fp32
-
-// A model of random weights, or a folder's, on a device.
-struct DeviceModel {
-  DeviceModel(const ModelConfig& model_config, DType dtype, const Device& device)
-      : owned(device, &threads),
-        config(model_config),
-        weights(RandomWeights(config, dtype, /*seed=*/7, owned.get())) {}
-  DeviceModel(const std::string& dir, DType dtype, const Device& device)
-      : owned(device, &threads),
-        config(*LoadModelConfig(dir)),
-        weights(*LoadWeights(dir, config, dtype, owned.get())) {}
-
-  ThreadPool threads{2};
-  OwnedStream owned;
-  ModelConfig config;
-  ModelWeights weights;
-};
-
-const Device kGpu{DeviceKind::kCuda, 0};
 
 class GpuTrainingTest : public ::testing::Test {
  protected:
@@ -51,124 +41,24 @@ class GpuTrainingTest : public ::testing::Test {
   }
 };
 
-ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_heads) {
-  ModelConfig config;
-  config.vocab_size = 520;
-  config.hidden_size = 192;
-  config.intermediate_size = 328;
-  config.num_layers = 3;
-  config.num_heads = num_heads;
-  config.num_kv_heads = num_kv_heads;
-  config.head_dim = head_dim;
-  config.context_tokens_max = 512;
-  config.SetPlainLayers();
-  for (LayerSpec& layer : config.layers) {
-    layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  }
-  return config;
-}
-
-TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
-  Random random(seed);
-  std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(500));
-  return NextTokenExample(std::move(tokens), adapter);
-}
-
-// Top-3 targets at every second row, whose probabilities leave some to others.
-TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
-  TrainingExample example = RandomExample(num_tokens, adapter, seed);
-  Random random(seed + 1);
-  example.num_choices = 3;
-  example.rows.clear();
-  example.ids.clear();
-  example.probabilities.clear();
-  for (int32_t row = 0; row < num_tokens; row += 2) {
-    example.rows.push_back(row);
-    for (int32_t k = 0; k < 3; ++k) {
-      example.ids.push_back(static_cast<int32_t>(random.Below(170)) * 3 + k);
-      example.probabilities.push_back(0.4f / static_cast<float>(1 + k));
-    }
-  }
-  return example;
-}
-
-TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_bytes = 0) {
-  return {.rows_max = 512,
-          .sequences_max = 8,
-          .rank_max = 20,
-          .logits_rows_max = 100,
-          .activation_bytes_max = activation_bytes,
-          .transposed_bytes_max = transposed_bytes};
-}
-
-constexpr int64_t kAll = int64_t{1} << 32;
-
-// Numbers that no adapter of a fresh start has: B is not zero.
-void Fill(TrainedLora& lora, uint64_t seed) {
-  lora.Initialize(seed);
-  Random random(seed);
-  for (float& p : lora.parameters()) p += static_cast<float>(random.Normal() * 0.02);
-  lora.Refresh();
-}
-
-struct Gradients {
-  std::vector<TrainingLoss> losses;
-  std::vector<std::vector<float>> gradients, parameters;
-};
-
 // Ranks of three adapters: of several sizes, or all as large as the limits allow.
 using Ranks = std::array<int32_t, 3>;
 constexpr Ranks kMixedRanks = {4, 20, 16};
 constexpr Ranks kEqualRanks = {20, 20, 20};
 
-// Gradients of these examples, and what `updates` steps make of the adapters.
-Gradients Train(DeviceModel& model, const TrainingLimits& limits,
-                const std::vector<TrainingExample>& examples, int updates = 0,
-                const Ranks& ranks = kMixedRanks) {
-  Trainer trainer(model.config, model.weights, limits, model.owned.get());
-  std::vector<Trainer::Update> steps;
-  for (int32_t i = 0; i < 3; ++i) {
-    const int32_t rank = ranks[static_cast<size_t>(i)];
-    Fill(trainer.adapter(trainer.Add(rank, 0.5f + static_cast<float>(i))),
-         static_cast<uint64_t>(i));
-    const bool learns = std::ranges::any_of(
-        examples, [&](const TrainingExample& example) { return example.adapter == i; });
-    if (learns) steps.push_back({i, {.learning_rate = 1e-3f * static_cast<float>(1 + i)}});
+Trained Train(DeviceModel& model, const TrainingLimits& limits,
+              const std::vector<TrainingExample>& examples, int updates = 0,
+              const Ranks& ranks = kMixedRanks) {
+  std::vector<TrainedShape> shapes;
+  for (const int32_t rank : ranks) {
+    shapes.push_back({.rank = rank, .scale = 0.5f + static_cast<float>(shapes.size())});
   }
-  Gradients all;
-  all.losses = trainer.Accumulate(PointersTo(examples));
-  for (int update = 0; update < updates; ++update) {
-    trainer.Apply(steps);
-    all.losses = trainer.Accumulate(PointersTo(examples));
-  }
-  for (int32_t i = 0; i < 3; ++i) {
-    TrainedLora& lora = trainer.adapter(i);
-    all.gradients.emplace_back(lora.gradients().begin(), lora.gradients().end());
-    all.parameters.emplace_back(lora.parameters().begin(), lora.parameters().end());
-  }
-  return all;
+  return testing::TrainShapes(model, limits, shapes, examples, updates);
 }
 
 std::vector<TrainingExample> MixedExamples() {
   return {RandomExample(70, 1, 1), RandomExample(3, 0, 2), RandomExample(129, 2, 3),
           RandomExample(64, 1, 4), RandomExample(2, 2, 5)};
-}
-
-// A matrix's place among an adapter's numbers, for each of them.
-template <typename Function>
-void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
-  const TrainedLora lora(config, rank, 1.0f, DType::kF32);
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
-      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
-        const TrainedLora::Place place = lora.place(layer, module, side);
-        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(LoraModuleName(module)) +
-                     (side == LoraSide::kA ? " A" : " B"));
-        function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
-      }
-    }
-  }
 }
 
 // fp32: every matrix's gradient within 1e-4 of its largest number.
@@ -177,19 +67,14 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
        {MixedExamples(), std::vector{ChoicesExample(50, 0, 1), ChoicesExample(33, 2, 2)}}) {
     DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
     DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-    const Gradients expected = Train(cpu, LimitsOf(kAll), examples);
-    const Gradients actual = Train(gpu, LimitsOf(kAll), examples);
+    const Trained expected = Train(cpu, LimitsOf(kAll), examples);
+    const Trained actual = Train(gpu, LimitsOf(kAll), examples);
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(actual.losses[i].num_rows, expected.losses[i].num_rows);
       EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 1e-5);
       ForEachMatrix(cpu.config, kMixedRanks[i], [&](size_t begin, size_t n) {
-        double largest = 0.0, error = 0.0;
-        for (size_t j = begin; j < begin + n; ++j) {
-          const double value = static_cast<double>(expected.gradients[i][j]);
-          largest = std::max(largest, std::fabs(value));
-          error = std::max(error, std::fabs(static_cast<double>(actual.gradients[i][j]) - value));
-        }
-        EXPECT_LE(error, kErrorMax * largest);
+        ExpectNear(std::span(actual.gradients[i]).subspan(begin, n),
+                   std::span(expected.gradients[i]).subspan(begin, n));
       });
     }
   }
@@ -202,21 +87,13 @@ TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     const Ranks& ranks = config.head_dim == 64 ? kMixedRanks : kEqualRanks;
-    const Gradients expected = Train(cpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
-    const Gradients actual = Train(gpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
+    const Trained expected = Train(cpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
+    const Trained actual = Train(gpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 2e-2);
       ForEachMatrix(config, ranks[i], [&](size_t begin, size_t n) {
-        double along = 0.0, own = 0.0, theirs = 0.0;
-        for (size_t j = begin; j < begin + n; ++j) {
-          const auto a = static_cast<double>(actual.gradients[i][j]);
-          const auto e = static_cast<double>(expected.gradients[i][j]);
-          along += a * e;
-          own += a * a;
-          theirs += e * e;
-        }
-        EXPECT_GE(along / std::sqrt(own * theirs), 0.999);
-        EXPECT_NEAR(std::sqrt(own / theirs), 1.0, 0.02);
+        ExpectPointsAlong(std::span(actual.gradients[i]).subspan(begin, n),
+                          std::span(expected.gradients[i]).subspan(begin, n));
       });
     }
   }
@@ -255,14 +132,14 @@ TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
     const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
     const std::vector<TrainingExample> examples = MixedExamples();
-    const Gradients together = Train(model, LimitsOf(kAll), examples, 2, ranks);
+    const Trained together = Train(model, LimitsOf(kAll), examples, 2, ranks);
     for (int32_t adapter = 0; adapter < 3; ++adapter) {
       std::vector<TrainingExample> own;
       for (const TrainingExample& example : examples) {
         if (example.adapter == adapter) own.push_back(example);
       }
       const auto i = static_cast<size_t>(adapter);
-      const Gradients alone = Train(model, LimitsOf(kAll), own, 2, ranks);
+      const Trained alone = Train(model, LimitsOf(kAll), own, 2, ranks);
       EXPECT_EQ(alone.losses[i].total(), together.losses[i].total());
       EXPECT_EQ(alone.gradients[i], together.gradients[i]);
       EXPECT_EQ(alone.parameters[i], together.parameters[i]);
@@ -274,9 +151,9 @@ TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
   const int64_t layer = GpuLayerActivationBytes(model.config, DType::kBF16, 512);
   const int64_t transposed = GpuLayerTransposedBytes(model.config, DType::kBF16, kGpu);
-  const Gradients kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
+  const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
   for (const int64_t layers : {0, 1, 2}) {
-    const Gradients again =
+    const Trained again =
         Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
     EXPECT_EQ(again.gradients, kept.gradients);
     EXPECT_EQ(again.parameters, kept.parameters);

@@ -11,11 +11,12 @@ namespace graft {
 namespace {
 
 struct PromptShape {
-  PromptShape(const ModelConfig& config, VirtualTokenKind kind, DType weights)
+  PromptShape(const ModelConfig& config, VirtualTokenKind kind, DType weights,
+              const Device& device = {})
       : is_embedding(kind == VirtualTokenKind::kEmbedding),
         num_layers(is_embedding ? 1 : config.num_layers),
         layer_columns(is_embedding ? config.hidden_size : 2 * config.kv_size()),
-        dtype(is_embedding ? weights : KvDType(weights, {})) {}
+        dtype(is_embedding ? weights : KvDType(weights, device)) {}
 
   bool is_embedding;
   int32_t num_layers;
@@ -26,10 +27,10 @@ struct PromptShape {
 }  // namespace
 
 TrainedPrompt::TrainedPrompt(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
-                             DType dtype)
+                             DType dtype, const Device& device)
     : kind_(kind), num_tokens_(num_tokens) {
   CHECK(num_tokens > 0 && num_tokens <= kVirtualTokensMax) << num_tokens;
-  const PromptShape shape(config, kind, dtype);
+  const PromptShape shape(config, kind, dtype, device);
   num_layers_ = shape.num_layers;
   layer_columns_ = shape.layer_columns;
   columns_ = num_layers_ * layer_columns_;
@@ -71,6 +72,7 @@ Status TrainedPrompt::Read(const VirtualTokens& tokens) {
 }
 
 void TrainedPrompt::Refresh() {
+  ++version_;
   for (int32_t layer = 0; layer < num_layers_; ++layer) {
     for (int64_t i = 0; i < num_tokens_; ++i) {
       const int64_t at = i * columns_ + layer * layer_columns_;

@@ -1,8 +1,8 @@
 // TrainedPrompt: virtual tokens while they learn: embeddings that stand in front of a sequence's
 // own (prompt tuning), or keys and values of every layer (prefix tuning, Cartridges). Masters,
 // gradients and moments are fp32; what training computes with is rounded as a server rounds the
-// file. The first row of keys and values is never moved: the attention of all rows rests on it. On
-// the CPU. One thread at a time.
+// file. The first row of keys and values is never moved: the attention of all rows rests on it. In
+// the host's memory; a GPU that trains has its own (TrainingDevice). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ namespace graft {
 
 class TrainedPrompt {
  public:
-  // `dtype` of the model's weights.
-  TrainedPrompt(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens, DType dtype);
+  // `dtype` of the model's weights; `device` of what computes with it.
+  TrainedPrompt(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens, DType dtype,
+                const Device& device = {});
 
   // What one takes in all.
   static int64_t BytesFor(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
@@ -30,8 +31,10 @@ class TrainedPrompt {
   // The numbers of a prompt that was loaded in fp32. kInvalidArgument where it has another kind or
   // number of tokens.
   Status Read(const VirtualTokens& tokens);
-  // Rounds the masters to what training computes with. After every change of parameters().
+  // Rounds the masters to what training computes with. After every change of parameters(), of which
+  // version() counts those that were told here: what another device has of them is out of date.
   void Refresh();
+  int64_t version() const { return version_; }
   void ZeroGradients();
 
   VirtualTokenKind kind() const { return kind_; }
@@ -62,6 +65,7 @@ class TrainedPrompt {
   int32_t num_layers_;     // 1 of embeddings
   int64_t columns_;
   DType dtype_;
+  int64_t version_ = 0;
   std::vector<float> parameters_;
   std::vector<float> gradients_;
   std::vector<float> first_moments_;

@@ -44,13 +44,19 @@ Status OnCpuAlone(const std::string& what) {
 
 Status CheckShape(const TrainedShape& shape, const Device& device) {
   if (device.is_cpu()) return OkStatus();
-  if (shape.virtual_tokens > 0) return OnCpuAlone("virtual tokens (memory tokens, prefixes)");
+  if (shape.virtual_tokens > 0 && shape.kind == VirtualTokenKind::kKeysValues) {
+    return OnCpuAlone("prefixes");
+  }
   if (shape.is_frozen) return OnCpuAlone("adapters that are there and do not learn");
   return OkStatus();
 }
 
 Status CheckHiddenStates(const Device& device) {
   return device.is_cpu() ? OkStatus() : OnCpuAlone("distances to a teacher's hidden states");
+}
+
+Status CheckEncoder(const Device& device) {
+  return device.is_cpu() ? OkStatus() : OnCpuAlone("encoders");
 }
 
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device) {
@@ -68,6 +74,12 @@ TrainedLora* Trainer::lora(int32_t index) {
   return lora;
 }
 
+TrainedPrompt* Trainer::prompt(int32_t index) {
+  TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();
+  if (device_ != nullptr && prompt != nullptr) device_->Fetch(index, *prompt);
+  return prompt;
+}
+
 int32_t Trainer::Add(const TrainedShape& shape) {
   CHECK(shape.rank > 0 || shape.virtual_tokens > 0) << "an adapter that has nothing to learn";
   CHECK(CheckShape(shape, stream_.device).ok());
@@ -76,15 +88,15 @@ int32_t Trainer::Add(const TrainedShape& shape) {
     adapter.lora = std::make_unique<TrainedLora>(config_, shape.rank, shape.scale, dtype_);
   }
   if (shape.virtual_tokens > 0) {
-    adapter.prompt =
-        std::make_unique<TrainedPrompt>(config_, shape.kind, shape.virtual_tokens, dtype_);
+    adapter.prompt = std::make_unique<TrainedPrompt>(config_, shape.kind, shape.virtual_tokens,
+                                                     dtype_, stream_.device);
   }
   adapters_.push_back(std::move(adapter));
   return static_cast<int32_t>(adapters_.size()) - 1;
 }
 
 void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
-  TrainedPrompt& prompt = *adapters_[static_cast<size_t>(index)].prompt;
+  TrainedPrompt& prompt = *this->prompt(index);
   const auto n = static_cast<size_t>(prompt.num_tokens());
   CHECK_GE(text.size(), n);
   std::vector<int32_t> tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
@@ -92,21 +104,29 @@ void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
     for (size_t i = 0; i < n; ++i) tokens[i] = text[i * text.size() / n];
   }
   const TrainingSequence sequence{.tokens = tokens};
-  const TrainingBatch batch({&sequence, 1}, transformer_->page_tokens());
+  const TrainingBatch batch({&sequence, 1}, page_tokens());
+  if (device_ != nullptr) {
+    device_->BeginPrompt(batch, prompt);
+  } else {
+    BeginPromptOnCpu(batch, prompt);
+  }
+  prompt.Refresh();
+}
+
+void Trainer::BeginPromptOnCpu(const TrainingBatch& batch, TrainedPrompt& prompt) {
   const int64_t stride = config_.qkv_size();
   transformer_->Forward(batch, {}, [&](int32_t layer, const float* qkv) {
     if (prompt.kind() == VirtualTokenKind::kEmbedding) return;
-    for (size_t i = 0; i < n; ++i) {
-      const float* from = qkv + static_cast<int64_t>(i) * stride + config_.q_size();
-      float* to = prompt.parameters().data() + static_cast<int64_t>(i) * prompt.columns() +
-                  layer * prompt.layer_columns();
+    for (int64_t i = 0; i < prompt.num_tokens(); ++i) {
+      const float* from = qkv + i * stride + config_.q_size();
+      float* to =
+          prompt.parameters().data() + i * prompt.columns() + layer * prompt.layer_columns();
       std::copy_n(from, prompt.layer_columns(), to);
     }
   });
   if (prompt.kind() == VirtualTokenKind::kEmbedding) {
     std::copy_n(transformer_->hidden(0), prompt.parameters().size(), prompt.parameters().data());
   }
-  prompt.Refresh();
 }
 
 std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
@@ -176,8 +196,7 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
     }
     first_row += sequences.back().num_rows();
   }
-  const TrainingBatch batch(
-      sequences, device_ != nullptr ? device_->page_tokens() : transformer_->page_tokens());
+  const TrainingBatch batch(sequences, page_tokens());
   std::vector<TrainingLoss> losses(adapters_.size());
   CountTargets(losses);
   if (device_ != nullptr) {
@@ -212,14 +231,12 @@ void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
 void Trainer::RunOnDevice(const TrainingBatch& batch, bool backward,
                           std::vector<TrainingLoss>& losses) {
   CHECK(!targets_.empty()) << "nothing is looked at";
-  std::vector<TrainedLora*> loras;
-  for (const Adapter& adapter : adapters_) loras.push_back(adapter.lora.get());
   for (const Target& target : targets_) {
     CHECK(CheckExamples({target.example, 1}, stream_.device).ok());
   }
   const TargetArrays arrays = ArraysOf(targets_, losses);
   const std::vector<double> row_losses =
-      device_->Run(batch, loras, arrays.AsTargets(targets_[0].example->num_choices), backward);
+      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices), backward);
   AddTokenLosses(targets_, row_losses, losses);
 }
 
@@ -327,7 +344,8 @@ void Trainer::ApplyOnDevice(std::span<const Update> updates) {
   std::vector<TrainingDevice::Update> steps;
   for (const Update& update : updates) {
     Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
-    steps.push_back({update.adapter, ++adapter.num_updates, update.settings});
+    steps.push_back(
+        {update.adapter, ++adapter.num_updates, update.settings, update.prompt_settings});
   }
   device_->Apply(steps);
 }

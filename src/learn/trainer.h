@@ -70,9 +70,10 @@ struct TrainingLoss {
 };
 
 // kUnimplemented names what the device does not train: of such an adapter, distances to a teacher's
-// hidden states, or of these examples.
+// hidden states, of an encoder, or of these examples.
 Status CheckShape(const TrainedShape& shape, const Device& device);
 Status CheckHiddenStates(const Device& device);
+Status CheckEncoder(const Device& device);
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device);
 
 class Trainer {
@@ -88,9 +89,7 @@ class Trainer {
   // Null where the adapter has none. With the numbers of the last step; who changes them calls its
   // Refresh.
   TrainedLora* lora(int32_t index);
-  TrainedPrompt* prompt(int32_t index) {
-    return adapters_[static_cast<size_t>(index)].prompt.get();
-  }
+  TrainedPrompt* prompt(int32_t index);
   // Where training of virtual tokens begins: embeddings are those of tokens spread over the text,
   // keys and values the base's own of its first tokens. The text has as many tokens at least.
   void BeginPrompt(int32_t index, std::span<const int32_t> text);
@@ -152,6 +151,10 @@ class Trainer {
       std::function<void(std::span<const EncodedText> texts, std::span<const int32_t> first_rows)>;
   void ForwardEncoder(int32_t encoder, std::span<const EncodedText> texts,
                       const OnEncoded& on_encoded);
+  int32_t page_tokens() const {
+    return device_ != nullptr ? device_->page_tokens() : transformer_->page_tokens();
+  }
+  void BeginPromptOnCpu(const TrainingBatch& batch, TrainedPrompt& prompt);
   TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
   std::vector<AdapterInTraining> Table();
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,

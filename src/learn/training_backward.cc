@@ -9,6 +9,8 @@
 #include "kernels/lora_gradient/lora_gradient.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope/rope.h"
+#include "kernels/virtual_gradient/virtual_gradient.h"
+#include "learn/prompt_gradients.h"
 #include "learn/training_transformer.h"
 
 namespace graft {
@@ -68,13 +70,24 @@ void TrainingTransformer::Backward(const Inject& inject) {
 // In the order of the sequences, so that a prompt's gradient is the same bits in every batch.
 void TrainingTransformer::AddEmbeddingGradients() {
   const int64_t n = config_.hidden_size;
-  for (const VirtualRun& run : batch_->embeddings) {
-    const AdapterInTraining& adapter = adapters_[static_cast<size_t>(run.adapter_slot)];
-    if (adapter.is_frozen) continue;
-    const float* from = d_hidden_.as<float>() + run.place * n;
-    float* to = adapter.prompt->gradients().data();
-    for (int64_t i = 0; i < (run.token_end - run.token_begin) * n; ++i) to[i] += from[i];
-  }
+  AddPromptGradients(batch_->embeddings, d_hidden_.as<float>(), n, n, 0);
+}
+
+void TrainingTransformer::AddPromptGradients(std::span<const VirtualRun> runs, const float* x,
+                                             int64_t n, int64_t stride, int64_t offset) {
+  const PromptGradients list = ListPromptGradients(runs, [&](int32_t index) -> float* {
+    const AdapterInTraining& adapter = adapters_[static_cast<size_t>(index)];
+    return adapter.is_frozen ? nullptr : adapter.prompt->gradients().data();
+  });
+  VirtualGradient({.items = list.items.data(),
+                   .num_items = static_cast<int32_t>(list.items.size()),
+                   .num_tokens_max = list.num_tokens_max,
+                   .places = list.places.data(),
+                   .x = x,
+                   .n = n,
+                   .gradient_stride = stride,
+                   .gradient_offset = offset},
+                  stream_);
 }
 
 std::vector<AttentionPrefix> TrainingTransformer::PrefixesOf(int32_t layer) {
@@ -92,21 +105,10 @@ std::vector<AttentionPrefix> TrainingTransformer::PrefixesOf(int32_t layer) {
   return prefixes;
 }
 
-void TrainingTransformer::AddPrefixGradients(int32_t layer,
-                                             std::span<const AttentionPrefix> prefixes) {
-  for (size_t i = 0; i < prefixes.size(); ++i) {
-    const AttentionPrefix& prefix = prefixes[i];
-    if (prefix.num_tokens == 0) continue;
-    const AdapterInTraining& adapter = adapters_[static_cast<size_t>(batch_->prompts[i].adapter)];
-    if (adapter.is_frozen) continue;
-    TrainedPrompt& prompt = *adapter.prompt;
-    const int64_t n = prompt.layer_columns();
-    for (int64_t token = 0; token < prefix.num_tokens; ++token) {
-      const float* from = prefix.d_keys_values + token * n;
-      float* to = prompt.gradients().data() + token * prompt.columns() + layer * n;
-      for (int64_t j = 0; j < n; ++j) to[j] += from[j];
-    }
-  }
+void TrainingTransformer::AddPrefixGradients(int32_t layer) {
+  const int64_t n = 2 * config_.kv_size();
+  AddPromptGradients(RunsOfPrefixes(*batch_), d_prefixes_.as<float>(), n, config_.num_layers * n,
+                     layer * n);
 }
 
 void TrainingTransformer::BackwardMlp(int32_t layer, const Activations& activations) {
@@ -153,7 +155,7 @@ void TrainingTransformer::BackwardAttention(int32_t layer, const Activations& ac
                      .prefixes = prefixes.empty() ? nullptr : prefixes.data(),
                      .scratch = attention_scratch_.as<float>()},
                     stream_);
-  AddPrefixGradients(layer, prefixes);
+  AddPrefixGradients(layer);
   Rope({.x = d_qkv_.as<float>(),
         .x_stride = config_.qkv_size(),
         .num_tokens = batch.num_rows(),

@@ -1,6 +1,6 @@
 // TrainingDevice: what computes a Trainer's steps where that is not the CPU. It has adapters'
-// numbers of its own, follows those of the host's TrainedLora by their version, and hands them back
-// when somebody asks. One thread at a time.
+// numbers of its own, follows those of the host's TrainedLora and TrainedPrompt by their versions,
+// and hands them back when somebody asks. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "learn/trained_lora.h"
+#include "learn/adapter_in_training.h"
 #include "learn/training_batch.h"
 #include "learn/training_sizes.h"
 #include "model/config.h"
@@ -42,19 +42,25 @@ class TrainingDevice {
   // `adapters`: all that there are, as the batch counts them. Each target's loss in nats, without
   // its weight. With `backward` the gradients of the batch's adapters, anew.
   virtual std::vector<double> Run(const TrainingBatch& batch,
-                                  std::span<TrainedLora* const> adapters,
+                                  std::span<const AdapterInTraining> adapters,
                                   const TrainingTargets& targets, bool backward) = 0;
 
   // A step of AdamW, the adapter's `step`th, from 1 on.
   struct Update {
     int32_t adapter = 0;
     int32_t step = 0;
-    UpdateSettings settings;
+    UpdateSettings settings;         // of LoRA
+    UpdateSettings prompt_settings;  // of virtual tokens
   };
   virtual void Apply(std::span<const Update> updates) = 0;
 
   // The adapter's numbers in the host's memory become the device's, if those are newer.
   virtual void Fetch(int32_t adapter, TrainedLora& lora) = 0;
+  virtual void Fetch(int32_t adapter, TrainedPrompt& prompt) = 0;
+
+  // What the base makes of the batch's one sequence, without an adapter, become the prompt's
+  // numbers in the host's memory: the tokens' embeddings, or their keys and values.
+  virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
 };
 
 // kUnimplemented names what of the model in this dtype the GPU does not train.
@@ -65,8 +71,10 @@ TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig
                                  DType dtype, const Device& device);
 int64_t GpuLayerActivationBytes(const ModelConfig& config, DType dtype, int32_t rows_max);
 int64_t GpuLayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device);
-// What one adapter takes of the device.
+// What one adapter's LoRA and its virtual tokens take of the device.
 int64_t GpuAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
+int64_t GpuPromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
+                       DType dtype, const Device& device);
 
 // Of a GPU, for a model that is trainable there. `config` and `limits` are copied, the rest is
 // borrowed.

@@ -13,8 +13,7 @@
 
 #include "base/status.h"
 #include "kernels/attention_backward/attention_backward.h"
-#include "learn/trained_lora.h"
-#include "learn/trained_prompt.h"
+#include "learn/adapter_in_training.h"
 #include "learn/training_batch.h"
 #include "learn/training_sizes.h"
 #include "model/config.h"
@@ -30,13 +29,6 @@ namespace graft {
 // kUnimplemented names what of the model, or of the device, training does not cover; a GPU covers
 // less still (CheckTrainableOnGpu).
 Status CheckTrainable(const ModelConfig& config, const Device& device);
-
-// What sequences may name; either may be missing.
-struct AdapterInTraining {
-  TrainedLora* lora = nullptr;
-  TrainedPrompt* prompt = nullptr;
-  bool is_frozen = false;  // gets no gradients
-};
 
 class TrainingTransformer {
  public:
@@ -134,7 +126,9 @@ class TrainingTransformer {
   void AddGradients(const Product& product, int32_t layer, int32_t slice, LoraSide side,
                     const float* h, const float* x, int64_t x_stride);
   std::vector<AttentionPrefix> PrefixesOf(int32_t layer);
-  void AddPrefixGradients(int32_t layer, std::span<const AttentionPrefix> prefixes);
+  void AddPrefixGradients(int32_t layer);
+  void AddPromptGradients(std::span<const VirtualRun> runs, const float* x, int64_t n,
+                          int64_t stride, int64_t offset);
   void AddEmbeddingGradients();
 
   const ModelConfig config_;

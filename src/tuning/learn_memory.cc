@@ -82,8 +82,14 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
                            std::to_string(sizes.virtual_tokens) +
                            " virtual tokens in training (--together, --rank, --virtual-tokens)";
   sum->AddOnHost(what, AdapterBytes(sizes, shape) * sizes.num_adapters);
-  if (shape.device.is_cpu() || sizes.rank == 0) return;
-  sum->Add(what, GpuAdapterBytes(shape.config, sizes.rank, shape.dtype) * sizes.num_adapters);
+  if (shape.device.is_cpu()) return;
+  int64_t bytes = 0;
+  if (sizes.rank > 0) bytes += GpuAdapterBytes(shape.config, sizes.rank, shape.dtype);
+  if (sizes.virtual_tokens > 0) {
+    bytes +=
+        GpuPromptBytes(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype, shape.device);
+  }
+  sum->Add(what, bytes * sizes.num_adapters);
 }
 
 }  // namespace

@@ -1,0 +1,221 @@
+// Virtual tokens that learn on a GPU against the CPU's, against the tokens themselves, and against
+// themselves. Without a GPU the tests skip.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+
+#include "learn/gpu_prompt.h"
+#include "learn/gpu_test_model.h"
+#include "learn/training_device.h"
+#include "tensor/allocations.h"
+
+namespace graft {
+namespace gpu_prompt_test {
+
+using testing::ConfigOf;
+using testing::DeviceModel;
+using testing::ExpectNear;
+using testing::ExpectPointsAlong;
+using testing::Fill;
+using testing::kAll;
+using testing::kGpu;
+using testing::LimitsOf;
+using testing::PointersTo;
+using testing::RandomExample;
+using testing::Trained;
+using testing::TrainShapes;
+
+class GpuPromptTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
+  }
+};
+
+// LoRA behind virtual tokens, LoRA alone, virtual tokens alone.
+std::vector<TrainedShape> MixedShapes() {
+  return {{.rank = 4, .scale = 0.5f, .virtual_tokens = 5},
+          {.rank = 20, .scale = 1.5f},
+          {.virtual_tokens = 33}};
+}
+
+// Adapters take turns in the list; some have one sequence, some several, and one looks at a row of
+// its virtual tokens.
+std::vector<TrainingExample> MixedExamples() {
+  std::vector<TrainingExample> examples = {RandomExample(70, 2, 1), RandomExample(3, 0, 2),
+                                           RandomExample(64, 1, 4), RandomExample(97, 0, 3),
+                                           RandomExample(2, 2, 5),  RandomExample(31, 2, 6)};
+  TrainingExample& first = examples[1];
+  first.rows.insert(first.rows.begin(), -1);
+  first.ids.insert(first.ids.begin(), first.tokens[0]);
+  first.probabilities.push_back(1.0f);
+  return examples;
+}
+
+// Every gradient, LoRA's as a whole and that of virtual tokens, by `expect`.
+template <typename Expect>
+void ExpectGradients(const Trained& actual, const Trained& expected, double loss_error,
+                     const Expect& expect) {
+  for (size_t i = 0; i < actual.gradients.size(); ++i) {
+    SCOPED_TRACE("adapter " + std::to_string(i));
+    EXPECT_EQ(actual.losses[i].num_rows, expected.losses[i].num_rows);
+    EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), loss_error);
+    if (!expected.gradients[i].empty()) expect(actual.gradients[i], expected.gradients[i]);
+    if (expected.prompt_gradients[i].empty()) continue;
+    SCOPED_TRACE("virtual tokens");
+    expect(actual.prompt_gradients[i], expected.prompt_gradients[i]);
+  }
+}
+
+void ExpectSame(const Trained& a, const Trained& b, size_t adapter) {
+  SCOPED_TRACE("adapter " + std::to_string(adapter));
+  EXPECT_EQ(a.losses[adapter].total(), b.losses[adapter].total());
+  EXPECT_TRUE(a.gradients[adapter] == b.gradients[adapter]);
+  EXPECT_TRUE(a.parameters[adapter] == b.parameters[adapter]);
+  EXPECT_TRUE(a.prompt_gradients[adapter] == b.prompt_gradients[adapter]);
+  EXPECT_TRUE(a.prompt_parameters[adapter] == b.prompt_parameters[adapter]);
+}
+
+TEST_F(GpuPromptTest, GradientsInFp32AreTheCpus) {
+  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+  const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+  const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+  ExpectGradients(actual, expected, 1e-5, [](const auto& a, const auto& e) { ExpectNear(a, e); });
+}
+
+TEST_F(GpuPromptTest, GradientsInBf16PointWhereTheCpusDo) {
+  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+    DeviceModel cpu(config, DType::kBF16, {});
+    DeviceModel gpu(config, DType::kBF16, kGpu);
+    const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+    const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+    ExpectGradients(actual, expected, 2e-2,
+                    [](const auto& a, const auto& e) { ExpectPointsAlong(a, e); });
+  }
+}
+
+// The clip, the rates and the moments, too: three steps end where the CPU's do.
+TEST_F(GpuPromptTest, StepsInFp32AreTheCpus) {
+  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+  const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
+  const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
+  for (size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 1e-3);
+    for (size_t j = 0; j < expected.prompt_parameters[i].size(); ++j) {
+      ASSERT_NEAR(actual.prompt_parameters[i][j], expected.prompt_parameters[i][j], 5e-3)
+          << "adapter " << i << ", number " << j;
+    }
+  }
+}
+
+TEST_F(GpuPromptTest, AdaptersTogetherAreAdaptersAlone) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    const std::vector<TrainingExample> examples = MixedExamples();
+    const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
+    for (int32_t adapter = 0; adapter < 3; ++adapter) {
+      std::vector<TrainingExample> own;
+      for (const TrainingExample& example : examples) {
+        if (example.adapter == adapter) own.push_back(example);
+      }
+      const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
+      ExpectSame(alone, together, static_cast<size_t>(adapter));
+    }
+  }
+}
+
+TEST_F(GpuPromptTest, ComputingAndTransposingAgainChangeNothing) {
+  DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
+  const int64_t layer = GpuLayerActivationBytes(model.config, DType::kBF16, 512);
+  const Trained kept = TrainShapes(model, LimitsOf(kAll, kAll), MixedShapes(), MixedExamples(), 2);
+  for (const int64_t layers : {0, 2}) {
+    const Trained again =
+        TrainShapes(model, LimitsOf(layers * layer), MixedShapes(), MixedExamples(), 2);
+    for (size_t i = 0; i < 3; ++i) ExpectSame(again, kept, i);
+  }
+}
+
+// Untrained, virtual tokens are the tokens that they begin with: the same losses, bit for bit.
+TEST_F(GpuPromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    Trainer trainer(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+    const int32_t adapter = trainer.Add({.virtual_tokens = 37});
+    const std::vector<int32_t> document = RandomExample(37, 0, 8).tokens;
+    trainer.BeginPrompt(adapter, document);
+    const TrainingExample asked = RandomExample(50, adapter, 9);
+    TrainingExample whole = asked;
+    whole.tokens.insert(whole.tokens.begin(), document.begin(), document.end());
+    for (int32_t& row : whole.rows) row += 37;
+    const TrainingExample* const in_context[] = {&whole};
+    const TrainingExample* const behind[] = {&asked};
+    EXPECT_EQ(trainer.Evaluate(behind)[0].total(), trainer.EvaluateWithout(in_context)[0].total());
+    EXPECT_NE(trainer.EvaluateWithout(behind)[0].total(), trainer.Evaluate(behind)[0].total());
+  }
+}
+
+// Numbers that go through the host's memory, as a checkpoint's do, go on with the same bits.
+TEST_F(GpuPromptTest, GoesOnFromTheHostsNumbers) {
+  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};
+  const Trainer::Update update{0, {}, {.learning_rate = 1e-2f}};
+  const TrainedShape shape = {.rank = 16, .virtual_tokens = 12};
+  const auto step = [&](Trainer& trainer) {
+    trainer.Accumulate(PointersTo(examples));
+    trainer.Apply({&update, 1});
+  };
+  Trainer whole(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  Fill(*whole.lora(whole.Add(shape)), 1);
+  whole.BeginPrompt(0, RandomExample(40, 0, 7).tokens);
+  step(whole);
+  step(whole);
+  Trainer resumed(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  resumed.Add(shape);
+  const auto copy = [](auto& from, auto& to) {
+    std::ranges::copy(from.parameters(), to.parameters().begin());
+    std::ranges::copy(from.first_moments(), to.first_moments().begin());
+    std::ranges::copy(from.second_moments(), to.second_moments().begin());
+    to.Refresh();
+  };
+  copy(*whole.lora(0), *resumed.lora(0));
+  copy(*whole.prompt(0), *resumed.prompt(0));
+  resumed.set_num_updates(0, 2);
+  step(whole);
+  step(resumed);
+  EXPECT_TRUE(std::ranges::equal(whole.lora(0)->parameters(), resumed.lora(0)->parameters()));
+  EXPECT_TRUE(std::ranges::equal(whole.prompt(0)->parameters(), resumed.prompt(0)->parameters()));
+  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].total(),
+            resumed.Evaluate(PointersTo(examples))[0].total());
+}
+
+TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    for (const VirtualTokenKind kind :
+         {VirtualTokenKind::kEmbedding, VirtualTokenKind::kKeysValues}) {
+      const TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
+      const int64_t before = AllocatedBytes(kGpu);
+      const GpuPrompt prompt(host, model.owned.get());
+      EXPECT_EQ(AllocatedBytes(kGpu) - before, GpuPromptBytes(model.config, kind, 7, dtype, kGpu));
+    }
+  }
+}
+
+// What needs no card to say no.
+TEST(GpuTrainableShapesTest, RefusesByName) {
+  EXPECT_TRUE(CheckShape({.virtual_tokens = 3}, kGpu).ok());
+  const auto expect_refusal = [](const TrainedShape& shape, const std::string& words) {
+    EXPECT_NE(CheckShape(shape, kGpu).message().find(words), std::string::npos) << words;
+    EXPECT_TRUE(CheckShape(shape, {}).ok());
+  };
+  expect_refusal({.virtual_tokens = 3, .kind = VirtualTokenKind::kKeysValues}, "prefixes");
+  expect_refusal({.rank = 4, .is_frozen = true}, "do not learn");
+  EXPECT_NE(CheckEncoder(kGpu).message().find("encoders"), std::string::npos);
+  EXPECT_TRUE(CheckEncoder({}).ok());
+}
+
+}  // namespace gpu_prompt_test
+}  // namespace graft

@@ -1,0 +1,196 @@
+// What the tests of training on a GPU share: models on a device, examples, steps of several
+// adapters, and how near two gradients are. For tests only.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "learn/test_model.h"
+#include "tensor/cuda_memory.h"
+
+namespace graft::testing {
+
+inline constexpr double kErrorMax = 1e-4;  // of fp32
+
+// A model of random weights, or a folder's, on a device.
+struct DeviceModel {
+  DeviceModel(const ModelConfig& model_config, DType dtype, const Device& device)
+      : owned(device, &threads),
+        config(model_config),
+        weights(RandomWeights(config, dtype, /*seed=*/7, owned.get())) {}
+  DeviceModel(const std::string& dir, DType dtype, const Device& device)
+      : owned(device, &threads),
+        config(*LoadModelConfig(dir)),
+        weights(*LoadWeights(dir, config, dtype, owned.get())) {}
+
+  ThreadPool threads{2};
+  OwnedStream owned;
+  ModelConfig config;
+  ModelWeights weights;
+};
+
+inline const Device kGpu{DeviceKind::kCuda, 0};
+
+inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_heads) {
+  ModelConfig config;
+  config.vocab_size = 520;
+  config.hidden_size = 192;
+  config.intermediate_size = 328;
+  config.num_layers = 3;
+  config.num_heads = num_heads;
+  config.num_kv_heads = num_kv_heads;
+  config.head_dim = head_dim;
+  config.context_tokens_max = 512;
+  config.SetPlainLayers();
+  for (LayerSpec& layer : config.layers) {
+    layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  }
+  return config;
+}
+
+inline TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(500));
+  return NextTokenExample(std::move(tokens), adapter);
+}
+
+// Top-3 targets at every second row, whose probabilities leave some to others.
+inline TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
+  TrainingExample example = RandomExample(num_tokens, adapter, seed);
+  Random random(seed + 1);
+  example.num_choices = 3;
+  example.rows.clear();
+  example.ids.clear();
+  example.probabilities.clear();
+  for (int32_t row = 0; row < num_tokens; row += 2) {
+    example.rows.push_back(row);
+    for (int32_t k = 0; k < 3; ++k) {
+      example.ids.push_back(static_cast<int32_t>(random.Below(170)) * 3 + k);
+      example.probabilities.push_back(0.4f / static_cast<float>(1 + k));
+    }
+  }
+  return example;
+}
+
+inline TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_bytes = 0) {
+  return {.rows_max = 512,
+          .sequences_max = 8,
+          .rank_max = 20,
+          .logits_rows_max = 100,
+          .activation_bytes_max = activation_bytes,
+          .transposed_bytes_max = transposed_bytes};
+}
+
+inline constexpr int64_t kAll = int64_t{1} << 32;
+
+// Numbers that no adapter of a fresh start has: B is not zero.
+inline void Fill(TrainedLora& lora, uint64_t seed) {
+  lora.Initialize(seed);
+  Random random(seed);
+  for (float& p : lora.parameters()) p += static_cast<float>(random.Normal() * 0.02);
+  lora.Refresh();
+}
+
+inline void Fill(TrainedPrompt& prompt, uint64_t seed) {
+  Random random(seed);
+  for (float& p : prompt.parameters()) p += static_cast<float>(random.Normal() * 0.1);
+  prompt.Refresh();
+}
+
+// Of each adapter; what it has not is empty.
+struct Trained {
+  std::vector<TrainingLoss> losses;
+  std::vector<std::vector<float>> gradients, parameters;  // of LoRA
+  std::vector<std::vector<float>> prompt_gradients, prompt_parameters;
+};
+
+// Gradients of these examples, and what `updates` steps make of the adapters.
+inline Trained TrainShapes(DeviceModel& model, const TrainingLimits& limits,
+                           std::span<const TrainedShape> shapes,
+                           const std::vector<TrainingExample>& examples, int updates = 0) {
+  Trainer trainer(model.config, model.weights, limits, model.owned.get());
+  const std::vector<int32_t> text = RandomExample(80, 0, 99).tokens;
+  std::vector<Trainer::Update> steps;
+  for (const TrainedShape& shape : shapes) {
+    const int32_t i = trainer.Add(shape);
+    if (shape.rank > 0) Fill(*trainer.lora(i), static_cast<uint64_t>(i));
+    if (shape.virtual_tokens > 0) {
+      trainer.BeginPrompt(i, text);
+      Fill(*trainer.prompt(i), static_cast<uint64_t>(i));
+    }
+    const bool learns = std::ranges::any_of(
+        examples, [&](const TrainingExample& example) { return example.adapter == i; });
+    if (!learns) continue;
+    const auto times = static_cast<float>(1 + i);
+    steps.push_back({i, {.learning_rate = 1e-3f * times}, {.learning_rate = 2e-2f * times}});
+  }
+  Trained all;
+  all.losses = trainer.Accumulate(PointersTo(examples));
+  for (int update = 0; update < updates; ++update) {
+    trainer.Apply(steps);
+    all.losses = trainer.Accumulate(PointersTo(examples));
+  }
+  for (int32_t i = 0; i < static_cast<int32_t>(shapes.size()); ++i) {
+    const auto copy = [](auto* trained, auto& gradients, auto& parameters) {
+      gradients.emplace_back();
+      parameters.emplace_back();
+      if (trained == nullptr) return;
+      gradients.back().assign(trained->gradients().begin(), trained->gradients().end());
+      parameters.back().assign(trained->parameters().begin(), trained->parameters().end());
+    };
+    copy(trainer.lora(i), all.gradients, all.parameters);
+    copy(trainer.prompt(i), all.prompt_gradients, all.prompt_parameters);
+  }
+  return all;
+}
+
+// fp32: within 1e-4 of the largest number.
+inline void ExpectNear(std::span<const float> actual, std::span<const float> expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double largest = 0.0, error = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto value = static_cast<double>(expected[i]);
+    largest = std::max(largest, std::fabs(value));
+    error = std::max(error, std::fabs(static_cast<double>(actual[i]) - value));
+  }
+  EXPECT_LE(error, kErrorMax * largest);
+}
+
+// bf16: it points the same way and is as long.
+inline void ExpectPointsAlong(std::span<const float> actual, std::span<const float> expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double along = 0.0, own = 0.0, theirs = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto a = static_cast<double>(actual[i]);
+    const auto e = static_cast<double>(expected[i]);
+    along += a * e;
+    own += a * a;
+    theirs += e * e;
+  }
+  EXPECT_GE(along / std::sqrt(own * theirs), 0.999);
+  EXPECT_NEAR(std::sqrt(own / theirs), 1.0, 0.02);
+}
+
+// A matrix's place among an adapter's numbers, for each of them.
+template <typename Function>
+void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
+  const TrainedLora lora(config, rank, 1.0f, DType::kF32);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule module : kAllLoraModules) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        const TrainedLora::Place place = lora.place(layer, module, side);
+        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(LoraModuleName(module)) +
+                     (side == LoraSide::kA ? " A" : " B"));
+        function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
+      }
+    }
+  }
+}
+
+}  // namespace graft::testing
