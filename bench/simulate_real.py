@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""How close `graft simulate` comes to a real cluster: serves one trace by `graft cluster up` on this machine, once for
-each placement and round, and by the simulator with costs that `graft profile` fits here. Prints P50 and P95 of the time
-to the first token, the time per token and the latency of both, their ratios, and the order of the placements.
+"""How close `graft simulate` comes to a real cluster: serves one trace by runners and a frontend on this machine, once
+for each placement and round, and by the simulator with costs that `graft profile` fits here before, between and after
+the rounds. Prints P50 and P95 of the time to the first token, the time per token and the latency of both, their ratios,
+and the order of the placements.
 
   bench/simulate_real.py --binary build/release/graft --seconds 60 --rate 3
+  bench/simulate_real.py --binary build/gpu/graft --device cuda:0 --runners 1 --placements most-idle --seconds 20
 
-Needs etcd, and a release build with gRPC beside the program. Nothing else may run on the machine meanwhile. Python
-alone.
+One runner is `graft serve`; more of them need a release build with gRPC beside the program. Nothing else may run on the
+machine meanwhile. Python alone.
 """
 
 import argparse
@@ -24,7 +26,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from local_server import free_port, is_ready
+from local_server import free_port, wait_listening, wait_ready
 
 DEMO = ROOT / "demo"
 METRICS = ("first_token_ms", "token_ms", "latency_ms")
@@ -71,43 +73,59 @@ def write_trace(trace, path):
     return order
 
 
-def run_graft(args, *words, env=None):
-    return subprocess.run([args.binary, *map(str, words)], check=True, env=env, stdout=subprocess.PIPE, text=True).stdout
+def run_graft(args, *words):
+    return subprocess.run([args.binary, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def profile(args):
-    if args.costs:
-        return pathlib.Path(args.costs)
-    path = pathlib.Path(args.folder) / "costs.json"
-    command = [args.binary, "profile", "--model", str(DEMO / "base"), "--threads", "1", "--ranks", "4,8,16,32,64",
-               "--batch", "1,2,4,8", "--prompt", "16,64,256", "--context", "64,512", "--steps", str(args.steps),
-               "--serve-runners", str(args.runners)]
-    subprocess.run([*command, "--json", str(path)], check=True)
+def profile(args, number):
+    """The number-th costs of this machine, as it is now."""
+    path = (pathlib.Path(args.folder) / f"costs-{number}.json").absolute()
+    subprocess.run([args.binary, "profile", "--model", str(args.model), "--device", args.device, "--threads", "1",
+                    "--ranks", "4,8,16,32,64", "--batch", "1,2,4,8", "--prompt", "16,64,256", "--context", "64,512",
+                    "--steps", str(args.steps), "--serve-runners", str(args.runners), "--json", str(path)], check=True)
     return path
 
 
 class Cluster:
-    """`graft cluster up` with one placement."""
+    """Runners and a frontend with one placement; one runner is a server without a frontend."""
 
     def __init__(self, args, placement, costs):
-        self.args, self.folder = args, pathlib.Path(args.folder) / f"cluster-{placement}"
-        self.port = free_port()
-        self.env = {**os.environ, "GRAFT_THREADS": "1", "GRAFT_POOL_GIB": str(args.pool_gib),
-                    "GRAFT_SEQUENCES_MAX": str(args.batch), "GRAFT_PREFIX_CACHE": "false",
-                    "GRAFT_REQUEST_LOG": "false", "GRAFT_PLACEMENT": placement, "GRAFT_PLACEMENT_COSTS": str(costs)}
+        self.args, self.placement, self.costs = args, placement, costs
+        self.folder = pathlib.Path(args.folder) / f"cluster-{placement}"
+        self.processes = []
+
+    def start(self, command, port_flag, *words):
+        port = free_port()
+        log = self.folder / f"{command}-{len(self.processes)}.log"
+        with open(log, "w") as out:
+            process = subprocess.Popen([self.args.binary, command, "--model", str(self.args.model), port_flag, str(port),
+                                        "--request-log", "false", "--quiet", *map(str, words)], stdout=out, stderr=out)
+        self.processes.append(process)
+        wait_listening(port, process, PATIENCE_S)
+        return port
 
     def __enter__(self):
-        run_graft(self.args, "cluster", "up", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--runners",
-                  self.args.runners, "--frontends", 1, "--port", self.port, "--folder", self.folder, env=self.env)
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_ready(f"http://127.0.0.1:{self.port}"):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the cluster is not ready; its logs are in {self.folder}")
-            time.sleep(0.1)
+        args = self.args
+        self.folder.mkdir(parents=True, exist_ok=True)
+        runner = ["--device", args.device, "--threads", 1, "--pool-gib", args.pool_gib, "--sequences-max", args.batch,
+                  "--prefix-cache", "false", "--adapters", args.adapters]
+        try:
+            if args.runners == 1:
+                self.port = self.start("serve", "--port", *runner)
+            else:
+                ports = [self.start("runner", "--rpc-port", *runner) for _ in range(args.runners)]
+                self.port = self.start("frontend", "--port", "--placement", self.placement, "--placement-costs", self.costs,
+                                       "--runners", ",".join(f"127.0.0.1:{port}" for port in ports))
+            wait_ready(f"http://127.0.0.1:{self.port}", self.processes[-1], PATIENCE_S)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *unused):
-        run_graft(self.args, "cluster", "down", "--folder", self.folder, env=self.env)
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait()
 
 
 class Answer(asyncio.Protocol):
@@ -184,13 +202,17 @@ def page_bytes(config):
 
 def simulate(args, placement, costs, trace_path, ranks, num_requests):
     path = pathlib.Path(args.folder) / f"simulated-{placement}.json"
-    pages = int(args.pool_gib * 2**30 / page_bytes(json.loads((DEMO / "base" / "config.json").read_text())))
+    pages = int(args.pool_gib * 2**30 / page_bytes(json.loads((pathlib.Path(args.model) / "config.json").read_text())))
     run_graft(args, "simulate", "--quiet", "--trace", trace_path, "--requests", num_requests, "--runners", args.runners,
               "--placement", placement, "--costs", costs, "--ranks", ",".join(map(str, ranks)), "--batch", args.batch,
               "--pages", pages, "--page-tokens", PAGE_TOKENS, "--context-tokens-max", CONTEXT, "--adapters-max", 1024,
               "--cold-start", "auto", "--machine-runners", args.runners, "--warm-seconds", args.warm_seconds, "--json", path)
     run = json.loads(path.read_text())["runs"][0]
     return {(metric, name): run[metric][name] for metric in METRICS for name in PERCENTILES}
+
+
+def mean_of(figures):
+    return {key: statistics.mean(one[key] for one in figures) for key in figures[0]}
 
 
 def order_of(figures, key):
@@ -216,21 +238,23 @@ def print_tables(real, simulated):
 def main(args):
     args.binary = str(pathlib.Path(args.binary).absolute())
     pathlib.Path(args.folder).mkdir(parents=True, exist_ok=True)
-    adapters = adapters_of(DEMO / "adapters")
-    vocab = json.loads((DEMO / "base" / "config.json").read_text())["vocab_size"]
-    costs = profile(args).absolute()
+    adapters = adapters_of(args.adapters)
+    vocab = json.loads((pathlib.Path(args.model) / "config.json").read_text())["vocab_size"]
     trace = make_trace(args, len(adapters))
     trace_path = pathlib.Path(args.folder) / "trace.csv"
     order = write_trace(trace, trace_path)
+    # The machine's speed changes while the clusters run, so it is measured before, between and after the rounds.
+    costs = [profile(args, 0)]
     served = {placement: [] for placement in args.placements}
     for number in range(args.rounds):
         for placement in args.placements if number % 2 == 0 else reversed(args.placements):
-            with Cluster(args, placement, costs) as cluster:
+            with Cluster(args, placement, costs[-1]) as cluster:
                 served[placement] += asyncio.run(replay(args, cluster.port, trace, adapters, vocab))
             print(f"round {number + 1}, {placement}: {len(trace)} requests served", flush=True)
+        costs.append(profile(args, number + 1))
     real = {placement: figures_of(of, args.warm_seconds) for placement, of in served.items()}
     ranks = [adapters[adapter][1] for adapter in order]
-    simulated = {placement: simulate(args, placement, costs, trace_path, ranks, len(trace))
+    simulated = {placement: mean_of([simulate(args, placement, one, trace_path, ranks, len(trace)) for one in costs])
                  for placement in args.placements}
     print_tables(real, simulated)
 
@@ -239,8 +263,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="build/release/graft")
     parser.add_argument("--folder", default="build/simulate-real", help="for logs and files")
-    parser.add_argument("--costs", help="what graft profile wrote before; else it runs now")
     parser.add_argument("--steps", type=int, default=20, help="of each kind that graft profile times")
+    parser.add_argument("--model", default=str(DEMO / "base"), help="HF folder")
+    parser.add_argument("--adapters", default=str(DEMO / "adapters"), help="folder of its adapters")
+    parser.add_argument("--device", default="cpu", help="that all runners share")
     parser.add_argument("--placements", type=lambda text: text.split(","), default=["most-idle", "rendezvous", "auto"])
     parser.add_argument("--runners", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2, help="of all placements, in turns")

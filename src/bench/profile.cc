@@ -34,8 +34,6 @@ struct ProfileOptions {
 
 // Of requests that are served at once: each has a thread of the client's.
 constexpr int kServedBatchMax = 16;
-// Tokens of a request that is timed by them, prompt included.
-constexpr int kServedTokens = 128;
 
 // A step that is timed.
 struct ProfiledStep {
@@ -349,12 +347,16 @@ ServedCostsOptions Profile::ServedOptions() const {
     if (batch <= kServedBatchMax) served.batches.push_back(batch);
   }
   if (served.batches.empty()) served.batches = {kServedBatchMax};
-  served.prompts = options_.prompts;
+  const int32_t context_max = model_->config.context_tokens_max;
+  for (const int prompt : options_.prompts) {
+    served.prompts.push_back(std::min(prompt, context_max - kServedFirst));
+  }
   served.rounds = std::max(1, options_.steps / 4);
   served.seed = options_.seed;
   const int batch = *std::ranges::max_element(served.batches);
-  const int64_t pages = 2 * (int64_t{batch} * (kServedTokens / runtime.page_tokens + 1) +
-                             prompt_max_ / runtime.page_tokens + 2);
+  const int prompt = *std::ranges::max_element(served.prompts);
+  const int context = std::max(kServedPrompt + kServedOutput, prompt + kServedFirst);
+  const int64_t pages = 2 * int64_t{batch} * (context / runtime.page_tokens + 2);
   const double pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30);
   served.runner_arguments = {
       "--device=" + runtime.device.ToString(),
@@ -362,8 +364,9 @@ ServedCostsOptions Profile::ServedOptions() const {
       std::string("--dtype=") + WordOf(runtime.dtype, kServingDTypeWords),
       "--memory-gib=" + std::to_string(runtime.memory_gib),
       std::string("--lora-kernel=") + WordOf(runtime.lora_kernel, kLoraKernelWords),
+      "--prefix-cache=false",
       "--sequences-max=" + std::to_string(batch),
-      "--context-tokens-max=" + std::to_string(std::max(kServedTokens, prompt_max_ + 1)),
+      "--context-tokens-max=" + std::to_string(context),
       "--pool-gib=" + std::to_string(pool_gib)};
   return served;
 }
@@ -449,7 +452,8 @@ Command ProfileCommand() {
                    {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
                    {"serve-runners", Number(options->serve_runners, Between(0, 64)),
                     "runners that are started with a frontend, to time served requests with one "
-                    "to all of them busy; 0, and with --shape: the executor alone"},
+                    "to all of them busy; 1: a server without a frontend; 0, and with --shape: the "
+                    "executor alone"},
                    JsonOptionRow(options->json)}}},
       .run = [options] { return Profile(*options).Run(); }};
 }

@@ -26,15 +26,11 @@ namespace {
 constexpr std::chrono::seconds kUpMax(120);
 constexpr std::chrono::milliseconds kUpPoll(20);
 constexpr int kDownPatienceS = 20;
-// Before a request whose first token is timed: a runner that has slept finds its weights in none of
-// the caches, and its threads have to be woken.
+// Before whatever is timed: a runner that has slept finds its weights in none of the caches, and
+// its threads have to be woken.
 constexpr std::chrono::milliseconds kServedIdle(100);
 // So many requests of each kind at least are timed in a round.
 constexpr int kServedTimes = 6;
-// Of requests that are timed by their tokens: the prompt is short, so that all draw at once.
-constexpr int32_t kServedPrompt = 8;
-constexpr int32_t kServedOutput = 64;
-
 // A folder that is gone with its owner.
 class ScratchFolder {
  public:
@@ -63,7 +59,7 @@ std::string LastLineOf(const std::string& path) {
   return last;
 }
 
-// Runners, a frontend of all, and one of the first.
+// A server alone; or runners, a frontend of all, and one of the first.
 class ServedRunners {
  public:
   explicit ServedRunners(const ServedCostsOptions& options) : options_(options) {}
@@ -71,36 +67,16 @@ class ServedRunners {
 
   Status Start() {
     RETURN_IF_ERROR(folder_.Make());
+    if (options_.num_runners == 1) return StartOne("serve", options_.runner_arguments, "--port");
     std::string all;
     for (int i = 0; i < options_.num_runners; ++i) {
-      ASSIGN_OR_RETURN(const int port, FindFreePort());
-      std::vector<std::string> arguments = {"/proc/self/exe",
-                                            "runner",
-                                            "--model",
-                                            options_.model,
-                                            "--rpc-port",
-                                            std::to_string(port),
-                                            "--prefix-cache=false",
-                                            "--request-log=false",
-                                            "--quiet",
-                                            "--log-level=warn"};
-      arguments.insert(arguments.end(), options_.runner_arguments.begin(),
-                       options_.runner_arguments.end());
-      RETURN_IF_ERROR(StartOne("runner-" + std::to_string(i), arguments, port));
-      all += (i == 0 ? "" : ",") + ("127.0.0.1:" + std::to_string(port));
+      RETURN_IF_ERROR(StartOne("runner", options_.runner_arguments, "--rpc-port"));
+      all += (i == 0 ? "" : ",") + ("127.0.0.1:" + std::to_string(ports_.back()));
     }
-    std::vector<std::string> fleets = {all};
-    if (options_.num_runners > 1) fleets.push_back(all.substr(0, all.find(',')));
-    for (const std::string& runners : fleets) {
-      ASSIGN_OR_RETURN(const int port, FindFreePort());
-      const std::string name = "frontend-" + std::to_string(ports_.size());
+    ports_.clear();
+    for (const std::string& runners : {all, all.substr(0, all.find(','))}) {
       RETURN_IF_ERROR(
-          StartOne(name,
-                   {"/proc/self/exe", "frontend", "--model", options_.model, "--runners", runners,
-                    "--placement=most-idle", "--port", std::to_string(port), "--request-log=false",
-                    "--quiet", "--log-level=warn"},
-                   port));
-      ports_.push_back(static_cast<uint16_t>(port));
+          StartOne("frontend", {"--runners", runners, "--placement=most-idle"}, "--port"));
     }
     return OkStatus();
   }
@@ -110,18 +86,26 @@ class ServedRunners {
 
  private:
   // Until it listens.
-  Status StartOne(const std::string& name, const std::vector<std::string>& arguments, int port) {
+  Status StartOne(const std::string& command, const std::vector<std::string>& further,
+                  const std::string& port_flag) {
+    ASSIGN_OR_RETURN(const int port, FindFreePort());
+    std::vector<std::string> arguments = {"/proc/self/exe",      command,   "--model",
+                                          options_.model,        port_flag, std::to_string(port),
+                                          "--request-log=false", "--quiet", "--log-level=warn"};
+    arguments.insert(arguments.end(), further.begin(), further.end());
+    const std::string name = command + "-" + std::to_string(processes_.size());
     const std::string log = folder_.path() + "/" + name + ".log";
     ASSIGN_OR_RETURN(const LocalProcess process, StartProcess(name, arguments, log));
     processes_.push_back(process);
+    ports_.push_back(static_cast<uint16_t>(port));
     const auto end = std::chrono::steady_clock::now() + kUpMax;
     while (!Listens(port)) {
       if (!IsAlive(process)) {
-        return UnavailableError("graft " + arguments[1] + " has ended: " + LastLineOf(log) +
+        return UnavailableError("graft " + command + " has ended: " + LastLineOf(log) +
                                 "; --serve-runners 0 times the executor alone");
       }
       if (std::chrono::steady_clock::now() > end) {
-        return DeadlineExceededError("graft " + arguments[1] + " does not listen after " +
+        return DeadlineExceededError("graft " + command + " does not listen after " +
                                      std::to_string(kUpMax.count()) + " s: " + LastLineOf(log));
       }
       std::this_thread::sleep_for(kUpPoll);
@@ -167,8 +151,7 @@ class ServedProfile {
   Status RunRound() {
     for (const int prompt : options_.prompts) {
       for (int i = 0; i < kServedTimes; ++i) {
-        std::this_thread::sleep_for(kServedIdle);
-        ASSIGN_OR_RETURN(const auto timings, Ask(all_, 1, prompt, 1));
+        ASSIGN_OR_RETURN(const auto timings, Ask(all_, 1, prompt, kServedFirst));
         first_ms_[prompt].push_back(timings.front().first_token_ms);
       }
     }
@@ -190,7 +173,8 @@ class ServedProfile {
     return OkStatus();
   }
 
-  // So many requests of the base model, all at once, each by a connection of its own.
+  // So many requests of the base model, all at once, each by a connection of its own, after a while
+  // in which nothing was to do.
   Result<std::vector<LoadTiming>> Ask(const RunRequest& run, int count, int32_t prompt_tokens,
                                       int32_t output_tokens) {
     std::vector<LoadRequest> requests(static_cast<size_t>(count));
@@ -201,6 +185,7 @@ class ServedProfile {
             static_cast<int32_t>(random_.Below(static_cast<uint64_t>(options_.vocab_size))));
       }
     }
+    std::this_thread::sleep_for(kServedIdle);
     LoadResult result = RunLoad(requests, count, run);
     for (const LoadTiming& timing : result.requests) {
       if (!timing.status.ok()) return timing.status.WithContext("a request that is timed");

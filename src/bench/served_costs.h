@@ -1,6 +1,6 @@
-// What serving adds to the executor's steps on this machine: runners and frontends are started, one
-// client asks them, and what the costs of the executor do not explain is what serving takes
-// (ServedCosts). Main thread.
+// What serving adds to the executor's steps on this machine: a server, or runners and frontends,
+// are started, one client asks them, and what the costs of the executor do not explain is what
+// serving takes (ServedCosts). Main thread.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,19 @@
 
 namespace graft {
 
+// Of requests that are timed by their tokens: the prompt is short, so that all draw at once.
+inline constexpr int32_t kServedPrompt = 8;
+inline constexpr int32_t kServedOutput = 64;
+// What those draw that are timed by their first token: while it is on its way the runner computes
+// further ones, on cores that the way needs, too.
+inline constexpr int32_t kServedFirst = 8;
+
 struct ServedCostsOptions {
-  std::string model;                          // HF folder
-  std::vector<std::string> runner_arguments;  // of `graft runner`, besides the model and the port
+  std::string model;  // HF folder
+  // Of `graft runner`, or serve, besides the model and the port.
+  std::vector<std::string> runner_arguments;
   int32_t vocab_size = 0;
-  int num_runners = 1;       // that are started; of them one to all compute at once
+  int num_runners = 1;       // of them one to all compute at once; 1: a server, without a frontend
   std::vector<int> batches;  // requests at once at one runner
   std::vector<int> prompts;  // tokens of them
   int rounds = 5;            // of all measurements, in turns
