@@ -2,7 +2,7 @@
 """What activated LoRA saves: the first token after a long conversation that an adapter has held, asked of another adapter,
 as an activated one and as a plain one, in turns on one server over the demo base.
 
-usage: activated.py BINARY [--rounds 9] [--tokens 950] [--threads 0]
+usage: activated.py BINARY [--rounds 9] [--tokens 950] [--device cpu] [--threads 0]
 """
 
 import argparse
@@ -49,6 +49,7 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=950)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
     draw = random.Random(1)
@@ -57,7 +58,7 @@ def main():
         make_adapters(pathlib.Path(folder))
         url = f"http://127.0.0.1:{free_port()}"
         process = subprocess.Popen(
-            [options.binary, "serve", "--model", str(ROOT / "demo" / "base"), "--adapters", folder, "--device", "cpu",
+            [options.binary, "serve", "--model", str(ROOT / "demo" / "base"), "--adapters", folder, "--device", options.device,
              "--port", url.rsplit(":", 1)[1], "--threads", str(options.threads), "--pool-gib", "0.3", "--quiet",
              "--log-level", "error"])
         try:

@@ -2,7 +2,7 @@
 """What --speculate gains: two servers on the demo base, one with drafts and one without, asked in turns for the same
 answers, which must be the same. Prints tokens a second and the median of the paired ratios.
 
-usage: speculate.py BINARY [--rounds 7] [--tokens 4] [--length 128] [--threads 0] [--json FILE]
+usage: speculate.py BINARY [--rounds 7] [--tokens 4] [--length 128] [--device cpu] [--threads 0] [--json FILE]
 """
 
 import argparse
@@ -61,7 +61,7 @@ class Server:
         self.url = f"http://127.0.0.1:{free_port()}"
         self.process = subprocess.Popen(
             [options.binary, "serve", "--model", str(ROOT / "demo" / "base"), "--port", self.url.rsplit(":", 1)[1],
-             "--device", "cpu", "--threads", str(options.threads), "--pool-gib", "0.2", "--quiet", "--log-level", "error",
+             "--device", options.device, "--threads", str(options.threads), "--pool-gib", "0.2", "--quiet", "--log-level", "error",
              "--speculate", str(speculate)])
         wait_ready(self.url, self.process, 120)
 
@@ -119,6 +119,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=4)
     parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--json")
     options = parser.parse_args()
