@@ -448,12 +448,15 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
   if (learner.writes()) {
     ASSIGN_OR_RETURN(runtime, Runtime::Create(options.runtime, model, /*lora=*/false));
     runtime->engine().Start();
+    // Texts are taken in order: those behind an unfinished one must not leave places empty.
+    const auto at_once = static_cast<size_t>(std::max(256, 8 * options.runtime.sequences_max));
     engine_writer = std::make_unique<EngineWriter>(
-        runtime->engine(),
-        WriterSettings{.tenant = "", .on_text = [&bar](int64_t done, int64_t total) {
-                         bar.Update(done, total);
-                         return true;
-                       }});
+        runtime->engine(), WriterSettings{.tenant = "",
+                                          .orders_at_once = at_once,
+                                          .on_text = [&bar](int64_t done, int64_t total) {
+                                            bar.Update(done, total);
+                                            return true;
+                                          }});
     if (!options.texts.empty()) {
       kept_writer =
           std::make_unique<KeptWriter>(*engine_writer, options.texts, WrittenBy(model, base));

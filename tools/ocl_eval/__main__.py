@@ -97,7 +97,7 @@ def ask_all(options, client, arm, documents, made):
         model = model_of(index)
         if question.options:
             return scores.of_choice(*client.choose(model, context, question), question.options, question.answers)
-        said = client.answer(model, client.prompt(model, context, question.text))
+        said = client.answer(model, context, question.text)
         return {**scores.of_text(said, question.answers), "said": said}
 
     cases = [(i, question) for i, document in enumerate(documents) for question in document.questions]

@@ -48,18 +48,25 @@ class Client:
         tokens = self.tokens(text, model)[:count]
         return self.post("/detokenize", {"model": model, "tokens": tokens})["prompt"] if tokens else ""
 
+    def messages(self, context, question):
+        return [{"role": "user", "content": f"{context}\n\n{question}" if context else question}]
+
+    def text(self, context, question):
+        return (f"{context}\n\n" if context else "") + ASK.format(question=question)
+
     def prompt(self, model, context, question):
         """As token ids."""
         if not self.is_chat:
-            text = (f"{context}\n\n" if context else "") + ASK.format(question=question)
-            return self.post("/tokenize", {"model": model, "prompt": text})["tokens"]
-        said = f"{context}\n\n{question}" if context else question
-        return self.post("/tokenize", {"model": model, "messages": [{"role": "user", "content": said}]})["tokens"]
+            return self.post("/tokenize", {"model": model, "prompt": self.text(context, question)})["tokens"]
+        return self.post("/tokenize", {"model": model, "messages": self.messages(context, question)})["tokens"]
 
-    def answer(self, model, prompt):
-        reply = self.post("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": self.answer_tokens,
-                                              "temperature": 0, "stop": ["\n"]})
-        return reply["choices"][0]["text"].strip()
+    def answer(self, model, context, question):
+        body = {"model": model, "max_tokens": self.answer_tokens, "temperature": 0, "stop": ["\n"]}
+        if not self.is_chat:
+            reply = self.post("/v1/completions", {**body, "prompt": self.text(context, question)})
+            return reply["choices"][0]["text"].strip()
+        reply = self.post("/v1/chat/completions", {**body, "messages": self.messages(context, question)})
+        return (reply["choices"][0]["message"]["content"] or "").strip()
 
     def likelihood(self, model, prompt, ending):
         """Sum and number of the ending's tokens' log-probabilities behind the prompt."""
