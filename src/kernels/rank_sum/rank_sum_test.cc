@@ -210,6 +210,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
                        .n = 3,
                        .block_begin = kRankWordsBytes + part_bytes},
                       stream);
+      Synchronize(stream);  // a copy to the host's common memory keeps other threads' launches back
       CopyFromDevice(told[rank].data(), blocks.blocks[0] + kRankWordsBytes + part_bytes, 12,
                      stream);
       const int64_t words = std::min(words_max, vocab - rank * words_max);
@@ -225,6 +226,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
                   .vocab_size = vocab,
                   .out = out.as<float>()},
                  stream);
+      Synchronize(stream);
       if (rank == 0) CopyFromDevice(logits.data(), out.data(), out.bytes(), stream);
       Synchronize(stream);
     });
