@@ -51,6 +51,7 @@ def parse(argv):
     add("--answer-tokens", type=int, default=32)
     add("--seed", type=int, default=0)
     add("--threads", type=int, default=16, help="questions at once")
+    add("--processes", type=int, default=1, help="of graft learn at once, for parts of an arm's documents")
     add("--learn-args", default="", help="further arguments of graft learn, in one word")
     add("--serve-args", default="", help="likewise of graft serve")
     add("--url", default="", help="a server that has the adapters of --out/adapters; none is started")

@@ -70,13 +70,21 @@ def adapter_name(document, arm):
     return f"{document.name}.{arm.name.replace(' ', '').replace('+', '-')}"
 
 
-def _graft_learn(options, folder, files, arguments):
+def _learn_command(options, folder, files, arguments):
     command = [options.graft, "learn", *map(str, files), "--model", options.model, "--adapters",
                str(folder / "adapters"), "--seed", str(options.seed), *map(str, arguments)]
     own = options.learn_args.split()
     if "--texts" not in own:  # what the base writes is the same for all learners
         own += ["--texts", str(folder / "written")]
-    subprocess.run([*command, "--prompts", options.prompts, *own], check=True)
+    return [*command, "--prompts", options.prompts, *own]
+
+
+def _run_all(commands):
+    """Side by side. Waits for all before it says that one failed."""
+    running = [subprocess.Popen(command) for command in commands]
+    failed = [process for process in running if process.wait() != 0]
+    if failed:
+        raise subprocess.CalledProcessError(failed[0].returncode, failed[0].args)
 
 
 def _manifest(folder, document, arm):
@@ -93,10 +101,15 @@ def learn(options, documents, arm, folder):
     if missing and arm.way == "questions":
         _learn_questions(options, documents, arm, folder)
     elif missing:
-        names = [word for d in missing for word in ("--name", adapter_name(d, arm))]
+        # One encoder learns from all documents.
+        num_parts = 1 if arm.way == "encoder" else min(options.processes, len(missing))
         encoder = ["--encoder", folder / arm.name] if arm.way == "encoder" else []
-        _graft_learn(options, folder, [texts / f"{d.name}.txt" for d in missing],
-                     ["--learner", *arm.learner, *encoder, *names])
+        commands = []
+        for part in (missing[i::num_parts] for i in range(num_parts)):
+            names = [word for d in part for word in ("--name", adapter_name(d, arm))]
+            commands.append(_learn_command(options, folder, [texts / f"{d.name}.txt" for d in part],
+                                           ["--learner", *arm.learner, *encoder, *names]))
+        _run_all(commands)
     return {d.name: json.loads(_manifest(folder, d, arm).read_text()) for d in documents}
 
 
@@ -108,7 +121,7 @@ def _learn_questions(options, documents, arm, folder):
         file = folder / f"{name}.jsonl"
         file.write_text("".join(json.dumps({"question": q.text, "answer": q.answers[0]}) + "\n"
                                 for d in documents[half::2] for q in d.questions))
-        _graft_learn(options, folder, [file], ["--learner", *arm.learner, "--name", name, "--replace"])
+        _run_all([_learn_command(options, folder, [file], ["--learner", *arm.learner, "--name", name, "--replace"])])
         for document in documents[1 - half::2]:
             link = folder / "adapters" / adapter_name(document, arm)
             link.unlink(missing_ok=True)
