@@ -78,7 +78,8 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
           ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
       pool_(GpuPoolLayout(config, weights.dtype, stream.device), NumTrainingPages(limits),
             stream.device),
-      transposed_head_(weights.lm_head.Transposed(stream)) {
+      reads_transposed_(GemmReadsTransposed(weights.dtype, stream.device)),
+      transposed_head_(reads_transposed_ ? GemmWeight() : weights.lm_head.Transposed(stream)) {
   const Status trainable = CheckTrainableOnGpu(config, weights.dtype, stream.device);
   CHECK(trainable.ok()) << trainable.ToString();
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
@@ -94,7 +95,7 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
     transposed_.push_back({layer.qkv.Transposed(stream), layer.o.Transposed(stream),
                            layer.gate_up.Transposed(stream), layer.down.Transposed(stream)});
   }
-  if (sizes.num_transposed < config.num_layers) room_ = MakeTransposed();
+  if (!reads_transposed_ && sizes.num_transposed < config.num_layers) room_ = MakeTransposed();
   batch_bytes_ = Buffer(sizes.batch, device);
   for (Buffer* buffer : {&hidden_, &d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
   if (dtype_ != DType::kF32) d_hidden_copy_ = Buffer(sizes.normed, device);

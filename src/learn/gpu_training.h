@@ -54,7 +54,7 @@ class GpuTraining : public TrainingDevice {
   struct Product {
     const GemmWeight& weight;
     GemmWeight& transposed;
-    bool is_transposed;  // already; else `transposed` is room for it
+    bool is_transposed;  // already; else `transposed` is room for it, where there is need
     const Buffer& bias;
     LoraModule first;
     int32_t num_slices;
@@ -135,8 +135,9 @@ class GpuTraining : public TrainingDevice {
   Stream& stream_;
   const DType dtype_;
   const std::vector<RopeTable> ropes_;
-  Buffer back_sin_;  // of turns back
-  KvPool pool_;      // of one layer, which all take in turn
+  Buffer back_sin_;              // of turns back
+  KvPool pool_;                  // of one layer, which all take in turn
+  const bool reads_transposed_;  // products do; else there are transposed weights
   GemmWeight transposed_head_;
   std::vector<Transposed> transposed_;  // of the last layers
   Transposed room_;                     // for the others', in turn

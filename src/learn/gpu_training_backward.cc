@@ -115,7 +115,7 @@ LoraArgs GpuTraining::MakeBackArgs(const Product& product, int32_t layer, int32_
 
 void GpuTraining::BackwardInput(const Product& product, int32_t layer, const void* d_y,
                                 float* d_x) {
-  if (d_x != nullptr && !product.is_transposed) {
+  if (d_x != nullptr && !reads_transposed_ && !product.is_transposed) {
     product.transposed.TransposeFrom(product.weight, stream_);
   }
   const bool is_one = product.num_slices == 1;
@@ -128,10 +128,11 @@ void GpuTraining::BackwardInput(const Product& product, int32_t layer, const voi
     LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, d_x), stream_);
   }
   if (d_x == nullptr) return;
-  Gemm({.x = d_y,
+  Gemm({.transposed = reads_transposed_,
+        .x = d_y,
         .x_stride = product.weight.n(),
         .m = batch_.num_rows,
-        .weight = &product.transposed,
+        .weight = reads_transposed_ ? &product.weight : &product.transposed,
         .y = d_x,
         .y_stride = product.weight.k(),
         .x_is_fp32 = dtype_ == DType::kF32,

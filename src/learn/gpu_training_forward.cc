@@ -220,10 +220,11 @@ void GpuTraining::RunHead(bool backward) {
                .d_dtype = dtype_},
               stream_);
     if (!backward) continue;
-    Gemm({.x = d_logits_.data(),
+    Gemm({.transposed = reads_transposed_,
+          .x = d_logits_.data(),
           .x_stride = vocab,
           .m = num_rows,
-          .weight = &transposed_head_,
+          .weight = reads_transposed_ ? &weights_.lm_head : &transposed_head_,
           .y = head_d_normed_.as<float>(),
           .y_stride = n,
           .x_is_fp32 = dtype_ == DType::kF32},

@@ -78,6 +78,7 @@ int64_t GpuLayerActivationBytes(const ModelConfig& config, DType dtype, int32_t 
 }
 
 int64_t GpuLayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device) {
+  if (GemmReadsTransposed(dtype, device)) return 0;
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
   return GemmWeight::BytesFor(hidden, config.qkv_size(), dtype, device) +
@@ -100,8 +101,10 @@ GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const Mode
   sizes.num_kept = static_cast<int32_t>(
       NumLayersWithin(limits.activation_bytes_max,
                       GpuLayerActivationBytes(config, dtype, limits.rows_max), config));
-  sizes.num_transposed = static_cast<int32_t>(NumLayersWithin(
-      limits.transposed_bytes_max, GpuLayerTransposedBytes(config, dtype, device), config));
+  if (const int64_t transposed = GpuLayerTransposedBytes(config, dtype, device); transposed > 0) {
+    sizes.num_transposed =
+        static_cast<int32_t>(NumLayersWithin(limits.transposed_bytes_max, transposed, config));
+  }
   sizes.batch = BatchBytes(limits);
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * element;
@@ -149,9 +152,10 @@ TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig
   TrainingSizes sizes;
   sizes.layer_inputs = again * buffers.hidden;
   sizes.kept_activations = (buffers.num_kept + (again > 0 ? 1 : 0)) * layer;
-  sizes.kept_transposed =
-      GemmWeight::BytesFor(config.hidden_size, config.vocab_size, dtype, device) +
-      buffers.num_transposed * transposed;
+  const int64_t head =
+      transposed == 0 ? 0
+                      : GemmWeight::BytesFor(config.hidden_size, config.vocab_size, dtype, device);
+  sizes.kept_transposed = head + buffers.num_transposed * transposed;
   sizes.made_transposed = buffers.num_transposed < config.num_layers ? transposed : 0;
   const int64_t copy = dtype == DType::kF32 ? 0 : buffers.normed;
   sizes.gradients = 3 * buffers.hidden + copy + buffers.normed + buffers.qkv + buffers.gate_up +

@@ -11,6 +11,7 @@
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -278,8 +279,8 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
   return {.gemm = args,
           .w = state.panels.data(),
           .w_stride = GemmCudaStride(state.k),
-          .n = state.n,
-          .k = state.k,
+          .n = args.transposed ? state.k : state.n,
+          .k = args.transposed ? state.n : state.k,
           .dtype = state.dtype};
 }
 
@@ -305,6 +306,10 @@ bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
   return m <= kLoraBesideRowsMax && GemmHoldsNext(dtype, device);
 }
 
+bool GemmReadsTransposed(DType dtype, const Device& device) {
+  return dtype == DType::kBF16 && !device.is_cpu() && TraitsOf(device).family == GpuFamily::kHopper;
+}
+
 bool GemmHoldsNext(DType dtype, const Device& device) {
   if (device.is_cpu() || dtype == DType::kF32) return false;
   if constexpr (kHasCuda) return GemmCudaRunsLoraBeside(device);
@@ -317,14 +322,17 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   if (args.m == 0) return;
   const GemmWeight::State& state = *args.weight->state();
   CHECK(args.x != nullptr && args.y != nullptr);
-  CHECK(args.m == 1 || args.x_stride >= state.k) << args.x_stride << " < " << state.k;
-  CHECK(args.m == 1 || args.y_stride >= state.n) << args.y_stride << " < " << state.n;
+  CHECK(!args.transposed || GemmReadsTransposed(state.dtype, stream.device));
+  const int64_t n = args.transposed ? state.k : state.n;
+  const int64_t k = args.transposed ? state.n : state.k;
+  CHECK(args.m == 1 || args.x_stride >= k) << args.x_stride << " < " << k;
+  CHECK(args.m == 1 || args.y_stride >= n) << args.y_stride << " < " << n;
   for (const LoraArgs* lora : {args.lora, args.lora_after}) {
     CHECK(lora == nullptr ||
           (lora->num_rows == args.m && lora->y == args.y && lora->y_stride == args.y_stride))
         << "LoRA of another y";
   }
-  CheckActivated(args, state.n);
+  CheckActivated(args, n);
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
     return GemmOnGpu(args, stream);

@@ -1,5 +1,5 @@
-// Gemm: y = x W^T (+ bias) (+ y), the dense projections. Row i of y depends on row i of x and on W
-// alone, bit for bit, whatever m is: a request's output must not depend on its batch.
+// Gemm: y = x W^T (+ bias) (+ y), the dense projections, or x W. Row i of y depends on row i of x
+// and on W alone, bit for bit, whatever m is: a request's output must not depend on its batch.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,9 @@ class GemmWeight {
 };
 
 struct GemmArgs {
+  // y = x W, which takes the gradient of x W^T to that of x: n and k stand in each other's place
+  // below. Where GemmReadsTransposed, and x's rows are on borders of 16 bytes.
+  bool transposed = false;
   const void* x = nullptr;  // [m, k] of weight.dtype() or fp32, rows x_stride elements apart
   int64_t x_stride = 0;
   int64_t m = 0;  // 0 is allowed and does nothing
@@ -107,6 +110,10 @@ int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads);
 // Whether Gemm computes lora_after beside the product, for weights and adapters of this type and m
 // rows, given what it takes.
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device);
+
+// Whether GemmArgs::transposed is there for weights of this type. The bits are those of a weight
+// that Transposed made.
+bool GemmReadsTransposed(DType dtype, const Device& device);
 
 // Whether a Gemm of weights of this type, without LoRA inside or beside it, lets nobody begin
 // before x and all else is there, so that a LoraShrink of its x may follow it:

@@ -117,7 +117,8 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
   if (on_hopper) {
     const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,
-                              .lora_beside = lora_beside};
+                              .lora_beside = lora_beside,
+                              .transposed = gemm.transposed};
     GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);
   } else if (args.dtype == DType::kF32) {
     GemmFma(product, stream);

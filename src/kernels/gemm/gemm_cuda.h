@@ -17,7 +17,8 @@ namespace graft {
 // A GEMM whose weight is in memory of the GPU.
 struct GemmCudaArgs {
   GemmArgs gemm;
-  const void* w = nullptr;  // [n, k], rows w_stride elements apart; zeros from k to there
+  // [n, k], rows w_stride elements apart, zeros from k to there; gemm.transposed: [k, n].
+  const void* w = nullptr;
   int64_t w_stride = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -77,6 +78,7 @@ inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
 struct GemmTileNeeds {
   bool activates = false;
   bool lora_beside = false;  // lora_after is given and computed beside the product
+  bool transposed = false;
 };
 GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNeeds& needs,
                               const Device& device);

@@ -172,6 +172,10 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
   auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
   for (const GemmTile& tile : kTiles) {
     if (tile.boxes > 2 && m > kTallStageRowsMax) continue;
+    if (needs.transposed &&
+        std::ranges::find(hopper::kTransposingTiles, tile) == std::end(hopper::kTransposingTiles)) {
+      continue;
+    }
     if (needs.activates && !tile.activates(n)) continue;
     if (needs.lora_beside && (tile.groups > 1 || tile.blocks > 1)) continue;
     const auto cost = cost_of(tile);
@@ -187,6 +191,13 @@ void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
   const GemmArgs& gemm = args.gemm;
   const bool has_lora = gemm.lora != nullptr && gemm.lora->num_segments > 0;
   CHECK(!has_lora || HopperGemmTakesLora(args)) << "LoRA beside " << DTypeName(args.dtype);
+  if (gemm.transposed) {
+    CHECK(args.dtype == DType::kBF16 && gemm.activated == nullptr && gemm.lora_after == nullptr);
+    CHECK(IsOnBorder(gemm.x) && (gemm.m == 1 || gemm.x_stride % 8 == 0));
+    const auto launcher =
+        has_lora ? hopper::TransposingBf16Lora(tile) : hopper::TransposingBf16(tile);
+    return launcher(args, shared_bytes_max, stream);
+  }
   const Kind& kind = kKinds[has_lora ? 2 : args.dtype == DType::kF16 ? 1 : 0];
   if (!IsOnBorder(gemm.x) || (gemm.m > 1 && gemm.x_stride % 8 != 0)) {
     return kind.copying()(args, shared_bytes_max, stream);

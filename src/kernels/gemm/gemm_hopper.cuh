@@ -23,6 +23,7 @@ namespace graft {
 
 inline constexpr int kBoxColumns = 64;  // two-byte elements: the width of a swizzled row
 inline constexpr int kGroupThreads = 128;
+inline constexpr int kTransposedGroupBytes = kBoxColumns * 128;  // of 64 columns of y
 inline constexpr int kGemmStagesMax = 30;
 // The barriers lie in shared memory before the ring: those of x and W, and those of LoRA.
 inline constexpr int kGemmBarrierBytes = 1024;
@@ -65,7 +66,8 @@ struct HopperLoraGemmArgs : HopperGemmArgs {
 // They work on neighbouring tiles and share either x (the same rows, different columns of y) or W
 // (kShareW). Each loads its part of the shared operand into all of them.
 template <DType kTypeOf, int kGroupsOf, int kWidthOf, int kBoxesOf, int kBlocksOf, bool kShareWOf,
-          bool kSwappedOf = false, bool kCopyXOf = false, bool kLoraOf = false>
+          bool kSwappedOf = false, bool kCopyXOf = false, bool kLoraOf = false,
+          bool kTransposedOf = false>
 struct HopperGemmShape {
   static constexpr DType kType = kTypeOf;
   static constexpr int kGroups = kGroupsOf;
@@ -78,6 +80,8 @@ struct HopperGemmShape {
   static constexpr bool kShareW = kShareWOf;
   static constexpr bool kCopyX = kCopyXOf;  // the copy engine cannot read x
   static constexpr bool kLora = kLoraOf;    // LoRA's terms end the sums of y
+  // W lies by rows of k: a box of it is 64 of these, by 64 columns of y after the other.
+  static constexpr bool kTransposed = kTransposedOf;
   using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
   // Where the sums need many registers, the producer's warpgroup gives up most of its own.
   static constexpr bool kMovesRegisters = kGroups > 1;
@@ -102,6 +106,8 @@ struct HopperGemmShape {
   static constexpr bool kSplitsX = !kShareW && kBlocks > 1;
   static_assert(!kSplitsW || kColumns % (8 * kBlocks) == 0);
   static_assert(!kSplitsX || kRows % (8 * kBlocks) == 0);
+  static_assert(!kTransposed || (!kSwapped && !kCopyX && (kBlocks == 1 || kSplitsW) &&
+                                 kColumns % (64 * kBlocks) == 0));
   static_assert(!kCopyX || kBlocks == 1);
   static_assert(!kSwapped || (kRows % 16 == 0 && !kCopyX && kBlocks <= 2));
 
@@ -227,8 +233,29 @@ struct HopperGemmProducer {
   const HopperGemmRing<Shape>& ring;
   static constexpr uint16_t kAllBlocks = (1u << Shape::kBlocks) - 1;
 
+  // Groups of 64 columns of y, of which each block of a cluster brings its share to all.
+  __device__ void LoadTransposedW(const HopperGemmWalk<Shape>& walk, uint64_t cache) const {
+    constexpr int kGroups = Shape::kColumns / 64 / Shape::kBlocks;
+    const int first = Shape::kBlocks > 1 ? static_cast<int>(ClusterBlockRank()) * kGroups : 0;
+    const uint32_t full = ring.Full(walk.stage);
+#pragma unroll
+    for (int i = 0; i < Shape::kBoxes * kGroups; ++i) {
+      const int box = i / kGroups;
+      const int group = first + i % kGroups;
+      const int row = (walk.step * Shape::kBoxes + box) * kBoxColumns;
+      const int column = walk.column_tile * Shape::kColumns + group * 64;
+      const uint32_t target = ring.W(walk.stage, box) + group * kTransposedGroupBytes;
+      if constexpr (Shape::kBlocks > 1) {
+        CopyBoxToAll(w_map, target, full, column, row, kAllBlocks, cache);
+      } else {
+        CopyBox(w_map, target, full, column, row, cache);
+      }
+    }
+  }
+
   __device__ void LoadW(const HopperGemmWalk<Shape>& walk) const {
     const uint64_t cache = args.reads_once ? kCacheFirstOut : kCacheNormal;
+    if constexpr (Shape::kTransposed) return LoadTransposedW(walk, cache);
     const uint32_t full = ring.Full(walk.stage);
     const int row = Shape::ColumnsOf(args, walk.column_tile).first;
 #pragma unroll
@@ -533,6 +560,16 @@ struct HopperGemmConsumer {
       const int shift = group * 64 * 128;
       const uint64_t x =
           WgmmaOperand(ring.X(args, walk.stage, box) + (Shape::kSwapped ? 0 : shift));
+      if constexpr (Shape::kTransposed) {
+        const uint64_t rows = WgmmaOperandOfRows(ring.W(walk.stage, box), kTransposedGroupBytes);
+#pragma unroll
+        for (int i = 0; i < kBoxColumns / 16; ++i) {
+          constexpr int kStep = 16 * 128 / 16;  // 16 rows of 128 bytes
+          Wgmma<Shape::kType, Shape::kWidth, WgmmaByRows::kSecond>::Multiply(
+              x + 2 * i, rows + kStep * i, add | box | i, sum);
+        }
+        continue;
+      }
       const uint64_t w = WgmmaOperand(ring.W(walk.stage, box) + (Shape::kSwapped ? shift : 0));
 #pragma unroll
       for (int i = 0; i < kBoxColumns / 16; ++i) {

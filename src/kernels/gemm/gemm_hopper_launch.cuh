@@ -51,6 +51,10 @@ CUtensorMap MakeWMap(const GemmCudaArgs& args) {
   const auto make = [&](std::initializer_list<MapDimension> dimensions) {
     return MakeMap(args.w, args.dtype, args.k, args.w_stride, dimensions);
   };
+  if constexpr (Shape::kTransposed) {
+    CHECK(args.gemm.activated == nullptr);
+    return MakeMap(args.w, args.dtype, args.n, args.w_stride, {{args.k, 1, kBoxColumns}});
+  }
   const int64_t half = args.n / 2;
   if (args.gemm.activated == nullptr) return make({{args.n, 1, box_rows}, {1, args.n, 1}});
   if (Shape::kSwapped) return make({{8, 1, 8}, {2, half, 2}, {half / 8, 8, box_rows / 16}});

@@ -68,6 +68,14 @@ inline constexpr size_t kNumTiles = std::size(kTiles);
 // Those before it are compiled in one file, those behind in another.
 inline constexpr size_t kTilesSplit = kNumTiles / 2;
 
+// Those that read W transposed: a prompt's, and what does less. Whole groups of 64 columns for each
+// block of a cluster, and no activation.
+inline constexpr GemmTile kTransposingTiles[] = {
+    Straight(1, 64, 2, 1),
+    Straight(2, 128, 1, 1),
+    Straight(2, 256, 1, 2),
+};
+
 using Launcher = void (*)(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream);
 
 // The launcher of kTiles[tile], on this side of kTilesSplit or that: gemm_hopper_*.cu.
@@ -82,5 +90,9 @@ Launcher HighTileBf16Lora(size_t tile);
 Launcher CopyingBf16();
 Launcher CopyingF16();
 Launcher CopyingBf16Lora();
+
+// Of a tile of kTransposingTiles, with LoRA or without.
+Launcher TransposingBf16(const GemmTile& tile);
+Launcher TransposingBf16Lora(const GemmTile& tile);
 
 }  // namespace graft::hopper

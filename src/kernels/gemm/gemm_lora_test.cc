@@ -13,6 +13,7 @@
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_hopper_tiles.h"
 #include "kernels/lora/lora.h"
 
 namespace graft {
@@ -418,6 +419,16 @@ void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
           if (::testing::Test::HasFailure()) return;
           GemmHopper(CudaArgsOf(batch.gemm), tile, stream);
           expect(tile.ToString());
+        }
+        // And with the weight that is this one when it is read transposed.
+        const GemmWeight transposed = batch.gemm.weight->Transposed(stream);
+        GemmArgs gemm = batch.gemm;
+        gemm.transposed = true;
+        gemm.weight = &transposed;
+        for (const GemmTile& tile : hopper::kTransposingTiles) {
+          if (::testing::Test::HasFailure()) return;
+          GemmHopper(CudaArgsOf(gemm), tile, stream);
+          expect(tile.ToString() + ", transposed");
         }
       });
     }

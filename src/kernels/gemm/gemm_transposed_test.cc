@@ -2,6 +2,7 @@
 
 #include "kernels/common/test_util.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_hopper_tiles.h"
 
 namespace graft {
 namespace gemm_transposed_test {
@@ -91,6 +92,50 @@ TEST(GemmTransposedTest, MatchesReferenceOnAGpu) {
           }
         }
       });
+    }
+  }
+}
+
+// A product that reads W transposed has the bits of one with a transposed weight, whatever its
+// tile, with more rows than a tile's, fewer, and columns that fill no tile.
+TEST(GemmTransposedTest, ReadingItTransposedHasTheSameBits) {
+  if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
+  if (!GemmReadsTransposed(DType::kBF16, {DeviceKind::kCuda, 0})) GTEST_SKIP() << "not on Hopper";
+  if constexpr (kHasCuda) {
+    for (const auto& shape : {std::pair{8, 8}, {72, 136}, {200, 520}, {1024, 328}, {136, 1000}}) {
+      const int n = shape.first, k = shape.second;
+      const auto numbers = Input<float>::Normal(int64_t{n} * k, 3, 0, 0.25);
+      for (const int m : {1, 70, 300}) {
+        const auto x = Input<Bfloat16>::Normal(int64_t{m} * n, 5);
+        testing::ForFirstGpu([&](Stream& stream) {
+          const TensorView view{numbers.data(), DType::kF32, {n, k}};
+          const GemmWeight weight = GemmWeight::Pack({&view, 1}, DType::kBF16, stream);
+          const GemmWeight transposed = weight.Transposed(stream);
+          testing::Output<float> expected(int64_t{m} * k);
+          GemmArgs args{.x = x.data(),
+                        .x_stride = n,
+                        .m = m,
+                        .weight = &transposed,
+                        .y = expected.data(),
+                        .y_stride = k};
+          Gemm(args, stream);
+          args.transposed = true;
+          args.weight = &weight;
+          const auto expect_same = [&](const std::string& tile, const auto& compute) {
+            testing::Output<float> y(int64_t{m} * k);
+            args.y = y.data();
+            compute();
+            Synchronize(stream);
+            EXPECT_TRUE(testing::BitEqual(y.data(), expected.data(), y.size()))
+                << n << " x " << k << ", " << m << " rows, " << tile;
+            EXPECT_TRUE(y.GuardsIntact());
+          };
+          expect_same("chosen", [&] { Gemm(args, stream); });
+          for (const GemmTile& tile : hopper::kTransposingTiles) {
+            expect_same(tile.ToString(), [&] { GemmHopper(CudaArgsOf(args), tile, stream); });
+          }
+        });
+      }
     }
   }
 }
