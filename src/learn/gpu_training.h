@@ -109,8 +109,9 @@ class GpuTraining : public TrainingDevice {
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
   void BackwardAttention(int32_t layer, Activations& activations);
-  // The gradient of the product's input, unless d_x is null; and what AddGradients needs.
-  void BackwardInput(const Product& product, int32_t layer, const void* d_y, float* d_x);
+  // The gradient of the product's input, unless d_x is null, and what AddGradients needs. Returns
+  // its type: dtype_ where the product adds LoRA itself, else fp32.
+  DType BackwardInput(const Product& product, int32_t layer, const void* d_y, void* d_x);
   // Of a slice, or with `stacked` of the expand of all.
   LoraArgs MakeBackArgs(const Product& product, int32_t layer, int32_t slice, const void* d_y,
                         float* d_x, bool stacked = false) const;
@@ -119,7 +120,7 @@ class GpuTraining : public TrainingDevice {
   // Where a module's matrix begins, in rows of a rank.
   int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
   void AddEmbeddingGradients();
-  void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient);
+  void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient, DType d_dtype);
 
   const void* Columns(const void* x, int64_t column) const {
     return static_cast<const char*>(x) + column * DTypeBytes(dtype_);

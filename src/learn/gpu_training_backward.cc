@@ -30,18 +30,19 @@ void GpuTraining::BackwardMlp(int32_t layer, Activations& activations) {
   const Product down = ProductOf(layer, LayerProduct::kDown);
   const Product gate_up = ProductOf(layer, LayerProduct::kGateUp);
   float* const d_activated = gate_up_.as<float>();  // the forward's room, half of it
-  BackwardInput(down, layer, d_hidden(), d_activated);
+  const DType d_dtype = BackwardInput(down, layer, d_hidden(), d_activated);
   GatedActivationBackward({.dtype = dtype_,
                            .gate_up = activations.gate_up.data(),
                            .d_out = d_activated,
+                           .d_dtype = d_dtype,
                            .d_gate_up = d_gate_up_.data(),
                            .num_rows = batch_.num_rows,
                            .n = config_.intermediate_size,
                            .activated = activated_.data()},
                           stream_);
   AddGradients(down, layer, activated_.data(), d_hidden());
-  BackwardInput(gate_up, layer, d_gate_up_.data(), d_normed_.as<float>());
-  BackwardNorm(activations.middle, weights.mlp_norm, true);
+  BackwardNorm(activations.middle, weights.mlp_norm, true,
+               BackwardInput(gate_up, layer, d_gate_up_.data(), d_normed_.data()));
   AddGradients(gate_up, layer, normed_.data(), d_gate_up_.data());
 }
 
@@ -49,7 +50,7 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Product o = ProductOf(layer, LayerProduct::kO);
   const Product qkv = ProductOf(layer, LayerProduct::kQkv);
-  BackwardInput(o, layer, d_hidden(), d_attended_.as<float>());
+  const DType d_dtype = BackwardInput(o, layer, d_hidden(), d_attended_.data());
   AddGradients(o, layer, activations.attended.data(), d_hidden());
   AttentionBackward({.row_begin = batch_.row_begin,
                      .num_sequences = batch_.num_sequences,
@@ -60,7 +61,8 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
                      .dtype = dtype_,
                      .qkv = activations.qkv.data(),
                      .qkv_stride = config_.qkv_size(),
-                     .d_out = d_attended_.as<float>(),
+                     .d_out = d_attended_.data(),
+                     .d_dtype = d_dtype,
                      .d_qkv = d_qkv_.data(),
                      .scratch = backward_scratch_.as<float>(),
                      .num_rows = batch_.num_rows,
@@ -72,17 +74,19 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
                     stream_);
   // Below the first layer nothing but embeddings is learned.
   const bool has_below = layer > 0 || batch_.num_embeddings > 0;
-  BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.as<float>() : nullptr);
-  BackwardNorm(activations.input, weights.attention_norm, has_below);
+  BackwardNorm(activations.input, weights.attention_norm, has_below,
+               BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
   AddGradients(qkv, layer, normed_.data(), d_qkv_.data());
 }
 
 // Of d_normed_, unless there is no gradient; and normed_ again.
-void GpuTraining::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient) {
+void GpuTraining::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient,
+                               DType d_dtype) {
   RmsNormBackward({.x = x.data(),
                    .x_dtype = dtype_,
                    .weight = weight.as<float>(),
-                   .d_out = has_gradient ? d_normed_.as<float>() : nullptr,
+                   .d_out = has_gradient ? d_normed_.data() : nullptr,
+                   .d_dtype = d_dtype,
                    .d_x = d_hidden_.as<float>(),
                    .num_rows = batch_.num_rows,
                    .n = config_.hidden_size,
@@ -113,8 +117,8 @@ LoraArgs GpuTraining::MakeBackArgs(const Product& product, int32_t layer, int32_
   return args;
 }
 
-void GpuTraining::BackwardInput(const Product& product, int32_t layer, const void* d_y,
-                                float* d_x) {
+DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const void* d_y,
+                                 void* d_x) {
   if (d_x != nullptr && !reads_transposed_ && !product.is_transposed) {
     product.transposed.TransposeFrom(product.weight, stream_);
   }
@@ -122,26 +126,31 @@ void GpuTraining::BackwardInput(const Product& product, int32_t layer, const voi
   // It joins the product, unless there are several of adapters of several ranks, which cannot lie
   // side by side: they follow it, one after the other.
   const bool joins = d_x != nullptr && batch_.num_segments > 0 && (is_one || can_stack_);
-  LoraArgs joined = MakeBackArgs(product, layer, 0, d_y, d_x, !is_one);
+  auto* const y = static_cast<float*>(d_x);
+  LoraArgs joined = MakeBackArgs(product, layer, 0, d_y, y, !is_one);
   joined.precedes_product = joins && is_one;
   for (int32_t slice = 0; slice < product.num_slices && batch_.num_segments > 0; ++slice) {
-    LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, d_x), stream_);
+    LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, y), stream_);
   }
-  if (d_x == nullptr) return;
+  if (d_x == nullptr) return DType::kF32;
+  const bool rounds = joins && reads_transposed_;
   Gemm({.transposed = reads_transposed_,
         .x = d_y,
         .x_stride = product.weight.n(),
         .m = batch_.num_rows,
         .weight = reads_transposed_ ? &product.weight : &product.transposed,
-        .y = d_x,
+        .y = y,
         .y_stride = product.weight.k(),
         .x_is_fp32 = dtype_ == DType::kF32,
-        .lora = joins ? &joined : nullptr},
+        .lora = joins ? &joined : nullptr,
+        .rounded = rounds ? d_x : nullptr},
        stream_);
-  if (joins || batch_.num_segments == 0) return;
+  if (rounds) return dtype_;
+  if (joins || batch_.num_segments == 0) return DType::kF32;
   for (int32_t slice = 0; slice < product.num_slices; ++slice) {
-    LoraExpand(MakeBackArgs(product, layer, slice, d_y, d_x), stream_);
+    LoraExpand(MakeBackArgs(product, layer, slice, d_y, y), stream_);
   }
+  return DType::kF32;
 }
 
 // B's of a slice has a gradient of y of its own, A's all share x.

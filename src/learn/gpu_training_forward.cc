@@ -57,7 +57,7 @@ void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
   const Product product = ProductOf(layer, LayerProduct::kGateUp);
   GemmArgs gemm = MakeGemmArgs(product, normed_.data(), gate_up_.as<float>());
   gemm.activated = activated_.data();
-  gemm.activated_copy = activations.gate_up.data();
+  gemm.rounded = activations.gate_up.data();
   Project(product, layer, gemm);
 }
 

@@ -53,6 +53,7 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   if (args.num_sequences == 0) return;
   CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0) << args.num_heads;
   CHECK_GT(args.head_dim, 0);
+  CHECK(args.d_dtype == DType::kF32 || args.d_dtype == args.dtype);
   CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
   CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
         args.d_qkv != nullptr && args.scratch != nullptr);

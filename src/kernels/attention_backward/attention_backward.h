@@ -33,7 +33,8 @@ struct AttentionBackwardArgs {
   // took them; rows qkv_stride elements apart. Likewise what is written to d_qkv.
   const void* qkv = nullptr;
   int64_t qkv_stride = 0;
-  const float* d_out = nullptr;  // [rows, num_heads * head_dim]
+  const void* d_out = nullptr;  // [rows, num_heads * head_dim] of d_dtype
+  DType d_dtype = DType::kF32;  // or dtype
   void* d_qkv = nullptr;
   // [num_sequences]; null: no sequence has one. On the CPU alone.
   const AttentionPrefix* prefixes = nullptr;

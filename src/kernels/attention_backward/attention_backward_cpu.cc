@@ -35,8 +35,8 @@ class HeadRun {
     const int32_t group = args_.num_heads / args_.num_kv_heads;
     for (int32_t row = 0; row < num_rows_; ++row) {
       for (int32_t head = kv_head_ * group; head < (kv_head_ + 1) * group; ++head) {
-        const float* d_out =
-            args_.d_out + (first_row_ + row) * args_.num_heads * dim_ + head * dim_;
+        const float* d_out = static_cast<const float*>(args_.d_out) +
+                             (first_row_ + row) * args_.num_heads * dim_ + head * dim_;
         const float* query = Row(row) + head * dim_;
         const int32_t count = num_before_ + row + 1;
         Dots(query, keys_, count, weights_);

@@ -32,7 +32,8 @@ __device__ const float* HeadOf(const AttentionBackwardArgs& args, int row, int h
          int64_t{head} * args.head_dim;
 }
 __device__ const float* DOut(const AttentionBackwardArgs& args, int row, int head) {
-  return args.d_out + (int64_t{row} * args.num_heads + head) * args.head_dim;
+  return static_cast<const float*>(args.d_out) +
+         (int64_t{row} * args.num_heads + head) * args.head_dim;
 }
 __device__ float* DHead(const AttentionBackwardArgs& args, int row, int head) {
   return static_cast<float*>(args.d_qkv) + row * args.qkv_stride + int64_t{head} * args.head_dim;
@@ -181,9 +182,11 @@ void AttentionBackwardCuda(const AttentionBackwardArgs& args, Stream& stream) {
       .args = args,
       .log_sums = args.scratch,
       .means = args.scratch + stats,
+      .rounds = args.d_dtype != args.dtype,
       .d_rounded = reinterpret_cast<Bfloat16*>(args.scratch + (2 * stats + 3) / 4 * 4),
       .scale_log2 = static_cast<float>(static_cast<double>(args.scale) * kLog2E),
       .group = args.num_heads / args.num_kv_heads};
+  if (!params.rounds) params.d_rounded = static_cast<Bfloat16*>(const_cast<void*>(args.d_out));
   if (args.dtype == DType::kF32) {
     attention_backward::LaunchPlain(params, stream);
   } else {

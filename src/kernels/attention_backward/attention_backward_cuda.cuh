@@ -13,7 +13,8 @@ struct Params {
   AttentionBackwardArgs args;
   float* log_sums;      // [num_heads, num_rows]
   float* means;         // likewise
-  Bfloat16* d_rounded;  // [num_rows, num_heads * head_dim], for the tensor cores
+  bool rounds;          // d_out is fp32, and dtype is not
+  Bfloat16* d_rounded;  // d_out, or room for it, for the tensor cores
   float scale_log2;
   int group;  // query heads of a key head
 };

@@ -162,10 +162,10 @@ __device__ __forceinline__ Rows GradientRows(const Params& params, const Block& 
   return {params.d_rounded + block.begin * stride + int64_t{head} * params.args.head_dim, stride};
 }
 
-// Rounds the gradient of what attention made, and forms the queries' means. A warp per row and
-// head.
-template <int kDim>
-__global__ void __launch_bounds__(kThreads) RoundKernel(const __grid_constant__ Params params) {
+// Rounds the gradient of what attention made, where it is fp32, and forms the queries' means. A
+// warp per row and head.
+template <int kDim, bool kRounds>
+__global__ void __launch_bounds__(kThreads) MeansKernel(const __grid_constant__ Params params) {
   constexpr int kWidth = kDim / 32 < 4 ? 4 : kDim / 32;
   const AttentionBackwardArgs& args = params.args;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -176,15 +176,18 @@ __global__ void __launch_bounds__(kThreads) RoundKernel(const __grid_constant__ 
   const int64_t begin = unit * kDim + lane * kWidth;
   const int64_t count = lane * kWidth < kDim ? kWidth : 0;
   float d[kWidth], out[kWidth];
-  LoadRun<true>(args.d_out + begin, count, d);
+  if constexpr (kRounds) {
+    LoadRun<true>(static_cast<const float*>(args.d_out) + begin, count, d);
+#pragma unroll
+    for (float& value : d) value = WidenElement(NarrowElement<Bfloat16>(value));
+    StoreRun<true>(d, count, params.d_rounded + begin);
+  } else {
+    LoadRun<true>(params.d_rounded + begin, count, d);
+  }
   LoadRun<true>(static_cast<const Bfloat16*>(args.out) + begin, count, out);
   float mean = 0.0f;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    d[i] = WidenElement(NarrowElement<Bfloat16>(d[i]));
-    mean = __fmaf_rn(d[i], out[i], mean);
-  }
-  StoreRun<true>(d, count, params.d_rounded + begin);
+  for (int i = 0; i < kWidth; ++i) mean = __fmaf_rn(d[i], out[i], mean);
   mean = ReduceWarp(mean, Add{});
   const int64_t row = unit / args.num_heads;
   if (lane == 0) params.means[unit % args.num_heads * args.num_rows + row] = mean;
@@ -469,8 +472,8 @@ void Launch(const Params& params, Stream& stream) {
   const cudaStream_t cuda_stream = CudaStreamOf(stream);
   constexpr int kBytes = Shared<kDim>::kBytes;
   const int64_t units = int64_t{args.num_rows} * args.num_heads;
-  LaunchKernel(RoundKernel<kDim>, GridOf(CeilDiv(units, kThreads / 32)), dim3(kThreads), 0,
-               cuda_stream, params);
+  LaunchKernel(params.rounds ? MeansKernel<kDim, true> : MeansKernel<kDim, false>,
+               GridOf(CeilDiv(units, kThreads / 32)), dim3(kThreads), 0, cuda_stream, params);
   const int64_t tiles = CeilDiv(args.sequence_rows_max, kRows);
   const auto launch = [&](void (*kernel)(Params), int32_t heads) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));

@@ -134,8 +134,8 @@ TEST(AttentionBackwardTest, MatchesFiniteDifferences) {
 
 // All of d_qkv and of attention's output in double, turned back by `cos` and `back_sin`.
 struct DoubleReference {
-  template <typename T>
-  DoubleReference(const Case& c, const Input<T>& qkv, const Input<float>& d_out, double scale)
+  template <typename T, typename D>
+  DoubleReference(const Case& c, const Input<T>& qkv, const Input<D>& d_out, double scale)
       : case_(c), stride((c.num_heads + 2 * c.num_kv_heads) * c.head_dim) {
     const auto rows = static_cast<size_t>(c.row_begin.back());
     out.resize(rows * static_cast<size_t>(c.num_heads * c.head_dim));
@@ -149,9 +149,9 @@ struct DoubleReference {
     }
   }
 
-  template <typename T>
-  void AddRow(const Input<T>& qkv, const Input<float>& d_out, double scale, int32_t begin,
-              int32_t row, int32_t head) {
+  template <typename T, typename D>
+  void AddRow(const Input<T>& qkv, const Input<D>& d_out, double scale, int32_t begin, int32_t row,
+              int32_t head) {
     const Case& c = case_;
     const int64_t query = int64_t{row} * stride + head * c.head_dim;
     const int64_t out_at = (int64_t{row} * c.num_heads + head) * c.head_dim;
@@ -207,13 +207,13 @@ struct DoubleReference {
   std::vector<double> out, d_qkv;
 };
 
-template <typename T>
+template <typename T, typename D>
 void ExpectMatchesOnGpu(const Case& c, double tolerance) {
   const int32_t rows = c.row_begin.back();
   const int32_t stride = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
   const int64_t out_n = int64_t{rows} * c.num_heads * c.head_dim;
   const auto qkv = Input<T>::Normal(int64_t{rows} * stride, 1);
-  const auto d_out = Input<float>::Normal(out_n, 2);
+  const auto d_out = Input<D>::Normal(out_n, 2);
   const double scale = 1.0 / std::sqrt(c.head_dim);
   std::vector<int32_t> position_list;
   int32_t longest = 0;
@@ -250,6 +250,7 @@ void ExpectMatchesOnGpu(const Case& c, double tolerance) {
                        .qkv = qkv.data(),
                        .qkv_stride = stride,
                        .d_out = d_out.data(),
+                       .d_dtype = DTypeOf<D>(),
                        .d_qkv = d_qkv.data(),
                        .scratch = scratch.as<float>(),
                        .num_rows = rows,
@@ -274,14 +275,17 @@ void ExpectMatchesOnGpu(const Case& c, double tolerance) {
 TEST(AttentionBackwardTest, MatchesReferenceOnAGpu) {
   if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
   const Case cases[] = {{{0, 1}, 1, 1, 2}, {{0, 5, 5, 8}, 4, 2, 6}, {{0, 70}, 2, 1, 20}};
-  for (const Case& c : cases) ExpectMatchesOnGpu<float>(c, 1e-5);
+  for (const Case& c : cases) ExpectMatchesOnGpu<float, float>(c, 1e-5);
   for (const int32_t head_dim : {64, 128}) {
     if (!CheckAttentionBackward(DType::kBF16, head_dim, {DeviceKind::kCuda, 0}).ok()) continue;
     const Case rounded[] = {{{0, 1}, 1, 1, head_dim},
                             {{0, 31, 31, 64}, 2, 2, head_dim},
                             {{0, 64, 192, 193}, 4, 1, head_dim},
                             {{0, 130, 131, 200}, 6, 2, head_dim}};
-    for (const Case& c : rounded) ExpectMatchesOnGpu<Bfloat16>(c, 1e-2);
+    for (const Case& c : rounded) {
+      ExpectMatchesOnGpu<Bfloat16, float>(c, 1e-2);
+      ExpectMatchesOnGpu<Bfloat16, Bfloat16>(c, 1e-2);
+    }
   }
 }
 

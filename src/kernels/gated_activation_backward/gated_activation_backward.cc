@@ -9,6 +9,7 @@ GRAFT_OP(GatedActivationBackward, GatedActivationBackwardArgs)
 
 void GatedActivationBackward(const GatedActivationBackwardArgs& args, Stream& stream) {
   CHECK(!stream.device.is_cpu() || (args.dtype == DType::kF32 && args.activated == nullptr));
+  CHECK(args.d_dtype == DType::kF32 || args.d_dtype == args.dtype);
   CHECK_GE(args.num_rows, 0);
   if (args.num_rows == 0) return;
   CHECK_GT(args.n, 0);

@@ -12,7 +12,8 @@ namespace graft {
 struct GatedActivationBackwardArgs {
   DType dtype = DType::kF32;      // others on a GPU alone
   const void* gate_up = nullptr;  // [num_rows, 2 n] of dtype: gate, then up
-  const float* d_out = nullptr;   // [num_rows, n]
+  const void* d_out = nullptr;    // [num_rows, n] of d_dtype
+  DType d_dtype = DType::kF32;    // or dtype
   void* d_gate_up = nullptr;      // [num_rows, 2 n] of dtype
   int64_t num_rows = 0;
   int64_t n = 0;

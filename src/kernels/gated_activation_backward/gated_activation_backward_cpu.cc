@@ -10,12 +10,13 @@ void GatedActivationBackwardRow(const GatedActivationBackwardArgs& args, int64_t
   constexpr int kLanes = Vec::kLanes;
   const float* gates = static_cast<const float*>(args.gate_up) + row * 2 * args.n;
   float* d_gates = static_cast<float*>(args.d_gate_up) + row * 2 * args.n;
+  const float* d_out = static_cast<const float*>(args.d_out) + row * args.n;
   const Vec one = Vec::Set(1.0f);
   for (int64_t i = 0; i < args.n; i += kLanes) {
     const int lanes = args.n - i < kLanes ? static_cast<int>(args.n - i) : kLanes;
     const Vec gate = Vec::LoadPartial(gates + i, lanes);
     const Vec up = Vec::LoadPartial(gates + args.n + i, lanes);
-    const Vec d = Vec::LoadPartial(args.d_out + row * args.n + i, lanes);
+    const Vec d = Vec::LoadPartial(d_out + i, lanes);
     const Vec sigmoid = one / (one + Exp(Vec::Zero() - gate));
     const Vec slope = sigmoid * Fma(gate, one - sigmoid, one);  // of silu
     (d * up * slope).StorePartial(d_gates + i, lanes);

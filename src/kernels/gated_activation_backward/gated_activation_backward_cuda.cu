@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 constexpr int kWidth = 8;
 constexpr int kBlockElements = kThreads * kWidth;
 
-template <typename T, bool kVectors>
+template <typename T, typename D, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
     GatedActivationBackwardKernel(GatedActivationBackwardArgs args) {
   const int64_t row = blockIdx.x;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   float gate[kWidth], up[kWidth], d[kWidth];
   LoadRun<kVectors>(gates, count, gate);
   LoadRun<kVectors>(gates + args.n, count, up);
-  LoadRun<kVectors>(args.d_out + row * args.n + begin, count, d);
+  LoadRun<kVectors>(static_cast<const D*>(args.d_out) + row * args.n + begin, count, d);
   if (args.activated != nullptr) {
     float activated[kWidth];
 #pragma unroll
@@ -53,8 +53,10 @@ void GatedActivationBackwardCuda(const GatedActivationBackwardArgs& args, Stream
   const dim3 grid = GridOf(args.num_rows, CeilDiv(args.n, kBlockElements));
   DispatchDType(args.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      LaunchKernel(GatedActivationBackwardKernel<T, kVectors>, grid, dim3(kThreads), 0,
-                   CudaStreamOf(stream), args);
+      const auto kernel = args.d_dtype == DType::kF32
+                              ? GatedActivationBackwardKernel<T, float, kVectors>
+                              : GatedActivationBackwardKernel<T, T, kVectors>;
+      LaunchKernel(kernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
     });
   });
 }

@@ -14,16 +14,17 @@ using testing::Output;
 
 constexpr int64_t kRows = 41;
 
-template <typename T>
+template <typename T, typename D>
 void ExpectMatchesReference(Stream& stream, int64_t n) {
   const auto gate_up = Input<T>::Normal(kRows * 2 * n, 1, 1, 3.0);
-  const auto d_out = Input<float>::Normal(kRows * n, 2);
+  const auto d_out = Input<D>::Normal(kRows * n, 2);
   const bool activates = !stream.device.is_cpu();
   const double tolerance = testing::ToleranceOf(DTypeOf<T>());
   Output<T> d_gate_up(kRows * 2 * n, 1), activated(kRows * n);
   GatedActivationBackward({.dtype = DTypeOf<T>(),
                            .gate_up = gate_up.data(),
                            .d_out = d_out.data(),
+                           .d_dtype = DTypeOf<D>(),
                            .d_gate_up = d_gate_up.data(),
                            .num_rows = kRows,
                            .n = n,
@@ -48,8 +49,12 @@ void ExpectMatchesReference(Stream& stream, int64_t n) {
 
 TEST(GatedActivationBackwardTest, MatchesReference) {
   for (const int64_t n : {1, 7, 16, 95, 777}) {
-    testing::ForEachDevice([&](Stream& stream) { ExpectMatchesReference<float>(stream, n); });
-    testing::ForFirstGpu([&](Stream& stream) { ExpectMatchesReference<Bfloat16>(stream, n); });
+    testing::ForEachDevice(
+        [&](Stream& stream) { ExpectMatchesReference<float, float>(stream, n); });
+    testing::ForFirstGpu([&](Stream& stream) {
+      ExpectMatchesReference<Bfloat16, float>(stream, n);
+      ExpectMatchesReference<Bfloat16, Bfloat16>(stream, n);
+    });
   }
 }
 

@@ -290,7 +290,7 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
                    .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
                    .num_tokens = args.m,
                    .n = n / 2,
-                   .copy = args.activated_copy},
+                   .copy = args.rounded},
                   stream);
 }
 

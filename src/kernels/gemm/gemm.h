@@ -88,9 +88,9 @@ struct GemmArgs {
   // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
   // touches none but kept_rows where everything else happens in the GEMM's kernel too.
   void* activated = nullptr;
-  // Beside activated: [m, n] of x's type, or null: y itself, rounded, as GatedActivation copies it.
-  // On a GPU alone.
-  void* activated_copy = nullptr;
+  // [m, n] of x's type, or null: y, rounded. On a GPU alone: beside activated, as GatedActivation
+  // copies it, or, where transposed and with LoRA, in y's place, which is not touched.
+  void* rounded = nullptr;
   // Beside activated: rows of y that are wanted, too, because more is to be added to them.
   struct RowRange {
     int32_t begin = 0;

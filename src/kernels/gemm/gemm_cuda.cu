@@ -112,9 +112,12 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
   if (lora_after) product.gemm.lora_after = nullptr;
   // Kernels without LoRA cannot write y, or a copy of it, beside an activation.
-  const bool keeps = gemm.kept_rows.begin < gemm.kept_rows.end || gemm.activated_copy != nullptr;
+  const bool keeps = gemm.kept_rows.begin < gemm.kept_rows.end || gemm.rounded != nullptr;
   const bool cannot_keep = keeps && (gemm.lora == nullptr || gemm.lora->num_segments == 0);
   if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
+  CHECK(gemm.rounded == nullptr || gemm.activated != nullptr ||
+        (gemm.transposed && gemm.lora != nullptr && gemm.lora->num_segments > 0 &&
+         gemm.bias == nullptr && !gemm.accumulate));
   if (on_hopper) {
     const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,
                               .lora_beside = lora_beside,

@@ -344,6 +344,11 @@ struct HopperGemmConsumer {
           return GemmActivator<Shape>{args, ring.staging}.Store(walk.column_tile, row, sum);
         }
       }
+      if constexpr (Shape::kLora && Shape::kTransposed) {
+        if (args.rounded != nullptr) {
+          return GemmActivator<Shape>{args, ring.staging}.StoreRounded(walk.column_tile, row, sum);
+        }
+      }
       GemmWarpStore<Shape>(args, ring.staging, row, walk.column_tile).Store(sum);
     }
   }

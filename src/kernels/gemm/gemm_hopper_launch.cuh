@@ -145,7 +145,10 @@ inline void SetLora(const GemmCudaArgs& args, const SharedPlan& plan, HopperLora
   out.lora.num_stages_log2 = plan.num_lora_stages_log2;
   out.kept_begin = args.gemm.kept_rows.begin;
   out.kept_end = args.gemm.kept_rows.end;
-  out.copy = static_cast<uint16_t*>(args.gemm.activated_copy);
+  out.rounded = static_cast<uint16_t*>(args.gemm.rounded);
+  if (args.gemm.activated == nullptr) {
+    out.activation.vectors = IsOnBorder(args.gemm.rounded) && args.n % 8 == 0;
+  }
 }
 
 template <typename Shape>
@@ -190,9 +193,9 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   if (gemm.activated != nullptr) {
     CHECK(Shape::kActivates && args.n % (Shape::kSwapped ? 16 : 2) == 0)
         << Shape::kColumns << " of " << args.n;
-    out.activation = {.out = gemm.activated,
-                      .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0 &&
-                                 IsOnBorder(gemm.activated_copy)};
+    out.activation = {
+        .out = gemm.activated,
+        .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0 && IsOnBorder(gemm.rounded)};
   }
   if (gemm.lora_after != nullptr) SetDelta<Shape>(args, clusters, out);
   // A stage is given back only while the next stage's products run.

@@ -49,7 +49,7 @@ struct HopperGemmArgs {
 struct HopperLoraGemmArgs : HopperGemmArgs {
   int kept_begin;  // rows of y that are written although there is an activation
   int kept_end;
-  uint16_t* copy;  // [m, n], or null: y, rounded, beside an activation
+  uint16_t* rounded;  // [m, n], or null: y, beside an activation or in its own place
   GemmLoraArgs lora;
 };
 

@@ -24,7 +24,7 @@ namespace graft {
 
 struct GemmActivation {
   void* out;     // [m, n / 2] in the weight's type; null: y is written instead
-  bool vectors;  // rows of `out` begin and end on 16-byte borders
+  bool vectors;  // rows of `out`, and of what is rounded, begin and end on 16-byte borders
 };
 
 #if defined(GRAFT_HOPPER)
@@ -57,16 +57,16 @@ __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int r
   }
 }
 
-// And rounded, where GemmArgs::activated_copy is wanted.
+// And rounded, where that is wanted (GemmArgs::rounded).
 template <typename Shape>
-__device__ __forceinline__ void CopyPair(const typename Shape::Args& args, int row, int column,
-                                         float gate, float up) {
+__device__ __forceinline__ void RoundPair(const typename Shape::Args& args, int row, int column,
+                                          float gate, float up) {
   if constexpr (Shape::kLora) {
-    if (args.copy == nullptr || row >= args.m || column >= args.n / 2) return;
-    uint16_t* const copy = args.copy + int64_t{row} * args.n + column;
+    if (args.rounded == nullptr || row >= args.m || column >= args.n / 2) return;
+    uint16_t* const rounded = args.rounded + int64_t{row} * args.n + column;
     const uint32_t pair = NarrowPair<Shape::kType>(gate, up);
-    copy[0] = static_cast<uint16_t>(pair);
-    copy[args.n / 2] = static_cast<uint16_t>(pair >> 16);
+    rounded[0] = static_cast<uint16_t>(pair);
+    rounded[args.n / 2] = static_cast<uint16_t>(pair >> 16);
   }
 }
 
@@ -97,14 +97,33 @@ struct GemmActivator {
       float* up = gate + 4 * kPieces;
       if (args.bias != nullptr) AddBias(column + first * 8 + lane % 4 * 2, count, gate, up);
       Keep(row + lane / 4, column + first * 8 + lane % 4 * 2, count, gate, up);
-      Copy(row, column + first * 8, count, lane, gate, up);
+      if constexpr (Shape::kLora) {
+        if (args.rounded != nullptr) {
+          Round(args.rounded, args.n / 2, row, column + first * 8, count, lane, gate);
+          Round(args.rounded + args.n / 2, args.n / 2, row, column + first * 8, count, lane, up);
+        }
+      }
       Chunk pairs;
 #pragma unroll
       for (int i = 0; i < 2 * count; ++i) {
         pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(SiluTimes(gate[2 * i], up[2 * i]),
                                                        SiluTimes(gate[2 * i + 1], up[2 * i + 1]));
       }
-      StoreChunk(ActivatedAt(args, 0, 0), args.n / 2, row, column + first * 8, count, lane, pairs);
+      StoreChunk(ActivatedAt(args, 0, 0), args.n / 2, args.n / 2, row, column + first * 8, count,
+                 lane, pairs);
+    }
+  }
+
+  // Stores the sums of such rows themselves, rounded.
+  __device__ __forceinline__ void StoreRounded(int column_tile, int first_row,
+                                               const float (&sum)[Shape::kColumns / 2]) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row = first_row + static_cast<int>(threadIdx.x) % 128 / 32 * 16;
+    if (row >= args.m) return;
+#pragma unroll
+    for (int first = 0; first < 2 * kPieces; first += kChunk) {
+      Round(args.rounded, args.n, row, column_tile * Shape::kColumns + first * 8,
+            min(2 * kPieces - first, kChunk), lane, sum + 4 * first);
     }
   }
 
@@ -139,30 +158,23 @@ struct GemmActivator {
     }
   }
 
-  // Rounds and stores `count` pieces of gate and up, where they are wanted.
-  __device__ __forceinline__ void Copy(int row, int column, int count, int lane, const float* gate,
-                                       const float* up) const {
-    if constexpr (Shape::kLora) {
-      if (args.copy == nullptr) return;
-      Chunk pairs;
+  // Rounds and stores `count` pieces to the first `columns` columns of rows n elements apart.
+  __device__ __forceinline__ void Round(uint16_t* out, int columns, int row, int column, int count,
+                                        int lane, const float* sums) const {
+    Chunk pairs;
 #pragma unroll
-      for (int i = 0; i < 2 * count; ++i) {
-        pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(gate[2 * i], gate[2 * i + 1]);
-      }
-      StoreChunk(args.copy, args.n, row, column, count, lane, pairs);
-#pragma unroll
-      for (int i = 0; i < 2 * count; ++i) {
-        pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(up[2 * i], up[2 * i + 1]);
-      }
-      StoreChunk(args.copy + args.n / 2, args.n, row, column, count, lane, pairs);
+    for (int i = 0; i < 2 * count; ++i) {
+      pairs[i / 2][i % 2] = NarrowPair<Shape::kType>(sums[2 * i], sums[2 * i + 1]);
     }
+    StoreChunk(out, args.n, columns, row, column, count, lane, pairs);
   }
 
   // Stores to n / 2 columns of rows `stride` elements apart, by way of shared memory, so that
   // global memory gets whole cache lines. The pieces of a 128-byte row change places, so that the
   // accesses of eight rows fall on different banks.
-  __device__ __forceinline__ void StoreChunk(uint16_t* out, int stride, int row, int column,
-                                             int count, int lane, const Chunk& pairs) const {
+  __device__ __forceinline__ void StoreChunk(uint16_t* out, int stride, int columns, int row,
+                                             int column, int count, int lane,
+                                             const Chunk& pairs) const {
     const uint32_t scratch = staging + threadIdx.x / 32 * (16 * 128);
 #pragma unroll
     for (int j = 0; j < count; j += 2) {
@@ -176,16 +188,17 @@ struct GemmActivator {
     __syncwarp();
     out += int64_t{row} * stride + column;
     if (args.activation.vectors) {
-      StoreVectors(out, stride, row, column, count, lane, scratch);
+      StoreVectors(out, stride, columns, row, column, count, lane, scratch);
     } else {
-      StoreElements(out, stride, row, column, count, lane, scratch);
+      StoreElements(out, stride, columns, row, column, count, lane, scratch);
     }
     __syncwarp();
   }
 
   // out: that of the chunk's first row and column.
-  __device__ __forceinline__ void StoreVectors(uint16_t* out, int stride, int row, int column,
-                                               int count, int lane, uint32_t scratch) const {
+  __device__ __forceinline__ void StoreVectors(uint16_t* out, int stride, int columns, int row,
+                                               int column, int count, int lane,
+                                               uint32_t scratch) const {
 #pragma unroll
     for (int i = 0; i < (count + 1) / 2; ++i) {
       const int local_row = (i * 32 + lane) / count;
@@ -195,14 +208,15 @@ struct GemmActivator {
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                    : "r"(scratch + local_row % 16 * 128 + ((piece ^ (local_row % 8)) * 16))
                    : "memory");
-      if (local_row >= 16 || row + local_row >= args.m || column + piece * 8 >= args.n / 2) {
+      if (local_row >= 16 || row + local_row >= args.m || column + piece * 8 >= columns) {
         continue;
       }
       *reinterpret_cast<uint4*>(out + int64_t{local_row} * stride + piece * 8) = v;
     }
   }
-  __device__ __forceinline__ void StoreElements(uint16_t* out, int stride, int row, int column,
-                                                int count, int lane, uint32_t scratch) const {
+  __device__ __forceinline__ void StoreElements(uint16_t* out, int stride, int columns, int row,
+                                                int column, int count, int lane,
+                                                uint32_t scratch) const {
 #pragma unroll 1
     for (int i = lane; i < 16 * 8 * count; i += 32) {
       const int local_row = i / (8 * count);
@@ -213,7 +227,7 @@ struct GemmActivator {
                    : "r"(scratch + local_row * 128 +
                          ((local_column / 8 ^ local_row % 8) * 16 + local_column % 8 * 2))
                    : "memory");
-      if (row + local_row >= args.m || column + local_column >= args.n / 2) continue;
+      if (row + local_row >= args.m || column + local_column >= columns) continue;
       out[int64_t{local_row} * stride + local_column] = v;
     }
   }

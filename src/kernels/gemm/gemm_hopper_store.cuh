@@ -144,6 +144,12 @@ class GemmTileStore {
           continue;
         }
       }
+      if constexpr (Shape::kLora && Shape::kTransposed) {
+        if (args_.rounded != nullptr) {
+          Round(scratch, first, rows);
+          continue;
+        }
+      }
       if (args_.quads) {
         StoreQuads(scratch, first, rows, old);
       } else {
@@ -263,6 +269,21 @@ class GemmTileStore {
     }
   }
 
+  // To GemmArgs::rounded, in y's place. A thread takes two elements at a time.
+  __device__ __forceinline__ void Round(uint32_t scratch, int first, int rows) const {
+#pragma unroll 1
+    for (int i = thread_; i < rows * kHalf; i += 128) {
+      const int row = i / kHalf;
+      const int column = i % kHalf * 2;
+      const uint32_t at = scratch + Layout::Offset(row, column / 8) + column % 8 * 4;
+      const uint32_t pair = NarrowPair<Shape::kType>(LoadShared(at), LoadShared(at + 4));
+      uint16_t* const out =
+          args_.rounded + int64_t{row_ + first + row} * args_.n + Column() + column;
+      if (Column() + column < args_.n) out[0] = static_cast<uint16_t>(pair);
+      if (Column() + column + 1 < args_.n) out[1] = static_cast<uint16_t>(pair >> 16);
+    }
+  }
+
   // A thread takes eight elements at a time. The sums of gate and up lie half a row apart.
   __device__ __forceinline__ void Activate(uint32_t scratch, int first, int rows) const {
     constexpr int kPieces = kHalf / 8;
@@ -308,7 +329,7 @@ class GemmTileStore {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       KeepPair<Shape>(args_, row_ + row, column + i, gates[i], ups[i]);
-      CopyPair<Shape>(args_, row_ + row, column + i, gates[i], ups[i]);
+      RoundPair<Shape>(args_, row_ + row, column + i, gates[i], ups[i]);
     }
   }
 

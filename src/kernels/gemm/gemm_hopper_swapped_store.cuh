@@ -96,7 +96,7 @@ class GemmSwappedStore {
           up += up_bias;
         }
         KeepPair<Shape>(args_, RowOf(i + j), column, gate, up);
-        CopyPair<Shape>(args_, RowOf(i + j), column, gate, up);
+        RoundPair<Shape>(args_, RowOf(i + j), column, gate, up);
         results[j] = SiluTimes(gate, up);
       }
       const float mine = is_odd ? results[1] : results[0];

@@ -410,6 +410,25 @@ void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& 
   }
 }
 
+// In y's place and rounded.
+void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmTile& tile, Stream& stream) {
+  LoraArgs lora = *gemm.lora;
+  Output<float> y(gemm.m * n);
+  Output<Bfloat16> rounded(y.size());
+  lora.y = gemm.y = y.data();
+  gemm.lora = &lora;
+  gemm.bias = nullptr;
+  gemm.accumulate = false;
+  GemmHopper(CudaArgsOf(gemm), tile, stream);
+  gemm.rounded = rounded.data();
+  GemmHopper(CudaArgsOf(gemm), tile, stream);
+  Synchronize(stream);
+  EXPECT_TRUE(rounded.GuardsIntact());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    ASSERT_TRUE(std::isnan(y[i]) || rounded[i].bits == FromFloat<Bfloat16>(y[i]).bits) << i;
+  }
+}
+
 template <typename T>
 void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
@@ -426,9 +445,9 @@ void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
         gemm.transposed = true;
         gemm.weight = &transposed;
         for (const GemmTile& tile : hopper::kTransposingTiles) {
-          if (::testing::Test::HasFailure()) return;
           GemmHopper(CudaArgsOf(gemm), tile, stream);
           expect(tile.ToString() + ", transposed");
+          ExpectRoundsY(gemm, c.n, tile, stream);
         }
       });
     }
@@ -492,7 +511,7 @@ void CheckActivated(Case c, bool on_cpu) {
       std::fill_n(batch.y.data(), batch.y.size(), kUnwritten);
       batch.gemm.activated = out.data();
       batch.gemm.kept_rows = kept;
-      batch.gemm.activated_copy = copies ? copy.data() : nullptr;
+      batch.gemm.rounded = copies ? copy.data() : nullptr;
       compute();
       Synchronize(stream);
       EXPECT_TRUE(testing::BitEqual(out.data(), expected.data(), expected.size()));
@@ -514,7 +533,6 @@ void CheckActivated(Case c, bool on_cpu) {
     const bool on_gpu = !stream.device.is_cpu();
     expect_same(none, false, false, [&] { Gemm(batch.gemm, stream); });
     expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });
-    if (on_gpu) expect_same(none, true, false, [&] { Gemm(batch.gemm, stream); });
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
       for (const GemmTile& tile : HopperGemmTiles()) {
@@ -522,8 +540,7 @@ void CheckActivated(Case c, bool on_cpu) {
         SCOPED_TRACE(tile.ToString());
         const auto compute = [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); };
         expect_same(none, false, true, compute);
-        expect_same(some, false, true, compute);
-        expect_same(none, true, true, compute);
+        expect_same(some, true, true, compute);
       }
     }
   };

@@ -13,7 +13,8 @@ struct RmsNormBackwardArgs {
   const void* x = nullptr;        // [num_rows, n] of x_dtype, as the forward took it
   DType x_dtype = DType::kF32;    // others on a GPU alone
   const float* weight = nullptr;  // [n]
-  const float* d_out = nullptr;   // [num_rows, n]; on a GPU null for `normed` alone
+  const void* d_out = nullptr;    // [num_rows, n] of d_dtype; on a GPU null for `normed` alone
+  DType d_dtype = DType::kF32;    // or x_dtype
   float* d_x = nullptr;           // [num_rows, n], added to
   int64_t num_rows = 0;
   int64_t n = 0;

@@ -10,7 +10,7 @@ namespace {
 void RmsNormBackwardRow(const RmsNormBackwardArgs& args, int64_t row) {
   constexpr int kLanes = Vec::kLanes;
   const float* x = static_cast<const float*>(args.x) + row * args.n;
-  const float* d_out = args.d_out + row * args.n;
+  const float* d_out = static_cast<const float*>(args.d_out) + row * args.n;
   float* d_x = args.d_x + row * args.n;
   Vec squares = Vec::Zero();
   Vec products = Vec::Zero();

@@ -1,5 +1,7 @@
 // A block per row. What its threads read stays in registers between the two passes, all of it asked
 // for at once; rows too long for that are read twice. The order of the sums depends on n alone.
+#include <type_traits>
+
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_reduce.cuh"
 #include "kernels/common/cuda_vector.cuh"
@@ -13,9 +15,10 @@ constexpr int kWidth = 4;
 constexpr int kRunsKept = 2;
 constexpr int64_t kStride = int64_t{kThreads} * kWidth;
 
-// Consecutive columns of a thread. kGradient: there is a d_out.
-template <typename T, bool kVectors, bool kGradient>
+// Consecutive columns of a thread. D: what d_out has; void if there is none.
+template <typename T, typename D, bool kVectors>
 struct NormRun {
+  static constexpr bool kGradient = !std::is_void_v<D>;
   float x[kWidth], weight[kWidth], d_out[kWidth], d_x[kWidth];
 
   // Row `from` of x, d_out and normed belongs to row `to` of d_x.
@@ -25,7 +28,7 @@ struct NormRun {
     LoadRun<kVectors>(static_cast<const T*>(args.x) + from * args.n + begin, count, x);
     LoadRun<kVectors>(args.weight + begin, count, weight);
     if constexpr (kGradient) {
-      LoadRun<kVectors>(args.d_out + from * args.n + begin, count, d_out);
+      LoadRun<kVectors>(static_cast<const D*>(args.d_out) + from * args.n + begin, count, d_out);
       LoadRun<kVectors>(args.d_x + to * args.n + begin, count, d_x);
     }
   }
@@ -59,9 +62,9 @@ struct NormRun {
   }
 };
 
-template <typename T, bool kVectors, bool kGradient>
+template <typename T, typename D, bool kVectors>
 __global__ void __launch_bounds__(kThreads, 2) RmsNormBackwardKernel(RmsNormBackwardArgs args) {
-  using Run = NormRun<T, kVectors, kGradient>;
+  using Run = NormRun<T, D, kVectors>;
   __shared__ float scratch[2][kThreads / kWarpThreads];
   const int64_t from = blockIdx.x;
   const int64_t first = int64_t{threadIdx.x} * kWidth;
@@ -80,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, 2) RmsNormBackwardKernel(RmsNormBack
     more.AddTo(&squares, &products);
   }
   squares = ReduceBlock(squares, 0.0f, scratch[0], Add{});
-  if constexpr (kGradient) products = ReduceBlock(products, 0.0f, scratch[1], Add{});
+  if constexpr (Run::kGradient) products = ReduceBlock(products, 0.0f, scratch[1], Add{});
   const auto n = static_cast<float>(args.n);
   const float r = 1.0f / sqrtf(squares / n + args.epsilon);
   const float along = -r * r * r * products / n;
@@ -104,8 +107,9 @@ void RmsNormBackwardCuda(const RmsNormBackwardArgs& args, Stream& stream) {
                        args.n % kWidth == 0;
   DispatchDType(args.x_dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      const auto kernel = args.d_out == nullptr ? RmsNormBackwardKernel<T, kVectors, false>
-                                                : RmsNormBackwardKernel<T, kVectors, true>;
+      const auto kernel = args.d_out == nullptr         ? RmsNormBackwardKernel<T, void, kVectors>
+                          : args.d_dtype == DType::kF32 ? RmsNormBackwardKernel<T, float, kVectors>
+                                                        : RmsNormBackwardKernel<T, T, kVectors>;
       LaunchKernel(kernel, GridOf(args.num_rows), dim3(kThreads), 0, CudaStreamOf(stream), args);
     });
   });

@@ -19,9 +19,9 @@ constexpr double kEpsilon = 1e-5;
 
 // What the op adds to a row of d_x, and the row's norm.
 struct RowReference {
-  template <typename T>
-  RowReference(const Input<T>& x, const Input<float>& weight, const Input<float>& d_out,
-               int64_t row, int64_t n) {
+  template <typename T, typename D>
+  RowReference(const Input<T>& x, const Input<float>& weight, const Input<D>& d_out, int64_t row,
+               int64_t n) {
     double squares = 0.0, products = 0.0;
     for (int64_t i = 0; i < n; ++i) {
       squares += x.At(row * n + i) * x.At(row * n + i);
@@ -71,11 +71,11 @@ TEST(RmsNormBackwardTest, MatchesReference) {
 }
 
 // What a GPU has beside: rows elsewhere, in another order, rounded copies, and the norm again.
-template <typename T>
+template <typename T, typename D>
 void ExpectRounded(int64_t n) {
   const auto x = Input<T>::Normal(kRows * n, 1);
   const auto weight = Input<float>::Normal(n, 2);
-  const auto d_out = Input<float>::Normal(kRows * n, 3);
+  const auto d_out = Input<D>::Normal(kRows * n, 3);
   const auto before = Input<float>::Normal(2 * kRows * n, 4);
   std::vector<int32_t> list(kRows);
   std::iota(list.begin(), list.end(), 0);
@@ -88,6 +88,7 @@ void ExpectRounded(int64_t n) {
                              .x_dtype = DTypeOf<T>(),
                              .weight = weight.data(),
                              .d_out = d_out.data(),
+                             .d_dtype = DTypeOf<D>(),
                              .d_x = d_x.data(),
                              .num_rows = kRows,
                              .n = n,
@@ -121,8 +122,9 @@ void ExpectRounded(int64_t n) {
 
 TEST(RmsNormBackwardTest, RoundsOnAGpu) {
   for (const int64_t n : {1, 7, 64, 1024, 4100}) {
-    ExpectRounded<float>(n);
-    ExpectRounded<Bfloat16>(n);
+    ExpectRounded<float, float>(n);
+    ExpectRounded<Bfloat16, float>(n);
+    ExpectRounded<Bfloat16, Bfloat16>(n);
   }
 }
 
