@@ -141,12 +141,13 @@ struct Block {
   int num_rows;  // of the sequence
   int first;     // of the block's rows, counted from `begin`
 
-  // The rows that have most to do first.
+  // The rows that have most to do first, of all heads of a sequence. Few sequences are worked on at
+  // a time, whose rows the second-level cache holds.
   __device__ Block(const AttentionBackwardArgs& args, bool from_last) {
     const auto sequence = static_cast<int>(blockIdx.z);
     begin = args.row_begin[sequence];
     num_rows = args.row_begin[sequence + 1] - begin;
-    const int tile = static_cast<int>(from_last ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    const int tile = static_cast<int>(from_last ? gridDim.y - 1 - blockIdx.y : blockIdx.y);
     first = tile * kRows;
   }
 };
@@ -327,7 +328,7 @@ __device__ __forceinline__ void RunQueries(const Params& params, const Shared<kD
   const AttentionBackwardArgs& args = params.args;
   const Block block(args, true);
   if (block.first >= block.num_rows) return;
-  const auto head = static_cast<int>(blockIdx.y);
+  const auto head = static_cast<int>(blockIdx.x);
   const int key_head = args.num_heads + head / params.group;
   const Rows keys = HeadRows(args, block, key_head);
   const Rows values = HeadRows(args, block, key_head + args.num_kv_heads);
@@ -404,7 +405,7 @@ __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>
   const AttentionBackwardArgs& args = params.args;
   const Block block(args, false);
   if (block.first >= block.num_rows) return;
-  const auto kv_head = static_cast<int>(blockIdx.y);
+  const auto kv_head = static_cast<int>(blockIdx.x);
   const int key_head = args.num_heads + kv_head;
   const int num_tiles = (block.num_rows - block.first + kRows - 1) / kRows;  // of a head
   const int num_steps = num_tiles * params.group;
@@ -443,7 +444,7 @@ __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>
 
 #endif  // GRAFT_HOPPER
 
-// blockIdx: 64 queries, head, sequence.
+// blockIdx: head, 64 queries, sequence.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 2)
     QueriesKernel(const __grid_constant__ Params params) {
@@ -455,7 +456,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #endif
 }
 
-// blockIdx: 64 keys, key head, sequence.
+// blockIdx: key head, 64 keys, sequence.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 2) KeysKernel(const __grid_constant__ Params params) {
 #if defined(GRAFT_HOPPER)
@@ -477,7 +478,7 @@ void Launch(const Params& params, Stream& stream) {
   const int64_t tiles = CeilDiv(args.sequence_rows_max, kRows);
   const auto launch = [&](void (*kernel)(Params), int32_t heads) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-    LaunchKernel(kernel, GridOf(tiles, heads, args.num_sequences), dim3(kThreads), kBytes,
+    LaunchKernel(kernel, GridOf(heads, tiles, args.num_sequences), dim3(kThreads), kBytes,
                  cuda_stream, params);
   };
   launch(QueriesKernel<kDim>, args.num_heads);

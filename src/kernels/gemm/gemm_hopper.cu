@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "kernels/common/cuda_tensor_map.cuh"
@@ -73,6 +74,9 @@ using hopper::kTilesSplit;
 using hopper::LimitsOf;
 using hopper::MaxClusters;
 
+// From so many rows on, of tiles that should take as long those of clusters are taken: they load
+// less.
+constexpr int64_t kSharingRowsMin = 4096;
 // With stages of four boxes, more rows of x than this leave room for too few stages.
 constexpr int64_t kTallStageRowsMax = 32;
 
@@ -165,11 +169,12 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
   const auto cost_of = [&](const GemmTile& tile) {
     // How many tiles the busiest block computes, one after the other.
     const int64_t rounds = CeilDiv(ItemsOf(tile, m, n), MaxClusters(tile.blocks, num_processors));
-    return std::pair(needs.lora_beside ? rounds : 0,
-                     PredictCycles(tile, m, n, k, rounds, num_processors));
+    return std::tuple(needs.lora_beside ? rounds : 0,
+                      PredictCycles(tile, m, n, k, rounds, num_processors),
+                      m >= kSharingRowsMin ? -tile.blocks : 0);
   };
   GemmTile best = {};
-  auto best_cost = std::pair(std::numeric_limits<int64_t>::max(), 0.0);
+  auto best_cost = std::tuple(std::numeric_limits<int64_t>::max(), 0.0, 0);
   for (const GemmTile& tile : kTiles) {
     if (tile.boxes > 2 && m > kTallStageRowsMax) continue;
     if (needs.transposed &&
