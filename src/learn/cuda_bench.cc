@@ -32,7 +32,6 @@ struct BenchOptions {
   int32_t steps = 5;
   int32_t logits_rows = 1024;
   double kept_gib = 1000.0;
-  double transposed_gib = 0.0;
   std::vector<BenchCase> cases;
 };
 
@@ -50,8 +49,6 @@ bool ParseOptions(int argc, char** argv, BenchOptions& options) {
       options.logits_rows = std::atoi(value);
     } else if (name == "--kept-gib") {
       options.kept_gib = std::atof(value);
-    } else if (name == "--transposed-gib") {
-      options.transposed_gib = std::atof(value);
     } else if (name == "--adapters") {
       options.cases.push_back({.adapters = std::atoi(value)});
     } else if (name == "--examples" && !options.cases.empty()) {
@@ -77,8 +74,7 @@ void RunCase(const BenchOptions& options, const BenchCase& c, const ModelConfig&
                    .sequences_max = c.examples,
                    .rank_max = options.rank,
                    .logits_rows_max = std::min(options.logits_rows, rows),
-                   .activation_bytes_max = Bytes(options.kept_gib),
-                   .transposed_bytes_max = Bytes(options.transposed_gib)},
+                   .activation_bytes_max = Bytes(options.kept_gib)},
                   stream);
   Random random(1);
   std::vector<TrainingExample> examples;
