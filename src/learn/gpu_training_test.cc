@@ -148,15 +148,17 @@ TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
 }
 
 TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
-  DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
-  const int64_t layer = GpuLayerActivationBytes(model.config, DType::kBF16, 512);
-  const int64_t transposed = GpuLayerTransposedBytes(model.config, DType::kBF16, kGpu);
-  const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
-  for (const int64_t layers : {0, 1, 2}) {
-    const Trained again =
-        Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
-    EXPECT_EQ(again.gradients, kept.gradients);
-    EXPECT_EQ(again.parameters, kept.parameters);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
+    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+    const int64_t transposed = GpuLayerTransposedBytes(model.config, dtype, kGpu);
+    const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
+    for (const int64_t layers : {0, 1, 2}) {
+      const Trained again =
+          Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
+      EXPECT_EQ(again.gradients, kept.gradients);
+      EXPECT_EQ(again.parameters, kept.parameters);
+    }
   }
 }
 
