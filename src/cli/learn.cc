@@ -36,8 +36,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A GPU's step writes as many texts in the time of one.
-constexpr int kSequencesOnGpu = 256;
+// Texts that the base writes at once. New ones come into nearly every step, and a GPU takes such a
+// step kernel by kernel: few steps of many rows are fastest.
+constexpr int kSequencesOnCpu = 16;
+constexpr int kSequencesOnGpu = 1024;
+constexpr int kStepTokensOnGpu = 8192;
 
 // A document on its way to an adapter.
 struct LearnJob {
@@ -92,7 +95,10 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));
-  if (!device.is_cpu()) options.runtime.sequences_max = kSequencesOnGpu;
+  if (options.runtime.sequences_max == 0) {
+    options.runtime.sequences_max = device.is_cpu() ? kSequencesOnCpu : kSequencesOnGpu;
+  }
+  if (!device.is_cpu()) options.runtime.step_tokens_max = kStepTokensOnGpu;
   return config;
 }
 

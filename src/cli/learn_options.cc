@@ -7,7 +7,7 @@ namespace graft {
 LearnOptions::LearnOptions() {
   runtime.log_level = "warn";
   runtime.device = {.kind = DeviceChoice::Kind::kCpu};
-  runtime.sequences_max = 16;
+  runtime.sequences_max = 0;  // by the device
   runtime.adapters_max = 16;
   runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
 }
@@ -32,6 +32,8 @@ std::vector<Option> LearnDocumentRows(LearnOptions& o) {
            "all but next-token: folder that keeps what the base writes; whoever learns the same "
            "document again, by another learner or rank, finds it there",
        .default_help = "it is not kept"},
+      {"sequences-max", Number(o.runtime.sequences_max, Between(0, 2048)),
+       "texts that the base writes, or answers, at once; 0: 1024 on a GPU, 16 on the CPU"},
       {"ask", Texts(o.questions),
        "afterwards, print how the base and the adapters answer this, by --prompts; may be "
        "repeated"},
