@@ -559,7 +559,7 @@ Command LearnCommand() {
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
     if (row.name == "device") {
-      row.help = "a GPU trains LoRA and memory tokens, in bf16 with heads of 64 and 128 on Hopper";
+      row.help = "a GPU trains LoRA and virtual tokens, in bf16 with heads of 64 and 128 on Hopper";
     }
   }
   return {.name = "learn",

@@ -13,16 +13,17 @@ GpuPrompt::GpuPrompt(const TrainedPrompt& prompt, Stream& stream)
       num_tokens_(prompt.num_tokens()),
       columns_(prompt.columns()),
       num_frozen_(prompt.num_frozen()),
-      masters_(num_tokens_ * columns_, prompt.dtype(), stream) {
+      dtype_(prompt.dtype()),
+      row_bytes_(LoraRowBytes(prompt.layer_columns(), dtype_)),
+      masters_(num_tokens_ * columns_, dtype_, stream) {
   const int64_t layer_columns = prompt.layer_columns();
-  const int64_t row_bytes = LoraRowBytes(layer_columns, prompt.dtype());
   const int64_t num_layers = columns_ / layer_columns;
-  copy_ = Buffer(num_layers * num_tokens_ * row_bytes, stream.device);
+  copy_ = Buffer(num_layers * num_tokens_ * row_bytes_, stream.device);
   std::vector<const void*> rows;
   std::vector<RoundedRow> rounded;
   char* out = copy_.as<char>();
   for (int64_t layer = 0; layer < num_layers; ++layer) {
-    for (int64_t token = 0; token < num_tokens_; ++token, out += row_bytes) {
+    for (int64_t token = 0; token < num_tokens_; ++token, out += row_bytes_) {
       rows.push_back(out);
       rounded.push_back({token * columns_ + layer * layer_columns, layer_columns, out});
     }

@@ -33,11 +33,16 @@ class GpuPromptTest : public ::testing::Test {
   }
 };
 
-// LoRA behind virtual tokens, LoRA alone, virtual tokens alone.
+constexpr auto kKeysValues = VirtualTokenKind::kKeysValues;
+constexpr auto kEmbedding = VirtualTokenKind::kEmbedding;
+
+// LoRA behind embeddings, LoRA alone, and each kind alone and keys and values with LoRA.
 std::vector<TrainedShape> MixedShapes() {
   return {{.rank = 4, .scale = 0.5f, .virtual_tokens = 5},
           {.rank = 20, .scale = 1.5f},
-          {.virtual_tokens = 33}};
+          {.virtual_tokens = 33},
+          {.virtual_tokens = 35, .kind = kKeysValues},
+          {.rank = 12, .virtual_tokens = 3, .kind = kKeysValues}};
 }
 
 // Adapters take turns in the list; some have one sequence, some several, and one looks at a row of
@@ -45,7 +50,8 @@ std::vector<TrainedShape> MixedShapes() {
 std::vector<TrainingExample> MixedExamples() {
   std::vector<TrainingExample> examples = {RandomExample(70, 2, 1), RandomExample(3, 0, 2),
                                            RandomExample(64, 1, 4), RandomExample(97, 0, 3),
-                                           RandomExample(2, 2, 5),  RandomExample(31, 2, 6)};
+                                           RandomExample(2, 2, 5),  RandomExample(71, 3, 6),
+                                           RandomExample(9, 4, 7),  RandomExample(40, 3, 8)};
   TrainingExample& first = examples[1];
   first.rows.insert(first.rows.begin(), -1);
   first.ids.insert(first.ids.begin(), first.tokens[0]);
@@ -116,7 +122,7 @@ TEST_F(GpuPromptTest, AdaptersTogetherAreAdaptersAlone) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
     const std::vector<TrainingExample> examples = MixedExamples();
     const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
-    for (int32_t adapter = 0; adapter < 3; ++adapter) {
+    for (int32_t adapter = 0; adapter < 5; ++adapter) {
       std::vector<TrainingExample> own;
       for (const TrainingExample& example : examples) {
         if (example.adapter == adapter) own.push_back(example);
@@ -134,7 +140,7 @@ TEST_F(GpuPromptTest, ComputingAndTransposingAgainChangeNothing) {
   for (const int64_t layers : {0, 2}) {
     const Trained again =
         TrainShapes(model, LimitsOf(layers * layer), MixedShapes(), MixedExamples(), 2);
-    for (size_t i = 0; i < 3; ++i) ExpectSame(again, kept, i);
+    for (size_t i = 0; i < 5; ++i) ExpectSame(again, kept, i);
   }
 }
 
@@ -143,17 +149,42 @@ TEST_F(GpuPromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
     Trainer trainer(model.config, model.weights, LimitsOf(kAll), model.owned.get());
-    const int32_t adapter = trainer.Add({.virtual_tokens = 37});
     const std::vector<int32_t> document = RandomExample(37, 0, 8).tokens;
-    trainer.BeginPrompt(adapter, document);
-    const TrainingExample asked = RandomExample(50, adapter, 9);
-    TrainingExample whole = asked;
-    whole.tokens.insert(whole.tokens.begin(), document.begin(), document.end());
-    for (int32_t& row : whole.rows) row += 37;
-    const TrainingExample* const in_context[] = {&whole};
-    const TrainingExample* const behind[] = {&asked};
-    EXPECT_EQ(trainer.Evaluate(behind)[0].total(), trainer.EvaluateWithout(in_context)[0].total());
-    EXPECT_NE(trainer.EvaluateWithout(behind)[0].total(), trainer.Evaluate(behind)[0].total());
+    for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      const int32_t adapter = trainer.Add({.virtual_tokens = 37, .kind = kind});
+      trainer.BeginPrompt(adapter, document);
+      const TrainingExample asked = RandomExample(50, adapter, 9);
+      TrainingExample whole = asked;
+      whole.tokens.insert(whole.tokens.begin(), document.begin(), document.end());
+      for (int32_t& row : whole.rows) row += 37;
+      const TrainingExample* const in_context[] = {&whole};
+      const TrainingExample* const behind[] = {&asked};
+      const auto at = static_cast<size_t>(adapter);
+      const double loss = trainer.Evaluate(behind)[at].total();
+      EXPECT_EQ(loss, trainer.EvaluateWithout(in_context)[at].total());
+      EXPECT_NE(loss, trainer.EvaluateWithout(behind)[at].total());
+    }
+  }
+}
+
+// The first position stays what it was; all others move.
+TEST_F(GpuPromptTest, TheFirstKeysAndValuesNeverMove) {
+  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  Trainer trainer(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  const int32_t index = trainer.Add({.virtual_tokens = 6, .kind = kKeysValues});
+  trainer.BeginPrompt(index, RandomExample(9, 0, 1).tokens);
+  const std::span<float> now = trainer.prompt(index)->parameters();
+  const std::vector<float> before(now.begin(), now.end());
+  const TrainingExample example = RandomExample(20, index, 2);
+  const TrainingExample* const one[] = {&example};
+  trainer.Accumulate(one);
+  const Trainer::Update update{index, {}, {.learning_rate = 1e-2f, .weight_decay = 0.1f}};
+  trainer.Apply({&update, 1});
+  TrainedPrompt& prompt = *trainer.prompt(index);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const bool is_first = i < static_cast<size_t>(prompt.columns());
+    ASSERT_EQ(prompt.parameters()[i] == before[i], is_first) << i;
   }
 }
 
@@ -194,8 +225,7 @@ TEST_F(GpuPromptTest, GoesOnFromTheHostsNumbers) {
 TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    for (const VirtualTokenKind kind :
-         {VirtualTokenKind::kEmbedding, VirtualTokenKind::kKeysValues}) {
+    for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
       const TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
       const int64_t before = AllocatedBytes(kGpu);
       const GpuPrompt prompt(host, model.owned.get());
@@ -206,13 +236,12 @@ TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
 
 // What needs no card to say no.
 TEST(GpuTrainableShapesTest, RefusesByName) {
-  EXPECT_TRUE(CheckShape({.virtual_tokens = 3}, kGpu).ok());
-  const auto expect_refusal = [](const TrainedShape& shape, const std::string& words) {
-    EXPECT_NE(CheckShape(shape, kGpu).message().find(words), std::string::npos) << words;
-    EXPECT_TRUE(CheckShape(shape, {}).ok());
-  };
-  expect_refusal({.virtual_tokens = 3, .kind = VirtualTokenKind::kKeysValues}, "prefixes");
-  expect_refusal({.rank = 4, .is_frozen = true}, "do not learn");
+  const TrainedShape frozen = {.rank = 4, .is_frozen = true};
+  EXPECT_NE(CheckShape(frozen, kGpu).message().find("do not learn"), std::string::npos);
+  EXPECT_TRUE(CheckShape(frozen, {}).ok());
+  for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
+    EXPECT_TRUE(CheckShape({.virtual_tokens = 3, .kind = kind}, kGpu).ok());
+  }
   EXPECT_NE(CheckEncoder(kGpu).message().find("encoders"), std::string::npos);
   EXPECT_TRUE(CheckEncoder({}).ok());
 }

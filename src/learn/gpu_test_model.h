@@ -81,6 +81,7 @@ inline TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint6
 inline TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_bytes = 0) {
   return {.rows_max = 512,
           .sequences_max = 8,
+          .prefix_tokens_max = 37,
           .rank_max = 20,
           .logits_rows_max = 100,
           .activation_bytes_max = activation_bytes,

@@ -9,7 +9,6 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
 #include "learn/gpu_training_sizes.h"
-#include "learn/prompt_gradients.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -56,6 +55,14 @@ std::vector<LoraSegment> CutSegments(std::span<const LoraSegment> segments) {
     }
   }
   return cut;
+}
+
+int32_t SequenceRowsMax(const TrainingBatch& batch) {
+  int32_t rows_max = 0;
+  for (size_t i = 0; i + 1 < batch.row_begin.size(); ++i) {
+    rows_max = std::max(rows_max, batch.row_begin[i + 1] - batch.row_begin[i]);
+  }
+  return rows_max;
 }
 
 }  // namespace
@@ -114,6 +121,7 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
   gradient_counters_ = Buffer(sizes.gradient_counters, device);
   attention_scratch_ = Buffer(sizes.attention_scratch, device);
   backward_scratch_ = Buffer(sizes.backward_scratch, device);
+  d_prefixes_ = Buffer(sizes.d_prefixes, device);
   head_hidden_ = Buffer(sizes.head_hidden, device);
   head_d_normed_ = Buffer(sizes.head_hidden, device);
   head_input_ = Buffer(sizes.head_normed, device);
@@ -223,6 +231,7 @@ void GpuTraining::ListMatrices() {
 void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& targets) {
   CHECK(batch.num_rows() > 0 && batch.num_rows() <= limits_.rows_max) << batch.num_rows();
   CHECK_LE(batch.num_sequences(), limits_.sequences_max);
+  CHECK_LE(batch.num_pages(), pool_.num_pages());
   const std::vector<LoraSegment> cut = CutSegments(batch.segments);
   std::vector<LoraGradientSegment> gradients;
   batch_masters_.clear();
@@ -232,16 +241,19 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
     gradients.push_back({segment.row_begin, segment.row_end, lora.masters().gradients(),
                          lora.rank(), lora.scale()});
   }
-  const PromptGradients prompts = ListPromptGradients(batch.embeddings, [&](int32_t adapter) {
-    GpuMasters& masters = prompts_[static_cast<size_t>(adapter)]->masters();
-    batch_masters_.push_back(&masters);
-    return masters.gradients();
-  });
+  const PromptGradients embeddings = ListGradients(batch.embeddings);
+  const PromptGradients keys_values = ListGradients(RunsOfPrefixes(batch));
+  const std::vector<AttentionPrefix> prefixes = ListPrefixes(batch);
   Packer packer(batch_on_host_, batch_bytes_.as<char>());
   const auto put = [&](const auto& values) { return packer.Put(std::span(values)); };
+  const auto put_prompts = [&](const auto& runs, const PromptGradients& list) -> Prompts {
+    return {static_cast<int32_t>(runs.size()), static_cast<int32_t>(list.items.size()), put(runs),
+            put(list.items), put(list.places)};
+  };
   batch_ = {.num_rows = batch.num_rows(),
             .num_sequences = batch.num_sequences(),
-            .sequence_rows_max = *std::ranges::max_element(batch.kv_tokens),
+            .sequence_rows_max = SequenceRowsMax(batch),
+            .kv_tokens_max = *std::ranges::max_element(batch.kv_tokens),
             .num_segments = static_cast<int32_t>(cut.size()),
             .num_gradient_segments = static_cast<int32_t>(gradients.size()),
             .tokens = put(batch.tokens),
@@ -254,12 +266,10 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .kv_tokens = put(batch.kv_tokens),
             .segments = put(cut),
             .gradient_segments = put(gradients),
-            .num_embeddings = static_cast<int32_t>(batch.embeddings.size()),
-            .num_prompts = static_cast<int32_t>(prompts.items.size()),
             .run_tokens_max = batch.run_tokens_max,
-            .embeddings = put(batch.embeddings),
-            .prompt_gradients = put(prompts.items),
-            .prompt_places = put(prompts.places),
+            .embeddings = put_prompts(batch.embeddings, embeddings),
+            .keys_values = put_prompts(batch.keys_values, keys_values),
+            .prefixes = prefixes.empty() ? nullptr : put(prefixes),
             .num_targets = static_cast<int32_t>(targets.rows.size()),
             .num_choices = targets.num_choices,
             .rows = put(targets.rows),

@@ -12,12 +12,13 @@
 #include <span>
 #include <vector>
 
+#include "kernels/attention_backward/attention_backward.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
-#include "kernels/virtual_gradient/virtual_gradient.h"
 #include "learn/gpu_lora.h"
 #include "learn/gpu_prompt.h"
+#include "learn/prompt_gradients.h"
 #include "learn/training_device.h"
 #include "model/kv_pool.h"
 #include "model/launch_plan.h"
@@ -60,18 +61,25 @@ class GpuTraining : public TrainingDevice {
     int32_t num_slices;
     int64_t slice_n[kLoraSlicesMax];
   };
+  // What of one kind stands in front of a batch's sequences, and whose gradients that makes.
+  struct Prompts {
+    int32_t num_runs = 0, num_items = 0;
+    const VirtualRun* runs;
+    const VirtualGradientItem* items;
+    const int32_t* places;
+  };
   // A batch in the device's memory.
   struct Batch {
-    int32_t num_rows = 0, num_sequences = 0, sequence_rows_max = 0;
+    int32_t num_rows = 0, num_sequences = 0;
+    int32_t sequence_rows_max = 0, kv_tokens_max = 0;  // of a sequence
     int32_t num_segments = 0, num_gradient_segments = 0;
     const int32_t *tokens, *positions, *row_page, *row_slot;
     const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
     const LoraGradientSegment* gradient_segments;  // an adapter's rows each
-    int32_t num_embeddings = 0, num_prompts = 0, run_tokens_max = 0;
-    const VirtualRun* embeddings;                 // of sequences
-    const VirtualGradientItem* prompt_gradients;  // of adapters
-    const int32_t* prompt_places;
+    int32_t run_tokens_max = 0;                    // of both
+    Prompts embeddings, keys_values;
+    const AttentionPrefix* prefixes;  // [layers, sequences]; null: none
     int32_t num_targets = 0, num_choices = 0;
     const int32_t *rows, *ids;
     const float *probabilities, *weights;
@@ -87,6 +95,8 @@ class GpuTraining : public TrainingDevice {
   void FollowAdapters(std::span<const AdapterInTraining> adapters);
   void ListMatrices();
   void ListPrompts();
+  PromptGradients ListGradients(std::span<const VirtualRun> runs);
+  std::vector<AttentionPrefix> ListPrefixes(const TrainingBatch& batch);
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
   void Forward();
@@ -119,9 +129,15 @@ class GpuTraining : public TrainingDevice {
   void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
   // Where a module's matrix begins, in rows of a rank.
   int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
-  void AddEmbeddingGradients();
+  void PlaceKeysAndValues(int32_t layer);
+  void AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n, int64_t stride,
+                          int64_t offset);
   void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient, DType d_dtype);
 
+  const AttentionPrefix* PrefixesOf(int32_t layer) const {
+    if (batch_.prefixes == nullptr) return nullptr;
+    return batch_.prefixes + int64_t{layer} * batch_.num_sequences;
+  }
   const void* Columns(const void* x, int64_t column) const {
     return static_cast<const char*>(x) + column * DTypeBytes(dtype_);
   }
@@ -146,7 +162,7 @@ class GpuTraining : public TrainingDevice {
   // By adapter; null: it has none.
   std::vector<std::unique_ptr<GpuLora>> loras_;
   std::vector<std::unique_ptr<GpuPrompt>> prompts_;
-  Buffer virtual_rows_;                  // [adapters]
+  Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
   bool can_stack_ = false;               // all that have LoRA have it of rank_max
   std::vector<char> batch_on_host_;
@@ -164,6 +180,7 @@ class GpuTraining : public TrainingDevice {
   Buffer rounded_h_, rounded_d_h_;  // of all layers' products, and of one
   Buffer gradient_scratch_, gradient_counters_;
   Buffer attention_scratch_, backward_scratch_;
+  Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_hidden_, head_input_, head_normed_, head_d_normed_, logits_, d_logits_, losses_;
   Buffer norms_, adamw_scratch_;
 };

@@ -21,7 +21,7 @@ void GpuTraining::Backward() {
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
   }
-  AddEmbeddingGradients();
+  AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0);
 }
 
 // Gradients of matrices come after those of inputs: what they need beside is then there.
@@ -64,16 +64,21 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
                      .d_out = d_attended_.data(),
                      .d_dtype = d_dtype,
                      .d_qkv = d_qkv_.data(),
+                     .prefixes = PrefixesOf(layer),
                      .scratch = backward_scratch_.as<float>(),
                      .num_rows = batch_.num_rows,
                      .sequence_rows_max = batch_.sequence_rows_max,
+                     .prefix_tokens_max = batch_.run_tokens_max,
                      .out = activations.attended.data(),
                      .positions = batch_.positions,
                      .cos = ropes_[0].cos(),
                      .back_sin = back_sin_.as<float>()},
                     stream_);
+  const int64_t kv_columns = int64_t{2} * config_.kv_size();
+  AddPromptGradients(batch_.keys_values, d_prefixes_, kv_columns, config_.num_layers * kv_columns,
+                     layer * kv_columns);
   // Below the first layer nothing but embeddings is learned.
-  const bool has_below = layer > 0 || batch_.num_embeddings > 0;
+  const bool has_below = layer > 0 || batch_.embeddings.num_runs > 0;
   BackwardNorm(activations.input, weights.attention_norm, has_below,
                BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
   AddGradients(qkv, layer, normed_.data(), d_qkv_.data());

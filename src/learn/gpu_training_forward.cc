@@ -62,6 +62,7 @@ void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
 }
 
 void GpuTraining::Attend(int32_t layer, Activations& activations) {
+  PlaceKeysAndValues(layer);
   RopeKvWrite({.qkv = qkv_.as<float>(),
                .row_stride = config_.qkv_size(),
                .num_rows = batch_.num_rows,
@@ -94,7 +95,7 @@ void GpuTraining::Attend(int32_t layer, Activations& activations) {
              .num_given = tells_given ? batch_.num_sequences : 0,
              .rows_max = batch_.num_rows,
              .sequence_rows_max = batch_.sequence_rows_max,
-             .kv_tokens_max = batch_.sequence_rows_max,
+             .kv_tokens_max = batch_.kv_tokens_max,
              .scratch = attention_scratch_.as<float>()},
             stream_);
 }

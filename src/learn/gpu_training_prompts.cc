@@ -1,7 +1,10 @@
 // Virtual tokens: what stands in front of sequences, where it begins, and its gradients.
+#include <iterator>
+
 #include "base/check.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/virtual_embedding/virtual_embedding.h"
+#include "kernels/virtual_kv/virtual_kv.h"
 #include "learn/gpu_training.h"
 #include "tensor/cuda_memory.h"
 
@@ -9,8 +12,40 @@ namespace graft {
 
 void GpuTraining::ListPrompts() {
   std::vector<VirtualRows> rows;
-  for (const auto& prompt : prompts_) rows.push_back(prompt == nullptr ? nullptr : prompt->rows(0));
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    for (const auto& prompt : prompts_) {
+      const bool has_any =
+          prompt != nullptr && (layer == 0 || prompt->kind() == VirtualTokenKind::kKeysValues);
+      rows.push_back(has_any ? prompt->rows(layer) : nullptr);
+    }
+  }
   virtual_rows_ = OnDevice(rows, stream_);
+}
+
+PromptGradients GpuTraining::ListGradients(std::span<const VirtualRun> runs) {
+  return ListPromptGradients(runs, [&](int32_t adapter) {
+    GpuMasters& masters = prompts_[static_cast<size_t>(adapter)]->masters();
+    batch_masters_.push_back(&masters);
+    return masters.gradients();
+  });
+}
+
+std::vector<AttentionPrefix> GpuTraining::ListPrefixes(const TrainingBatch& batch) {
+  std::vector<AttentionPrefix> prefixes;
+  if (batch.keys_values.empty()) return prefixes;
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    float* d_next = d_prefixes_.as<float>();
+    for (const SequencePrompt& prompt : batch.prompts) {
+      prefixes.emplace_back();
+      const int32_t num_tokens = prompt.num_keys_values();
+      if (num_tokens == 0) continue;
+      CHECK_LE(num_tokens, limits_.prefix_tokens_max);
+      const GpuPrompt& trained = *prompts_[static_cast<size_t>(prompt.adapter)];
+      prefixes.back() = {num_tokens, trained.layer_data(layer), trained.row_elements(), d_next};
+      d_next += int64_t{num_tokens} * 2 * config_.kv_size();
+    }
+  }
+  return prefixes;
 }
 
 void GpuTraining::Embed() {
@@ -24,33 +59,65 @@ void GpuTraining::Embed() {
             stream_);
   VirtualEmbedding({.table = virtual_rows_.as<VirtualRows>(),
                     .dtype = dtype_,
-                    .runs = batch_.embeddings,
-                    .num_runs = batch_.num_embeddings,
+                    .runs = batch_.embeddings.runs,
+                    .num_runs = batch_.embeddings.num_runs,
                     .run_tokens_max = batch_.run_tokens_max,
                     .out = hidden_.as<float>(),
                     .n = config_.hidden_size},
                    stream_);
 }
 
-void GpuTraining::AddEmbeddingGradients() {
-  VirtualGradient({.items = batch_.prompt_gradients,
-                   .num_items = batch_.num_prompts,
+// Keys and values in front of sequences, into their first pages.
+void GpuTraining::PlaceKeysAndValues(int32_t layer) {
+  const int64_t first = int64_t{layer} * std::ssize(prompts_);
+  VirtualKv({.layout = pool_.layout(),
+             .pool = pool_.data(),
+             .table = virtual_rows_.as<VirtualRows>() + first,
+             .runs = batch_.keys_values.runs,
+             .num_runs = batch_.keys_values.num_runs,
+             .run_tokens_max = batch_.run_tokens_max,
+             .pages = batch_.pages},
+            stream_);
+}
+
+void GpuTraining::AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n,
+                                     int64_t stride, int64_t offset) {
+  VirtualGradient({.items = prompts.items,
+                   .num_items = prompts.num_items,
                    .num_tokens_max = batch_.run_tokens_max,
-                   .places = batch_.prompt_places,
-                   .x = d_hidden_.as<float>(),
-                   .n = config_.hidden_size,
-                   .gradient_stride = config_.hidden_size},
+                   .places = prompts.places,
+                   .x = x.as<float>(),
+                   .n = n,
+                   .gradient_stride = stride,
+                   .gradient_offset = offset},
                   stream_);
 }
 
 void GpuTraining::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) {
-  CHECK(prompt.kind() == VirtualTokenKind::kEmbedding);
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
   PutBatch(batch, {});
   Embed();
-  CopyFromDevice(prompt.parameters().data(), hidden_.data(),
-                 static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
-  Synchronize(stream_);
+  if (prompt.kind() == VirtualTokenKind::kEmbedding) {
+    CopyFromDevice(prompt.parameters().data(), hidden_.data(),
+                   static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
+    return Synchronize(stream_);
+  }
+  const int64_t row_bytes = config_.qkv_size() * DTypeBytes(dtype_);
+  std::vector<char> rows(static_cast<size_t>(batch.num_rows() * row_bytes));
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    Activations& activations = ActivationsOf(layer);
+    ComputeLayer(layer, activations);
+    CopyFromDevice(rows.data(), activations.qkv.data(), std::ssize(rows), stream_);
+    Synchronize(stream_);
+    for (int64_t token = 0; token < prompt.num_tokens(); ++token) {
+      const char* const from = rows.data() + token * row_bytes;
+      ConvertElements(
+          dtype_, Columns(from, config_.q_size()), DType::kF32,
+          prompt.parameters().data() + token * prompt.columns() + layer * prompt.layer_columns(),
+          prompt.layer_columns());
+    }
+    FinishLayer(layer);
+  }
 }
 
 }  // namespace graft

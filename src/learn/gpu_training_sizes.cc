@@ -25,15 +25,19 @@ Status NotOnGpu(const std::string& what) {
   return UnimplementedError("training on a GPU does not cover " + what);
 }
 
-int64_t BatchBytes(const TrainingLimits& limits) {
+int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
   // Rows: four arrays, segments of 64 and of adapters; targets; sequences with what stands in front
   // of them; pages; borders of 16.
   const int64_t rows = limits.rows_max;
   const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kGpuChoices;
   const int64_t per_sequence = 3 * 4 + 4 + 2 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
                                sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4;
+  const int64_t prefixes =
+      limits.prefix_tokens_max == 0
+          ? 0
+          : int64_t{config.num_layers} * limits.sequences_max * sizeof(AttentionPrefix);
   return rows * per_row + rows / 64 * static_cast<int64_t>(sizeof(LoraSegment)) +
-         (limits.sequences_max + 1) * per_sequence + NumTrainingPages(limits) * 4 + 4096;
+         (limits.sequences_max + 1) * per_sequence + prefixes + NumTrainingPages(limits) * 4 + 4096;
 }
 
 // Of LoRA's matrices that one product has, A's and B's.
@@ -105,7 +109,7 @@ GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const Mode
     sizes.num_transposed =
         static_cast<int32_t>(NumLayersWithin(limits.transposed_bytes_max, transposed, config));
   }
-  sizes.batch = BatchBytes(limits);
+  sizes.batch = BatchBytes(limits, config);
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * element;
   sizes.qkv = rows * config.qkv_size() * kFloat;
@@ -127,13 +131,16 @@ GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const Mode
   sizes.gradient_counters =
       LoraGradientCounters(device, limits.sequences_max, limits.rank_max, columns) *
       int64_t{sizeof(uint32_t)};
-  const int32_t tokens_max = std::min(limits.rows_max, config.context_tokens_max);
+  const int32_t tokens_max =
+      std::min(limits.rows_max + limits.prefix_tokens_max, config.context_tokens_max);
   sizes.attention_scratch =
       AttentionScratchBytes(GpuPoolLayout(config, dtype, device), config.num_heads,
                             limits.sequences_max, tokens_max, device);
   sizes.backward_scratch =
       AttentionBackwardGpuFloats(limits.rows_max, config.num_heads, config.head_dim, dtype) *
       kFloat;
+  sizes.d_prefixes =
+      int64_t{limits.sequences_max} * limits.prefix_tokens_max * 2 * config.kv_size() * kFloat;
   const int64_t head_rows = limits.logits_rows_max;
   sizes.head_hidden = head_rows * hidden * kFloat;
   sizes.head_normed = head_rows * hidden * element;
@@ -165,7 +172,7 @@ TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig
                buffers.gradient_scratch + buffers.gradient_counters;
   sizes.logits = 2 * (buffers.head_hidden + buffers.head_normed) + buffers.logits +
                  buffers.d_logits + buffers.losses;
-  sizes.attention = buffers.attention_scratch + buffers.backward_scratch +
+  sizes.attention = buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
                     GpuPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);
   // Cosines, sines, and the sines of turns back.
   sizes.ropes = RopeTablesBytes(config, config.context_tokens_max) * 3 / 2;

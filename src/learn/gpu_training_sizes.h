@@ -21,7 +21,7 @@ struct GpuTrainingBuffers {
   int64_t d_gate_up = 0, d_attended = 0, d_qkv = 0;
   int64_t lora_h = 0, lora_d_h = 0, rounded_h = 0, rounded_d_h = 0;
   int64_t gradient_scratch = 0, gradient_counters = 0;
-  int64_t attention_scratch = 0, backward_scratch = 0;
+  int64_t attention_scratch = 0, backward_scratch = 0, d_prefixes = 0;
   int64_t head_hidden = 0, head_normed = 0, logits = 0, d_logits = 0, losses = 0;
 };
 GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const ModelConfig& config,

@@ -44,9 +44,6 @@ Status OnCpuAlone(const std::string& what) {
 
 Status CheckShape(const TrainedShape& shape, const Device& device) {
   if (device.is_cpu()) return OkStatus();
-  if (shape.virtual_tokens > 0 && shape.kind == VirtualTokenKind::kKeysValues) {
-    return OnCpuAlone("prefixes");
-  }
   if (shape.is_frozen) return OnCpuAlone("adapters that are there and do not learn");
   return OkStatus();
 }

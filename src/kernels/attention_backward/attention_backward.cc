@@ -61,7 +61,7 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
     CheckOnHost(args);
   } else {
     CHECK(CheckAttentionBackward(args.dtype, args.head_dim, stream.device).ok());
-    CHECK(args.prefixes == nullptr) << "a prefix on a GPU";
+    CHECK(args.prefixes == nullptr || args.prefix_tokens_max > 0);
     CHECK(args.out != nullptr && args.positions != nullptr && args.cos != nullptr &&
           args.back_sin != nullptr);
     CHECK(args.num_rows > 0 && args.sequence_rows_max > 0 && args.head_dim % 2 == 0);

@@ -15,8 +15,8 @@ namespace graft {
 struct AttentionPrefix {
   int32_t num_tokens = 0;
   // [num_tokens] positions, `stride` elements apart, each [2 (k, v)][num_kv_heads][head_dim] as
-  // attention took it.
-  const float* keys_values = nullptr;
+  // attention took it, of dtype.
+  const void* keys_values = nullptr;
   int64_t stride = 0;
   float* d_keys_values = nullptr;  // [num_tokens][2][num_kv_heads][head_dim]; is written
 };
@@ -36,13 +36,14 @@ struct AttentionBackwardArgs {
   const void* d_out = nullptr;  // [rows, num_heads * head_dim] of d_dtype
   DType d_dtype = DType::kF32;  // or dtype
   void* d_qkv = nullptr;
-  // [num_sequences]; null: no sequence has one. On the CPU alone.
+  // [num_sequences]; null: no sequence has one.
   const AttentionPrefix* prefixes = nullptr;
   float* scratch = nullptr;  // [AttentionBackwardFloats]
 
   // On a GPU alone, where the arrays are in the device's memory and the host cannot look.
   int32_t num_rows = 0;           // row_begin[num_sequences]
   int32_t sequence_rows_max = 0;  // of one sequence
+  int32_t prefix_tokens_max = 0;  // of one prefix
   const void* out = nullptr;      // what attention made: [rows, num_heads * head_dim] of dtype
   // Queries and keys were turned by RopeArgs' numbers, all of head_dim; what is written is turned
   // back by the sines of turns back. [num_rows], and [positions_max, head_dim / 2] each.

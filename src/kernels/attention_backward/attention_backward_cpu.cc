@@ -67,7 +67,8 @@ class HeadRun {
   // Of a position: the prefix's, then the rows'.
   const float* Element(int32_t position, Side side) const {
     if (position < num_before_) {
-      return prefix_.keys_values + position * prefix_.stride + PrefixColumn(side);
+      return static_cast<const float*>(prefix_.keys_values) + position * prefix_.stride +
+             PrefixColumn(side);
     }
     return Row(position - num_before_) + Column(side);
   }

@@ -13,23 +13,49 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpThreads;
 
-// A row of the batch, the rows of its sequence, and pointers into its heads.
+// A row of the batch, the rows of its sequence, and what stands before them.
 struct Row {
   int row;
   int begin;
   int end;
+  AttentionPrefix prefix;
 
   __device__ Row(const AttentionBackwardArgs& args, int row_of_batch) : row(row_of_batch) {
     int sequence = 0;
     while (row >= args.row_begin[sequence + 1]) ++sequence;
     begin = args.row_begin[sequence];
     end = args.row_begin[sequence + 1];
+    if (args.prefixes != nullptr) prefix = args.prefixes[sequence];
   }
 };
 
 __device__ const float* HeadOf(const AttentionBackwardArgs& args, int row, int head) {
   return static_cast<const float*>(args.qkv) + row * args.qkv_stride +
          int64_t{head} * args.head_dim;
+}
+// A key, and the value beside it.
+struct KeyValue {
+  const float* key;
+  const float* value;
+};
+__device__ KeyValue OwnKey(const AttentionBackwardArgs& args, int row, int kv_head) {
+  const float* key = HeadOf(args, row, args.num_heads + kv_head);
+  return {key, key + int64_t{args.num_kv_heads} * args.head_dim};
+}
+__device__ KeyValue PrefixKey(const AttentionBackwardArgs& args, const AttentionPrefix& prefix,
+                              int token, int kv_head) {
+  const float* key = static_cast<const float*>(prefix.keys_values) + token * prefix.stride +
+                     int64_t{kv_head} * args.head_dim;
+  return {key, key + int64_t{args.num_kv_heads} * args.head_dim};
+}
+// Of all that the row sees, in their order.
+template <typename Function>
+__device__ void ForEachKey(const AttentionBackwardArgs& args, const Row& row, int kv_head,
+                           const Function& function) {
+  for (int token = 0; token < row.prefix.num_tokens; ++token) {
+    function(PrefixKey(args, row.prefix, token, kv_head));
+  }
+  for (int key = row.begin; key <= row.row; ++key) function(OwnKey(args, key, kv_head));
 }
 __device__ const float* DOut(const AttentionBackwardArgs& args, int row, int head) {
   return static_cast<const float*>(args.d_out) +
@@ -55,15 +81,14 @@ __global__ void __launch_bounds__(kThreads) StatsKernel(const __grid_constant__ 
   if (unit >= args.num_rows * args.num_heads) return;
   const int head = unit / args.num_rows;
   const Row row(args, unit % args.num_rows);
-  const int key_head = args.num_heads + head / params.group;
   const float* q = HeadOf(args, row.row, head);
   float maximum = -INFINITY, sum = 0.0f;
-  for (int key = row.begin; key <= row.row; ++key) {
-    const float score = args.scale * Dot(q, HeadOf(args, key, key_head), args.head_dim);
+  ForEachKey(args, row, head / params.group, [&](const KeyValue& at) {
+    const float score = args.scale * Dot(q, at.key, args.head_dim);
     const float larger = fmaxf(maximum, score);
     sum = sum * expf(maximum - larger) + expf(score - larger);
     maximum = larger;
-  }
+  });
   const float* out = static_cast<const float*>(args.out) +
                      (int64_t{row.row} * args.num_heads + head) * args.head_dim;
   const float mean = Dot(DOut(args, row.row, head), out, args.head_dim);
@@ -73,15 +98,12 @@ __global__ void __launch_bounds__(kThreads) StatsKernel(const __grid_constant__ 
 }
 
 // The softmax's weight of a key for a query, and the gradient of their product.
-__device__ float2 WeightAndGradient(const Params& params, int query, int key, int head) {
+__device__ float2 WeightAndGradient(const Params& params, int query, const KeyValue& at, int head) {
   const AttentionBackwardArgs& args = params.args;
-  const int key_head = args.num_heads + head / params.group;
   const int stat = head * args.num_rows + query;
-  const float score =
-      args.scale * Dot(HeadOf(args, query, head), HeadOf(args, key, key_head), args.head_dim);
+  const float score = args.scale * Dot(HeadOf(args, query, head), at.key, args.head_dim);
   const float weight = expf(score - params.log_sums[stat]);
-  const float worth =
-      Dot(DOut(args, query, head), HeadOf(args, key, key_head + args.num_kv_heads), args.head_dim);
+  const float worth = Dot(DOut(args, query, head), at.value, args.head_dim);
   return {weight, weight * (worth - params.means[stat]) * args.scale};
 }
 
@@ -96,32 +118,29 @@ __global__ void __launch_bounds__(kThreads) QueriesKernel(const __grid_constant_
   const int head = unit / args.num_rows;
   const Row row(args, unit % args.num_rows);
   float sums[kLaneDims] = {};
-  for (int key = row.begin; key <= row.row; ++key) {
-    const float gradient = WeightAndGradient(params, row.row, key, head).y;
-    const float* k = HeadOf(args, key, args.num_heads + head / params.group);
+  ForEachKey(args, row, head / params.group, [&](const KeyValue& at) {
+    const float gradient = WeightAndGradient(params, row.row, at, head).y;
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) {
-      if (lane + 32 * i < args.head_dim) sums[i] = __fmaf_rn(gradient, k[lane + 32 * i], sums[i]);
+      const int dim = lane + 32 * i;
+      if (dim < args.head_dim) sums[i] = __fmaf_rn(gradient, at.key[dim], sums[i]);
     }
-  }
+  });
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
     if (lane + 32 * i < args.head_dim) DHead(args, row.row, head)[lane + 32 * i] = sums[i];
   }
 }
 
-__global__ void __launch_bounds__(kThreads) KeysKernel(const __grid_constant__ Params params) {
-  WaitForPrevious();
+// The gradients of a key and its value, by the queries of all heads of its group, this lane's
+// dimensions.
+__device__ void SumQueries(const Params& params, int begin, int end, const KeyValue& at,
+                           int kv_head, float (&keys)[kLaneDims], float (&values)[kLaneDims]) {
   const AttentionBackwardArgs& args = params.args;
-  const int unit = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  if (unit >= args.num_rows * args.num_kv_heads) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int kv_head = unit / args.num_rows;
-  const Row row(args, unit % args.num_rows);
-  float keys[kLaneDims] = {}, values[kLaneDims] = {};
   for (int head = kv_head * params.group; head < (kv_head + 1) * params.group; ++head) {
-    for (int query = row.row; query < row.end; ++query) {
-      const float2 w = WeightAndGradient(params, query, row.row, head);
+    for (int query = begin; query < end; ++query) {
+      const float2 w = WeightAndGradient(params, query, at, head);
       const float* q = HeadOf(args, query, head);
       const float* d = DOut(args, query, head);
 #pragma unroll
@@ -133,13 +152,48 @@ __global__ void __launch_bounds__(kThreads) KeysKernel(const __grid_constant__ P
       }
     }
   }
+}
+
+__device__ void StoreLane(const float (&sums)[kLaneDims], int head_dim, float* out) {
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
-    const int dim = lane + 32 * i;
-    if (dim >= args.head_dim) continue;
-    DHead(args, row.row, args.num_heads + kv_head)[dim] = keys[i];
-    DHead(args, row.row, args.num_heads + args.num_kv_heads + kv_head)[dim] = values[i];
+    const int dim = static_cast<int>(threadIdx.x) % kWarpThreads + 32 * i;
+    if (dim < head_dim) out[dim] = sums[i];
   }
+}
+
+__global__ void __launch_bounds__(kThreads) KeysKernel(const __grid_constant__ Params params) {
+  WaitForPrevious();
+  const AttentionBackwardArgs& args = params.args;
+  const int unit = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  if (unit >= args.num_rows * args.num_kv_heads) return;
+  const int kv_head = unit / args.num_rows;
+  const Row row(args, unit % args.num_rows);
+  float keys[kLaneDims] = {}, values[kLaneDims] = {};
+  SumQueries(params, row.row, row.end, OwnKey(args, row.row, kv_head), kv_head, keys, values);
+  StoreLane(keys, args.head_dim, DHead(args, row.row, args.num_heads + kv_head));
+  StoreLane(values, args.head_dim,
+            DHead(args, row.row, args.num_heads + args.num_kv_heads + kv_head));
+}
+
+// A warp per sequence, head and position of the longest prefix.
+__global__ void __launch_bounds__(kThreads) PrefixKernel(const __grid_constant__ Params params) {
+  WaitForPrevious();
+  const AttentionBackwardArgs& args = params.args;
+  const int unit = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  const int token = unit % args.prefix_tokens_max;
+  const int kv_head = unit / args.prefix_tokens_max % args.num_kv_heads;
+  const int sequence = unit / args.prefix_tokens_max / args.num_kv_heads;
+  if (sequence >= args.num_sequences) return;
+  const AttentionPrefix prefix = args.prefixes[sequence];
+  if (token >= prefix.num_tokens) return;
+  float keys[kLaneDims] = {}, values[kLaneDims] = {};
+  SumQueries(params, args.row_begin[sequence], args.row_begin[sequence + 1],
+             PrefixKey(args, prefix, token, kv_head), kv_head, keys, values);
+  float* const out =
+      prefix.d_keys_values + (int64_t{2} * args.num_kv_heads * token + kv_head) * args.head_dim;
+  StoreLane(keys, args.head_dim, out);
+  StoreLane(values, args.head_dim, out + int64_t{args.num_kv_heads} * args.head_dim);
 }
 
 // A thread per pair of dimensions of a query or key head.
@@ -168,6 +222,10 @@ void LaunchPlain(const Params& params, Stream& stream) {
   launch(StatsKernel, queries, kWarps);
   launch(QueriesKernel, queries, kWarps);
   launch(KeysKernel, int64_t{args.num_rows} * args.num_kv_heads, kWarps);
+  if (args.prefixes != nullptr) {
+    launch(PrefixKernel, int64_t{args.num_sequences} * args.num_kv_heads * args.prefix_tokens_max,
+           kWarps);
+  }
   const int64_t pairs = int64_t{args.num_heads + args.num_kv_heads} * (args.head_dim / 2);
   launch(TurnBackKernel, args.num_rows * pairs, kThreads);
 }

@@ -135,11 +135,12 @@ __device__ __forceinline__ void MultiplyAdd(const uint32_t (&values)[4][4], uint
 
 #endif  // GRAFT_HOPPER
 
-// What a thread block works on: a sequence, and 64 rows of it.
+// What a thread block works on: a sequence, and 64 rows of it, or 64 positions of its prefix.
 struct Block {
   int begin;     // the sequence's first row
   int num_rows;  // of the sequence
-  int first;     // of the block's rows, counted from `begin`
+  int first;     // of the block's rows, counted from `begin`, or of its positions
+  AttentionPrefix prefix;
 
   // The rows that have most to do first, of all heads of a sequence. Few sequences are worked on at
   // a time, whose rows the second-level cache holds.
@@ -147,6 +148,7 @@ struct Block {
     const auto sequence = static_cast<int>(blockIdx.z);
     begin = args.row_begin[sequence];
     num_rows = args.row_begin[sequence + 1] - begin;
+    if (args.prefixes != nullptr) prefix = args.prefixes[sequence];
     const int tile = static_cast<int>(from_last ? gridDim.y - 1 - blockIdx.y : blockIdx.y);
     first = tile * kRows;
   }
@@ -158,10 +160,50 @@ __device__ __forceinline__ Rows HeadRows(const AttentionBackwardArgs& args, cons
               int64_t{head} * args.head_dim,
           args.qkv_stride};
 }
+// Of a prefix: a head's keys, or, num_kv_heads further on, its values.
+__device__ __forceinline__ Rows PrefixRows(const AttentionBackwardArgs& args, const Block& block,
+                                           int head) {
+  return {static_cast<const Bfloat16*>(block.prefix.keys_values) + int64_t{head} * args.head_dim,
+          block.prefix.stride};
+}
 __device__ __forceinline__ Rows GradientRows(const Params& params, const Block& block, int head) {
   const int64_t stride = int64_t{params.args.num_heads} * params.args.head_dim;
   return {params.d_rounded + block.begin * stride + int64_t{head} * params.args.head_dim, stride};
 }
+
+// The keys or values that a block's queries see, in tiles: a prefix's, and behind them those of the
+// sequence's own rows.
+struct Seen {
+  Rows prefix, own;
+  int num_prefix;    // positions
+  int prefix_tiles;  // that they take
+  int num_rows;      // of the sequence
+
+  __device__ Seen(const AttentionBackwardArgs& args, const Block& block, int head)
+      : prefix(PrefixRows(args, block, head)),
+        own(HeadRows(args, block, args.num_heads + head)),
+        num_prefix(block.prefix.num_tokens),
+        prefix_tiles((num_prefix + kRows - 1) / kRows),
+        num_rows(block.num_rows) {}
+
+  template <int kDim>
+  __device__ __forceinline__ void Bring(int tile, uint32_t to) const {
+    const bool is_own = tile >= prefix_tiles;
+    // Chosen one by one, they stay in registers.
+    const Rows rows = {is_own ? own.data : prefix.data, is_own ? own.stride : prefix.stride};
+    BringRows<kDim>(rows, (is_own ? tile - prefix_tiles : tile) * kRows,
+                    is_own ? num_rows : num_prefix, to);
+  }
+  // Of a tile's keys, how many the sequence's row `row` sees; and whether any row might not see
+  // all.
+  __device__ __forceinline__ int NumSeen(int tile, int row) const {
+    return tile < prefix_tiles ? num_prefix - tile * kRows
+                               : row + 1 - (tile - prefix_tiles) * kRows;
+  }
+  __device__ __forceinline__ bool Masks(int tile, int num_tiles) const {
+    return tile + 1 == num_tiles || tile + 1 == prefix_tiles;
+  }
+};
 
 // Rounds the gradient of what attention made, where it is fp32, and forms the queries' means. A
 // warp per row and head.
@@ -238,20 +280,46 @@ __device__ __forceinline__ void StoreRows(const AttentionBackwardArgs& args, con
   }
 }
 
-#endif  // GRAFT_HOPPER
+// Writes a thread's positions of a prefix's keys or values: `sums` by `scale`.
+template <int kDim>
+__device__ __forceinline__ void StorePrefix(const AttentionBackwardArgs& args, const Block& block,
+                                            int head, float scale, const float (&sums)[kDim / 2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int token = FirstRow(block) + half * 8;
+    if (token >= block.prefix.num_tokens) continue;
+    float* out = block.prefix.d_keys_values +
+                 (int64_t{2} * args.num_kv_heads * token + head) * kDim + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < kDim / 8; ++tile) {
+      *reinterpret_cast<float2*>(out + tile * 8) = {sums[4 * tile + half * 2] * scale,
+                                                    sums[4 * tile + half * 2 + 1] * scale};
+    }
+  }
+}
 
-#if defined(GRAFT_HOPPER)
+template <int kDim, bool kPrefix>
+__device__ __forceinline__ void StoreKeys(const AttentionBackwardArgs& args, const Block& block,
+                                          int kv_head, const float (&keys)[kDim / 2],
+                                          const float (&values)[kDim / 2]) {
+  if constexpr (kPrefix) {
+    StorePrefix<kDim>(args, block, kv_head, args.scale, keys);
+    StorePrefix<kDim>(args, block, kv_head + args.num_kv_heads, 1.0f, values);
+  } else {
+    const int key_head = args.num_heads + kv_head;
+    StoreRows<kDim>(args, block, key_head, args.scale, true, keys);
+    StoreRows<kDim>(args, block, key_head + args.num_kv_heads, 1.0f, false, values);
+  }
+}
 
 // The logarithms of the sums of this thread's two rows. The last tile has the diagonal.
 template <int kDim>
 __device__ __forceinline__ void SumScores(const Params& params, const Block& block,
-                                          const Rows& keys, int num_tiles,
+                                          const Seen& keys, int num_tiles,
                                           const Shared<kDim>& shared, float (&log_sums)[2]) {
   float maxima[2] = {-INFINITY, -INFINITY}, sums[2] = {};
   for (int tile = 0; tile < num_tiles; ++tile) {
-    if (tile + 1 < num_tiles) {
-      BringRows<kDim>(keys, (tile + 1) * kRows, block.num_rows, shared.Others((tile + 1) % 2, 0));
-    }
+    if (tile + 1 < num_tiles) keys.Bring<kDim>(tile + 1, shared.Others((tile + 1) % 2, 0));
     CommitCopies();
     AwaitRows();
     float scores[kSums];
@@ -260,16 +328,16 @@ __device__ __forceinline__ void SumScores(const Params& params, const Block& blo
     WgmmaCommit();
     WgmmaWait<0>();
     WgmmaKeep(scores);
-    const bool masks = tile + 1 == num_tiles;
+    const bool masks = keys.Masks(tile, num_tiles);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = FirstRow(block) + half * 8 - tile * kRows;
+      const int num_seen = keys.NumSeen(tile, FirstRow(block) + half * 8);
       float largest = maxima[half];
 #pragma unroll
       for (int i = 0; i < kSums / 2; ++i) {
         const int at = i / 2 * 4 + half * 2 + i % 2;
         scores[at] *= params.scale_log2;
-        if (masks && ColumnOf(at) > query) scores[at] = -INFINITY;
+        if (masks && ColumnOf(at) >= num_seen) scores[at] = -INFINITY;
         largest = fmaxf(largest, scores[at]);
       }
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
@@ -293,8 +361,8 @@ __device__ __forceinline__ void SumScores(const Params& params, const Block& blo
 
 // A tile of keys: from the scores and the weights' gradients to those of the scores.
 template <int kDim>
-__device__ __forceinline__ void AddKeys(const Params& params, const Block& block,
-                                        const Shared<kDim>& shared, int tile, bool masks,
+__device__ __forceinline__ void AddKeys(const Params& params, const Shared<kDim>& shared, int tile,
+                                        bool masks, const int (&num_seen)[2],
                                         const float (&log_sums)[2], const float (&means)[2],
                                         float (&sums)[kDim / 2]) {
   const uint32_t keys = shared.Others(tile % 2, 0);
@@ -306,13 +374,12 @@ __device__ __forceinline__ void AddKeys(const Params& params, const Block& block
   WgmmaWait<0>();
   WgmmaKeep(scores);
   WgmmaKeep(worths);
-  const int query = FirstRow(block) - tile * kRows;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int half = i % 4 / 2;
     const float weight = Exp2(__fmaf_rn(scores[i], params.scale_log2, -log_sums[half]));
     scores[i] = weight * (worths[i] - means[half]);
-    if (masks && ColumnOf(i) > query + half * 8) scores[i] = 0.0f;
+    if (masks && ColumnOf(i) >= num_seen[half]) scores[i] = 0.0f;
   }
   uint32_t packed[4][4];
   Pack(scores, packed);
@@ -329,13 +396,12 @@ __device__ __forceinline__ void RunQueries(const Params& params, const Shared<kD
   const Block block(args, true);
   if (block.first >= block.num_rows) return;
   const auto head = static_cast<int>(blockIdx.x);
-  const int key_head = args.num_heads + head / params.group;
-  const Rows keys = HeadRows(args, block, key_head);
-  const Rows values = HeadRows(args, block, key_head + args.num_kv_heads);
-  const int num_tiles = block.first / kRows + 1;
+  const Seen keys(args, block, head / params.group);
+  const Seen values(args, block, head / params.group + args.num_kv_heads);
+  const int num_tiles = keys.prefix_tiles + block.first / kRows + 1;
   BringRows<kDim>(HeadRows(args, block, head), block.first, block.num_rows, shared.Mine(0));
   BringRows<kDim>(GradientRows(params, block, head), block.first, block.num_rows, shared.Mine(1));
-  BringRows<kDim>(keys, 0, block.num_rows, shared.Others(0, 0));
+  keys.Bring<kDim>(0, shared.Others(0, 0));
   CommitCopies();
   float log_sums[2], means[2];
   SumScores<kDim>(params, block, keys, num_tiles, shared, log_sums);
@@ -347,8 +413,8 @@ __device__ __forceinline__ void RunQueries(const Params& params, const Shared<kD
     if (threadIdx.x % 4 == 0 && local < block.num_rows) params.log_sums[stat] = log_sums[half];
   }
   const auto bring = [&](int tile) {
-    BringRows<kDim>(keys, tile * kRows, block.num_rows, shared.Others(tile % 2, 0));
-    BringRows<kDim>(values, tile * kRows, block.num_rows, shared.Others(tile % 2, 1));
+    keys.Bring<kDim>(tile, shared.Others(tile % 2, 0));
+    values.Bring<kDim>(tile, shared.Others(tile % 2, 1));
   };
   bring(0);
   CommitCopies();
@@ -357,14 +423,18 @@ __device__ __forceinline__ void RunQueries(const Params& params, const Shared<kD
     if (tile + 1 < num_tiles) bring(tile + 1);
     CommitCopies();
     AwaitRows();
-    AddKeys<kDim>(params, block, shared, tile, tile + 1 == num_tiles, log_sums, means, sums);
+    const int num_seen[2] = {keys.NumSeen(tile, FirstRow(block)),
+                             keys.NumSeen(tile, FirstRow(block) + 8)};
+    AddKeys<kDim>(params, shared, tile, keys.Masks(tile, num_tiles), num_seen, log_sums, means,
+                  sums);
     __syncthreads();
   }
   StoreRows<kDim>(args, block, head, args.scale, true, sums);
 }
 
-// A tile of queries, from row `row` of the sequence on, for a block of keys.
-template <int kDim>
+// A tile of queries, from row `row` of the sequence on, for a block of keys; those of a prefix are
+// seen by all of them.
+template <int kDim, bool kPrefix>
 __device__ __forceinline__ void AddQueries(const Params& params, const Block& block,
                                            const Shared<kDim>& shared, int stage, int row,
                                            bool masks, float (&keys)[kDim / 2],
@@ -385,7 +455,8 @@ __device__ __forceinline__ void AddQueries(const Params& params, const Block& bl
   for (int i = 0; i < kSums; ++i) {
     const int query = ColumnOf(i);
     weights[i] = Exp2(__fmaf_rn(weights[i], params.scale_log2, -log_sums[query]));
-    if (masks && (key + i % 4 / 2 * 8 > query || query >= last)) weights[i] = 0.0f;
+    const bool precedes = !kPrefix && key + i % 4 / 2 * 8 > query;
+    if (masks && (precedes || query >= last)) weights[i] = 0.0f;
     worths[i] = weights[i] * (worths[i] - means[query]);
   }
   uint32_t packed_weights[4][4], packed_worths[4][4];
@@ -400,18 +471,20 @@ __device__ __forceinline__ void AddQueries(const Params& params, const Block& bl
   WgmmaKeep(keys);
 }
 
-template <int kDim>
+// kPrefix: of the prefix's keys, not of the sequence's own.
+template <int kDim, bool kPrefix>
 __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>& shared) {
   const AttentionBackwardArgs& args = params.args;
   const Block block(args, false);
-  if (block.first >= block.num_rows) return;
+  const int num_keys = kPrefix ? block.prefix.num_tokens : block.num_rows;
+  if (block.first >= num_keys) return;
   const auto kv_head = static_cast<int>(blockIdx.x);
-  const int key_head = args.num_heads + kv_head;
-  const int num_tiles = (block.num_rows - block.first + kRows - 1) / kRows;  // of a head
+  const int first_row = kPrefix ? 0 : block.first;                         // of the queries
+  const int num_tiles = (block.num_rows - first_row + kRows - 1) / kRows;  // of a head
   const int num_steps = num_tiles * params.group;
   const auto bring = [&](int step) {
     const int head = kv_head * params.group + step / num_tiles;
-    const int row = block.first + step % num_tiles * kRows;
+    const int row = first_row + step % num_tiles * kRows;
     const int stage = step % 2;
     BringRows<kDim>(HeadRows(args, block, head), row, block.num_rows, shared.Others(stage, 0));
     BringRows<kDim>(GradientRows(params, block, head), row, block.num_rows,
@@ -423,10 +496,14 @@ __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>
     CopyWord(attention::SharedAddress(shared.Stats(stage, which) + threadIdx.x % kRows),
              stats + int64_t{head} * args.num_rows + block.begin + (present ? local : 0), present);
   };
-  BringRows<kDim>(HeadRows(args, block, key_head), block.first, block.num_rows, shared.Mine(0));
-  BringRows<kDim>(HeadRows(args, block, key_head + args.num_kv_heads), block.first, block.num_rows,
-                  shared.Mine(1));
-  bring(0);
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {  // keys, values
+    const int head = kv_head + which * args.num_kv_heads;
+    BringRows<kDim>(
+        kPrefix ? PrefixRows(args, block, head) : HeadRows(args, block, args.num_heads + head),
+        block.first, num_keys, shared.Mine(which));
+  }
+  if (num_steps > 0) bring(0);
   CommitCopies();
   float keys[kDim / 2] = {}, values[kDim / 2] = {};
   for (int step = 0; step < num_steps; ++step) {
@@ -434,12 +511,12 @@ __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>
     CommitCopies();
     AwaitRows();
     const int tile = step % num_tiles;
-    AddQueries<kDim>(params, block, shared, step % 2, block.first + tile * kRows,
-                     tile == 0 || tile + 1 == num_tiles, keys, values);
+    const bool masks = (!kPrefix && tile == 0) || tile + 1 == num_tiles;
+    AddQueries<kDim, kPrefix>(params, block, shared, step % 2, first_row + tile * kRows, masks,
+                              keys, values);
     __syncthreads();
   }
-  StoreRows<kDim>(args, block, key_head, args.scale, true, keys);
-  StoreRows<kDim>(args, block, key_head + args.num_kv_heads, 1.0f, false, values);
+  StoreKeys<kDim, kPrefix>(args, block, kv_head, keys, values);
 }
 
 #endif  // GRAFT_HOPPER
@@ -456,14 +533,14 @@ __global__ void __launch_bounds__(kThreads, 2)
 #endif
 }
 
-// blockIdx: key head, 64 keys, sequence.
-template <int kDim>
+// blockIdx: key head, 64 keys of the sequence's rows, or of its prefix; sequence.
+template <int kDim, bool kPrefix>
 __global__ void __launch_bounds__(kThreads, 2) KeysKernel(const __grid_constant__ Params params) {
 #if defined(GRAFT_HOPPER)
   extern __shared__ __align__(1024) unsigned char bytes[];
   LetNextStart();
   WaitForPrevious();
-  RunKeys<kDim>(params, Shared<kDim>(bytes));
+  RunKeys<kDim, kPrefix>(params, Shared<kDim>(bytes));
 #endif
 }
 
@@ -475,14 +552,15 @@ void Launch(const Params& params, Stream& stream) {
   const int64_t units = int64_t{args.num_rows} * args.num_heads;
   LaunchKernel(params.rounds ? MeansKernel<kDim, true> : MeansKernel<kDim, false>,
                GridOf(CeilDiv(units, kThreads / 32)), dim3(kThreads), 0, cuda_stream, params);
-  const int64_t tiles = CeilDiv(args.sequence_rows_max, kRows);
-  const auto launch = [&](void (*kernel)(Params), int32_t heads) {
+  const auto launch = [&](void (*kernel)(Params), int64_t rows_max, int32_t heads) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-    LaunchKernel(kernel, GridOf(heads, tiles, args.num_sequences), dim3(kThreads), kBytes,
-                 cuda_stream, params);
+    LaunchKernel(kernel, GridOf(heads, CeilDiv(rows_max, kRows), args.num_sequences),
+                 dim3(kThreads), kBytes, cuda_stream, params);
   };
-  launch(QueriesKernel<kDim>, args.num_heads);
-  launch(KeysKernel<kDim>, args.num_kv_heads);
+  launch(QueriesKernel<kDim>, args.sequence_rows_max, args.num_heads);
+  launch(KeysKernel<kDim, false>, args.sequence_rows_max, args.num_kv_heads);
+  if (args.prefixes == nullptr) return;
+  launch(KeysKernel<kDim, true>, args.prefix_tokens_max, args.num_kv_heads);
 }
 
 }  // namespace
