@@ -185,9 +185,6 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, b
                                  .is_frozen = is_frozen};
       RETURN_IF_ERROR(CheckShape(trained, shape.device));
     }
-    if (writes && options.recipe.hidden != HiddenStates::kNone) {
-      RETURN_IF_ERROR(CheckHiddenStates(shape.device));
-    }
     if (!shape.device.is_cpu()) {
       RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.dtype, shape.device));
     }

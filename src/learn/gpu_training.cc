@@ -129,6 +129,11 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
   logits_ = Buffer(sizes.logits, device);
   d_logits_ = Buffer(sizes.d_logits, device);
   losses_ = Buffer(sizes.losses, device);
+  taught_ = Buffer(sizes.taught, device);
+  signs_ = Buffer(sizes.signs, device);
+  shares_ = Buffer(sizes.shares, device);
+  distances_ = Buffer(sizes.distances, device);
+  head_states_ = Buffer(sizes.head_states, device);
 }
 
 GpuTraining::Activations GpuTraining::MakeActivations() const {
@@ -281,12 +286,14 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
 }
 
-std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
-                                     std::span<const AdapterInTraining> adapters,
-                                     const TrainingTargets& targets, bool backward) {
+TargetLosses GpuTraining::Run(const TrainingBatch& batch,
+                              std::span<const AdapterInTraining> adapters,
+                              const TrainingTargets& targets, const TaughtStates& taught,
+                              bool backward) {
   for (const int32_t id : targets.ids) CHECK(id >= 0 && id < config_.vocab_size) << id;
   FollowAdapters(adapters);
   PutBatch(batch, targets);
+  PutTaught(taught);
   learns_ = backward;
   Forward();
   if (backward) {
@@ -298,9 +305,14 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
   }
   RunHead(backward);
   if (backward) Backward();
-  std::vector<double> losses(targets.rows.size());
-  CopyFromDevice(losses.data(), losses_.data(),
-                 static_cast<int64_t>(losses.size() * sizeof(double)), stream_);
+  TargetLosses losses;
+  const auto bytes = static_cast<int64_t>(targets.rows.size() * sizeof(double));
+  losses.tokens.resize(targets.rows.size());
+  CopyFromDevice(losses.tokens.data(), losses_.data(), bytes, stream_);
+  if (!taught.states.empty()) {
+    losses.hidden.resize(targets.rows.size());
+    CopyFromDevice(losses.hidden.data(), distances_.data(), bytes, stream_);
+  }
   Synchronize(stream_);
   return losses;
 }

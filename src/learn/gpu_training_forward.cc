@@ -18,6 +18,8 @@ void GpuTraining::Forward() {
     if (layer < first_kept()) {
       CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), hidden_.data(), bytes, stream_);
     }
+    BringTaught(layer);
+    CompareStates(layer, hidden_.as<float>(), batch_.rows, 0, batch_.num_targets);
     ComputeLayer(layer, ActivationsOf(layer));
     FinishLayer(layer);
   }
@@ -177,18 +179,14 @@ void* GpuTraining::HOf(const Product& product, int32_t layer) {
 void GpuTraining::RunHead(bool backward) {
   const int64_t n = config_.hidden_size;
   const int64_t vocab = config_.vocab_size;
+  BringTaught(config_.num_layers);
   for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
-    const int64_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
+    const int32_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
     const int32_t* const rows = batch_.rows + begin;
-    // Picking rows is what Embedding does, with the hidden states for its table.
-    Embedding({.table = hidden_.data(),
-               .dtype = DType::kF32,
-               .vocab_size = batch_.num_rows,
-               .tokens = rows,
-               .out = head_hidden_.as<float>(),
-               .num_tokens = num_rows,
-               .n = n},
-              stream_);
+    PickStates(rows, num_rows);
+    if (IsTaught(config_.num_layers)) {
+      CompareStates(config_.num_layers, NormPicked(num_rows), nullptr, begin, num_rows);
+    }
     RmsNorm({.x = head_hidden_.as<float>(),
              .x_stride = n,
              .weight = weights_.final_norm.as<float>(),
@@ -230,6 +228,8 @@ void GpuTraining::RunHead(bool backward) {
           .y_stride = n,
           .x_is_fp32 = dtype_ == DType::kF32},
          stream_);
+    AddStateGradients(config_.num_layers, head_d_normed_.as<float>(), nullptr, begin, num_rows,
+                      nullptr);
     RmsNormBackward({.x = head_input_.data(),
                      .x_dtype = dtype_,
                      .weight = weights_.final_norm.as<float>(),

@@ -48,10 +48,6 @@ Status CheckShape(const TrainedShape& shape, const Device& device) {
   return OkStatus();
 }
 
-Status CheckHiddenStates(const Device& device) {
-  return device.is_cpu() ? OkStatus() : OnCpuAlone("distances to a teacher's hidden states");
-}
-
 Status CheckEncoder(const Device& device) {
   return device.is_cpu() ? OkStatus() : OnCpuAlone("encoders");
 }
@@ -59,7 +55,6 @@ Status CheckEncoder(const Device& device) {
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device) {
   if (device.is_cpu()) return OkStatus();
   for (const TrainingExample& example : examples) {
-    if (!example.hidden.empty()) return CheckHiddenStates(device);
     if (example.document >= 0) return OnCpuAlone("a document's adapter beside the one that learns");
   }
   return OkStatus();
@@ -232,9 +227,34 @@ void Trainer::RunOnDevice(const TrainingBatch& batch, bool backward,
     CHECK(CheckExamples({target.example, 1}, stream_.device).ok());
   }
   const TargetArrays arrays = ArraysOf(targets_, losses);
-  const std::vector<double> row_losses =
-      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices), backward);
-  AddTokenLosses(targets_, row_losses, losses);
+  const TaughtArrays taught = TaughtOf(targets_);
+  const TargetLosses row_losses =
+      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices),
+                   {taught.states, taught.shares}, backward);
+  AddTokenLosses(targets_, row_losses.tokens, losses);
+  for (size_t i = 0; i < row_losses.hidden.size(); ++i) {
+    losses[static_cast<size_t>(targets_[i].example->adapter)].hidden += row_losses.hidden[i];
+  }
+}
+
+Trainer::TaughtArrays Trainer::TaughtOf(std::span<const Target> targets) const {
+  TaughtArrays taught;
+  if (std::ranges::all_of(targets, [](const Target& t) { return t.example->hidden.empty(); })) {
+    return taught;
+  }
+  for (int32_t boundary = 0; boundary <= config_.num_layers; ++boundary) {
+    for (const Target& target : targets) {
+      taught.states.push_back(StatesTaught(target, boundary));
+      taught.shares.push_back(taught.states.back() == nullptr ? 0.0 : ShareOf(target, boundary));
+    }
+  }
+  return taught;
+}
+
+double Trainer::ShareOf(const Target& target, int32_t boundary) const {
+  const auto adapter = static_cast<size_t>(target.example->adapter);
+  return 1.0 / teacher_sums_[static_cast<size_t>(boundary)][adapter] /
+         static_cast<double>(NumBoundaries(*target.example));
 }
 
 Trainer::TargetArrays Trainer::ArraysOf(std::span<const Target> targets,
@@ -270,7 +290,7 @@ size_t Trainer::NumBoundaries(const TrainingExample& example) const {
   return example.hidden.size() / one;
 }
 
-const float* Trainer::TaughtStates(const Target& target, int32_t boundary) const {
+const float* Trainer::StatesTaught(const Target& target, int32_t boundary) const {
   const TrainingExample& example = *target.example;
   if (example.hidden.empty()) return nullptr;
   const size_t count = NumBoundaries(example);
@@ -288,7 +308,7 @@ void Trainer::CountTargets(std::vector<TrainingLoss>& losses) {
     const auto adapter = static_cast<size_t>(target.example->adapter);
     ++losses[adapter].num_rows;
     for (size_t boundary = 0; boundary < num_boundaries; ++boundary) {
-      const float* states = TaughtStates(target, static_cast<int32_t>(boundary));
+      const float* states = StatesTaught(target, static_cast<int32_t>(boundary));
       if (states == nullptr) continue;
       double& sum = teacher_sums_[boundary][adapter];
       for (size_t i = 0; i < n; ++i) sum += std::fabs(static_cast<double>(states[i]));
@@ -320,11 +340,10 @@ void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, con
                           bool packed, float* gradients, std::vector<TrainingLoss>& losses) const {
   const auto n = static_cast<size_t>(config_.hidden_size);
   for (size_t t = 0; t < targets.size(); ++t) {
-    const float* taught = TaughtStates(targets[t], boundary);
+    const float* taught = StatesTaught(targets[t], boundary);
     if (taught == nullptr) continue;
     const auto adapter = static_cast<size_t>(targets[t].example->adapter);
-    const double share = 1.0 / teacher_sums_[static_cast<size_t>(boundary)][adapter] /
-                         static_cast<double>(NumBoundaries(*targets[t].example));
+    const double share = ShareOf(targets[t], boundary);
     const size_t row = (packed ? t : static_cast<size_t>(targets[t].row)) * n;
     double sum = 0.0;
     for (size_t i = 0; i < n; ++i) {

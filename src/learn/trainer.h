@@ -69,10 +69,9 @@ struct TrainingLoss {
   double total() const { return tokens + hidden; }
 };
 
-// kUnimplemented names what the device does not train: of such an adapter, distances to a teacher's
-// hidden states, of an encoder, or of these examples.
+// kUnimplemented names what the device does not train: of such an adapter, of an encoder, or of
+// these examples.
 Status CheckShape(const TrainedShape& shape, const Device& device);
-Status CheckHiddenStates(const Device& device);
 Status CheckEncoder(const Device& device);
 Status CheckExamples(std::span<const TrainingExample> examples, const Device& device);
 
@@ -171,13 +170,21 @@ class Trainer {
   static void AddTokenLosses(std::span<const Target> targets, std::span<const double> row_losses,
                              std::vector<TrainingLoss>& losses);
   void RunOnCpu(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
+  // [boundaries, targets] of all targets.
+  struct TaughtArrays {
+    std::vector<const float*> states;
+    std::vector<double> shares;
+  };
+  TaughtArrays TaughtOf(std::span<const Target> targets) const;
+  // What a unit of distance at `boundary` counts.
+  double ShareOf(const Target& target, int32_t boundary) const;
   void RunOnDevice(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
   void ApplyOnDevice(std::span<const Update> updates);
   void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
   void CountTargets(std::vector<TrainingLoss>& losses);
   // How many hidden states the example has, and where one of them lies; null: it has not this one.
   size_t NumBoundaries(const TrainingExample& example) const;
-  const float* TaughtStates(const Target& target, int32_t boundary) const;
+  const float* StatesTaught(const Target& target, int32_t boundary) const;
   // What `states` of these targets differ from the teacher's at `boundary`, added to the losses;
   // with `gradients`, rows as `states` are, its gradient is added there. Rows are the batch's, or,
   // where `packed`, one a target.

@@ -21,9 +21,13 @@ void Trainer::TakeTeacherStates(std::span<TrainingExample> examples, bool all_la
     std::vector<int32_t> rows;
     for (const int32_t row : example.rows) rows.push_back(row + shift);
     const TrainingSequence sequence{.tokens = tokens};
-    const TrainingBatch batch({&sequence, 1}, transformer_->page_tokens());
-    transformer_->Forward(batch, {});
+    const TrainingBatch batch({&sequence, 1}, page_tokens());
     example.hidden.resize(num_boundaries * rows.size() * n);
+    if (device_ != nullptr) {
+      device_->TakeStates(batch, rows, all_layers, example.hidden.data());
+      continue;
+    }
+    transformer_->Forward(batch, {});
     float* to = example.hidden.data();
     for (int32_t layer = 0; all_layers && layer < config_.num_layers; ++layer) {
       for (const int32_t row : rows) {

@@ -33,17 +33,31 @@ struct TrainingTargets {
   std::span<const float> weights;  // [rows]
 };
 
+// A teacher's hidden states, of each boundary between layers and behind the last one (the final
+// norm's): [num_layers + 1, targets] pointers to [hidden], null where nothing is taught; and what a
+// unit of distance counts. Empty: nothing is taught.
+struct TaughtStates {
+  std::span<const float* const> states;
+  std::span<const double> shares;
+};
+
+// Of each target.
+struct TargetLosses {
+  std::vector<double> tokens;  // in nats, without its weight
+  std::vector<double> hidden;  // its shares of distances; empty where nothing is taught
+};
+
 class TrainingDevice {
  public:
   virtual ~TrainingDevice() = default;
 
   virtual int32_t page_tokens() const = 0;
 
-  // `adapters`: all that there are, as the batch counts them. Each target's loss in nats, without
-  // its weight. With `backward` the gradients of the batch's adapters, anew.
-  virtual std::vector<double> Run(const TrainingBatch& batch,
-                                  std::span<const AdapterInTraining> adapters,
-                                  const TrainingTargets& targets, bool backward) = 0;
+  // `adapters`: all that there are, as the batch counts them. With `backward` the gradients of the
+  // batch's adapters, anew.
+  virtual TargetLosses Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+                           const TrainingTargets& targets, const TaughtStates& taught,
+                           bool backward) = 0;
 
   // A step of AdamW, the adapter's `step`th, from 1 on.
   struct Update {
@@ -61,6 +75,11 @@ class TrainingDevice {
   // What the base makes of the batch's one sequence, without an adapter, become the prompt's
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.
   virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
+
+  // The base's hidden states of these rows: with `all` of every boundary, else behind the final
+  // norm: [boundaries, rows, hidden], in the host's memory.
+  virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
+                          float* states) = 0;
 };
 
 // kUnimplemented names what of the model in this dtype the GPU does not train.

@@ -41,8 +41,11 @@ int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
 }
 
 // But for what is kept.
-TrainingLimits LeastLimits(const LearnSizes& sizes) {
+TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   TrainingLimits limits;
+  if (sizes.taught_rows > 0) {
+    limits.taught_states_max = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
+  }
   limits.sequences_max = sizes.num_adapters * sizes.batch;
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
   const int32_t own_rows = is_embedding ? sizes.virtual_tokens : 0;
@@ -72,9 +75,11 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add("logits of " + std::to_string(limits.logits_rows_max) + " rows", needed.logits);
   sum->Add("attention of " + rows, needed.attention);
   sum->Add("rotary tables", needed.ropes);
+  sum->Add("a teacher's hidden states of a step (--hidden-states, --batch)", needed.taught);
   sum->Add("the threads' rows (--threads)", needed.thread_rows);
   if (sizes.taught_rows > 0) {
-    sum->Add("a teacher's hidden states (--hidden-states, --together)", TaughtBytes(sizes, shape));
+    sum->AddOnHost("a teacher's hidden states (--hidden-states, --together)",
+                   TaughtBytes(sizes, shape));
   }
   if (sizes.frozen.bytes > 0) sum->Add("the documents' adapters", sizes.frozen.bytes);
   const std::string what = std::to_string(sizes.num_adapters) + " adapters of rank " +
@@ -122,7 +127,7 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum) {
-  TrainingLimits limits = LeastLimits(sizes);
+  TrainingLimits limits = LeastLimits(sizes, shape);
   if (sizes.kept_gib >= 0.0) {
     SetKept(GibToBytes(sizes.kept_gib), shape, &limits);
   } else {
@@ -136,7 +141,7 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
 
 Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
                                    int64_t bytes_max) {
-  TrainingLimits limits = LeastLimits(sizes);
+  TrainingLimits limits = LeastLimits(sizes, shape);
   const TrainingSizes least = SizesOf(limits, shape.config, shape.dtype, sizes.threads);
   const int64_t needed =
       least.total() + TaughtBytes(sizes, shape) + AdapterBytes(sizes, shape) * sizes.num_adapters;
