@@ -1,7 +1,8 @@
 // Measures training on a GPU: tokens per second and memory of steps over random weights of a shape.
 //   learn_cuda_bench CONFIG.json [--rank 16] [--steps 5] [--adapters N --examples M --tokens T]...
 // Each triple is a case; without one, eight examples of 1,024 tokens of one adapter, and sixteen of
-// 512 tokens of sixteen. Prints a line for each.
+// 512 tokens of sixteen. Prints a line for each. --memory N or --prefix N puts so many virtual
+// tokens that learn in front of every example; --rank 0 leaves LoRA out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +29,7 @@ struct BenchCase {
 
 struct BenchOptions {
   std::string config;
-  int32_t rank = 16;
+  TrainedShape shape = {.rank = 16};
   int32_t steps = 5;
   int32_t logits_rows = 1024;
   double kept_gib = 1000.0;
@@ -42,7 +43,11 @@ bool ParseOptions(int argc, char** argv, BenchOptions& options) {
     const std::string name = argv[i];
     const char* const value = argv[i + 1];
     if (name == "--rank") {
-      options.rank = std::atoi(value);
+      options.shape.rank = std::atoi(value);
+    } else if (name == "--memory" || name == "--prefix") {
+      options.shape.virtual_tokens = std::atoi(value);
+      options.shape.kind =
+          name == "--memory" ? VirtualTokenKind::kEmbedding : VirtualTokenKind::kKeysValues;
     } else if (name == "--steps") {
       options.steps = std::atoi(value);
     } else if (name == "--logits-rows") {
@@ -68,11 +73,14 @@ int64_t Bytes(double gib) { return static_cast<int64_t>(gib * kGib); }
 
 void RunCase(const BenchOptions& options, const BenchCase& c, const ModelConfig& config,
              const ModelWeights& weights, Stream& stream) {
+  const TrainedShape& shape = options.shape;
   const int32_t rows = c.examples * c.tokens;
+  const bool is_prefix = shape.kind == VirtualTokenKind::kKeysValues;
   Trainer trainer(config, weights,
-                  {.rows_max = rows,
+                  {.rows_max = rows + (is_prefix ? 0 : c.examples * shape.virtual_tokens),
                    .sequences_max = c.examples,
-                   .rank_max = options.rank,
+                   .prefix_tokens_max = is_prefix ? shape.virtual_tokens : 0,
+                   .rank_max = std::max(1, shape.rank),
                    .logits_rows_max = std::min(options.logits_rows, rows),
                    .activation_bytes_max = Bytes(options.kept_gib)},
                   stream);
@@ -80,8 +88,11 @@ void RunCase(const BenchOptions& options, const BenchCase& c, const ModelConfig&
   std::vector<TrainingExample> examples;
   std::vector<Trainer::Update> updates;
   for (int32_t i = 0; i < c.adapters; ++i) {
-    trainer.adapter(trainer.Add(options.rank, 1.0f)).Initialize(static_cast<uint64_t>(i));
+    trainer.Add(shape);
+    if (shape.rank > 0) trainer.adapter(i).Initialize(static_cast<uint64_t>(i));
     updates.push_back({i, {}});
+    const std::vector<int32_t> text(static_cast<size_t>(shape.virtual_tokens), 1 + i);
+    if (shape.virtual_tokens > 0) trainer.BeginPrompt(i, text);
   }
   for (int32_t i = 0; i < c.examples; ++i) {
     std::vector<int32_t> tokens(static_cast<size_t>(c.tokens));
@@ -104,10 +115,11 @@ void RunCase(const BenchOptions& options, const BenchCase& c, const ModelConfig&
   std::ranges::sort(seconds);
   const double median = seconds[seconds.size() / 2];
   std::printf(
-      "%2d adapters of rank %d, %2d x %4d tokens: %8.1f tokens/s, %6.1f ms a step (%.1f to %.1f), "
+      "%2d adapters of rank %d and %d virtual tokens, %2d x %4d tokens: %8.1f tokens/s, %6.1f ms a "
+      "step (%.1f to %.1f), "
       "%.1f GiB, loss %.4f\n",
-      c.adapters, options.rank, c.examples, c.tokens, rows / median, median * 1e3,
-      seconds.front() * 1e3, seconds.back() * 1e3,
+      c.adapters, shape.rank, shape.virtual_tokens, c.examples, c.tokens, rows / median,
+      median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3,
       static_cast<double>(AllocatedBytes(stream.device)) / kGib, loss);
   std::fflush(stdout);
 }
@@ -116,8 +128,8 @@ int Main(int argc, char** argv) {
   BenchOptions options;
   if (!ParseOptions(argc, argv, options)) {
     std::fprintf(stderr,
-                 "usage: %s CONFIG.json [--rank R] [--steps N] [--adapters N --examples M "
-                 "--tokens T]...\n",
+                 "usage: %s CONFIG.json [--rank R] [--memory V | --prefix V] [--steps N] "
+                 "[--adapters N --examples M --tokens T]...\n",
                  argv[0]);
     return 1;
   }
