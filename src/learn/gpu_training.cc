@@ -215,6 +215,7 @@ void GpuTraining::FollowAdapters(std::span<const AdapterInTraining> adapters) {
 void GpuTraining::ListMatrices() {
   std::vector<LoraMatrix> matrices, swapped, stacked;
   can_stack_ = kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
+  can_round_ = std::ranges::all_of(loras_, [](const auto& lora) { return lora != nullptr; });
   for (const auto& lora : loras_) {
     if (lora == nullptr) {
       const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;

@@ -181,6 +181,7 @@ class GpuTraining : public TrainingDevice {
   Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
   bool can_stack_ = false;               // all that have LoRA have it of rank_max
+  bool can_round_ = false;  // all have LoRA: gradients are rounded in every batch, or in none
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;

@@ -141,7 +141,7 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
     LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, y), stream_);
   }
   if (d_x == nullptr) return DType::kF32;
-  const bool rounds = joins && reads_transposed_;
+  const bool rounds = joins && reads_transposed_ && can_round_;
   Gemm({.transposed = reads_transposed_,
         .x = d_y,
         .x_stride = product.weight.n(),
