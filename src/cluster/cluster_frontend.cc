@@ -153,7 +153,7 @@ void ClusterFrontend::TakeHint(const ClusterView& view) {
 void ClusterFrontend::Take(const ClusterView& view) {
   std::vector<ListedRunner> runners;
   for (const auto& [id, runner] : view.runners) {
-    runners.push_back({runner.address, runner.resident});
+    runners.push_back({runner.address, runner.resident, runner.loading});
   }
   runners_->SetRunners(runners);
   TakeHint(view);

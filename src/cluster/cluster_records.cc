@@ -1,5 +1,6 @@
 #include "cluster/cluster_records.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/json.h"
@@ -18,6 +19,10 @@ Status MissingField(const std::string& what, const std::string& field) {
   return DataLossError("the record of " + what + " has no " + field);
 }
 
+std::vector<std::string> FirstOf(const std::vector<std::string>& hashes, size_t count) {
+  return {hashes.begin(), hashes.begin() + static_cast<int64_t>(std::min(count, hashes.size()))};
+}
+
 }  // namespace
 
 std::string EncodeRecord(const RunnerRecord& runner) {
@@ -33,11 +38,9 @@ std::string EncodeRecord(const RunnerRecord& runner) {
                {"free_pages", runner.free_pages},
                {"draining", runner.draining},
                {"learns", runner.learns}};
-  Json resident = Json::array();
-  for (size_t i = 0; i < runner.resident.size() && i < kResidentToldMax; ++i) {
-    resident.push_back(runner.resident[i]);
-  }
-  json["resident"] = std::move(resident);
+  const size_t num_loading = std::min(runner.loading.size(), kResidentToldMax);
+  json["loading"] = FirstOf(runner.loading, num_loading);
+  json["resident"] = FirstOf(runner.resident, kResidentToldMax - num_loading);
   return DumpJson(json);
 }
 
@@ -113,6 +116,7 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   ReadField(json, "draining", &runner.draining);
   ReadField(json, "learns", &runner.learns);
   ReadField(json, "resident", &runner.resident);
+  ReadField(json, "loading", &runner.loading);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
   return runner;

@@ -15,7 +15,8 @@
 
 namespace graft {
 
-// Of which adapters a runner tells that they are resident, at most: its record is written often.
+// Of which adapters a runner tells that they are resident or on their way, at most: its record is
+// written often.
 inline constexpr size_t kResidentToldMax = 256;
 
 // Whose etcd this is. Never changed: every change of the others holds only while it is there.
@@ -41,7 +42,8 @@ struct RunnerRecord {
   int64_t free_pages = 0;
   bool draining = false;              // takes no new requests
   bool learns = false;                // takes fine-tuning jobs
-  std::vector<std::string> resident;  // hashes; the first kResidentToldMax are told
+  std::vector<std::string> resident;  // hashes; with those below the first kResidentToldMax
+  std::vector<std::string> loading;   // hashes, on their way to its device
 
   bool operator==(const RunnerRecord&) const = default;
 };

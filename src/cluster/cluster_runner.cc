@@ -170,9 +170,12 @@ Result<std::string> ClusterRunner::FolderOf(const std::string& hash) const {
 RunnerRecord ClusterRunner::Describe() {
   if (num_tells_++ % kTellsPerLook == 0) {
     resident_.clear();
+    loading_.clear();
     for (const AdapterInfo& info : catalog_.List()) {
-      if (resident_.size() == kResidentToldMax) break;
-      if (catalog_.StateOf(info) == AdapterState::kResident) resident_.push_back(info.hash);
+      if (resident_.size() + loading_.size() == kResidentToldMax) break;
+      const AdapterState state = catalog_.StateOf(info);
+      if (state == AdapterState::kResident) resident_.push_back(info.hash);
+      if (state == AdapterState::kLoading && !info.hash.empty()) loading_.push_back(info.hash);
     }
   }
   if (store_ != nullptr && num_tells_ % kTellsPerSweep == 0) SweepStore();
@@ -189,6 +192,7 @@ RunnerRecord ClusterRunner::Describe() {
   record.pages = options_.pages;
   record.free_pages = load.pages_free;
   record.resident = resident_;
+  record.loading = loading_;
   record.learns = options_.learns;
   std::lock_guard lock(mutex_);
   record.draining = draining_;

@@ -29,6 +29,7 @@ RunnerRecord FullRunner() {
   runner.draining = true;
   runner.learns = true;
   runner.resident = {"h1", "h2"};
+  runner.loading = {"h3"};
   return runner;
 }
 
@@ -97,7 +98,8 @@ TEST(ClusterRecordsTest, ARunnersRecordIsBounded) {
   runner.resident.assign(5000, std::string(64, 'a'));
   const std::string text = EncodeRecord(runner);
   EXPECT_LE(text.size(), 20u << 10);
-  EXPECT_EQ(DecodeRunnerRecord(text)->resident.size(), kResidentToldMax);
+  EXPECT_EQ(DecodeRunnerRecord(text)->resident.size(), kResidentToldMax - runner.loading.size());
+  EXPECT_EQ(DecodeRunnerRecord(text)->loading, runner.loading);
 }
 
 TEST(ClusterKeysTest, NoNameIsAnothersPrefix) {

@@ -147,16 +147,23 @@ void RunnerChooser::Forget(size_t runner) {
   told_[runner].clear();
 }
 
-void RunnerChooser::SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole) {
+void RunnerChooser::SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole,
+                                std::span<const std::string> loading) {
   if (runner >= fleet_.num_runners()) SetNumRunners(runner + 1);
-  std::vector<std::string>& told = told_[runner];
-  if (std::equal(told.begin(), told.end(), hashes.begin(), hashes.end())) return;
-  told.assign(hashes.begin(), hashes.end());
-  std::vector<int32_t> held;
+  std::vector<std::string> told(hashes.begin(), hashes.end());
+  told.emplace_back();
+  told.insert(told.end(), loading.begin(), loading.end());
+  if (told == told_[runner]) return;
+  told_[runner] = std::move(told);
+  fleet_.SetHeld(runner, NumbersOf(hashes), is_whole, NumbersOf(loading));
+}
+
+std::vector<int32_t> RunnerChooser::NumbersOf(std::span<const std::string> hashes) {
+  std::vector<int32_t> numbers;
   for (const std::string& hash : hashes) {
-    if (!hash.empty()) held.push_back(NumberOf(hash));
+    if (!hash.empty()) numbers.push_back(NumberOf(hash));
   }
-  fleet_.SetHeld(runner, held, is_whole);
+  return numbers;
 }
 
 void RunnerChooser::SetPrefixes(size_t runner, std::span<const uint64_t> words) {

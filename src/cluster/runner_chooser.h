@@ -57,13 +57,15 @@ class RunnerChooser {
   int32_t CachedTokensOn(size_t runner, const PlacedRequest& request) const {
     return fleet_.CachedTokensOn(runner, request);
   }
-  // Adapters on its device: all of them, or some.
-  void SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole);
+  // Adapters on its device, and those on their way there: all of them, or some.
+  void SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole,
+                   std::span<const std::string> loading = {});
   // Once a second.
   void Plan(const std::vector<RunnerView>& runners, int64_t now_ns);
 
  private:
   int32_t NumberOf(const std::string& hash);
+  std::vector<int32_t> NumbersOf(std::span<const std::string> hashes);
   std::vector<uint64_t> PrefixOf(const Request& request) const;
   void ForgetAdapters(int64_t now_ns);
   void SetNumRunners(size_t num_runners);
@@ -74,10 +76,11 @@ class RunnerChooser {
   std::unordered_map<std::string, int32_t> numbers_;  // by content hash
   std::vector<std::string> hashes_;                   // by number; "": the number is free
   std::vector<int32_t> free_;
-  int32_t page_tokens_ = 0;                     // of a runner; the others' pages are alike
-  size_t looked_at_ = 0;                        // numbers that ForgetAdapters has been through
-  std::vector<std::string> addresses_;          // of the runners, as their ids were made
-  std::vector<std::vector<std::string>> told_;  // by runner, what SetResident last heard
+  int32_t page_tokens_ = 0;             // of a runner; the others' pages are alike
+  size_t looked_at_ = 0;                // numbers that ForgetAdapters has been through
+  std::vector<std::string> addresses_;  // of the runners, as their ids were made
+  // By runner, what SetResident last heard: on the device, "", on their way.
+  std::vector<std::vector<std::string>> told_;
 };
 
 }  // namespace graft

@@ -55,6 +55,18 @@ TEST_F(RunnerChooserTest, TakesTheMostIdle) {
   EXPECT_EQ(Choose(chooser, ""), 2);
 }
 
+TEST_F(RunnerChooserTest, AnAdapterOnItsWayIsNotLoadedElsewhere) {
+  RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);
+  const std::vector<std::string> resident = {"bb"}, loading = {"aa"};
+  chooser.SetResident(1, resident, /*is_whole=*/true, loading);
+  EXPECT_EQ(chooser.NumHolders("aa"), 1);
+  EXPECT_EQ(Choose(chooser, "aa"), 1);
+  chooser.SetResident(1, loading, /*is_whole=*/true, resident);
+  EXPECT_EQ(chooser.NumHolders("bb"), 1) << "the other way round is news";
+  chooser.SetResident(1, loading, /*is_whole=*/true);
+  EXPECT_EQ(chooser.NumHolders("bb"), 0) << "it did not come";
+}
+
 TEST_F(RunnerChooserTest, SpareRunnersAreLeftIdleWhileOthersHaveRoom) {
   using Allowed = std::vector<uint8_t>;
   RunnerChooser chooser = MakeChooser(PlacementKind::kMostIdle);

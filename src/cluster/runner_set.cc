@@ -448,12 +448,13 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
 void RunnerSet::SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters) {
   RunnerView& view = views_[runner];
   view.adapters.clear();
-  std::vector<std::string> resident;
+  std::vector<std::string> resident, loading;
   for (const ListedAdapter& adapter : adapters) {
     view.adapters.insert(adapter.info.hash);
     if (adapter.state == AdapterState::kResident) resident.push_back(adapter.info.hash);
+    if (adapter.state == AdapterState::kLoading) loading.push_back(adapter.info.hash);
   }
-  chooser_.SetResident(runner, resident, /*is_whole=*/false);
+  chooser_.SetResident(runner, resident, /*is_whole=*/false, loading);
   catalog_.SetRunner(runner, adapters);
   for (auto& [id, one] : in_flight_) std::erase(one->lacking, runner);
 }

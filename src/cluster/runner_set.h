@@ -63,7 +63,8 @@ struct RunnerSetWorld {
 // A runner that is listed somewhere else, and what of it changes while it serves.
 struct ListedRunner {
   std::string address;
-  std::vector<std::string> resident;  // hashes of adapters on its device
+  std::vector<std::string> resident;      // hashes of adapters on its device
+  std::vector<std::string> loading = {};  // and of those on their way there
 };
 
 // What a cluster's registry says, as far as requests ask for it.

@@ -16,7 +16,8 @@ void RunnerSet::SetRunners(const std::vector<ListedRunner>& runners) {
   for (const ListedRunner& runner : runners) {
     const size_t idx = PlaceFor(runner.address);
     views_[idx].is_listed = true;
-    chooser_.SetResident(idx, runner.resident, runner.resident.size() < kResidentToldMax);
+    const size_t num_told = runner.resident.size() + runner.loading.size();
+    chooser_.SetResident(idx, runner.resident, num_told < kResidentToldMax, runner.loading);
     if (links_[idx] == nullptr && !ending_.contains(idx)) Call(idx);
   }
 }

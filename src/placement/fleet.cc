@@ -223,10 +223,12 @@ void Fleet::End(double seconds, int64_t output_tokens) {
   mean_output_tokens_ += kEndedShare * (static_cast<double>(output_tokens) - mean_output_tokens_);
 }
 
-void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole) {
+void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole,
+                    std::span<const int32_t> coming) {
   Runner& runner = runners_[idx];
   if (is_whole) {
     std::vector<int32_t> said(adapters.begin(), adapters.end());
+    said.insert(said.end(), coming.begin(), coming.end());
     std::sort(said.begin(), said.end());
     std::vector<int32_t> gone;
     for (const int32_t adapter : runner.idle) {
@@ -238,6 +240,8 @@ void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole
     Hold(idx, adapter);
     SetComing(idx, runner.held.at(adapter), false);
   }
+  // Of these that are this owner's requests' it knows; others' loads are not counted as its own.
+  for (const int32_t adapter : coming) Hold(idx, adapter);
 }
 
 bool Fleet::Holds(size_t idx, int32_t adapter) const {

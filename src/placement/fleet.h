@@ -95,8 +95,10 @@ class Fleet {
   // A request has ended well, `seconds` after it came, with so many tokens drawn.
   void End(double seconds, int64_t output_tokens);
   // What the runner says it holds, instead of what was thought; adapters of requests that are there
-  // stay. Where the list is not whole it only adds.
-  void SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole);
+  // stay. Where the list is not whole it only adds. `coming`: on their way to its device, for
+  // whosever requests; who asks for one of them need not have it loaded elsewhere.
+  void SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole,
+               std::span<const int32_t> coming = {});
 
   bool Holds(size_t idx, int32_t adapter) const;
   // In order of their numbers; of the base model none, which all have.

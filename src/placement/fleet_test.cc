@@ -66,6 +66,20 @@ TEST(FleetTest, WhatARunnerSaysReplacesWhatWasThought) {
   EXPECT_EQ(fleet.NumHeld(0), 3u);
 }
 
+TEST(FleetTest, AdaptersOnTheirWayForOthersAreHeldAndNotCountedAsComing) {
+  Fleet fleet;
+  fleet.SetNumRunners(2);
+  fleet.Place(0, For(1));
+  ASSERT_EQ(fleet.NumComing(0), 1);
+  fleet.SetHeld(0, {}, /*is_whole=*/true, std::vector<int32_t>{1, 2});
+  EXPECT_TRUE(fleet.Holds(0, 2));
+  EXPECT_FALSE(fleet.Holds(1, 2));
+  EXPECT_EQ(fleet.NumComing(0), 1) << "the one that a request of its own waits for";
+  fleet.SetHeld(0, std::vector<int32_t>{1}, /*is_whole=*/true);
+  EXPECT_FALSE(fleet.Holds(0, 2)) << "its load has failed, or nobody waits for it any more";
+  EXPECT_EQ(fleet.NumComing(0), 0);
+}
+
 TEST(FleetTest, RanksOfOthersCountAsTheMeanOfOnes) {
   Fleet fleet;
   fleet.SetNumRunners(2);

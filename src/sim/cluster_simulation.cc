@@ -301,8 +301,9 @@ void ClusterSimulation::Plan() {
   for (size_t i = 0; i < runners_.size(); ++i) {
     if (runners_[i] == nullptr) continue;
     const std::vector<int32_t> held = runners_[i]->OnDevice();
+    const std::vector<int32_t> coming = runners_[i]->Coming();
     for (const auto& frontend : frontends_) {
-      frontend->fleet().SetHeld(i, held, /*is_whole=*/true);
+      frontend->fleet().SetHeld(i, held, /*is_whole=*/true, coming);
       if (!options_.runner.prefix_cache || !frontend->reads_prefixes()) continue;
       frontend->fleet().prefixes().Set(i, runners_[i]->ReadPrefixes());
     }

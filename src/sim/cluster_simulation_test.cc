@@ -186,6 +186,37 @@ TEST(ClusterSimulationTest, AColdRequestWaitsForItsCopyOnce) {
   EXPECT_EQ(result.runners[0].adapter_copies, 1);
 }
 
+// Frontends hear which adapters are on their way to runners for others' requests. If they did not,
+// four of them would load 1.13 times as many as one does.
+TEST(ClusterSimulationTest, FrontendsSeldomLoadWhatOthersAreLoading) {
+  SimWorkloadOptions asked;
+  asked.num_requests = 1500;
+  asked.num_adapters = 250;
+  asked.requests_per_second = 6.5;
+  asked.prompt_tokens = asked.output_tokens = 20;
+  SimClusterOptions options;
+  options.num_runners = 4;
+  options.runner.adapters_max = 8;
+  options.runner.host_adapters = 8;
+  options.runner.costs.fetch_ms = 5000;
+  options.placement.kind = PlacementKind::kAuto;
+  options.placement.costs = options.runner.costs;
+  int64_t alone = 0, together = 0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    asked.seed = options.placement.seed = seed;
+    SimWorkload workload = MakeSimWorkload(asked);
+    workload.fetch_ms = {5000};
+    for (const int32_t num_frontends : {1, 4}) {
+      options.num_frontends = num_frontends;
+      options.view_ms = num_frontends == 1 ? 0.0 : 100.0;
+      for (const SimRunnerFigures& runner : RunOf(workload, options).runners) {
+        (num_frontends == 1 ? alone : together) += runner.adapter_copies;
+      }
+    }
+  }
+  EXPECT_LT(static_cast<double>(together), 1.1 * static_cast<double>(alone));
+}
+
 // From its folder it takes 100 ms more, whenever the host's memory holds another one instead.
 TEST(ClusterSimulationTest, TheHostsMemoryHoldsTheLastOnes) {
   SimWorkload workload = WorkloadOf({{.arrival_ns = 0, .adapter = 0},

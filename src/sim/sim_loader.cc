@@ -122,7 +122,7 @@ LoadEvent SimLoader::Book(int64_t ns, const Pending& pending) {
       break;
     case LoadEvent::Kind::kFetched:
       event.facts = FactsOf(pending.adapter);
-      held_.insert(pending.content);
+      held_[pending.content] = pending.adapter;
       Keep(pending.adapter);
       --(pending.had_reader ? num_reading_ : num_slow_);
       Read(ns);
@@ -145,6 +145,16 @@ std::vector<int32_t> SimLoader::OnDevice() const {
     if (slot.adapter >= 0) adapters.push_back(slot.adapter);
   }
   return adapters;
+}
+
+std::vector<int32_t> SimLoader::Coming() const {
+  std::set<int32_t> adapters;
+  for (const auto& [end, pending] : pending_) {
+    if (pending.kind == LoadEvent::Kind::kFetched) adapters.insert(pending.adapter);
+  }
+  for (const FetchOrder& order : to_read_) adapters.insert(SimAdapters::NumberOf(order.hash));
+  for (const auto& [content, adapter] : held_) adapters.insert(adapter);
+  return {adapters.begin(), adapters.end()};
 }
 
 }  // namespace graft

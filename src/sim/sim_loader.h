@@ -56,6 +56,8 @@ class SimLoader : public AdapterLoader {
   int32_t num_layers() const { return options_.num_layers; }
   // Adapters on the device or on their way there, by slot.
   std::vector<int32_t> OnDevice() const;
+  // Adapters that requests want and that have not got there: fetched, or about to be.
+  std::vector<int32_t> Coming() const;
 
  private:
   struct Pending {
@@ -84,7 +86,7 @@ class SimLoader : public AdapterLoader {
   const SimLoaderOptions options_;
   std::list<int32_t> by_use_;  // in the host's memory, the one used last at the end
   std::unordered_map<int32_t, std::list<int32_t>::iterator> in_host_;
-  std::set<int32_t> held_;  // contents fetched and neither copied nor dropped
+  std::map<int32_t, int32_t> held_;  // contents fetched and neither copied nor dropped: adapters
   std::map<std::pair<int64_t, int64_t>, Pending> pending_;  // by end
   std::deque<FetchOrder> to_read_;
   int32_t num_reading_ = 0;

@@ -62,6 +62,7 @@ class SimRunner {
   std::vector<uint64_t> ReadPrefixes() const { return engine_.ReadPrefixes(); }
   int64_t num_steps() const { return executor_.num_steps(); }
   std::vector<int32_t> OnDevice() const { return loader_.OnDevice(); }
+  std::vector<int32_t> Coming() const { return loader_.Coming(); }
   // Without what is in flight: nothing is left behind.
   Status CheckIntegrity() const { return engine_.CheckIntegrity(); }
 
