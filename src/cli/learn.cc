@@ -452,7 +452,9 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
     ASSIGN_OR_RETURN(runtime, Runtime::Create(options.runtime, model, /*lora=*/false));
     runtime->engine().Start();
     // Texts are taken in order: those behind an unfinished one must not leave places empty.
-    const auto at_once = static_cast<size_t>(std::max(256, 8 * options.runtime.sequences_max));
+    const int sequences = options.runtime.sequences_max;
+    const auto at_once =
+        static_cast<size_t>(std::min(std::max(256, 2 * sequences), options.runtime.requests_max));
     engine_writer = std::make_unique<EngineWriter>(
         runtime->engine(), WriterSettings{.tenant = "",
                                           .orders_at_once = at_once,
