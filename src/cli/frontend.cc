@@ -61,7 +61,7 @@ class KeysOfCluster {
   }
   void SetShares(std::map<std::string, double> shares) {
     std::lock_guard lock(mutex_);
-    if (server_ != nullptr) server_->SetKeyShares(std::move(shares));
+    if (server_ != nullptr) server_->SetKeyShares(shares);
   }
   std::map<std::string, int64_t> TakeDemand() {
     std::lock_guard lock(mutex_);

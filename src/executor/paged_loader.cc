@@ -291,19 +291,19 @@ bool PagedLoader::HangsAt(const std::string& path) const {
 
 bool PagedLoader::Copy(CopyOrder order) {
   HostStore::Held held = TakeHeld(order.source);
-  const bool in_host = static_cast<bool>(held);
-  {
-    const std::lock_guard lock(mutex_);
-    if (in_host) {
+  if (held) {
+    {
+      const std::lock_guard lock(mutex_);
       ++num_under_way_;
-    } else {
-      // Another thread fetches it first, so that the copies behind it do not wait for its folder.
-      FetchOrder source = order.source;
-      OrderFetch({.order = std::move(source), .copy = std::move(order)});
     }
+    BeginCopy(std::move(order), std::move(held));
+    return true;
   }
-  if (in_host) BeginCopy(std::move(order), std::move(held));
-  return in_host;
+  // Another thread fetches it first, so that the copies behind it do not wait for its folder.
+  const std::lock_guard lock(mutex_);
+  FetchOrder source = order.source;
+  OrderFetch({.order = std::move(source), .copy = std::move(order)});
+  return false;
 }
 
 HostStore::Held PagedLoader::TakeHeld(const FetchOrder& source) {

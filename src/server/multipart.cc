@@ -84,7 +84,7 @@ std::string_view DispositionOf(std::string_view head) {
 
 ApiResult<FormPart> ParsePart(std::string_view text) {
   const size_t head_end = text.starts_with(kLineEnd) ? 0 : text.find(kHeadEnd);
-  if (head_end == std::string_view::npos || head_end > kHeadBytesMax) {
+  if (head_end > kHeadBytesMax) {  // npos, too
     return NoForm("a part's headers do not end");
   }
   const std::string_view disposition = DispositionOf(text.substr(0, head_end));

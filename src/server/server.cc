@@ -261,8 +261,8 @@ Status HttpServer::Start() { return impl_->Start(); }
 
 Status HttpServer::Reload() { return impl_->Reload(); }
 Status HttpServer::SetKeys(const std::string& json) { return impl_->keys().LoadText(json); }
-void HttpServer::SetKeyShares(std::map<std::string, double> requests_per_minute) {
-  impl_->keys().SetShares(std::move(requests_per_minute));
+void HttpServer::SetKeyShares(const std::map<std::string, double>& requests_per_minute) {
+  impl_->keys().SetShares(requests_per_minute);
 }
 std::map<std::string, int64_t> HttpServer::TakeKeyDemand() { return impl_->keys().TakeDemand(); }
 

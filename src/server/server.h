@@ -38,7 +38,7 @@ class HttpServer {
   Status SetKeys(const std::string& json);
   // By a key's digest, how many of its requests a minute this server may let through, where other
   // servers share the budget. Keys that are not named have all of theirs.
-  void SetKeyShares(std::map<std::string, double> requests_per_minute);
+  void SetKeyShares(const std::map<std::string, double>& requests_per_minute);
   // What was asked for since the last call, by the digest of keys with a budget.
   std::map<std::string, int64_t> TakeKeyDemand();
 
