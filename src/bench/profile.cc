@@ -247,7 +247,7 @@ CostLine Profile::FitDecodes(bool pads) const {
   return FitLine(x, ms);
 }
 
-// Prompts of one length, or of one rank, do not tell apart what only differs with that.
+// Prompts of few lengths, or of one rank, do not tell apart what only differs with that.
 Status Profile::FitSteps(const std::vector<double>& ms) {
   struct Column {
     double CostModel::*cost;
@@ -262,6 +262,14 @@ Status Profile::FitSteps(const std::vector<double>& ms) {
       {&CostModel::step_ms_per_context_token,
        [](const StepWork& of) { return of.context_tokens; }}};
   if (options_.prompts.size() > 1) {
+    columns.push_back({&CostModel::step_ms_with_prompts,
+                       [](const StepWork& of) { return of.prompt_tokens > 0 ? 1.0 : 0.0; }});
+  }
+  if (options_.ranks.size() > 1 || options_.batches.size() > 1) {
+    columns.push_back({&CostModel::step_ms_with_adapters,
+                       [](const StepWork& of) { return of.ranks.sum > 0 ? 1.0 : 0.0; }});
+  }
+  if (options_.prompts.size() > 2) {
     columns.push_back(
         {&CostModel::step_ms_per_prompt_pair, [](const StepWork& of) { return of.prompt_pairs; }});
   }
@@ -418,9 +426,10 @@ Status Profile::Run() {
       costs_.step_ms, costs_.step_ms_per_row, costs_.step_ms_per_unit,
       costs_.step_ms_per_context_token, costs_.step_r_squared);
   std::printf(
-      "         of prompts %.6f ms a token + %.8f a unit + %.8f a token and token before it\n",
-      costs_.step_ms_per_prompt_token, costs_.step_ms_per_prompt_unit,
-      costs_.step_ms_per_prompt_pair);
+      "         %.4f ms with adapters; %.4f ms with prompts + %.6f ms a token + %.8f a unit + %.8f "
+      "a token and token before it\n",
+      costs_.step_ms_with_adapters, costs_.step_ms_with_prompts, costs_.step_ms_per_prompt_token,
+      costs_.step_ms_per_prompt_unit, costs_.step_ms_per_prompt_pair);
   std::printf("load     %.4f ms + %.6f ms a rank\n", costs_.load_ms, costs_.load_ms_per_rank);
   // A shape has no tokenizer and no weights for runners.
   if (options_.serve_runners > 0 && options_.shape.empty()) RETURN_IF_ERROR(Serve());

@@ -22,6 +22,8 @@ constexpr CostField kStepFields[] = {
     {"ms_per_context_token", &CostModel::step_ms_per_context_token},
     {"ms_per_prompt_pair", &CostModel::step_ms_per_prompt_pair, true},
     {"ms_per_prompt_unit", &CostModel::step_ms_per_prompt_unit, true},
+    {"ms_with_adapters", &CostModel::step_ms_with_adapters, true},
+    {"ms_with_prompts", &CostModel::step_ms_with_prompts, true},
     {"r_squared", &CostModel::step_r_squared}};
 constexpr CostField kLoadFields[] = {{"base_ms", &CostModel::load_ms},
                                      {"ms_per_rank", &CostModel::load_ms_per_rank},

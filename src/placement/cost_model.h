@@ -94,6 +94,10 @@ struct CostModel {
   double step_ms_per_context_token = 6e-5;
   double step_ms_per_prompt_pair = 0.0;
   double step_ms_per_prompt_unit = 0.0;
+  // Of a step in which any request has an adapter, and of one with any prompt: on a GPU the one
+  // launches kernels that others do not need, and the other is launched kernel by kernel.
+  double step_ms_with_adapters = 0.0;
+  double step_ms_with_prompts = 0.0;
   double step_r_squared = 0.0;
   // An adapter's way to the device, from the host's memory.
   double load_ms = 1.0;
@@ -115,6 +119,7 @@ struct CostModel {
   double ExecutorMs(const StepWork& work) const {
     return step_ms + step_ms_per_row * static_cast<double>(work.ranks.num_requests) +
            step_ms_per_unit * UnitsOf(work.ranks) + PromptMs(work) +
+           (work.ranks.sum > 0 ? step_ms_with_adapters : 0.0) +
            step_ms_per_context_token * static_cast<double>(work.context_tokens);
   }
   // As it is served. Never below a tenth of the executor's, however little was measured.
@@ -126,7 +131,9 @@ struct CostModel {
   }
   // Of a step, what its prompts' tokens take.
   double PromptMs(const StepWork& work) const {
-    return step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
+    if (work.prompt_tokens == 0) return 0.0;
+    return step_ms_with_prompts +
+           step_ms_per_prompt_token * static_cast<double>(work.prompt_tokens) +
            step_ms_per_prompt_pair * static_cast<double>(work.prompt_pairs) +
            step_ms_per_prompt_unit * PromptUnitsOf(work);
   }

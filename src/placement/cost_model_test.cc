@@ -64,6 +64,8 @@ TEST(CostModelTest, GoesThroughJson) {
   costs.load_ms_per_rank = 0.5;
   costs.step_ms_per_prompt_pair = 1e-6;
   costs.step_ms_per_prompt_unit = 1e-3;
+  costs.step_ms_with_adapters = 0.25;
+  costs.step_ms_with_prompts = 0.5;
   costs.served = {.first_token_ms = 2.5, .step_ms = -0.25, .ms_per_row = 0.125};
   costs.served.decode_slowness = {1, 1.5};
   costs.served.prompt_slowness = {1, 1.25};
@@ -79,6 +81,8 @@ TEST(CostModelTest, ReadsFilesFromBeforeServedRequestsWereTimed) {
   json.erase("served");
   json["step"].erase("ms_per_prompt_pair");
   json["step"].erase("ms_per_prompt_unit");
+  json["step"].erase("ms_with_adapters");
+  json["step"].erase("ms_with_prompts");
   const auto read = CostModelFromJson(json);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_EQ(ToJson(*read).dump(), ToJson(CostModel()).dump());
@@ -99,6 +103,23 @@ TEST(CostModelTest, PromptsCostByTheirTokensRanksAndPairs) {
   EXPECT_DOUBLE_EQ(costs.PromptMs(work), 4.0 + 4.08 + 3.2);
   costs.pads = true;
   EXPECT_DOUBLE_EQ(costs.PromptUnitsOf(work), 4 * 16.0);
+}
+
+TEST(CostModelTest, AnyAdapterAndAnyPromptCostOnce) {
+  CostModel costs;
+  costs.step_ms_with_adapters = 0.25;
+  costs.step_ms_with_prompts = 0.5;
+  const CostModel without;
+  const auto more_ms = [&](const StepWork& work) {
+    return costs.ExecutorMs(work) - without.ExecutorMs(work);
+  };
+  StepWork base, decode, prompts;
+  base.Add(0, 1, 10);
+  for (int i = 0; i < 2; ++i) decode.Add(8, 1, 10);
+  for (int i = 0; i < 2; ++i) prompts.Add(8, 5, 0);
+  EXPECT_DOUBLE_EQ(more_ms(base), 0.0);
+  EXPECT_NEAR(more_ms(decode), 0.25, 1e-12);
+  EXPECT_NEAR(more_ms(prompts), 0.75, 1e-12);
 }
 
 TEST(CostModelTest, ServingAddsToStepsAndRunnersOfAMachineSlowEachOther) {

@@ -62,7 +62,9 @@ double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostMod
   const double context = mean.prompt + mean.output / 2;
   const double units =
       costs.pads ? *std::max_element(workload.ranks.begin(), workload.ranks.end()) : rank;
+  const double with_prompts = std::min(1.0, batch / mean.output);  // share of steps
   return costs.step_ms + costs.served.step_ms + costs.served.ms_per_row * (batch - 1) +
+         costs.step_ms_with_adapters + costs.step_ms_with_prompts * with_prompts +
          batch * (costs.step_ms_per_row + costs.step_ms_per_unit * units +
                   costs.step_ms_per_context_token * context +
                   costs.step_ms_per_prompt_token * mean.prompt / mean.output);
