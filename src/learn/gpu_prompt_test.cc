@@ -234,17 +234,5 @@ TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
   }
 }
 
-// What needs no card to say no.
-TEST(GpuTrainableShapesTest, RefusesByName) {
-  const TrainedShape frozen = {.rank = 4, .is_frozen = true};
-  EXPECT_NE(CheckShape(frozen, kGpu).message().find("do not learn"), std::string::npos);
-  EXPECT_TRUE(CheckShape(frozen, {}).ok());
-  for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
-    EXPECT_TRUE(CheckShape({.virtual_tokens = 3, .kind = kind}, kGpu).ok());
-  }
-  EXPECT_NE(CheckEncoder(kGpu).message().find("encoders"), std::string::npos);
-  EXPECT_TRUE(CheckEncoder({}).ok());
-}
-
 }  // namespace gpu_prompt_test
 }  // namespace graft

@@ -192,10 +192,10 @@ void GpuTraining::FollowAdapters(std::span<const AdapterInTraining> adapters) {
   const bool is_new = adapters.size() != loras_.size();
   for (size_t i = loras_.size(); i < adapters.size(); ++i) {
     const auto& [lora, prompt, is_frozen] = adapters[i];
-    CHECK(!is_frozen);
     CHECK(lora == nullptr || lora->rank() <= limits_.rank_max);
     loras_.push_back(lora == nullptr ? nullptr
                                      : std::make_unique<GpuLora>(config_, *lora, dtype_, stream_));
+    is_frozen_.push_back(is_frozen);
     prompts_.push_back(prompt == nullptr ? nullptr : std::make_unique<GpuPrompt>(*prompt, stream_));
   }
   for (size_t i = 0; i < adapters.size(); ++i) {
@@ -215,8 +215,10 @@ void GpuTraining::FollowAdapters(std::span<const AdapterInTraining> adapters) {
 void GpuTraining::ListMatrices() {
   std::vector<LoraMatrix> matrices, swapped, stacked;
   can_stack_ = kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
-  can_round_ = std::ranges::all_of(loras_, [](const auto& lora) { return lora != nullptr; });
-  for (const auto& lora : loras_) {
+  can_round_ = true;
+  for (size_t i = 0; i < loras_.size(); ++i) {
+    const GpuLora* const lora = loras_[i].get();
+    can_round_ = can_round_ && (lora != nullptr) != is_frozen_[i];
     if (lora == nullptr) {
       const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;
       for (std::vector<LoraMatrix>* all : {&matrices, &swapped, &stacked}) {
@@ -227,7 +229,7 @@ void GpuTraining::ListMatrices() {
     matrices.insert(matrices.end(), lora->matrices().begin(), lora->matrices().end());
     swapped.insert(swapped.end(), lora->swapped().begin(), lora->swapped().end());
     stacked.insert(stacked.end(), lora->stacked().begin(), lora->stacked().end());
-    can_stack_ = can_stack_ && lora->rank() == limits_.rank_max;
+    can_stack_ = can_stack_ && (is_frozen_[i] || lora->rank() == limits_.rank_max);
   }
   matrices_ = OnDevice(matrices, stream_);
   swapped_ = OnDevice(swapped, stream_);
@@ -239,6 +241,7 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CHECK_LE(batch.num_sequences(), limits_.sequences_max);
   CHECK_LE(batch.num_pages(), pool_.num_pages());
   const std::vector<LoraSegment> cut = CutSegments(batch.segments);
+  const std::vector<LoraSegment> documents = CutSegments(batch.document_segments);
   std::vector<LoraGradientSegment> gradients;
   batch_masters_.clear();
   for (const LoraSegment& segment : batch.segments) {
@@ -262,6 +265,7 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .kv_tokens_max = *std::ranges::max_element(batch.kv_tokens),
             .num_segments = static_cast<int32_t>(cut.size()),
             .num_gradient_segments = static_cast<int32_t>(gradients.size()),
+            .num_document_segments = static_cast<int32_t>(documents.size()),
             .tokens = put(batch.tokens),
             .positions = put(batch.positions),
             .row_page = put(batch.row_page),
@@ -271,6 +275,7 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .pages = put(batch.pages),
             .kv_tokens = put(batch.kv_tokens),
             .segments = put(cut),
+            .document_segments = put(documents),
             .gradient_segments = put(gradients),
             .run_tokens_max = batch.run_tokens_max,
             .embeddings = put_prompts(batch.embeddings, embeddings),

@@ -75,10 +75,11 @@ class GpuTraining : public TrainingDevice {
   struct Batch {
     int32_t num_rows = 0, num_sequences = 0;
     int32_t sequence_rows_max = 0, kv_tokens_max = 0;  // of a sequence
-    int32_t num_segments = 0, num_gradient_segments = 0;
+    int32_t num_segments = 0, num_gradient_segments = 0, num_document_segments = 0;
     const int32_t *tokens, *positions, *row_page, *row_slot;
     const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
+    const LoraSegment* document_segments;          // likewise, of what does not learn
     const LoraGradientSegment* gradient_segments;  // an adapter's rows each
     int32_t run_tokens_max = 0;                    // of both
     Prompts embeddings, keys_values;
@@ -109,10 +110,12 @@ class GpuTraining : public TrainingDevice {
   void FinishLayer(int32_t layer);
   void Attend(int32_t layer, Activations& activations);
   void Normalize(const Buffer& weight, Buffer& copy);
+  void Activate(Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
   void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
   void Project(const Product& product, int32_t layer, GemmArgs& gemm);  // and LoRA
   GemmArgs MakeGemmArgs(const Product& product, const void* x, float* y) const;
+  void RoundH(const Product& product, int32_t layer);
   // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
   void* HOf(const Product& product, int32_t layer);
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
@@ -131,6 +134,11 @@ class GpuTraining : public TrainingDevice {
   // Of these rows of the batch: what goes into the final norm, and what comes out in fp32.
   void PickStates(const int32_t* rows, int64_t num_rows);
   const float* NormPicked(int64_t num_rows);
+  // What documents' LoRA adds to a product, and, from the gradient of its output, to that of its
+  // input.
+  LoraArgs OfDocuments(LoraArgs args) const;
+  void AddDocuments(const Product& product, int32_t layer, const void* x, float* y);
+  void AddDocumentsBack(const Product& product, int32_t layer, const void* d_y, float* d_x);
   void RunHead(bool backward);
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
@@ -178,10 +186,12 @@ class GpuTraining : public TrainingDevice {
   // By adapter; null: it has none.
   std::vector<std::unique_ptr<GpuLora>> loras_;
   std::vector<std::unique_ptr<GpuPrompt>> prompts_;
+  std::vector<bool> is_frozen_;
   Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
-  bool can_stack_ = false;               // all that have LoRA have it of rank_max
-  bool can_round_ = false;  // all have LoRA: gradients are rounded in every batch, or in none
+  bool can_stack_ = false;               // all LoRA that learns is of rank_max
+  // Of all that learn, and of no document: gradients are rounded in every batch, or in none.
+  bool can_round_ = false;
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;

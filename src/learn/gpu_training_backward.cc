@@ -154,10 +154,10 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
         .rounded = rounds ? d_x : nullptr},
        stream_);
   if (rounds) return dtype_;
-  if (joins || batch_.num_segments == 0) return DType::kF32;
-  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
-    LoraExpand(MakeBackArgs(product, layer, slice, d_y, y), stream_);
+  for (int32_t slice = 0; slice < product.num_slices && !joins; ++slice) {
+    if (batch_.num_segments > 0) LoraExpand(MakeBackArgs(product, layer, slice, d_y, y), stream_);
   }
+  AddDocumentsBack(product, layer, d_y, y);
   return DType::kF32;
 }
 

@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/gated_activation/gated_activation.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
@@ -58,9 +59,23 @@ void GpuTraining::Normalize(const Buffer& weight, Buffer& copy) {
 void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
   const Product product = ProductOf(layer, LayerProduct::kGateUp);
   GemmArgs gemm = MakeGemmArgs(product, normed_.data(), gate_up_.as<float>());
+  if (batch_.num_document_segments > 0) {  // they come between the product and what follows
+    Project(product, layer, gemm);
+    return Activate(activations);
+  }
   gemm.activated = activated_.data();
   gemm.rounded = activations.gate_up.data();
   Project(product, layer, gemm);
+}
+
+void GpuTraining::Activate(Activations& activations) {
+  GatedActivation({.gate_up = gate_up_.as<float>(),
+                   .out = activated_.data(),
+                   .out_dtype = dtype_,
+                   .num_tokens = batch_.num_rows,
+                   .n = config_.intermediate_size,
+                   .copy = activations.gate_up.data()},
+                  stream_);
 }
 
 void GpuTraining::Attend(int32_t layer, Activations& activations) {
@@ -155,7 +170,11 @@ void GpuTraining::Project(const Product& product, int32_t layer, GemmArgs& gemm)
     gemm.lora = &lora;
   }
   Gemm(gemm, stream_);
-  if (!learns_ || batch_.num_segments == 0) return;
+  if (learns_ && batch_.num_segments > 0) RoundH(product, layer);
+  AddDocuments(product, layer, gemm.x, gemm.y);
+}
+
+void GpuTraining::RoundH(const Product& product, int32_t layer) {
   const int64_t slice_floats = int64_t{batch_.num_rows} * limits_.rank_max;
   LoraGradientRound({.h = lora_h_.as<float>(),
                      .h_stride = limits_.rank_max,

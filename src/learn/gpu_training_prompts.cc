@@ -23,7 +23,8 @@ void GpuTraining::ListPrompts() {
 }
 
 PromptGradients GpuTraining::ListGradients(std::span<const VirtualRun> runs) {
-  return ListPromptGradients(runs, [&](int32_t adapter) {
+  return ListPromptGradients(runs, [&](int32_t adapter) -> float* {
+    if (is_frozen_[static_cast<size_t>(adapter)]) return nullptr;
     GpuMasters& masters = prompts_[static_cast<size_t>(adapter)]->masters();
     batch_masters_.push_back(&masters);
     return masters.gradients();

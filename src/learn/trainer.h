@@ -69,11 +69,8 @@ struct TrainingLoss {
   double total() const { return tokens + hidden; }
 };
 
-// kUnimplemented names what the device does not train: of such an adapter, of an encoder, or of
-// these examples.
-Status CheckShape(const TrainedShape& shape, const Device& device);
+// kUnimplemented where the device trains no encoders.
 Status CheckEncoder(const Device& device);
-Status CheckExamples(std::span<const TrainingExample> examples, const Device& device);
 
 class Trainer {
  public:
@@ -81,7 +78,7 @@ class Trainer {
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
           Stream& stream, std::function<void()> pause = {});
 
-  // Returns its number, from 0 on. Of a shape that CheckShape lets pass.
+  // Returns its number, from 0 on.
   int32_t Add(const TrainedShape& shape);
   int32_t Add(int32_t rank, float scale) { return Add({.rank = rank, .scale = scale}); }
   TrainedLora& adapter(int32_t index) { return *lora(index); }

@@ -34,6 +34,16 @@ int64_t AdapterBytes(const LearnSizes& sizes, const ServedShape& shape) {
   return bytes;
 }
 
+int64_t BytesOnGpu(const TrainedShape& trained, const ServedShape& shape) {
+  int64_t bytes = 0;
+  if (trained.rank > 0) bytes += GpuAdapterBytes(shape.config, trained.rank, shape.dtype);
+  if (trained.virtual_tokens > 0) {
+    bytes += GpuPromptBytes(shape.config, trained.kind, trained.virtual_tokens, shape.dtype,
+                            shape.device);
+  }
+  return bytes;
+}
+
 int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
   const int64_t states = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
   return sizes.num_adapters * sizes.taught_rows * states * shape.config.hidden_size *
@@ -81,20 +91,20 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
     sum->AddOnHost("a teacher's hidden states (--hidden-states, --together)",
                    TaughtBytes(sizes, shape));
   }
-  if (sizes.frozen.bytes > 0) sum->Add("the documents' adapters", sizes.frozen.bytes);
+  const std::string documents = "the documents' adapters";
+  sum->AddOnHost(documents, sizes.frozen.bytes);
   const std::string what = std::to_string(sizes.num_adapters) + " adapters of rank " +
                            std::to_string(sizes.rank) + " and " +
                            std::to_string(sizes.virtual_tokens) +
                            " virtual tokens in training (--together, --rank, --virtual-tokens)";
   sum->AddOnHost(what, AdapterBytes(sizes, shape) * sizes.num_adapters);
   if (shape.device.is_cpu()) return;
-  int64_t bytes = 0;
-  if (sizes.rank > 0) bytes += GpuAdapterBytes(shape.config, sizes.rank, shape.dtype);
-  if (sizes.virtual_tokens > 0) {
-    bytes +=
-        GpuPromptBytes(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype, shape.device);
+  const TrainedShape own = {
+      .rank = sizes.rank, .virtual_tokens = sizes.virtual_tokens, .kind = sizes.kind};
+  sum->Add(what, BytesOnGpu(own, shape) * sizes.num_adapters);
+  for (const TrainedShape& frozen : sizes.frozen.shapes) {
+    sum->Add(documents, BytesOnGpu(frozen, shape));
   }
-  sum->Add(what, bytes * sizes.num_adapters);
 }
 
 }  // namespace

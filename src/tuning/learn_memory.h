@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
+#include "learn/trainer.h"
 #include "learn/training_sizes.h"
 #include "model/prompt_config.h"
 #include "runtime/memory_sum.h"
@@ -25,10 +27,12 @@ struct LearnSizes {
   int64_t taught_rows = 0;
   bool all_hidden_states = false;
   int32_t teacher_tokens_max = 0;
-  // Of adapters that are there and learn nothing: the largest, and all of their bytes.
+  // Of adapters that are there and learn nothing: the largest, their bytes in the host's memory,
+  // and what a GPU has of them, too.
   struct Frozen {
     int32_t rank = 0, embeddings = 0, keys_values = 0;
     int64_t bytes = 0;
+    std::vector<TrainedShape> shapes;
   } frozen;
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
