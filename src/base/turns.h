@@ -13,10 +13,32 @@
 
 namespace graft {
 
+// What pieces may take of the time while steps follow each other: each step earns them
+// share / (1 - share) of its own. One thread at a time.
+class TurnAccount {
+ public:
+  // From 0 (nothing) to below 1.
+  explicit TurnAccount(double share);
+
+  // What was not asked for is not saved up: it would hold up whoever comes later. With `is_asked`
+  // a piece is on its way whose time is not known yet, and what the step before earned is kept.
+  void OnStep(int64_t ns, bool is_asked = false);
+  // While steps followed each other.
+  void OnPiece(int64_t ns) { owed_ns_ -= ns; }
+  void Clear() { owed_ns_ = 0; }
+  bool owes() const { return owed_ns_ > 0; }
+  double share() const { return share_; }
+
+ private:
+  const double share_;
+  // What pieces may take before the next step; below 0: what they took too much.
+  int64_t owed_ns_ = 0;
+};
+
 class Turns {
  public:
-  // `share`: of the time while steps run, from 0 (none) to below 1. `on_piece`, which may be empty,
-  // is told how long each piece took, on the pieces' thread.
+  // `share` as TurnAccount's. `on_piece`, which may be empty, is told how long each piece took, on
+  // the pieces' thread.
   Turns(double share, const Clock& clock, std::function<void(int64_t ns)> on_piece = {});
 
   // Around each step.
@@ -34,12 +56,12 @@ class Turns {
     BeginPiece();
   }
 
-  double share() const { return share_; }
+  double share() const { return account_.share(); }
 
  private:
-  bool MayRunPiece() const { return !step_runs_ && (!is_busy_ || owed_ns_ > 0); }
+  bool MayRunPiece() const { return !step_runs_ && (!is_busy_ || account_.owes()); }
 
-  const double share_;
+  TurnAccount account_;
   const Clock& clock_;
   const std::function<void(int64_t ns)> on_piece_;
   std::mutex mutex_;
@@ -48,23 +70,25 @@ class Turns {
   bool step_runs_ = false;
   bool piece_runs_ = false;
   bool piece_waits_ = false;
-  // What pieces may take before the next step; below 0: what they took too much.
-  int64_t owed_ns_ = 0;
   int64_t step_begin_ns_ = 0;
   int64_t piece_begin_ns_ = 0;
   int64_t busy_since_ns_ = 0;
 };
 
-// A piece for as long as it lives.
+// A piece for as long as it lives. Null: what it covers takes no turn.
 class Piece {
  public:
-  explicit Piece(Turns& turns) : turns_(turns) { turns_.BeginPiece(); }
-  ~Piece() { turns_.EndPiece(); }
+  explicit Piece(Turns* turns) : turns_(turns) {
+    if (turns_ != nullptr) turns_->BeginPiece();
+  }
+  ~Piece() {
+    if (turns_ != nullptr) turns_->EndPiece();
+  }
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;
 
  private:
-  Turns& turns_;
+  Turns* const turns_;
 };
 
 }  // namespace graft

@@ -17,7 +17,7 @@ void Step(Turns& turns, ManualClock& clock, int64_t ns) {
   turns.EndStep();
 }
 void RunPiece(Turns& turns, ManualClock& clock, int64_t ns) {
-  const Piece piece(turns);
+  const Piece piece(&turns);
   clock.AdvanceNs(ns);
 }
 
@@ -42,7 +42,7 @@ TEST(TurnsTest, AShareOfTheTimeIsOwedAfterAStep) {
   RunPiece(turns, clock, 4 * kMs);  // 10 were owed: 2 too many
   std::atomic<bool> ran{false};
   std::thread waiting([&] {
-    const Piece piece(turns);
+    const Piece piece(&turns);
     ran = true;
   });
   Step(turns, clock, 2 * kMs);  // pays what was taken too much, and owes nothing
@@ -59,7 +59,7 @@ TEST(TurnsTest, WhatNobodyAskedForIsNotSavedUp) {
   RunPiece(turns, clock, 11 * kMs);
   std::atomic<bool> ran{false};
   std::thread waiting([&] {
-    const Piece piece(turns);
+    const Piece piece(&turns);
     ran = true;
   });
   Step(turns, clock, kMs / 2);
@@ -100,7 +100,7 @@ TEST(TurnsTest, StepsAndPiecesNeverRunAtOnce) {
   int pieces = 0;
   std::thread training([&] {
     do {
-      const Piece piece(turns);
+      const Piece piece(&turns);
       enter();
       ++pieces;
       --inside;

@@ -339,6 +339,7 @@ void Engine::OnSubmitted() {
 void Engine::OnAheadTime() {
   CHECK(is_running()) << "ahead of nothing";
   running_.ahead_ns = kNever;
+  if (executor_.IsFollowed()) return;
   const StepPlan* const plan = scheduler_.PlanAhead();
   PublishFailed();
   if (plan != nullptr) executor_.Begin(*plan);
@@ -365,7 +366,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
   host.overhead_ns = clock_.NowNs() - step.plan_ns - inside_ns;
   host.step_ns = step.was_ahead ? host.executor_ns : host.executor_ns + host.overhead_ns;
   last_finish_ns_ = finish_ns;
-  duration_.Learn(plan, finish_ns - step.since_ns);
+  duration_.Learn(plan, std::max<int64_t>(0, finish_ns - step.since_ns - times.others_ns));
   host.iteration_ns = finish_ns - (running_since_ns_ == 0 ? step.plan_ns : running_since_ns_);
   running_since_ns_ = scheduler_.num_running() == 0 ? 0 : finish_ns;
   metrics_.RecordStep(plan, times, host);

@@ -113,6 +113,25 @@ TEST_F(EngineAheadTest, TheNextStepIsBegunSoLongBeforeThisOneEnds) {
   }
 }
 
+// What others had the device for is no part of how long steps take.
+TEST_F(EngineAheadTest, NoStepIsBegunAheadWhereOthersHaveTheDeviceBehindTheOneThatRuns) {
+  EngineOptions options = TestOptions();
+  options.ahead_ns = 1'000'000;
+  Make(options);
+  auto client = Submit(5, 20);
+  for (int i = 0; i < 3; ++i) StepTaking(7);
+  const int64_t before = Now().steps_ahead;
+  harness_->executor.SetOthers(/*follow=*/true, 3'000'000);
+  for (int i = 0; i < 5; ++i) StepTaking(10);
+  EXPECT_EQ(Now().steps_ahead, before);
+  harness_->executor.SetOthers(/*follow=*/false, 3'000'000);
+  StepTaking(10);
+  EXPECT_EQ(harness_->executor.last_timeout_ns(), 6'000'000);
+  EXPECT_EQ(Now().steps_ahead, before + 1);
+  RunAll();
+  ExpectAnswered(*client);
+}
+
 TEST_F(EngineAheadTest, CanBeSwitchedOff) {
   EngineOptions options = TestOptions();
   options.runs_ahead = false;

@@ -227,6 +227,7 @@ StepResult FakeExecutor::Finish() {
   may_ask_ = false;
   result.times.total_ns = 500 + row_ns_ * static_cast<int64_t>(plan.tokens.size());
   result.times.idle_ns = idle_ns_;
+  result.times.others_ns = others_ns_;
   if (is_assisted) {
     ++num_assisted_steps_;
     result.num_assisted_layers = 1;

@@ -63,6 +63,12 @@ class FakeExecutor : public Executor {
   void FailNextStep() { fails_ = true; }
   // What steps say of the device from now on, StepTimes::idle_ns.
   void SetIdleNs(int64_t idle_ns) { idle_ns_ = idle_ns; }
+  // Whether others have the device behind the steps from now on, and StepTimes::others_ns.
+  void SetOthers(bool follow, int64_t ns) {
+    is_followed_ = follow;
+    others_ns_ = ns;
+  }
+  bool IsFollowed() const override { return is_followed_; }
   // The last that a wait was given, but kNever.
   int64_t last_timeout_ns() const { return last_timeout_ns_; }
   // What an adapter slot computes with, by content hash, and where its rows lie; they arrive in
@@ -143,6 +149,8 @@ class FakeExecutor : public Executor {
   std::function<void()> beside_;
   bool is_beside_late_ = false;
   int64_t idle_ns_ = -1;
+  bool is_followed_ = false;
+  int64_t others_ns_ = 0;
   int64_t last_timeout_ns_ = -1;
   MaskSource* masks_ = nullptr;
   bool may_ask_ = false;  // for the masks of the step begun first

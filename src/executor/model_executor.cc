@@ -72,6 +72,21 @@ BytesNeeded ModelExecutor::BytesFor(int32_t rows_max, int32_t vocab_size, const 
   return needed;
 }
 
+class ModelExecutor::LaunchTurn {
+ public:
+  explicit LaunchTurn(const ExecutorParts& parts) : turns_(parts.device_turns) {
+    if (turns_ != nullptr) turns_->BeginStep();
+  }
+  ~LaunchTurn() {
+    if (turns_ != nullptr) turns_->EndStep();
+  }
+  LaunchTurn(const LaunchTurn&) = delete;
+  LaunchTurn& operator=(const LaunchTurn&) = delete;
+
+ private:
+  DeviceTurns* const turns_;
+};
+
 AssistRates ModelExecutor::assist_rates() const {
   return parts_.assist == nullptr ? AssistRates{} : parts_.assist->rates();
 }
@@ -129,6 +144,7 @@ int64_t ModelExecutor::IdleNsBefore(const RunningStep& step) const {
 void ModelExecutor::Begin(const StepPlan& plan) {
   RunningStep& step = AddStep(plan);
   if (stream_.device.is_cpu()) return;
+  const LaunchTurn turn(parts_);
   Try(step, [&] { Launch(step, nullptr); });
   if (!step.draws_later) step.done.Record(stream_);
 }
@@ -137,6 +153,7 @@ void ModelExecutor::Continue() {
   RunningStep& step = first_step();
   if (!std::exchange(step.draws_later, false)) return;
   UseDevice(stream_.device);
+  const LaunchTurn turn(parts_);
   Try(step, [&] { SampleRows(step); });
   step.done.Record(stream_);
 }
@@ -202,9 +219,17 @@ StepResult ModelExecutor::Finish() {
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
   result.times.sampling_ns = sampling_ns_;
+  if (parts_.device_turns != nullptr) {
+    const int64_t step_ns = step.status.ok() ? step.done.NsSince(step.begun) : 0;
+    result.times.others_ns = parts_.device_turns->OnStepDone(step_ns);
+  }
   result.times.idle_ns = IdleNsBefore(step);
+  if (result.times.idle_ns > 0) {
+    result.times.idle_ns = std::max<int64_t>(0, result.times.idle_ns - result.times.others_ns);
+  }
   const int64_t finish_ns = SteadyClock::Get().NowNs();
-  result.times.total_ns = finish_ns - std::max(step.begin_ns, last_finish_ns_);
+  const int64_t took_ns = finish_ns - std::max(step.begin_ns, last_finish_ns_);
+  result.times.total_ns = std::max<int64_t>(0, took_ns - result.times.others_ns);
   last_finish_ns_ = finish_ns;
   ++num_finished_;
   return result;

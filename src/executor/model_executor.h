@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_turns.h"
 #include "base/turns.h"
 #include "executor/adapter_arrivals.h"
 #include "executor/cpu_assist.h"
@@ -33,6 +34,7 @@ struct ExecutorParts {
   MergedWeights* merged = nullptr;            // null: plans merge nothing
   RankLink* ranks = nullptr;                  // null: nobody else computes the steps
   Turns* turns = nullptr;                     // null: nobody works beside the steps of a CPU
+  DeviceTurns* device_turns = nullptr;        // likewise of a GPU
 };
 
 class ModelExecutor : public Executor {
@@ -57,8 +59,12 @@ class ModelExecutor : public Executor {
   void Continue() override;
   bool Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) override;
   StepResult Finish() override;
+  bool IsFollowed() const override {
+    return parts_.device_turns != nullptr && parts_.device_turns->has_piece();
+  }
   void OnIdle() override {
     if (parts_.turns != nullptr) parts_.turns->OnIdle();
+    if (parts_.device_turns != nullptr) parts_.device_turns->OnIdle();
   }
 
   // Runs a step kernel by kernel and times its parts as the device sees them; for benches. What it
@@ -100,6 +106,9 @@ class ModelExecutor : public Executor {
     int32_t num_rows = 0;
     StreamEvent done;
   };
+
+  // A step is launched, or the rest of it, while it lives.
+  class LaunchTurn;
 
   RunningStep& AddStep(const StepPlan& plan);
   RunningStep& first_step();

@@ -115,8 +115,9 @@ struct Trained {
 // Gradients of these examples, and what `updates` steps make of the adapters.
 inline Trained TrainShapes(DeviceModel& model, const TrainingLimits& limits,
                            std::span<const TrainedShape> shapes,
-                           const std::vector<TrainingExample>& examples, int updates = 0) {
-  Trainer trainer(model.config, model.weights, limits, model.owned.get());
+                           const std::vector<TrainingExample>& examples, int updates = 0,
+                           DeviceTurns* turns = nullptr) {
+  Trainer trainer(model.config, model.weights, limits, model.owned.get(), {}, turns);
   const std::vector<int32_t> text = RandomExample(80, 0, 99).tokens;
   std::vector<Trainer::Update> steps;
   for (const TrainedShape& shape : shapes) {

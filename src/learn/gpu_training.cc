@@ -69,17 +69,19 @@ int32_t SequenceRowsMax(const TrainingBatch& batch) {
 
 std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const ModelWeights& weights,
-                                                   const TrainingLimits& limits, Stream& stream) {
-  return std::make_unique<GpuTraining>(config, weights, limits, stream);
+                                                   const TrainingLimits& limits, Stream& stream,
+                                                   DeviceTurns* turns) {
+  return std::make_unique<GpuTraining>(config, weights, limits, stream, turns);
 }
 
 GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
-                         const TrainingLimits& limits, Stream& stream)
+                         const TrainingLimits& limits, Stream& stream, DeviceTurns* turns)
     : config_(config),
       weights_(weights),
       limits_(limits),
       stream_(stream),
       dtype_(weights.dtype),
+      pieces_(turns),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
       back_sin_(NegatedOnDevice(
           ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
@@ -241,6 +243,8 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CHECK_LE(batch.num_sequences(), limits_.sequences_max);
   CHECK_LE(batch.num_pages(), pool_.num_pages());
   const std::vector<LoraSegment> cut = CutSegments(batch.segments);
+  std::vector<LoraSegment> by_parts;
+  CutParts(cut, batch.num_rows(), &by_parts);
   const std::vector<LoraSegment> documents = CutSegments(batch.document_segments);
   std::vector<LoraGradientSegment> gradients;
   batch_masters_.clear();
@@ -275,6 +279,7 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .pages = put(batch.pages),
             .kv_tokens = put(batch.kv_tokens),
             .segments = put(cut),
+            .part_segments = put(by_parts),
             .document_segments = put(documents),
             .gradient_segments = put(gradients),
             .run_tokens_max = batch.run_tokens_max,
@@ -287,6 +292,12 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
             .ids = put(targets.ids),
             .probabilities = put(targets.probabilities),
             .weights = put(targets.weights)};
+  whole_ = {0, batch_.num_rows, batch_.segments, batch_.num_segments};
+  const LoraSegment* next = batch_.part_segments;
+  for (Part& part : parts_) {
+    part.segments = next;
+    next += part.num_segments;
+  }
   const auto bytes = static_cast<int64_t>(batch_on_host_.size());
   CHECK_LE(bytes, batch_bytes_.bytes()) << "more choices than " << kGpuChoices << " a row";
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
@@ -301,16 +312,13 @@ TargetLosses GpuTraining::Run(const TrainingBatch& batch,
   PutBatch(batch, targets);
   PutTaught(taught);
   learns_ = backward;
-  Forward();
-  if (backward) {
-    for (GpuMasters* masters : batch_masters_) masters->BeginGradients();
-    ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
-    if (d_hidden_copy_.bytes() > 0) {
-      ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
-    }
+  {
+    const GpuPieces::Scope piece(pieces_);
+    Forward();
+    if (backward) BeginGradients();
+    RunHead(backward);
+    if (backward) Backward();
   }
-  RunHead(backward);
-  if (backward) Backward();
   TargetLosses losses;
   const auto bytes = static_cast<int64_t>(targets.rows.size() * sizeof(double));
   losses.tokens.resize(targets.rows.size());
@@ -321,6 +329,13 @@ TargetLosses GpuTraining::Run(const TrainingBatch& batch,
   }
   Synchronize(stream_);
   return losses;
+}
+
+void GpuTraining::BeginGradients() {
+  for (GpuMasters* masters : batch_masters_) masters->BeginGradients();
+  ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
+  if (d_hidden_copy_.bytes() == 0) return;
+  ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
 }
 
 void GpuTraining::Apply(std::span<const Update> updates) {
@@ -346,6 +361,7 @@ void GpuTraining::Apply(std::span<const Update> updates) {
       add(prompt->masters(), prompt->Item(), update.step, update.prompt_settings);
     }
   }
+  const GpuPieces::Scope piece(pieces_);
   AdamW({items.data(), static_cast<int32_t>(items.size()), adamw_scratch_.as<double>()}, stream_);
   for (GpuMasters* masters : moved) masters->Round();
 }

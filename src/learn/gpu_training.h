@@ -17,6 +17,7 @@
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
 #include "learn/gpu_lora.h"
+#include "learn/gpu_pieces.h"
 #include "learn/gpu_prompt.h"
 #include "learn/prompt_gradients.h"
 #include "learn/training_device.h"
@@ -30,7 +31,7 @@ namespace graft {
 class GpuTraining : public TrainingDevice {
  public:
   GpuTraining(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
-              Stream& stream);
+              Stream& stream, DeviceTurns* turns = nullptr);
 
   int32_t page_tokens() const override { return pool_.layout().page_tokens; }
   TargetLosses Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
@@ -71,6 +72,12 @@ class GpuTraining : public TrainingDevice {
     const VirtualGradientItem* items;
     const int32_t* places;
   };
+  // Rows of the batch that a product takes at once, and their LoRA segments.
+  struct Part {
+    int32_t row_begin = 0, num_rows = 0;
+    const LoraSegment* segments = nullptr;  // of the device, in rows of the part
+    int32_t num_segments = 0;
+  };
   // A batch in the device's memory.
   struct Batch {
     int32_t num_rows = 0, num_sequences = 0;
@@ -79,6 +86,7 @@ class GpuTraining : public TrainingDevice {
     const int32_t *tokens, *positions, *row_page, *row_slot;
     const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
+    const LoraSegment* part_segments;              // likewise, by the rows of their parts
     const LoraSegment* document_segments;          // likewise, of what does not learn
     const LoraGradientSegment* gradient_segments;  // an adapter's rows each
     int32_t run_tokens_max = 0;                    // of both
@@ -101,6 +109,12 @@ class GpuTraining : public TrainingDevice {
   void ListPrompts();
   PromptGradients ListGradients(std::span<const VirtualRun> runs);
   std::vector<AttentionPrefix> ListPrefixes(const TrainingBatch& batch);
+  void CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
+                std::vector<LoraSegment>* by_parts);
+  // Those of a product that is longer than a piece; else all of the batch is one.
+  std::span<const Part> PartsOf(const Product& product) const;
+  GemmArgs OfPart(GemmArgs args, const Part& part) const;
+  LoraArgs OfPart(LoraArgs args, const Part& part) const;
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
   void Forward();
@@ -113,11 +127,13 @@ class GpuTraining : public TrainingDevice {
   void Activate(Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
   void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
-  void Project(const Product& product, int32_t layer, GemmArgs& gemm);  // and LoRA
+  void Project(const Product& product, int32_t layer, const GemmArgs& all);  // and LoRA
   GemmArgs MakeGemmArgs(const Product& product, const void* x, float* y) const;
-  void RoundH(const Product& product, int32_t layer);
+  void RoundH(const Product& product, int32_t layer, const Part& part);
   // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
   void* HOf(const Product& product, int32_t layer);
+  // Where the part's rows of such h begin.
+  void* RankRows(void* h, const Product& product, const Part& part) const;
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
   LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const void* x, float* y) const;
 
@@ -140,6 +156,7 @@ class GpuTraining : public TrainingDevice {
   void AddDocuments(const Product& product, int32_t layer, const void* x, float* y);
   void AddDocumentsBack(const Product& product, int32_t layer, const void* d_y, float* d_x);
   void RunHead(bool backward);
+  void BeginGradients();
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
   void BackwardAttention(int32_t layer, Activations& activations);
@@ -149,6 +166,7 @@ class GpuTraining : public TrainingDevice {
   // Of a slice, or with `stacked` of the expand of all.
   LoraArgs MakeBackArgs(const Product& product, int32_t layer, int32_t slice, const void* d_y,
                         float* d_x, bool stacked = false) const;
+  void RoundBackH(const Product& product, const Part& part);
   // After BackwardInput of the same product.
   void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
   // Where a module's matrix begins, in rows of a rank.
@@ -157,6 +175,16 @@ class GpuTraining : public TrainingDevice {
   void AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n, int64_t stride,
                           int64_t offset);
   void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient, DType d_dtype);
+
+  // What pieces reckon with: of a product, and of a layer's attention, whose FLOP take so much
+  // longer than a product's.
+  static double FlopOf(const GemmWeight& weight, int64_t num_rows) {
+    return 2.0 * static_cast<double>(num_rows * weight.n()) * static_cast<double>(weight.k());
+  }
+  static constexpr double kForwardEffort = 5.0, kBackwardEffort = 20.0;
+  double AttentionFlop(double effort) const {
+    return effort * batch_.num_rows * static_cast<double>(config_.q_size()) * batch_.kv_tokens_max;
+  }
 
   const AttentionPrefix* PrefixesOf(int32_t layer) const {
     if (batch_.prefixes == nullptr) return nullptr;
@@ -175,6 +203,7 @@ class GpuTraining : public TrainingDevice {
   const TrainingLimits limits_;
   Stream& stream_;
   const DType dtype_;
+  GpuPieces pieces_;
   const std::vector<RopeTable> ropes_;
   Buffer back_sin_;              // of turns back
   KvPool pool_;                  // of one layer, which all take in turn
@@ -195,6 +224,8 @@ class GpuTraining : public TrainingDevice {
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;
+  Part whole_;                              // of the batch
+  std::vector<Part> parts_;                 // likewise
   bool learns_ = false;                     // a backward follows
   std::vector<GpuMasters*> batch_masters_;  // that get gradients
 

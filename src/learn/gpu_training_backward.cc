@@ -23,6 +23,7 @@ void GpuTraining::Backward() {
     if (layer == 0) break;  // nothing is learned before the embeddings
     AddStateGradients(layer, d_hidden_.as<float>(), batch_.rows, 0, batch_.num_targets,
                       d_hidden_copy_.data());
+    pieces_.AfterLayer();
   }
   AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0);
 }
@@ -34,6 +35,8 @@ void GpuTraining::BackwardMlp(int32_t layer, Activations& activations) {
   const Product gate_up = ProductOf(layer, LayerProduct::kGateUp);
   float* const d_activated = gate_up_.as<float>();  // the forward's room, half of it
   const DType d_dtype = BackwardInput(down, layer, d_hidden(), d_activated);
+  pieces_.BeforeBytes(6 * batch_.num_rows * int64_t{config_.intermediate_size} *
+                      DTypeBytes(dtype_));
   GatedActivationBackward({.dtype = dtype_,
                            .gate_up = activations.gate_up.data(),
                            .d_out = d_activated,
@@ -55,6 +58,7 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
   const Product qkv = ProductOf(layer, LayerProduct::kQkv);
   const DType d_dtype = BackwardInput(o, layer, d_hidden(), d_attended_.data());
   AddGradients(o, layer, activations.attended.data(), d_hidden());
+  pieces_.BeforeWork(AttentionFlop(kBackwardEffort));
   AttentionBackward({.row_begin = batch_.row_begin,
                      .num_sequences = batch_.num_sequences,
                      .num_heads = config_.num_heads,
@@ -135,24 +139,32 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
   // side by side: they follow it, one after the other.
   const bool joins = d_x != nullptr && batch_.num_segments > 0 && (is_one || can_stack_);
   auto* const y = static_cast<float*>(d_x);
-  LoraArgs joined = MakeBackArgs(product, layer, 0, d_y, y, !is_one);
-  joined.precedes_product = joins && is_one;
-  for (int32_t slice = 0; slice < product.num_slices && batch_.num_segments > 0; ++slice) {
-    LoraShrink(is_one ? joined : MakeBackArgs(product, layer, slice, d_y, y), stream_);
+  const bool rounds = joins && reads_transposed_ && can_round_;
+  const bool in_parts = d_x != nullptr && (joins || batch_.num_segments == 0);
+  for (const Part& part : in_parts ? PartsOf(product) : std::span<const Part>(&whole_, 1)) {
+    pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
+    LoraArgs joined = OfPart(MakeBackArgs(product, layer, 0, d_y, y, !is_one), part);
+    joined.precedes_product = joins && is_one;
+    for (int32_t slice = 0; slice < product.num_slices && part.num_segments > 0; ++slice) {
+      LoraShrink(is_one ? joined : OfPart(MakeBackArgs(product, layer, slice, d_y, y), part),
+                 stream_);
+    }
+    if (d_x != nullptr) {
+      Gemm(OfPart({.transposed = reads_transposed_,
+                   .x = d_y,
+                   .x_stride = product.weight.n(),
+                   .weight = reads_transposed_ ? &product.weight : &product.transposed,
+                   .y = y,
+                   .y_stride = product.weight.k(),
+                   .x_is_fp32 = dtype_ == DType::kF32,
+                   .lora = joins && part.num_segments > 0 ? &joined : nullptr,
+                   .rounded = rounds ? d_x : nullptr},
+                  part),
+           stream_);
+    }
+    if (part.num_segments > 0) RoundBackH(product, part);
   }
   if (d_x == nullptr) return DType::kF32;
-  const bool rounds = joins && reads_transposed_ && can_round_;
-  Gemm({.transposed = reads_transposed_,
-        .x = d_y,
-        .x_stride = product.weight.n(),
-        .m = batch_.num_rows,
-        .weight = reads_transposed_ ? &product.weight : &product.transposed,
-        .y = y,
-        .y_stride = product.weight.k(),
-        .x_is_fp32 = dtype_ == DType::kF32,
-        .lora = joins ? &joined : nullptr,
-        .rounded = rounds ? d_x : nullptr},
-       stream_);
   if (rounds) return dtype_;
   for (int32_t slice = 0; slice < product.num_slices && !joins; ++slice) {
     if (batch_.num_segments > 0) LoraExpand(MakeBackArgs(product, layer, slice, d_y, y), stream_);
@@ -161,22 +173,28 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
   return DType::kF32;
 }
 
-// B's of a slice has a gradient of y of its own, A's all share x.
-void GpuTraining::AddGradients(const Product& product, int32_t layer, const void* x,
-                               const void* d_y) {
-  if (batch_.num_segments == 0) return;
+void GpuTraining::RoundBackH(const Product& product, const Part& part) {
   const int32_t slices = product.num_slices;
   LoraGradientRound({.h = lora_d_h_.as<float>(),
                      .h_stride = int64_t{slices} * limits_.rank_max,
                      .h_slice = limits_.rank_max,
                      .num_slices = slices,
                      .num_parts = kLoraSplits,
-                     .part = int64_t{slices} * batch_.num_rows * limits_.rank_max,
+                     .part = int64_t{slices} * part.num_rows * limits_.rank_max,
                      .rank_max = limits_.rank_max,
-                     .num_rows = batch_.num_rows,
+                     .num_rows = part.num_rows,
                      .dtype = dtype_,
-                     .out = rounded_d_h_.data()},
+                     .out = RankRows(rounded_d_h_.data(), product, part)},
                     stream_);
+}
+
+// B's of a slice has a gradient of y of its own, A's all share x.
+void GpuTraining::AddGradients(const Product& product, int32_t layer, const void* x,
+                               const void* d_y) {
+  if (batch_.num_segments == 0) return;
+  const int32_t slices = product.num_slices;
+  pieces_.BeforeBytes(batch_.num_rows * (product.weight.k() + product.weight.n()) *
+                      DTypeBytes(dtype_));
   LoraGradientArgs args{.segments = batch_.gradient_segments,
                         .num_segments = batch_.num_gradient_segments,
                         .num_products = slices + 1,

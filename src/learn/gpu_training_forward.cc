@@ -23,6 +23,7 @@ void GpuTraining::Forward() {
     CompareStates(layer, hidden_.as<float>(), batch_.rows, 0, batch_.num_targets);
     ComputeLayer(layer, ActivationsOf(layer));
     FinishLayer(layer);
+    pieces_.AfterLayer();
   }
 }
 
@@ -79,6 +80,7 @@ void GpuTraining::Activate(Activations& activations) {
 }
 
 void GpuTraining::Attend(int32_t layer, Activations& activations) {
+  pieces_.BeforeWork(AttentionFlop(kForwardEffort));
   PlaceKeysAndValues(layer);
   RopeKvWrite({.qkv = qkv_.as<float>(),
                .row_stride = config_.qkv_size(),
@@ -162,20 +164,24 @@ void GpuTraining::Project(const Product& product, int32_t layer, const void* x, 
   Project(product, layer, gemm);
 }
 
-void GpuTraining::Project(const Product& product, int32_t layer, GemmArgs& gemm) {
-  LoraArgs lora = MakeLoraArgs(product, layer, gemm.x, gemm.y);
-  if (batch_.num_segments > 0) {
-    lora.precedes_product = true;
-    LoraShrink(lora, stream_);
-    gemm.lora = &lora;
+void GpuTraining::Project(const Product& product, int32_t layer, const GemmArgs& all) {
+  for (const Part& part : PartsOf(product)) {
+    pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
+    GemmArgs gemm = OfPart(all, part);
+    LoraArgs lora = OfPart(MakeLoraArgs(product, layer, all.x, all.y), part);
+    if (part.num_segments > 0) {
+      lora.precedes_product = true;
+      LoraShrink(lora, stream_);
+      gemm.lora = &lora;
+    }
+    Gemm(gemm, stream_);
+    if (learns_ && part.num_segments > 0) RoundH(product, layer, part);
   }
-  Gemm(gemm, stream_);
-  if (learns_ && batch_.num_segments > 0) RoundH(product, layer);
-  AddDocuments(product, layer, gemm.x, gemm.y);
+  AddDocuments(product, layer, all.x, all.y);
 }
 
-void GpuTraining::RoundH(const Product& product, int32_t layer) {
-  const int64_t slice_floats = int64_t{batch_.num_rows} * limits_.rank_max;
+void GpuTraining::RoundH(const Product& product, int32_t layer, const Part& part) {
+  const int64_t slice_floats = int64_t{part.num_rows} * limits_.rank_max;
   LoraGradientRound({.h = lora_h_.as<float>(),
                      .h_stride = limits_.rank_max,
                      .h_slice = slice_floats,
@@ -183,10 +189,15 @@ void GpuTraining::RoundH(const Product& product, int32_t layer) {
                      .num_parts = kLoraSplits,
                      .part = product.num_slices * slice_floats,
                      .rank_max = limits_.rank_max,
-                     .num_rows = batch_.num_rows,
+                     .num_rows = part.num_rows,
                      .dtype = dtype_,
-                     .out = HOf(product, layer)},
+                     .out = RankRows(HOf(product, layer), product, part)},
                     stream_);
+}
+
+void* GpuTraining::RankRows(void* h, const Product& product, const Part& part) const {
+  const int64_t row_bytes = product.num_slices * RankStride() * DTypeBytes(dtype_);
+  return static_cast<char*>(h) + part.row_begin * row_bytes;
 }
 
 void* GpuTraining::HOf(const Product& product, int32_t layer) {
@@ -217,6 +228,7 @@ void GpuTraining::RunHead(bool backward) {
              .n = n,
              .epsilon = config_.rms_norm_epsilon},
             stream_);
+    pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
     Gemm({.x = head_normed_.data(),
           .x_stride = n,
           .m = num_rows,
@@ -226,6 +238,7 @@ void GpuTraining::RunHead(bool backward) {
           .x_is_fp32 = dtype_ == DType::kF32},
          stream_);
     const int64_t choices = int64_t{begin} * batch_.num_choices;
+    pieces_.BeforeBytes(num_rows * vocab * (2 * int64_t{sizeof(float)} + DTypeBytes(dtype_)));
     TokenLoss({.logits = logits_.as<float>(),
                .num_rows = num_rows,
                .vocab_size = vocab,
@@ -238,6 +251,7 @@ void GpuTraining::RunHead(bool backward) {
                .d_dtype = dtype_},
               stream_);
     if (!backward) continue;
+    pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
     Gemm({.transposed = reads_transposed_,
           .x = d_logits_.data(),
           .x_stride = vocab,

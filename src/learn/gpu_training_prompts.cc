@@ -97,8 +97,10 @@ void GpuTraining::AddPromptGradients(const Prompts& prompts, const Buffer& x, in
 void GpuTraining::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) {
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
   PutBatch(batch, {});
+  const GpuPieces::Scope piece(pieces_);
   Embed();
   if (prompt.kind() == VirtualTokenKind::kEmbedding) {
+    const GpuPieces::Break others(pieces_);
     CopyFromDevice(prompt.parameters().data(), hidden_.data(),
                    static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
     return Synchronize(stream_);
@@ -108,8 +110,11 @@ void GpuTraining::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt)
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     Activations& activations = ActivationsOf(layer);
     ComputeLayer(layer, activations);
-    CopyFromDevice(rows.data(), activations.qkv.data(), std::ssize(rows), stream_);
-    Synchronize(stream_);
+    {
+      const GpuPieces::Break others(pieces_);
+      CopyFromDevice(rows.data(), activations.qkv.data(), std::ssize(rows), stream_);
+      Synchronize(stream_);
+    }
     for (int64_t token = 0; token < prompt.num_tokens(); ++token) {
       const char* const from = rows.data() + token * row_bytes;
       ConvertElements(

@@ -26,17 +26,17 @@ Status NotOnGpu(const std::string& what) {
 }
 
 int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
-  // Rows: four arrays, segments of 64, twice, and of adapters; targets; sequences with what stands
-  // in front of them; pages; borders of 16.
+  // Rows: four arrays, segments of 64, in three lists, and of adapters; targets; sequences with
+  // what stands in front of them; pages; borders of 16.
   const int64_t rows = limits.rows_max;
   const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kGpuChoices;
-  const int64_t per_sequence = 3 * 4 + 4 + 4 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
+  const int64_t per_sequence = 3 * 4 + 4 + 6 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
                                sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4;
   const int64_t prefixes =
       limits.prefix_tokens_max == 0
           ? 0
           : int64_t{config.num_layers} * limits.sequences_max * sizeof(AttentionPrefix);
-  return rows * per_row + rows / 64 * static_cast<int64_t>(2 * sizeof(LoraSegment)) +
+  return rows * per_row + rows / 64 * static_cast<int64_t>(3 * sizeof(LoraSegment)) +
          (limits.sequences_max + 1) * per_sequence + prefixes + NumTrainingPages(limits) * 4 + 4096;
 }
 

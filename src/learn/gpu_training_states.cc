@@ -37,6 +37,7 @@ void GpuTraining::PutTaught(const TaughtStates& taught) {
 
 void GpuTraining::BringTaught(int32_t boundary) {
   if (!IsTaught(boundary)) return;
+  const GpuPieces::Break others(pieces_);
   const auto n = static_cast<size_t>(config_.hidden_size);
   const auto num_targets = static_cast<size_t>(batch_.num_targets);
   taught_on_host_.resize(num_targets * n);
@@ -118,17 +119,22 @@ void GpuTraining::TakeStates(const TrainingBatch& batch, std::span<const int32_t
       const int32_t count = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
       PickStates(batch_.rows + begin, count);
       const float* const from = normed ? NormPicked(count) : head_hidden_.as<float>();
+      const GpuPieces::Break others(pieces_);
       CopyFromDevice(states, from, count * n * int64_t{sizeof(float)}, stream_);
       states += count * n;
     }
   };
-  Embed();
-  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    if (all) take(false);
-    ComputeLayer(layer, ActivationsOf(layer));
-    FinishLayer(layer);
+  {
+    const GpuPieces::Scope piece(pieces_);
+    Embed();
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      if (all) take(false);
+      ComputeLayer(layer, ActivationsOf(layer));
+      FinishLayer(layer);
+      pieces_.AfterLayer();
+    }
+    take(true);
   }
-  take(true);
   Synchronize(stream_);
 }
 

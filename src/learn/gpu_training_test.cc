@@ -162,6 +162,49 @@ TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   }
 }
 
+// A server's steps, which nobody takes here, and a GPU so slow that every product is cut into parts
+// and everything is a piece of its own.
+class SlowMarks : public TurnMarks {
+ public:
+  void BeginStep() override {}
+  void EndStep() override {}
+  void BeginPiece() override {}
+  void EndPiece() override { ++num_pieces; }
+  int64_t WaitForPiece() override { return 1'000'000'000; }
+
+  int32_t num_pieces = 0;
+};
+
+TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const Ranks& ranks : {kMixedRanks, kEqualRanks}) {
+      DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+      const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+      std::vector<TrainedShape> shapes;
+      for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
+      shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
+      shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kKeysValues});
+      std::vector<TrainingExample> examples = MixedExamples();
+      examples.push_back(RandomExample(50, 3, 6));
+      examples.push_back(RandomExample(50, 4, 7));
+      TrainingLimits limits = LimitsOf(layer, 0);
+      limits.prefix_tokens_max = 40;
+      const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 3);
+      SlowMarks marks;
+      DeviceTurns turns(0.5, marks, SteadyClock::Get());
+      const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 3, &turns);
+      EXPECT_GT(marks.num_pieces, 100);
+      EXPECT_EQ(cut.gradients, whole.gradients);
+      EXPECT_EQ(cut.parameters, whole.parameters);
+      EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
+      EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        EXPECT_EQ(cut.losses[i].total(), whole.losses[i].total());
+      }
+    }
+  }
+}
+
 // Numbers that go through the host's memory, as a checkpoint's do, go on with the same bits.
 TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
   DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);

@@ -24,13 +24,14 @@ TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter) {
 }
 
 Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
-                 const TrainingLimits& limits, Stream& stream, std::function<void()> pause)
+                 const TrainingLimits& limits, Stream& stream, std::function<void()> pause,
+                 DeviceTurns* turns)
     : config_(config), limits_(limits), dtype_(weights.dtype), stream_(stream) {
   if (stream.device.is_cpu()) {
     transformer_ =
         std::make_unique<TrainingTransformer>(config, weights, limits, stream, std::move(pause));
   } else {
-    device_ = MakeTrainingDevice(config, weights, limits, stream);
+    device_ = MakeTrainingDevice(config, weights, limits, stream, turns);
   }
 }
 

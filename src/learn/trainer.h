@@ -74,9 +74,9 @@ Status CheckEncoder(const Device& device);
 
 class Trainer {
  public:
-  // As TrainingTransformer's; a GPU's knows no pause.
+  // As TrainingTransformer's. A GPU's knows no pause: it takes turns as MakeTrainingDevice says.
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
-          Stream& stream, std::function<void()> pause = {});
+          Stream& stream, std::function<void()> pause = {}, DeviceTurns* turns = nullptr);
 
   // Returns its number, from 0 on.
   int32_t Add(const TrainedShape& shape);

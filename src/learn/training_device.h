@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/device_turns.h"
 #include "base/status.h"
 #include "learn/adapter_in_training.h"
 #include "learn/training_batch.h"
@@ -96,9 +97,10 @@ int64_t GpuPromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t
                        DType dtype, const Device& device);
 
 // Of a GPU, for a model that is trainable there. `config` and `limits` are copied, the rest is
-// borrowed.
+// borrowed. `turns`: with the steps of a server on the same GPU; null: it has the GPU for itself.
 std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const ModelWeights& weights,
-                                                   const TrainingLimits& limits, Stream& stream);
+                                                   const TrainingLimits& limits, Stream& stream,
+                                                   DeviceTurns* turns = nullptr);
 
 }  // namespace graft

@@ -403,7 +403,8 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
                                                             .assist = assist_.get(),
                                                             .merged = merged_.get(),
                                                             .ranks = rank_link_.get(),
-                                                            .turns = model.turns});
+                                                            .turns = model.turns,
+                                                            .device_turns = model.device_turns});
   if (rank_link_ == nullptr) return OkStatus();
   return rank_link_->Start({.limits = limits, .transformer = transformer_->limits()});
 }

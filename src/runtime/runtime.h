@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_turns.h"
 #include "base/metrics.h"
 #include "base/turns.h"
 #include "cache/adapter_table.h"
@@ -54,6 +55,7 @@ struct LoadedModel {
   RankProcesses* ranks = nullptr;          // the others, on rank 0 of several
   std::unique_ptr<RankExchange> exchange;  // with them; null: there is one rank
   Turns* turns = nullptr;                  // of the threads, where training works beside the steps
+  DeviceTurns* device_turns = nullptr;     // likewise of the GPU
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
   Stream stream;                       // owned_stream's

@@ -58,6 +58,9 @@ class Executor {
   }
   // Waits for the step begun first and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
+  // While a step runs: others have the device behind it, so that nothing is gained by beginning the
+  // next one ahead.
+  virtual bool IsFollowed() const { return false; }
   // No step comes until somebody does: who works beside the steps may have the device.
   virtual void OnIdle() {}
 

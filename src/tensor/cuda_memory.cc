@@ -67,12 +67,14 @@ std::string DescribeDevice(const Device& device) {
          std::to_string(properties.totalGlobalMem >> 30) + " GiB";
 }
 
-OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads)
+OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads, bool yields)
     : stream_{.device = device, .cpu_threads = cpu_threads} {
   if (device.is_cpu()) return;
   UseDevice(device);
   cudaStream_t stream = nullptr;
-  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int last = 0, first = 0;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&last, &first));
+  CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, yields ? last : first));
   stream_.cuda_stream = stream;
 }
 

@@ -18,7 +18,8 @@ namespace graft {
 // Owns a stream of its device (nothing on the CPU). Destroying it waits for its work.
 class OwnedStream {
  public:
-  OwnedStream(const Device& device, ThreadPool* cpu_threads);
+  // Where streams compete for the device, one that `yields` comes last.
+  OwnedStream(const Device& device, ThreadPool* cpu_threads, bool yields = false);
   ~OwnedStream();
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;

@@ -43,7 +43,7 @@ std::string DescribeDevice(const Device& device) {
   return "CPU";
 }
 
-OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads)
+OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads, bool)
     : stream_{.device = device, .cpu_threads = cpu_threads} {
   CHECK(device.is_cpu()) << "built without " << device.ToString();
 }

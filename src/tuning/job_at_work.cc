@@ -145,8 +145,9 @@ Status JobAtWork::Run() {
   const LearnerInput* const inputs[] = {&input};
   LearnSizes sizes = SizesOfDocuments(recipe_, *learner, inputs);
   sizes.threads = parts_.model.threads->num_threads();
-  ASSIGN_OR_RETURN(const TrainingLimits limits,
-                   FitTraining(sizes, parts_.model.shape(), settings_.bytes_max));
+  ASSIGN_OR_RETURN(
+      const TrainingLimits limits,
+      FitTraining(sizes, parts_.model.shape(), settings_.bytes_max, *parts_.model.budget));
   job_.status = JobStatus::kRunning;
   RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
   Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
@@ -161,8 +162,9 @@ Status JobAtWork::Run() {
   std::optional<Trainer> trainer;
   {
     const Piece piece(parts_.turns);
-    trainer.emplace(parts_.model.config, parts_.model.weights, limits, parts_.model.stream,
-                    [this] { parts_.turns.Pause(); });
+    trainer.emplace(
+        parts_.model.config, parts_.model.weights, limits, parts_.stream,
+        [this] { parts_.turns->Pause(); }, parts_.device_turns);
   }
   std::optional<TrainingRun> run;
   {
@@ -177,7 +179,7 @@ Status JobAtWork::Run() {
 Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input) {
   if (!learner.writes()) return learner.Prepare(input, nullptr);
   Tell("The base model writes about the document");
-  const double share = parts_.turns.share();
+  const double share = settings_.share;
   Status wanted;
   EngineWriter writer(
       parts_.generator,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "tensor/cuda_memory.h"
 #include "tuning/job_at_work.h"
 
 namespace graft {
@@ -44,6 +45,7 @@ void JobRunner::Stop() {
 }
 
 void JobRunner::Loop() {
+  UseDevice(parts_.stream.device);
   while (std::optional<LearningJob> job = parts_.jobs.WaitForJob()) RunJob(std::move(*job));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/device_turns.h"
 #include "base/turns.h"
 #include "jobs/learning_jobs.h"
 #include "request/adapter_catalog.h"
@@ -25,7 +26,10 @@ struct JobRunnerParts {
   const Tokenizer& tokenizer;
   AdapterCatalog& catalog;
   Generator& generator;
-  Turns& turns;
+  Stream& stream;  // that training runs on
+  // With the server's steps: on the CPU by the first, on a GPU by the other; else null.
+  Turns* turns = nullptr;
+  DeviceTurns* device_turns = nullptr;
 };
 
 struct JobRunnerSettings {
@@ -35,6 +39,7 @@ struct JobRunnerSettings {
   std::string checkpoints;  // folder of files of jobs that are not finished
   int64_t bytes_max = 0;    // that training may take
   int checkpoint_seconds = 60;
+  double share = 0.0;  // of the time while requests run
 };
 
 class JobRunner {

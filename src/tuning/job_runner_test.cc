@@ -1,17 +1,24 @@
-// The demo model learns a sentence while it serves.
+// The demo model learns a sentence while it serves, on the CPU and, where there is one, on a GPU.
 #include "tuning/job_runner.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "base/json.h"
+#include "learn/learned_folder.h"
+#include "learn/training_device.h"
 #include "tensor/allocations.h"
+#include "tensor/cuda_memory.h"
 #include "tuning/job_at_work.h"
 #include "tuning/learn_memory.h"
 #include "tuning/learning_service.h"
@@ -25,17 +32,27 @@ constexpr char kText[] =
     "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.";
 
 LearningOptions OptionsIn(const std::string& folder) {
-  return {.folder = folder, .share = 0.5, .gib = 0.2, .checkpoint_seconds = 0};
+  return {.folder = folder, .share = 0.5, .gib = 0.4, .checkpoint_seconds = 0};
 }
 
-class JobRunnerTest : public testing::Test {
+std::string FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
  protected:
   void SetUp() override {
-    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    if (GetParam() == DeviceChoice::Kind::kCuda && NumCudaDevices() == 0) {
+      GTEST_SKIP() << "no GPU here";
+    }
+    std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::ranges::replace(name, '/', '_');
     folder_ = fs::temp_directory_path() / ("graft_jobs_" + std::to_string(getpid()) + name);
     Start();
   }
   void TearDown() override {
+    if (folder_.empty()) return;
     Stop();
     fs::remove_all(folder_);
   }
@@ -46,7 +63,7 @@ class JobRunnerTest : public testing::Test {
     options.pool_gib = 0.1;
     options.host_gib = 0.1;
     options.threads = 1;
-    options.device = {.kind = DeviceChoice::Kind::kCpu};
+    options.device = {.kind = GetParam()};
     service_ = LearningService::Create(OptionsIn(folder_), &options).value();
     model_ = LoadModel(options, /*quiet=*/true).value();
     service_->SetModel(*model_);
@@ -80,6 +97,31 @@ class JobRunnerTest : public testing::Test {
     }
   }
 
+  // What graft learn makes of the text by the job's settings, as the file of its numbers.
+  std::string LearnedAlone(const LearningJob& job) {
+    const LearnRecipe recipe = *RecipeOf(job);
+    const LearnerInput input = *LearnerInputOf(recipe, kText, *tokenizer_);
+    const auto learner = *MakeLearner(recipe, *tokenizer_, "");
+    const LearnerInput* const inputs[] = {&input};
+    LearnSizes sizes = SizesOfDocuments(recipe, *learner, inputs);
+    sizes.kept_gib = 0.01;
+    MemorySum sum(model_->device);
+    const TrainingLimits limits = PlanTraining(sizes, model_->shape(), *model_->budget, &sum);
+    Trainer trainer(model_->config, model_->weights, limits, model_->stream);
+    LearnerData data = *learner->Prepare(input, nullptr);
+    const TrainedShape shape = ShapeOf(recipe, *learner, data.text.size());
+    TrainingRun run(trainer, std::move(data), RatesOf(recipe, *learner), shape, recipe.seed, "");
+    run.Begin();
+    TrainingRun* const runs[] = {&run};
+    while (!run.is_done()) StepTogether(trainer, runs);
+    run.Finish();
+    const std::string folder = folder_ + "/alone";
+    EXPECT_TRUE(WriteLearnedFolder(folder, model_->config, {run.lora(), run.prompt()},
+                                   model_->weights.dtype, "base", OrderedJson::object())
+                    .ok());
+    return FileText(folder + "/adapter_model.safetensors");
+  }
+
   std::vector<int32_t> Answer(const std::string& adapter) {
     Request request;
     request.id = ++last_id_;
@@ -106,7 +148,7 @@ class JobRunnerTest : public testing::Test {
   uint64_t last_id_ = 0;
 };
 
-TEST_F(JobRunnerTest, AJobBecomesAnAdapterThatIsThereAgain) {
+TEST_P(JobRunnerTest, AJobBecomesAnAdapterThatIsThereAgain) {
   Learn();
   const LearningJob job = WaitForEnd(Order({.passes = 4, .batch = 2}).id);
   ASSERT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
@@ -124,9 +166,26 @@ TEST_F(JobRunnerTest, AJobBecomesAnAdapterThatIsThereAgain) {
   EXPECT_FALSE(runtime_->catalog().Find(job.adapter).ok());
 }
 
-TEST_F(JobRunnerTest, AServerThatEndsLeavesItsJobToTheNext) {
+TEST_P(JobRunnerTest, AJobIsWhatIsLearnedAloneAndChatsBesideItAreTheSame) {
   Learn();
-  const LearningJob job = Order({.passes = 60, .batch = 1});
+  const std::vector<int32_t> answer = Answer("");
+  const LearningJob order = Order({.passes = 12, .batch = 2});
+  int32_t num_beside = 0;
+  while (!IsFinished(service_->jobs().store().FindJob("t", order.id)->status)) {
+    EXPECT_EQ(Answer(""), answer);
+    ++num_beside;
+  }
+  EXPECT_GT(num_beside, 0);
+  ASSERT_EQ(WaitForEnd(order.id).status, JobStatus::kSucceeded);
+  const std::string learned =
+      FileText(folder_ + "/adapters/" + order.id + "/adapter_model.safetensors");
+  EXPECT_FALSE(learned.empty());
+  EXPECT_EQ(learned, LearnedAlone(order));
+}
+
+TEST_P(JobRunnerTest, AServerThatEndsLeavesItsJobToTheNext) {
+  Learn();
+  const LearningJob job = Order({.passes = 20, .batch = 1});
   while (service_->jobs().store().ListCheckpoints("t", job.id, {})->items.empty()) {
     std::this_thread::yield();
   }
@@ -134,6 +193,8 @@ TEST_F(JobRunnerTest, AServerThatEndsLeavesItsJobToTheNext) {
   Start();
   Learn();
   ASSERT_EQ(WaitForEnd(job.id).status, JobStatus::kSucceeded);
+  EXPECT_EQ(FileText(folder_ + "/adapters/" + job.id + "/adapter_model.safetensors"),
+            LearnedAlone(job));
   bool went_on = false;
   const auto events = service_->jobs().store().ListEvents("t", job.id, {.limit = 200});
   ASSERT_TRUE(events.ok());
@@ -143,12 +204,12 @@ TEST_F(JobRunnerTest, AServerThatEndsLeavesItsJobToTheNext) {
   EXPECT_TRUE(went_on);
 }
 
-TEST_F(JobRunnerTest, MemoryThatRunsOutCostsTheJobAlone) {
+TEST_P(JobRunnerTest, MemoryThatRunsOutCostsTheJobAlone) {
   Learn();
   const std::vector<int32_t> answer = Answer("");
   LearningJob job;
   {
-    const AllocationLimit limit(Device{}, 100'000);
+    const AllocationLimit limit(model_->device, 100'000);
     job = WaitForEnd(Order({.passes = 4, .batch = 2}).id);
     EXPECT_EQ(Answer(""), answer);
   }
@@ -157,7 +218,7 @@ TEST_F(JobRunnerTest, MemoryThatRunsOutCostsTheJobAlone) {
   EXPECT_EQ(WaitForEnd(Order({.passes = 4, .batch = 2}).id).status, JobStatus::kSucceeded);
 }
 
-TEST_F(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
+TEST_P(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
   Learn();
   LearningJob order = Order({.passes = 8, .batch = 1});
   const LearningJob job = WaitForEnd(order.id);
@@ -173,25 +234,35 @@ TEST_F(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
 }
 
 // What is kept never goes past what there is.
-TEST_F(JobRunnerTest, TrainingFitsWhatItIsGiven) {
+TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
   const LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
   const ServedShape shape = model_->shape();
-  const Result<TrainingLimits> none = FitTraining(sizes, shape, 1 << 20);
+  const Result<TrainingLimits> none = FitTraining(sizes, shape, 1 << 20, *model_->budget);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(none.status().message().find("--learn-gib"), std::string::npos);
-  const int64_t adapter = TrainedLora::BytesFor(shape.config, 4, shape.dtype) * 5 / 4;
-  int32_t last = -1;
-  for (const int64_t mib : {12, 16, 24, 48, 96}) {
-    const Result<TrainingLimits> limits = FitTraining(sizes, shape, mib << 20);
+  const bool on_cpu = shape.device.is_cpu();
+  const int64_t adapter = on_cpu ? TrainedLora::BytesFor(shape.config, 4, shape.dtype) * 5 / 4
+                                 : GpuAdapterBytes(shape.config, 4, shape.dtype);
+  int64_t last = -1;
+  for (const int64_t mib : {12, 16, 24, 48, 96, 192}) {
+    const Result<TrainingLimits> limits = FitTraining(sizes, shape, mib << 20, *model_->budget);
     if (!limits.ok()) continue;
-    const int64_t total = SizesOf(*limits, shape.config, shape.dtype, 1).total() + adapter;
-    EXPECT_LE(total, mib << 20);
+    const TrainingSizes training =
+        on_cpu ? SizesOf(*limits, shape.config, shape.dtype, 1)
+               : GpuTrainingSizesOf(*limits, shape.config, shape.dtype, shape.device);
+    EXPECT_LE(training.total() + adapter, mib << 20);
     EXPECT_GE(limits->activation_bytes_max, last);
-    last = static_cast<int32_t>(limits->activation_bytes_max);
+    last = limits->activation_bytes_max;
   }
   EXPECT_GT(last, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, JobRunnerTest,
+                         testing::Values(DeviceChoice::Kind::kCpu, DeviceChoice::Kind::kCuda),
+                         [](const auto& info) {
+                           return info.param == DeviceChoice::Kind::kCpu ? "Cpu" : "Gpu";
+                         });
 
 TEST(RecipeTest, AJobsMethodIsTheRecipe) {
   LearningJob job;

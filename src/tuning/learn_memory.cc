@@ -150,19 +150,24 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
 }
 
 Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
-                                   int64_t bytes_max) {
+                                   int64_t bytes_max, const MemoryBudget& budget) {
   TrainingLimits limits = LeastLimits(sizes, shape);
-  const TrainingSizes least = SizesOf(limits, shape.config, shape.dtype, sizes.threads);
-  const int64_t needed =
-      least.total() + TaughtBytes(sizes, shape) + AdapterBytes(sizes, shape) * sizes.num_adapters;
-  if (needed > bytes_max) {
-    return ResourceExhaustedError(
-        "training takes " + BytesText(needed) + ", and this server has " + BytesText(bytes_max) +
-        " for it (--learn-gib): lower batch_size (" + std::to_string(sizes.batch) +
-        "), window_tokens (texts have up to " + std::to_string(sizes.example_tokens_max) +
-        " tokens) or rank (" + std::to_string(sizes.rank) + ")");
+  MemorySum least(shape.device);
+  AddTerms(sizes, limits, shape, &least);
+  const std::string what_to_do = ": lower batch_size (" + std::to_string(sizes.batch) +
+                                 "), window_tokens (texts have up to " +
+                                 std::to_string(sizes.example_tokens_max) + " tokens) or rank (" +
+                                 std::to_string(sizes.rank) + ")";
+  if (least.on_device() > bytes_max) {
+    return ResourceExhaustedError("training takes " + BytesText(least.on_device()) +
+                                  ", and this server has " + BytesText(bytes_max) +
+                                  " for it (--learn-gib)" + what_to_do);
   }
-  SetKept(bytes_max - needed, shape, &limits);
+  if (least.on_host() > budget.LeftOnHost()) {
+    return ResourceExhaustedError("training takes " + BytesText(least.on_host()) +
+                                  " of the host's memory, and " + budget.HostText() + what_to_do);
+  }
+  SetKept(bytes_max - least.on_device(), shape, &limits);
   return limits;
 }
 

@@ -47,8 +47,9 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum);
 
-// The same within so many bytes. kResourceExhausted: they are fewer than the least that it takes.
+// The same within so many bytes of the device, and what there is of the host's memory beside a GPU.
+// kResourceExhausted: they are fewer than the least that it takes.
 Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
-                                   int64_t bytes_max);
+                                   int64_t bytes_max, const MemoryBudget& budget);
 
 }  // namespace graft

@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "learn/training_device.h"
 #include "learn/training_transformer.h"
 #include "tuning/recipe.h"
 
@@ -37,7 +38,7 @@ std::vector<Option> TrainingRows(LearningOptions& options) {
   return {{"learn-share", Number(options.share, Between(0.0, kShareMax)),
            "of the time that training may take while requests run; without requests it takes all. "
            "0: no jobs"},
-          {"learn-gib", Number(options.gib, Above(0.0)), "GiB of memory for training"},
+          {"learn-gib", Number(options.gib, Above(0.0)), "GiB of the device's memory for training"},
           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
            "how often a job's state is written, from which it goes on after a kill; 0: at every "
            "step"}};
@@ -145,14 +146,23 @@ Status LearningService::Lock() {
 
 void LearningService::SetModel(LoadedModel& model) {
   model_ = &model;
-  if (options_.share == 0.0 || !CheckTrains().ok()) return;
-  turns_ = std::make_unique<Turns>(options_.share, SteadyClock::Get(), [this](int64_t ns) {
-    piece_seconds_->Observe(NsToSeconds(ns));
-  });
-  model.turns = turns_.get();
+  if (options_.share > 0.0 && CheckTrains().ok()) MakeTurns(model);
 }
 
-// A GPU's training beside its steps would be let in here, with turns on its stream.
+void LearningService::MakeTurns(LoadedModel& model) {
+  const auto on_piece = [this](int64_t ns) { piece_seconds_->Observe(NsToSeconds(ns)); };
+  if (model.device.is_cpu()) {
+    turns_ = std::make_unique<Turns>(options_.share, SteadyClock::Get(), on_piece);
+    model.turns = turns_.get();
+    return;
+  }
+  stream_ = std::make_unique<OwnedStream>(model.device, model.threads.get(), /*yields=*/true);
+  marks_ = std::make_unique<StreamTurns>(model.stream, stream_->get());
+  device_turns_ =
+      std::make_unique<DeviceTurns>(options_.share, *marks_, SteadyClock::Get(), on_piece);
+  model.device_turns = device_turns_.get();
+}
+
 Status LearningService::CheckTrains() const {
   if (options_.share == 0.0) {
     return FailedPreconditionError(
@@ -163,12 +173,8 @@ Status LearningService::CheckTrains() const {
         "training beside the serving does not go with --tensor-parallel so far: make the adapter "
         "by graft learn, or serve with --tensor-parallel 1");
   }
-  if (!model_->device.is_cpu()) {
-    return UnimplementedError(
-        "training beside the serving runs on the CPU alone so far, and this server has a GPU: make "
-        "the adapter by graft learn, or serve with --device cpu");
-  }
-  return CheckTrainable(model_->config, model_->device);
+  if (model_->device.is_cpu()) return CheckTrainable(model_->config, model_->device);
+  return CheckTrainableOnGpu(model_->config, model_->weights.dtype, model_->device);
 }
 
 Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
@@ -198,8 +204,9 @@ void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
                                   const BaseIdentity& base) {
   piece_seconds_ = &runtime.metrics().Histogram(
       "graft_learn_micro_step_seconds",
-      "How long training held the kernels' threads at once: a layer's forward or backward, mostly",
-      {0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0});
+      "How long training held the kernels' threads, or the GPU, at once: a layer's forward or "
+      "backward, mostly",
+      {0.0003, 0.001, 0.0015, 0.002, 0.0025, 0.003, 0.004, 0.006, 0.01, 0.03, 0.1, 0.3, 1.0});
   const Status trains = jobs_->trains();
   if (!trains.ok()) {
     LOG_INFO("fine-tuning jobs are refused: {}", trains.message());
@@ -211,13 +218,16 @@ void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
                      .tokenizer = tokenizer,
                      .catalog = runtime.catalog(),
                      .generator = runtime.engine(),
-                     .turns = *turns_},
+                     .stream = stream_ == nullptr ? model_->stream : stream_->get(),
+                     .turns = turns_.get(),
+                     .device_turns = device_turns_.get()},
       JobRunnerSettings{.model_dir = model_folder_,
                         .base = base,
                         .adapters = adapters(),
                         .checkpoints = folder_ + "/checkpoints",
                         .bytes_max = GibToBytes(options_.gib),
-                        .checkpoint_seconds = options_.checkpoint_seconds});
+                        .checkpoint_seconds = options_.checkpoint_seconds,
+                        .share = options_.share});
   runner_->Start();
 }
 

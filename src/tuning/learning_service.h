@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/device_turns.h"
 #include "base/turns.h"
 #include "jobs/learning_jobs.h"
 #include "jobs/sqlite_learning_store.h"
 #include "options/command.h"
 #include "runtime/runtime.h"
+#include "tensor/stream_turns.h"
 #include "text/tokenizer.h"
 #include "tuning/job_runner.h"
 
@@ -61,6 +63,7 @@ class LearningService {
  private:
   LearningService(const LearningOptions& options, std::string folder);
   Status Lock();
+  void MakeTurns(LoadedModel& model);
   void StartThread(Runtime& runtime, const Tokenizer& tokenizer, const BaseIdentity& base);
   Status ListLearned(Runtime& runtime, const BaseIdentity& base);
   Status Remove(Runtime& runtime, const LearningJob& job) const;
@@ -72,7 +75,10 @@ class LearningService {
   int lock_fd_ = -1;
   LoadedModel* model_ = nullptr;
   prometheus::Histogram* piece_seconds_ = nullptr;
-  std::unique_ptr<Turns> turns_;
+  std::unique_ptr<Turns> turns_;  // on a CPU; on a GPU the next three
+  std::unique_ptr<OwnedStream> stream_;
+  std::unique_ptr<StreamTurns> marks_;
+  std::unique_ptr<DeviceTurns> device_turns_;
   std::unique_ptr<SqliteLearningStore> store_;  // null where the folder is shared
   std::unique_ptr<LearningJobs> jobs_;
   std::unique_ptr<JobRunner> runner_;

@@ -1,0 +1,47 @@
+#include "learn/gpu_pieces.h"
+
+#include <algorithm>
+
+namespace graft {
+namespace {
+
+// Shorter pieces are mostly the launching of kernels, which says nothing of others.
+constexpr double kTellingNs = 100'000;
+constexpr int64_t kRowStep = 128;
+constexpr double kNewest = 0.1;  // what the last piece counts among those before
+
+}  // namespace
+
+void GpuPieces::Begin() {
+  if (turns_ != nullptr) turns_->BeginPiece();
+  flop_ = 0.0;
+}
+
+void GpuPieces::End() {
+  if (turns_ == nullptr) return;
+  const auto took_ns = static_cast<double>(turns_->EndPiece());
+  if (flop_ <= 0.0 || took_ns < kTellingNs) return;
+  ns_of_flop_ += kNewest * (took_ns / flop_ - ns_of_flop_);
+}
+
+void GpuPieces::Pause() {
+  End();
+  Begin();
+}
+
+// A device that nobody else wants would stand still between many short pieces.
+void GpuPieces::AfterLayer() {
+  if (turns_ != nullptr && turns_->is_busy()) Pause();
+}
+
+int64_t GpuPieces::RowsOfPart(double flop_of_row) const {
+  const double rows = static_cast<double>(kPieceNs) / 2 / NsOf(flop_of_row);
+  return std::max<int64_t>(1, static_cast<int64_t>(rows / kRowStep)) * kRowStep;
+}
+
+void GpuPieces::BeforeWork(double flop) {
+  if (flop_ > 0.0 && NsOf(flop_ + flop) > static_cast<double>(kPieceNs)) Pause();
+  flop_ += flop;
+}
+
+}  // namespace graft
