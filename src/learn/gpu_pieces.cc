@@ -5,7 +5,8 @@
 namespace graft {
 namespace {
 
-// Shorter pieces are mostly the launching of kernels, which says nothing of others.
+// Pieces that are shorter, and were thought so, are mostly the launching of kernels, which says
+// nothing of others.
 constexpr double kTellingNs = 100'000;
 constexpr int64_t kRowStep = 128;
 constexpr double kNewest = 0.1;  // what the last piece counts among those before
@@ -20,7 +21,7 @@ void GpuPieces::Begin() {
 void GpuPieces::End() {
   if (turns_ == nullptr) return;
   const auto took_ns = static_cast<double>(turns_->EndPiece());
-  if (flop_ <= 0.0 || took_ns < kTellingNs) return;
+  if (flop_ <= 0.0 || std::max(took_ns, NsOf(flop_)) < kTellingNs) return;
   ns_of_flop_ += kNewest * (took_ns / flop_ - ns_of_flop_);
 }
 
