@@ -11,6 +11,11 @@
 namespace graft {
 namespace {
 
+// Batches of so many rows and more are recorded for several bounds on LoRA's tiles: all rows, half
+// as many, and so on.
+constexpr int32_t kFewTilesRowsMin = 64;
+constexpr int32_t kTilesBounds = 3;
+
 int32_t NumTiles(std::span<const LoraSegment> segments) {
   int32_t tiles = 0;
   for (const LoraSegment& segment : segments) {
@@ -54,13 +59,34 @@ int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_
   for (int32_t bound = RankBound(1); rank_max > 0 && bound <= RankBound(rank_max); bound *= 2) {
     ++num_bounds;
   }
-  const int64_t num_graphs = static_cast<int64_t>(BatchSizes(sequences_max).size()) *
-                             (1 + (merged ? 1 : 0) + num_bounds * kScopes);
+  int64_t num_graphs = 0;
+  for (const int32_t size : BatchSizes(sequences_max)) {
+    const int64_t variants = size < kFewTilesRowsMin ? kScopes : kScopes + kTilesBounds - 1;
+    num_graphs += 1 + (merged ? 1 : 0) + num_bounds * variants;
+  }
   return num_graphs * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
 }
 
-BatchUpload::Padding DecodeGraphs::PaddingFor(int32_t num_rows, int32_t rank_bound) const {
-  return {num_rows, transformer_.limits().context_tokens_max, rank_bound > 0};
+// LoRA's launches have blocks for every tile of the bound. In a wide batch of few adapters most
+// would find no rows, and what comes after them waits until all have been started.
+int32_t DecodeGraphs::TilesBound(int32_t num_rows, int32_t num_tiles) {
+  int32_t bound = num_rows;
+  if (num_rows < kFewTilesRowsMin) return bound;
+  for (int i = 1; i < kTilesBounds && (bound + 1) / 2 >= num_tiles; ++i) bound = (bound + 1) / 2;
+  return bound;
+}
+
+DecodeGraphs::Key DecodeGraphs::KeyFor(int32_t num_rows, int32_t rank_bound,
+                                       int32_t num_tiles) const {
+  Key key{.num_rows = num_rows, .rank_bound = rank_bound};
+  if (rank_bound == 0) return key;
+  key.tiles_bound = TilesBound(num_rows, num_tiles);
+  key.lora_beside = transformer_.ChooseBesideScope(num_rows, rank_bound, num_tiles);
+  return key;
+}
+
+BatchUpload::Padding DecodeGraphs::PaddingFor(const Key& key) const {
+  return {key.num_rows, transformer_.limits().context_tokens_max, key.tiles_bound};
 }
 
 void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& progress) {
@@ -70,12 +96,9 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
     if (merged_ != nullptr) keys.push_back({.num_rows = size, .merged = true});
     if (lora_.matrices == nullptr) continue;
     for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      const LoraBesideScope least = transformer_.ChooseBesideScope(size, bound, size);
-      const LoraBesideScope most = transformer_.ChooseBesideScope(size, bound, 1);
-      for (const LoraBesideScope scope :
-           {LoraBesideScope::kNone, LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
-        if (scope < least || scope > most) continue;
-        keys.push_back({.num_rows = size, .rank_bound = bound, .lora_beside = scope});
+      for (int32_t tiles = 1; tiles <= size; ++tiles) {
+        const Key key = KeyFor(size, bound, tiles);
+        if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
       }
     }
   }
@@ -100,7 +123,7 @@ CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
   }
   empty.lora_beside = key.lora_beside;
   if (key.merged) empty.merged = merged_;
-  const DeviceBatch put = transformer_.Put(empty, PaddingFor(key.num_rows, key.rank_bound), stream);
+  const DeviceBatch put = transformer_.Put(empty, PaddingFor(key), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
   try {
@@ -125,16 +148,15 @@ const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
   const int32_t size = PaddedRows(static_cast<int32_t>(batch.tokens.size()));
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
-  const LoraBesideScope scope =
-      transformer_.ChooseBesideScope(size, rank_bound, NumTiles(batch.lora_segments));
-  const Key key{size, rank_bound, scope, batch.merged != nullptr};
+  Key key = KeyFor(size, rank_bound, NumTiles(batch.lora_segments));
+  key.merged = batch.merged != nullptr;
   CapturedGraph* const graph = Find(key, stream);
   if (graph == nullptr) {
     HostBatch placed = batch;
-    placed.lora_beside = scope;
-    return transformer_.Run(transformer_.Put(placed, PaddingFor(size, rank_bound), stream), stream);
+    placed.lora_beside = key.lora_beside;
+    return transformer_.Run(transformer_.Put(placed, PaddingFor(key), stream), stream);
   }
-  transformer_.Put(batch, PaddingFor(size, rank_bound), stream);
+  transformer_.Put(batch, PaddingFor(key), stream);
   graph->Launch(stream);
   return logits_;
 }

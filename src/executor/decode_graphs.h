@@ -45,18 +45,22 @@ class DecodeGraphs {
   static std::vector<int32_t> BatchSizes(int32_t sequences_max);
   // The recorded bound on ranks for ranks of up to `rank_max`; 0, without LoRA, for 0.
   static int32_t RankBound(int32_t rank_max);
+  // The recorded bound on the tiles of LoRA (kLoraTileRows rows of one adapter) of so many rows.
+  static int32_t TilesBound(int32_t num_rows, int32_t num_tiles);
 
  private:
-  BatchUpload::Padding PaddingFor(int32_t num_rows, int32_t rank_bound) const;
-  // What tells recordings apart: batch size, bound on ranks, the products beside which LoRA goes,
-  // and whether on merged weights.
+  // What tells recordings apart: batch size, bounds on ranks and on LoRA's tiles of rows, the
+  // products beside which LoRA goes, and whether on merged weights.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;
+    int32_t tiles_bound = 0;
     LoraBesideScope lora_beside = LoraBesideScope::kNone;
     bool merged = false;
     auto operator<=>(const Key&) const = default;
   };
+  Key KeyFor(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
+  BatchUpload::Padding PaddingFor(const Key& key) const;
   // Null: there is no memory for it.
   CapturedGraph* Find(const Key& key, Stream& stream);
 

@@ -34,7 +34,7 @@ using testing::TestDevice;
 
 constexpr int32_t kPageTokens = 16;
 constexpr int32_t kPagesPerSequence = 8;
-constexpr int32_t kSequencesMax = 20;
+constexpr int32_t kSequencesMax = 72;
 constexpr int32_t kKvPages = kSequencesMax * kPagesPerSequence;
 constexpr int32_t kAdapterPages = 200;
 constexpr const char* kAdapters[] = {"austen", "carroll", "wells"};
@@ -72,7 +72,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     return std::make_unique<Transformer>(
         config_, weights_, *pool_,
         TransformerLimits{.step_tokens_max = 128,
-                          .logits_rows_max = 64,
+                          .logits_rows_max = kSequencesMax,
                           .sequences_max = kSequencesMax,
                           .context_tokens_max = kPageTokens * kPagesPerSequence,
                           .padded_rank_max = padded_rank_max},
@@ -572,6 +572,23 @@ TEST_P(ModelExecutorTest, GraphsOfManyAdaptersReplayTheVeryBits) {
   EXPECT_EQ(Generate(*executor, many, 24, 1), launched);
 }
 
+// Batches of 64 rows and more are recorded for several bounds on LoRA's tiles: here nearly all rows
+// have one adapter, then each of them one of three.
+TEST_P(ModelExecutorTest, GraphsOfManyRowsReplayTheVeryBits) {
+  if (std::get<0>(GetParam()) == DeviceKind::kCpu) GTEST_SKIP() << "graphs are for GPUs";
+  for (const bool mixed : {false, true}) {
+    std::vector<Wanted> many;
+    for (int32_t i = 0; i < kSequencesMax; ++i) {
+      const AdapterSlot slot = mixed ? i % 3 : i < 4 ? kNoAdapter : i < 70 ? 0 : 1;
+      many.push_back({{12, 300 + i}, slot, i % 5 == 0 ? 0.8f : 0.0f});
+    }
+    const std::vector<Drawn> launched = Generate(*MakeExecutor(), many, 80, 1);
+    const auto executor = MakeExecutor();
+    executor->RecordGraphs();
+    EXPECT_EQ(Generate(*executor, many, 80, 1), launched) << (mixed ? "mixed" : "one adapter");
+  }
+}
+
 // Runs the steps of a single adapter on merged weights, and merges the adapter when it is not
 // merged yet. Other steps are not merged.
 class Merging : public Executor {
@@ -689,6 +706,14 @@ TEST(DecodeGraphsTest, SizesAndBounds) {
   EXPECT_EQ(DecodeGraphs::BatchSizes(20), (std::vector<int32_t>{1, 2, 4, 8, 16, 20}));
   EXPECT_EQ(DecodeGraphs::BatchSizes(96),
             (std::vector<int32_t>{1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 96}));
+  EXPECT_EQ(DecodeGraphs::TilesBound(56, 1), 56);
+  EXPECT_EQ(DecodeGraphs::TilesBound(64, 1), 16);
+  EXPECT_EQ(DecodeGraphs::TilesBound(64, 16), 16);
+  EXPECT_EQ(DecodeGraphs::TilesBound(64, 17), 32);
+  EXPECT_EQ(DecodeGraphs::TilesBound(64, 33), 64);
+  EXPECT_EQ(DecodeGraphs::TilesBound(65, 17), 17);
+  EXPECT_EQ(DecodeGraphs::TilesBound(65, 18), 33);
+  EXPECT_EQ(DecodeGraphs::TilesBound(65, 65), 65);
   EXPECT_EQ(DecodeGraphs::RankBound(0), 0);
   EXPECT_EQ(DecodeGraphs::RankBound(1), 16);
   EXPECT_EQ(DecodeGraphs::RankBound(17), 32);

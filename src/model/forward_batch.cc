@@ -174,8 +174,9 @@ void BatchUpload::PutSegments(const HostBatch& batch, const Padding& padding, De
   const int32_t rows_max = !limits_.cuts_segments ? limits_.num_rows
                            : padded == 0          ? kSegmentRowsMax
                                                   : kLoraTileRows;
-  put.lora_segments =
-      AppendSegments({batch.lora_segments}, rows_max, padding.lora ? padded : 0, num_rows);
+  put.lora_segments = AppendSegments({batch.lora_segments}, rows_max,
+                                     static_cast<size_t>(padding.lora_segments), num_rows);
+  put.lora_segment_rows_max = rows_max;
   put.lora_prompt_segments = AppendSegments({batch.lora_prompt_segments}, rows_max, 0, num_rows);
   if (!batch.lora_segments.empty() && !batch.lora_prompt_segments.empty()) {
     const bool has_many = std::ssize(batch.lora_segments) >= kManySegments;

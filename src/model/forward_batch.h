@@ -112,8 +112,9 @@ struct DeviceBatch : BatchArrays, BatchWeights {
   Splits full_splits;
   Splits window_splits;
   // Bounds that launches are sized by, as the host cannot look at the arrays any more.
-  GemmArgs::RowRange lora_rows;   // all of lora_segments lie in them
-  int32_t sequence_rows_max = 0;  // rows of one sequence before the last num_given
+  GemmArgs::RowRange lora_rows;       // all of lora_segments lie in them
+  int32_t lora_segment_rows_max = 0;  // of one of lora_segments
+  int32_t sequence_rows_max = 0;      // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;
   int32_t virtual_run_tokens_max = 0;  // of both kinds
 };
@@ -144,7 +145,7 @@ class BatchUpload {
   struct Padding {
     int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
     int32_t kv_tokens_max = 0;
-    bool lora = false;  // segments too, to as many
+    int32_t lora_segments = 0;  // of drawn rows, of up to kLoraTileRows rows each; 0: none
   };
 
   // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU

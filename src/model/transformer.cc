@@ -49,6 +49,7 @@ LoraArgs LoraOf(LoraRows rows, LoraArgs args, const DeviceBatch& batch) {
       !SegmentsOf(rows == LoraRows::kDrawn ? LoraRows::kPrompts : LoraRows::kSettledPrompts, batch)
            .empty();
   if (are_drawn && has_prompts) args.segment_rows = batch.lora_rows.end - batch.lora_rows.begin;
+  if (rows == LoraRows::kDrawn) args.segment_rows_each = batch.lora_segment_rows_max;
   return args;
 }
 

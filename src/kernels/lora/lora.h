@@ -70,7 +70,8 @@ struct LoraArgs {
   // An upper bound of the segments' rows together, if the caller knows a better one than num_rows;
   // else 0. How a GPU divides the work depends on it, no result does.
   int32_t segment_rows = 0;
-  float* y = nullptr;  // [num_rows, ...], rows y_stride elements apart
+  int32_t segment_rows_each = 0;  // the same of every single segment
+  float* y = nullptr;             // [num_rows, ...], rows y_stride elements apart
   int64_t y_stride = 0;
   int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s

@@ -40,10 +40,13 @@ bool IsPrefill(const LoraArgs& args) {
 
 int32_t RowSplits(const LoraArgs& args, int64_t blocks, int32_t rows_of_pass) {
   const int64_t passes = CeilDiv(NumRows(args), rows_of_pass);
+  const int64_t passes_each = args.segment_rows_each > 0
+                                  ? std::min(passes, CeilDiv(args.segment_rows_each, rows_of_pass))
+                                  : passes;
   const int64_t spread = NumRows(args) > args.num_segments ? kBlocksWantedUneven : kBlocksWanted;
   const int64_t wanted =
       std::max(spread * NumMultiprocessors() / blocks, CeilDiv(passes, args.num_segments));
-  return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes));
+  return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, passes_each));
 }
 
 // kNarrow, where all blocks find room at once. Blocks of a single tile of ranks have so little to
