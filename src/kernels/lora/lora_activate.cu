@@ -51,6 +51,14 @@ __device__ __forceinline__ void ActivateRows(const LoraArgs& lora, int begin, in
   }
 }
 
+// Whether there are rows before the block's segment, or behind the last one.
+__device__ __forceinline__ bool HasOtherRows(const LoraArgs& lora) {
+  const int idx = static_cast<int>(blockIdx.y);
+  const int begin = idx == 0 ? 0 : lora.segments[idx - 1].row_end;
+  return begin < lora.segments[idx].row_begin ||
+         (idx + 1 == lora.num_segments && lora.segments[idx].row_end < lora.num_rows);
+}
+
 // Those before the block's segment, and those behind the last one.
 template <bool kIsBf16>
 __device__ __forceinline__ void ActivateOtherRows(const LoraArgs& lora, int column,
@@ -106,6 +114,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int column_end = min(column + kChunk, static_cast<int>(lora.slice_n[kGate]));
   const BlockRows rows(lora, row_split, kTileRows);
   const bool has_work = rows.begin < rows.end;
+  if (!has_work && !IsFirstBlock() && (row_split > 0 || !HasOtherRows(lora))) return;
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
   LoraMatrix gate, up;

@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int column_end = min(column + kColumns, static_cast<int>(args.lora.slice_n[slice]));
   const BlockRows rows(args.lora, static_cast<int>(row_split), kTileRows);
   const bool has_work = rows.begin < rows.end && column < column_end;
+  if (!has_work && !IsFirstBlock()) return;
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
   if (threadIdx.x >= kMultiplyThreads) {

@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const unsigned row_split = blockIdx.z / slices;
   const int slice = static_cast<int>(blockIdx.z - row_split * slices);
   const BlockRows rows(args.lora, static_cast<int>(row_split), kTileRows);
+  if (rows.begin >= rows.end && !IsFirstBlock()) return;
   if (threadIdx.x == 0) ring.Init();
   __syncthreads();
   const auto part_idx = static_cast<int>(blockIdx.x);
