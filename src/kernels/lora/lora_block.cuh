@@ -261,9 +261,7 @@ struct BlockRows {
 
 // A kernel that waits for this one relies on this one having waited for all earlier kernels. So one
 // block waits whether or not it has rows; others without rows leave at once, and make room.
-__device__ __forceinline__ bool IsFirstBlock() {
-  return blockIdx.x + blockIdx.y + blockIdx.z == 0;
-}
+__device__ __forceinline__ bool IsFirstBlock() { return blockIdx.x + blockIdx.y + blockIdx.z == 0; }
 
 __device__ __forceinline__ const LoraMatrix& MatrixOf(const LoraArgs& lora, int adapter_slot,
                                                       int slice) {
