@@ -1,7 +1,7 @@
 // Cross entropy of logits against a few tokens and their probabilities: one token of probability 1
 // is next-token prediction, a teacher's likeliest tokens are distillation (Cartridges' loss: what
-// the stored tokens leave of probability is not shared out among them). Logits become their
-// gradients. fp32. Each row depends on itself alone.
+// the stored tokens leave of probability is not shared out among them, and may be that of all
+// others together). Logits become their gradients. fp32. Each row depends on itself alone.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,24 @@
 
 namespace graft {
 
-// On a GPU, of one row.
+// Of one row.
 inline constexpr int32_t kTokenChoicesMax = 1024;
 
-// loss = -sum over choices of p (logit - log sum exp);
-// d_logits = weight * (sum of p * softmax - p).
+// The choice of all tokens that are none of the row's other choices, which then are distinct.
+inline constexpr int32_t kTokenRest = -1;
+// Of the softmax that kTokenRest's tokens have at least: their sum is a difference of floats' sums.
+inline constexpr double kRestShareMin = 1e-6;
+
+// loss = -sum over choices of p log(softmax), of kTokenRest's tokens the sum of their softmax;
+// d_logits = weight * (sum of p * softmax - p), with p of kTokenRest shared out among its tokens as
+// the softmax is.
 struct TokenLossArgs {
   float* logits = nullptr;  // [num_rows, vocab_size], replaced by their gradients
   int64_t num_rows = 0;
   int64_t vocab_size = 0;
-  int32_t num_choices = 0;               // per row
-  const int32_t* ids = nullptr;          // [num_rows, num_choices], each in [0, vocab_size)
+  int32_t num_choices = 0;  // per row
+  // [num_rows, num_choices], each in [0, vocab_size) or kTokenRest
+  const int32_t* ids = nullptr;
   const float* probabilities = nullptr;  // [num_rows, num_choices]
   const float* weights = nullptr;        // [num_rows]
   double* losses = nullptr;              // [num_rows], without weight

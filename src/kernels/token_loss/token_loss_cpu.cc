@@ -26,6 +26,40 @@ double ExpRow(float* logits, int64_t n, float max) {
   return total;
 }
 
+struct RestSums {
+  double sum;     // of the row's exp(logit - max)
+  double chosen;  // of p (logit - max), without the rest's
+  double rest;    // its p
+};
+
+// What is left of a row that has kTokenRest, of whose tokens none is to be looked for.
+void RestRow(const TokenLossArgs& args, int64_t row, const RestSums& sums) {
+  float* logits = args.logits + row * args.vocab_size;
+  const int32_t* ids = args.ids + row * args.num_choices;
+  const float* probabilities = args.probabilities + row * args.num_choices;
+  float powers[kTokenChoicesMax];
+  double probability = sums.rest;
+  double others = sums.sum;  // of the rest's tokens
+  for (int32_t k = 0; k < args.num_choices; ++k) {
+    if (ids[k] == kTokenRest) continue;
+    powers[k] = logits[ids[k]];
+    probability += static_cast<double>(probabilities[k]);
+    others -= static_cast<double>(powers[k]);
+  }
+  others = others > kRestShareMin * sums.sum ? others : kRestShareMin * sums.sum;
+  args.losses[row] =
+      probability * __builtin_log(sums.sum) - sums.chosen - sums.rest * __builtin_log(others);
+  const auto weight = static_cast<double>(args.weights[row]);
+  const auto factor = static_cast<float>(probability / sums.sum * weight);
+  const auto rest_factor =
+      static_cast<float>((probability / sums.sum - sums.rest / others) * weight);
+  for (int64_t i = 0; i < args.vocab_size; ++i) logits[i] *= rest_factor;
+  for (int32_t k = 0; k < args.num_choices; ++k) {
+    if (ids[k] == kTokenRest) continue;
+    logits[ids[k]] = factor * powers[k] - args.weights[row] * probabilities[k];
+  }
+}
+
 void TokenLossRow(const TokenLossArgs& args, int64_t row) {
   float* logits = args.logits + row * args.vocab_size;
   const int32_t* ids = args.ids + row * args.num_choices;
@@ -34,18 +68,24 @@ void TokenLossRow(const TokenLossArgs& args, int64_t row) {
   for (int64_t i = 1; i < args.vocab_size; ++i) max = logits[i] > max ? logits[i] : max;
   double chosen = 0.0;
   double probability = 0.0;
+  double rest = 0.0;
   for (int32_t k = 0; k < args.num_choices; ++k) {
     const auto p = static_cast<double>(probabilities[k]);
+    if (ids[k] == kTokenRest) {
+      rest += p;
+      continue;
+    }
     chosen += p * (static_cast<double>(logits[ids[k]]) - static_cast<double>(max));
     probability += p;
   }
   const double sum = ExpRow(logits, args.vocab_size, max);
+  if (rest > 0.0) return RestRow(args, row, {.sum = sum, .chosen = chosen, .rest = rest});
   args.losses[row] = probability * __builtin_log(sum) - chosen;
   const auto factor =
       static_cast<float>(probability / sum * static_cast<double>(args.weights[row]));
   for (int64_t i = 0; i < args.vocab_size; ++i) logits[i] *= factor;
   for (int32_t k = 0; k < args.num_choices; ++k) {
-    logits[ids[k]] -= args.weights[row] * probabilities[k];
+    if (ids[k] != kTokenRest) logits[ids[k]] -= args.weights[row] * probabilities[k];
   }
 }
 

@@ -51,7 +51,7 @@ __device__ __forceinline__ void SumRow(const float* logits, int64_t n, float* ma
 template <typename T, bool kVectors>
 __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) {
   __shared__ float chosen[kTokenChoicesMax];
-  __shared__ double sums[2][kWarps];
+  __shared__ double sums[4][kWarps];
   LetNextStart();
   WaitForPrevious();
   const int64_t row = blockIdx.x;
@@ -61,29 +61,41 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
   float maximum;
   double sum;
   SumRow<kVectors>(logits, args.vocab_size, &maximum, &sum);
-  double score = 0.0, probability = 0.0;
+  double score = 0.0, probability = 0.0, rest = 0.0, others = 0.0;
   for (int k = static_cast<int>(threadIdx.x); k < args.num_choices; k += kThreads) {
     const auto p = static_cast<double>(probabilities[k]);
+    probability += p;
+    if (ids[k] == kTokenRest) {
+      rest += p;
+      continue;
+    }
     chosen[k] = logits[ids[k]];
     score += p * (static_cast<double>(chosen[k]) - static_cast<double>(maximum));
-    probability += p;
+    others -= static_cast<double>(expf(chosen[k] - maximum));
   }
   score = ReduceBlock(score, 0.0, sums[0], Add{});
   probability = ReduceBlock(probability, 0.0, sums[1], Add{});
+  rest = ReduceBlock(rest, 0.0, sums[2], Add{});
+  others = fmax(sum + ReduceBlock(others, 0.0, sums[3], Add{}), kRestShareMin * sum);
+  if (rest > 0.0) score += rest * log(others);
   if (threadIdx.x == 0) args.losses[row] = probability * log(sum) - score;
   const float weight = args.weights[row];
   const auto factor = static_cast<float>(probability / sum * static_cast<double>(weight));
+  // Of the tokens that are no choice.
+  const auto rest_factor =
+      static_cast<float>((probability / sum - rest / others) * static_cast<double>(weight));
   T* d = static_cast<T*>(args.d_logits) + row * args.vocab_size;
   for (int64_t begin = int64_t{threadIdx.x} * kWidth; begin < args.vocab_size;
        begin += int64_t{kThreads} * kWidth) {
     float v[kWidth];
     LoadRun<kVectors>(logits + begin, args.vocab_size - begin, v);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) v[i] = factor * expf(v[i] - maximum);
+    for (int i = 0; i < kWidth; ++i) v[i] = rest_factor * expf(v[i] - maximum);
     StoreRun<kVectors>(v, args.vocab_size - begin, d + begin);
   }
   __syncthreads();  // `chosen` is whole, and the choices are written once more
   for (int k = static_cast<int>(threadIdx.x); k < args.num_choices; k += kThreads) {
+    if (ids[k] == kTokenRest) continue;
     float taught = 0.0f;  // of this token, should it be there twice
     for (int other = 0; other < args.num_choices; ++other) {
       if (ids[other] == ids[k]) taught += probabilities[other];

@@ -25,13 +25,27 @@ struct LossReference {
       double sum = 0.0;
       for (int64_t i = 0; i < vocab; ++i) sum += std::exp(logits.At(row * vocab + i));
       std::vector<double> wanted(static_cast<size_t>(vocab));
-      double loss = 0.0, probability = 0.0;
+      std::vector<bool> is_choice(static_cast<size_t>(vocab));
+      double loss = 0.0, probability = 0.0, rest = 0.0, others = 0.0;
       for (int32_t k = 0; k < num_choices; ++k) {
         const auto at = static_cast<size_t>(row * num_choices + k);
         const auto p = static_cast<double>(probabilities[at]);
-        wanted[static_cast<size_t>(ids[at])] += p;
         probability += p;
+        if (ids[at] == kTokenRest) {
+          rest += p;
+          continue;
+        }
+        wanted[static_cast<size_t>(ids[at])] += p;
+        is_choice[static_cast<size_t>(ids[at])] = true;
         loss += p * (std::log(sum) - logits.At(row * vocab + ids[at]));
+      }
+      for (int64_t i = 0; i < vocab; ++i) {
+        if (!is_choice[static_cast<size_t>(i)]) others += std::exp(logits.At(row * vocab + i));
+      }
+      if (rest > 0.0) loss += rest * (std::log(sum) - std::log(others));
+      for (int64_t i = 0; i < vocab; ++i) {
+        if (is_choice[static_cast<size_t>(i)] || rest == 0.0) continue;
+        wanted[static_cast<size_t>(i)] = rest * std::exp(logits.At(row * vocab + i)) / others;
       }
       losses.push_back(loss);
       for (int64_t i = 0; i < vocab; ++i) {
@@ -45,17 +59,21 @@ struct LossReference {
 };
 
 // One token, and three whose probabilities leave some to others, two of them the same where the
-// vocabulary is small.
+// vocabulary is small; four of which one is all other tokens, in some rows with no probability.
 TEST(TokenLossTest, MatchesReference) {
   for (const int64_t vocab : {2, 17, 1000, 4096}) {
-    for (const int32_t num_choices : {1, 3}) {
+    for (const int32_t num_choices : {1, 3, 4}) {
+      const bool has_rest = num_choices == 4;
+      if (has_rest && vocab < num_choices) continue;  // they must differ
       const auto logits = Input<float>::Normal(kRows * vocab, 1, 0, 3.0);
       std::vector<int32_t> id_list;
       std::vector<float> probability_list, weight_list;
       for (int32_t row = 0; row < kRows; ++row) {
         for (int32_t k = 0; k < num_choices; ++k) {
-          id_list.push_back(static_cast<int32_t>((row * 7 + k) % vocab));
+          const bool is_rest = has_rest && k == row % num_choices;
+          id_list.push_back(is_rest ? kTokenRest : static_cast<int32_t>((row * 7 + k) % vocab));
           probability_list.push_back(num_choices == 1 ? 1.0f : 0.5f / static_cast<float>(1 + k));
+          if (is_rest && row % 5 == 0) probability_list.back() = 0.0f;
         }
         weight_list.push_back(0.25f * static_cast<float>(row % 4));
       }
