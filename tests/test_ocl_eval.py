@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tools" / "ocl_eval"))
 import arms
 import bm25
 import data
+import perplexity
 import scores
 
 PLAIN = {"name": "A light/house", "text": "The keeper was Finch.",
@@ -80,6 +81,42 @@ def test_arms_of_other_sizes():
     for wrong in ("distill", "encoder 4", "distill four"):
         with pytest.raises(SystemExit, match="--sizes"):
             arms.sized_arms(wrong)
+
+
+class TokenCounter:
+    """Each letter is a token. A base says each with 1 nat less than nothing, an adapter with `adapter` less."""
+
+    def __init__(self, adapter):
+        self.adapter = adapter
+
+    def post(self, path, body):
+        return {"tokens": [0]}
+
+    def tokens(self, text, model):
+        return [ord(c) for c in text]
+
+    def written(self, model, start, count, tokens_max):
+        return [start + [7] * tokens_max] * count
+
+    def likelihood_of(self, model, prompt, tokens):
+        return -len(tokens) * (1.0 if model == "base" else self.adapter), len(tokens)
+
+    def all(self, work, cases):
+        return [work(*case) for case in cases]
+
+
+def test_what_adapters_cost_other_texts():
+    documents = [data.Document(f"d{i}", "abc" * (i + 1), []) for i in range(3)]
+    texts = perplexity.texts_of(TokenCounter(1.0), "base", documents)
+    own = [0] + [ord(c) for c in documents[0].text]
+    assert own not in texts[perplexity.OTHERS][0] and len(texts[perplexity.OTHERS][0]) == 2
+    assert all(len(text) <= 1 + perplexity.TEXT_TOKENS for text in texts[perplexity.WRITTEN][0])
+    models = {"distill": [f"{d.name}.distill" for d in documents]}
+    result = perplexity.measure(TokenCounter(1.1), "base", documents, models, scores.Bootstrap(3, draws=50))
+    for kind in (perplexity.OTHERS, perplexity.WRITTEN):
+        assert result[kind]["base"] == pytest.approx(2.71828, rel=1e-4)
+        assert result[kind]["arms"]["distill"]["rise"] == pytest.approx(100 * (2.71828 ** 0.1 - 1), rel=1e-4)
+    assert "+10.5 %" in perplexity.markdown(result)
 
 
 def test_bm25_finds_the_passage():

@@ -20,6 +20,7 @@ import time
 import arms as arms_of
 import asking
 import data
+import perplexity
 import scores
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -54,6 +55,8 @@ def parse(argv):
     add("--processes", type=int, default=1, help="of graft learn at once, for parts of an arm's documents")
     add("--learn-args", default="", help="further arguments of graft learn, in one word")
     add("--serve-args", default="", help="likewise of graft serve")
+    add("--perplexity", action="store_true",
+        help="besides, what adapters cost other texts: the other documents, and what the base writes of itself")
     add("--url", default="", help="a server that has the adapters of --out/adapters; none is started")
     return parser.parse_args(argv)
 
@@ -162,6 +165,9 @@ def main(argv):
         for arm in arms:
             results[arm.name] = ask_all(options, client, arm, documents, made)
             print(arm.name, {k: round(v, 3) for k, v in _means(results[arm.name]).items()}, flush=True)
+        models = {arm.name: [arms_of.adapter_name(d, arm) for d in documents] for arm in arms if arm.learner}
+        costs = (perplexity.measure(client, options.base, documents, models, scores.Bootstrap(len(documents)))
+                 if options.perplexity and models else None)
     numbers = {name: [[{k: v for k, v in s.items() if k != "said"} for s in document] for document in arm]
                for name, arm in results.items()}
     metrics, table = scores.summary(numbers, [arm.name for arm in arms], arms_of.NONE, arms_of.WHOLE,
@@ -173,8 +179,9 @@ def main(argv):
     about = {"model": options.model, "documents": len(documents), "questions": sum(len(d.questions) for d in documents),
              "options": {k: v for k, v in vars(options).items() if k != "url"}}
     (folder / "result.json").write_text(json.dumps({"about": about, "table": table, "answers": results,
-                                                    "learned": learned}, indent=1, ensure_ascii=False) + "\n")
-    text = markdown(options, metrics, table, about)
+                                                    "perplexity": costs, "learned": learned}, indent=1,
+                                                   ensure_ascii=False) + "\n")
+    text = markdown(options, metrics, table, about) + (perplexity.markdown(costs) if costs else "")
     (folder / "result.md").write_text(text)
     print("\n" + text)
 

@@ -70,11 +70,22 @@ class Client:
 
     def likelihood(self, model, prompt, ending):
         """Sum and number of the ending's tokens' log-probabilities behind the prompt."""
-        tokens = self.tokens(ending, model)
+        return self.likelihood_of(model, prompt, self.tokens(ending, model))
+
+    def likelihood_of(self, model, prompt, tokens):
         reply = self.post("/v1/completions", {"model": model, "prompt": prompt + tokens, "max_tokens": 0,
                                               "echo": True, "logprobs": 0})
         values = reply["choices"][0]["logprobs"]["token_logprobs"][len(prompt):]
         return sum(values), len(values)
+
+    def written(self, model, start, count, tokens_max):
+        """Texts that the model writes behind the start, each from a seed of its own, as token ids."""
+        def one(seed):
+            reply = self.post("/v1/completions", {"model": model, "prompt": start, "max_tokens": tokens_max,
+                                                  "seed": seed, "temperature": 1, "top_p": 1})
+            return start + self.tokens(reply["choices"][0]["text"], model)
+
+        return self.all(one, [(seed,) for seed in range(count)])
 
     def choose(self, model, context, question):
         """Of each option the mean log-likelihood of its text, and the log-likelihood of its letter."""
