@@ -68,6 +68,9 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "it up"},
       {"output-tokens", Number(o.recipe.output_tokens, Between(4, 4096)),
        "of such a text, at most"},
+      {"keep", Number(o.recipe.keep, Between(0, 10'000)),
+       "all but next-token and encoder: short texts about nothing that the base writes, and that "
+       "the adapter is to leave as likely as they are; one for eight of the document's at most"},
       {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
        "how the base is told what to write, and how it and --ask ask: plain text to go on with, or "
        "its chat template's messages; auto: these where it has a template"},

@@ -43,6 +43,7 @@ std::string ToJson(const DocumentMethod& method) {
                    {"questions", method.questions},
                    {"outputs", method.outputs},
                    {"output_tokens", method.output_tokens},
+                   {"keep", method.keep},
                    {"prompts", method.prompts},
                    {"hidden_states", method.hidden_states}});
 }
@@ -73,6 +74,7 @@ DocumentMethod DocumentMethodOf(const std::string& text) {
   take("questions", &method.questions);
   take("outputs", &method.outputs);
   take("output_tokens", &method.output_tokens);
+  take("keep", &method.keep);
   return method;
 }
 

@@ -35,6 +35,7 @@ struct DocumentMethod {
   int32_t questions = 192;
   int32_t outputs = 1;
   int32_t output_tokens = 128;
+  int32_t keep = 32;
   std::string prompts = "auto";        // how the base is told what to write
   std::string hidden_states = "none";  // which of the teacher's are learned, too
 

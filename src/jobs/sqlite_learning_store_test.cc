@@ -283,6 +283,7 @@ TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
                                  .questions = 7,
                                  .outputs = 1,
                                  .output_tokens = 11,
+                                 .keep = 12,
                                  .prompts = "chat",
                                  .hidden_states = "all"};
   EXPECT_EQ(DocumentMethodOf(ToJson(method)), method);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "kernels/token_loss/token_loss.h"
 #include "learn/learner.h"
 
 namespace graft {
@@ -17,6 +18,9 @@ namespace {
 constexpr size_t kDocumentTokensMin = 8;  // of a document that can be asked about
 constexpr int64_t kTaughtTokensMin = 4;   // of a text that is worth an example
 constexpr size_t kExamplesToHoldOut = 8;
+constexpr float kRestMin = 1e-3f;    // of a probability, which is what rounding leaves of sums
+constexpr int32_t kKeptTokens = 64;  // of a text that is about nothing of the document
+constexpr size_t kOwnOfKept = 8;     // texts of the document for each such text, at least
 
 std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t> second) {
   first.insert(first.end(), second.begin(), second.end());
@@ -29,9 +33,17 @@ struct Lesson {
   std::vector<int32_t> student_prompt;
 };
 
-TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t num_choices) {
+// What the teacher's likeliest tokens leave of probability.
+enum class Rest : uint8_t {
+  kLeft,   // to nobody: the adapter is to come near to what is likely
+  kSpare,  // likewise, beside examples that teach it
+  kTaught  // all other tokens' together: the adapter is to be the teacher
+};
+
+TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t num_choices,
+                          Rest rest) {
   TrainingExample example;
-  example.num_choices = num_choices;
+  example.num_choices = num_choices + (rest == Rest::kLeft ? 0 : 1);
   example.tokens = Joined(lesson.student_prompt, text.tokens);
   const auto before = static_cast<int32_t>(lesson.student_prompt.size());
   example.teacher_prompt = lesson.order.prompt;
@@ -41,10 +53,15 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
     if (row < 0) continue;  // nothing stands before it
     example.rows.push_back(row);
     const auto k = static_cast<size_t>(num_choices);
+    float left = 1.0f;
     for (size_t j = i * k; j < (i + 1) * k; ++j) {
       example.ids.push_back(text.ids[j]);
       example.probabilities.push_back(text.probabilities[j]);
+      left -= text.probabilities[j];
     }
+    if (rest == Rest::kLeft) continue;
+    example.ids.push_back(kTokenRest);
+    example.probabilities.push_back(rest == Rest::kTaught && left > kRestMin ? left : 0.0f);
   }
   return example;
 }
@@ -65,7 +82,7 @@ class DistillLearner : public Learner {
       longest = std::max(longest, prompt.student.size());
     }
     return std::max({static_cast<int32_t>(longest) + settings_.output_tokens, 1 + window_tokens / 2,
-                     QuestionTokensMax()});
+                     QuestionTokensMax(), KeptTokensMax()});
   }
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     size_t longest = 0;
@@ -77,7 +94,7 @@ class DistillLearner : public Learner {
       longest = std::max(longest, writes.before.size() + writes.behind.size());
     }
     return std::max({static_cast<int32_t>(longest) + window_tokens + settings_.output_tokens,
-                     1 + window_tokens, window_tokens + QuestionTokensMax()});
+                     1 + window_tokens, window_tokens + QuestionTokensMax(), KeptTokensMax()});
   }
 
   int64_t TaughtRowsMax(const LearnerInput& input) const override {
@@ -87,7 +104,7 @@ class DistillLearner : public Learner {
     const auto num_prompts = static_cast<int64_t>(settings_.prompts.size());
     int64_t of_window = num_prompts * settings_.outputs * settings_.output_tokens;
     if (asks()) of_window += int64_t{settings_.questions} * settings_.form->answer_tokens_max();
-    return num_windows * of_window + num_tokens;
+    return num_windows * of_window + num_tokens + int64_t{num_kept()} * kKeptTokens;
   }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
@@ -106,23 +123,61 @@ class DistillLearner : public Learner {
     std::vector<TrainingExample> examples;
     for (size_t i = 0; i < lessons.size(); ++i) {
       if (static_cast<int64_t>(texts[i].tokens.size()) < kTaughtTokensMin) continue;
-      examples.push_back(ExampleOf(lessons[i], texts[i], writer->num_choices()));
+      examples.push_back(ExampleOf(lessons[i], texts[i], writer->num_choices(), own_rest()));
     }
     for (size_t i = 0; i < questions.size(); ++i) {
       if (answers[i].tokens.empty()) continue;
-      examples.push_back(ExampleOf(questions[i], answers[i], writer->num_choices()));
+      examples.push_back(ExampleOf(questions[i], answers[i], writer->num_choices(), own_rest()));
     }
     if (examples.empty()) {
       return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
                                   " tokens, and the base wrote nothing about them");
     }
-    return HoldOut(std::move(examples), input.held_out_share);
+    const size_t kept_max = examples.size() / kOwnOfKept;
+    LearnerData data = HoldOut(std::move(examples), input.held_out_share);
+    ASSIGN_OR_RETURN(data.kept, WriteKept(input, kept_max, *writer));
+    return data;
   }
 
  private:
   bool asks() const { return settings_.form != nullptr && settings_.questions > 0; }
   int32_t QuestionTokensMax() const {
     return asks() ? settings_.form->prompt_tokens_max() + settings_.form->answer_tokens_max() : 0;
+  }
+
+  // Examples of one step have as many choices each.
+  Rest own_rest() const { return num_kept() > 0 ? Rest::kSpare : Rest::kLeft; }
+  int32_t num_kept() const { return settings_.kept_starts.empty() ? 0 : settings_.kept; }
+  int32_t KeptTokensMax() const {
+    if (num_kept() == 0) return 0;
+    size_t longest = 0;
+    for (const auto& start : settings_.kept_starts) longest = std::max(longest, start.size());
+    return static_cast<int32_t>(longest) + kKeptTokens;
+  }
+
+  // What the base writes of itself, drawn as it stands: an adapter that leaves these probabilities
+  // as they are is the base there. Teacher and student read the same.
+  Result<std::vector<TrainingExample>> WriteKept(const LearnerInput& input, size_t kept_max,
+                                                 TextWriter& writer) const {
+    std::vector<Lesson> lessons;
+    const auto count = std::min(static_cast<int32_t>(kept_max), num_kept());
+    for (int32_t i = 0; i < count; ++i) {
+      const auto& start =
+          settings_.kept_starts[static_cast<size_t>(i) % settings_.kept_starts.size()];
+      lessons.push_back({{.prompt = start,
+                          .tokens_max = kKeptTokens,
+                          .seed = RandomBits(input.seed + 1, static_cast<uint64_t>(i)),
+                          .top_p = 1.0f},
+                         start});
+    }
+    std::vector<TrainingExample> examples;
+    if (lessons.empty()) return examples;
+    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    for (size_t i = 0; i < lessons.size(); ++i) {
+      if (texts[i].tokens.empty()) continue;
+      examples.push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), Rest::kTaught));
+    }
+    return examples;
   }
 
   static Result<std::vector<TaughtText>> WriteAll(const std::vector<Lesson>& lessons,

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "kernels/token_loss/token_loss.h"
 #include "learn/learner.h"
 #include "learn/test_model.h"
 #include "learn/training_run.h"
@@ -162,6 +163,79 @@ TEST(DistillTest, HalfWindowsTeachWhatFollowsThem) {
   EXPECT_EQ(data.training[2].tokens.size(), 5u) << "the rest of the document";
   const Status status = MakeDistillLearner(settings)->Prepare(InputOf(5), &writer).status();
   EXPECT_NE(status.message().find("5 tokens"), std::string::npos);
+}
+
+// Texts about nothing of the document: teacher and student read the same, and no score has them.
+TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 6;
+  settings.kept_starts = {{1}, {1, 9}};
+  settings.kept = 5;
+  const auto learner = MakeDistillLearner(settings);
+  const LearnerData data = *learner->Prepare(InputOf(30), &writer);
+  EXPECT_EQ(data.training.size() + data.held_out.size(), 26u) << "as without them";
+  ASSERT_EQ(data.kept.size(), 3u) << "one for eight of the document's";
+  const std::span<const WriteOrder> orders = std::span(writer.orders()).last(3);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<int32_t>& start = settings.kept_starts[i % 2];
+    EXPECT_EQ(orders[i].prompt, start);
+    EXPECT_EQ(orders[i].temperature, 1.0f);
+    EXPECT_EQ(orders[i].top_p, 1.0f);
+    const TrainingExample& example = data.kept[i];
+    EXPECT_EQ(example.teacher_prompt, start);
+    EXPECT_EQ(example.num_replaced, static_cast<int32_t>(start.size()));
+    EXPECT_EQ(example.rows.front(), static_cast<int32_t>(start.size()) - 1);
+    EXPECT_EQ(example.rows.size() + start.size(), example.tokens.size());
+    EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
+    ASSERT_EQ(example.num_choices, 3);
+    EXPECT_EQ(example.ids[2], kTokenRest);
+    EXPECT_EQ(example.probabilities[2], 0.125f) << "all other tokens'";
+  }
+  ASSERT_EQ(data.training[0].num_choices, 3) << "as many, since they are learned in one step";
+  EXPECT_EQ(data.training[0].ids[2], kTokenRest);
+  EXPECT_EQ(data.training[0].probabilities[2], 0.0f);
+  EXPECT_NE(data.kept[0].tokens, data.kept[2].tokens);
+  settings.kept = 0;
+  EXPECT_TRUE(MakeDistillLearner(settings)->Prepare(InputOf(30), &writer)->kept.empty());
+}
+
+// They are learned beside the document's, and its losses are of its own texts alone.
+TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 8;
+  settings.kept_starts = {{1}};
+  settings.kept = 4;
+  const auto learner = MakeDistillLearner(settings);
+  Trainer trainer(
+      model.config, model.weights,
+      {.rows_max = 4 * learner->ExampleTokensMax(20), .sequences_max = 4, .rank_max = 4},
+      model.stream);
+  LearnerRates rates = learner->rates();
+  rates.learning_rate = 1e-2;
+  rates.batch = 4;
+  rates.passes = 4;
+  double before[2], loss_of_kept[2];
+  for (const bool keeps : {false, true}) {
+    LearnerData data = *learner->Prepare(InputOf(30), &writer);
+    std::vector<TrainingExample> others = data.kept;
+    if (!keeps) data.kept.clear();
+    const size_t num_examples = data.training.size() + data.kept.size();
+    TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
+    EXPECT_EQ(run.num_steps(), rates.StepsFor(num_examples));
+    TrainingRun* const one[] = {&run};
+    run.Begin();
+    while (!run.is_done()) StepTogether(trainer, one);
+    run.Finish();
+    before[keeps] = run.scores().before;
+    for (TrainingExample& example : others) example.adapter = run.adapter();
+    loss_of_kept[keeps] =
+        trainer.Evaluate(testing::PointersTo(others))[static_cast<size_t>(run.adapter())].tokens;
+  }
+  EXPECT_EQ(before[0], before[1]);
+  EXPECT_LT(loss_of_kept[1], loss_of_kept[0]);
 }
 
 // The states are those of the base behind the window; an adapter comes nearer to them.

@@ -30,9 +30,9 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
       rates_(rates),
       seed_(seed),
       identity_(std::move(identity)),
-      num_steps_(rates.StepsFor(data_.training.size())) {
+      num_steps_(rates.StepsFor(data_.training.size() + data_.kept.size())) {
   CHECK(!data_.training.empty());
-  for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out}) {
+  for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
     if (data_.hidden == HiddenStates::kNone) continue;
     trainer.TakeTeacherStates(*examples, data_.hidden == HiddenStates::kAll);
@@ -116,7 +116,7 @@ TrainingLoss TrainingRun::LossOn(const std::vector<TrainingExample>& examples, b
 }
 
 void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
-  const auto n = static_cast<int64_t>(data_.training.size());
+  const auto n = static_cast<int64_t>(data_.training.size() + data_.kept.size());
   const int64_t begin = int64_t{step_} * rates_.batch;
   const int64_t end = std::min(begin + rates_.batch, n * rates_.passes);
   for (int64_t visit = begin; visit < end; ++visit) {
@@ -127,8 +127,9 @@ void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
       Random random(RandomBits(seed_, static_cast<uint64_t>(order_pass_)));
       Shuffle(order_, random);
     }
-    const int32_t index = order_[static_cast<size_t>(visit % n)];
-    examples->push_back(&data_.training[static_cast<size_t>(index)]);
+    const auto index = static_cast<size_t>(order_[static_cast<size_t>(visit % n)]);
+    const size_t num_own = data_.training.size();
+    examples->push_back(index < num_own ? &data_.training[index] : &data_.kept[index - num_own]);
   }
 }
 

@@ -355,6 +355,10 @@ std::vector<ApiField> HyperparameterRows() {
       Read("outputs", "integer, 0 to 1,000", "1",
            "texts that the base writes for each window to go on, and as many to sum it up"),
       Read("output_tokens", "integer, 4 to 4,096", "128", "of such a text, at most"),
+      Read("keep", "integer, 0 to 10,000", "32",
+           "short texts about nothing that the base writes, where the learner has it write: the "
+           "adapter is to leave them as likely as they are. One for eight of the document's at "
+           "most"),
       Read("prompts", "string", "`\"auto\"`",
            "how the base is told what to write and asked: `\"plain\"` text, or `\"chat\"`: by its "
            "chat template; `\"auto\"`: by that where there is one"),

@@ -50,8 +50,10 @@ Result<T> ValueOf(const std::string& word, const OptionWord<T> (&words)[N], cons
 
 int64_t TokensIn(const LearnerData& data) {
   int64_t tokens = 0;
-  for (const TrainingExample& example : data.training) {
-    tokens += static_cast<int64_t>(example.tokens.size());
+  for (const auto* examples : {&data.training, &data.kept}) {
+    for (const TrainingExample& example : *examples) {
+      tokens += static_cast<int64_t>(example.tokens.size());
+    }
   }
   return tokens;
 }
@@ -79,6 +81,7 @@ Result<LearnRecipe> RecipeOf(const LearningJob& job) {
   recipe.questions = method.questions;
   recipe.outputs = method.outputs;
   recipe.output_tokens = method.output_tokens;
+  recipe.keep = method.keep;
   recipe.rank = method.rank;
   recipe.virtual_tokens = method.virtual_tokens;
   recipe.alpha = method.alpha;

@@ -277,7 +277,8 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
                 .held_out_share = 0.1,
                 .questions = 2,
                 .outputs = 1,
-                .output_tokens = 11};
+                .output_tokens = 11,
+                .keep = 12};
   const LearnRecipe recipe = *RecipeOf(job);
   EXPECT_EQ(recipe.learner, LearnerKind::kDistill);
   const auto learner = MakeNextTokenLearner();
@@ -287,6 +288,7 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
   EXPECT_EQ(rates.batch, 6);
   EXPECT_EQ(rates.learning_rate, 0.5 * learner->rates().learning_rate);
   EXPECT_EQ(recipe.window_tokens, 99);
+  EXPECT_EQ(recipe.keep, 12);
   EXPECT_EQ(recipe.seed, 3U);
   job.method.learner = "magic";
   EXPECT_FALSE(RecipeOf(job).ok());

@@ -19,6 +19,9 @@ constexpr const char* kSummaryPlain = "\n\nA summary of the preceding passage:\n
 // The same to a model that follows messages: the window comes first in the teacher's.
 constexpr const char* kSummaryChat = "Summarize the preceding passage.";
 
+// What the base writes of itself: anything, and pages with a title.
+constexpr const char* kKeptStarts[] = {"", "# "};
+
 Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                           const std::string& model_dir) {
   CHECK(recipe.prompts != TeacherPrompts::kAuto);
@@ -37,6 +40,11 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
     ASSIGN_OR_RETURN(summary, PlainPrompt(tokenizer, kSummaryPlain));
   }
   settings.prompts.push_back(std::move(summary));
+  if (recipe.learner != LearnerKind::kEncoder) settings.kept = recipe.keep;
+  for (const char* start : kKeptStarts) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.Encode(start, true));
+    if (!tokens.empty()) settings.kept_starts.push_back(std::move(tokens));
+  }
   ASSIGN_OR_RETURN(settings.form, MakeQuestionForm(std::move(chat), tokenizer));
   return settings;
 }
@@ -61,6 +69,7 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
     json.update({{"questions", recipe.questions},
                  {"outputs", recipe.outputs},
                  {"output_tokens", recipe.output_tokens},
+                 {"keep", recipe.keep},
                  {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)},
                  {"hidden_states", WordOf(recipe.hidden, kHiddenStatesWords)}});
   }

@@ -37,9 +37,10 @@ inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
 
 struct LearnRecipe {
   LearnerKind learner = LearnerKind::kDistill;
-  int questions = 192;  // these three: of learners that have texts written
+  int questions = 192;  // these four: of learners that have texts written
   int outputs = 1;
   int output_tokens = 128;
+  int keep = 32;  // texts of nothing, of all but encoder
   TeacherPrompts prompts = TeacherPrompts::kAuto;
   HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank

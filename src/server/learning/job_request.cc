@@ -104,6 +104,7 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   fields.Int("questions", 0, 10'000, &out->questions);
   fields.Int("outputs", 0, 1000, &out->outputs);
   fields.Int("output_tokens", 4, 4096, &out->output_tokens);
+  fields.Int("keep", 0, 10'000, &out->keep);
   fields.Word("prompts", {"auto", "plain", "chat"}, &out->prompts);
   fields.Word("hidden_states", {"none", "last", "all"}, &out->hidden_states);
   return fields.Finish();

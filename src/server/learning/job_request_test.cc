@@ -41,13 +41,14 @@ TEST(JobRequestTest, HyperparametersAreTheLearnersUnlessGiven) {
                                                     {"questions", 5},
                                                     {"outputs", 0},
                                                     {"output_tokens", 9},
+                                                    {"keep", 3},
                                                     {"virtual_tokens", 6},
                                                     {"prompts", "chat"},
                                                     {"hidden_states", "last"}}),
                                               SetupOfTest());
   ASSERT_TRUE(all.ok()) << all.error().message;
   EXPECT_EQ(all->job.method,
-            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, "chat", "last"}));
+            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, 3, "chat", "last"}));
   const Json automatic = {{"learner", "auto"},
                           {"n_epochs", "auto"},
                           {"batch_size", "auto"},

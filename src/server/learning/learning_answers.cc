@@ -23,6 +23,7 @@ Json HyperparametersJson(const DocumentMethod& method) {
           {"questions", method.questions},
           {"outputs", method.outputs},
           {"output_tokens", method.output_tokens},
+          {"keep", method.keep},
           {"prompts", method.prompts},
           {"hidden_states", method.hidden_states}};
 }
